@@ -1,0 +1,5 @@
+"""`python -m slurmgen`."""
+
+from slurmgen.cli import main
+
+main()

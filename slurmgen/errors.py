@@ -1,0 +1,82 @@
+"""Everything that can go wrong, in one tree.
+
+    SlurmgenError                 exit code 2 unless said otherwise
+    ├── RequestError              what was asked for cannot be had
+    ├── ConfigError               a profile, slurmgen.toml or personal file is wrong
+    ├── TwinError                 the twin could not be started or found (3)
+    └── RemoteError               the far side failed (3)
+        ├── ConnectionFailed      no connection, or it broke
+        ├── HostKeyError          the host's key is unknown or has changed
+        ├── AuthenticationFailed  the host let nobody in
+        ├── CommandFailed         a command over there answered with an error
+        └── TransferFailed        a file could not be sent or fetched
+
+A message is the fact with its value, then what to do next.
+"""
+
+from collections.abc import Iterable
+
+
+class SlurmgenError(Exception):
+    """Root of all errors a user can act on; `fact` and `hint` make the message."""
+
+    exit_code = 2
+
+    def __init__(self, fact: str, hint: str = "") -> None:
+        self.fact = fact.rstrip(".")
+        self.hint = hint
+        super().__init__(f"{self.fact}. {hint}".rstrip())
+
+
+class RequestError(SlurmgenError):
+    """What was asked for cannot be had, on this site or at all."""
+
+
+class ConfigError(SlurmgenError):
+    """A profile, slurmgen.toml or the personal file is wrong."""
+
+
+class TwinError(SlurmgenError):
+    """The twin could not be started, or there is none."""
+
+    exit_code = 3
+
+
+class RemoteError(SlurmgenError):
+    """The far side failed."""
+
+    exit_code = 3
+
+
+class ConnectionFailed(RemoteError):
+    """There is no connection to the host, or it broke."""
+
+
+class HostKeyError(RemoteError):
+    """The host's key is unknown, or is not the one we know."""
+
+
+class AuthenticationFailed(RemoteError):
+    """The host let nobody in."""
+
+
+class CommandFailed(RemoteError):
+    """A command on the far side answered with an error."""
+
+
+class TransferFailed(RemoteError):
+    """A file could not be sent or fetched."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint that names the nearest of the known words, or all of them.
+
+    >>> did_you_mean("dapc", ["daic", "olivia"])
+    'Did you mean daic? Known: daic, olivia.'
+    """
+    from difflib import get_close_matches  # only an error needs it
+
+    names = sorted(known)
+    close = get_close_matches(word, names, n=1)
+    guess = f"Did you mean {close[0]}? " if close else ""
+    return f"{guess}Known: {', '.join(names) or 'none'}."

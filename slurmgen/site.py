@@ -1,0 +1,170 @@
+"""Site: the facts about one cluster that a batch script depends on.
+
+A site is data. It is written as TOML in `site_profiles/`, and every field that
+is unset is unknown: the planner then asks the user, or says which default it took.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+Count = Annotated[int, Meta(ge=1)]
+Limit = Annotated[int, Meta(ge=0)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*$")]
+Environment = dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str]
+
+GpuRequest = Literal["gres", "gpus-per-node", "gpus"]
+MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "none"]
+HostRule = Literal["hostname", "ip"]
+LoginMethod = Literal["password", "key", "otp"]
+
+
+class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Base of every part of a profile: frozen, and closed to unknown keys."""
+
+
+class Node(Fact):
+    """One GPU node, as Slurm counts it."""
+
+    gpus: Count | None = None
+    cpus: Count | None = None
+    memory: str | None = None
+    "All the memory a job can ask for on the node, such as '808G'."
+
+
+class GpuType(Fact):
+    """A GPU type by its Slurm name; `gpus` and the rest overrule the site's node."""
+
+    label: str | None = None
+    gpus: Count | None = None
+    cpus: Count | None = None
+    memory: str | None = None
+
+
+class Gpu(Fact):
+    """How this site wants GPUs asked for."""
+
+    request: GpuRequest = "gres"
+    type_required: bool = False
+    types: dict[Name, GpuType] = {}
+
+
+class Limits(Fact):
+    """What one job may ask for; unset means no limit is known."""
+
+    max_time: str | None = None
+    max_nodes: Limit | None = None
+    max_gpus: Limit | None = None
+
+
+class Partition(Limits):
+    """A Slurm partition; `node` overrules the site's node."""
+
+    default: bool = False
+    node: Node | None = None
+
+
+class Qos(Limits):
+    """A quality of service with the limits it brings."""
+
+
+class Account(Fact):
+    """Whether a job must name the account it is charged to."""
+
+    required: bool = False
+    hint: str | None = None
+    "How a person finds theirs; shown when it is missing."
+
+
+class Cpu(Fact):
+    """CPUs that belong to a GPU."""
+
+    per_gpu: Count | None = None
+    multiple_of: Count = 1
+
+
+class Memory(Fact):
+    """How memory is asked for, and how much belongs to a GPU."""
+
+    form: MemoryForm = "mem"
+    per_gpu: str | None = None
+
+
+class Modules(Fact):
+    """Environment modules: `init` are whole commands, `load` are module names."""
+
+    init: tuple[str, ...] = ()
+    load: tuple[str, ...] = ()
+
+
+class Env(Fact):
+    """Environment variables by when they apply. A `$NAME` in a value is expanded in the job."""
+
+    always: Environment = {}
+    multi_gpu: Environment = {}
+    multi_node: Environment = {}
+    container: Environment = {}
+    "Set inside the container only, over what its image sets."
+    notes: dict[str, str] = {}
+    "Why a variable is there, by its name; becomes the comment above it."
+
+
+class Container(Fact):
+    """The container that a job's processes run in."""
+
+    engine: Literal["apptainer"] = "apptainer"
+    image: str | None = None
+    binds: tuple[str, ...] = ()
+    multi_node_binds: tuple[str, ...] = ()
+    multi_node_modules: tuple[str, ...] = ()
+    "Modules that bring the host libraries to be bound on several nodes."
+    multi_node_library_path: tuple[str, ...] = ()
+    "Folders put first in LD_LIBRARY_PATH inside the container on several nodes."
+
+
+class Rendezvous(Fact):
+    """The address at which the ranks of several nodes meet."""
+
+    host: HostRule = "hostname"
+    host_in_container: HostRule | None = None
+    suffix: str = ""
+    "Appended to the host name, such as JUWELS' `i` for its InfiniBand name."
+
+
+class Login(Fact):
+    """Where one logs in, and how."""
+
+    host: str | None = None
+    methods: tuple[LoginMethod, ...] = ()
+    note: str | None = None
+
+
+class Site(Fact):
+    """One cluster. See docs/sites.md for how to write a profile."""
+
+    name: Name
+    title: str = ""
+    extends: Name | None = None
+    python_env: str | None = None
+    "Where Python comes from: none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."
+    time: str | None = None
+    "The time limit a job gets when nobody says one."
+    login: Login = Login()
+    account: Account = Account()
+    partitions: dict[Name, Partition] = {}
+    qos: dict[Name, Qos] = {}
+    node: Node = Node()
+    gpu: Gpu = Gpu()
+    cpu: Cpu = Cpu()
+    memory: Memory = Memory()
+    modules: Modules = Modules()
+    env: Env = Env()
+    container: Container | None = None
+    rendezvous: Rendezvous = Rendezvous()
+    sbatch: dict[str, str] = {}
+    "Further directives that every job of this site needs, by long option name."
+
+    @property
+    def default_partition(self) -> str | None:
+        """The partition a job gets when nobody says one."""
+        return next((name for name, partition in self.partitions.items() if partition.default), None)

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 Count = Annotated[int, Meta(ge=1)]
 Limit = Annotated[int, Meta(ge=0)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*$")]
+Folder = Annotated[str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*$")]
 Environment = dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str]
 
 GpuRequest = Literal["gres", "gpus-per-node", "gpus"]
@@ -23,7 +24,7 @@ class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """Base of every part of a profile: frozen, and closed to unknown keys."""
 
 
-class Node(Fact):
+class Node(Fact, frozen=True):
     """One GPU node, as Slurm counts it."""
 
     gpus: Count | None = None
@@ -32,7 +33,7 @@ class Node(Fact):
     "All the memory a job can ask for on the node, such as '808G'."
 
 
-class GpuType(Fact):
+class GpuType(Fact, frozen=True):
     """A GPU type by its Slurm name; `gpus` and the rest overrule the site's node."""
 
     label: str | None = None
@@ -41,7 +42,7 @@ class GpuType(Fact):
     memory: str | None = None
 
 
-class Gpu(Fact):
+class Gpu(Fact, frozen=True):
     """How this site wants GPUs asked for."""
 
     request: GpuRequest = "gres"
@@ -49,7 +50,7 @@ class Gpu(Fact):
     types: dict[Name, GpuType] = {}
 
 
-class Limits(Fact):
+class Limits(Fact, frozen=True):
     """What one job may ask for; unset means no limit is known."""
 
     max_time: str | None = None
@@ -57,18 +58,18 @@ class Limits(Fact):
     max_gpus: Limit | None = None
 
 
-class Partition(Limits):
+class Partition(Limits, frozen=True):
     """A Slurm partition; `node` overrules the site's node."""
 
     default: bool = False
     node: Node | None = None
 
 
-class Qos(Limits):
+class Qos(Limits, frozen=True):
     """A quality of service with the limits it brings."""
 
 
-class Account(Fact):
+class Account(Fact, frozen=True):
     """Whether a job must name the account it is charged to."""
 
     required: bool = False
@@ -76,28 +77,28 @@ class Account(Fact):
     "How a person finds theirs; shown when it is missing."
 
 
-class Cpu(Fact):
+class Cpu(Fact, frozen=True):
     """CPUs that belong to a GPU."""
 
     per_gpu: Count | None = None
     multiple_of: Count = 1
 
 
-class Memory(Fact):
+class Memory(Fact, frozen=True):
     """How memory is asked for, and how much belongs to a GPU."""
 
     form: MemoryForm = "mem"
     per_gpu: str | None = None
 
 
-class Modules(Fact):
+class Modules(Fact, frozen=True):
     """Environment modules: `init` are whole commands, `load` are module names."""
 
     init: tuple[str, ...] = ()
     load: tuple[str, ...] = ()
 
 
-class Env(Fact):
+class Env(Fact, frozen=True):
     """Environment variables by when they apply. A `$NAME` in a value is expanded in the job."""
 
     always: Environment = {}
@@ -109,7 +110,7 @@ class Env(Fact):
     "Why a variable is there, by its name; becomes the comment above it."
 
 
-class Container(Fact):
+class Container(Fact, frozen=True):
     """The container that a job's processes run in."""
 
     engine: Literal["apptainer"] = "apptainer"
@@ -118,11 +119,11 @@ class Container(Fact):
     multi_node_binds: tuple[str, ...] = ()
     multi_node_modules: tuple[str, ...] = ()
     "Modules that bring the host libraries to be bound on several nodes."
-    multi_node_library_path: tuple[str, ...] = ()
+    multi_node_library_path: tuple[Folder, ...] = ()
     "Folders put first in LD_LIBRARY_PATH inside the container on several nodes."
 
 
-class Rendezvous(Fact):
+class Rendezvous(Fact, frozen=True):
     """The address at which the ranks of several nodes meet."""
 
     host: HostRule = "hostname"
@@ -131,7 +132,7 @@ class Rendezvous(Fact):
     "Appended to the host name, such as JUWELS' `i` for its InfiniBand name."
 
 
-class Login(Fact):
+class Login(Fact, frozen=True):
     """Where one logs in, and how."""
 
     host: str | None = None
@@ -139,7 +140,7 @@ class Login(Fact):
     note: str | None = None
 
 
-class Site(Fact):
+class Site(Fact, frozen=True):
     """One cluster. See docs/sites.md for how to write a profile."""
 
     name: Name

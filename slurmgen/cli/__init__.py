@@ -1,11 +1,16 @@
 """The command line: one command a file, found by name and imported only when called."""
 
+import os
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
 from slurmgen.errors import SlurmgenError
+
+BUG = 70
+"Exit code of an error that is ours (EX_SOFTWARE of sysexits.h)."
 
 # Short help stands here so that `slurmgen --help` imports no command.
 COMMANDS = {
@@ -46,10 +51,47 @@ def cli() -> None:
     """Slurm batch scripts that are right for your cluster, and one careful way to submit them."""
 
 
-def main() -> None:
+def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line; every error we know becomes one line and an exit code."""
+    sys.exit(_exit_code(args))
+
+
+def _exit_code(args: list[str] | None) -> int:
     try:
-        cli(prog_name="slurmgen")
+        result = cli.main(args, prog_name="slurmgen", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
     except SlurmgenError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
+        return _say(str(error), error.exit_code)
+    except click.UsageError as error:
+        return _say(f"{error.format_message()} {_help_hint(error)}", 2)
+    except click.ClickException as error:
+        return _say(error.format_message(), 2)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # Nobody reads on, as with `| head`; the interpreter must not flush again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:  # a bug of ours: everything else is mapped above
+        import traceback
+
+        traceback.print_exc()
+        return _say("this is a bug in slurmgen. Please report it with the lines above.", BUG)
+
+
+def _say(message: str, exit_code: int) -> int:
+    click.echo(f"error: {_visible(message)}", err=True)
+    return exit_code
+
+
+def _visible(message: str) -> str:
+    """The message with control characters escaped; it may quote what a person or a far side wrote."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in message
+    )
+
+
+def _help_hint(error: click.UsageError) -> str:
+    path = error.ctx.command_path if error.ctx else "slurmgen"
+    return f"See `{path} --help`."

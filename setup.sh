@@ -1,0 +1,35 @@
+#!/bin/sh
+# What a fresh Debian needs: the packages that tests and demo run for real, uv, and a virtual environment.
+set -eu
+
+need() { # need COMMAND PACKAGE: remember the package if the command is missing
+  PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+}
+
+missing=
+need slurmctld slurm-wlm
+need munged munge
+need sshd openssh-server
+need ssh openssh-client
+need shellcheck shellcheck
+python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
+
+if [ -n "$missing" ]; then
+  install="apt-get install --yes --no-install-recommends$missing"
+  if [ "$(id -u)" = 0 ]; then
+    as_root() { "$@"; }
+  elif sudo -n true 2>/dev/null; then
+    as_root() { sudo "$@"; }
+  else
+    echo "error: missing Debian packages. As root: $install" >&2
+    exit 2
+  fi
+  as_root apt-get update --quiet
+  # shellcheck disable=SC2086  # words of a command
+  as_root env DEBIAN_FRONTEND=noninteractive $install
+fi
+
+[ -x .venv/bin/python ] || python3 -m venv .venv
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+.venv/bin/uv pip sync --quiet --require-hashes requirements/dev.txt
+.venv/bin/uv pip install --quiet --no-deps --no-build-isolation --editable .

@@ -1,0 +1,40 @@
+"""slurmgen: Slurm batch scripts that are right for your cluster.
+
+    >>> from slurmgen import Request, load_site, render, resolve
+    >>> plan = resolve(Request(framework="ddp", gpus=4), load_site("generic"))
+    >>> plan.world_size, plan.cpus_per_task
+    (4, 16)
+    >>> render(plan).splitlines()[0]
+    '#!/bin/bash'
+
+Each name is imported when it is first used, so that the command line starts at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slurmgen.errors import SlurmgenError
+    from slurmgen.plan import Plan, resolve
+    from slurmgen.profiles import load_site
+    from slurmgen.request import Request
+    from slurmgen.script import render
+    from slurmgen.site import Site
+
+_HOMES = {
+    "Plan": "plan",
+    "Request": "request",
+    "Site": "site",
+    "SlurmgenError": "errors",
+    "load_site": "profiles",
+    "render": "script",
+    "resolve": "plan",
+}
+
+__all__ = ["Plan", "Request", "Site", "SlurmgenError", "load_site", "render", "resolve"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

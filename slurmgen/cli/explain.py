@@ -1,0 +1,50 @@
+"""`slurmgen explain`: the plan, every number with its reason."""
+
+import click
+
+from slurmgen.cli.options import Asked, JobCommand, request_options
+
+
+@click.command(cls=JobCommand)
+@request_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+def command(asked: Asked, as_json: bool) -> None:
+    """Show every number of the plan and its reason."""
+    from slurmgen.plan import as_dict, resolve
+
+    values = as_dict(resolve(asked.request, asked.site, asked.command))
+    if as_json:
+        import json
+
+        click.echo(json.dumps(values, indent=2))
+    else:
+        _print_table(values)
+
+
+def _print_table(values: dict[str, object]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    reasons = values.pop("reasons")
+    assert isinstance(reasons, dict)  # noqa: S101
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("what", "value", "why"):
+        table.add_column(title, overflow="fold")
+    for key, value in _rows(values):
+        table.add_row(Text(key), Text(value), Text(reasons.get(key, "")))
+    Console().print(table)
+
+
+def _rows(values: dict[str, object]) -> list[tuple[str, str]]:
+    """A row for each value, one for each entry of a dict, and none for what is unset."""
+    rows = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            rows += [(f"{key}.{name}", str(text)) for name, text in value.items()]
+        elif isinstance(value, list):
+            rows.append((key, "\n".join(value)))
+        else:
+            rows.append((key, "-" if value is None else str(value)))
+    return [(key, value) for key, value in rows if value]

@@ -1,0 +1,186 @@
+"""The options that say what a job should be, the same for every command that takes a job."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from slurmgen.errors import RequestError
+from slurmgen.personal import Personal
+from slurmgen.request import Request
+from slurmgen.site import Site
+
+DEFAULT_SITE = "generic"
+_SCRIPT_ARGS = "slurmgen.script_args"
+
+
+class Asked(NamedTuple):
+    """What the command line asks for, with the project and the personal file put in."""
+
+    request: Request
+    site: Site
+    personal: Personal
+    project_dir: Path
+    template_dir: Path | None
+    script_dir: Path
+    command: str
+    "The command line that the script names as its maker."
+    job: str | None = None
+
+
+class JobCommand(click.Command):
+    """A command whose words after `--` belong to the training script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the words after the first `--` aside."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_SCRIPT_ARGS] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """The usage line, with the words after `--`."""
+        return [*super().collect_usage_pieces(ctx), "[-- SCRIPT ARGS]"]
+
+
+def _complete_sites(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from slurmgen.profiles import profile_paths
+
+    return [name for name in profile_paths(Path.cwd()) if name.startswith(incomplete)]
+
+
+def _complete_frameworks(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from slurmgen.launchers import LAUNCHERS
+
+    return [name for name in LAUNCHERS if name.startswith(incomplete)]
+
+
+def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from slurmgen.project import find_project
+
+    return [name for name in find_project(Path.cwd())[1].job if name.startswith(incomplete)]
+
+
+def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`KEY=VALUE` words as a dict; `--sbatch` also takes a KEY alone."""
+    pairs = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not key or (not equals and param.name != "sbatch"):
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE.")
+        pairs[key] = value
+    return pairs
+
+
+site_option = click.option(
+    "--site", metavar="NAME", shell_complete=_complete_sites, help="Site profile; see `slurmgen sites`."
+)
+
+_OPTIONS = [
+    click.argument("job", required=False, shell_complete=_complete_jobs),
+    site_option,
+    click.option(
+        "--framework",
+        metavar="NAME",
+        shell_complete=_complete_frameworks,
+        help="python, lightning, ddp or accelerate; ddp if nobody says.",
+    ),
+    click.option(
+        "--gpus", type=int, metavar="N", help="GPUs of the whole job, as in Slurm; 1 if nobody says."
+    ),
+    click.option("--nodes", type=int, metavar="N", help="Nodes; follows from --gpus and the site."),
+    click.option("--gpu-type", metavar="TYPE", help="GPU type by its Slurm name."),
+    click.option("--cpus-per-gpu", type=int, metavar="N", help="CPUs that belong to a GPU."),
+    click.option("--mem", metavar="SIZE", help="Memory of one node, such as 64G."),
+    click.option("--time", metavar="TIME", help="Time limit, such as 04:00:00 or 1-12:00:00."),
+    click.option("--account", metavar="NAME", help="Account that is charged."),
+    click.option("--partition", metavar="NAME", help="Partition."),
+    click.option("--qos", metavar="NAME", help="Quality of service."),
+    click.option("--container", metavar="IMAGE", help="Container image, or none."),
+    click.option(
+        "--bind", "binds", multiple=True, metavar="SRC[:DST]", help="Folder to bind in the container."
+    ),
+    click.option("--env", multiple=True, callback=_pairs, metavar="K=V", help="Variable to set; may repeat."),
+    click.option(
+        "--module", "modules", multiple=True, metavar="NAME", help="Module instead of the site's; may repeat."
+    ),
+    click.option("--python-env", metavar="ENV", help="none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."),
+    click.option(
+        "--sbatch", multiple=True, callback=_pairs, metavar="K[=V]", help="Further sbatch option; may repeat."
+    ),
+    click.option("--script", metavar="PATH", help="Training script; the bundled CIFAR one if nobody says."),
+    click.option("--rendezvous", type=click.Choice(["static", "c10d"]), help="How torchrun's nodes meet."),
+    click.option(
+        "--mixed-precision",
+        type=click.Choice(["no", "fp16", "bf16", "fp8"]),
+        help="For accelerate's launcher.",
+    ),
+    click.option("--name", metavar="NAME", help="Name of the job; the script's if nobody says."),
+    click.option(
+        "--log-dir", metavar="FOLDER", help="Folder for the log; it must exist when the job starts."
+    ),
+]
+
+
+def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the JOB argument and every request option; it is called with an Asked first."""
+
+    @wraps(function)
+    def call(**params: Any) -> Any:
+        ctx = click.get_current_context()
+        said = {key: params.pop(key) for key in ("job", "site", *_REQUEST_KEYS)}
+        return function(gather(ctx.meta.get(_SCRIPT_ARGS), **said, personal=uses_personal(params)), **params)
+
+    for option in reversed(_OPTIONS):
+        call = option(call)
+    return call
+
+
+_REQUEST_KEYS = [key for key in Request.__struct_fields__ if key != "script_args"]
+
+
+def uses_personal(params: dict[str, Any]) -> bool:
+    """Whether your own facts may fill what is unset: not in a script that is written to a file."""
+    return not (params.get("write") or params.get("output"))
+
+
+def gather(
+    script_args: tuple[str, ...] | None, job: str | None, site: str | None, *, personal: bool, **said: Any
+) -> Asked:
+    """What the options, the project and the personal file ask for together."""
+    from slurmgen.personal import fill, load_personal
+    from slurmgen.profiles import load_site
+    from slurmgen.project import find_project, job_request
+    from slurmgen.request import command_line, merge
+
+    project_dir, project = find_project(Path.cwd())
+    given = Request(**_without_empty(said), script_args=script_args)
+    if job is not None and not project.job:
+        raise RequestError(
+            f"there is no job {job!r}: {project_dir} has no slurmgen.toml with jobs", _ARGUMENTS_HINT
+        )
+    place = load_site(site or project.site or DEFAULT_SITE, project_dir)
+    own = load_personal(place.name) if personal else Personal()
+    request = fill(merge(job_request(project, job, place.name), given), own, place)
+    template_dir = project_dir / project.template_dir
+    return Asked(
+        request=request,
+        site=place,
+        personal=own,
+        project_dir=project_dir,
+        template_dir=template_dir if template_dir.is_dir() else None,
+        script_dir=project_dir / project.script_dir,
+        command=command_line(place.name, given if job else merge(project.defaults, given), job),
+        job=job,
+    )
+
+
+_ARGUMENTS_HINT = "Arguments of the training script go behind `--`."
+
+
+def _without_empty(said: dict[str, Any]) -> dict[str, Any]:
+    """Options that were given; an empty tuple is one that was not."""
+    return {key: value for key, value in said.items() if value not in (None, ())}

@@ -1,0 +1,33 @@
+"""`slurmgen render`: the batch script, on stdout or in a file."""
+
+from pathlib import Path
+
+import click
+
+from slurmgen.cli.options import Asked, JobCommand, request_options
+
+
+@click.command(cls=JobCommand)
+@request_options
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
+@click.option("--write", is_flag=True, help="Write to the project's script folder, as NAME.SITE.sbatch.")
+def command(asked: Asked, output: Path | None, write: bool) -> None:
+    """Write the batch script for a job to stdout, or to a file.
+
+    A script in a file never depends on your personal settings, so that it can be checked in.
+    """
+    from slurmgen.plan import resolve
+    from slurmgen.script import render
+
+    if output and write:
+        raise click.UsageError("--output and --write exclude each other.")
+    plan = resolve(asked.request, asked.site, asked.command)
+    text = render(plan, asked.template_dir)
+    if write:
+        output = asked.script_dir / f"{asked.job or plan.name}.{plan.site}.sbatch"
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(text, encoding="utf-8")
+    click.echo(f"wrote {output}", err=True)

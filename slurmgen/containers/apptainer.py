@@ -1,0 +1,16 @@
+"""apptainer: `apptainer exec` inside the step, once a task.
+
+The host's variables reach the container unless its image sets them too; one named
+APPTAINERENV_NAME wins over the image, and unlike `--env` its value may hold a comma.
+https://apptainer.org/docs/user/main/environment_and_metadata.html
+"""
+
+ENV_PREFIX = "APPTAINERENV_"
+
+
+def command(image: str, binds: tuple[str, ...]) -> tuple[str, ...]:
+    """Shell words in front of the command that is to run in the image.
+
+    `image` and `binds`, each SOURCE[:TARGET[:OPTIONS]], are shell words already.
+    """
+    return ("apptainer", "exec", "--nv", *(f"--bind={bind}" for bind in binds), image)

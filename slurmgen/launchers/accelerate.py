@@ -1,0 +1,38 @@
+"""accelerate: one `accelerate launch` a node starts a process a GPU.
+
+Without --multi_gpu the launcher ignores --num_processes on a machine without GPUs and warns
+on others; without a port of its own two jobs on one node both take 29500
+(huggingface/accelerate issues 3312, 3229).
+"""
+
+from slurmgen.launchers.base import Command, Geometry, Launcher, Options, several_ranks
+
+
+def command(geometry: Geometry, options: Options) -> Command:
+    """`accelerate launch ... SCRIPT`, once a node."""
+    head = (
+        "accelerate",
+        "launch",
+        f"--num_machines={geometry.nodes}",
+        f"--num_processes={geometry.world_size}",
+    )
+    tail = (f"--mixed_precision={options.mixed_precision}", "--dynamo_backend=no")
+    if not several_ranks(geometry):
+        return Command((*head, *tail))
+    meeting = (
+        "--multi_gpu",
+        '--machine_rank="$SLURM_NODEID"',
+        '--main_process_ip="$MASTER_ADDR"',
+        '--main_process_port="$MASTER_PORT"',
+    )
+    return Command((*head, *meeting, *tail), expands_in_task=True)
+
+
+LAUNCHER = Launcher(
+    name="accelerate",
+    task_per_gpu=False,
+    why="one `accelerate launch` a node starts a process a GPU",
+    command=command,
+    meets=several_ranks,
+    options=("mixed_precision",),
+)

@@ -1,0 +1,38 @@
+"""ddp: one torchrun a node starts a worker a GPU.
+
+On several nodes the static rendezvous puts rank 0 on the first node and numbers nodes
+as Slurm does; with c10d rank 0 may land anywhere (pytorch/pytorch issue 137402).
+"""
+
+from slurmgen.launchers.base import Command, Geometry, Launcher, Options, several_nodes
+
+_MEETING = {
+    "static": (
+        '--node-rank="$SLURM_NODEID"',
+        '--master-addr="$MASTER_ADDR"',
+        '--master-port="$MASTER_PORT"',
+    ),
+    "c10d": (
+        "--rdzv-backend=c10d",
+        '--rdzv-id="$SLURM_JOB_ID"',
+        '--rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"',
+    ),
+}
+
+
+def command(geometry: Geometry, options: Options) -> Command:
+    """`torchrun ... SCRIPT`, once a node."""
+    size = (f"--nnodes={geometry.nodes}", f"--nproc-per-node={geometry.gpus_per_node}")
+    if geometry.nodes == 1:
+        return Command(("torchrun", "--standalone", *size))
+    return Command(("torchrun", *size, *_MEETING[options.rendezvous]), expands_in_task=True)
+
+
+LAUNCHER = Launcher(
+    name="ddp",
+    task_per_gpu=False,
+    why="one torchrun a node starts a worker a GPU",
+    command=command,
+    meets=several_nodes,
+    options=("rendezvous",),
+)

@@ -1,0 +1,18 @@
+"""python: one process on one GPU."""
+
+from slurmgen.launchers.base import Command, Geometry, Launcher, Options, several_nodes
+
+
+def command(_geometry: Geometry, _options: Options) -> Command:
+    """`python SCRIPT`."""
+    return Command(("python",))
+
+
+LAUNCHER = Launcher(
+    name="python",
+    task_per_gpu=False,
+    why="one process does all the work",
+    command=command,
+    meets=several_nodes,
+    max_world_size=1,
+)

@@ -1,0 +1,57 @@
+"""Personal: what is yours and not the site's, in a file of your own.
+
+`personal.toml` in the config folder has one table a site. It fills what is unset when
+you submit, or render to stdout; a script that is checked in never depends on it.
+"""
+
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from slurmgen.config import convert, read_toml
+from slurmgen.request import Request
+from slurmgen.site import Site
+
+
+class Personal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Your own facts about one site."""
+
+    user: str | None = None
+    "Login name."
+    host: str | None = None
+    "Login host, or its alias in ssh_config, instead of the profile's."
+    account: str | None = None
+    remote_dir: str | None = None
+    "Folder on the site that submissions go to."
+    image: str | None = None
+    "Container image, where the site has none of its own."
+    ssh_config: str | None = None
+
+
+def config_dir() -> Path:
+    """Your config folder for slurmgen, such as ~/.config/slurmgen."""
+    from platformdirs import user_config_path
+
+    return user_config_path("slurmgen")
+
+
+def load_personal(site: str) -> Personal:
+    """Your facts about a site; all unset if you wrote none down.
+
+    Raises:
+        ConfigError: the file is wrong.
+    """
+    path = config_dir() / "personal.toml"
+    if not path.exists():
+        return Personal()
+    return convert(read_toml(path), dict[str, Personal], path).get(site, Personal())
+
+
+def fill(request: Request, personal: Personal, site: Site) -> Request:
+    """The request with what is unset filled from your own facts."""
+    image = site.container.image if site.container else None
+    return structs.replace(
+        request,
+        account=request.account or personal.account,
+        container=request.container or (None if image else personal.image),
+    )

@@ -1,0 +1,252 @@
+"""Plan: every number of one job on one site, each with its reason.
+
+`resolve` is pure: the same request and site give the same plan, on any machine, at any time.
+"""
+
+import re
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from slurmgen.errors import RequestError, did_you_mean
+from slurmgen.launchers import LAUNCHERS, Geometry, Launcher
+from slurmgen.plan.directives import gpu_directive, mem_directive
+from slurmgen.plan.layout import Layout, lay_out
+from slurmgen.plan.place import Place, check_limits, find_place
+from slurmgen.plan.reasons import reasons
+from slurmgen.plan.resources import Cpus, Reasoned, cpus, memory, time
+from slurmgen.plan.step import Setup, Step, Variable, find_setup, find_step, variables
+from slurmgen.request import DEFAULT_SCRIPT, Request, check_text, command_line
+from slurmgen.site import Rendezvous, Site
+from slurmgen.slurm import options
+
+DEFAULT_FRAMEWORK = "ddp"
+DEFAULT_GPUS = 1
+
+_JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=:@-]*")
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """Everything a script says, with nothing left to decide."""
+
+    site: str
+    name: str
+    "Name of the job."
+    launcher: Launcher
+    place: Place
+    layout: Layout
+    cpus: Cpus
+    memory: Reasoned
+    "Of one node."
+    time_limit: Reasoned
+    setup: Setup
+    variables: tuple[Variable, ...]
+    rendezvous: Rendezvous | None
+    "How the ranks find each other; None where they need nothing from the batch script."
+    step: Step
+    gpu_directive: tuple[str, str]
+    mem_directive: tuple[tuple[str, str], ...]
+    extra_directives: tuple[tuple[str, str], ...]
+    log_dir: str | None
+    command: str
+    "The slurmgen command that gives this plan."
+    asked: Request
+
+    @property
+    def framework(self) -> str:
+        """Name of the launcher."""
+        return self.launcher.name
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the job."""
+        return self.layout.nodes
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs on each node."""
+        return self.layout.gpus_per_node
+
+    @property
+    def world_size(self) -> int:
+        """Ranks in all: nodes x ntasks_per_node x procs_per_task, one a GPU."""
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def ntasks_per_node(self) -> int:
+        """Tasks that srun starts on each node."""
+        return self.launcher.ntasks_per_node(self.gpus_per_node)
+
+    @property
+    def procs_per_task(self) -> int:
+        """Ranks that each task becomes."""
+        return self.launcher.procs_per_task(self.gpus_per_node)
+
+    @property
+    def cpus_per_task(self) -> int:
+        """CPUs of each task."""
+        return self.cpus.per_task
+
+    @property
+    def mem(self) -> str | None:
+        """Memory of a node; None where the site wants none said."""
+        return self.memory.value
+
+    @property
+    def time(self) -> str:
+        """Time limit, as HH:MM:SS or D-HH:MM:SS."""
+        return self.time_limit.value or ""
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables the job exports, by name."""
+        return {variable.name: variable.value for variable in self.variables}
+
+    @property
+    def output(self) -> str:
+        """Log file, as in --output, from the folder the job starts in."""
+        is_array = any(key == "array" for key, _ in self.extra_directives)
+        pattern = "%x-%A_%a.out" if is_array else "%x-%j.out"
+        return f"{self.log_dir}/{pattern}" if self.log_dir else pattern
+
+    @property
+    def directives(self) -> tuple[tuple[str, str], ...]:
+        """The `#SBATCH` lines in the order they stand: long option name and value."""
+        said = (
+            ("job-name", self.name),
+            ("account", self.place.account),
+            ("partition", self.place.partition),
+            ("qos", self.asked.qos),
+            ("time", self.time),
+            ("nodes", str(self.nodes)),
+            ("ntasks-per-node", str(self.ntasks_per_node)),
+            ("cpus-per-task", str(self.cpus_per_task)),
+            self.gpu_directive,
+            *self.mem_directive,
+            ("output", self.output),
+            *self.extra_directives,
+        )
+        return tuple((key, value) for key, value in said if value is not None)
+
+
+def as_dict(plan: Plan) -> dict[str, object]:
+    """The plan as `explain --json` prints it; every value is a plain one."""
+    numbers = (
+        "site framework name nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size mem time"
+    ).split()
+    return {key: getattr(plan, key) for key in numbers} | {
+        "partition": plan.place.partition,
+        "account": plan.place.account,
+        "container": plan.setup.image,
+        "python_env": plan.setup.python_env,
+        "modules": list(plan.setup.modules),
+        "rendezvous": plan.rendezvous.host if plan.rendezvous else None,
+        "directives": dict(plan.directives),
+        "env": plan.env,
+        "launch": [" ".join(words) for words in plan.step.lines],
+        "output": plan.output,
+        "command": plan.command,
+        "reasons": reasons(plan),
+    }
+
+
+def resolve(request: Request, site: Site, command: str | None = None) -> Plan:
+    """Decide every number of a job.
+
+    Args:
+        request: what was asked for.
+        site: where it is to run.
+        command: the command line to name as the script's maker; the request's own if None.
+
+    Raises:
+        RequestError: what was asked for cannot be had; it says what can.
+    """
+    check_text(request)
+    launcher = _launcher(request)
+    gpus = _count("gpus", request.gpus) or DEFAULT_GPUS
+    place = find_place(request, site)
+    layout = lay_out(gpus, _count("nodes", request.nodes), place.node.gpus, place.node_name)
+    check_limits(place, gpus, layout.nodes)
+    geometry = _geometry(launcher, layout)
+    setup = find_setup(request, site, layout.nodes)
+    script = _script(request, launcher)
+    cpu = cpus(request, site, launcher, layout, place.node)
+    mem = memory(request, site, layout, place.node)
+    return Plan(
+        site=site.name,
+        name=_job_name(request.name or PurePosixPath(script).stem),
+        launcher=launcher,
+        place=place,
+        layout=layout,
+        cpus=cpu,
+        memory=mem,
+        time_limit=time(request, site, place.limits),
+        setup=setup,
+        variables=variables(request, site, geometry, setup.container, cpu.per_gpu),
+        rendezvous=_rendezvous(site, setup) if launcher.meets(geometry) else None,
+        step=find_step(request, setup, launcher, geometry, cpu.per_task, script),
+        gpu_directive=gpu_directive(site, request.gpu_type, geometry),
+        mem_directive=mem_directive(site, mem.value, geometry, cpu.per_gpu),
+        extra_directives=_extra(request, site),
+        log_dir=_log_dir(request.log_dir),
+        command=command or command_line(site.name, request),
+        asked=request,
+    )
+
+
+def _launcher(request: Request) -> Launcher:
+    name = request.framework or DEFAULT_FRAMEWORK
+    if name not in LAUNCHERS:
+        raise RequestError(f"unknown framework {name!r}", did_you_mean(name, LAUNCHERS))
+    return LAUNCHERS[name]
+
+
+def _count(key: str, value: int | None) -> int | None:
+    if value is not None and value < 1:
+        raise RequestError(f"--{key} is {value}", "It takes a whole number from 1 on.")
+    return value
+
+
+def _geometry(launcher: Launcher, layout: Layout) -> Geometry:
+    geometry = Geometry(layout.nodes, layout.gpus_per_node)
+    if launcher.max_world_size and geometry.world_size > launcher.max_world_size:
+        raise RequestError(
+            f"{launcher.name} starts one process, so {geometry.world_size - 1} of "
+            f"{geometry.world_size} GPUs would idle",
+            "Ask for --gpus 1, or for --framework ddp, lightning or accelerate.",
+        )
+    return geometry
+
+
+def _script(request: Request, launcher: Launcher) -> str:
+    script = request.script or DEFAULT_SCRIPT.format(framework=launcher.bundled_script)
+    if script.startswith("-"):
+        raise RequestError(f"--script {script!r} begins with a dash", f"Write ./{script}.")
+    return script
+
+
+def _job_name(name: str) -> str:
+    if not _JOB_NAME.fullmatch(name):
+        raise RequestError(
+            f"the job name {name!r} cannot stand in a log's file name",
+            "Give another with --name; letters, digits and _ . + = : @ - can stand in one.",
+        )
+    return name
+
+
+def _log_dir(folder: str | None) -> str | None:
+    if folder is not None and re.search(r"""["'\\\s#%]|^-|^$""", folder):
+        raise RequestError(
+            f"--log-dir {folder!r} cannot stand in a directive", "Spaces, quotes, # and % cannot stand in it."
+        )
+    return folder.rstrip("/") or "/" if folder else None
+
+
+def _rendezvous(site: Site, setup: Setup) -> Rendezvous:
+    rule = site.rendezvous
+    inside = rule.host_in_container if setup.container else None
+    return Rendezvous(host=inside or rule.host, suffix=rule.suffix)
+
+
+def _extra(request: Request, site: Site) -> tuple[tuple[str, str], ...]:
+    return tuple(options.checked(key, value) for key, value in {**site.sbatch, **request.sbatch}.items())

@@ -1,0 +1,138 @@
+"""CPUs, memory and time: from the request, then the site, then a stated default; each with its reason."""
+
+from typing import NamedTuple, TypeVar
+
+from slurmgen.errors import RequestError
+from slurmgen.launchers import Launcher
+from slurmgen.plan.layout import Layout
+from slurmgen.request import Request
+from slurmgen.site import Limits, Node, Site
+from slurmgen.slurm import durations, sizes
+
+T = TypeVar("T")
+
+DEFAULT_CPUS_PER_GPU = 4
+DEFAULT_MEM_PER_GPU = "16G"
+DEFAULT_TIME = "01:00:00"
+
+
+class Reasoned(NamedTuple):
+    """A value and why it is that."""
+
+    value: str | None
+    why: str
+
+
+class Cpus(NamedTuple):
+    """CPUs of a rank and of a task."""
+
+    per_gpu: int
+    per_task: int
+    why: str
+
+
+def cpus(request: Request, site: Site, launcher: Launcher, layout: Layout, node: Node) -> Cpus:
+    """CPUs for each task.
+
+    Raises:
+        RequestError: not a multiple of what the site gives out, or more than a node has.
+    """
+    per_gpu, source = _first(
+        (request.cpus_per_gpu, "as asked"),
+        (site.cpu.per_gpu, f"from the profile of {site.name}"),
+        (DEFAULT_CPUS_PER_GPU, "slurmgen's default, as the site does not say"),
+    )
+    procs = launcher.procs_per_task(layout.gpus_per_node)
+    per_task, multiple = per_gpu * procs, site.cpu.multiple_of
+    if per_task % multiple:
+        below = per_gpu - 1 if per_gpu > 1 else per_gpu + 1
+        raise RequestError(
+            f"{per_task} CPUs a task is not a multiple of {multiple}, as {site.name} gives them out",
+            f"Ask for --cpus-per-gpu {below if below * procs % multiple == 0 else multiple} or {per_gpu + 1}.",
+        )
+    total = per_gpu * layout.gpus_per_node
+    if node.cpus and total > node.cpus:
+        raise RequestError(
+            f"{total} CPUs a node are asked for, but a node of {site.name} has {node.cpus}",
+            f"Ask for at most --cpus-per-gpu {node.cpus // layout.gpus_per_node}.",
+        )
+    share = f" x {procs} ranks a task" if procs > 1 else ""
+    return Cpus(per_gpu, per_task, f"{per_gpu} CPUs a GPU ({source}){share}")
+
+
+def memory(request: Request, site: Site, layout: Layout, node: Node) -> Reasoned:
+    """Memory of one node; None where the site wants none said.
+
+    Raises:
+        RequestError: it is no size, the site forbids it, or a node has less.
+    """
+    if site.memory.form == "none":
+        if request.mem:
+            raise RequestError(f"{site.name} takes no memory request", "Leave --mem out.")
+        return Reasoned(None, f"{site.name} gives memory with the GPUs")
+    if request.mem:
+        total, why = _size(request.mem), "as asked"
+    else:
+        per_gpu, source = _first(
+            (site.memory.per_gpu, f"from the profile of {site.name}"),
+            (DEFAULT_MEM_PER_GPU, "slurmgen's default, as the site does not say"),
+        )
+        total = sizes.megabytes(per_gpu) * layout.gpus_per_node
+        why = f"{per_gpu} a GPU ({source}) x {layout.gpus_per_node} GPUs a node"
+    if node.memory and total > sizes.megabytes(node.memory):
+        raise RequestError(
+            f"{sizes.canonical(total)} a node is asked for, but a node of {site.name} has {node.memory}",
+            f"Ask for at most --mem {node.memory}.",
+        )
+    return Reasoned(sizes.canonical(total) if total else "0", why)
+
+
+def _size(text: str) -> int:
+    try:
+        return sizes.megabytes(text)
+    except ValueError:
+        raise RequestError(
+            f"--mem {text!r} is not a size", "Write a whole number with M, G or T, such as 64G."
+        ) from None
+
+
+def time(request: Request, site: Site, limits: dict[str, Limits]) -> Reasoned:
+    """Time limit in one form; `limits` are those that hold for the job, by what sets them.
+
+    Raises:
+        RequestError: it is no time, or over a limit.
+    """
+    longest = {name: limit.max_time for name, limit in limits.items() if limit.max_time}
+    if request.time:
+        asked = _duration(request.time)
+        for name, text in longest.items():
+            if asked > durations.seconds(text):
+                raise RequestError(
+                    f"--time {request.time} is {durations.canonical(asked)}, but {name} ends jobs after {text}",
+                    f"Ask for at most --time {text}.",
+                )
+        return Reasoned(durations.canonical(asked), "as asked")
+    text, why = _first(
+        (site.time, f"from the profile of {site.name}"),
+        (DEFAULT_TIME, "slurmgen's default, as nobody says"),
+    )
+    shortest = min([durations.seconds(text), *map(durations.seconds, longest.values())])
+    if shortest < durations.seconds(text):
+        why = f"the limit of {' and '.join(longest)}"
+    return Reasoned(durations.canonical(shortest), why)
+
+
+def _duration(text: str) -> int:
+    form = "Write HH:MM:SS or D-HH:MM:SS, such as 04:00:00."
+    try:
+        total = durations.seconds(text)
+    except ValueError:
+        raise RequestError(f"--time {text!r} is not a Slurm time", form) from None
+    if not total:
+        raise RequestError(f"--time {text} is no time at all", form)
+    return total
+
+
+def _first(*choices: tuple[T | None, str]) -> tuple[T, str]:
+    """The first choice that is said, with its source."""
+    return next((value, why) for value, why in choices if value is not None)

@@ -1,0 +1,183 @@
+"""The job step and what comes before it: modules, Python, variables, container, launch."""
+
+import shlex
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from slurmgen.containers import ENGINES
+from slurmgen.errors import RequestError
+from slurmgen.launchers import Command, Geometry, Launcher, Options
+from slurmgen.request import Request
+from slurmgen.site import Container, Site
+from slurmgen.slurm.shell import expandable, quote
+from slurmgen.software import setup_lines
+
+
+class Variable(Struct, frozen=True):
+    """One exported variable."""
+
+    name: str
+    value: str
+    word: str
+    "The value as a shell word."
+    comment: str | None = None
+    prefix: str = ""
+    "What a container engine wants before the name."
+
+
+class Setup(NamedTuple):
+    """Where the job's programs come from."""
+
+    container: Container | None
+    image: str | None
+    "A shell word."
+    python_env: str
+    python_setup: tuple[str, ...]
+    modules: tuple[str, ...]
+    "Whole commands."
+    why_container: str
+    why_python: str
+
+
+def find_setup(request: Request, site: Site, nodes: int) -> Setup:
+    """Container or Python environment, and modules.
+
+    Raises:
+        RequestError: both a container and a Python environment are asked for.
+    """
+    container, image, why = _container(request, site)
+    if container is None:
+        python_env = request.python_env or site.python_env or "none"
+        source = "as asked" if request.python_env else f"from the profile of {site.name}"
+        if python_env == "none":
+            source = "the python on PATH" + (" after the modules" if site.modules.load else "")
+        names = site.modules.load if request.modules is None else request.modules
+        return Setup(
+            None, None, python_env, setup_lines(python_env), _module_commands(site, names), why, source
+        )
+    if (request.python_env or "none") != "none":
+        raise RequestError(
+            f"--python-env {request.python_env} and the container {container.image} exclude each other",
+            "Python comes from the image; leave one out, or add --container none.",
+        )
+    of_container = container.multi_node_modules if nodes > 1 else ()
+    names = of_container if request.modules is None else request.modules
+    return Setup(
+        container, image, "none", (), _module_commands(site, names), why, "Python comes from the image"
+    )
+
+
+def _container(request: Request, site: Site) -> tuple[Container | None, str | None, str]:
+    if request.container == "none":
+        return None, None, "as asked"
+    of_site = site.container or Container()
+    if request.container:
+        container, word, why = of_site, quote(request.container), "as asked"
+    elif of_site.image:
+        container, word, why = of_site, expandable(of_site.image), f"from the profile of {site.name}"
+    else:
+        return None, None, "nobody names an image"
+    return container, word, why
+
+
+def _module_commands(site: Site, names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names:
+        return ()
+    return (*site.modules.init, f"module load {shlex.join(names)}")
+
+
+def variables(
+    request: Request, site: Site, geometry: Geometry, container: Container | None, threads: int
+) -> tuple[Variable, ...]:
+    """The variables that the job exports, each once; the request overrules the site."""
+    prefix = ENGINES[container.engine].env_prefix if container else ""
+    groups = [
+        (True, site.env.always),
+        (geometry.world_size > 1, site.env.multi_gpu),
+        (geometry.nodes > 1, site.env.multi_node),
+    ]
+    notes = site.env.notes
+    found = {
+        name: Variable(name, value, expandable(value), notes.get(name))
+        for applies, group in groups
+        if applies
+        for name, value in group.items()
+    }
+    found.setdefault("OMP_NUM_THREADS", _threads(threads))
+    if container:
+        for name, value in site.env.container.items():
+            found[name] = Variable(name, value, expandable(value), notes.get(name), prefix)
+    for name, value in request.env.items():
+        found[name] = Variable(name, value, quote(value), None, prefix)
+    return tuple(found.values())
+
+
+def _threads(count: int) -> Variable:
+    """A rank's threads; a machine with fewer real cores may have set them already."""
+    word = f'"${{OMP_NUM_THREADS:-{count}}}"'
+    return Variable("OMP_NUM_THREADS", str(count), word, "Threads of a rank; a value set before stays.")
+
+
+class Step(NamedTuple):
+    """The job step."""
+
+    lines: tuple[tuple[str, ...], ...]
+    "Shell words by part: srun, the container, the launcher, the script with its arguments."
+    expands_in_task: bool
+    "Some variables are for each task to expand, not for the batch script."
+
+
+def find_step(
+    request: Request, setup: Setup, launcher: Launcher, geometry: Geometry, cpus_per_task: int, script: str
+) -> Step:
+    """How srun starts the ranks.
+
+    `--cpus-per-task` is said again because srun does not inherit it since Slurm 22.05.
+
+    Raises:
+        RequestError: an option means nothing to this launcher, or a bind has no container.
+    """
+    head = launcher.command(geometry, _options(request, launcher))
+    folders = _library_path(setup, geometry)
+    in_task = bool(folders) or head.expands_in_task
+    lines = (
+        ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1"),
+        _container_words(request, setup, geometry),
+        _in_task(head, folders) if in_task else head.words,
+        tuple(map(quote, [script, *(request.script_args or ())])),
+    )
+    return Step(tuple(filter(None, lines)), in_task)
+
+
+def _library_path(setup: Setup, geometry: Geometry) -> tuple[str, ...]:
+    if setup.container is None or geometry.nodes == 1:
+        return ()
+    return setup.container.multi_node_library_path
+
+
+def _container_words(request: Request, setup: Setup, geometry: Geometry) -> tuple[str, ...]:
+    container, image = setup.container, setup.image
+    if container is None or image is None:
+        if request.binds:
+            raise RequestError("--bind without a container", "Add --container IMAGE, or leave --bind out.")
+        return ()
+    of_site = (*container.binds, *(container.multi_node_binds if geometry.nodes > 1 else ()))
+    binds = (*map(expandable, of_site), *map(quote, request.binds or ()))
+    return ENGINES[container.engine].command(image, binds)
+
+
+def _in_task(head: Command, folders: tuple[str, ...]) -> tuple[str, ...]:
+    """A little script for each task; the training script and its arguments come as "$@"."""
+    words = ["exec", *head.words, '"$@"']
+    if folders:
+        words.insert(0, f'export LD_LIBRARY_PATH="{":".join(folders)}:$LD_LIBRARY_PATH";')
+    words[0], words[-1] = f"'{words[0]}", f"{words[-1]}'"
+    return ("bash", "-c", *words, head.words[0])
+
+
+def _options(request: Request, launcher: Launcher) -> Options:
+    said = {name: value for name in Options._fields if (value := getattr(request, name)) is not None}
+    for name in said.keys() - set(launcher.options):
+        raise RequestError(f"--{name.replace('_', '-')} means nothing to {launcher.name}", "Leave it out.")
+    return Options(**said)

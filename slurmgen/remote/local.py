@@ -1,0 +1,84 @@
+"""This machine as a transport: for a login node one is logged in to, and for the twin."""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import IO, Self
+
+from slurmgen.remote.transport import Completed, chunks, failed, timed_out
+
+
+class LocalTransport:
+    """Runs commands here, with `environment` over our own."""
+
+    where = "this machine"
+    # Not a login shell: we were started from one, and /etc/profile would reset PATH and modules.
+    shell = ("bash", "-c")
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = {**os.environ, **(environment or {})}
+
+    def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
+        """See Transport.run."""
+        with TemporaryFile() as stdin:
+            # A file, since writing to a pipe while reading two others takes threads.
+            stdin.writelines(chunks(input))
+            stdin.seek(0)
+            with self._started(argv, stdin, subprocess.PIPE) as process:
+                try:
+                    stdout, stderr = process.communicate(timeout=timeout)
+                except subprocess.TimeoutExpired:
+                    raise timed_out(argv, self.where, timeout) from None
+        return Completed(process.returncode, stdout, stderr)
+
+    def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
+        """See Transport.stream."""
+        with TemporaryFile() as stderr, self._started(argv, subprocess.DEVNULL, stderr) as process:
+            assert process.stdout  # noqa: S101 (it is a pipe)
+            while select.select([process.stdout], [], [], timeout)[0]:
+                if not (chunk := os.read(process.stdout.fileno(), 65536)):
+                    break
+                yield chunk
+            else:
+                raise timed_out(argv, self.where, timeout)
+            if process.wait(timeout):
+                stderr.seek(0)
+                raise failed(argv, self.where, process.returncode, stderr.read())
+
+    def close(self) -> None:
+        """Nothing is open between commands."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _started(
+        self, argv: Sequence[str], stdin: int | IO[bytes], stderr: int | IO[bytes]
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A process in a group of its own, which ends with the block, whatever happens in it."""
+        with subprocess.Popen(
+            argv,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=self._environment,
+            cwd=Path.home(),
+            start_new_session=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)

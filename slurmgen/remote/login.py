@@ -1,0 +1,158 @@
+"""Logging in: the agent and key files first, then what only a person can answer.
+
+A passphrase, password or code is asked for when it is needed, handed on, and forgotten.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import paramiko
+from paramiko.pkey import UnknownKeyType
+
+from slurmgen.errors import AuthenticationFailed
+from slurmgen.remote.ssh_config import Destination
+
+Ask = Callable[[str], str]
+"Shows a prompt on the terminal and reads an answer without showing it."
+
+PROMPTS = 3
+"How often a person may answer wrongly, as in OpenSSH."
+
+
+def log_in(transport: paramiko.Transport, to: Destination, ask: Ask | None) -> None:
+    """Prove to the host that we are `to.user`; `ask` is None where there is no terminal.
+
+    Raises:
+        AuthenticationFailed: nothing that we have lets us in.
+    """
+    tried: list[str] = []
+    accepted = _accepted(transport, to.user)
+    if "publickey" in accepted:
+        accepted = _offer_keys(transport, to, ask, accepted, tried)
+    if not transport.is_authenticated() and ask:
+        accepted = _answer(transport, to.user, ask, accepted, tried)
+    if not transport.is_authenticated():
+        raise _refused(to, accepted, tried, ask)
+
+
+def _accepted(transport: paramiko.Transport, user: str) -> set[str]:
+    """The methods that the host accepts."""
+    try:
+        transport.auth_none(user)
+    except paramiko.BadAuthenticationType as error:
+        return set(error.allowed_types)
+    return set()
+
+
+def _offer_keys(
+    transport: paramiko.Transport, to: Destination, ask: Ask | None, accepted: set[str], tried: list[str]
+) -> set[str]:
+    """Offer keys until one is taken; returns the methods that are then still wanted."""
+    with contextlib.closing(paramiko.Agent()) as agent:
+        for title, key in _keys(agent, to, ask):
+            tried.append(title)
+            with contextlib.suppress(paramiko.AuthenticationException):
+                return set(transport.auth_publickey(to.user, key))
+    return accepted - {"publickey"}
+
+
+def _keys(agent: paramiko.Agent, to: Destination, ask: Ask | None) -> Iterator[tuple[str, paramiko.PKey]]:
+    public = {path: _public_blob(path) for path in to.identity_files}
+    wanted = [key for key in agent.get_keys() if not to.identities_only or key.asbytes() in public.values()]
+    for agent_key in wanted:
+        yield f"{agent_key.fingerprint} of the agent", agent_key
+    held = {key.asbytes() for key in wanted}
+    for path in to.identity_files:
+        # A key that the agent holds was offered already, and its file may need a passphrase.
+        if public[path] not in held and (key := _load(path, ask)):
+            yield str(path), key
+
+
+def _public_blob(path: Path) -> bytes | None:
+    """The public half of a key file, where it lies beside it as usual."""
+    public = path if path.suffix == ".pub" else path.with_name(f"{path.name}.pub")
+    try:
+        words = public.read_text().split()
+        return paramiko.Message(_decoded(words[1])).asbytes()
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _decoded(text: str) -> bytes:
+    from base64 import b64decode
+
+    return b64decode(text, validate=True)
+
+
+def _load(path: Path, ask: Ask | None) -> paramiko.PKey | None:
+    """The key in a file; None if there is none, or it stays locked."""
+    for password in _passphrases(path, ask):
+        try:
+            return paramiko.PKey.from_path(path, password)
+        except (OSError, UnknownKeyType):
+            return None
+        except TypeError:  # it is locked, and this was the try without a passphrase
+            continue
+        except (ValueError, paramiko.SSHException):  # not a key, or the wrong passphrase
+            if password is None:
+                return None
+    return None
+
+
+def _passphrases(path: Path, ask: Ask | None) -> Iterator[bytes | None]:
+    yield None
+    for _ in range(PROMPTS if ask else 0):
+        assert ask  # noqa: S101 (for mypy)
+        yield ask(f"Passphrase of {path}: ").encode()
+
+
+def _answer(
+    transport: paramiko.Transport, user: str, ask: Ask, accepted: set[str], tried: list[str]
+) -> set[str]:
+    """Let the person answer, method after method, until the host is content."""
+    for _ in range(PROMPTS):
+        method = next((method for method in _METHODS if method in accepted), None)
+        if transport.is_authenticated() or method is None:
+            break
+        tried.append(method)
+        try:
+            accepted = set(_METHODS[method](transport, user, ask))
+        except paramiko.BadAuthenticationType as error:
+            accepted = set(error.allowed_types) - {method}
+        except paramiko.AuthenticationException:
+            continue
+    return accepted
+
+
+def _interactive(transport: paramiko.Transport, user: str, ask: Ask) -> Iterable[str]:
+    def handler(title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
+        return [ask(_printable(f"{title} {instructions} {prompt}".strip())) for prompt, _ in prompts]
+
+    return transport.auth_interactive(user, handler)
+
+
+def _password(transport: paramiko.Transport, user: str, ask: Ask) -> Iterable[str]:
+    return transport.auth_password(user, ask(f"Password of {user}: "), fallback=False)
+
+
+_METHODS: dict[str, Callable[[paramiko.Transport, str, Ask], Iterable[str]]] = {
+    "keyboard-interactive": _interactive,
+    "password": _password,
+}
+
+
+def _printable(text: str) -> str:
+    """A host's prompt without the control characters that could move the cursor."""
+    return "".join(char if char.isprintable() else " " for char in text) + " "
+
+
+def _refused(to: Destination, accepted: set[str], tried: list[str], ask: Ask | None) -> AuthenticationFailed:
+    person = sorted(accepted & _METHODS.keys())
+    if person and not ask:
+        hint = f"It would take {' or '.join(person)}, but there is no terminal to ask on; run this in one."
+    else:
+        hint = f"Give the right user with --host USER@HOST, or have your key accepted: ssh-copy-id {to.alias}"
+    return AuthenticationFailed(
+        f"{to.alias} did not let {to.user} in, who tried {', '.join(tried) or 'no key, for there is none'}", hint
+    )

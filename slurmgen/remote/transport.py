@@ -1,0 +1,101 @@
+"""Transport: the one seam between slurmgen and a machine that has Slurm.
+
+Behind it are paramiko (`ssh.py`) and this machine itself (`local.py`). The far side needs
+a POSIX shell, tar, bash and Slurm. Nothing above this seam knows which one it speaks to.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from msgspec import Struct
+
+from slurmgen.errors import CommandFailed
+
+COMMAND_TIMEOUT = 60.0
+"Seconds that an ordinary command may take."
+
+
+class TimedOut(CommandFailed):
+    """A command gave no answer in time. Whether it took effect is not known."""
+
+
+class Completed(Struct, frozen=True):
+    """A command that came to its end."""
+
+    returncode: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+
+    @property
+    def out(self) -> str:
+        """Standard output as text; a byte that is not UTF-8 becomes a question mark in a box."""
+        return self.stdout.decode(errors="replace")
+
+    @property
+    def err(self) -> str:
+        """Standard error as text."""
+        return self.stderr.decode(errors="replace")
+
+
+class Transport(Protocol):
+    """Runs argument vectors on one machine, each from the home folder there."""
+
+    @property
+    def where(self) -> str:
+        """What to call the machine in a message."""
+
+    @property
+    def shell(self) -> tuple[str, str]:
+        """The bash and its option that give a command what a person has when typing there."""
+
+    def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
+        """Run a command to its end, within `timeout` seconds. Any exit status is an answer.
+
+        Raises:
+            TimedOut: it took longer.
+            ConnectionFailed: the connection broke.
+        """
+
+    def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
+        """What a command writes, as it comes; it may be silent for `timeout` seconds.
+
+        Raises:
+            TimedOut: it was silent for longer.
+            CommandFailed: its exit status was not 0.
+            ConnectionFailed: the connection broke.
+        """
+
+    def close(self) -> None:
+        """End the connection."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def chunks(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
+    """Standard input as parts, in whichever way it was given."""
+    return [data] if isinstance(data, bytes) else data
+
+
+def timed_out(argv: Sequence[str], where: str, seconds: float) -> TimedOut:
+    """The error for a command that took longer than `seconds`."""
+    return TimedOut(
+        f"{command_name(argv)} gave no answer on {where} within {seconds:g} seconds",
+        "Try again, or look there whether the machine is overloaded.",
+    )
+
+
+def failed(argv: Sequence[str], where: str, status: int, stderr: bytes) -> CommandFailed:
+    """The error for a command that ended with `status`."""
+    said = stderr.decode(errors="replace").strip().splitlines()
+    last = f": {said[-1]}" if said else ""
+    return CommandFailed(f"{command_name(argv)} failed on {where} with exit status {status}{last}")
+
+
+def command_name(argv: Sequence[str]) -> str:
+    """The program that a vector is about, seen through the shell around it."""
+    return argv[argv.index("slurmgen") + 1] if "slurmgen" in argv[:-1] else argv[0]

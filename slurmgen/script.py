@@ -1,0 +1,110 @@
+"""render: a plan into the text of a batch script.
+
+Templates place values and compute nothing. One folder of a project's own may replace
+any of them by name; the others stay.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slurmgen.errors import ConfigError
+from slurmgen.plan import Plan
+from slurmgen.resources import bundled
+from slurmgen.slurm.shell import quote
+from slurmgen.software import COMMENTS
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MAIN_TEMPLATE = "job.sbatch.j2"
+
+_COLUMNS = 96
+
+
+def render(plan: Plan, template_dir: Path | None = None) -> str:
+    """The batch script of a plan, byte for byte the same for the same plan.
+
+    Args:
+        plan: what the script is to say.
+        template_dir: a folder whose templates replace the bundled ones of the same name.
+
+    Raises:
+        ConfigError: a template of that folder is wrong.
+    """
+    from jinja2 import TemplateError
+
+    try:
+        return _environment(template_dir).get_template(MAIN_TEMPLATE).render(_values(plan))
+    except TemplateError as error:
+        place = f"{getattr(error, 'filename', None) or template_dir}"
+        raise ConfigError(
+            f"{place}: {error}", "Mend the template; docs/templates.md lists its values."
+        ) from error
+
+
+@lru_cache(maxsize=8)
+def _environment(template_dir: Path | None) -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    folders = [*([template_dir] if template_dir else []), bundled("templates")]
+    environment = Environment(  # noqa: S701  (the output is a shell script; values are quoted for a shell)
+        loader=FileSystemLoader(folders),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        auto_reload=False,
+    )
+    environment.filters["quote"] = quote
+    return environment
+
+
+def _values(plan: Plan) -> dict[str, Any]:
+    """What a template can place; docs/templates.md is the list for people."""
+    return {
+        "plan": plan,
+        "title": _title(plan),
+        "command": plan.command,
+        "directives": plan.directives,
+        "modules": plan.setup.modules,
+        "python_setup": plan.setup.python_setup,
+        "python_comment": COMMENTS.get(plan.setup.python_env.partition(":")[0]),
+        "variables": plan.variables,
+        "rendezvous": plan.rendezvous,
+        "rendezvous_suffix": quote(plan.rendezvous.suffix) if plan.rendezvous else "",
+        "step_comment": _step_comment(plan),
+        "expands_in_task": plan.step.expands_in_task,
+        "step_lines": [_wrapped(words) for words in plan.step.lines],
+    }
+
+
+def _title(plan: Plan) -> str:
+    return f"{plan.name} on {plan.site}: {plan.framework}, {_count(plan.world_size, 'rank')} {_where(plan)}"
+
+
+def _where(plan: Plan) -> str:
+    return f"on {_count(plan.nodes, 'node')} with {_count(plan.gpus_per_node, 'GPU')}" + (
+        " each" if plan.nodes > 1 else ""
+    )
+
+
+def _step_comment(plan: Plan) -> str:
+    tasks, procs = plan.ntasks_per_node, plan.procs_per_task
+    each = "" if plan.world_size == 1 else f", {_count(procs, 'rank')} a task"
+    return f"{_count(tasks, 'task')} a node{each}: {plan.launcher.why}."
+
+
+def _wrapped(words: tuple[str, ...]) -> str:
+    """The words in lines of at most 100 columns, if a word itself is not longer."""
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + len(word) < _COLUMNS:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return " \\\n    ".join(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,48 @@
+"""Slurm's time limits.
+
+The forms are those of sbatch(1), --time: minutes, minutes:seconds, hours:minutes:seconds,
+days-hours, days-hours:minutes and days-hours:minutes:seconds.
+"""
+
+import re
+
+_FORMS = re.compile(
+    r"(?P<days>\d+)-(?P<h>\d+)(?::(?P<m>\d+)(?::(?P<s>\d+))?)?"
+    r"|(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+)"
+    r"|(?P<only_minutes>\d+)(?::(?P<only_seconds>\d+))?",
+    re.ASCII,
+)
+
+
+def seconds(text: str) -> int:
+    """Seconds of a Slurm time limit.
+
+    Raises:
+        ValueError: the text is none of Slurm's forms.
+
+    >>> seconds("24:00"), seconds("24:00:00"), seconds("1-0")
+    (1440, 86400, 86400)
+    """
+    match = _FORMS.fullmatch(text)
+    if not match:
+        raise ValueError(text)
+    part = {name: int(digits or 0) for name, digits in match.groupdict().items()}
+    return (
+        part["days"] * 86400
+        + (part["h"] + part["hours"]) * 3600
+        + (part["m"] + part["minutes"] + part["only_minutes"]) * 60
+        + (part["s"] + part["seconds"] + part["only_seconds"])
+    )
+
+
+def canonical(total: int) -> str:
+    """The one way we write a time limit: `HH:MM:SS`, with `D-` in front from a day on.
+
+    >>> canonical(5400), canonical(7 * 86400)
+    ('01:30:00', '7-00:00:00')
+    """
+    minutes, second = divmod(total, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    clock = f"{hour:02}:{minute:02}:{second:02}"
+    return f"{days}-{clock}" if days else clock

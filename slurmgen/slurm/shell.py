@@ -1,0 +1,35 @@
+"""Text for a POSIX shell: every value that came from a person goes through here."""
+
+import re
+import shlex
+
+# A newline would end a comment or a directive, a NUL ends every C string, and a lone
+# surrogate (an argument that is not UTF-8) cannot be written to the script at all.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
+
+_ESCAPED = re.compile(r'([\\"`]|\$(?![A-Za-z_]|\{[A-Za-z_][A-Za-z0-9_]*\}))')
+
+quote = shlex.quote
+"Quote a value so that the shell takes it as it stands."
+
+
+def expandable(text: str) -> str:
+    r"""Quote a value of a site profile: only `$NAME` and `${NAME}` keep their meaning.
+
+    >>> print(expandable("$HOME/a b"), expandable("$(reboot)"), expandable("/usr/lib64"))
+    "$HOME/a b" "\$(reboot)" /usr/lib64
+    """
+    if "$" not in text:
+        return quote(text)
+    return '"' + _ESCAPED.sub(r"\\\1", text) + '"'
+
+
+def unprintable(value: object) -> str | None:
+    """The first text within a value that no script can hold; None if there is none."""
+    if isinstance(value, str):
+        return value if _UNPRINTABLE.search(value) else None
+    if isinstance(value, dict):
+        value = (*value, *value.values())
+    if isinstance(value, list | tuple):
+        return next((found for item in value if (found := unprintable(item)) is not None), None)
+    return None

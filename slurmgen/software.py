@@ -1,0 +1,59 @@
+"""Where a job's Python comes from: the lines that make it the first on PATH.
+
+They run once, in the batch script: with `uv run` in the step, many tasks would race to
+create one environment.
+"""
+
+from collections.abc import Callable
+
+from slurmgen.errors import RequestError, did_you_mean
+from slurmgen.slurm.shell import quote
+
+
+def _uv(folder: str) -> tuple[str, ...]:
+    if not folder:
+        return ("flock .venv.lock uv sync", 'export PATH="$PWD/.venv/bin:$PATH"')
+    place = quote(folder)
+    return (f"flock {place}/.venv.lock uv sync --project {place}", *_venv(f"{folder}/.venv"))
+
+
+def _venv(folder: str) -> tuple[str, ...]:
+    place = quote(f"{folder}/bin")
+    return (
+        f'export PATH={place}:"$PATH"' if folder.startswith("/") else f'export PATH="$PWD"/{place}:"$PATH"',
+    )
+
+
+def _conda(name: str) -> tuple[str, ...]:
+    return ('eval "$(conda shell.bash hook)"', f"conda activate {quote(name)}")
+
+
+def _none(_where: str) -> tuple[str, ...]:
+    return ()
+
+
+_KINDS: dict[str, tuple[Callable[[str], tuple[str, ...]], str]] = {
+    "none": (_none, "never"),
+    "uv": (_uv, "may"),
+    "venv": (_venv, "must"),
+    "conda": (_conda, "must"),
+}
+
+COMMENTS = {"uv": "One process makes the environment, under a lock; the ranks only use it."}
+
+
+def setup_lines(python_env: str) -> tuple[str, ...]:
+    """Shell lines for `none`, `uv`, `uv:FOLDER`, `venv:FOLDER` or `conda:NAME`.
+
+    Raises:
+        RequestError: it is none of these.
+    """
+    kind, _, where = python_env.partition(":")
+    if kind not in _KINDS:
+        raise RequestError(f"unknown python_env {python_env!r}", did_you_mean(kind, _KINDS))
+    lines, takes_place = _KINDS[kind]
+    if takes_place == "must" and not where:
+        raise RequestError(f"python_env {kind!r} names no place", f"Write {kind}:FOLDER_OR_NAME.")
+    if takes_place == "never" and where:
+        raise RequestError(f"python_env {python_env!r} names a place", f"Write {kind} alone.")
+    return lines(where)

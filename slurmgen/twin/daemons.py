@@ -1,0 +1,124 @@
+"""The daemons of a twin: each starts itself into the background and writes its own pid file."""
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from slurmgen.errors import TwinError
+from slurmgen.twin import processes
+from slurmgen.twin.layout import Layout
+
+START_TIMEOUT = 20.0
+GRACE = 5.0
+LOG_LINES = 8
+
+
+class Daemon(Struct, frozen=True, kw_only=True):
+    """One daemon. `mark` is a path of this twin that its command line holds, and no other process's."""
+
+    name: str
+    argv: tuple[str, ...]
+    mark: str
+    pid_file: str
+    log_file: str
+
+    @property
+    def pid(self) -> int | None:
+        """The id from the pid file, if that process is still this daemon."""
+        with suppress(OSError, ValueError):
+            pid = int(Path(self.pid_file).read_text())
+            return pid if self.mark in processes.command_line(pid) else None
+        return None
+
+
+def munged(layout: Layout, program: str) -> Daemon:
+    """The daemon that says who is who. Its folder is not ours but `run`: it wants /tmp's permissions."""
+    run = layout.run
+    files = {name: f"{run}/munge.{name}" for name in ("socket", "key", "seed", "log", "pid")}
+    flags = {"key-file": "key", "socket": "socket", "seed-file": "seed", "pid-file": "pid", "log-file": "log"}
+    return Daemon(
+        name="munged",
+        argv=(program, *(f"--{flag}={files[kind]}" for flag, kind in flags.items())),
+        mark=files["socket"],
+        pid_file=files["pid"],
+        log_file=files["log"],
+    )
+
+
+def slurm(layout: Layout, slurmctld: str, slurmd: str) -> tuple[Daemon, ...]:
+    """The controller, then one slurmd a node."""
+    conf = str(layout.folder / "slurm.conf")
+    argv = {"slurmctld": (slurmctld,)} | {f"slurmd-{node}": (slurmd, "-N", node) for node in layout.nodes}
+    return tuple(
+        Daemon(
+            name=name,
+            argv=(*start, "-f", conf),
+            mark=conf,
+            pid_file=f"{layout.run}/{name}.pid",
+            log_file=str(layout.folder / f"{name}.log"),
+        )
+        for name, start in argv.items()
+    )
+
+
+def sshd(layout: Layout, program: str) -> Daemon:
+    """The login node's door."""
+    conf, log = str(layout.folder / "sshd_config"), str(layout.folder / "sshd.log")
+    return Daemon(
+        name="sshd",
+        argv=(program, "-E", log, "-f", conf),
+        mark=conf,
+        pid_file=f"{layout.run}/sshd.pid",
+        log_file=log,
+    )
+
+
+def start(daemon: Daemon) -> None:
+    """Start a daemon and wait until it has written its pid file.
+
+    Raises:
+        TwinError: it did not start; the message ends with its log.
+    """
+    log = Path(daemon.log_file)
+    # Into a file, not a pipe: what the daemon starts would hold a pipe open.
+    with log.with_suffix(".err").open("wb") as err:
+        begun = subprocess.run(
+            daemon.argv, stdin=subprocess.DEVNULL, stdout=err, stderr=err, env=_environ(), timeout=START_TIMEOUT,
+            check=False,
+        )  # fmt: skip
+    deadline = time.monotonic() + START_TIMEOUT
+    while begun.returncode == 0 and daemon.pid is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    if daemon.pid is None:
+        raise failure(daemon)
+
+
+def stop(*daemons: Daemon) -> None:
+    """End daemons together, with all that descends from them, such as sshd's sessions."""
+    running = [pid for daemon in daemons if (pid := daemon.pid)]
+    processes.end((member for pid in running for member in processes.family(pid)), GRACE)
+
+
+def failure(daemon: Daemon) -> TwinError:
+    """The error that a daemon is not running, with the end of its log."""
+    log = Path(daemon.log_file)
+    texts = (_text(log.with_suffix(".err")), _text(log))
+    lines = [line for text in texts for line in text.splitlines()][-LOG_LINES:]
+    told = "".join(f"\n  {line}" for line in lines) or " nothing"
+    return TwinError(f"{daemon.name} did not start; its log says:{told}")
+
+
+def _text(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text(errors="replace")
+    return ""
+
+
+def _environ() -> Mapping[str, str]:
+    """Ours without another Slurm's variables: a twin may be started inside a job."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}

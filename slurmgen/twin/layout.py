@@ -1,0 +1,98 @@
+"""Layout: where one twin's nodes, ports and files are. Everything written for it follows from this."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from slurmgen.errors import TwinError
+from slurmgen.site import Site
+from slurmgen.twin.shape import Shape, partitions, shape
+
+MOST_NODES = 254
+
+
+class Group(Struct, frozen=True):
+    """Nodes of one shape, numbered from `first`, and the partitions they are in."""
+
+    first: int
+    count: int
+    shape: Shape
+    partitions: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Node names, all of them loopback addresses.
+
+        Such a name resolves by itself, for every user, without a line in /etc/hosts; so MASTER_ADDR works.
+        """
+        return tuple(f"127.0.0.{number}" for number in range(self.first, self.first + self.count))
+
+    @property
+    def hostlist(self) -> str:
+        """The names as Slurm writes them: 127.0.0.[1-2]."""
+        return f"127.0.0.{span(self.first, self.count)}"
+
+
+class Layout(Struct, frozen=True, kw_only=True):
+    """One twin on this machine."""
+
+    site: Site
+    groups: tuple[Group, ...]
+    folder: Path
+    "Configuration, logs and keys; private."
+    run: Path
+    "Sockets and what else needs a short path (108 bytes is the most for a socket), and one munge trusts."
+    user: str
+    hostname: str
+    slurm_version: tuple[int, int]
+    port: int
+    "slurmctld's; the nodes' follow, then sshd's."
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All node names in order."""
+        return tuple(name for group in self.groups for name in group.names)
+
+    @property
+    def ssh_port(self) -> int:
+        """Where sshd listens."""
+        return self.port + len(self.nodes) + 1
+
+    @property
+    def ssh_hosts(self) -> tuple[str, ...]:
+        """Names that the written ssh_config knows: the real login host's, and the site's."""
+        return tuple(dict.fromkeys(filter(None, (self.site.login.host, self.site.name))))
+
+    def node_ports(self, group: Group) -> str:
+        """The ports of a group's slurmds as Slurm writes them."""
+        return span(self.port + group.first, group.count)
+
+
+def groups(site: Site, nodes: int, gpu_type: str | None = None) -> tuple[Group, ...]:
+    """`nodes` nodes for each different shape among the site's partitions.
+
+    Raises:
+        TwinError: that many nodes cannot be had, or there is no such GPU type.
+    """
+    by_shape: dict[Shape, list[str]] = {}
+    for name, partition in partitions(site).items():
+        by_shape.setdefault(shape(site, partition, gpu_type), []).append(name)
+    most = MOST_NODES // len(by_shape)
+    if not 1 <= nodes <= most:
+        raise TwinError(f"{nodes} nodes cannot be had", f"Ask for 1 to {most}.")
+    return tuple(_numbered(by_shape, nodes))
+
+
+def span(first: int, count: int) -> str:
+    """Consecutive numbers as Slurm writes them.
+
+    >>> span(1, 1), span(3, 2)
+    ('1', '[3-4]')
+    """
+    return str(first) if count == 1 else f"[{first}-{first + count - 1}]"
+
+
+def _numbered(by_shape: dict[Shape, list[str]], nodes: int) -> Iterator[Group]:
+    for index, (kind, names) in enumerate(by_shape.items()):
+        yield Group(first=1 + index * nodes, count=nodes, shape=kind, partitions=tuple(names))

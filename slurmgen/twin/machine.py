@@ -1,0 +1,83 @@
+"""What this machine has to offer: programs, their version, free ports, who we are."""
+
+import os
+import pwd
+import random
+import re
+import shutil
+import socket
+import subprocess
+
+from slurmgen.errors import TwinError
+
+INSTALL = "apt-get install --no-install-recommends slurm-wlm slurmctld slurmd munge openssh-server"
+SLURM_PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
+SSH_PROGRAMS = ("sshd", "ssh-keygen")
+
+# Below the ephemeral ports (32768 and up) and below the MASTER_PORTs that scripts use (20000 and up).
+FIRST_PORT, LAST_PORT = 10000, 19999
+
+
+def programs(*names: str) -> dict[str, str]:
+    """Where the programs are; an ordinary user's PATH often lacks sbin.
+
+    Raises:
+        TwinError: some are not installed.
+    """
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+    found = {name: shutil.which(name, path=path) for name in names}
+    missing = [name for name, place in found.items() if place is None]
+    if missing:
+        raise TwinError(
+            f"a twin needs programs that are not installed here: {', '.join(missing)}",
+            f"On Debian or Ubuntu, as root: {INSTALL}",
+        )
+    return {name: place for name, place in found.items() if place}
+
+
+def slurm_version(slurmctld: str) -> tuple[int, int]:
+    """Year and month of the Slurm release, such as (22, 5).
+
+    Raises:
+        TwinError: the program does not say.
+    """
+    reply = subprocess.run([slurmctld, "-V"], capture_output=True, text=True, timeout=10, check=False)
+    match = re.search(r"(\d+)\.(\d+)", reply.stdout)
+    if not match:
+        raise TwinError(f"{slurmctld} -V does not tell its version: {reply.stdout or reply.stderr}")
+    return int(match[1]), int(match[2])
+
+
+def user_name() -> str:
+    """The name of the user we are; Slurm needs one.
+
+    Raises:
+        TwinError: this user has none.
+    """
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        raise TwinError(f"user id {os.getuid()} has no name here", "Slurm needs a line in /etc/passwd.") from None
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` consecutive free ports.
+
+    Raises:
+        TwinError: there are none.
+    """
+    last = LAST_PORT - count
+    start = random.randrange(FIRST_PORT, last)  # noqa: S311  (only spreads twins of several users)
+    for first in (*range(start, last, count), *range(FIRST_PORT, start, count)):
+        if all(map(_is_free, range(first, first + count))):
+            return first
+    raise TwinError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,66 @@
+"""Processes by id, through /proc: is it still that one, and end it with all it started."""
+
+import os
+import signal
+import socket
+import stat
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def command_line(pid: int) -> str:
+    """A process's command line; empty if it is gone or only waits for its parent to notice."""
+    with suppress(OSError):
+        return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it, parents first."""
+    children: dict[int, list[int]] = {}
+    for child, parent in _parents():
+        children.setdefault(parent, []).append(child)
+    found = [pid]
+    for member in found:
+        found += children.get(member, [])
+    return found
+
+
+def listener(path: Path) -> int | None:
+    """The process that listens on a socket file; None if nobody does."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+        if stat.S_ISSOCK(path.stat().st_mode):
+            probe.settimeout(1)
+            probe.connect(str(path))
+            peer = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            return int(struct.unpack("3i", peer)[0])
+    return None
+
+
+def end(pids: Iterable[int], grace: float) -> None:
+    """Ask processes to end, and after `grace` seconds make them."""
+    left = list(pids)
+    _signal(left, signal.SIGTERM)
+    deadline = time.monotonic() + grace
+    while (left := [pid for pid in left if command_line(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    _signal(left, signal.SIGKILL)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    for entry in PROC.glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # The name in parentheses may hold anything, even parentheses.
+            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
+            yield int(entry.parent.name), int(fields[1])

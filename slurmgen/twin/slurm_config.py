@@ -1,0 +1,111 @@
+"""The text of a twin's Slurm configuration. Pure: the same layout gives the same bytes.
+
+Which parameters a Slurm on one machine needs was found by running it, 22.05 to 24.11.
+"""
+
+from collections.abc import Callable
+
+from slurmgen.site import Partition
+from slurmgen.twin.layout import Group, Layout
+from slurmgen.twin.shape import partitions
+
+
+def slurm_conf(layout: Layout) -> str:
+    """slurm.conf: the cluster, its nodes and its partitions."""
+    by_name = {name: group for group in layout.groups for name in group.partitions}
+    return "\n".join(
+        [
+            _cluster(layout),
+            *(_nodes(layout, group) for group in layout.groups),
+            *(_partition(name, part, by_name[name]) for name, part in partitions(layout.site).items()),
+            "",
+        ]
+    )
+
+
+def gres_conf(layout: Layout) -> str:
+    """gres.conf: the GPUs, each a character device that nobody opens."""
+    lines = ["AutoDetect=off"]
+    for group in layout.groups:
+        if group.shape.gpus:
+            kind = f" Type={group.shape.gpu_type}" if group.shape.gpu_type else ""
+            last = group.shape.gpus - 1
+            files = f"{layout.run}/gpu{f'[0-{last}]' if last else '0'}"
+            lines.append(f"NodeName={group.hostlist} Name=gpu{kind} File={files}")
+    return "\n".join([*lines, ""])
+
+
+def cgroup_conf(layout: Layout) -> str:
+    """cgroup.conf: hands off cgroups, which a container or an ordinary user cannot have."""
+    # CgroupPlugin=disabled came with 23.11; CgroupAutomount is gone from 24.05's manual page.
+    return "CgroupPlugin=disabled\n" if layout.slurm_version >= (23, 11) else "CgroupAutomount=no\n"
+
+
+def task_prolog(layout: Layout) -> str:
+    """Slurm's TaskProlog: what it prints becomes the environment of batch scripts and steps alike."""
+    stand_ins = layout.folder / "stand_ins"
+    return f"""#!/bin/sh
+# Stand-ins come last in PATH, so what is really installed is used.
+case ":$PATH:" in
+  *":{stand_ins}:"*) ;;
+  *) echo "export PATH=${{PATH:-/usr/local/bin:/usr/bin:/bin}}:{stand_ins}" ;;
+esac
+# A node may have hundreds of CPUs in name only: one thread a rank, unless the job says otherwise.
+echo "export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}}"
+"""
+
+
+SLURM_FILES: dict[str, Callable[[Layout], str]] = {
+    "slurm.conf": slurm_conf,
+    "gres.conf": gres_conf,
+    "cgroup.conf": cgroup_conf,
+    "task_prolog": task_prolog,
+}
+
+
+def _cluster(layout: Layout) -> str:
+    folder, run = layout.folder, layout.run
+    return f"""# A twin of {layout.site.name}, written by slurmgen.
+ClusterName={layout.site.name}
+SlurmctldHost={layout.hostname}(127.0.0.1)
+SlurmctldPort={layout.port}
+SlurmUser={layout.user}
+SlurmdUser={layout.user}
+AuthType=auth/munge
+AuthInfo=socket={run}/munge.socket
+StateSaveLocation="{folder}/state"
+SlurmdSpoolDir={run}/spool/%n
+SlurmctldPidFile={run}/slurmctld.pid
+SlurmdPidFile={run}/slurmd-%n.pid
+SlurmctldLogFile="{folder}/slurmctld.log"
+SlurmdLogFile="{folder}/slurmd-%n.log"
+TaskProlog="{folder}/task_prolog"
+# Job ids of several twins differ, and with them the MASTER_PORT that scripts make of them.
+FirstJobId={layout.port}
+CommunicationParameters=NoCtldInAddrAny
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SchedulerParameters=batch_sched_delay=0,sched_interval=1
+GresTypes=gpu"""
+
+
+def _nodes(layout: Layout, group: Group) -> str:
+    size = group.shape
+    kind = f"{size.gpu_type}:" if size.gpu_type else ""
+    gres = f" Gres=gpu:{kind}{size.gpus}" if size.gpus else ""
+    return (
+        f"NodeName={group.hostlist} NodeHostname={layout.hostname} NodeAddr=127.0.0.1"
+        f" Port={layout.node_ports(group)} CPUs={size.cpus} RealMemory={size.memory}{gres}"
+    )
+
+
+def _partition(name: str, partition: Partition, group: Group) -> str:
+    nodes = f" MaxNodes={partition.max_nodes}" if partition.max_nodes else ""
+    default = " Default=YES" if partition.default else ""
+    limit = partition.max_time or "UNLIMITED"
+    return f"PartitionName={name} Nodes={group.hostlist} MaxTime={limit}{nodes}{default}"

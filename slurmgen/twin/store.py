@@ -1,0 +1,96 @@
+"""Twin: what is known of a running one, and where that is kept."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from slurmgen.errors import TwinError
+from slurmgen.twin.daemons import Daemon
+
+
+class Twin(msgspec.Struct, frozen=True, kw_only=True):
+    """A real Slurm on this machine in the shape of a site; kept as `twin.json` in its folder."""
+
+    site: str
+    folder: Path
+    run: Path
+    "Its folder under /tmp for sockets and pid files."
+    nodes: tuple[str, ...]
+    daemons: tuple[Daemon, ...]
+    shapes: dict[str, str] = {}
+    "What a node of each partition has, in words."
+    assumptions: tuple[str, ...] = ()
+    "What was taken for granted because the profile does not say it."
+    ssh_config: Path | None = None
+    ssh_host: str | None = None
+    "The name to say after `ssh -F ssh_config`: the site's login host, or the site's name."
+
+    @property
+    def slurm_conf(self) -> Path:
+        """Its slurm.conf."""
+        return self.folder / "slurm.conf"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its controller is."""
+        return any(daemon.pid for daemon in self.daemons if daemon.name == "slurmctld")
+
+    def environ(self) -> dict[str, str]:
+        """The variables with which the ordinary Slurm commands reach it."""
+        return {"SLURM_CONF": str(self.slurm_conf)}
+
+
+def root() -> Path:
+    """The folder of all twins."""
+    from platformdirs import user_state_path
+
+    return user_state_path("slurmgen") / "twin"
+
+
+def save(twin: Twin) -> None:
+    """Write twin.json."""
+    (twin.folder / "twin.json").write_bytes(msgspec.json.encode(twin, enc_hook=str))
+
+
+def load(site_name: str) -> Twin | None:
+    """What is written of a site's twin, running or not; None if nothing is, or not in our form."""
+    try:
+        written = (root() / site_name / "twin.json").read_bytes()
+        return msgspec.json.decode(written, type=Twin, dec_hook=_path)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def running() -> list[Twin]:
+    """All running twins of this user, by site name."""
+    names = sorted(path.parent.name for path in root().glob("*/twin.json"))
+    return [twin for name in names if (twin := load(name)) and twin.is_running]
+
+
+def find(site_name: str) -> Twin:
+    """The running twin of a site.
+
+    Raises:
+        TwinError: none runs.
+    """
+    twin = load(site_name)
+    if twin is None or not twin.is_running:
+        raise TwinError(f"no twin of {site_name} runs", f"Start one: slurmgen twin up --site {site_name}")
+    return twin
+
+
+@contextmanager
+def locked() -> Iterator[None]:
+    """Only one twin starts or stops at a time; the system drops the lock of a process that dies."""
+    root().mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (root() / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _path(kind: type, value: Any) -> Any:
+    return kind(value)

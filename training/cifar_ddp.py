@@ -1,0 +1,15 @@
+"""Train ResNet-18 on CIFAR-10 with DistributedDataParallel: torchrun starts it, or python alone."""
+
+from core.config import CIFAR, parse_config
+
+
+def main() -> None:
+    """Read the flags first, so that `--help` need not wait for torch; then train."""
+    config = parse_config(CIFAR)
+    from core.run_ddp import run
+
+    run(config)
+
+
+if __name__ == "__main__":
+    main()

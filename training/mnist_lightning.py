@@ -1,0 +1,15 @@
+"""Train a small MLP on MNIST with Lightning: srun starts it, or python alone."""
+
+from core.config import MNIST, parse_config
+
+
+def main() -> None:
+    """Read the flags first, so that `--help` need not wait for torch; then train."""
+    config = parse_config(MNIST)
+    from core.run_lightning import run
+
+    run(config)
+
+
+if __name__ == "__main__":
+    main()

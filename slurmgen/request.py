@@ -98,7 +98,12 @@ def _option(key: str, value: object) -> list[str]:
     if value is None:
         return []
     if isinstance(value, dict):
-        return [word for name, text in value.items() for word in (flag, f"{name}={text}" if text else name)]
+        is_flag = key == "sbatch"  # an sbatch option may have no value; a variable has one, if empty
+        return [
+            word
+            for name, text in value.items()
+            for word in (flag, name if is_flag and not text else f"{name}={text}")
+        ]
     if isinstance(value, tuple):
         return [word for text in value for word in (flag, text)]
     return [flag, str(value)]

@@ -162,6 +162,7 @@ def resolve(request: Request, site: Site, command: str | None = None) -> Plan:
         RequestError: what was asked for cannot be had; it says what can.
     """
     check_text(request)
+    _count("cpus-per-gpu", request.cpus_per_gpu)
     launcher = _launcher(request)
     gpus = _count("gpus", request.gpus) or DEFAULT_GPUS
     place = find_place(request, site)

@@ -86,10 +86,12 @@ def _lookup(alias: str, files: Sequence[Path], *, required: bool) -> "paramiko.S
     try:
         for path in files:
             if required or path.exists():
-                config.parse(iter([*_lines(path), "Host *"]))  # type: ignore[arg-type]
+                config.parse(iter([*_lines(path), "Host *"]))
         return config.lookup(alias)
     except (OSError, UnicodeDecodeError, ValueError, paramiko.ConfigParseError) as error:
-        raise ConfigError(f"cannot read ssh_config: {error}", "Mend it, or give another with --ssh-config.") from None
+        raise ConfigError(
+            f"cannot read ssh_config: {error}", "Mend it, or give another with --ssh-config."
+        ) from None
 
 
 def _lines(path: Path, depth: int = 0) -> Iterator[str]:

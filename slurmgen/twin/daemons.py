@@ -88,9 +88,14 @@ def start(daemon: Daemon) -> None:
     # Into a file, not a pipe: what the daemon starts would hold a pipe open.
     with log.with_suffix(".err").open("wb") as err:
         begun = subprocess.run(
-            daemon.argv, stdin=subprocess.DEVNULL, stdout=err, stderr=err, env=_environ(), timeout=START_TIMEOUT,
+            daemon.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=err,
+            stderr=err,
+            env=_environ(),
+            timeout=START_TIMEOUT,
             check=False,
-        )  # fmt: skip
+        )
     deadline = time.monotonic() + START_TIMEOUT
     while begun.returncode == 0 and daemon.pid is None and time.monotonic() < deadline:
         time.sleep(0.02)

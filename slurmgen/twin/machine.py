@@ -57,7 +57,9 @@ def user_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        raise TwinError(f"user id {os.getuid()} has no name here", "Slurm needs a line in /etc/passwd.") from None
+        raise TwinError(
+            f"user id {os.getuid()} has no name here", "Slurm needs a line in /etc/passwd."
+        ) from None
 
 
 def free_ports(count: int) -> int:
@@ -68,7 +70,8 @@ def free_ports(count: int) -> int:
     """
     last = LAST_PORT - count
     start = random.randrange(FIRST_PORT, last)  # noqa: S311  (only spreads twins of several users)
-    for first in (*range(start, last, count), *range(FIRST_PORT, start, count)):
+    candidates: list[int] = [*range(start, last, count), *range(FIRST_PORT, start, count)]
+    for first in candidates:
         if all(map(_is_free, range(first, first + count))):
             return first
     raise TwinError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT}")

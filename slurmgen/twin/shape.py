@@ -50,7 +50,9 @@ def shape(site: Site, partition: Partition, gpu_type: str | None = None) -> Shap
 
 def usual_type(site: Site, gpus: int | None) -> str | None:
     """The GPU type of a node with that many GPUs, as nearly as the profile says."""
-    fitting = (name for name, kind in site.gpu.types.items() if None in (gpus, kind.gpus) or kind.gpus == gpus)
+    fitting = (
+        name for name, kind in site.gpu.types.items() if None in (gpus, kind.gpus) or kind.gpus == gpus
+    )
     return next(fitting, None)
 
 

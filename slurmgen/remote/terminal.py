@@ -1,0 +1,18 @@
+"""Asking a person for a secret, on the terminal and nowhere else."""
+
+import os
+from collections.abc import Callable
+
+
+def asker() -> Callable[[str], str] | None:
+    """A function that shows a prompt and reads an answer unseen; None where there is no terminal.
+
+    It uses /dev/tty: standard input and output may be pipes.
+    """
+    from getpass import getpass
+
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return None
+    return getpass

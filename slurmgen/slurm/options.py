@@ -1,7 +1,6 @@
 """sbatch's long options, as `sbatch --help` and sbatch(1) list them (22.05 to 24.11)."""
 
 import re
-from difflib import get_close_matches
 
 from slurmgen.errors import RequestError
 
@@ -76,7 +75,7 @@ def checked(key: str, value: str) -> tuple[str, str]:
         raise RequestError(
             f"{key!r} is not an sbatch option", "Give its long name without dashes, as KEY=VALUE."
         )
-    if key not in OTHERS and (close := get_close_matches(key, [*OTHERS, *MANAGED], n=1, cutoff=0.8)):
+    if key not in OTHERS and (close := _near(key)):
         raise RequestError(f"unknown sbatch option {key!r}", f"Did you mean {close[0]}?")
     if not _VALUE.fullmatch(value):
         raise RequestError(
@@ -84,3 +83,9 @@ def checked(key: str, value: str) -> tuple[str, str]:
             "sbatch expands nothing in a directive; write the value itself.",
         )
     return key, f'"{value}"' if re.search(r"[\s#]", value) else value
+
+
+def _near(key: str) -> list[str]:
+    from difflib import get_close_matches  # only an unknown option needs it
+
+    return get_close_matches(key, [*OTHERS, *MANAGED], n=1, cutoff=0.8)

@@ -63,8 +63,9 @@ def test_apptainer_runs_the_command_on_the_host_and_says_so(tools: Path) -> None
     [
         ("--nvidia", "unknown flag: --nvidia"),
         ("--cleanen", "unknown flag: --cleanen"),
-        ("-x", "unknown shorthand flag: in -x"),
-        ("-ex", "unknown shorthand flag: in -x"),
+        ("-x", "unknown shorthand flag: 'x' in -x"),
+        ("-ex", "unknown shorthand flag: 'x' in -x"),
+        ("--bind", "requires at least 2 arg(s), only received 1"),
         ("--nv=perhaps", 'invalid argument "perhaps" for "--nv" flag'),
         ("--env A", 'invalid argument "A" for "--env" flag: A must be formatted as key=value'),
         ("--env A=1,b,C=2", 'invalid argument "A=1,b,C=2" for "--env" flag: b must be formatted as key=value'),

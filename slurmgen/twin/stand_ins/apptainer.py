@@ -58,36 +58,35 @@ def main(argv: list[str]) -> None:
 def parse(argv: list[str]) -> tuple[Options, list[str]]:
     """Options up to the first word that is none, and the rest; as Go's pflag reads them."""
     found: Options = []
+    argv = list(argv)
     while argv and argv[0].startswith("-") and argv[0] != "-":
-        word, *argv = argv
+        word = argv.pop(0)
         if word == "--":
             break
-        name, equals, value = word.lstrip("-").partition("=") if word.startswith("--") else short(word)
+        if not word.startswith("--"):
+            argv[:0] = spelled_out(word)
+            continue
+        name, equals, value = word[2:].partition("=")
         if name in FLAGS:
             found.append((name, truth(name, value) if equals else "true"))
-            if equals == "more":  # -eB means -e -B
-                argv = [f"-{value}", *argv]
-                found[-1] = (name, "true")
         elif name not in VALUES:
-            usage(f"unknown flag: {word}" if word.startswith("--") else f"unknown shorthand flag: in {word}")
-        elif equals:
-            found.append((name, value))
-        elif argv:
-            found.append((name, argv.pop(0)))
+            usage(f"unknown flag: --{name}")
+        elif not equals and not argv:
+            usage(f"flag needs an argument: --{name}")
         else:
-            usage(f"flag needs an argument: {word}")
-    env = [pair for name, value in found if name == "env" for pair in parse_env(value)]
-    return [(name, value) for name, value in found if name != "env"] + [("env", pair) for pair in env], argv
+            value = value if equals else argv.pop(0)
+            found += [(name, each) for each in (parse_env(value) if name == "env" else [value])]
+    return found, argv
 
 
-def short(word: str) -> tuple[str, str, str]:
-    """The long name of the first letter in `-eB`, and what follows it."""
-    name, rest = SHORT.get(word[1], ""), word[2:]
-    if not rest:
-        return name, "", ""
-    if name in FLAGS and not rest.startswith("="):
-        return name, "more", rest
-    return name, "=", rest.removeprefix("=")
+def spelled_out(word: str) -> list[str]:
+    """The long options in `-eB/a`: `--cleanenv`, then `-B/a`."""
+    name, rest = SHORT.get(word[1]), word[2:]
+    if name is None:
+        usage(f"unknown shorthand flag: {word[1]!r} in {word}")
+    if name in FLAGS and rest and not rest.startswith("="):
+        return [f"--{name}", f"-{rest}"]
+    return [f"--{name}={rest.removeprefix('=')}" if rest else f"--{name}"]
 
 
 def truth(name: str, value: str) -> str:

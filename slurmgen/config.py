@@ -10,10 +10,10 @@ import msgspec
 from slurmgen.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
-_AT = re.compile(r"^(?P<fact>.*?)(?: - at (?:`key` in )?`\$(?P<place>[^`]*)`)?$", re.DOTALL)
+_AT = r"(?s)^(?P<fact>.*?)(?: - at (?:`key` in )?`\$(?P<place>[^`]*)`)?$"
 _ANY_KEY = "[...]"
-_STEP = re.compile(r"\[\.\.\.\]|\[\d+\]|[^.\[]+")
-_UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
+_STEP = r"\[\.\.\.\]|\[\d+\]|[^.\[]+"
+_UNKNOWN = r"unknown field `(?P<name>[^`]*)`"
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -43,10 +43,10 @@ def convert(data: dict[str, Any], kind: type[T], path: Path) -> T:
 
 
 def _explained(message: str, data: Any, kind: Any, path: Path) -> ConfigError:
-    match = _AT.match(message)
+    match = re.match(_AT, message)
     assert match is not None  # noqa: S101  (the pattern matches any text)
     place, kind = _walk(match["place"] or "", data, kind)
-    unknown = _UNKNOWN.search(match["fact"])
+    unknown = re.search(_UNKNOWN, match["fact"])
     if unknown:
         key = ".".join([*place, unknown["name"]])
         known = getattr(kind, "__struct_fields__", ())
@@ -61,7 +61,7 @@ def _walk(place: str, data: Any, kind: Any) -> tuple[list[str], Any]:
     msgspec writes `[...]` for any key of a table; the one meant is the one that fails by itself.
     """
     keys = []
-    for step in _STEP.findall(place):
+    for step in re.findall(_STEP, place):
         if step == _ANY_KEY:
             kind = kind.__args__[-1]
             step = next((key for key, value in data.items() if not _fits(value, kind)), step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -70,15 +71,15 @@ def _only() -> str:
 
 
 def _welcome(twin: Twin) -> str:
-    via = f"ssh -F {twin.ssh_config} {twin.ssh_host} sinfo" if twin.ssh_config else "sinfo"
+    ssh = f"ssh -F {quote(str(twin.ssh_config))} {twin.ssh_host} " if twin.ssh_config else ""
     return "\n".join(
         [
             f"a twin of {twin.site} runs in {twin.folder}",
             *(f"  {name}: nodes of {shape}" for name, shape in twin.shapes.items()),
             *(f"  note: {text}" for text in twin.assumptions),
             "next:",
-            f"  export SLURM_CONF={twin.slurm_conf}",
-            f"  {via}",
+            f"  export SLURM_CONF={quote(str(twin.slurm_conf))}",
+            f"  {ssh}sinfo",
             f"  slurmgen submit --site {twin.site} --via twin",
             f"  slurmgen twin down --site {twin.site}",
         ]
@@ -90,7 +91,7 @@ def _report(twin: Twin) -> str:
 
     return "\n".join(
         [
-            f"{twin.site}: SLURM_CONF={twin.slurm_conf}",
+            f"{twin.site}: SLURM_CONF={quote(str(twin.slurm_conf))}",
             slurm(twin, "sinfo", "--format=%10P %.12l %.6D %8t %6c %8m %14G %N"),
             slurm(twin, "squeue", "--format=%10i %10P %20j %8T %.10M %.5D %R"),
         ]

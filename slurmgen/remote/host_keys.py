@@ -53,10 +53,11 @@ def check(key: paramiko.PKey, keys: Known, to: Destination) -> None:
         return
     if keys.trusted:
         raise _changed(key, keys, to)
+    file = to.known_hosts[0] if to.known_hosts else "known_hosts"
     raise HostKeyError(
         f"the host key of {_title(to)} is not known: {_describe(key)}",
         "Compare this fingerprint with the one your site publishes. If it is the same, "
-        f"run `ssh {to.alias}` once and say yes, or add this line to {to.known_hosts[0] if to.known_hosts else 'known_hosts'}:\n"
+        f"run `ssh {to.alias}` once and say yes, or add this line to {file}:\n"
         f"{to.host_key_name} {key.get_name()} {key.get_base64()}",
     )
 

@@ -103,4 +103,4 @@ def command_name(argv: Sequence[str]) -> str:
     'sbatch'
     """
     in_shell = argv[3:] if argv[1:2] in (["-c"], ["-lc"]) else argv
-    return next(word for word in in_shell if word != "slurmgen")
+    return next((word for word in in_shell if word != "slurmgen"), argv[0])

@@ -11,6 +11,7 @@ import subprocess
 from slurmgen.errors import TwinError
 
 INSTALL = "apt-get install --no-install-recommends slurm-wlm slurmctld slurmd munge openssh-server"
+SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 SLURM_PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
 SSH_PROGRAMS = ("sshd", "ssh-keygen")
 
@@ -24,7 +25,7 @@ def programs(*names: str) -> dict[str, str]:
     Raises:
         TwinError: some are not installed.
     """
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
     found = {name: shutil.which(name, path=path) for name in names}
     missing = [name for name, place in found.items() if place is None]
     if missing:

@@ -1,8 +1,8 @@
 """Twins for tests: each in folders of its own, so that the user's are never touched.
 
-    with twin("daic", ssh=True) as testbed:
-        log = testbed.batch("#!/bin/bash\\nsrun hostname\\n")
-        testbed.run("sinfo")
+with twin("daic", ssh=True) as testbed:
+    log = testbed.batch("#!/bin/bash\\nsrun hostname\\n")
+    testbed.run("sinfo")
 """
 
 import os

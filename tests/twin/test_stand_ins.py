@@ -28,11 +28,11 @@ def run(tools: Path, *argv: str, **variables: str) -> Reply:
     )
 
 
-@pytest.mark.parametrize(
-    "argv",
-    ["module purge", "module load 2025/gpu cuda/12.9", "module --force purge", "module -q load x", "module list"]
-    + ["module use /opt/modules", "module reset", "module swap a b", "ml", "ml a b", "ml -a", "ml av", "ml purge"],
-)  # fmt: skip
+MODULE_CALLS = """module purge|module load 2025/gpu cuda/12.9|module --force purge|module -q load x|module list
+module use /opt/modules|module reset|module swap a b|ml|ml a b|ml -a|ml av|ml purge""".replace("\n", "|")
+
+
+@pytest.mark.parametrize("argv", MODULE_CALLS.split("|"))
 def test_module_says_that_nothing_was_loaded(tools: Path, argv: str) -> None:
     reply = run(tools, *argv.split())
     assert (reply.returncode, reply.stdout) == (0, "")
@@ -68,7 +68,7 @@ def test_apptainer_runs_the_command_on_the_host_and_says_so(tools: Path) -> None
         ("--bind", "requires at least 2 arg(s), only received 1"),
         ("--nv=perhaps", 'invalid argument "perhaps" for "--nv" flag'),
         ("--env A", 'invalid argument "A" for "--env" flag: A must be formatted as key=value'),
-        ("--env A=1,b,C=2", 'invalid argument "A=1,b,C=2" for "--env" flag: b must be formatted as key=value'),
+        ("--env A=1,b,C=", 'invalid argument "A=1,b,C=" for "--env" flag: b must be formatted as key=value'),
     ],
 )
 def test_apptainer_refuses_a_wrong_option_as_the_real_one_does(tools: Path, options: str, why: str) -> None:

@@ -104,7 +104,8 @@ def test_an_unknown_gpu_type_is_refused_with_the_nearest() -> None:
 
 
 def test_partitions_of_another_node_or_without_gpus_have_nodes_of_their_own() -> None:
-    parts = {"a": Partition(), "b": Partition(node=Node(gpus=8)), "c": Partition(max_gpus=0), "d": Partition()}
+    usual, other, none = Partition(), Partition(node=Node(gpus=8)), Partition(max_gpus=0)
+    parts = {"a": usual, "b": other, "c": none, "d": usual}
     found = groups(Site(name="x", node=Node(gpus=4), partitions=parts), 3)
     assert [(g.hostlist, g.shape.gpus, g.partitions) for g in found] == [
         ("127.0.0.[1-3]", 4, ("a", "d")),

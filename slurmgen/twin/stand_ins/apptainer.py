@@ -9,6 +9,7 @@ internal/pkg/util/env/clean.go): a wrong option ends with 1, a wrong value that 
 import csv
 import os
 import sys
+from typing import NoReturn
 
 FLAGS = """nv nvccli rocm no-nv no-rocm cleanenv contain containall compat fakeroot writable writable-tmpfs
 no-home no-init no-umask no-eval no-privs keep-privs allow-setuid pid ipc net uts userns disable-cache
@@ -98,11 +99,11 @@ def truth(name: str, value: str) -> str:
 
 def parse_env(value: str) -> list[str]:
     """The pairs in `--env A=1,B=2`: with one `=` it is one pair, commas and all; with more it is CSV."""
-    pairs = [value.strip('"')] if value.count("=") == 1 else next(csv.reader([value], strict=True), [])
+    pairs = [value.strip('"')] if value.count("=") == 1 else next(csv.reader([value], strict=True), [""])
     for pair in pairs:
         if "=" not in pair:
             usage(f'invalid argument "{value}" for "--env" flag: {pair} must be formatted as key=value')
-    return pairs or usage(f'invalid argument "{value}" for "--env" flag: it must be formatted as key=value')
+    return pairs
 
 
 def parse_binds(value: str) -> list[tuple[str, str]]:
@@ -165,14 +166,13 @@ def say(text: str) -> None:
     sys.stderr.write(f"twin: {text}\n")
 
 
-def usage(text: str) -> list[str]:
+def usage(text: str) -> NoReturn:
     """End as Apptainer ends on a command line that it cannot read."""
     syntax = "apptainer exec [exec options...] <container> <command>"
     fail(f'Error for command "exec": {text}\n\nUsage:\n  {syntax}', 1)
-    return []
 
 
-def fail(text: str, code: int) -> None:
+def fail(text: str, code: int) -> NoReturn:
     """Say why, and end."""
     sys.stderr.write(f"{text}\n")
     sys.exit(code)

@@ -18,6 +18,7 @@ def command(job_id: str, site: str | None, **said: Any) -> None:
         states = job_states(far, job)
         if not ended(states):
             cancel(far, job)
+            click.echo(f"asked Slurm to cancel job {job}", err=True)
             states = job_states(far, job)
     for line in describe(states, job, way.site):
         click.echo(line)

@@ -108,7 +108,7 @@ def _submit(far: "Transport", submission: "Submission", way: "Route") -> "Submit
     done = submit(far, submission)
     click.echo(done.job)
     Ledger().add(_record(submission, way, done))
-    click.echo(f"job {done.job} runs in {done.folder} on {far.where}", err=True)
+    click.echo(f"submitted job {done.job}; its folder on {far.where} is {done.folder}", err=True)
     return done
 
 
@@ -137,7 +137,9 @@ def _follow(far: "Transport", submission: "Submission", done: "Submitted") -> No
 
 
 def _amount(submission: "Submission") -> str:
-    return f"{len(submission.files.files) + 1} files, {submission.files.size / 1e6:.1f} MB,"
+    size = submission.files.size
+    amount = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
+    return f"{len(submission.files.files) + 1} files ({amount})"
 
 
 def _warn(submission: "Submission") -> None:

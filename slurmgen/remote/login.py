@@ -119,7 +119,7 @@ def _answer(
     """Let the person answer, method after method, until the host is content."""
     for _ in range(PROMPTS):
         method = next((method for method in _METHODS if method in accepted), None)
-        if transport.is_authenticated() or method is None:
+        if transport.is_authenticated() or method is None or not transport.is_active():
             break
         tried.append(method)
         try:
@@ -154,11 +154,9 @@ def _printable(text: str) -> str:
 
 
 def _refused(to: Destination, accepted: set[str], tried: list[str], ask: Ask | None) -> AuthenticationFailed:
-    person = sorted(accepted & _METHODS.keys())
-    if person and not ask:
-        hint = f"It would take {' or '.join(person)}, but there is no terminal to ask on; run this in one."
-    else:
-        hint = f"Give the right user with --host USER@HOST, or have your key accepted: ssh-copy-id {to.alias}"
+    hint = f"Give the right user with --host USER@HOST, or have your key accepted: ssh-copy-id {to.alias}"
+    if not ask and accepted & _METHODS.keys():
+        hint += ". A password or code would be asked for in a terminal, but there is no terminal here."
     return AuthenticationFailed(
         f"{to.alias} did not let {to.user} in, who tried {', '.join(tried) or 'no key'}",
         hint,

@@ -89,7 +89,7 @@ def job_states(transport: Transport, job: JobId) -> tuple[JobState, ...]:
 
 
 def cancel(transport: Transport, job: JobId) -> None:
-    """Cancel a job.
+    """Cancel a job. Slurm says nothing of one that has ended or that it does not know.
 
     Raises:
         CommandFailed: Slurm refused.

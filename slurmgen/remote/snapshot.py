@@ -8,6 +8,7 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,11 +62,17 @@ class _Rules(Struct, frozen=True):
 
 
 def snapshot(root: Path) -> Snapshot:
-    """The files and links of a project, sorted by name. Empty folders are not sent, as in git."""
+    """The files and links of a project, sorted by name. Empty folders are not sent, as in git.
+
+    Raises:
+        TransferFailed: a folder or an ignore file cannot be read.
+    """
     root = root.resolve()
     files: dict[str, Path] = {}
     notices: list[str] = []
-    for path in _walk(root, _rules_above(root)):
+    with _readable(root):
+        found = list(_walk(root, _rules_above(root)))
+    for path in found:
         name = path.relative_to(root).as_posix()
         reason = _unfit(path, root)
         if reason:
@@ -135,7 +142,7 @@ def _unfit(path: Path, root: Path) -> str | None:
 def _stays_inside(link: Path, root: Path) -> bool:
     """Whether a link means the same on the far side: as written, and followed to its end."""
     written = Path(os.path.normpath(link.parent / _target(link)))
-    return written.is_relative_to(root) and link.resolve().is_relative_to(root)
+    return written.is_relative_to(root) and Path(os.path.realpath(link)).is_relative_to(root)
 
 
 def _target(link: Path) -> str:
@@ -145,7 +152,7 @@ def _target(link: Path) -> str:
 
 
 def _member(name: str, path: Path) -> Iterator[bytes]:
-    try:
+    with _readable(path):
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
             yield _header(
@@ -156,9 +163,17 @@ def _member(name: str, path: Path) -> Iterator[bytes]:
             name, mode=stat.S_IMODE(status.st_mode) & 0o777, mtime=status.st_mtime, size=status.st_size
         )
         yield from _content(path, status.st_size)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Tell which file cannot be read."""
+    try:
+        yield
     except OSError as error:
         raise TransferFailed(
-            f"cannot read {path}: {error.strerror}", "Mend it, or name it in .slurmgenignore."
+            f"cannot read {error.filename or path}: {error.strerror}",
+            "Mend it, or name it in .slurmgenignore.",
         ) from None
 
 

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from slurmgen.errors import CommandFailed, ConnectionFailed, TransferFailed
+from slurmgen.errors import CommandFailed, ConnectionFailed, RequestError, TransferFailed
 from slurmgen.remote import snapshot, transport
 from slurmgen.remote.slurm import call, refusal
 from slurmgen.remote.snapshot import Snapshot
@@ -24,6 +24,8 @@ _UNPACK = (
     'umask 077 && mkdir -p "$1" && mkdir "$2" && cd "$2" && tar -x -o -p -f - && mkdir -p "$3" '
     '&& printf "\\000%s\\000" "$PWD"'
 )
+# In the path of a log, folder included, Slurm fills in %j and takes a backslash away.
+_UNFIT = re.compile(r"[%\\\x00-\x1f\x7f]")
 _UNSURE = (
     "The job may have been accepted all the same: look with `squeue --me` there before you submit again."
 )
@@ -68,7 +70,16 @@ class Submitted(Struct, frozen=True):
 
 
 def parent_folder(remote_dir: str, project: str) -> str:
-    """Where the submissions of a project go; `~/` is the home over there, as is no slash at all."""
+    """Where the submissions of a project go; what does not begin with a slash is in the home over there.
+
+    Raises:
+        RequestError: Slurm could not write a log in that folder.
+    """
+    if _UNFIT.search(remote_dir):
+        raise RequestError(
+            f"the remote folder {remote_dir!r} has a %, a backslash or a control character",
+            "Slurm reads those in the path of a log; give another with --remote-dir.",
+        )
     return rooted(f"{remote_dir.removeprefix('~/').rstrip('/')}/{_plain(project) or 'project'}")
 
 

@@ -35,7 +35,6 @@ def _write_stand_ins(folder: Path) -> None:
 
 def _write_run(layout: Layout) -> None:
     run = layout.run
-    run.chmod(0o711)
     for node in layout.nodes:
         (run / "spool" / node).mkdir(parents=True)
     for number in range(max(group.shape.gpus for group in layout.groups)):

@@ -46,8 +46,7 @@ def up(site: Site, nodes: int, *, ssh: bool = False, gpu_type: str | None = None
             hostname=socket.gethostname(),
             slurm_version=machine.slurm_version(programs["slurmctld"]),
             port=machine.free_ports(2 + sum(group.count for group in shape)),
-            # Not TMPDIR, which may be long or private: a socket's path has 108 bytes, and munge wants
-            # a folder that all may enter, below folders that nobody else may change.
+            # Not TMPDIR, which may be long: the path of a socket has 108 bytes.
             run=Path(tempfile.mkdtemp(prefix="slurmgen-", dir="/tmp")),
         )
         return _start(layout, programs, gpu_type)

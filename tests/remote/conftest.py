@@ -1,5 +1,6 @@
 """A plain sshd, and a login node of a twin whose profile is as unruly as real ones are."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,8 @@ def testbed() -> Iterator[Testbed]:
 def login_node(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     privilege_separation_folder()
     with sshd(tmp_path_factory.mktemp("login"), testbed.twin.environ()) as running:
-        (running.home / ".bash_profile").write_text(PROFILE)
+        programs = Path(sys.executable).parent
+        (running.home / ".bash_profile").write_text(f'{PROFILE}export PATH="{programs}:$PATH"\n')
         yield running
 
 

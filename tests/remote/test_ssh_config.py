@@ -89,7 +89,9 @@ def test_proxy_jump_none_is_no_jump(home: Path) -> None:
     assert said(home, "Host far\n ProxyJump none\n").proxy_command is None
 
 
-@pytest.mark.parametrize("name", ["-oProxyCommand=x", "a b", "a;b", "$(a)", "a@b@-c", "-x@host", "`a`@host", "", "a\nb"])
+@pytest.mark.parametrize(
+    "name", ["-oProxyCommand=x", "a b", "a;b", "$(a)", "a@b@-c", "-x@host", "`a`@host", "", "a\nb"]
+)
 def test_what_is_no_host_name_is_refused(name: str) -> None:
     with pytest.raises(RequestError, match="is no host name"):
         destination(name)

@@ -125,4 +125,4 @@ def test_only_slurm_conf_of_slurms_variables_remains(either: Transport) -> None:
 
 def test_a_command_ended_by_a_signal_is_told(far: Transport) -> None:
     with pytest.raises(CommandFailed, match="ended by a signal"):
-        far.run(["sh", "-c", "kill -KILL $$"], timeout=20)
+        far.run(["sh", "-c", "kill -KILL $PPID"], timeout=20)

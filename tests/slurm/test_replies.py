@@ -112,11 +112,16 @@ def test_the_log_is_where_scontrol_says() -> None:
 
 def test_a_trial_is_told_in_plain_words() -> None:
     answer = "sbatch: Job 9 to start at 2026-01-01T00:00:00 using 4 processors on nodes n1 in partition main"
-    assert replies.trial(answer) == "it would start at 2026-01-01T00:00:00 on n1 in partition main, with 4 processors"
+    assert (
+        replies.trial(answer)
+        == "it would start at 2026-01-01T00:00:00 on n1 in partition main, with 4 processors"
+    )
 
 
 def test_a_complaint_loses_prefixes_and_noise() -> None:
-    answer = "Last login\nsbatch: error: Invalid qos\nsbatch: error: Batch job submission failed: Invalid qos\n"
+    answer = (
+        "Last login\nsbatch: error: Invalid qos\nsbatch: error: Batch job submission failed: Invalid qos\n"
+    )
     assert replies.complaint(answer, "sbatch") == "Invalid qos; Batch job submission failed: Invalid qos"
 
 

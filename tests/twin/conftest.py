@@ -1,6 +1,8 @@
 """Twins that many tests share; they only ask them, or submit to them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 
@@ -8,18 +10,17 @@ from tests.support.twins import Testbed, twin
 
 
 @pytest.fixture(scope="session")
-def daic() -> Iterator[Testbed]:
-    with twin("daic", ssh=True) as testbed:
-        yield testbed
+def twin_of() -> Iterator[Callable[[str], Testbed]]:
+    """The shared twin of a site, started when first asked for."""
+    with ExitStack() as running:
+        yield cache(lambda name: running.enter_context(twin(name, ssh=name == "daic")))
 
 
 @pytest.fixture(scope="session")
-def olivia() -> Iterator[Testbed]:
-    with twin("olivia") as testbed:
-        yield testbed
+def daic(twin_of: Callable[[str], Testbed]) -> Testbed:
+    return twin_of("daic")
 
 
 @pytest.fixture(scope="session")
-def generic() -> Iterator[Testbed]:
-    with twin("generic") as testbed:
-        yield testbed
+def olivia(twin_of: Callable[[str], Testbed]) -> Testbed:
+    return twin_of("olivia")

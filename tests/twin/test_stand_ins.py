@@ -28,11 +28,11 @@ def run(tools: Path, *argv: str, **variables: str) -> Reply:
     )
 
 
-MODULE_CALLS = """module purge|module load 2025/gpu cuda/12.9|module --force purge|module -q load x|module list
-module use /opt/modules|module reset|module swap a b|ml|ml a b|ml -a|ml av|ml purge""".replace("\n", "|")
+MODULE_CALLS = """module purge|module load 2025/gpu cuda/12.9|module --force purge|module -q load x
+module list|module use /opt/modules|module reset|module swap a b|ml|ml a b|ml -a|ml av|ml purge"""
 
 
-@pytest.mark.parametrize("argv", MODULE_CALLS.split("|"))
+@pytest.mark.parametrize("argv", MODULE_CALLS.replace("\n", "|").split("|"))
 def test_module_says_that_nothing_was_loaded(tools: Path, argv: str) -> None:
     reply = run(tools, *argv.split())
     assert (reply.returncode, reply.stdout) == (0, "")

@@ -4,6 +4,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,10 +93,9 @@ def test_the_sites_time_limit_holds(olivia: Testbed) -> None:
 
 @pytest.mark.parametrize("script", GOLDEN_SCRIPTS, ids=lambda path: path.stem)
 def test_every_golden_script_is_accepted_on_its_sites_twin(
-    script: Path, request: pytest.FixtureRequest
+    script: Path, twin_of: Callable[[str], Testbed]
 ) -> None:
-    testbed: Testbed = request.getfixturevalue(script.name.split(".")[0])
-    testbed.run("sbatch", "--test-only", "--account=any", str(script))
+    twin_of(script.name.split(".")[0]).run("sbatch", "--test-only", "--account=any", str(script))
 
 
 def test_ranks_of_two_nodes_meet_as_scripts_make_them(daic: Testbed) -> None:

@@ -20,7 +20,9 @@ def test_every_command_has_help_that_begins_as_the_table_says(command: str, slur
 def test_render_writes_the_script_to_stdout_and_nothing_else(slurmgen: Run) -> None:
     result = slurmgen("render", "--framework", "ddp", "--gpus", "4")
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith("#!/bin/bash\n# cifar_ddp on generic: ddp, 4 ranks on 1 node with 4 GPUs\n")
+    assert result.stdout.startswith(
+        "#!/bin/bash\n# cifar_ddp on generic: ddp, 4 ranks on 1 node with 4 GPUs\n"
+    )
 
 
 def test_explain_json_is_one_object(slurmgen: Run) -> None:

@@ -59,16 +59,36 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
 @pytest.mark.parametrize(
     ("site", "asked", "fact", "hint"),
     [
-        ("olivia", {"gpus": 6}, "6 GPUs do not fill whole nodes: a node of olivia has 4", "4 or 8 GPUs, or add --nodes 2"),
+        (
+            "olivia",
+            {"gpus": 6},
+            "6 GPUs do not fill whole nodes: a node of olivia has 4",
+            "4 or 8 GPUs, or add --nodes 2",
+        ),
         ("olivia", {"gpus": 5, "nodes": 2}, "5 GPUs do not divide over 2 nodes", "4 or 6 GPUs"),
-        ("olivia", {"gpus": 8, "nodes": 1}, "a node of olivia has 4", "at most 4 GPUs, or for 2 nodes or more"),
+        (
+            "olivia",
+            {"gpus": 8, "nodes": 1},
+            "a node of olivia has 4",
+            "at most 4 GPUs, or for 2 nodes or more",
+        ),
         ("olivia", {"gpus": 36}, "36 GPUs are more than partition accel gives a job: 32", "--gpus 32"),
         ("olivia", {"gpus": 20, "qos": "devel"}, "20 GPUs are more than qos devel", "--gpus 16"),
         ("olivia", {"gpus": 4, "partition": "small"}, "partition small has no GPUs", "Choose"),
         ("olivia", {"partition": "acel"}, "olivia has no partition 'acel'", "Did you mean accel?"),
         ("daic", {"gpu_type": "a4"}, "daic has no GPU type 'a4'", "Did you mean a40?"),
-        ("olivia", {"time": "8-0"}, "partition accel ends jobs after 7-00:00:00", "at most --time 7-00:00:00"),
-        ("olivia", {"time": "4:00:00", "qos": "devel"}, "qos devel ends jobs after 02:00:00", "--time 02:00:00"),
+        (
+            "olivia",
+            {"time": "8-0"},
+            "partition accel ends jobs after 7-00:00:00",
+            "at most --time 7-00:00:00",
+        ),
+        (
+            "olivia",
+            {"time": "4:00:00", "qos": "devel"},
+            "qos devel ends jobs after 02:00:00",
+            "--time 02:00:00",
+        ),
         ("generic", {"time": "soon"}, "'soon' is not a Slurm time", "04:00:00"),
         ("generic", {"time": "0"}, "no time at all", "HH:MM:SS"),
         ("generic", {"mem": "much"}, "'much' is not a size", "64G"),
@@ -90,10 +110,20 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
         ("generic", {"account": "a b"}, "'a b' is not a Slurm name", "Letters"),
         ("generic", {"log_dir": "my logs"}, "--log-dir 'my logs' cannot stand", "Spaces"),
         ("generic", {"sbatch": {"gres": "gpu:1"}}, "slurmgen sets --gres itself", "--gpus and --gpu-type"),
-        ("generic", {"sbatch": {"constrant": "x"}}, "unknown sbatch option 'constrant'", "Did you mean constraint?"),
+        (
+            "generic",
+            {"sbatch": {"constrant": "x"}},
+            "unknown sbatch option 'constrant'",
+            "Did you mean constraint?",
+        ),
         ("generic", {"sbatch": {"comment": 'a"b'}}, "has a quote", "expands nothing"),
         ("generic", {"sbatch": {"--hold": ""}}, "'--hold' is not an sbatch option", "without dashes"),
-        ("generic", {"rendezvous": "c10d", "framework": "lightning"}, "means nothing to lightning", "Leave it out"),
+        (
+            "generic",
+            {"rendezvous": "c10d", "framework": "lightning"},
+            "means nothing to lightning",
+            "Leave it out",
+        ),
         ("generic", {"mixed_precision": "bf16"}, "--mixed-precision means nothing to ddp", "Leave it out"),
         ("generic", {"binds": ("/data",)}, "--bind without a container", "--container"),
         ("generic", {"python_env": "pipenv"}, "unknown python_env 'pipenv'", "Known: conda, none, uv, venv"),
@@ -101,7 +131,9 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
         ("olivia", {"python_env": "venv:x"}, "exclude each other", "--container none"),
     ],
 )
-def test_refused_with_the_fact_and_what_to_do(site: str, asked: dict[str, object], fact: str, hint: str) -> None:
+def test_refused_with_the_fact_and_what_to_do(
+    site: str, asked: dict[str, object], fact: str, hint: str
+) -> None:
     with pytest.raises(RequestError) as caught:
         plan_of(site, **asked)
     assert fact in caught.value.fact
@@ -110,7 +142,13 @@ def test_refused_with_the_fact_and_what_to_do(site: str, asked: dict[str, object
 
 @pytest.mark.parametrize(
     ("text", "time"),
-    [("90", "01:30:00"), ("24:00", "00:24:00"), ("4:00:00", "04:00:00"), ("1-12", "1-12:00:00"), ("7-0:0:0", "7-00:00:00")],
+    [
+        ("90", "01:30:00"),
+        ("24:00", "00:24:00"),
+        ("4:00:00", "04:00:00"),
+        ("1-12", "1-12:00:00"),
+        ("7-0:0:0", "7-00:00:00"),
+    ],
 )
 def test_time_is_written_in_one_form(text: str, time: str) -> None:
     assert plan_of("olivia", time=text).time == time
@@ -124,12 +162,20 @@ def test_default_time_gives_way_to_a_shorter_limit() -> None:
 def test_defaults_are_stated_where_the_site_says_nothing() -> None:
     reasons = as_dict(plan_of("generic", gpus=2))["reasons"]
     assert isinstance(reasons, dict)
-    assert {key for key, why in reasons.items() if "slurmgen's default" in why} == {"cpus_per_task", "mem", "time"}
+    assert {key for key, why in reasons.items() if "slurmgen's default" in why} == {
+        "cpus_per_task",
+        "mem",
+        "time",
+    }
 
 
 @pytest.mark.parametrize(
     ("form", "directive"),
-    [("gres", ("gres", "gpu:h100:2")), ("gpus-per-node", ("gpus-per-node", "h100:2")), ("gpus", ("gpus", "h100:4"))],
+    [
+        ("gres", ("gres", "gpu:h100:2")),
+        ("gpus-per-node", ("gpus-per-node", "h100:2")),
+        ("gpus", ("gpus", "h100:4")),
+    ],
 )
 def test_gpus_are_asked_for_in_the_form_of_the_site(form: str, directive: tuple[str, str]) -> None:
     site = Site(name="x", gpu=Gpu(request=form, type_required=True, types={"h100": GpuType()}))  # type: ignore[arg-type]
@@ -162,7 +208,11 @@ def test_a_site_that_needs_a_gpu_type_names_its_types() -> None:
 
 
 def test_partition_may_have_nodes_of_its_own() -> None:
-    site = Site(name="x", node=Node(gpus=4), partitions={"big": Partition(node=Node(gpus=8)), "std": Partition(default=True)})
+    site = Site(
+        name="x",
+        node=Node(gpus=4),
+        partitions={"big": Partition(node=Node(gpus=8)), "std": Partition(default=True)},
+    )
     assert plan_of(site, gpus=8).nodes == 2
     assert plan_of(site, gpus=8, partition="big").nodes == 1
 
@@ -172,6 +222,12 @@ def test_accelerate_is_told_its_precision() -> None:
     assert "--mixed_precision=bf16" in " ".join(as_dict(plan)["launch"])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("key", "site framework nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size mem time directives env launch reasons".split())
+@pytest.mark.parametrize(
+    "key",
+    (
+        "site framework nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size mem "
+        "time directives env launch reasons"
+    ).split(),
+)
 def test_the_plan_as_a_dict_has_the_documented_keys(key: str) -> None:
     assert key in as_dict(plan_of("generic"))

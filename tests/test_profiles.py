@@ -29,7 +29,9 @@ def test_every_table_of_a_bundled_cluster_names_its_sources() -> None:
         assert [table for table in tables if "#" not in table and not table.startswith("env.notes]")] == []
 
 
-def test_a_projects_profile_comes_before_ones_own_and_before_the_bundled(tmp_path: Path, config_dir: Path) -> None:
+def test_a_projects_profile_comes_before_ones_own_and_before_the_bundled(
+    tmp_path: Path, config_dir: Path
+) -> None:
     own = write(config_dir / "site_profiles", "daic", 'title = "mine"')
     assert load_site("daic", tmp_path).title == "mine"
     nearer = write(tmp_path / "site_profiles", "daic", 'title = "the project\'s"')
@@ -38,7 +40,9 @@ def test_a_projects_profile_comes_before_ones_own_and_before_the_bundled(tmp_pat
 
 
 def test_a_profile_inherits_what_it_does_not_say(tmp_path: Path) -> None:
-    write(tmp_path / "site_profiles", "ours", 'extends = "olivia"\n[cpu]\nper_gpu = 16\n[env.always]\nA = "1"')
+    write(
+        tmp_path / "site_profiles", "ours", 'extends = "olivia"\n[cpu]\nper_gpu = 16\n[env.always]\nA = "1"'
+    )
     site = load_site("ours", tmp_path)
     assert (site.name, site.cpu.per_gpu, site.node.gpus, site.default_partition) == ("ours", 16, 4, "accel")
     assert site.env.always == {"A": "1"}
@@ -63,7 +67,10 @@ def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) 
         ("time = 'soon'", r"x\.toml: time: 'soon' is not a Slurm time"),
         ("[node]\nmemory = 'much'", r"x\.toml: node\.memory: 'much' is not a size"),
         ("[partitions.a]\nmax_time = '1:2:3:4'", r"partitions\.a\.max_time: '1:2:3:4' is not a Slurm time"),
-        ("[partitions.a]\ndefault = true\n[partitions.b]\ndefault = true", "several default partitions: a, b"),
+        (
+            "[partitions.a]\ndefault = true\n[partitions.b]\ndefault = true",
+            "several default partitions: a, b",
+        ),
         ('[env.notes]\nA = "x\\ny"', r"has a control character: 'x\\ny'"),
         ("extends = 'nowhere'", "extends unknown site 'nowhere'"),
         ("extends = 'x'", "extends itself"),

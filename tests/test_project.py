@@ -87,7 +87,9 @@ def test_an_unknown_job_is_refused(project: Path) -> None:
         job_request(load_project(project / "slurmgen.toml"), "cifr", "daic")
 
 
-PERSONAL = '[daic]\naccount = "my-own"\nimage = "/images/mine.sif"\n[olivia]\naccount = "nn1k"\nimage = "/no"\n'
+PERSONAL = (
+    '[daic]\naccount = "my-own"\nimage = "/images/mine.sif"\n[olivia]\naccount = "nn1k"\nimage = "/no"\n'
+)
 
 
 def test_personal_facts_fill_a_script_on_stdout(config_dir: Path, slurmgen: Run) -> None:
@@ -103,7 +105,9 @@ def test_a_sites_own_image_comes_before_the_personal_one(config_dir: Path, slurm
 
 
 @pytest.mark.parametrize("how", [["-o", "x.sbatch"], ["--write"]])
-def test_personal_facts_never_reach_a_script_in_a_file(how: list[str], config_dir: Path, slurmgen: Run) -> None:
+def test_personal_facts_never_reach_a_script_in_a_file(
+    how: list[str], config_dir: Path, slurmgen: Run
+) -> None:
     (config_dir / "personal.toml").write_text(PERSONAL)
     result = slurmgen("render", "--site", "daic", *how)
     assert result.returncode == 2

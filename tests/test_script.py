@@ -45,20 +45,42 @@ def test_shellcheck_finds_nothing_in_any_golden_script() -> None:
     assert (found.returncode, found.stdout) == (0, "")
 
 
-HOSTILE = ["a b", "$(touch x)", "`touch x`", "'; touch x; '", '"; touch x; "', "a\\", "#", "$HOME", "*", "-x", "é", ""]
+HOSTILE = [
+    "a b",
+    "$(touch x)",
+    "`touch x`",
+    "'; touch x; '",
+    '"; touch x; "',
+    "a\\",
+    "#",
+    "$HOME",
+    "*",
+    "-x",
+    "é",
+    "",
+]
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_arguments_and_variables_reach_the_training_script_as_they_were_written(value: str, tmp_path: Path) -> None:
+def test_arguments_and_variables_reach_the_training_script_as_they_were_written(
+    value: str, tmp_path: Path
+) -> None:
     """The step runs under a stand-in for srun and torchrun that writes down its words."""
     text = script_of("generic", gpus=2, nodes=1, env={"VALUE": value}, script_args=(value, "end"))
     recorder = tmp_path / "bin"
     recorder.mkdir()
-    for tool, body in {"srun": 'shift 2; exec "$@"', "torchrun": 'printf "%s\\0" "$VALUE" "$@" > words'}.items():
+    for tool, body in {
+        "srun": 'shift 2; exec "$@"',
+        "torchrun": 'printf "%s\\0" "$VALUE" "$@" > words',
+    }.items():
         (recorder / tool).write_text(f"#!/bin/sh\n{body}\n")
         (recorder / tool).chmod(0o755)
     subprocess.run(
-        ["bash", "-c", text], cwd=tmp_path, env={"PATH": f"{recorder}:/usr/bin:/bin"}, check=True, capture_output=True
+        ["bash", "-c", text],
+        cwd=tmp_path,
+        env={"PATH": f"{recorder}:/usr/bin:/bin"},
+        check=True,
+        capture_output=True,
     )
     words = (tmp_path / "words").read_text().split("\0")
     assert (words[0], words[-3:-1]) == (value, [value, "end"])
@@ -99,7 +121,9 @@ def test_the_command_in_the_head_makes_the_same_script(slurmgen) -> None:  # typ
 
 def test_olivia_asks_for_the_cpus_of_its_gpus() -> None:
     assert "#SBATCH --cpus-per-task=288\n" in script_of("olivia", gpus=4, account="nn1k")
-    assert "#SBATCH --cpus-per-task=72\n" in script_of("olivia", gpus=4, account="nn1k", framework="lightning")
+    assert "#SBATCH --cpus-per-task=72\n" in script_of(
+        "olivia", gpus=4, account="nn1k", framework="lightning"
+    )
 
 
 @pytest.mark.parametrize(("gpus", "count"), [(1, 0), (2, 1)])
@@ -120,7 +144,10 @@ def test_a_variable_that_was_asked_for_overrules_the_site() -> None:
 def test_container_exec_stands_inside_the_step() -> None:
     text = script_of("daic", gpus=2, account="a", container="/images/my torch.sif", binds=("/data:/in",))
     step = text[text.index("srun ") :]
-    assert "apptainer exec --nv --bind=\"$HOME\" --bind=/tudelft.net --bind=/data:/in '/images/my torch.sif'" in step
+    assert (
+        "apptainer exec --nv --bind=\"$HOME\" --bind=/tudelft.net --bind=/data:/in '/images/my torch.sif'"
+        in step
+    )
     assert "uv sync" not in text
 
 
@@ -146,7 +173,9 @@ def test_c10d_rendezvous_is_known_by_the_job_id() -> None:
 
 
 def test_log_of_an_array_names_its_tasks() -> None:
-    assert "#SBATCH --output=logs/%x-%A_%a.out\n" in script_of("generic", log_dir="logs", sbatch={"array": "0-3"})
+    assert "#SBATCH --output=logs/%x-%A_%a.out\n" in script_of(
+        "generic", log_dir="logs", sbatch={"array": "0-3"}
+    )
 
 
 def test_a_directive_with_a_space_is_quoted_for_sbatch() -> None:

@@ -101,4 +101,10 @@ def reach(way: "Route") -> "Transport":
     from slurmgen.remote.route import open_route
     from slurmgen.remote.terminal import asker
 
-    return open_route(way, asker())
+    return open_route(way, asker(), _twin_environment(way.site) if way.via == "twin" else None)
+
+
+def _twin_environment(site: str) -> dict[str, str]:
+    from slurmgen import twin
+
+    return twin.find(site).environ()

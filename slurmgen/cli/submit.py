@@ -68,17 +68,11 @@ def _submission(asked: Asked, plan: "Plan", text: str, remote_dir: str | None) -
     return Submission(
         name=plan.name,
         script=text,
-        files=project_files(asked.project_dir, _script(plan)),
+        files=project_files(asked.project_dir, plan.script),
         parent=parent_folder(folder, asked.project_dir.resolve().name),
         key=f"{_now():%Y%m%d-%H%M%S}-{token_hex(4)}",
         output=plan.output,
     )
-
-
-def _script(plan: "Plan") -> str:
-    from slurmgen.request import DEFAULT_SCRIPT
-
-    return plan.asked.script or DEFAULT_SCRIPT.format(framework=plan.launcher.bundled_script)
 
 
 def _try_out(way: "Route", text: str) -> None:

@@ -70,10 +70,11 @@ def follow(
         # Asked before reading, so that the last words of an ended job are read too.
         states = job_states(far, job)
         new = sum(map(_shown(show), read(far, path, seen)))
-        if was_over and not new:
+        is_over = ended(states)
+        if is_over and was_over and not new:
             return states
-        seen, was_over = seen + new, ended(states)
-        pause = FIRST_PAUSE if new or was_over else min(pause * 1.5, LONGEST_PAUSE)
+        seen, was_over = seen + new, is_over
+        pause = FIRST_PAUSE if new or is_over else min(pause * 1.5, LONGEST_PAUSE)
         sleep(pause)
 
 

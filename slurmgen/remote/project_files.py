@@ -14,8 +14,13 @@ def project_files(project_dir: Path, script: str) -> Snapshot:
     """The project's files, with the bundled training folder if `script` is in it and not in the project.
 
     Raises:
-        RequestError: the script is not among them, so the job could only fail.
+        RequestError: the script is not among them, so the job could only fail; or the project is your home.
     """
+    if Path.home().resolve().is_relative_to(project_dir.resolve()):
+        raise RequestError(
+            f"the project folder is {project_dir}, with all that you have in it",
+            "Go to the folder of the project, and submit from there.",
+        )
     found = snapshot(project_dir)
     name = str(PurePosixPath(script))
     if name not in found.files and name.startswith(f"{BUNDLED}/"):

@@ -1,6 +1,6 @@
 """Route: which way leads to a site, kept with each job so that it is found again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -55,38 +55,22 @@ def route(
     return Route(site=site.name, via=via, host=host, ssh_config=ssh_config or personal.ssh_config)
 
 
-def open_route(way: Route, ask: Ask | None = None) -> Transport:
-    """Go there; `ask` reads a password from the terminal, and is None where there is none.
+def open_route(way: Route, ask: Ask | None = None, environment: Mapping[str, str] | None = None) -> Transport:
+    """Go there.
+
+    Args:
+        way: where to.
+        ask: reads a password from the terminal; None where there is none.
+        environment: variables that lead to another Slurm on this machine, such as a twin's.
 
     Raises:
         RemoteError: the host is not reached, not the one we know, or lets nobody in.
-        TwinError: there is no twin of that site.
     """
-    return _OPENERS[way.via](way, ask)
+    if way.via == "ssh":
+        from slurmgen.remote.ssh import connect
+        from slurmgen.remote.ssh_config import destination
 
-
-def _ssh(way: Route, ask: Ask | None) -> Transport:
-    from slurmgen.remote.ssh import connect
-    from slurmgen.remote.ssh_config import destination
-
-    return connect(destination(way.host or "", way.ssh_config), ask)
-
-
-def _local(way: Route, ask: Ask | None) -> Transport:
+        return connect(destination(way.host or "", way.ssh_config), ask)
     from slurmgen.remote.local import LocalTransport
 
-    return LocalTransport()
-
-
-def _twin(way: Route, ask: Ask | None) -> Transport:
-    from slurmgen import twin
-    from slurmgen.remote.local import LocalTransport
-
-    return LocalTransport(twin.find(way.site).environ())
-
-
-_OPENERS: dict[str, Callable[[Route, Ask | None], Transport]] = {
-    "ssh": _ssh,
-    "local": _local,
-    "twin": _twin,
-}
+    return LocalTransport(environment)

@@ -34,7 +34,8 @@ class Snapshot(Struct, frozen=True):
     @property
     def size(self) -> int:
         """Bytes in all files."""
-        return sum(path.lstat().st_size for path in self.files.values())
+        with _readable():
+            return sum(path.lstat().st_size for path in self.files.values())
 
     def over(self, other: "Snapshot") -> "Snapshot":
         """Both together; where they have the same name, ours is taken."""
@@ -68,20 +69,12 @@ def snapshot(root: Path) -> Snapshot:
         TransferFailed: a folder or an ignore file cannot be read.
     """
     root = root.resolve()
-    files: dict[str, Path] = {}
-    notices: list[str] = []
-    with _readable(root):
-        found = list(_walk(root, _rules_above(root)))
-    for path in found:
-        name = path.relative_to(root).as_posix()
-        reason = _unfit(path, root)
-        if reason:
-            notices.append(f"not sent: {name!r}, {reason}")
-        else:
-            files[name] = path
-    return Snapshot(
-        dict(sorted(files.items(), key=lambda item: os.fsencode(item[0]))), tuple(sorted(notices))
-    )
+    with _readable():
+        found = {path.relative_to(root).as_posix(): path for path in _walk(root, _rules_above(root))}
+        unfit = {name: reason for name, path in found.items() if (reason := _unfit(path, root))}
+    names = sorted(found.keys() - unfit.keys(), key=os.fsencode)
+    notices = sorted(f"not sent: {name!r}, {reason}" for name, reason in unfit.items())
+    return Snapshot({name: found[name] for name in names}, tuple(notices))
 
 
 def tar(files: Mapping[str, Path], texts: Mapping[str, str]) -> Iterator[bytes]:
@@ -152,7 +145,7 @@ def _target(link: Path) -> str:
 
 
 def _member(name: str, path: Path) -> Iterator[bytes]:
-    with _readable(path):
+    with _readable():
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
             yield _header(
@@ -166,13 +159,13 @@ def _member(name: str, path: Path) -> Iterator[bytes]:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def _readable() -> Iterator[None]:
     """Tell which file cannot be read."""
     try:
         yield
     except OSError as error:
         raise TransferFailed(
-            f"cannot read {error.filename or path}: {error.strerror}",
+            f"cannot read {error.filename}: {error.strerror}",
             "Mend it, or name it in .slurmgenignore.",
         ) from None
 

@@ -22,8 +22,8 @@ from slurmgen.remote.transport import Completed, chunks, failed, timed_out
 
 CONNECT_TIMEOUT = 20.0
 "Seconds for the network connection and for the handshake, each."
-ANSWER_TIMEOUT = 60.0
-"Seconds that a host may think about a password or code."
+ANSWER_TIMEOUT = 120.0
+"Seconds for one answer to the host; a person may have to fetch a code first."
 KEEPALIVE = 30
 "Seconds of silence after which a sign of life is sent, for firewalls that forget."
 

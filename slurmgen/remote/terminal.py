@@ -9,10 +9,14 @@ def asker() -> Callable[[str], str] | None:
 
     It uses /dev/tty: standard input and output may be pipes.
     """
-    from getpass import getpass
-
     try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError:
         return None
+    import atexit
+    import termios
+    from getpass import getpass
+
+    # paramiko asks from a thread of its own, which ^C ends before it shows typing again.
+    atexit.register(termios.tcsetattr, terminal, termios.TCSANOW, termios.tcgetattr(terminal))
     return getpass

@@ -68,7 +68,9 @@ class Site:
         said = dict(re.findall(r"(\w+)=(\S*)", record))
         nodes = self.testbed.run("scontrol", "show", "hostnames", said["NodeList"]).split()
         shown = self.slurmgen("logs", job)
-        return Job(job, state, said["ExitCode"], nodes, _seconds(said["RunTime"]), shown.stdout + shown.stderr)
+        return Job(
+            job, state, said["ExitCode"], nodes, _seconds(said["RunTime"]), shown.stdout + shown.stderr
+        )
 
 
 def _seconds(clock: str) -> float:

@@ -166,6 +166,13 @@ def test_an_unknown_host_is_refused_before_anything_is_sent(
     assert "SHA256:" in reply.stderr
 
 
+def test_a_home_folder_is_not_sent(slurmgen: Run, project: Path) -> None:
+    env = {**os.environ, "HOME": str(project / "home")}
+    reply = slurmgen("submit", "--script", "train.py", "--dry-run", cwd=project, env=env)
+    assert reply.returncode == 2
+    assert "with all that you have in it" in reply.stderr
+
+
 def test_the_config_can_come_from_a_variable(
     slurmgen: Run, project: Path, tmp_path: Path, login_node: Server
 ) -> None:

@@ -95,9 +95,12 @@ def test_a_refusal_is_told_in_slurms_words(cluster: Transport, tmp_path: Path) -
 
 
 def test_a_trial_makes_no_job(cluster: Transport, testbed: Testbed) -> None:
-    before = testbed.run("squeue", "--noheader", "--states=all", "--format=%i")
+    def jobs() -> set[str]:
+        return set(testbed.run("squeue", "--noheader", "--states=all", "--format=%i").split())
+
+    before = jobs()
     assert try_out(cluster, f"{HEAD}true\n").startswith("it would start at ")
-    assert testbed.run("squeue", "--noheader", "--states=all", "--format=%i") == before
+    assert jobs() <= before  # Slurm may have forgotten some meanwhile
 
 
 def test_a_trial_that_fails_says_why(cluster: Transport) -> None:

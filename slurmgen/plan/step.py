@@ -48,10 +48,7 @@ def find_setup(request: Request, site: Site, nodes: int) -> Setup:
     """
     container, image, why = _container(request, site)
     if container is None:
-        python_env = request.python_env or site.python_env or "none"
-        source = "as asked" if request.python_env else f"from the profile of {site.name}"
-        if python_env == "none":
-            source = "the python on PATH" + (" after the modules" if site.modules.load else "")
+        python_env, source = _python_env(request, site)
         names = site.modules.load if request.modules is None else request.modules
         return Setup(
             None,
@@ -78,6 +75,16 @@ def find_setup(request: Request, site: Site, nodes: int) -> Setup:
         why,
         "Python comes from the image",
     )
+
+
+def _python_env(request: Request, site: Site) -> tuple[str, str]:
+    """Where Python comes from without a container, and why."""
+    kind = request.python_env or site.python_env or "none"
+    if kind == "none":
+        return kind, "the python on PATH" + (" after the modules" if site.modules.load else "")
+    if kind == "uv" and request.script is None:
+        return "uv:training", "the bundled training has a pyproject.toml of its own"
+    return kind, "as asked" if request.python_env else f"from the profile of {site.name}"
 
 
 def _container(request: Request, site: Site) -> tuple[Container | None, str, str]:

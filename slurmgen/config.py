@@ -45,18 +45,52 @@ def convert(data: dict[str, Any], kind: type[T], path: Path) -> T:
 def _explained(message: str, data: Any, kind: Any, path: Path) -> ConfigError:
     match = re.match(_AT, message)
     assert match is not None  # noqa: S101  (the pattern matches any text)
-    place, kind = _walk(match["place"] or "", data, kind)
+    place, kind, value = _walk(match["place"] or "", data, kind)
     unknown = re.search(_UNKNOWN, match["fact"])
     if unknown:
         key = ".".join([*place, unknown["name"]])
         known = getattr(kind, "__struct_fields__", ())
         return ConfigError(f"{path}: unknown key {key}", did_you_mean(unknown["name"], known))
-    fact = match["fact"][:1].lower() + match["fact"][1:]
-    return ConfigError(f"{path}: {'.'.join(place) or 'the file'}: {fact}", "Mend that value.")
+    return ConfigError(f"{path}: {'.'.join(place) or 'the file'}: {_fact(match['fact'], kind, value)}", _HINT)
 
 
-def _walk(place: str, data: Any, kind: Any) -> tuple[list[str], Any]:
-    """The keys of a place in msgspec's notation, and the type that stands there.
+_HINT = "Mend that value."
+_TYPES = {
+    "int": "a whole number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+
+
+def _fact(message: str, kind: Any, value: Any) -> str:
+    """msgspec's message in a person's words, with the value."""
+    if choices := _choices(kind):
+        return f"{value!r} is none of {', '.join(choices)}"
+    if message.startswith("Object missing"):
+        return "a key is missing: " + message.rpartition(" ")[2].strip("`")
+    if "matching regex" in message:
+        return f"{value!r} cannot stand here"
+    words = re.sub(r"`([^`]*)`", lambda found: _in_words(found[1]), message)
+    return f"{words[:1].lower()}{words[1:]}: {value!r}"
+
+
+def _in_words(types: str) -> str:
+    """`int | null` as `a whole number`."""
+    return " or ".join(_TYPES.get(name, name) for name in types.split(" | ") if name != "null")
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """The words of a Literal, also within `Literal | None`."""
+    options = [arg for arg in getattr(kind, "__args__", ()) if arg is not type(None)]
+    if options and all(isinstance(option, str) for option in options):
+        return tuple(options)
+    return _choices(options[0]) if len(options) == 1 else ()
+
+
+def _walk(place: str, data: Any, kind: Any) -> tuple[list[str], Any, Any]:
+    """The keys of a place in msgspec's notation, the type that belongs there and the value that stands there.
 
     msgspec writes `[...]` for any key of a table; the one meant is the one that fails by itself.
     """
@@ -72,7 +106,7 @@ def _walk(place: str, data: Any, kind: Any) -> tuple[list[str], Any]:
             kind = next(field.type for field in fields if field.name == step)
         data = data.get(step) if isinstance(data, dict) else None
         keys.append(step)
-    return keys, _struct_in(kind)
+    return keys, _struct_in(kind), data
 
 
 def _fits(value: Any, kind: Any) -> bool:

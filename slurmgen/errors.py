@@ -69,14 +69,19 @@ class TransferFailed(RemoteError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest of the known words, or all of them.
+    """A hint that names the nearest of the known words, and all of them if they are few.
 
-    >>> did_you_mean("dapc", ["daic", "olivia"])
+    >>> did_you_mean("DAIK", ["daic", "olivia"])
     'Did you mean daic? Known: daic, olivia.'
     """
     from difflib import get_close_matches  # only an error needs it
 
     names = sorted(known)
-    close = get_close_matches(word, names, n=1)
-    guess = f"Did you mean {close[0]}? " if close else ""
-    return f"{guess}Known: {', '.join(names) or 'none'}."
+    by_lower = {name.lower(): name for name in names}
+    close = get_close_matches(word.lower(), by_lower, n=1)
+    guess = f"Did you mean {by_lower[close[0]]}?" if close else ""
+    few = f"Known: {', '.join(names) or 'none'}." if not guess or len(names) <= _FEW else ""
+    return f"{guess} {few}".strip()
+
+
+_FEW = 8

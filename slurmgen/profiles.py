@@ -58,6 +58,8 @@ def load_profile(path: Path, project_dir: Path | None = None) -> Site:
         convert({**data, "name": data.get("name", layer_path.stem)}, Site, layer_path)
     merged: dict[str, Any] = {}
     for _, data in reversed(layers):
+        if data.get("name") != merged.get("name"):
+            merged.pop("title", None)  # another site's
         merged = _merged(merged, data)
     site = convert(merged, Site, path)
     _check(site, path)

@@ -42,7 +42,7 @@ def find_project(start: Path) -> tuple[Path, Project]:
     """
     for folder in (start, *start.parents):
         path = folder / FILE_NAME
-        if path.is_file():
+        if path.exists() or path.is_symlink():
             return folder, load_project(path)
     return start, Project()
 

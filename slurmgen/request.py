@@ -65,15 +65,19 @@ def merge(*layers: Request) -> Request:
 
 
 def check_form(request: Request) -> None:
-    """Refuse a request whose values are not of their type, as only a Python caller can make one.
+    """Refuse values that are empty, or not of their type, as only a Python caller can make them.
 
     Raises:
         RequestError: it names the value; a variable's name, above all, must be one.
     """
     try:
-        convert(to_builtins(request), Request)
+        said = to_builtins(request)
+        convert(said, Request)
     except (TypeError, ValueError) as error:
         raise RequestError(f"the request is wrong: {error}".replace("$.", ""), "Mend that value.") from None
+    for key, value in said.items():
+        if value == "" or (key in _NEVER_EMPTY and "" in value):
+            raise RequestError(f"{_FLAGS[key]} is empty", "Leave it out, or give it a value.")
 
 
 def check_text(request: Request) -> None:
@@ -110,6 +114,9 @@ _FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__
     "modules": "--module",
     "binds": "--bind",
 }
+
+
+_NEVER_EMPTY = ("modules", "binds")
 
 
 @lru_cache(maxsize=4096)

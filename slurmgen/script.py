@@ -98,7 +98,7 @@ def _where(nodes: int, gpus_per_node: int) -> str:
 
 @lru_cache(maxsize=256)
 def _step_comment(ntasks_per_node: int, procs_per_task: int, why: str) -> str:
-    return f"{_count(ntasks_per_node, 'task')} a node, {_count(procs_per_task, 'rank')} a task: {why}."
+    return f"{_count(ntasks_per_node, 'task')} per node, {_count(procs_per_task, 'rank')} per task: {why}."
 
 
 @lru_cache(maxsize=1024)

@@ -13,15 +13,22 @@ from slurmgen.slurm.shell import quote
 def _uv(folder: str) -> tuple[str, ...]:
     if not folder:
         return ("flock .venv.lock uv sync", 'export PATH="$PWD/.venv/bin:$PATH"')
-    place = quote(folder)
+    place = _place(folder)
     return (f"flock {place}/.venv.lock uv sync --project {place}", *_venv(f"{folder}/.venv"))
 
 
 def _venv(folder: str) -> tuple[str, ...]:
-    place = quote(f"{folder}/bin")
-    return (
-        f'export PATH={place}:"$PATH"' if folder.startswith("/") else f'export PATH="$PWD"/{place}:"$PATH"',
+    place = _place(folder)
+    from_here = "" if folder.startswith(("/", "~/")) else '"$PWD"/'
+    check = (
+        f'[ -x {place}/bin/python ] || {{ echo "there is no Python environment at "{place} >&2; exit 1; }}'
     )
+    return (check, f'export PATH={from_here}{place}/bin:"$PATH"')
+
+
+def _place(folder: str) -> str:
+    """A folder as a shell word; `~/` is the home over there."""
+    return f'"$HOME"/{quote(folder[2:])}' if folder.startswith("~/") else quote(folder)
 
 
 def _conda(name: str) -> tuple[str, ...]:
@@ -43,7 +50,7 @@ _KINDS: dict[str, tuple[Callable[[str], tuple[str, ...]], str]] = {
 def needed_files(python_env: str) -> tuple[str, ...]:
     """The files of the project that the environment is made from or is in, on the far side."""
     kind, _, folder = python_env.partition(":")
-    if folder.startswith("/"):
+    if folder.startswith(("/", "~/")):
         return ()
     needed = {"uv": "pyproject.toml", "venv": "bin/python"}
     return (f"{folder or '.'}/{needed[kind]}",) if kind in needed else ()

@@ -33,7 +33,7 @@ def test_explain_json_is_one_object(slurmgen: Run) -> None:
     assert (plan["world_size"], plan["ntasks_per_node"], plan["reasons"]["time"]) == (
         4,
         4,
-        "slurmgen's default, as nobody says",
+        "slurmgen's default, as neither you nor the site says",
     )
 
 
@@ -41,7 +41,7 @@ def test_explain_shows_each_number_with_its_reason(slurmgen: Run) -> None:
     lines = slurmgen("explain", "--gpus", "2").stdout.splitlines()
     row = next(line for line in lines if line.strip().startswith("mem "))
     assert "32G" in row
-    assert "16G a GPU" in row
+    assert "16G per GPU" in row
 
 
 @pytest.mark.parametrize(

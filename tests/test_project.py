@@ -71,7 +71,7 @@ def test_write_puts_the_script_in_the_script_folder(project: Path, slurmgen: Run
     [
         ("[job.a]\ngpu = 1", r"slurmgen\.toml: unknown key job\.a\.gpu\. Did you mean gpus\?"),
         ("[job.a.site.daic]\ngpu = 1", r"unknown key job\.a\.site\.daic\.gpu\. Did you mean gpus"),
-        ("[defaults]\ngpus = 'two'", r"defaults\.gpus: expected `int"),
+        ("[defaults]\ngpus = 'two'", r"defaults\.gpus: expected a whole number, got a string: 'two'"),
         ("[jobs.a]", "unknown key jobs. Did you mean job"),
         ("[defaults]\nenv = { 'A-B' = '1' }", r"defaults\.env"),
     ],

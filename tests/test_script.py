@@ -179,7 +179,14 @@ def test_container_exec_stands_inside_the_step() -> None:
     [
         ("uv", ["flock .venv.lock uv sync", 'export PATH="$PWD/.venv/bin:$PATH"']),
         ("uv:sub dir", ["flock 'sub dir'/.venv.lock uv sync --project 'sub dir'"]),
-        ("venv:/opt/my env", ["export PATH='/opt/my env/bin':\"$PATH\""]),
+        (
+            "venv:/opt/my env",
+            [
+                "[ -x '/opt/my env'/bin/python ] || { echo 'there is no Python in' '/opt/my env' >&2; exit 1; }",
+                "export PATH='/opt/my env'/bin:\"$PATH\"",
+            ],
+        ),
+        ("venv:~/my env", ['export PATH="$HOME"/\'my env\'/bin:"$PATH"']),
         ("venv:env", ['export PATH="$PWD"/env/bin:"$PATH"']),
         ("conda:torch", ['hook="$(conda shell.bash hook)"', 'eval "$hook"', "conda activate torch"]),
     ],

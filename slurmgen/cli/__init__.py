@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from slurmgen.errors import SlurmgenError
+from slurmgen.errors import SlurmgenError, did_you_mean
 
 BUG = 70
 "Exit code of an error that is ours (EX_SOFTWARE of sysexits.h)."
@@ -34,9 +34,9 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import the module of one command; None if there is no such command."""
+        """Import the module of one command."""
         if name not in COMMANDS:
-            return None
+            raise click.UsageError(f"No such command {name!r}. {did_you_mean(name, COMMANDS)}", ctx)
         command: click.Command = import_module(f"slurmgen.cli.{name}").command
         return command
 
@@ -62,25 +62,38 @@ def main(args: list[str] | None = None) -> NoReturn:
 def _exit_code(args: list[str] | None) -> int:
     try:
         result = cli.main(args, prog_name="slurmgen", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout:
+            sys.stdout.flush()
         return result if isinstance(result, int) else 0
-    except SlurmgenError as error:
-        return _say(str(error), error.exit_code)
-    except click.UsageError as error:
-        return _say(f"{error.format_message()} {_help_hint(error)}", 2)
-    except click.ClickException as error:
-        return _say(error.format_message(), 2)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
         # Nobody reads on, as with `| head`; the interpreter must not flush again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception:  # a bug of ours: everything else is mapped above
-        import traceback
+    except Exception as error:
+        return _told(error)
 
-        traceback.print_exc()
-        return _say("this is a bug in slurmgen. Please report it with the lines above.", BUG)
+
+def _told(error: Exception) -> int:
+    """Tell what went wrong, in one line unless it is a bug of ours; the exit code."""
+    match error:
+        case SlurmgenError():
+            return _say(str(error), error.exit_code)
+        case click.exceptions.NoArgsIsHelpError():
+            click.echo(error.format_message(), err=True)
+            return 2
+        case click.UsageError():
+            return _say(f"{error.format_message().rstrip('.')}. {_help_hint(error)}", 2)
+        case click.ClickException():
+            return _say(error.format_message(), 2)
+        case OSError():  # no room, no permission, a folder that is gone
+            return _say(f"{error.filename or 'writing'}: {error.strerror}. Mend that, and try again.", 2)
+        case _:
+            import traceback
+
+            traceback.print_exception(error)
+            return _say("this is a bug in slurmgen. Please report it with the lines above.", BUG)
 
 
 def _say(message: str, exit_code: int) -> int:

@@ -1,5 +1,7 @@
 """`slurmgen explain`: the plan, every number with its reason."""
 
+import sys
+
 import click
 
 from slurmgen.cli.options import Asked, JobCommand, request_options
@@ -30,17 +32,25 @@ def _print_table(values: dict[str, object]) -> None:
     reasons = values.pop("reasons")
     assert isinstance(reasons, dict)  # noqa: S101
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("what", "value", "why"):
-        table.add_column(title, overflow="fold")
+    table.add_column("what", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_column("why", overflow="fold")
     for key, value in _rows(values):
         table.add_row(Text(key), Text(value), Text(reasons.get(key, "")))
-    Console().print(table)
+    with Console(width=None if sys.stdout.isatty() else _WIDE) as console:
+        console.print(table)
+
+
+_WIDE = 500
+"Columns where nobody looks at a terminal: a line per row."
 
 
 def _rows(values: dict[str, object]) -> list[tuple[str, str]]:
     """A row for each value, one for each entry of a dict, and none for what is unset."""
     rows = []
     for key, value in values.items():
+        if key == "directives":
+            continue  # the numbers above, as the script says them
         if isinstance(value, dict):
             rows += [(f"{key}.{name}", str(text)) for name, text in value.items()]
         elif isinstance(value, list):

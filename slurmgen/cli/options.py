@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -11,6 +11,9 @@ from slurmgen.errors import RequestError
 from slurmgen.personal import Personal
 from slurmgen.request import NONE, Request
 from slurmgen.site import Site
+
+if TYPE_CHECKING:
+    from slurmgen.project import Project
 
 DEFAULT_SITE = "generic"
 _SCRIPT_ARGS = "slurmgen.script_args"
@@ -176,6 +179,7 @@ def gather(
     merged = merge(written, given)
     request = fill(merged, own, place)
     template_dir = project_dir / project.template_dir
+    _check_names(project, project_dir)
     return Asked(
         request=request,
         site=place,
@@ -187,6 +191,22 @@ def gather(
         command=command_line(place.name, given if job else merge(project.defaults, given), job),
         job=job,
     )
+
+
+def _check_names(project: "Project", project_dir: Path) -> None:
+    """Refuse what slurmgen.toml names and is not there: a misspelt name would silently do nothing."""
+    from slurmgen.errors import ConfigError, did_you_mean
+    from slurmgen.profiles import profile_paths
+    from slurmgen.project import Project
+
+    known = profile_paths(project_dir)
+    for name, job in project.job.items():
+        for site in job.site.keys() - known.keys():
+            raise ConfigError(
+                f"slurmgen.toml: [job.{name}.site.{site}]: unknown site", did_you_mean(site, known)
+            )
+    if project.template_dir != Project().template_dir and not (project_dir / project.template_dir).is_dir():
+        raise ConfigError(f"slurmgen.toml: template_dir: no folder {project.template_dir!r}", "Make it.")
 
 
 def _sources(request: Request, merged: Request, given: Request) -> dict[str, str]:

@@ -54,7 +54,7 @@ def validate(files: tuple[Path, ...]) -> int:
     for path in files:
         try:
             load_profile(path, _project_dir())
-            click.echo(f"{path}: right")
+            click.echo(f"{path}: valid")
         except ConfigError as error:
             click.echo(f"error: {error}", err=True)
             wrong = 1

@@ -31,7 +31,7 @@ def command(geometry: Geometry, options: Options) -> Command:
 LAUNCHER = Launcher(
     name="accelerate",
     task_per_gpu=False,
-    why="one `accelerate launch` a node starts a process a GPU",
+    why="each `accelerate launch` starts one process per GPU",
     command=command,
     meets=several_ranks,
     bundled_script="training/cifar_accelerate.py",

@@ -31,7 +31,7 @@ def command(geometry: Geometry, options: Options) -> Command:
 LAUNCHER = Launcher(
     name="ddp",
     task_per_gpu=False,
-    why="one torchrun a node starts a worker a GPU",
+    why="each torchrun starts one worker per GPU",
     command=command,
     meets=several_nodes,
     bundled_script="training/cifar_ddp.py",

@@ -15,7 +15,7 @@ def command(_geometry: Geometry, _options: Options) -> Command:
 LAUNCHER = Launcher(
     name="lightning",
     task_per_gpu=True,
-    why="Lightning takes one Slurm task a GPU as its ranks",
+    why="Lightning takes each Slurm task as one rank",
     command=command,
     meets=several_ranks,
     refused_names=("bash", "interactive"),  # its SLURMEnvironment takes these for `salloc` sessions

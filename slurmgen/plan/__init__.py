@@ -188,10 +188,11 @@ def resolve(
     _count("cpus-per-gpu", request.cpus_per_gpu)
     launcher = _launcher(request)
     gpus = _count("gpus", request.gpus) or DEFAULT_GPUS
+    _check_ranks(launcher, gpus, request.nodes or 1)
     place = find_place(request, site)
     layout = _layout(gpus, _count("nodes", request.nodes), place, site)
     check_limits(place, gpus, layout.nodes)
-    geometry = _geometry(launcher, layout)
+    geometry = Geometry(layout.nodes, layout.gpus_per_node)
     setup = find_setup(request, site, layout.nodes)
     script = _script(request, launcher)
     cpu = cpus(request, site, launcher, layout, place.node)
@@ -241,15 +242,14 @@ def _layout(gpus: int, nodes: int | None, place: Place, site: Site) -> Layout:
         raise RequestError(error.fact, error.hint + hint) from None
 
 
-def _geometry(launcher: Launcher, layout: Layout) -> Geometry:
-    geometry = Geometry(layout.nodes, layout.gpus_per_node)
-    if launcher.max_world_size and geometry.world_size > launcher.max_world_size:
+def _check_ranks(launcher: Launcher, gpus: int, nodes: int) -> None:
+    most = launcher.max_world_size
+    if most and max(gpus, nodes) > most:
+        idle = f"{gpus - most} of {gpus} GPUs" if gpus > most else f"{nodes - most} of {nodes} nodes"
         raise RequestError(
-            f"{launcher.name} starts one process, so {geometry.world_size - 1} of "
-            f"{geometry.world_size} GPUs would idle",
-            "Ask for --gpus 1, or for --framework ddp, lightning or accelerate.",
+            f"{launcher.name} starts one process, so {idle} would idle",
+            "Ask for --gpus 1 on one node, or for --framework ddp, lightning or accelerate.",
         )
-    return geometry
 
 
 def _script(request: Request, launcher: Launcher) -> str:

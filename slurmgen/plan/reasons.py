@@ -38,7 +38,7 @@ def reasons(plan: "Plan") -> dict[str, str]:
 
 def _numbers(plan: "Plan") -> dict[str, str]:
     shape = plan.launcher
-    each = "one task a GPU" if shape.task_per_gpu else "one task a node"
+    each = "one task per GPU" if shape.task_per_gpu else "one task per node"
     product = f"{plan.nodes} x {plan.ntasks_per_node} x {plan.procs_per_task}"
     return {
         "site": "the plan is for this one",
@@ -47,9 +47,11 @@ def _numbers(plan: "Plan") -> dict[str, str]:
         "nodes": plan.layout.why,
         "gpus_per_node": plan.layout.why,
         "ntasks_per_node": f"{each}: {shape.why}",
-        "procs_per_task": "each task is a rank" if shape.task_per_gpu else "the launcher starts a rank a GPU",
+        "procs_per_task": "each task is a rank"
+        if shape.task_per_gpu
+        else "the launcher starts one rank per GPU",
         "cpus_per_task": plan.cpus.why,
-        "world_size": f"nodes x tasks a node x ranks a task, {product}: one a GPU",
+        "world_size": f"nodes x tasks per node x ranks per task, {product}: one per GPU",
         "mem": plan.memory.why,
         "time": plan.time_limit.why,
         "partition": _partition(plan),

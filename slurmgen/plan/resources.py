@@ -43,6 +43,7 @@ def cpus(request: Request, site: Site, launcher: Launcher, layout: Layout, node:
     per_gpu, source = _first(
         (request.cpus_per_gpu, "as asked"),
         (site.cpu.per_gpu, f"from the profile of {site.name}"),
+        (_share(node.cpus, node.gpus, site.cpu.multiple_of), "a GPU's share of a node"),
         (DEFAULT_CPUS_PER_GPU, "slurmgen's default, as the site does not say"),
     )
     procs = launcher.procs_per_task(layout.gpus_per_node)
@@ -52,17 +53,19 @@ def cpus(request: Request, site: Site, launcher: Launcher, layout: Layout, node:
         below = per_gpu // step * step
         choices = [str(count) for count in (below, below + step) if count]
         raise RequestError(
-            f"{per_task} CPUs a task is not a multiple of {multiple}, as {site.name} gives them out",
+            f"{per_task} CPUs per task is not a multiple of {multiple}, as {site.name} gives them out",
             f"Ask for --cpus-per-gpu {' or '.join(choices)}.",
         )
     total = per_gpu * layout.gpus_per_node
     if node.cpus and total > node.cpus:
         raise RequestError(
-            f"{total} CPUs a node are asked for, but a node of {site.name} has {node.cpus}",
-            f"Ask for at most --cpus-per-gpu {node.cpus // layout.gpus_per_node}.",
+            f"{total} CPUs per node are asked for, but a node of {site.name} has {node.cpus}",
+            f"Ask for at most --cpus-per-gpu {node.cpus // layout.gpus_per_node}."
+            if node.cpus >= layout.gpus_per_node
+            else "Ask for fewer GPUs on each node.",
         )
-    share = f" x {procs} ranks a task" if procs > 1 else ""
-    return Cpus(per_gpu, per_task, f"{per_gpu} CPUs a GPU ({source}){share}")
+    share = f" x {procs} ranks per task" if procs > 1 else ""
+    return Cpus(per_gpu, per_task, f"{per_gpu} CPUs per GPU ({source}){share}")
 
 
 def memory(request: Request, site: Site, layout: Layout, node: Node) -> Reasoned:
@@ -80,16 +83,28 @@ def memory(request: Request, site: Site, layout: Layout, node: Node) -> Reasoned
     else:
         per_gpu, source = _first(
             (site.memory.per_gpu, f"from the profile of {site.name}"),
+            (_memory_share(node), "a GPU's share of a node"),
             (DEFAULT_MEM_PER_GPU, "slurmgen's default, as the site does not say"),
         )
         total = sizes.megabytes(per_gpu) * layout.gpus_per_node
-        why = f"{per_gpu} a GPU ({source}) x {layout.gpus_per_node} GPUs a node"
+        why = f"{per_gpu} per GPU ({source}) x {layout.gpus_per_node} per node"
     if node.memory and total > sizes.megabytes(node.memory):
         raise RequestError(
-            f"{sizes.canonical(total)} a node is asked for, but a node of {site.name} has {node.memory}",
+            f"{sizes.canonical(total)} per node is asked for, but a node of {site.name} has {node.memory}",
             f"Ask for at most --mem {node.memory}.",
         )
     return Reasoned(sizes.canonical(total) if total else "0", why)
+
+
+def _share(total: int | None, gpus: int | None, multiple: int) -> int | None:
+    """What one GPU gets of a node, rounded down to a multiple; None if that is not known or nothing."""
+    return (total // gpus // multiple * multiple or None) if total and gpus else None
+
+
+def _memory_share(node: Node) -> str | None:
+    total = sizes.megabytes(node.memory) if node.memory else None
+    gibibytes = _share(total, node.gpus, 1024)
+    return sizes.canonical(gibibytes) if gibibytes else None
 
 
 def _size(text: str) -> int:
@@ -110,7 +125,7 @@ def time(request: Request, site: Site, limits: dict[str, Limits]) -> Reasoned:
     text, why = _first(
         (request.time, "as asked"),
         (site.time, f"from the profile of {site.name}"),
-        (DEFAULT_TIME, "slurmgen's default, as nobody says"),
+        (DEFAULT_TIME, "slurmgen's default, as neither you nor the site says"),
     )
     total = _duration(text)
     for name, limit in limits.items():

@@ -106,7 +106,7 @@ def _container(request: Request, site: Site) -> tuple[Container | None, str, str
         return of_site, quote(request.container), "as asked"
     if of_site.image:
         return of_site, expandable(of_site.image), f"from the profile of {site.name}"
-    return None, "", "nobody names an image"
+    return None, "", "no image is named"
 
 
 @lru_cache(maxsize=256)

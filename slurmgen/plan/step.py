@@ -47,10 +47,14 @@ def find_step(
     lines = (
         ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *export),
         _container_words(container, setup.image, several_nodes, request.binds or ()) if container else (),
-        head,
-        (quote(script), *map(quote, request.script_args or ())),
+        *_joined(head, (quote(script), *map(quote, request.script_args or ()))),
     )
     return Step(tuple(filter(None, lines)), in_task)
+
+
+def _joined(head: tuple[str, ...], script: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """The launcher and the script: a part each, but `python SCRIPT` in one."""
+    return ((*head, *script),) if len(head) == 1 else (head, script)
 
 
 @lru_cache(maxsize=256)

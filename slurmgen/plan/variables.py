@@ -24,6 +24,9 @@ class Variable(Struct, frozen=True, gc=False):
     "What a container engine wants before the name."
 
 
+_UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "So that the log shows at once what is printed.")
+
+
 def variables(
     request: Request, site: Site, geometry: Geometry, container: Container | None, threads: int
 ) -> tuple[Variable, ...]:
@@ -41,7 +44,7 @@ def variables(
     if container:
         groups.append((site.env.container, prefix))
     note = site.env.notes.get
-    found = {"OMP_NUM_THREADS": _threads(threads)}
+    found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED}
     for group, before in groups:
         for name, value in group.items():
             found[name] = _of_site(name, value, note(name), before)

@@ -20,9 +20,7 @@ def _uv(folder: str) -> tuple[str, ...]:
 def _venv(folder: str) -> tuple[str, ...]:
     place = _place(folder)
     from_here = "" if folder.startswith(("/", "~/")) else '"$PWD"/'
-    check = (
-        f'[ -x {place}/bin/python ] || {{ echo "there is no Python environment at "{place} >&2; exit 1; }}'
-    )
+    check = f"[ -x {place}/bin/python ] || {{ echo 'there is no Python in' {place} >&2; exit 1; }}"
     return (check, f'export PATH={from_here}{place}/bin:"$PATH"')
 
 

@@ -182,7 +182,8 @@ def test_container_exec_stands_inside_the_step() -> None:
         (
             "venv:/opt/my env",
             [
-                "[ -x '/opt/my env'/bin/python ] || { echo 'there is no Python in' '/opt/my env' >&2; exit 1; }",
+                "[ -x '/opt/my env'/bin/python ]"
+                " || { echo 'there is no Python in' '/opt/my env' >&2; exit 1; }",
                 "export PATH='/opt/my env'/bin:\"$PATH\"",
             ],
         ),

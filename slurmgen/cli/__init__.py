@@ -15,12 +15,14 @@ BUG = 70
 
 # Short help stands here so that `slurmgen --help` imports no command.
 COMMANDS = {
+    "init": "Write a slurmgen.toml to start from.",
     "render": "Write the batch script for a job.",
     "explain": "Show every number of the plan and its reason.",
     "submit": "Send the project to the site and submit the job, once.",
     "status": "Show what became of a submitted job.",
     "logs": "Show a job's log, or follow it.",
     "cancel": "Cancel a job.",
+    "check": "Check that the scripts in files are what slurmgen.toml says.",
     "sites": "List, show and validate site profiles.",
     "twin": "Run a real Slurm on this machine in the shape of a site.",
 }

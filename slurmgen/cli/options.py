@@ -9,10 +9,10 @@ import click
 
 from slurmgen.errors import RequestError
 from slurmgen.personal import Personal
+from slurmgen.project import Project
 from slurmgen.request import Request
 from slurmgen.site import Site
 
-DEFAULT_SITE = "generic"
 _SCRIPT_ARGS = "slurmgen.script_args"
 
 
@@ -23,8 +23,8 @@ class Asked(NamedTuple):
     site: Site
     personal: Personal
     project_dir: Path
+    project: Project
     template_dir: Path | None
-    script_dir: Path
     command: str
     "The command line that the script names as its maker."
     job: str | None = None
@@ -40,6 +40,12 @@ class JobCommand(click.Command):
             ctx.meta[_SCRIPT_ARGS] = tuple(args[at + 1 :])
             args = args[:at]
         return super().parse_args(ctx, args)
+
+    @staticmethod
+    def script_args(ctx: click.Context) -> tuple[str, ...] | None:
+        """The words after `--`; None if there was no `--`."""
+        words: tuple[str, ...] | None = ctx.meta.get(_SCRIPT_ARGS)
+        return words
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """The usage line, with the words after `--`."""
@@ -132,7 +138,7 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(**params: Any) -> Any:
         ctx = click.get_current_context()
         said = {key: params.pop(key) for key in ("job", "site", *_REQUEST_KEYS)}
-        return function(gather(ctx.meta.get(_SCRIPT_ARGS), **said, personal=uses_personal(params)), **params)
+        return function(gather(JobCommand.script_args(ctx), **said, personal=uses_personal(params)), **params)
 
     for option in reversed(_OPTIONS):
         call = option(call)
@@ -143,7 +149,7 @@ _REQUEST_KEYS = [key for key in Request.__struct_fields__ if key != "script_args
 
 
 def uses_personal(params: dict[str, Any]) -> bool:
-    """Whether your own facts may fill what is unset: not in a script that is written to a file."""
+    """Whether facts and profiles of your own may count: not in a script that is written to a file."""
     return not (params.get("write") or params.get("output"))
 
 
@@ -153,7 +159,7 @@ def gather(
     """What the options, the project and the personal file ask for together."""
     from slurmgen.personal import fill, load_personal
     from slurmgen.profiles import load_site
-    from slurmgen.project import find_project, job_request
+    from slurmgen.project import DEFAULT_SITE, find_project, job_request, own_templates
     from slurmgen.request import command_line, merge
 
     project_dir, project = find_project(Path.cwd())
@@ -162,17 +168,16 @@ def gather(
         raise RequestError(
             f"there is no job {job!r}: {project_dir} has no slurmgen.toml with jobs", _ARGUMENTS_HINT
         )
-    place = load_site(site or project.site or DEFAULT_SITE, project_dir)
+    place = load_site(site or project.site or DEFAULT_SITE, project_dir, personal=personal)
     own = load_personal(place.name) if personal else Personal()
     request = fill(merge(job_request(project, job, place.name), given), own, place)
-    template_dir = project_dir / project.template_dir
     return Asked(
         request=request,
         site=place,
         personal=own,
         project_dir=project_dir,
-        template_dir=template_dir if template_dir.is_dir() else None,
-        script_dir=project_dir / project.script_dir,
+        project=project,
+        template_dir=own_templates(project_dir, project),
         command=command_line(place.name, given if job else merge(project.defaults, given), job),
         job=job,
     )

@@ -1,0 +1,20 @@
+"""Paths on this machine: where things are kept, and how they are shown."""
+
+import os
+from pathlib import Path
+
+
+def cache_dir() -> Path | None:
+    """A folder of your own for compiled templates; None where there can be none."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base, "slurmgen", "templates")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def shown(path: Path) -> str:
+    """A path as a person would type it here."""
+    return os.path.relpath(path)

@@ -53,5 +53,6 @@ def _is_of(host: str, site: Site) -> bool:
     if not site.login.host:
         return False
     labels = site.login.host.lower().split(".")
-    domain = ".".join(labels[labels.index(site.name) :] if site.name in labels else labels)
+    name = site.name.lower()
+    domain = ".".join(labels[labels.index(name) :] if name in labels else labels)
     return host == domain or host.endswith(f".{domain}")

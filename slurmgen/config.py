@@ -1,7 +1,9 @@
-"""TOML into frozen structs, with errors that name the file and the key."""
+"""TOML into frozen structs, with errors that name the file, the line and the key."""
 
 import re
 import tomllib
+from bisect import bisect_left
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,9 +12,10 @@ import msgspec
 from slurmgen.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
-_AT = r"(?s)^(?P<fact>.*?)(?: - at (?:`key` in )?`\$(?P<place>[^`]*)`)?$"
-_ANY_KEY = "[...]"
-_STEP = r"\[\.\.\.\]|\[\d+\]|[^.\[]+"
+_AT = r"(?s)^(?P<fact>.*?)(?: - at (?P<key>`key` in )?`\$(?P<place>[^`]*)`)?$"
+_ANY_VALUE = "[...]"
+_ANY_KEY = "[key]"
+_STEP = r"\[\.\.\.\]|\[key\]|\[\d+\]|[^.\[]+"
 _UNKNOWN = r"unknown field `(?P<name>[^`]*)`"
 
 
@@ -34,7 +37,7 @@ def convert(data: dict[str, Any], kind: type[T], path: Path) -> T:
     """Make a struct of parsed TOML.
 
     Raises:
-        ConfigError: a key is unknown or a value is wrong; it names both and the file.
+        ConfigError: a key is unknown or a value is wrong; it names both, the file and the line.
     """
     try:
         return msgspec.convert(data, kind)
@@ -42,19 +45,54 @@ def convert(data: dict[str, Any], kind: type[T], path: Path) -> T:
         raise _explained(str(error), data, kind, path) from None
 
 
+def line_of(text: str, keys: Sequence[str]) -> int | None:
+    """The line of the statement that first speaks of a key, with all its tables; None if none does.
+
+    tomllib knows no positions. But a statement ends where the text up to there is TOML again, and from
+    the one that brings the key on, every such text has it: so the parser itself finds the line.
+    """
+    lines = text.split("\n")
+    known = bisect_left(range(len(lines) + 1), True, key=lambda line: _has(_begun(lines, line), keys))
+    return known if known <= len(lines) else None
+
+
+def _begun(lines: list[str], end: int) -> dict[str, Any]:
+    """The data of so many lines, with the rest of a statement that goes on."""
+    for more in range(end, len(lines) + 1):
+        try:
+            return tomllib.loads("\n".join(lines[:more]))
+        except tomllib.TOMLDecodeError:
+            continue
+    return {}
+
+
+def _has(data: Any, keys: Sequence[str]) -> bool:
+    for key in keys:
+        if not isinstance(data, dict) or key not in data:
+            return False
+        data = data[key]
+    return True
+
+
 def _explained(message: str, data: Any, kind: Any, path: Path) -> ConfigError:
     match = re.match(_AT, message)
     assert match is not None  # noqa: S101  (the pattern matches any text)
-    place, kind, value = _walk(match["place"] or "", data, kind)
+    place = (match["place"] or "") + (_ANY_KEY if match["key"] else "")
+    keys, kind, value = _walk(place, data, kind)
     unknown = re.search(_UNKNOWN, match["fact"])
     if unknown:
-        key = ".".join([*place, unknown["name"]])
+        keys.append(unknown["name"])
         known = getattr(kind, "__struct_fields__", ())
-        return ConfigError(f"{path}: unknown key {key}", did_you_mean(unknown["name"], known))
-    return ConfigError(f"{path}: {'.'.join(place) or 'the file'}: {_fact(match['fact'], kind, value)}", _HINT)
+        fact, hint = f"unknown key {'.'.join(keys)}", did_you_mean(unknown["name"], known)
+    elif match["key"]:
+        fact, hint = f"{'.'.join(keys)}: {keys[-1]!r} cannot stand here", "Mend that key."
+    else:
+        fact = f"{'.'.join(keys) or 'the file'}: {_fact(match['fact'], kind, value)}"
+        hint = "Mend that value."
+    line = line_of(path.read_text(encoding="utf-8"), keys) if keys else None
+    return ConfigError(f"{path}:{line}: {fact}" if line else f"{path}: {fact}", hint)
 
 
-_HINT = "Mend that value."
 _TYPES = {
     "int": "a whole number",
     "str": "a string",
@@ -92,11 +130,13 @@ def _choices(kind: Any) -> tuple[str, ...]:
 def _walk(place: str, data: Any, kind: Any) -> tuple[list[str], Any, Any]:
     """The keys of a place in msgspec's notation, the type that belongs there and the value that stands there.
 
-    msgspec writes `[...]` for any key of a table; the one meant is the one that fails by itself.
+    msgspec writes `[...]` for any value of a table; the one meant is the one that fails by itself.
     """
     keys = []
     for step in re.findall(_STEP, place):
         if step == _ANY_KEY:
+            step = next(key for key in data if not _fits(key, kind.__args__[0]))
+        elif step == _ANY_VALUE:
             kind = kind.__args__[-1]
             step = next((key for key, value in data.items() if not _fits(value, kind)), step)
         elif step.startswith("["):

@@ -5,7 +5,7 @@ A profile NAME.toml is looked for in the project's `site_profiles/`, then in
 extend the one of its own name from further down that list.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +19,43 @@ from slurmgen.slurm.shell import unprintable
 from slurmgen.software import setup_lines
 
 
-def search_path(project_dir: Path | None = None) -> list[Path]:
-    """The folders that profiles are looked for in, the nearest first."""
-    own = [project_dir / "site_profiles"] if project_dir else []
-    places = [*own, config_dir() / "site_profiles", bundled("site_profiles")]
-    return list(dict.fromkeys(places))
+def search_path(project_dir: Path | None = None, *, personal: bool = True) -> list[Path]:
+    """The folders that profiles are looked for in, the nearest first; yours only if `personal`."""
+    folders = [project_dir / "site_profiles"] if project_dir else []
+    if personal:
+        folders.append(config_dir() / "site_profiles")
+    return list(dict.fromkeys([*folders, bundled("site_profiles")]))
 
 
-def profile_paths(project_dir: Path | None = None) -> dict[str, Path]:
+def profile_paths(project_dir: Path | None = None, *, personal: bool = True) -> dict[str, Path]:
     """Every profile by name; the nearest folder wins."""
+    return _profiles_in(search_path(project_dir, personal=personal))
+
+
+def _profiles_in(folders: Sequence[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for folder in search_path(project_dir):
+    for folder in folders:
         for path in sorted(folder.glob("*.toml")):
             found.setdefault(path.stem, path)
     return dict(sorted(found.items()))
 
 
-def load_site(name: str, project_dir: Path | None = None) -> Site:
-    """The site of that name, with everything it inherits.
+def load_site(name: str, project_dir: Path | None = None, *, personal: bool = True) -> Site:
+    """The site of that name, with everything it inherits; from your own profiles too, if `personal`.
 
     Raises:
         ConfigError: there is no such profile, or it is wrong.
     """
-    known = profile_paths(project_dir)
-    if name not in known:
-        raise ConfigError(f"there is no site {name!r}", did_you_mean(name, known))
-    return load_profile(known[name], project_dir)
+    folders = search_path(project_dir, personal=personal)
+    known = _profiles_in(folders)
+    if name in known:
+        return _loaded(known[name], folders)
+    if not personal and name in profile_paths(project_dir):
+        raise ConfigError(
+            f"site {name!r} is one of your own, and a script in a file must be the same for everybody",
+            f"Copy {profile_paths(project_dir)[name]} to site_profiles/ of the project.",
+        )
+    raise ConfigError(f"there is no site {name!r}", did_you_mean(name, known))
 
 
 def load_profile(path: Path, project_dir: Path | None = None) -> Site:
@@ -53,7 +64,11 @@ def load_profile(path: Path, project_dir: Path | None = None) -> Site:
     Raises:
         ConfigError: the file or one that it extends is wrong.
     """
-    layers = list(_lineage(path, project_dir))
+    return _loaded(path, search_path(project_dir))
+
+
+def _loaded(path: Path, folders: Sequence[Path]) -> Site:
+    layers = list(_lineage(path, folders))
     for layer_path, data in layers:
         convert({**data, "name": data.get("name", layer_path.stem)}, Site, layer_path)
     merged: dict[str, Any] = {}
@@ -66,7 +81,7 @@ def load_profile(path: Path, project_dir: Path | None = None) -> Site:
     return site
 
 
-def _lineage(path: Path, project_dir: Path | None) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _lineage(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The profile, then what it extends, then what that extends."""
     seen: list[Path] = []
     while True:
@@ -80,15 +95,15 @@ def _lineage(path: Path, project_dir: Path | None) -> Iterator[tuple[Path, dict[
         yield path, data
         if "extends" not in data:
             return
-        path = _parent(str(data["extends"]), path, project_dir, seen)
+        path = _parent(str(data["extends"]), path, folders, seen)
 
 
-def _parent(name: str, child: Path, project_dir: Path | None, seen: list[Path]) -> Path:
-    candidates = [folder / f"{name}.toml" for folder in [child.parent, *search_path(project_dir)]]
+def _parent(name: str, child: Path, folders: Sequence[Path], seen: list[Path]) -> Path:
+    candidates = [folder / f"{name}.toml" for folder in [child.parent, *folders]]
     existing = [path for path in dict.fromkeys(candidates) if path.is_file()]
     if not existing:
         raise ConfigError(
-            f"{child}: extends unknown site {name!r}", did_you_mean(name, profile_paths(project_dir))
+            f"{child}: extends unknown site {name!r}", did_you_mean(name, _profiles_in(folders))
         )
     return next((path for path in existing if path not in seen), existing[0])
 

@@ -11,13 +11,17 @@ from slurmgen.request import Request, merge
 from slurmgen.site import Name
 
 FILE_NAME = "slurmgen.toml"
+DEFAULT_SITE = "generic"
 Folder = Annotated[str, Meta(min_length=1)]
 
 
 class Job(Request, frozen=True):
     """One named job, `[job.NAME]`: a request, and what differs on some sites."""
 
+    sites: tuple[Name, ...] | None = None
+    "The sites that it has a checked-in script for, instead of those that follow from the file."
     site: dict[Name, Request] = {}
+    "What differs on a site."
 
 
 class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,6 +29,8 @@ class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     site: str | None = None
     "The site when nobody says one."
+    sites: tuple[Name, ...] | None = None
+    "The sites that every job has a checked-in script for; else `site`, and each that a job has a table for."
     script_dir: Folder = "slurm"
     "Where `render --write` puts scripts."
     template_dir: Folder = "templates"
@@ -45,6 +51,18 @@ def find_project(start: Path) -> tuple[Path, Project]:
         if path.exists() or path.is_symlink():
             return folder, load_project(path)
     return start, Project()
+
+
+def require_project(folder: Path) -> None:
+    """Refuse to go on where `find_project` found none.
+
+    Raises:
+        RequestError: the folder has no slurmgen.toml.
+    """
+    if not (folder / FILE_NAME).is_file():
+        raise RequestError(
+            f"there is no {FILE_NAME} in {folder} or above it", "`slurmgen init` writes one to start from."
+        )
 
 
 def load_project(path: Path) -> Project:
@@ -70,3 +88,24 @@ def job_request(project: Project, job: str | None, site: str) -> Request:
     plain = Request(**{key: getattr(said, key) for key in Request.__struct_fields__})
     named = Request(name=job)
     return merge(project.defaults, named, plain, said.site.get(site, Request()))
+
+
+def sites_of(project: Project, job: str) -> tuple[str, ...]:
+    """The sites that a job has a checked-in script for: as said, else the file's and its own."""
+    said = project.job[job]
+    if (sites := said.sites if said.sites is not None else project.sites) is not None:
+        return tuple(dict.fromkeys(sites))
+    if project.site is None and said.site:
+        return tuple(said.site)
+    return tuple(dict.fromkeys([project.site or DEFAULT_SITE, *said.site]))
+
+
+def script_path(project: Project, job: str, site: str) -> Path:
+    """Where a job's script for a site is checked in, from the project's folder on."""
+    return Path(project.script_dir, f"{job}.{site}.sbatch")
+
+
+def own_templates(folder: Path, project: Project) -> Path | None:
+    """The folder of templates that replace bundled ones, if the project has one."""
+    path = folder / project.template_dir
+    return path if path.is_dir() else None

@@ -11,6 +11,7 @@ import pytest
 
 from slurmgen import Request, load_site, resolve
 from slurmgen.personal import Personal
+from slurmgen.project import Job, Project
 from slurmgen.script import _values
 from slurmgen.site import Site
 from tests.conftest import REPOSITORY, Run
@@ -32,6 +33,12 @@ def test_the_page_on_sites_names_every_key(kind: type) -> None:
     page = (REPOSITORY / "docs" / "sites.md").read_text()
     named = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", page))))
     assert keys_of(kind) - named == set()
+
+
+def test_the_page_on_slurmgen_toml_names_every_key() -> None:
+    page = (REPOSITORY / "docs" / "project.md").read_text()
+    named = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", page))))
+    assert keys_of(Project) | keys_of(Job) <= named
 
 
 def test_the_page_on_templates_names_every_value() -> None:

@@ -58,12 +58,12 @@ def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[gpu]\nreqest = 'gres'", r"x\.toml: unknown key gpu\.reqest\. Did you mean request\?"),
-        ("colour = 'red'", r"x\.toml: unknown key colour\. Known: "),
+        ("[gpu]\nreqest = 'gres'", r"x\.toml:3: unknown key gpu\.reqest\. Did you mean request\?"),
+        ("colour = 'red'", r"x\.toml:2: unknown key colour\. Known: "),
         ("[partitions.a]\nmaxtime = '1'", r"unknown key partitions\.a\.maxtime\. Did you mean max_time\?"),
-        ("[gpu]\nrequest = 'tres'", r"x\.toml: gpu\.request: 'tres' is none of gres, gpus-per-node, gpus"),
-        ("[node]\ngpus = 'four'", r"x\.toml: node\.gpus: expected a whole number, got a string: 'four'"),
-        ("[node]\ngpus = 0", r"x\.toml: node\.gpus: expected a whole number >= 1: 0"),
+        ("[gpu]\nrequest = 'tres'", r"x\.toml:3: gpu\.request: 'tres' is none of gres, gpus-per-node, gpus"),
+        ("[node]\ngpus = 'four'", r"x\.toml:3: node\.gpus: expected a whole number, got a string: 'four'"),
+        ("[node]\ngpus = 0", r"x\.toml:3: node\.gpus: expected a whole number >= 1: 0"),
         ("time = 'soon'", r"x\.toml: time: 'soon' is not a Slurm time"),
         ("[node]\nmemory = 'much'", r"x\.toml: node\.memory: 'much' is not a size"),
         ("[partitions.a]\nmax_time = '1:2:3:4'", r"partitions\.a\.max_time: '1:2:3:4' is not a Slurm time"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import ConfigError, RequestError
-from slurmgen.project import find_project, job_request, load_project
+from slurmgen.project import find_project, job_request, load_project, sites_of
 from tests.conftest import Run
 
 PROJECT = """
@@ -62,18 +62,44 @@ def test_options_overrule_the_job(project: Path, slurmgen: Run) -> None:
 def test_write_puts_the_script_in_the_script_folder(project: Path, slurmgen: Run) -> None:
     result = slurmgen("render", "cifar", "--write", cwd=project)
     written = project / "slurm" / "cifar.daic.sbatch"
-    assert (result.stdout, result.stderr) == ("", f"wrote {written}\n")
-    assert written.read_text() == slurmgen("render", "cifar", cwd=project).stdout
+    assert (result.stdout, result.stderr) == ("", "wrote slurm/cifar.daic.sbatch\n")
+    text, _, mark = written.read_text().rpartition("# slurmgen: ")
+    assert text == slurmgen("render", "cifar", cwd=project).stdout
+    assert mark.startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("text", "sites"),
+    [
+        ("[job.a]", ["generic"]),
+        ("site = 'daic'\n[job.a]", ["daic"]),
+        ("[job.a.site.olivia]", ["olivia"]),
+        ("site = 'daic'\n[job.a.site.olivia]\n[job.a.site.daic]", ["daic", "olivia"]),
+        ("sites = ['olivia', 'olivia']\nsite = 'daic'\n[job.a.site.daic]", ["olivia"]),
+        ("sites = ['olivia']\n[job.a]\nsites = ['daic', 'generic']", ["daic", "generic"]),
+        ("sites = ['olivia']\n[job.a]\nsites = []", []),
+    ],
+)
+def test_the_sites_of_a_job_are_its_own_else_the_files_else_those_it_speaks_of(
+    text: str, sites: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "slurmgen.toml").write_text(text)
+    assert list(sites_of(load_project(tmp_path / "slurmgen.toml"), "a")) == sites
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[job.a]\ngpu = 1", r"slurmgen\.toml: unknown key job\.a\.gpu\. Did you mean gpus\?"),
-        ("[job.a.site.daic]\ngpu = 1", r"unknown key job\.a\.site\.daic\.gpu\. Did you mean gpus"),
+        ("[job.a]\ngpu = 1", r"slurmgen\.toml:2: unknown key job\.a\.gpu\. Did you mean gpus\?"),
+        (
+            "\n# gpu\n[job.a.site.daic]\ngpu = 1",
+            r"slurmgen\.toml:4: unknown key job\.a\.site\.daic\.gpu\. Did you mean gpus",
+        ),
         ("[defaults]\ngpus = 'two'", r"defaults\.gpus: expected a whole number, got a string: 'two'"),
         ("[jobs.a]", "unknown key jobs. Did you mean job"),
-        ("[defaults]\nenv = { 'A-B' = '1' }", r"defaults\.env"),
+        ("[defaults]\nenv = { 'A-B' = '1' }", r"slurmgen\.toml:2: defaults\.env\.A-B: .* Mend that key"),
+        ("[job.a]\n[job.'b c']", r"slurmgen\.toml:2: job\.b c: .* Mend that key"),
+        ("site =\n", r"slurmgen\.toml is not TOML: .* line 1"),
     ],
 )
 def test_a_wrong_project_is_refused_with_its_file_and_key(text: str, message: str, tmp_path: Path) -> None:
@@ -114,7 +140,28 @@ def test_personal_facts_never_reach_a_script_in_a_file(
     assert result.stderr.startswith("error: daic needs an account. Add --account NAME.")
 
 
+@pytest.mark.parametrize(("how", "returncode"), [([], 0), (["-o", "x.sbatch"], 2), (["--write"], 2)])
+def test_a_profile_of_ones_own_never_reaches_a_script_in_a_file(
+    how: list[str], returncode: int, config_dir: Path, slurmgen: Run
+) -> None:
+    (config_dir / "site_profiles").mkdir()
+    (config_dir / "site_profiles" / "mine.toml").write_text('name = "mine"')
+    result = slurmgen("render", "--site", "mine", *how)
+    assert result.returncode == returncode
+    assert not how or "site 'mine' is one of your own" in result.stderr
+
+
+def test_a_profile_of_ones_own_does_not_change_a_bundled_site_in_a_file(
+    config_dir: Path, tmp_path: Path, slurmgen: Run
+) -> None:
+    (config_dir / "site_profiles").mkdir()
+    (config_dir / "site_profiles" / "generic.toml").write_text('name = "generic"\ntime = "00:09:00"')
+    assert "--time=00:09:00" in slurmgen("render").stdout
+    slurmgen("render", "-o", "x.sbatch")
+    assert "--time=00:09:00" not in (tmp_path / "x.sbatch").read_text()
+
+
 def test_a_wrong_personal_file_is_named(config_dir: Path, slurmgen: Run) -> None:
     (config_dir / "personal.toml").write_text("[daic]\npassword = 'x'")
     result = slurmgen("render", "--site", "daic")
-    assert (result.returncode, "personal.toml: unknown key" in result.stderr) == (2, True)
+    assert (result.returncode, "personal.toml:2: unknown key" in result.stderr) == (2, True)

@@ -15,12 +15,14 @@ BUG = 70
 
 # Short help stands here so that `slurmgen --help` imports no command.
 COMMANDS = {
+    "init": "Write a commented slurmgen.toml into this folder.",
     "render": "Write the batch script for a job to stdout, or to a file.",
     "explain": "Show every number of the plan and its reason.",
     "submit": "Send the project to the site and submit the job.",
     "status": "Show what became of a submitted job; without ID, of all.",
     "logs": "Show a job's log, or follow it to the job's end.",
     "cancel": "Cancel a job, and say what became of it.",
+    "check": "Check that the checked-in scripts are what slurmgen.toml says.",
     "sites": "List, show and validate site profiles.",
     "twin": "Run a real Slurm here, in the shape of a site.",
 }

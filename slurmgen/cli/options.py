@@ -3,19 +3,16 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from slurmgen.errors import RequestError
 from slurmgen.personal import Personal
+from slurmgen.project import Project
 from slurmgen.request import NONE, Request
 from slurmgen.site import Site
 
-if TYPE_CHECKING:
-    from slurmgen.project import Project
-
-DEFAULT_SITE = "generic"
 _SCRIPT_ARGS = "slurmgen.script_args"
 
 
@@ -26,8 +23,8 @@ class Asked(NamedTuple):
     site: Site
     personal: Personal
     project_dir: Path
+    project: Project
     template_dir: Path | None
-    script_dir: Path
     sources: dict[str, str]
     "Where a field of the request was said, if not on the command line."
     command: str
@@ -45,6 +42,12 @@ class JobCommand(click.Command):
             ctx.meta[_SCRIPT_ARGS] = tuple(args[at + 1 :])
             args = args[:at]
         return super().parse_args(ctx, args)
+
+    @staticmethod
+    def script_args(ctx: click.Context) -> tuple[str, ...] | None:
+        """The words after `--`; None if there was no `--`."""
+        words: tuple[str, ...] | None = ctx.meta.get(_SCRIPT_ARGS)
+        return words
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """The usage line, with the words after `--`."""
@@ -143,7 +146,7 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(**params: Any) -> Any:
         ctx = click.get_current_context()
         said = {key: params.pop(key) for key in ("job", "site", *_REQUEST_KEYS)}
-        return function(gather(ctx.meta.get(_SCRIPT_ARGS), **said, personal=uses_personal(params)), **params)
+        return function(gather(JobCommand.script_args(ctx), **said, personal=uses_personal(params)), **params)
 
     for option in reversed(_OPTIONS):
         call = option(call)
@@ -154,7 +157,7 @@ _REQUEST_KEYS = [key for key in Request.__struct_fields__ if key != "script_args
 
 
 def uses_personal(params: dict[str, Any]) -> bool:
-    """Whether your own facts may fill what is unset: not in a script that is written to a file."""
+    """Whether facts and profiles of your own may count: not in a script that is written to a file."""
     return not (params.get("write") or params.get("output"))
 
 
@@ -164,7 +167,7 @@ def gather(
     """What the options, the project and the personal file ask for together."""
     from slurmgen.personal import fill, load_personal
     from slurmgen.profiles import load_site
-    from slurmgen.project import find_project, job_request
+    from slurmgen.project import DEFAULT_SITE, find_project, job_request, own_templates
     from slurmgen.request import command_line, merge
 
     project_dir, project = find_project(Path.cwd())
@@ -173,40 +176,44 @@ def gather(
         raise RequestError(
             f"there is no job {job!r}: {project_dir} has no slurmgen.toml with jobs", _ARGUMENTS_HINT
         )
-    place = load_site(site or project.site or DEFAULT_SITE, project_dir)
+    place = load_site(site or project.site or DEFAULT_SITE, project_dir, personal=personal)
     own = load_personal(place.name) if personal else Personal()
     written = job_request(project, job, place.name)
     merged = merge(written, given)
     request = fill(merged, own, place)
-    template_dir = project_dir / project.template_dir
     _check_names(project, project_dir)
     return Asked(
         request=request,
         site=place,
         personal=own,
         project_dir=project_dir,
-        template_dir=template_dir if template_dir.is_dir() else None,
-        script_dir=project_dir / project.script_dir,
+        project=project,
+        template_dir=own_templates(project_dir, project),
         sources=_sources(request, merged, given),
         command=command_line(place.name, given if job else merge(project.defaults, given), job),
         job=job,
     )
 
 
-def _check_names(project: "Project", project_dir: Path) -> None:
+def _check_names(project: Project, project_dir: Path) -> None:
     """Refuse what slurmgen.toml names and is not there: a misspelt name would silently do nothing."""
+    from slurmgen.config import line_of
     from slurmgen.errors import ConfigError, did_you_mean
     from slurmgen.profiles import profile_paths
-    from slurmgen.project import Project
+    from slurmgen.project import FILE_NAME
 
     known = profile_paths(project_dir)
     for name, job in project.job.items():
         for site in job.site.keys() - known.keys():
+            text = (project_dir / FILE_NAME).read_text(encoding="utf-8")
+            place = f"{FILE_NAME}:{line_of(text, ['job', name, 'site', site])}"
             raise ConfigError(
-                f"slurmgen.toml: [job.{name}.site.{site}]: unknown site", did_you_mean(site, known)
+                f"{place}: job {name} on {site}: there is no site {site!r}", did_you_mean(site, known)
             )
     if project.template_dir != Project().template_dir and not (project_dir / project.template_dir).is_dir():
-        raise ConfigError(f"slurmgen.toml: template_dir: no folder {project.template_dir!r}", "Make it.")
+        raise ConfigError(
+            f"{FILE_NAME}: template_dir: there is no folder {project.template_dir!r}", "Make it."
+        )
 
 
 def _sources(request: Request, merged: Request, given: Request) -> dict[str, str]:

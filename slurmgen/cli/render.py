@@ -1,52 +1,105 @@
 """`slurmgen render`: the batch script, on stdout or in a file."""
 
-import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from slurmgen.cli.options import Asked, JobCommand, request_options
-from slurmgen.errors import RequestError
+from slurmgen.cli.paths import cache_dir, shown
+
+_WITH_ALL = {"all_jobs", "write", "force"}
 
 
 @click.command(cls=JobCommand)
 @request_options
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 @click.option("--write", is_flag=True, help="Write to the project's script folder, as NAME.SITE.sbatch.")
-def command(asked: Asked, output: Path | None, write: bool) -> None:
+@click.option("--all", "all_jobs", is_flag=True, help="With --write: every job, for each of its sites.")
+@click.option("--force", is_flag=True, help="Overwrite a file that was edited by hand.")
+@click.pass_context
+def command(
+    ctx: click.Context, asked: Asked, output: Path | None, write: bool, all_jobs: bool, force: bool
+) -> None:
     """Write the batch script for a job to stdout, or to a file.
 
-    A script in a file never depends on your personal settings, so that it can be checked in.
+    A script in a file never depends on your personal settings, so that it can be checked in. It ends
+    with a hash of itself, and is not overwritten once it was edited by hand.
     """
-    from slurmgen.plan import resolve
-    from slurmgen.script import render
-
     if output and write:
         raise click.UsageError("--output and --write exclude each other.")
+    if all_jobs:
+        _refuse_more_than_all(ctx, write)
+        _write(_all_scripts(asked), force)
+    else:
+        _render_one(asked, output, write, force)
+
+
+def _render_one(asked: Asked, output: Path | None, write: bool, force: bool) -> None:
+    from slurmgen.plan import resolve
+    from slurmgen.project import script_path
+    from slurmgen.provenance import signed
+    from slurmgen.script import render
+
     plan = resolve(asked.request, asked.site, asked.command, asked.sources)
-    text = render(plan, asked.template_dir, _cache_dir())
+    text = render(plan, asked.template_dir, cache_dir())
     if write:
-        output = asked.script_dir / f"{asked.job or plan.name}.{plan.site}.sbatch"
+        output = asked.project_dir / script_path(asked.project, asked.job or plan.name, plan.site)
     if output is None:
         click.echo(text, nl=False)
-        return
+    else:
+        _write({output: signed(text)}, force)
+
+
+def _refuse_more_than_all(ctx: click.Context, write: bool) -> None:
+    given = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if not write:
+        raise click.UsageError("--all needs --write.")
+    if not _WITH_ALL.issuperset(given) or JobCommand.script_args(ctx):
+        raise click.UsageError("--all takes no JOB and no request: each job is as slurmgen.toml says.")
+
+
+def _all_scripts(asked: Asked) -> dict[Path, bytes]:
+    from slurmgen.checked_in import expected
+    from slurmgen.project import require_project
+
+    require_project(asked.project_dir)
+    return expected(asked.project_dir, asked.project, cache_dir())
+
+
+def _write(scripts: Mapping[Path, bytes], force: bool) -> None:
+    """Write the files that do not hold their script already; none of them if one was edited by hand."""
+    from slurmgen.checked_in import read
+
+    there = read(scripts)
+    if not force:
+        _refuse_edited(there)
+    for path, script in scripts.items():
+        if there.get(path) == script:
+            click.echo(f"{shown(path)} is up to date", err=True)
+        else:
+            _put(path, script)
+
+
+def _refuse_edited(there: Mapping[Path, bytes]) -> None:
+    from slurmgen.errors import RequestError
+    from slurmgen.provenance import as_written
+
+    edited = [shown(path) for path, data in there.items() if data and not as_written(data)]
+    if edited:
+        raise RequestError(
+            f"edited by hand, or not written by slurmgen: {', '.join(edited)}",
+            "Put what you changed into slurmgen.toml (`slurmgen check` shows it), or overwrite with --force.",
+        )
+
+
+def _put(path: Path, script: bytes) -> None:
+    from slurmgen.errors import RequestError
+
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(script)
     except OSError as error:
-        raise RequestError(f"cannot write {output}: {error.strerror}", "Choose another file.") from None
-    click.echo(f"wrote {output}", err=True)
-
-
-def _cache_dir() -> Path | None:
-    """A folder of your own for compiled templates; None where there can be none."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base, "slurmgen", "templates")
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-    except OSError:
-        return None
-    # What is in there gets run, so that nobody else may write to it.
-    is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
-    return folder if is_ours and os.access(folder, os.W_OK) else None
+        raise RequestError(f"{shown(path)} cannot be written: {error.strerror}") from error
+    click.echo(f"wrote {shown(path)}", err=True)

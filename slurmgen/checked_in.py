@@ -1,0 +1,127 @@
+"""Checked-in scripts: what slurmgen.toml says they should be, and what they are."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import unified_diff
+from functools import lru_cache
+from io import StringIO
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from slurmgen.config import line_of
+from slurmgen.errors import ConfigError, RequestError, SlurmgenError
+from slurmgen.plan import resolve
+from slurmgen.profiles import load_site
+from slurmgen.project import FILE_NAME, Project, job_request, own_templates, script_path, sites_of
+from slurmgen.provenance import as_written, has_mark, signed
+from slurmgen.request import Request, command_line
+from slurmgen.script import render
+from slurmgen.site import Site
+
+Kind = Literal["outdated", "missing", "edited", "no-job"]
+
+MESSAGES: dict[Kind, str] = {
+    "outdated": "out of date",
+    "missing": "missing",
+    "edited": "edited by hand, or not written by `render --write`",
+    "no-job": f"no job of {FILE_NAME} makes it",
+}
+
+_NO_NEWLINE = "\n\\ No newline at end of file\n"
+
+
+class Finding(NamedTuple):
+    """A script that is not what slurmgen.toml says."""
+
+    path: Path
+    kind: Kind
+    there: bytes
+    wanted: bytes
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in words."""
+        return MESSAGES[self.kind]
+
+
+def expected(folder: Path, project: Project, cache_dir: Path | None = None) -> dict[Path, bytes]:
+    """Every script that the project's jobs make, by its file. No fact of your own has a say.
+
+    Raises:
+        ConfigError: a job cannot be had on a site, or two make the same file.
+    """
+    place = lru_cache(lambda name: load_site(name, folder, personal=False))
+    scripts: dict[Path, bytes] = {}
+    pairs = [(job, site) for job in project.job for site in sites_of(project, job)]
+    for job, name in pairs:
+        with _located(folder / FILE_NAME, job, name):
+            path = folder / script_path(project, job, name)
+            if path in scripts:
+                raise RequestError(f"another job makes {path.name} too", "Rename one of the two.")
+            scripts[path] = signed(_text(folder, project, job, place(name), cache_dir))
+    return scripts
+
+
+def _text(folder: Path, project: Project, job: str, site: Site, cache_dir: Path | None) -> str:
+    plan = resolve(job_request(project, job, site.name), site, command_line(site.name, Request(), job))
+    return render(plan, own_templates(folder, project), cache_dir)
+
+
+@contextmanager
+def _located(path: Path, job: str, site: str) -> Iterator[None]:
+    """Put the file, the line, the job and the site in front of what is wrong."""
+    try:
+        yield
+    except SlurmgenError as error:
+        text = path.read_text(encoding="utf-8")
+        line = line_of(text, ["job", job, "site", site]) or line_of(text, ["job", job])
+        as_key = f" In {FILE_NAME} an option is a key of the job." if "--" in error.hint else ""
+        raise ConfigError(f"{path}:{line}: job {job} on {site}: {error.fact}", error.hint + as_key) from error
+
+
+def found(folder: Path, scripts: Iterable[Path]) -> dict[Path, bytes]:
+    """What stands in these files, where they exist, and in all others of the folder that slurmgen wrote."""
+    wanted = read(scripts)
+    return wanted | {path: data for path, data in read(folder.glob("*.sbatch")).items() if has_mark(data)}
+
+
+def read(paths: Iterable[Path]) -> dict[Path, bytes]:
+    """What stands in those of the files that exist.
+
+    Raises:
+        ConfigError: one cannot be read.
+    """
+    try:
+        return {path: path.read_bytes() for path in paths if path.is_file()}
+    except OSError as error:
+        raise ConfigError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+def compare(wanted: Mapping[Path, bytes], there: Mapping[Path, bytes]) -> list[Finding]:
+    """Every script that is not what it should be, in the order of their names."""
+    return [
+        Finding(path, kind, there.get(path, b""), wanted.get(path, b""))
+        for path in sorted({*wanted, *there})
+        if (kind := _kind(wanted.get(path), there.get(path)))
+    ]
+
+
+def _kind(wanted: bytes | None, there: bytes | None) -> Kind | None:
+    if there == wanted:
+        return None
+    if wanted is None:
+        return "no-job"
+    if there is None:
+        return "missing"
+    return "outdated" if as_written(there) else "edited"
+
+
+def diff(finding: Finding, name: str) -> str:
+    """From what is there to what should be; `name` is that of the file."""
+    dates = ("as it is", f"as {FILE_NAME} says")
+    lines = unified_diff(_lines(finding.there), _lines(finding.wanted), name, name, *dates)
+    return "".join(line if line.endswith("\n") else f"{line}{_NO_NEWLINE}" for line in lines)
+
+
+def _lines(data: bytes) -> list[str]:
+    return list(StringIO(data.decode("utf-8", "backslashreplace")))

@@ -1,0 +1,93 @@
+"""`slurmgen check`: are the checked-in scripts what slurmgen.toml says?"""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slurmgen.cli.paths import cache_dir, shown
+from slurmgen.project import FILE_NAME
+
+if TYPE_CHECKING:
+    from slurmgen.checked_in import Finding
+
+_CURE = (
+    "`slurmgen render --all --write` writes what is out of date or missing, with --force also over edits; "
+    "what has no job any more is yours to delete."
+)
+
+
+@click.command()
+@click.argument(
+    "folder", default=".", type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
+    help="github: annotations of a pull request.",
+)
+def command(folder: Path, format_: str) -> int:
+    """Check that the checked-in scripts are what slurmgen.toml says.
+
+    Exits with 1, and shows the difference, if a script is out of date, missing or edited by hand, or
+    if no job makes it any more. FOLDER is the project's, or one below; this one if unset.
+    """
+    from slurmgen.checked_in import compare, expected, found
+    from slurmgen.project import find_project, require_project
+
+    folder, project = find_project(folder)
+    require_project(folder)
+    wanted = expected(folder, project, cache_dir())
+    findings = compare(wanted, found(folder / project.script_dir, wanted))
+    click.echo(_REPORTS[format_](findings, len(wanted)), nl=False)
+    return int(bool(findings))
+
+
+def _as_text(findings: "Sequence[Finding]", scripts: int) -> str:
+    if not findings:
+        return f"{_count(scripts)} as {FILE_NAME} says\n"
+    shows = "".join(f"{shown(found.path)}: {found.message}\n{_diff(found)}\n" for found in findings)
+    return f"{shows}{_count(len(findings))} not as {FILE_NAME} says. {_CURE}\n"
+
+
+def _count(scripts: int) -> str:
+    return "1 script is" if scripts == 1 else f"{scripts} scripts are"
+
+
+def _as_json(findings: "Sequence[Finding]", scripts: int) -> str:
+    found = [
+        {"path": shown(found.path), "kind": found.kind, "message": found.message, "diff": _diff(found)}
+        for found in findings
+    ]
+    return json.dumps({"scripts": scripts, "findings": found}, indent=2) + "\n"
+
+
+def _as_github(findings: "Sequence[Finding]", _scripts: int) -> str:
+    """Workflow commands; https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions."""
+    return "".join(
+        f"::error file={_escaped(shown(found.path), ':,')},title=slurmgen check::"
+        f"{_escaped(f'{found.message}. {_CURE}')}\n{_diff(found)}"
+        for found in findings
+    )
+
+
+def _diff(found: "Finding") -> str:
+    from slurmgen.checked_in import diff
+
+    return diff(found, shown(found.path))
+
+
+def _escaped(text: str, also: str = "") -> str:
+    return "".join(f"%{ord(c):02X}" if c in f"%\r\n{also}" else c for c in text)
+
+
+_REPORTS: dict[str, "Callable[[Sequence[Finding], int], str]"] = {
+    "text": _as_text,
+    "json": _as_json,
+    "github": _as_github,
+}

@@ -1,0 +1,102 @@
+"""`slurmgen init`: a slurmgen.toml to start from, and the training examples."""
+
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from slurmgen.cli.options import site_option
+from slurmgen.cli.paths import shown
+from slurmgen.errors import RequestError
+from slurmgen.project import DEFAULT_SITE, FILE_NAME
+from slurmgen.site import Site
+
+TRAINING = "training"
+
+
+@click.command()
+@site_option
+@click.option("--training", is_flag=True, help="Copy the training examples to training/, to change them.")
+def command(site: str | None, training: bool) -> None:
+    """Write a commented slurmgen.toml into this folder.
+
+    It is never written over one that is there.
+
+    The site is the one you are logged in to. Elsewhere you are asked, or it is generic where nobody
+    can be.
+    """
+    from slurmgen.profiles import load_site
+    from slurmgen.starter import starter
+
+    folder = Path.cwd()
+    for name in (FILE_NAME, *([TRAINING] if training else [])):
+        _refuse_if_there(folder / name)
+    place = load_site(site or _find_site(folder), folder)
+    _write(folder / FILE_NAME, starter(place))
+    if training:
+        _copy_training(folder / TRAINING)
+    _say_what_next(place)
+
+
+def _refuse_if_there(path: Path) -> None:
+    if path.exists():
+        raise RequestError(f"there is a {shown(path)} here already", "It stays as it is.")
+
+
+def _find_site(folder: Path) -> str:
+    from slurmgen.profiles import load_profile, profile_paths
+    from slurmgen.starter import site_here
+
+    sites = [load_profile(path, folder) for path in profile_paths(folder).values()]
+    found = site_here(_host_name(), _slurm_config(), sites)
+    if found:
+        return found
+    if not sys.stdin.isatty():
+        return DEFAULT_SITE
+    names = click.Choice([site.name for site in sites])
+    answer: str = click.prompt("Which site?", type=names, default=DEFAULT_SITE, err=True)
+    return answer
+
+
+def _host_name() -> str:
+    name = socket.gethostname()
+    return name if "." in name else socket.getfqdn()
+
+
+def _slurm_config() -> str:
+    """What Slurm here says of itself; nothing where there is none."""
+    try:
+        shown = subprocess.run(["scontrol", "show", "config"], capture_output=True, timeout=5, check=False)  # noqa: S607
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return shown.stdout.decode("utf-8", "replace")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise RequestError(f"{shown(path)} cannot be written: {error.strerror}") from error
+    click.echo(f"wrote {shown(path)}", err=True)
+
+
+def _copy_training(folder: Path) -> None:
+    from slurmgen.resources import bundled
+
+    shutil.copytree(bundled(TRAINING), folder, ignore=shutil.ignore_patterns("__pycache__"))
+    click.echo(f"copied the training examples to {shown(folder)}/", err=True)
+
+
+def _say_what_next(site: Site) -> None:
+    steps = {
+        "slurmgen explain cifar": "the plan, every number with its reason",
+        "slurmgen render --all --write": "the scripts, to be checked in",
+        "slurmgen submit cifar --test-only": "would Slurm take the job?",
+    }
+    if site.account.required:
+        steps = {f"$EDITOR {FILE_NAME}": f"{site.name} needs your account"} | steps
+    click.echo("\n".join(["Next:", *(f"  {step:34}  # {why}" for step, why in steps.items())]), err=True)

@@ -1,0 +1,299 @@
+"""Scripts in files against slurmgen.toml: `render --all --write` and `check`."""
+
+import json
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurmgen.checked_in import MESSAGES, compare, expected, found
+from slurmgen.launchers import LAUNCHERS
+from slurmgen.project import Job, Project
+from slurmgen.request import Request
+from tests.conftest import REPOSITORY, Run
+from tests.test_project import PERSONAL
+
+PROJECT = """\
+site = "daic"
+
+[defaults]
+account = "ewi-insy"
+
+[job.cifar]
+gpus = 2
+
+[job.cifar.site.olivia]
+gpus = 8
+
+[job.mnist]
+framework = "lightning"
+sites = ["generic"]
+"""
+NAMES = ["cifar.daic.sbatch", "cifar.olivia.sbatch", "mnist.generic.sbatch"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, slurmgen: Run) -> Path:
+    """A project whose scripts are checked in."""
+    (tmp_path / "slurmgen.toml").write_text(PROJECT)
+    assert slurmgen("render", "--all", "--write").returncode == 0
+    return tmp_path
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def kinds(slurmgen: Run) -> dict[str, str]:
+    """What `check` finds, by file, with an exit code that fits."""
+    result = slurmgen("check", "--format", "json")
+    said = json.loads(result.stdout)
+    assert result.returncode == bool(said["findings"])
+    return {finding["path"]: finding["kind"] for finding in said["findings"]}
+
+
+def test_each_job_has_a_script_for_each_of_its_sites(project: Path) -> None:
+    assert sorted(path.name for path in (project / "slurm").iterdir()) == NAMES
+
+
+def test_what_was_written_is_right_and_said_in_one_line(project: Path, slurmgen: Run) -> None:
+    result = slurmgen("check")
+    assert (result.returncode, result.stdout, result.stderr) == (
+        0,
+        "3 scripts are as slurmgen.toml says\n",
+        "",
+    )
+
+
+def test_one_job_is_written_as_all_are(project: Path, slurmgen: Run) -> None:
+    before = (project / "slurm" / "cifar.olivia.sbatch").read_bytes()
+    result = slurmgen("render", "cifar", "--site", "olivia", "--write")
+    assert result.stderr == "slurm/cifar.olivia.sbatch is up to date\n"
+    assert (project / "slurm" / "cifar.olivia.sbatch").read_bytes() == before
+
+
+def test_a_changed_job_makes_its_scripts_out_of_date_until_they_are_written(
+    project: Path, slurmgen: Run
+) -> None:
+    change(project / "slurmgen.toml", "gpus = 8", "gpus = 4")
+    assert kinds(slurmgen) == {"slurm/cifar.olivia.sbatch": "outdated"}
+    assert slurmgen("render", "--all", "--write").stderr.count("wrote ") == 1
+    assert kinds(slurmgen) == {}
+
+
+def test_a_difference_is_shown_as_one_that_patch_takes(project: Path, slurmgen: Run) -> None:
+    change(project / "slurmgen.toml", "gpus = 8", "gpus = 4")
+    lines = slurmgen("check").stdout.splitlines()
+    assert lines[:3] == [
+        "slurm/cifar.olivia.sbatch: out of date",
+        "--- slurm/cifar.olivia.sbatch\tas it is",
+        "+++ slurm/cifar.olivia.sbatch\tas slurmgen.toml says",
+    ]
+    assert "-#SBATCH --nodes=2" in lines
+    assert "+#SBATCH --nodes=1" in lines
+    assert lines[-1].startswith("1 script is not as slurmgen.toml says. `slurmgen render --all --write`")
+
+
+def test_a_missing_script_is_found(project: Path, slurmgen: Run) -> None:
+    (project / "slurm" / NAMES[0]).unlink()
+    assert kinds(slurmgen) == {f"slurm/{NAMES[0]}": "missing"}
+
+
+def test_a_script_whose_job_is_gone_is_found_and_a_foreign_one_is_left_alone(
+    project: Path, slurmgen: Run
+) -> None:
+    (project / "slurm" / "theirs.sbatch").write_text("#!/bin/bash\nsrun hostname\n")
+    change(project / "slurmgen.toml", "[job.mnist]", "[job.digits]")
+    assert kinds(slurmgen) == {
+        "slurm/digits.generic.sbatch": "missing",
+        "slurm/mnist.generic.sbatch": "no-job",
+    }
+
+
+def test_an_edited_script_is_told_from_an_outdated_one(project: Path, slurmgen: Run) -> None:
+    change(project / "slurmgen.toml", "gpus = 8", "gpus = 4")
+    change(project / "slurm" / "cifar.olivia.sbatch", "--mem=440G", "--mem=100G")
+    change(project / "slurm" / "cifar.daic.sbatch", "gpu:2", "gpu:3")
+    assert set(kinds(slurmgen).values()) == {"edited"}
+
+
+def test_a_lost_last_newline_is_shown(project: Path, slurmgen: Run) -> None:
+    path = project / "slurm" / NAMES[0]
+    path.write_text(path.read_text().removesuffix("\n"))
+    assert "\\ No newline at end of file\n+# slurmgen: sha256:" in slurmgen("check").stdout
+
+
+def test_a_script_redirected_from_stdout_lacks_its_hash(project: Path, slurmgen: Run) -> None:
+    (project / "slurm" / NAMES[0]).write_text(slurmgen("render", "cifar").stdout)
+    assert kinds(slurmgen) == {f"slurm/{NAMES[0]}": "edited"}
+
+
+@pytest.mark.parametrize("how", [["--all", "--write"], ["cifar", "--write"], ["-o", f"slurm/{NAMES[0]}"]])
+def test_an_edited_script_is_overwritten_only_with_force(
+    how: list[str], project: Path, slurmgen: Run
+) -> None:
+    path = project / "slurm" / NAMES[0]
+    change(path, "set -e", "set -x -e")
+    change(project / "slurmgen.toml", "gpus = 2", "gpus = 3")
+    before = {path: path.read_bytes() for path in (project / "slurm").iterdir()}
+    refused = slurmgen("render", *how)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(
+        f"error: edited by hand, or not written by slurmgen: slurm/{NAMES[0]}. Put what you changed"
+    )
+    assert "--force" in refused.stderr
+    assert before == {path: path.read_bytes() for path in (project / "slurm").iterdir()}
+    assert slurmgen("render", *how, "--force").returncode == 0
+    assert "set -x" not in path.read_text()
+
+
+def test_a_file_of_someone_else_is_not_overwritten_but_an_empty_one_is(tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "empty").touch()
+    assert slurmgen("render", "-o", "mine").returncode == 2
+    assert (tmp_path / "mine").read_text() == "precious"
+    assert slurmgen("render", "-o", "empty").returncode == 0
+
+
+def test_a_script_can_be_written_to_what_is_not_a_regular_file(slurmgen: Run) -> None:
+    assert slurmgen("render", "-o", "/dev/stdout").stdout.startswith("#!/bin/bash\n")
+
+
+def test_a_folder_in_the_way_is_an_error_and_no_bug(project: Path, slurmgen: Run) -> None:
+    (project / "slurm" / NAMES[0]).unlink()
+    (project / "slurm" / NAMES[0]).mkdir()
+    assert kinds(slurmgen) == {f"slurm/{NAMES[0]}": "missing"}
+    result = slurmgen("render", "--all", "--write")
+    assert (result.returncode, result.stderr) == (
+        2,
+        f"error: slurm/{NAMES[0]} cannot be written: Is a directory.\n",
+    )
+
+
+def test_personal_facts_never_count(project: Path, config_dir: Path, slurmgen: Run) -> None:
+    (config_dir / "personal.toml").write_text(PERSONAL)
+    (config_dir / "site_profiles").mkdir()
+    (config_dir / "site_profiles" / "daic.toml").write_text('name = "daic"\nextends = "daic"\ntime = "9"')
+    assert kinds(slurmgen) == {}
+
+
+def test_a_template_of_the_project_counts(project: Path, slurmgen: Run) -> None:
+    (project / "templates").mkdir()
+    (project / "templates" / "environment.j2").write_text("echo mine")
+    assert set(kinds(slurmgen).values()) == {"outdated"}
+    assert len(kinds(slurmgen)) == 3
+
+
+def test_the_project_may_be_elsewhere(project: Path, tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    change(project / "slurm" / NAMES[0], "set -e", "set +e")
+    assert slurmgen("check", cwd=tmp_path / "deep" / "er").stdout.startswith(f"../../slurm/{NAMES[0]}: ")
+    assert slurmgen("check", str(project), cwd=tmp_path.parent).stdout.startswith(
+        f"{tmp_path.name}/slurm/{NAMES[0]}: "
+    )
+
+
+def test_annotations_name_the_file_and_escape_what_would_end_them(project: Path, slurmgen: Run) -> None:
+    change(project / "slurmgen.toml", "job.mnist", "job.digits")
+    change(project / "slurmgen.toml", "[defaults]", 'script_dir = "a,b%"\n[defaults]')
+    lines = [line for line in slurmgen("check", "--format", "github").stdout.splitlines() if "::" in line]
+    assert len(lines) == 3
+    assert lines[0].startswith(
+        "::error file=a%2Cb%25/cifar.daic.sbatch,title=slurmgen check::missing. `slurmgen"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[job.a]\n\n[job.b]\ngpus = 0", "slurmgen.toml:3: job b on generic: --gpus is 0."),
+        (
+            "[job.a]\n[job.a.site.dapc]",
+            "slurmgen.toml:2: job a on dapc: there is no site 'dapc'. Did you mean",
+        ),
+        ("sites = ['daic']\n[job.a]", "slurmgen.toml:2: job a on daic: daic needs an account. Add --account"),
+        (
+            "sites = ['c', 'b.c']\n[job.a]\n[job.'a.b']",
+            "slurmgen.toml:2: job a on c: there is no site 'c'.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", [["check"], ["render", "--all", "--write"]])
+def test_a_job_that_cannot_be_had_is_named_with_its_line(
+    text: str, message: str, command: list[str], tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "slurmgen.toml").write_text(text)
+    result = slurmgen(*command)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_two_jobs_that_make_one_file_are_refused(tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "site_profiles").mkdir()
+    for name in ("c", "b.c"):
+        (tmp_path / "site_profiles" / f"{name}.toml").write_text(f"name = '{name}'")
+    (tmp_path / "slurmgen.toml").write_text("[job.a]\nsites = ['b.c']\n[job.'a.b']\nsites = ['c']")
+    assert "job a.b on c: another job makes a.b.c.sbatch too" in slurmgen("check").stderr
+
+
+@pytest.mark.parametrize("command", [["check"], ["render", "--all", "--write"]])
+def test_without_a_project_one_is_told_how_to_begin(command: list[str], slurmgen: Run) -> None:
+    result = slurmgen(*command)
+    assert result.returncode == 2
+    assert result.stderr.endswith("or above it. `slurmgen init` writes one to start from.\n")
+
+
+@pytest.mark.parametrize("more", [["cifar"], ["--gpus", "2"], ["--site", "daic"], ["--", "--epochs", "1"]])
+def test_all_takes_no_request(more: list[str], project: Path, slurmgen: Run) -> None:
+    result = slurmgen("render", "--all", "--write", *more)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: --all takes no JOB and no request")
+
+
+def test_all_needs_write(project: Path, slurmgen: Run) -> None:
+    assert slurmgen("render", "--all").stderr.startswith("error: --all needs --write.")
+
+
+def test_the_page_on_ci_names_every_kind_of_finding() -> None:
+    page = (REPOSITORY / "docs" / "ci.md").read_text()
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)) == set(MESSAGES)
+
+
+words = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=8)
+jobs = st.builds(
+    Job,
+    framework=st.sampled_from(sorted(set(LAUNCHERS) - {"python"})),
+    gpus=st.integers(1, 2),
+    script_args=st.lists(words, max_size=3).map(tuple),
+    env=st.dictionaries(st.from_regex(r"[A-Z]{1,5}", fullmatch=True), words, max_size=2),
+    sites=st.sets(st.sampled_from(["generic", "daic"])).map(tuple),
+)
+projects = st.builds(
+    Project,
+    defaults=st.just(Request(account="ewi-insy")),
+    job=st.dictionaries(st.from_regex(r"[a-z]{1,4}", fullmatch=True), jobs, max_size=3),
+)
+
+
+@given(projects, st.data())
+@settings(max_examples=60, deadline=None)
+def test_what_is_written_is_right_and_any_edit_of_it_is_found(project: Project, data: st.DataObject) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        wanted = expected(folder, project)
+        (folder / project.script_dir).mkdir()
+        for path, script in wanted.items():
+            path.write_bytes(script)
+        assert compare(wanted, found(folder / project.script_dir, wanted)) == []
+        if wanted:
+            path = data.draw(st.sampled_from(sorted(wanted)))
+            at = data.draw(st.integers(0, len(wanted[path]) - 1))
+            byte = data.draw(st.integers(0, 255).filter(lambda byte: byte != wanted[path][at]))
+            path.write_bytes(wanted[path][:at] + bytes([byte]) + wanted[path][at + 1 :])
+            findings = compare(wanted, found(folder / project.script_dir, wanted))
+            assert [(finding.path, finding.kind) for finding in findings] == [(path, "edited")]

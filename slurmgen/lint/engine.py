@@ -1,0 +1,101 @@
+"""Run the rules over a script: choose them, leave out what a comment allows, sort."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slurmgen.errors import RequestError, did_you_mean
+from slurmgen.lint.finding import Edit, Finding, Report, Rule
+from slurmgen.lint.reader import Script, read
+from slurmgen.lint.rules import rules
+
+if TYPE_CHECKING:
+    from slurmgen.site import Site
+
+_IGNORE = re.compile(r"#\s*slurmgen:\s*ignore\s*=\s*([A-Za-z0-9_, ]+)")
+
+
+def chosen(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tuple[Rule, ...]:
+    """The rules whose codes begin with one that is selected and with none that is ignored.
+
+    Raises:
+        RequestError: no rule begins like that.
+    """
+    select, ignore = tuple(map(str.upper, select)), tuple(map(str.upper, ignore))
+    for code in (*select, *ignore):
+        if not any(known.startswith(code) for known in rules()):
+            raise RequestError(f"there is no lint rule {code!r}", did_you_mean(code, rules()))
+    return tuple(
+        rule
+        for code, rule in rules().items()
+        if (not select or code.startswith(select)) and not (ignore and code.startswith(ignore))
+    )
+
+
+def lint_text(
+    text: str, site: "Site | None" = None, path: Path | None = None, using: Iterable[Rule] | None = None
+) -> tuple[Report, ...]:
+    """Every fault of a batch script, in the order of its lines.
+
+    Args:
+        text: the script.
+        site: the cluster it is for; without one, rules about clusters are silent.
+        path: where it lies, so that the training script can be found.
+        using: the rules to run; all of them if None.
+    """
+    script = read(text, path)
+    found = _reports(script, site, rules().values() if using is None else using)
+    return tuple(sorted(found, key=lambda report: (report.start, report.rule.code)))
+
+
+def _reports(script: Script, site: "Site | None", using: Iterable[Rule]) -> Iterator[Report]:
+    allowed = _allowed(script)
+    for rule in using:
+        seen = set()
+        for finding in rule.check(script, site):
+            report = _report(script, rule, finding)
+            if finding.span not in seen and rule.code not in allowed.get(report.start.line, ()):
+                seen.add(finding.span)
+                yield report
+
+
+def _report(script: Script, rule: Rule, finding: Finding) -> Report:
+    position = script.source.position
+    return Report(rule, finding, position(finding.span.start), position(finding.span.end))
+
+
+def _allowed(script: Script) -> dict[int, set[str]]:
+    """The codes that comments allow, by line. A comment on a line of its own speaks for the next line."""
+    found: dict[int, set[str]] = {}
+    for match in _IGNORE.finditer(script.source.text):
+        line = script.source.position(match.start()).line
+        alone = script.source.line(line).lstrip().startswith("#") and not script.source.line(line).startswith("#SBATCH")
+        codes = {code.strip().upper() for code in match[1].split(",")}
+        found.setdefault(line + alone, set()).update(codes)
+    return found
+
+
+def fixed(text: str, reports: Iterable[Report]) -> str:
+    """The text with every certain change made; of two that touch, the first."""
+    end = len(text) + 1
+    edits = [edit for group in _compatible(report.finding.edits for report in reports) for edit in group]
+    for edit in sorted(edits, reverse=True):
+        assert edit.span.end <= end  # noqa: S101  (they do not overlap)
+        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+    return text
+
+
+def _compatible(groups: Iterable[tuple[Edit, ...]]) -> Iterator[tuple[Edit, ...]]:
+    """The changes, each whole or not at all, that do not overlap one before them."""
+    taken: list[Edit] = []
+    for group in groups:
+        if not any(_touch(edit, other) for edit in group for other in taken):
+            taken += group
+            yield group
+
+
+def _touch(a: Edit, b: Edit) -> bool:
+    if a.span == b.span:
+        return a.span.start < a.span.end or a.text == b.text
+    return a.span.start < b.span.end and b.span.start < a.span.end

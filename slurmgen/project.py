@@ -20,6 +20,15 @@ class Job(Request, frozen=True):
     site: dict[Name, Request] = {}
 
 
+class Lint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which lint rules apply, by the beginning of their codes."""
+
+    select: tuple[str, ...] = ()
+    "Only these; all if empty."
+    ignore: tuple[str, ...] = ()
+    "Never these."
+
+
 class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What slurmgen.toml says."""
 
@@ -32,6 +41,8 @@ class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     defaults: Request = Request()
     "For every job, and for a request without a job."
     job: dict[Name, Job] = {}
+    lint: Lint = Lint()
+    "For `slurmgen lint`."
 
 
 def find_project(start: Path) -> tuple[Path, Project]:

@@ -20,6 +20,7 @@ COMMANDS = {
     "status": "Show what became of a submitted job.",
     "logs": "Show a job's log, or follow it.",
     "cancel": "Cancel a job.",
+    "lint": "Find the faults of batch scripts.",
     "sites": "List, show and validate site profiles.",
     "twin": "Run a real Slurm on this machine in the shape of a site.",
 }

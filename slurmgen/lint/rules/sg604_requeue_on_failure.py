@@ -33,7 +33,7 @@ SEVERITY = "warning"
 SUMMARY = "a bug makes the job requeue itself for ever"
 
 _ANY_FAILURE = re.compile(r"(-ne|-gt|!=|>)\s*['\"]?0\b")
-_ONE_CODE = re.compile(r"(-eq|==?)\s*['\"]?[1-9]")
+_ONE_CODE = re.compile(r"(-eq|==|\s=)\s*['\"]?[1-9]")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:

@@ -1,0 +1,37 @@
+"""Where on a site a script sends its job."""
+
+from slurmgen.lint.reader import Script
+from slurmgen.site import Limits, Node, Partition, Site
+
+
+def partitions(script: Script, site: Site) -> list[str]:
+    """The partitions that the script names, or the site's default."""
+    said = script.header.value("partition")
+    if said:
+        return [name.strip() for name in said.split(",")]
+    return [site.default_partition] if site.default_partition else []
+
+
+def limits(script: Script, site: Site) -> dict[str, Limits]:
+    """What holds for the job for certain: the limits of its one partition and of its quality of service."""
+    found: dict[str, Limits] = {}
+    names = partitions(script, site)
+    if len(names) == 1 and names[0] in site.partitions:
+        found[f"partition {names[0]}"] = site.partitions[names[0]]
+    qos = script.header.value("qos")
+    if qos in site.qos:
+        found[f"qos {qos}"] = site.qos[qos]
+    return found
+
+
+def node(script: Script, site: Site) -> Node:
+    """The node that the job gets, as far as the site's profile knows."""
+    names = partitions(script, site)
+    partition = site.partitions.get(names[0], Partition()) if len(names) == 1 else Partition()
+    kind = site.gpu.types.get(script.job.gpu_type or "")
+    layers = [site.node, partition.node or Node(), Node(gpus=kind.gpus, cpus=kind.cpus, memory=kind.memory) if kind else Node()]
+    return Node(
+        gpus=next((layer.gpus for layer in reversed(layers) if layer.gpus), None),
+        cpus=next((layer.cpus for layer in reversed(layers) if layer.cpus), None),
+        memory=next((layer.memory for layer in reversed(layers) if layer.memory), None),
+    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from slurmgen.lint.engine import chosen, fixed, lint_text
 from slurmgen.lint.finding import Edit, Finding, Report, Rule
-from slurmgen.lint.rules import rules
+from slurmgen.lint.rules import all_rules
 
 if TYPE_CHECKING:
     from slurmgen.site import Site
@@ -50,4 +50,4 @@ class _Callable(ModuleType):
 
 sys.modules[__name__].__class__ = _Callable
 
-__all__ = ["Edit", "Finding", "Report", "Rule", "chosen", "fixed", "lint", "lint_text", "rules"]
+__all__ = ["Edit", "Finding", "Report", "Rule", "all_rules", "chosen", "fixed", "lint", "lint_text"]

@@ -5,7 +5,7 @@ import textwrap
 from pathlib import Path
 
 from slurmgen.lint.finding import Rule
-from slurmgen.lint.rules import rules
+from slurmgen.lint.rules import all_rules
 
 SECTIONS = ("What it finds", "Why it is bad", "Example", "Use instead", "Reference")
 PAGE = Path("docs", "rules.md")
@@ -35,7 +35,7 @@ def page() -> str:
     parts = [_HEAD, _table(), "\n"]
     for prefix, title in _GROUPS.items():
         parts.append(f"# {title}\n\n")
-        parts += [explain(rule, "##") + "\n" for code, rule in rules().items() if code.startswith(prefix)]
+        parts += [explain(rule, "##") + "\n" for code, rule in all_rules().items() if code.startswith(prefix)]
     return "".join(parts).rstrip("\n") + "\n"
 
 
@@ -47,7 +47,7 @@ def explain(rule: Rule, heading: str = "#") -> str:
 
 
 def _table() -> str:
-    rows = [f"| {rule.code} | {rule.name} | {rule.severity} | {rule.summary} |" for rule in rules().values()]
+    rows = [f"| {rule.code} | {rule.name} | {rule.severity} | {rule.summary} |" for rule in all_rules().values()]
     return "\n".join(["| code | name | severity | what |", "|---|---|---|---|", *rows]) + "\n"
 
 

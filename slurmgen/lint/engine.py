@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.lint.finding import Edit, Finding, Report, Rule
 from slurmgen.lint.reader import Script, read
-from slurmgen.lint.rules import rules
+from slurmgen.lint.rules import SITE_CODES, concerns, rule, rule_names
 
 if TYPE_CHECKING:
     from slurmgen.site import Site
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _IGNORE = re.compile(r"#\s*slurmgen:\s*ignore\s*=\s*([A-Za-z0-9_, ]+)")
 
 
-def chosen(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tuple[Rule, ...]:
+def chosen(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tuple[str, ...]:
     """The rules whose codes begin with one that is selected and with none that is ignored.
 
     Raises:
@@ -24,17 +24,14 @@ def chosen(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tuple[Rule
     """
     select, ignore = tuple(map(str.upper, select)), tuple(map(str.upper, ignore))
     for code in (*select, *ignore):
-        if not any(known.startswith(code) for known in rules()):
-            raise RequestError(f"there is no lint rule {code!r}", did_you_mean(code, rules()))
-    return tuple(
-        rule
-        for code, rule in rules().items()
-        if (not select or code.startswith(select)) and not (ignore and code.startswith(ignore))
-    )
+        if not any(known.startswith(code) for known in rule_names()):
+            raise RequestError(f"there is no lint rule {code!r}", did_you_mean(code, rule_names()))
+    codes = [code for code in rule_names() if not select or code.startswith(select)]
+    return tuple(code for code in codes if not (ignore and code.startswith(ignore)))
 
 
 def lint_text(
-    text: str, site: "Site | None" = None, path: Path | None = None, using: Iterable[Rule] | None = None
+    text: str, site: "Site | None" = None, path: Path | None = None, codes: Iterable[str] | None = None
 ) -> tuple[Report, ...]:
     """Every fault of a batch script, in the order of its lines.
 
@@ -42,20 +39,22 @@ def lint_text(
         text: the script.
         site: the cluster it is for; without one, rules about clusters are silent.
         path: where it lies, so that the training script can be found.
-        using: the rules to run; all of them if None.
+        codes: the rules to run; all of them if None.
     """
     script = read(text, path)
-    found = _reports(script, site, rules().values() if using is None else using)
+    asked = rule_names() if codes is None else codes
+    useful = [code for code in asked if concerns(code, text) and (site or not code.startswith(SITE_CODES))]
+    found = _reports(script, site, useful)
     return tuple(sorted(found, key=lambda report: (report.start, report.rule.code)))
 
 
-def _reports(script: Script, site: "Site | None", using: Iterable[Rule]) -> Iterator[Report]:
+def _reports(script: Script, site: "Site | None", codes: Iterable[str]) -> Iterator[Report]:
     allowed = _allowed(script)
-    for rule in using:
+    for code in codes:
         seen = set()
-        for finding in rule.check(script, site):
-            report = _report(script, rule, finding)
-            if finding.span not in seen and rule.code not in allowed.get(report.start.line, ()):
+        for finding in rule(code).check(script, site):
+            report = _report(script, rule(code), finding)
+            if finding.span not in seen and code not in allowed.get(report.start.line, ()):
                 seen.add(finding.span)
                 yield report
 

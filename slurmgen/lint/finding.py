@@ -7,7 +7,10 @@ from slurmgen.lint.reader.source import Position, Span
 
 if TYPE_CHECKING:
     from slurmgen.lint.reader import Script
-    from slurmgen.site import Site
+    from slurmgen.site import Site as Site
+else:
+    # Rules name the type, and only a caller who has a site needs its module, which is slow to import.
+    Site = object
 
 Severity = Literal["error", "warning"]
 

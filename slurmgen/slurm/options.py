@@ -1,7 +1,6 @@
 """sbatch's long options, as `sbatch --help` and sbatch(1) list them (22.05 to 24.11)."""
 
 import re
-from difflib import get_close_matches
 
 from slurmgen.errors import RequestError
 
@@ -70,6 +69,8 @@ def checked(key: str, value: str) -> tuple[str, str]:
     Raises:
         RequestError: slurmgen sets that option itself, or its name or value cannot stand in a script.
     """
+    from difflib import get_close_matches  # slow to import, and the linter needs only the names
+
     if key in MANAGED:
         raise RequestError(f"slurmgen sets --{key} itself", f"Use {MANAGED[key]} instead of --sbatch.")
     if not _NAME.fullmatch(key):

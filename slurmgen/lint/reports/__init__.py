@@ -1,17 +1,17 @@
-"""Reports: one format a file. A dict lists them, each a function of all files to text."""
+"""Reports: one format a file, each imported only when it is asked for."""
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
-from slurmgen.lint.reports import github, text
-from slurmgen.lint.reports import json as json_report
-from slurmgen.lint.reports import sarif as sarif_report
 from slurmgen.lint.reports.base import Linted
 
-FORMATS: dict[str, Callable[[Sequence[Linted]], str]] = {
-    "text": text.report,
-    "json": json_report.report,
-    "sarif": sarif_report.report,
-    "github": github.report,
-}
+FORMATS = ("text", "json", "sarif", "github")
 
-__all__ = ["FORMATS", "Linted"]
+
+def report(format_name: str, files: Sequence[Linted]) -> str:
+    """What was found in all files, in one format."""
+    write: Callable[[Sequence[Linted]], str] = import_module(f"{__name__}.{format_name}").report
+    return write(files)
+
+
+__all__ = ["FORMATS", "Linted", "report"]

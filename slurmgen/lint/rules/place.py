@@ -1,7 +1,12 @@
 """Where on a site a script sends its job."""
 
+from typing import TYPE_CHECKING
+
+from slurmgen.lint.finding import Site
 from slurmgen.lint.reader import Script
-from slurmgen.site import Limits, Node, Partition, Site
+
+if TYPE_CHECKING:
+    from slurmgen.site import Limits, Node
 
 
 def partitions(script: Script, site: Site) -> list[str]:
@@ -12,7 +17,7 @@ def partitions(script: Script, site: Site) -> list[str]:
     return [site.default_partition] if site.default_partition else []
 
 
-def limits(script: Script, site: Site) -> dict[str, Limits]:
+def limits(script: Script, site: Site) -> "dict[str, Limits]":
     """What holds for the job for certain: the limits of its one partition and of its quality of service."""
     found: dict[str, Limits] = {}
     names = partitions(script, site)
@@ -24,14 +29,16 @@ def limits(script: Script, site: Site) -> dict[str, Limits]:
     return found
 
 
-def node(script: Script, site: Site) -> Node:
-    """The node that the job gets, as far as the site's profile knows."""
+def node(script: Script, site: Site) -> "Node":
+    """The node that the job gets, as far as the profile knows: the GPU type knows best, then the partition."""
+    from slurmgen.site import Node
+
     names = partitions(script, site)
-    partition = site.partitions.get(names[0], Partition()) if len(names) == 1 else Partition()
-    kind = site.gpu.types.get(script.job.gpu_type or "")
-    layers = [site.node, partition.node or Node(), Node(gpus=kind.gpus, cpus=kind.cpus, memory=kind.memory) if kind else Node()]
+    partition = site.partitions.get(names[0]) if len(names) == 1 else None
+    layers = [site.gpu.types.get(script.job.gpu_type or ""), partition.node if partition else None, site.node]
+    known = [layer for layer in layers if layer]
     return Node(
-        gpus=next((layer.gpus for layer in reversed(layers) if layer.gpus), None),
-        cpus=next((layer.cpus for layer in reversed(layers) if layer.cpus), None),
-        memory=next((layer.memory for layer in reversed(layers) if layer.memory), None),
+        gpus=next((layer.gpus for layer in known if layer.gpus), None),
+        cpus=next((layer.cpus for layer in known if layer.cpus), None),
+        memory=next((layer.memory for layer in known if layer.memory), None),
     )

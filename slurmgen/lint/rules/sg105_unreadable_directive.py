@@ -21,9 +21,8 @@ https://slurm.schedmd.com/sbatch.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script, Span
-from slurmgen.site import Site
 
 CODE = "SG105"
 SEVERITY = "error"

@@ -20,10 +20,9 @@ https://slurm.schedmd.com/sbatch.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.reader.header import Directive
-from slurmgen.site import Site
 from slurmgen.slurm.getopt import SBATCH
 
 CODE = "SG106"

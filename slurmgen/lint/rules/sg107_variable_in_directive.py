@@ -22,22 +22,21 @@ https://slurm.schedmd.com/sbatch.html ; mila-iqia/mila-docs issue 6
 import re
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.site import Site
 
 CODE = "SG107"
 SEVERITY = "error"
 SUMMARY = "sbatch expands no variable in a directive"
 
-_EXPANSION = re.compile(r"\$[A-Za-z_{(]|`")
+_EXPANSION = r"\$[A-Za-z_{(]|`"
 _PLAIN_TEXT = ("comment", "wrap")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look for a dollar sign or a backtick in values."""
     for directive in script.header.directives:
-        if _EXPANSION.search(directive.value) and directive.name not in _PLAIN_TEXT:
+        if re.search(_EXPANSION, directive.value) and directive.name not in _PLAIN_TEXT:
             yield Finding(
                 directive.value_span,
                 f"sbatch takes {directive.value!r} as it stands and expands nothing",

@@ -23,9 +23,8 @@ https://slurm.schedmd.com/sbatch.html
 import re
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script, Span
-from slurmgen.site import Site
 
 CODE = "SG108"
 SEVERITY = "warning"

@@ -19,9 +19,8 @@ https://slurm.schedmd.com/sbatch.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.site import Site
 
 CODE = "SG109"
 SEVERITY = "error"

@@ -20,9 +20,8 @@ https://slurm.schedmd.com/sbatch.html ; rinikerlab/reeds pull request 79
 import re
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script, Span
-from slurmgen.site import Site
 from slurmgen.slurm import durations
 
 CODE = "SG110"
@@ -30,7 +29,7 @@ SEVERITY = "error"
 SUMMARY = "a time limit is no time, or is in minutes"
 
 _WORDS = ("UNLIMITED", "INFINITE", "-1")
-_DAYS = re.compile(r"(24|48|72|96|168):00")
+_DAYS = r"(24|48|72|96|168):00"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -39,7 +38,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         value = directive.value
         if directive.name not in ("time", "time-min") or not value or "$" in value:
             continue
-        if _DAYS.fullmatch(value):
+        if re.fullmatch(_DAYS, value):
             end = directive.value_span.end
             yield Finding(
                 directive.value_span,

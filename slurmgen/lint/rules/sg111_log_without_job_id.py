@@ -22,16 +22,15 @@ https://slurm.schedmd.com/sbatch.html (filename pattern)
 import re
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.site import Site
 
 CODE = "SG111"
 SEVERITY = "warning"
 SUMMARY = "the next job overwrites this log"
 
-_JOB = re.compile(r"%\d*[jJA]")
-_TASK = re.compile(r"%\d*[ajJ]")
+_JOB = r"%\d*[jJA]"
+_TASK = r"%\d*[ajJ]"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -43,11 +42,11 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         directive = header.last(name)
         if directive is None or not directive.value or directive.value.startswith("/dev/") or "$" in directive.value:
             continue
-        if not _JOB.search(directive.value):
+        if not re.search(_JOB, directive.value):
             yield Finding(
                 directive.value_span, f"every job writes to {directive.value!r}", "put %j, the job's id, into the name"
             )
-        elif header.last("array") and not _TASK.search(directive.value):
+        elif header.last("array") and not re.search(_TASK, directive.value):
             yield Finding(
                 directive.value_span,
                 f"every task of the array writes to {directive.value!r}",

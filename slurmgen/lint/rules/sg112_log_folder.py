@@ -24,9 +24,8 @@ https://slurm.schedmd.com/sbatch.html ; DataBiosphere/toil issue 4633
 from collections.abc import Iterator
 from pathlib import Path
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.site import Site
 
 CODE = "SG112"
 SEVERITY = "warning"

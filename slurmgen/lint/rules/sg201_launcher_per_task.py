@@ -24,10 +24,9 @@ ultralytics/yolov5 issue 12429 ; interTwin-eu/itwinai issue 360 ; docs/launch.md
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import FRAMEWORKS, starters
-from slurmgen.site import Site
 
 CODE = "SG201"
 SEVERITY = "error"

@@ -21,10 +21,9 @@ https://docs.pytorch.org/docs/stable/elastic/run.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import FRAMEWORKS, procs_of, replace_value, starters
-from slurmgen.site import Site
 
 CODE = "SG203"
 SEVERITY = "warning"

@@ -23,10 +23,9 @@ https://docs.pytorch.org/docs/stable/elastic/run.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import nodes_of, replace_value, starters
-from slurmgen.site import Site
 
 CODE = "SG204"
 SEVERITY = "error"

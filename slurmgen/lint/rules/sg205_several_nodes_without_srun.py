@@ -21,10 +21,9 @@ https://slurm.schedmd.com/srun.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.common import starters
-from slurmgen.site import Site
 
 CODE = "SG205"
 SEVERITY = "error"

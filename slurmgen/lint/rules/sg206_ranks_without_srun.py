@@ -19,10 +19,9 @@ Lightning-AI/pytorch-lightning issue 6626
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import insert, procs_of, starters
-from slurmgen.site import Site
 
 CODE = "SG206"
 SEVERITY = "warning"

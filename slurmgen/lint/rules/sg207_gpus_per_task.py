@@ -21,9 +21,8 @@ NVIDIA/nccl issue 1066 ; Lightning-AI/pytorch-lightning issue 16828
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script, Span
-from slurmgen.site import Site
 
 CODE = "SG207"
 SEVERITY = "error"

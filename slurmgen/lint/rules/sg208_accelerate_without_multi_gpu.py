@@ -20,10 +20,9 @@ huggingface/accelerate pull requests 2096 and 3229
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.common import insert, starters
-from slurmgen.site import Site
 
 CODE = "SG208"
 SEVERITY = "error"

@@ -21,10 +21,9 @@ TorchDR/TorchDR issue 249 ; huggingface/accelerate issue 3312
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
 from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, insert, names_in, procs_of
-from slurmgen.site import Site
 
 CODE = "SG301"
 SEVERITY = "warning"

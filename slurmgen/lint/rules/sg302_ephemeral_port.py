@@ -20,17 +20,16 @@ NVIDIA/enroot issue 243 ; https://docs.kernel.org/networking/ip-sysctl.html (ip_
 import re
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
 from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, names_in
-from slurmgen.site import Site
 
 CODE = "SG302"
 SEVERITY = "warning"
 SUMMARY = "the port may be taken: it is in the ephemeral range"
 
 _FIRST, _LAST = 32768, 60999
-_SHUF = re.compile(r"shuf\s+(?:-n\s*1\s+)?-i\s*(\d+)-(\d+)")
+_SHUF = r"shuf\s+(?:-n\s*1\s+)?-i\s*(\d+)-(\d+)"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -55,7 +54,7 @@ def _names(launch: Launch) -> set[str]:
 
 
 def _bounds(found: Assignment) -> tuple[float, float]:
-    drawn = _SHUF.search(found.raw)
+    drawn = re.search(_SHUF, found.raw)
     if drawn:
         return int(drawn[1]), int(drawn[2])
     low, high = found.range

@@ -19,10 +19,9 @@ https://docs.pytorch.org/docs/stable/elastic/run.html ; huggingface/accelerate i
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import several_nodes, starters
-from slurmgen.site import Site
 
 CODE = "SG304"
 SEVERITY = "error"

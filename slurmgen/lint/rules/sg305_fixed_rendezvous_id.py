@@ -18,10 +18,9 @@ NVIDIA-NeMo/Run pull request 143 ; https://docs.pytorch.org/docs/stable/elastic/
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.common import insert, replace_value, several_nodes, starters
-from slurmgen.site import Site
 
 CODE = "SG305"
 SEVERITY = "warning"

@@ -19,10 +19,9 @@ huggingface/accelerate issue 2816
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Assignment, Script, Shape, Span
 from slurmgen.lint.rules.common import steps
-from slurmgen.site import Site
 
 CODE = "SG306"
 SEVERITY = "error"

@@ -22,17 +22,16 @@ mlc-ai/pith-train pull request 91
 import re
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.common import ADDRESS_OPTIONS, names_in, several_nodes
-from slurmgen.site import Site
 
 CODE = "SG307"
 SEVERITY = "error"
 SUMMARY = "localhost is another host on every node"
 
 _LOCAL = r"(localhost|127\.0\.0\.1|0\.0\.0\.0)"
-_FALLBACK = re.compile(rf"(\|\|\s*echo\s+['\"]?|:-){_LOCAL}")
+_FALLBACK = rf"(\|\|\s*echo\s+['\"]?|:-){_LOCAL}"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -45,7 +44,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         places = [
             found.span
             for found in script.assigned(*names)
-            if re.fullmatch(_LOCAL, found.value) or _FALLBACK.search(found.raw)
+            if re.fullmatch(_LOCAL, found.value) or re.search(_FALLBACK, found.raw)
         ]
         given = [launch.options.given[name] for name in ADDRESS_OPTIONS if name in launch.options.given]
         places += [g.word.span for g in given if re.match(_LOCAL, g.value) and not g.word.names]

@@ -23,16 +23,15 @@ nebius/nebius-solutions-library issue 177 ; skypilot-org/skypilot issue 10333
 import re
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.common import ADDRESS_OPTIONS, names_in, several_nodes
-from slurmgen.site import Site
 
 CODE = "SG308"
 SEVERITY = "warning"
 SUMMARY = "hostname --ip-address may print 127.0.1.1 or several addresses"
 
-_LOOKUP = re.compile(r"\bhostname\s+(-i|-I|--ip-address|--all-ip-addresses)\s*['\"`)]")
+_LOOKUP = r"\bhostname\s+(-i|-I|--ip-address|--all-ip-addresses)\s*['\"`)]"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -41,7 +40,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     names = {name for launch in launches for name in names_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}}
     sources = names | {name for found in script.assigned(*names) for name in found.names} if launches else set()
     for found in script.assigned(*sources):
-        if _LOOKUP.search(found.raw) and len(list(script.assigned(found.name))) == 1:
+        if re.search(_LOOKUP, found.raw) and len(list(script.assigned(found.name))) == 1:
             yield Finding(
                 found.span,
                 "this may be 127.0.1.1, or several addresses in one line",

@@ -22,9 +22,8 @@ https://www.gnu.org/software/bash/manual/html_node/Pipelines.html
 from collections.abc import Iterator
 from itertools import pairwise
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Command, Script
-from slurmgen.site import Site
 
 CODE = "SG309"
 SEVERITY = "warning"

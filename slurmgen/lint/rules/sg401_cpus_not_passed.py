@@ -22,10 +22,9 @@ https://slurm.schedmd.com/srun.html ; reframe-hpc/reframe issue 2655
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import insert, steps
-from slurmgen.site import Site
 
 CODE = "SG401"
 SEVERITY = "warning"

@@ -22,9 +22,8 @@ Lightning-AI/pytorch-lightning issue 18650
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.site import Site
 
 CODE = "SG402"
 SEVERITY = "warning"

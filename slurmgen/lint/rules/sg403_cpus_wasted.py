@@ -22,9 +22,8 @@ https://slurm.schedmd.com/srun.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script, Shape
-from slurmgen.site import Site
 
 CODE = "SG403"
 SEVERITY = "warning"

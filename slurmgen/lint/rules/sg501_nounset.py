@@ -21,10 +21,9 @@ conda/conda issue 3200
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Command, Script
 from slurmgen.lint.rules.common import stands
-from slurmgen.site import Site
 
 CODE = "SG501"
 SEVERITY = "warning"

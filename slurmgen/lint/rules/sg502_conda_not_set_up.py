@@ -21,9 +21,8 @@ conda/conda issue 9193
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Command, Script
-from slurmgen.site import Site
 
 CODE = "SG502"
 SEVERITY = "warning"

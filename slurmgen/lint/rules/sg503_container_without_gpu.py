@@ -21,10 +21,9 @@ https://apptainer.org/docs/user/main/gpu.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import has_module
-from slurmgen.site import Site
 
 CODE = "SG503"
 SEVERITY = "error"

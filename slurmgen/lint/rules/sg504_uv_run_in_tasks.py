@@ -22,10 +22,9 @@ https://docs.astral.sh/uv/reference/cli/#uv-run
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import steps
-from slurmgen.site import Site
 
 CODE = "SG504"
 SEVERITY = "warning"

@@ -21,9 +21,8 @@ https://www.shellcheck.net/wiki/SC2086 ; stanford-crfm/helm pull request 1636
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.site import Site
 
 CODE = "SG505"
 SEVERITY = "warning"

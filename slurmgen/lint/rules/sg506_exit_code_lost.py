@@ -20,9 +20,8 @@ https://www.gnu.org/software/bash/manual/html_node/Pipelines.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.site import Site
 
 CODE = "SG506"
 SEVERITY = "warning"

@@ -19,9 +19,8 @@ https://slurm.schedmd.com/sbatch.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script, Span
-from slurmgen.site import Site
 
 CODE = "SG507"
 SEVERITY = "error"

@@ -21,10 +21,9 @@ facebookincubator/submitit pull request 1697 ; Lightning-AI/pytorch-lightning is
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.signals import asked_signal
-from slurmgen.site import Site
 
 CODE = "SG601"
 SEVERITY = "warning"

@@ -24,10 +24,9 @@ https://www.gnu.org/software/bash/manual/html_node/Signals.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.signals import asked_signal, traps
-from slurmgen.site import Site
 
 CODE = "SG602"
 SEVERITY = "error"

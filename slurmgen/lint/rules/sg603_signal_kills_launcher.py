@@ -24,11 +24,10 @@ pytorch/pytorch issue 154849 and pull request 160690
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import starters
 from slurmgen.lint.rules.signals import asked_signal, traps
-from slurmgen.site import Site
 
 CODE = "SG603"
 SEVERITY = "error"

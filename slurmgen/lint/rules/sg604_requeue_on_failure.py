@@ -23,17 +23,16 @@ Lightning-AI/pytorch-lightning issue 20542
 import re
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Command, Script
 from slurmgen.lint.rules.signals import requeues
-from slurmgen.site import Site
 
 CODE = "SG604"
 SEVERITY = "warning"
 SUMMARY = "a bug makes the job requeue itself for ever"
 
-_ANY_FAILURE = re.compile(r"(-ne|-gt|!=|>)\s*['\"]?0\b")
-_ONE_CODE = re.compile(r"(-eq|==|\s=)\s*['\"]?[1-9]")
+_ANY_FAILURE = r"(-ne|-gt|!=|>)\s*['\"]?0\b"
+_ONE_CODE = r"(-eq|==|\s=)\s*['\"]?[1-9]"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -52,7 +51,7 @@ def _is_blind(command: Command, text: str, starts: set[int]) -> bool:
     if not command.place:
         return any(start < command.span.start for start in starts)
     conditions = " ".join(command.conditions)
-    if "function" in command.place or _ONE_CODE.search(conditions):
+    if "function" in command.place or re.search(_ONE_CODE, conditions):
         return False
     after_launch = command.place[-1] == "or" and re.search(r"\b(srun|torchrun|accelerate|python)", conditions)
-    return bool(after_launch or _ANY_FAILURE.search(conditions))
+    return bool(after_launch or re.search(_ANY_FAILURE, conditions))

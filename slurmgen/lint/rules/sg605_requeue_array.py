@@ -20,11 +20,10 @@ Lightning-AI/pytorch-lightning issue 15022
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.common import stands
 from slurmgen.lint.rules.signals import requeues
-from slurmgen.site import Site
 
 CODE = "SG605"
 SEVERITY = "error"

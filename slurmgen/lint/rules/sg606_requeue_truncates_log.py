@@ -22,10 +22,9 @@ https://slurm.schedmd.com/sbatch.html (--open-mode)
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script, Span
 from slurmgen.lint.rules.signals import requeues
-from slurmgen.site import Site
 
 CODE = "SG606"
 SEVERITY = "warning"

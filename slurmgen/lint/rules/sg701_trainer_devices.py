@@ -22,10 +22,9 @@ Lightning-AI/pytorch-lightning issues 18650 and 20391
 from collections.abc import Iterator
 
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.training import calls
-from slurmgen.site import Site
 
 CODE = "SG701"
 SEVERITY = "error"

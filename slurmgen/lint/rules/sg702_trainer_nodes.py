@@ -19,10 +19,9 @@ https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.training import calls
-from slurmgen.site import Site
 
 CODE = "SG702"
 SEVERITY = "error"

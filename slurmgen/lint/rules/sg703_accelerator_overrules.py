@@ -19,10 +19,9 @@ https://huggingface.co/docs/accelerate/package_reference/accelerator
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.training import Call, calls
-from slurmgen.site import Site
 
 CODE = "SG703"
 SEVERITY = "warning"

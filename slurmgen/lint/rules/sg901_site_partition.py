@@ -19,10 +19,9 @@ sbatch refuses the job, or it waits for ever.
 from collections.abc import Iterator
 
 from slurmgen.errors import did_you_mean
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.place import partitions
-from slurmgen.site import Site
 
 CODE = "SG901"
 SEVERITY = "error"

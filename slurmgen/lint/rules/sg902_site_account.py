@@ -19,9 +19,8 @@ sbatch refuses the job, or charges an account you did not mean.
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script, Span
-from slurmgen.site import Site
 
 CODE = "SG902"
 SEVERITY = "error"

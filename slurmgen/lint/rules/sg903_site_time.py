@@ -20,10 +20,9 @@ The job is refused, or waits for ever with the reason PartitionTimeLimit.
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.place import limits
-from slurmgen.site import Site
 from slurmgen.slurm import durations
 
 CODE = "SG903"

@@ -19,10 +19,9 @@ The job is refused, or waits for ever.
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script, Span
 from slurmgen.lint.rules.place import limits, node
-from slurmgen.site import Site
 
 CODE = "SG904"
 SEVERITY = "error"

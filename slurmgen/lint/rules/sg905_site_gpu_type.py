@@ -19,9 +19,8 @@ sbatch refuses the job: "Requested node configuration is not available".
 from collections.abc import Iterator
 
 from slurmgen.errors import did_you_mean
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.site import Site
 
 CODE = "SG905"
 SEVERITY = "error"

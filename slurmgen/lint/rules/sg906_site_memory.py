@@ -19,12 +19,11 @@ sbatch refuses the job, or it waits for ever.
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.reader.header import Directive
 from slurmgen.lint.rules.place import node
 from slurmgen.lint.rules.sg109_memory_options import FORMS
-from slurmgen.site import Site
 from slurmgen.slurm import sizes
 
 CODE = "SG906"

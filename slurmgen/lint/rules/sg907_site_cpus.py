@@ -18,10 +18,9 @@ The job gets more CPUs than its tasks use, or is refused.
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.place import node
-from slurmgen.site import Site
 
 CODE = "SG907"
 SEVERITY = "error"

@@ -22,10 +22,9 @@ the few.
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Finding
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.place import node
-from slurmgen.site import Site
 
 CODE = "SG908"
 SEVERITY = "warning"

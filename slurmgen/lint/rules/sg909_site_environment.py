@@ -20,10 +20,9 @@ The profile says why for each: NCCL hangs between GPUs, or a network corrupts wh
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding
+from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script, Span
 from slurmgen.lint.rules.common import has_module
-from slurmgen.site import Site
 from slurmgen.slurm.shell import expandable
 
 CODE = "SG909"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from slurmgen.lint.reader import Command, Script
 from slurmgen.lint.reader.header import Directive
 
-_FORM = re.compile(r"(?:(?P<flags>[RB]+):)?(?P<signal>[A-Za-z]+\d?|\d+)(?:@\d+)?")
+_FORM = r"(?:(?P<flags>[RB]+):)?(?P<signal>[A-Za-z]+\d?|\d+)(?:@\d+)?"
 _NUMBERS = {"1": "HUP", "2": "INT", "3": "QUIT", "10": "USR1", "12": "USR2", "15": "TERM", "18": "CONT"}
 
 
@@ -23,7 +23,7 @@ class Asked(NamedTuple):
 def asked_signal(script: Script) -> Asked | None:
     """The signal that Slurm is to send before the time limit."""
     directive = script.header.last("signal")
-    match = _FORM.fullmatch(directive.value) if directive else None
+    match = re.fullmatch(_FORM, directive.value) if directive else None
     if directive is None or match is None:
         return None
     return Asked(directive, _plain(match["signal"]), "B" in (match["flags"] or ""))

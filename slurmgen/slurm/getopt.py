@@ -16,6 +16,8 @@ class Syntax(NamedTuple):
     valued: frozenset[str]
     short: dict[str, str]
     "Long names by letter."
+    one_dash: bool = False
+    "Long names may follow a single dash, as mpirun's do."
 
     @property
     def names(self) -> frozenset[str]:
@@ -50,15 +52,19 @@ def parse(words: Sequence[str], syntax: Syntax, at: int = 0) -> tuple[list[Optio
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
         if words[at] == "--":
             return found, at + 1
-        read = _long if words[at].startswith("--") else _short
+        read = _long if words[at].startswith("--") or _is_long(words[at], syntax) else _short
         found += read(words, syntax, at)
         at = max(found[-1].value_at, at) + 1
     return found, at
 
 
+def _is_long(word: str, syntax: Syntax) -> bool:
+    return syntax.one_dash and len(word) > 2 and word[1:].partition("=")[0] in syntax.names
+
+
 def _long(words: Sequence[str], syntax: Syntax, at: int) -> list[Option]:
     written, equals, value = words[at].partition("=")
-    name = written[2:].replace("_", "-")
+    name = written.lstrip("-").replace("_", "-")
     matches = syntax.matches(name)
     meant = matches[0] if len(matches) == 1 else name
     if equals:
@@ -75,7 +81,7 @@ def _short(words: Sequence[str], syntax: Syntax, at: int) -> list[Option]:
         name = syntax.short.get(letter, letter)
         matches = (name,) if letter in syntax.short else ()
         option = Option(name, f"-{letter}", None, at, at, matches)
-        if name in syntax.valued or not matches:
+        if name not in syntax.flags | syntax.optional:
             rest = words[at][index:]
             return [*found, option._replace(value=rest) if rest else _with_next(words, option)]
         found.append(option)
@@ -116,10 +122,13 @@ SBATCH = Syntax(
     {**_SHORT, "W": "wait", "a": "array"},
 )
 
+# The last lines of the next two are of the plug-ins pyxis, uenv and the Container Engine.
 _SRUN_FLAGS = frozenset(
     """
     disable-status exact external external-launcher label multi-prog no-allocate overlap preserve-env pty
     quit-on-interrupt unbuffered whole
+    container-mount-home no-container-mount-home container-remap-root no-container-remap-root container-writable
+    container-readonly container-entrypoint no-container-entrypoint
     """.split()
 )
 _SRUN_OPTIONAL = frozenset("compress immediate kill-on-bad-exit label pty send-libs".split())
@@ -127,6 +136,7 @@ _SRUN_VALUED = frozenset(
     """
     bcast bcast-exclude cpu-bind epilog gpu-bind het-group jobid mem-bind mpi prolog relative
     slurmd-debug task-epilog task-prolog threads tasks-per-node wait
+    container-image container-name container-mounts container-workdir container-save container-env environment uenv view
     """.split()
 )
 

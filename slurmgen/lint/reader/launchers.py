@@ -45,7 +45,7 @@ _MPIRUN = _syntax(
     flags="oversubscribe allow-run-as-root tag-output report-bindings",
     valued="np n map-by bind-to host hostfile rank-by N npernode ppn",
     short="n:np H:host",
-)
+)._replace(one_dash=True)
 _CONTAINER_FLAGS = """
     nv nvccli rocm cleanenv contain containall fakeroot writable-tmpfs no-home compat rm gpu nccl writable
     privileged interactive tty mpi cuda-mpi openmpi-pmi2 pid ipc-private userns uts no-mount-hostfs sharens

@@ -65,6 +65,13 @@ class Command(NamedTuple):
         return [word.text for word in self.words]
 
 
+class ArrayCopy(NamedTuple):
+    """An array made of another array's bare name."""
+
+    name: str
+    span: Span
+
+
 class Shell(NamedTuple):
     """A whole script, or the string of a `bash -c`."""
 
@@ -73,6 +80,7 @@ class Shell(NamedTuple):
     comments: tuple[Span, ...]
     sourced: bool
     "It runs a file that may set variables."
+    array_copies: tuple[ArrayCopy, ...] = ()
 
 
 @lru_cache(maxsize=1)
@@ -92,7 +100,11 @@ def read_shell(
     walker.visit(_parser().parse(text.encode()).root_node)
     walker.visit_uncalled()
     return Shell(
-        tuple(walker.commands), tuple(walker.assignments), tuple(walker.comments), walker.sourced
+        tuple(walker.commands),
+        tuple(walker.assignments),
+        tuple(walker.comments),
+        walker.sourced,
+        tuple(walker.array_copies),
     )
 
 
@@ -113,6 +125,7 @@ class _Walker:
         self.commands: list[Command] = []
         self.assignments: list[Assignment] = []
         self.comments: list[Span] = []
+        self.array_copies: list[ArrayCopy] = []
         self.sourced = False
         self._place: list[str] = []
         self._conditions: list[str] = []
@@ -256,6 +269,9 @@ class _Walker:
             self.expander.variables[self._raw(base)] = (UNKNOWN,)
             return
         name = self._raw(name_node)
+        copied = re.fullmatch(r"\(\s*\$\{?(\w+)\}?\s*\)", self._raw(value))
+        if copied and isinstance(self.expander.variables.get(copied[1]), tuple):
+            self.array_copies.append(ArrayCopy(copied[1], self._span(value)))
         items = tuple(word.text for child in value.named_children for word in self.expander.words(child))
         before = self.expander.variables.get(name)
         appended = self.text[name_node.end_byte : name_node.end_byte + 2] == "+="
@@ -349,7 +365,8 @@ class _Walker:
         self.sourced = True
         variables = self.expander.variables
         for name in variables:
-            variables[name] = UNKNOWN if not isinstance(variables[name], tuple) else (UNKNOWN,)
+            if not name.startswith("SLURM_"):
+                variables[name] = UNKNOWN if not isinstance(variables[name], tuple) else (UNKNOWN,)
 
     def _read(self, arguments: list[str]) -> None:
         for name in arguments:

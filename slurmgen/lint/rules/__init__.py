@@ -26,6 +26,8 @@ WORDS: dict[str, tuple[str, ...]] = {
     "SG504": ("uv",),
     "SG506": ("|",),
     "SG507": ("&",),
+    "SG508": ("($", "( $"),
+    "SG509": ("+e",),
     **dict.fromkeys(("SG601", "SG602", "SG603"), ("sig",)),
     **dict.fromkeys(("SG604", "SG605", "SG606"), ("requeue",)),
     **dict.fromkeys(("SG701", "SG702", "SG703"), (".py",)),

@@ -1,0 +1,3 @@
+import lightning as L
+
+trainer = L.Trainer(max_epochs=10, accelerator="gpu", devices=2, strategy="ddp")

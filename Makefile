@@ -9,7 +9,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 demo: $(READY)
-	$(BIN)/python demo.py
+	./demo.sh
 
 test: check
 	$(BIN)/pytest

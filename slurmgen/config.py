@@ -10,8 +10,10 @@ import msgspec
 from slurmgen.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
-_AT = re.compile(r"^(?P<fact>.*?)(?: - at (?:key in )?`\$?\.?(?P<key>.*?)`)?$", re.DOTALL)
-_UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
+_AT = r"(?s)^(?P<fact>.*?)(?: - at (?:`key` in )?`\$(?P<place>[^`]*)`)?$"
+_ANY_KEY = "[...]"
+_STEP = r"\[\.\.\.\]|\[\d+\]|[^.\[]+"
+_UNKNOWN = r"unknown field `(?P<name>[^`]*)`"
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -37,41 +39,51 @@ def convert(data: dict[str, Any], kind: type[T], path: Path) -> T:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), kind, path) from None
+        raise _explained(str(error), data, kind, path) from None
 
 
-def _explained(message: str, kind: type, path: Path) -> ConfigError:
-    match = _AT.match(message)
+def _explained(message: str, data: Any, kind: Any, path: Path) -> ConfigError:
+    match = re.match(_AT, message)
     assert match is not None  # noqa: S101  (the pattern matches any text)
-    place = match["key"] or ""
-    unknown = _UNKNOWN.search(match["fact"])
+    place, kind = _walk(match["place"] or "", data, kind)
+    unknown = re.search(_UNKNOWN, match["fact"])
     if unknown:
-        key = f"{place}.{unknown['name']}".lstrip(".")
-        return ConfigError(
-            f"{path}: unknown key {key}", did_you_mean(unknown["name"], _fields_at(kind, place))
-        )
+        key = ".".join([*place, unknown["name"]])
+        known = getattr(kind, "__struct_fields__", ())
+        return ConfigError(f"{path}: unknown key {key}", did_you_mean(unknown["name"], known))
     fact = match["fact"][:1].lower() + match["fact"][1:]
-    return ConfigError(f"{path}: {place or 'the file'}: {fact}", "Mend that value.")
+    return ConfigError(f"{path}: {'.'.join(place) or 'the file'}: {fact}", "Mend that value.")
 
 
-def _fields_at(kind: Any, place: str) -> tuple[str, ...]:
-    """Field names of the struct that stands at a dotted place, such as `gpu.types[...]`."""
-    for step in filter(None, place.replace("[...]", ".[...]").split(".")):
-        kind = _inner(kind) if step == "[...]" else _field_type(kind, step)
-    return tuple(getattr(_struct_of(kind), "__struct_fields__", ()))
+def _walk(place: str, data: Any, kind: Any) -> tuple[list[str], Any]:
+    """The keys of a place in msgspec's notation, and the type that stands there.
+
+    msgspec writes `[...]` for any key of a table; the one meant is the one that fails by itself.
+    """
+    keys = []
+    for step in re.findall(_STEP, place):
+        if step == _ANY_KEY:
+            kind = kind.__args__[-1]
+            step = next((key for key, value in data.items() if not _fits(value, kind)), step)
+        elif step.startswith("["):
+            break  # an item of a list; its key says enough
+        else:
+            fields = msgspec.structs.fields(_struct_in(kind))
+            kind = next(field.type for field in fields if field.name == step)
+        data = data.get(step) if isinstance(data, dict) else None
+        keys.append(step)
+    return keys, _struct_in(kind)
 
 
-def _field_type(kind: Any, name: str) -> Any:
-    fields = msgspec.structs.fields(_struct_of(kind))
-    return next((field.type for field in fields if field.name == name), None)
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
-def _struct_of(kind: Any) -> Any:
-    """The struct in `Struct | None`."""
-    options = [arg for arg in getattr(kind, "__args__", (kind,)) if arg is not type(None)]
+def _struct_in(kind: Any) -> Any:
+    """The struct in `Struct | None`; anything else as it is."""
+    options = [arg for arg in getattr(kind, "__args__", ()) if hasattr(arg, "__struct_fields__")]
     return options[0] if options else kind
-
-
-def _inner(kind: Any) -> Any:
-    """The value type of `dict[str, Struct]`."""
-    return kind.__args__[-1]

@@ -30,9 +30,9 @@ class Personal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def config_dir() -> Path:
     """Your config folder for slurmgen, such as ~/.config/slurmgen."""
-    from platformdirs import user_config_path
+    from click import get_app_dir  # imported already where speed matters; platformdirs is not
 
-    return user_config_path("slurmgen")
+    return Path(get_app_dir("slurmgen"))
 
 
 def load_personal(site: str) -> Personal:

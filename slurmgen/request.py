@@ -1,19 +1,16 @@
 """Request: what a person asks for, before any site has a say."""
 
-import shlex
+from functools import lru_cache
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
 from slurmgen.errors import RequestError
-from slurmgen.slurm.shell import unprintable
+from slurmgen.slurm.shell import quote, unprintable
 
 Rendezvous = Literal["static", "c10d"]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-
-DEFAULT_SCRIPT = "training/cifar_{framework}.py"
-"The bundled training script that a request without a script runs."
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -71,8 +68,8 @@ def check_text(request: Request) -> None:
         RequestError: a value has a newline, a NUL or another control character.
     """
     for key in Request.__struct_fields__:
-        text = unprintable(getattr(request, key))
-        if text is not None:
+        value = getattr(request, key)
+        if value is not None and (text := unprintable(value)) is not None:
             raise RequestError(
                 f"{key} has a control character: {text!r}",
                 "Newlines, tabs and NULs cannot stand in a batch script; take it out.",
@@ -81,24 +78,33 @@ def check_text(request: Request) -> None:
 
 def command_line(site: str, request: Request, job: str | None = None) -> str:
     """The slurmgen command that says just this, the same text every time."""
-    words = ["slurmgen", "render", *([job] if job else []), "--site", site]
-    for key in Request.__struct_fields__:
-        if key != "script_args":
-            words += _option(key, getattr(request, key))
-    if request.script_args:
-        words += ["--", *request.script_args]
-    return shlex.join(words)
+    words = ["slurmgen render", *([quote(job)] if job else []), f"--site {site}"]
+    said = to_builtins(request)  # what is unset is left out
+    script_args = said.pop("script_args", ())
+    for key, value in said.items():
+        if isinstance(value, str | int):
+            words.append(_option(key, value))
+        else:
+            words += [_option(key, text) for text in _texts(key, value)]
+    if script_args:
+        words += ["--", *map(quote, script_args)]
+    return " ".join(words)
 
 
-_FLAG_NAMES = {"modules": "--module", "binds": "--bind"}
+_FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__} | {
+    "modules": "--module",
+    "binds": "--bind",
+}
 
 
-def _option(key: str, value: object) -> list[str]:
-    flag = _FLAG_NAMES.get(key, f"--{key.replace('_', '-')}")
-    if value is None:
-        return []
+@lru_cache(maxsize=4096)
+def _option(key: str, value: str | int) -> str:
+    return f"{_FLAGS[key]} {quote(str(value))}"
+
+
+def _texts(key: str, value: dict[str, str] | tuple[str, ...]) -> list[str] | tuple[str, ...]:
+    """What stands behind an option that may repeat, each time it stands there."""
     if isinstance(value, dict):
-        return [word for name, text in value.items() for word in (flag, f"{name}={text}" if text else name)]
-    if isinstance(value, tuple):
-        return [word for text in value for word in (flag, text)]
-    return [flag, str(value)]
+        alone = key == "sbatch"  # an sbatch option may have no value; a variable has one, if empty
+        return [name if alone and not text else f"{name}={text}" for name, text in value.items()]
+    return value

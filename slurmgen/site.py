@@ -168,4 +168,7 @@ class Site(Fact, frozen=True):
     @property
     def default_partition(self) -> str | None:
         """The partition a job gets when nobody says one."""
-        return next((name for name, partition in self.partitions.items() if partition.default), None)
+        for name, partition in self.partitions.items():
+            if partition.default:
+                return name
+        return None

@@ -1,5 +1,6 @@
 """`slurmgen render`: the batch script, on stdout or in a file."""
 
+import os
 from pathlib import Path
 
 import click
@@ -22,7 +23,7 @@ def command(asked: Asked, output: Path | None, write: bool) -> None:
     if output and write:
         raise click.UsageError("--output and --write exclude each other.")
     plan = resolve(asked.request, asked.site, asked.command)
-    text = render(plan, asked.template_dir)
+    text = render(plan, asked.template_dir, _cache_dir())
     if write:
         output = asked.script_dir / f"{asked.job or plan.name}.{plan.site}.sbatch"
     if output is None:
@@ -31,3 +32,14 @@ def command(asked: Asked, output: Path | None, write: bool) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(text, encoding="utf-8")
     click.echo(f"wrote {output}", err=True)
+
+
+def _cache_dir() -> Path | None:
+    """A folder of your own for compiled templates; None where there can be none."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base, "slurmgen", "templates")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None

@@ -34,5 +34,6 @@ LAUNCHER = Launcher(
     why="one `accelerate launch` a node starts a process a GPU",
     command=command,
     meets=several_ranks,
+    bundled_script="training/cifar_accelerate.py",
     options=("mixed_precision",),
 )

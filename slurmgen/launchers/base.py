@@ -47,14 +47,11 @@ class Launcher(NamedTuple):
     command: Callable[[Geometry, Options], Command]
     meets: Callable[[Geometry], bool]
     "Whether the ranks need MASTER_ADDR and MASTER_PORT from the batch script."
+    bundled_script: str
+    "What a request without a script runs."
     options: tuple[str, ...] = ()
     "The fields of Options that mean something to it."
     max_world_size: int | None = None
-
-    @property
-    def bundled_script(self) -> str:
-        """The framework in the name of the bundled script; one process runs the one of ddp."""
-        return "ddp" if self.max_world_size == 1 else self.name
 
     def ntasks_per_node(self, gpus_per_node: int) -> int:
         """Tasks that srun starts on each node."""

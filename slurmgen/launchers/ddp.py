@@ -34,5 +34,6 @@ LAUNCHER = Launcher(
     why="one torchrun a node starts a worker a GPU",
     command=command,
     meets=several_nodes,
+    bundled_script="training/cifar_ddp.py",
     options=("rendezvous",),
 )

@@ -18,4 +18,5 @@ LAUNCHER = Launcher(
     why="Lightning takes one Slurm task a GPU as its ranks",
     command=command,
     meets=several_ranks,
+    bundled_script="training/cifar_lightning.py",
 )

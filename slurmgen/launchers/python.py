@@ -14,5 +14,6 @@ LAUNCHER = Launcher(
     why="one process does all the work",
     command=command,
     meets=several_nodes,
+    bundled_script="training/cifar_ddp.py",  # which runs as one process too
     max_world_size=1,
 )

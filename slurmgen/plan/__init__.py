@@ -16,9 +16,10 @@ from slurmgen.plan.place import Place, check_limits, find_place
 from slurmgen.plan.reasons import reasons
 from slurmgen.plan.resources import Cpus, Reasoned, cpus, memory, time
 from slurmgen.plan.step import Setup, Step, Variable, find_setup, find_step, variables
-from slurmgen.request import DEFAULT_SCRIPT, Request, check_text, command_line
+from slurmgen.request import Request, check_text, command_line
 from slurmgen.site import Rendezvous, Site
 from slurmgen.slurm import options
+from slurmgen.slurm.shell import unprintable
 
 DEFAULT_FRAMEWORK = "ddp"
 DEFAULT_GPUS = 1
@@ -26,7 +27,7 @@ DEFAULT_GPUS = 1
 _JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=:@-]*")
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class Plan(Struct, frozen=True, kw_only=True, gc=False):
     """Everything a script says, with nothing left to decide."""
 
     site: str
@@ -103,6 +104,16 @@ class Plan(Struct, frozen=True, kw_only=True):
         return {variable.name: variable.value for variable in self.variables}
 
     @property
+    def script(self) -> str:
+        """The training script, from the folder the job starts in."""
+        return self.asked.script or self.launcher.bundled_script
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why each number is what it is, by its key in `as_dict`."""
+        return reasons(self)
+
+    @property
     def output(self) -> str:
         """Log file, as in --output, from the folder the job starts in."""
         is_array = any(key == "array" for key, _ in self.extra_directives)
@@ -126,27 +137,29 @@ class Plan(Struct, frozen=True, kw_only=True):
             ("output", self.output),
             *self.extra_directives,
         )
-        return tuple((key, value) for key, value in said if value is not None)
+        return tuple([(key, value) for key, value in said if value is not None])
 
 
 def as_dict(plan: Plan) -> dict[str, object]:
     """The plan as `explain --json` prints it; every value is a plain one."""
     numbers = (
-        "site framework name nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size mem time"
+        "site framework name nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size "
+        "mem time"
     ).split()
     return {key: getattr(plan, key) for key in numbers} | {
         "partition": plan.place.partition,
         "account": plan.place.account,
-        "container": plan.setup.image,
+        "container": plan.setup.image or None,
         "python_env": plan.setup.python_env,
         "modules": list(plan.setup.modules),
         "rendezvous": plan.rendezvous.host if plan.rendezvous else None,
         "directives": dict(plan.directives),
         "env": plan.env,
         "launch": [" ".join(words) for words in plan.step.lines],
+        "script": plan.script,
         "output": plan.output,
         "command": plan.command,
-        "reasons": reasons(plan),
+        "reasons": plan.reasons,
     }
 
 
@@ -161,7 +174,10 @@ def resolve(request: Request, site: Site, command: str | None = None) -> Plan:
     Raises:
         RequestError: what was asked for cannot be had; it says what can.
     """
-    check_text(request)
+    made_by = command_line(site.name, request)
+    if unprintable(made_by):  # it says every value of the request, so one look is enough
+        check_text(request)
+    _count("cpus-per-gpu", request.cpus_per_gpu)
     launcher = _launcher(request)
     gpus = _count("gpus", request.gpus) or DEFAULT_GPUS
     place = find_place(request, site)
@@ -185,11 +201,11 @@ def resolve(request: Request, site: Site, command: str | None = None) -> Plan:
         variables=variables(request, site, geometry, setup.container, cpu.per_gpu),
         rendezvous=_rendezvous(site, setup) if launcher.meets(geometry) else None,
         step=find_step(request, setup, launcher, geometry, cpu.per_task, script),
-        gpu_directive=gpu_directive(site, request.gpu_type, geometry),
+        gpu_directive=gpu_directive(site.gpu.request, request.gpu_type, geometry),
         mem_directive=mem_directive(site, mem.value, geometry, cpu.per_gpu),
         extra_directives=_extra(request, site),
         log_dir=_log_dir(request.log_dir),
-        command=command or command_line(site.name, request),
+        command=command or made_by,
         asked=request,
     )
 
@@ -219,7 +235,7 @@ def _geometry(launcher: Launcher, layout: Layout) -> Geometry:
 
 
 def _script(request: Request, launcher: Launcher) -> str:
-    script = request.script or DEFAULT_SCRIPT.format(framework=launcher.bundled_script)
+    script = request.script or launcher.bundled_script
     if script.startswith("-"):
         raise RequestError(f"--script {script!r} begins with a dash", f"Write ./{script}.")
     return script

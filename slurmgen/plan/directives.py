@@ -1,19 +1,22 @@
 """The two directives whose form differs from site to site: GPUs and memory."""
 
+from functools import lru_cache
+
 from slurmgen.launchers import Geometry
-from slurmgen.site import Site
+from slurmgen.site import GpuRequest, Site
 from slurmgen.slurm import sizes
 
 
-def gpu_directive(site: Site, gpu_type: str | None, geometry: Geometry) -> tuple[str, str]:
-    """The GPUs in the form that the site wants: of a node, or `gpus` of the whole job."""
+@lru_cache(maxsize=1024)
+def gpu_directive(form: GpuRequest, gpu_type: str | None, geometry: Geometry) -> tuple[str, str]:
+    """The GPUs in the form that a site wants: of a node, or `gpus` of the whole job."""
     kind = f"{gpu_type}:" if gpu_type else ""
     forms = {
         "gres": f"gpu:{kind}{geometry.gpus_per_node}",
         "gpus-per-node": f"{kind}{geometry.gpus_per_node}",
         "gpus": f"{kind}{geometry.world_size}",
     }
-    return site.gpu.request, forms[site.gpu.request]
+    return form, forms[form]
 
 
 def mem_directive(

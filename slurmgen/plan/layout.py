@@ -1,11 +1,11 @@
 """Nodes and GPUs per node out of a number of GPUs."""
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from slurmgen.errors import RequestError
 
 
-class Layout(NamedTuple):
+class Layout(Struct, frozen=True, gc=False):
     """How the GPUs lie on the nodes, and why."""
 
     nodes: int

@@ -1,7 +1,8 @@
 """Where on a site a job goes: partition, quality of service, kind of node, and their limits."""
 
 import re
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.request import Request
@@ -10,7 +11,7 @@ from slurmgen.site import Limits, Node, Site
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+,-]*")
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True, gc=False):
     """A kind of node on a site, and the limits that hold there."""
 
     partition: str | None
@@ -28,7 +29,8 @@ def find_place(request: Request, site: Site) -> Place:
         RequestError: the partition or GPU type is unknown, or the site needs an account or a type.
     """
     for key in ("account", "partition", "qos", "gpu_type"):
-        _check_word(key, getattr(request, key))
+        if (word := getattr(request, key)) is not None:
+            _check_word(key, word)
     if site.account.required and not request.account:
         hint = f" {site.account.hint}" if site.account.hint else ""
         raise RequestError(f"{site.name} needs an account", f"Add --account NAME.{hint}")
@@ -63,8 +65,8 @@ def check_limits(place: Place, gpus: int, nodes: int) -> None:
             )
 
 
-def _check_word(key: str, value: str | None) -> None:
-    if value is not None and not _WORD.fullmatch(value):
+def _check_word(key: str, value: str) -> None:
+    if not _WORD.fullmatch(value):
         raise RequestError(
             f"--{key.replace('_', '-')} {value!r} is not a Slurm name",
             "Letters, digits and _ . : @ + , - can stand in one.",

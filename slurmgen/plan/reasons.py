@@ -10,16 +10,15 @@ def reasons(plan: "Plan") -> dict[str, str]:
     """A sentence for each key of `as_dict` that a person may doubt."""
     shape = plan.launcher
     each = "one task a GPU" if shape.task_per_gpu else "one task a node"
+    product = f"{plan.nodes} x {plan.ntasks_per_node} x {plan.procs_per_task}"
     return {
         "framework": "the default" if plan.asked.framework is None else "as asked",
         "nodes": plan.layout.why,
-        "gpus_per_node": f"{plan.world_size} GPUs over {plan.nodes} nodes"
-        if plan.nodes > 1
-        else plan.layout.why,
+        "gpus_per_node": plan.layout.why,
         "ntasks_per_node": f"{each}: {shape.why}",
         "procs_per_task": "each task is a rank" if shape.task_per_gpu else "the launcher starts a rank a GPU",
         "cpus_per_task": plan.cpus.why,
-        "world_size": f"{plan.nodes} nodes x {plan.ntasks_per_node} tasks x {plan.procs_per_task} ranks: one a GPU",
+        "world_size": f"nodes x tasks a node x ranks a task, {product}: one a GPU",
         "mem": plan.memory.why,
         "time": plan.time_limit.why,
         "partition": _partition(plan),

@@ -1,6 +1,9 @@
 """CPUs, memory and time: from the request, then the site, then a stated default; each with its reason."""
 
-from typing import NamedTuple, TypeVar
+from math import gcd
+from typing import TypeVar
+
+from msgspec import Struct
 
 from slurmgen.errors import RequestError
 from slurmgen.launchers import Launcher
@@ -16,14 +19,14 @@ DEFAULT_MEM_PER_GPU = "16G"
 DEFAULT_TIME = "01:00:00"
 
 
-class Reasoned(NamedTuple):
+class Reasoned(Struct, frozen=True, gc=False):
     """A value and why it is that."""
 
     value: str | None
     why: str
 
 
-class Cpus(NamedTuple):
+class Cpus(Struct, frozen=True, gc=False):
     """CPUs of a rank and of a task."""
 
     per_gpu: int
@@ -45,10 +48,12 @@ def cpus(request: Request, site: Site, launcher: Launcher, layout: Layout, node:
     procs = launcher.procs_per_task(layout.gpus_per_node)
     per_task, multiple = per_gpu * procs, site.cpu.multiple_of
     if per_task % multiple:
-        below = per_gpu - 1 if per_gpu > 1 else per_gpu + 1
+        step = multiple // gcd(multiple, procs)
+        below = per_gpu // step * step
+        choices = [str(count) for count in (below, below + step) if count]
         raise RequestError(
             f"{per_task} CPUs a task is not a multiple of {multiple}, as {site.name} gives them out",
-            f"Ask for --cpus-per-gpu {below if below * procs % multiple == 0 else multiple} or {per_gpu + 1}.",
+            f"Ask for --cpus-per-gpu {' or '.join(choices)}.",
         )
     total = per_gpu * layout.gpus_per_node
     if node.cpus and total > node.cpus:
@@ -102,24 +107,22 @@ def time(request: Request, site: Site, limits: dict[str, Limits]) -> Reasoned:
     Raises:
         RequestError: it is no time, or over a limit.
     """
-    longest = {name: limit.max_time for name, limit in limits.items() if limit.max_time}
-    if request.time:
-        asked = _duration(request.time)
-        for name, text in longest.items():
-            if asked > durations.seconds(text):
-                raise RequestError(
-                    f"--time {request.time} is {durations.canonical(asked)}, but {name} ends jobs after {text}",
-                    f"Ask for at most --time {text}.",
-                )
-        return Reasoned(durations.canonical(asked), "as asked")
     text, why = _first(
+        (request.time, "as asked"),
         (site.time, f"from the profile of {site.name}"),
         (DEFAULT_TIME, "slurmgen's default, as nobody says"),
     )
-    shortest = min([durations.seconds(text), *map(durations.seconds, longest.values())])
-    if shortest < durations.seconds(text):
-        why = f"the limit of {' and '.join(longest)}"
-    return Reasoned(durations.canonical(shortest), why)
+    total = _duration(text)
+    for name, limit in limits.items():
+        if limit.max_time and total > (most := durations.seconds(limit.max_time)):
+            if request.time:
+                asked = f"--time {text} is {durations.canonical(total)}"
+                raise RequestError(
+                    f"{asked}, but {name} ends jobs after {limit.max_time}",
+                    f"Ask for at most --time {limit.max_time}.",
+                )
+            total, why = most, f"the limit of {name}"
+    return Reasoned(durations.canonical(total), why)
 
 
 def _duration(text: str) -> int:
@@ -135,4 +138,7 @@ def _duration(text: str) -> int:
 
 def _first(*choices: tuple[T | None, str]) -> tuple[T, str]:
     """The first choice that is said, with its source."""
-    return next((value, why) for value, why in choices if value is not None)
+    for value, why in choices:
+        if value is not None:
+            return value, why
+    raise ValueError(choices)

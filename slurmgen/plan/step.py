@@ -1,20 +1,20 @@
 """The job step and what comes before it: modules, Python, variables, container, launch."""
 
 import shlex
-from typing import NamedTuple
+from functools import lru_cache
 
 from msgspec import Struct
 
 from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
-from slurmgen.launchers import Command, Geometry, Launcher, Options
+from slurmgen.launchers import LAUNCHERS, Geometry, Launcher, Options
 from slurmgen.request import Request
 from slurmgen.site import Container, Site
 from slurmgen.slurm.shell import expandable, quote
 from slurmgen.software import setup_lines
 
 
-class Variable(Struct, frozen=True):
+class Variable(Struct, frozen=True, gc=False):
     """One exported variable."""
 
     name: str
@@ -26,12 +26,12 @@ class Variable(Struct, frozen=True):
     "What a container engine wants before the name."
 
 
-class Setup(NamedTuple):
+class Setup(Struct, frozen=True, gc=False):
     """Where the job's programs come from."""
 
     container: Container | None
-    image: str | None
-    "A shell word."
+    image: str
+    "A shell word; empty without a container."
     python_env: str
     python_setup: tuple[str, ...]
     modules: tuple[str, ...]
@@ -54,7 +54,13 @@ def find_setup(request: Request, site: Site, nodes: int) -> Setup:
             source = "the python on PATH" + (" after the modules" if site.modules.load else "")
         names = site.modules.load if request.modules is None else request.modules
         return Setup(
-            None, None, python_env, setup_lines(python_env), _module_commands(site, names), why, source
+            None,
+            "",
+            python_env,
+            setup_lines(python_env),
+            _module_commands(site.modules.init, names),
+            why,
+            source,
         )
     if (request.python_env or "none") != "none":
         raise RequestError(
@@ -64,27 +70,32 @@ def find_setup(request: Request, site: Site, nodes: int) -> Setup:
     of_container = container.multi_node_modules if nodes > 1 else ()
     names = of_container if request.modules is None else request.modules
     return Setup(
-        container, image, "none", (), _module_commands(site, names), why, "Python comes from the image"
+        container,
+        image,
+        "none",
+        (),
+        _module_commands(site.modules.init, names),
+        why,
+        "Python comes from the image",
     )
 
 
-def _container(request: Request, site: Site) -> tuple[Container | None, str | None, str]:
+def _container(request: Request, site: Site) -> tuple[Container | None, str, str]:
     if request.container == "none":
-        return None, None, "as asked"
+        return None, "", "as asked"
     of_site = site.container or Container()
     if request.container:
         container, word, why = of_site, quote(request.container), "as asked"
     elif of_site.image:
         container, word, why = of_site, expandable(of_site.image), f"from the profile of {site.name}"
     else:
-        return None, None, "nobody names an image"
+        return None, "", "nobody names an image"
     return container, word, why
 
 
-def _module_commands(site: Site, names: tuple[str, ...]) -> tuple[str, ...]:
-    if not names:
-        return ()
-    return (*site.modules.init, f"module load {shlex.join(names)}")
+@lru_cache(maxsize=256)
+def _module_commands(init: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    return (*init, f"module load {shlex.join(names)}") if names else ()
 
 
 def variables(
@@ -92,34 +103,36 @@ def variables(
 ) -> tuple[Variable, ...]:
     """The variables that the job exports, each once; the request overrules the site."""
     prefix = ENGINES[container.engine].env_prefix if container else ""
-    groups = [
-        (True, site.env.always),
-        (geometry.world_size > 1, site.env.multi_gpu),
-        (geometry.nodes > 1, site.env.multi_node),
-    ]
-    notes = site.env.notes
-    found = {
-        name: Variable(name, value, expandable(value), notes.get(name))
-        for applies, group in groups
-        if applies
-        for name, value in group.items()
-    }
-    found.setdefault("OMP_NUM_THREADS", _threads(threads))
+    groups = [(site.env.always, "")]
+    if geometry.world_size > 1:
+        groups.append((site.env.multi_gpu, ""))
+    if geometry.nodes > 1:
+        groups.append((site.env.multi_node, ""))
     if container:
-        for name, value in site.env.container.items():
-            found[name] = Variable(name, value, expandable(value), notes.get(name), prefix)
+        groups.append((site.env.container, prefix))
+    note = site.env.notes.get
+    found = {"OMP_NUM_THREADS": _threads(threads)}
+    for group, before in groups:
+        for name, value in group.items():
+            found[name] = _of_site(name, value, note(name), before)
     for name, value in request.env.items():
         found[name] = Variable(name, value, quote(value), None, prefix)
     return tuple(found.values())
 
 
+@lru_cache(maxsize=1024)
+def _of_site(name: str, value: str, note: str | None, prefix: str) -> Variable:
+    return Variable(name, value, expandable(value), note, prefix)
+
+
+@lru_cache(maxsize=256)
 def _threads(count: int) -> Variable:
     """A rank's threads; a machine with fewer real cores may have set them already."""
     word = f'"${{OMP_NUM_THREADS:-{count}}}"'
     return Variable("OMP_NUM_THREADS", str(count), word, "Threads of a rank; a value set before stays.")
 
 
-class Step(NamedTuple):
+class Step(Struct, frozen=True, gc=False):
     """The job step."""
 
     lines: tuple[tuple[str, ...], ...]
@@ -138,46 +151,53 @@ def find_step(
     Raises:
         RequestError: an option means nothing to this launcher, or a bind has no container.
     """
-    head = launcher.command(geometry, _options(request, launcher))
-    folders = _library_path(setup, geometry)
-    in_task = bool(folders) or head.expands_in_task
+    several_nodes = geometry.nodes > 1
+    container = setup.container
+    if request.binds and container is None:
+        raise RequestError("--bind without a container", "Add --container IMAGE, or leave --bind out.")
+    folders = container.multi_node_library_path if container and several_nodes else ()
+    head, in_task = _head(launcher.name, geometry, _options(request, launcher), folders)
     lines = (
         ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1"),
-        _container_words(request, setup, geometry),
-        _in_task(head, folders) if in_task else head.words,
-        tuple(map(quote, [script, *(request.script_args or ())])),
+        _container_words(container, setup.image, several_nodes, request.binds or ()) if container else (),
+        head,
+        (quote(script), *map(quote, request.script_args or ())),
     )
     return Step(tuple(filter(None, lines)), in_task)
 
 
-def _library_path(setup: Setup, geometry: Geometry) -> tuple[str, ...]:
-    if setup.container is None or geometry.nodes == 1:
-        return ()
-    return setup.container.multi_node_library_path
-
-
-def _container_words(request: Request, setup: Setup, geometry: Geometry) -> tuple[str, ...]:
-    container, image = setup.container, setup.image
-    if container is None or image is None:
-        if request.binds:
-            raise RequestError("--bind without a container", "Add --container IMAGE, or leave --bind out.")
-        return ()
-    of_site = (*container.binds, *(container.multi_node_binds if geometry.nodes > 1 else ()))
-    binds = (*map(expandable, of_site), *map(quote, request.binds or ()))
+@lru_cache(maxsize=256)
+def _container_words(
+    container: Container, image: str, several_nodes: bool, own_binds: tuple[str, ...]
+) -> tuple[str, ...]:
+    of_site = (*container.binds, *(container.multi_node_binds if several_nodes else ()))
+    binds = (*map(expandable, of_site), *map(quote, own_binds))
     return ENGINES[container.engine].command(image, binds)
 
 
-def _in_task(head: Command, folders: tuple[str, ...]) -> tuple[str, ...]:
-    """A little script for each task; the training script and its arguments come as "$@"."""
+@lru_cache(maxsize=256)
+def _head(
+    framework: str, geometry: Geometry, options: Options, folders: tuple[str, ...]
+) -> tuple[tuple[str, ...], bool]:
+    """The launcher's words, and whether they are a little script that each task runs.
+
+    To such a script the training script and its arguments come as "$@".
+    """
+    head = LAUNCHERS[framework].command(geometry, options)
+    if not folders and not head.expands_in_task:
+        return head.words, False
     words = ["exec", *head.words, '"$@"']
     if folders:
         words.insert(0, f'export LD_LIBRARY_PATH="{":".join(folders)}:$LD_LIBRARY_PATH";')
     words[0], words[-1] = f"'{words[0]}", f"{words[-1]}'"
-    return ("bash", "-c", *words, head.words[0])
+    return ("bash", "-c", *words, head.words[0]), True
 
 
 def _options(request: Request, launcher: Launcher) -> Options:
     said = {name: value for name in Options._fields if (value := getattr(request, name)) is not None}
-    for name in said.keys() - set(launcher.options):
-        raise RequestError(f"--{name.replace('_', '-')} means nothing to {launcher.name}", "Leave it out.")
+    for name in said:
+        if name not in launcher.options:
+            raise RequestError(
+                f"--{name.replace('_', '-')} means nothing to {launcher.name}", "Leave it out."
+            )
     return Options(**said)

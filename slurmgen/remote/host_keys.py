@@ -46,15 +46,18 @@ def check(key: paramiko.PKey, keys: Known, to: Destination) -> None:
         HostKeyError: the key is unknown, changed or revoked; the message has its fingerprint.
     """
     if key in keys.revoked:
-        raise HostKeyError(f"the host key of {_title(to)} is revoked: {_describe(key)}", "Ask the site's staff.")
+        raise HostKeyError(
+            f"the host key of {_title(to)} is revoked: {_describe(key)}", "Ask the site's staff."
+        )
     if key in keys.trusted:
         return
     if keys.trusted:
         raise _changed(key, keys, to)
+    file = to.known_hosts[0] if to.known_hosts else "known_hosts"
     raise HostKeyError(
         f"the host key of {_title(to)} is not known: {_describe(key)}",
-        f"Compare this fingerprint with the one your site publishes. If it is the same, run `ssh {to.alias}` once "
-        f"and say yes, or add this line to {to.known_hosts[0] if to.known_hosts else 'known_hosts'}:\n"
+        "Compare this fingerprint with the one your site publishes. If it is the same, "
+        f"run `ssh {to.alias}` once and say yes, or add this line to {file}:\n"
         f"{to.host_key_name} {key.get_name()} {key.get_base64()}",
     )
 

@@ -54,6 +54,11 @@ def _offer_keys(
             tried.append(title)
             with contextlib.suppress(paramiko.AuthenticationException):
                 return set(transport.auth_publickey(to.user, key))
+            if not transport.is_active():  # OpenSSH's MaxAuthTries, mostly 6
+                raise AuthenticationFailed(
+                    f"{to.alias} hung up after {len(tried)} keys, none of which lets {to.user} in",
+                    "Name the right one in ssh_config with IdentityFile, and say IdentitiesOnly yes.",
+                )
     return accepted - {"publickey"}
 
 
@@ -89,7 +94,8 @@ def _load(path: Path, ask: Ask | None) -> paramiko.PKey | None:
     """The key in a file; None if there is none, or it stays locked."""
     for password in _passphrases(path, ask):
         try:
-            return paramiko.PKey.from_path(path, password)
+            # paramiko's annotation says str, cryptography beneath it wants bytes.
+            return paramiko.PKey.from_path(path, password)  # type: ignore[arg-type]
         except (OSError, UnknownKeyType):
             return None
         except TypeError:  # it is locked, and this was the try without a passphrase
@@ -113,7 +119,7 @@ def _answer(
     """Let the person answer, method after method, until the host is content."""
     for _ in range(PROMPTS):
         method = next((method for method in _METHODS if method in accepted), None)
-        if transport.is_authenticated() or method is None:
+        if transport.is_authenticated() or method is None or not transport.is_active():
             break
         tried.append(method)
         try:
@@ -148,11 +154,10 @@ def _printable(text: str) -> str:
 
 
 def _refused(to: Destination, accepted: set[str], tried: list[str], ask: Ask | None) -> AuthenticationFailed:
-    person = sorted(accepted & _METHODS.keys())
-    if person and not ask:
-        hint = f"It would take {' or '.join(person)}, but there is no terminal to ask on; run this in one."
-    else:
-        hint = f"Give the right user with --host USER@HOST, or have your key accepted: ssh-copy-id {to.alias}"
+    hint = f"Give the right user with --host USER@HOST, or have your key accepted: ssh-copy-id {to.alias}"
+    if not ask and accepted & _METHODS.keys():
+        hint += ". A password or code would be asked for in a terminal, but there is no terminal here."
     return AuthenticationFailed(
-        f"{to.alias} did not let {to.user} in, who tried {', '.join(tried) or 'no key, for there is none'}", hint
+        f"{to.alias} did not let {to.user} in, who tried {', '.join(tried) or 'no key'}",
+        hint,
     )

@@ -22,8 +22,8 @@ from slurmgen.remote.transport import Completed, chunks, failed, timed_out
 
 CONNECT_TIMEOUT = 20.0
 "Seconds for the network connection and for the handshake, each."
-ANSWER_TIMEOUT = 60.0
-"Seconds that a host may think about a password or code."
+ANSWER_TIMEOUT = 120.0
+"Seconds for one answer to the host; a person may have to fetch a code first."
 KEEPALIVE = 30
 "Seconds of silence after which a sign of life is sent, for firewalls that forget."
 
@@ -36,7 +36,9 @@ class SshTransport:
 
     shell = ("bash", "-lc")
 
-    def __init__(self, connection: paramiko.Transport, to: Destination, resources: contextlib.ExitStack) -> None:
+    def __init__(
+        self, connection: paramiko.Transport, to: Destination, resources: contextlib.ExitStack
+    ) -> None:
         self._connection = connection
         self._to = to
         self._resources = resources
@@ -44,7 +46,11 @@ class SshTransport:
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
-        with ThreadPoolExecutor(2) as pool, self._opened(argv, timeout) as channel, _ends(channel, timeout) as late:
+        with (
+            ThreadPoolExecutor(2) as pool,
+            self._opened(argv, timeout) as channel,
+            _ends(channel, timeout) as late,
+        ):
             stdout = pool.submit(_drain, channel.recv)
             stderr = pool.submit(_drain, channel.recv_stderr)
             _feed(channel, input)
@@ -93,7 +99,9 @@ class SshTransport:
     def _lost(self, argv: Sequence[str]) -> RemoteError:
         """The error for a command that ended without an exit status."""
         if self._connection.is_active():
-            return CommandFailed(f"{argv[0]} was ended by a signal on {self.where}", "See whether memory ran out.")
+            return CommandFailed(
+                f"{argv[0]} was ended by a signal on {self.where}", "See whether memory ran out."
+            )
         return ConnectionFailed(f"the connection to {self.where} broke", "Try again.")
 
 
@@ -129,7 +137,10 @@ def _socket(to: Destination, resources: contextlib.ExitStack) -> socket.socket:
     with theirs:
         # A person's own command from ssh_config, run by a shell as OpenSSH runs it.
         argv = ["/bin/sh", "-c", f"exec {to.proxy_command}"]
-        resources.callback(_end, subprocess.Popen(argv, stdin=theirs, stdout=theirs, start_new_session=True))
+        resources.callback(
+            _end,
+            subprocess.Popen(argv, stdin=theirs.fileno(), stdout=theirs.fileno(), start_new_session=True),
+        )
     return ours
 
 

@@ -54,7 +54,10 @@ def destination(name: str, config_file: str | None = None) -> Destination:
     files = [Path(config_file)] if config_file else [Path("~/.ssh/config"), SYSTEM_CONFIG]
     said = _lookup(alias, [path.expanduser() for path in files], required=bool(config_file))
     _refuse_jump(alias, said)
-    return _destination(alias, user, said)
+    try:
+        return _destination(alias, user, said)
+    except ValueError as error:
+        raise _unreadable(error) from None
 
 
 def _destination(alias: str, user: str, said: "paramiko.SSHConfigDict") -> Destination:
@@ -86,10 +89,14 @@ def _lookup(alias: str, files: Sequence[Path], *, required: bool) -> "paramiko.S
     try:
         for path in files:
             if required or path.exists():
-                config.parse(iter([*_lines(path), "Host *"]))  # type: ignore[arg-type]
+                config.parse(iter([*_lines(path), "Host *"]))
         return config.lookup(alias)
-    except (OSError, UnicodeDecodeError, ValueError, paramiko.ConfigParseError) as error:
-        raise ConfigError(f"cannot read ssh_config: {error}", "Mend it, or give another with --ssh-config.") from None
+    except (OSError, ValueError, paramiko.ConfigParseError) as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> ConfigError:
+    return ConfigError(f"cannot read ssh_config: {error}", "Mend it, or give another with --ssh-config.")
 
 
 def _lines(path: Path, depth: int = 0) -> Iterator[str]:

@@ -97,5 +97,10 @@ def failed(argv: Sequence[str], where: str, status: int, stderr: bytes) -> Comma
 
 
 def command_name(argv: Sequence[str]) -> str:
-    """The program that a vector is about, seen through the shell around it."""
-    return argv[argv.index("slurmgen") + 1] if "slurmgen" in argv[:-1] else argv[0]
+    """The program that a vector is about, seen through the shell around it.
+
+    >>> command_name(["bash", "-lc", 'exec "$@"', "slurmgen", "sbatch", "a.sh"])
+    'sbatch'
+    """
+    in_shell = argv[3:] if argv[1:2] in (["-c"], ["-lc"]) else argv
+    return next((word for word in in_shell if word != "slurmgen"), argv[0])

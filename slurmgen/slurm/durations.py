@@ -5,6 +5,7 @@ days-hours, days-hours:minutes and days-hours:minutes:seconds.
 """
 
 import re
+from functools import lru_cache
 
 _FORMS = re.compile(
     r"(?P<days>\d+)-(?P<h>\d+)(?::(?P<m>\d+)(?::(?P<s>\d+))?)?"
@@ -14,6 +15,7 @@ _FORMS = re.compile(
 )
 
 
+@lru_cache(maxsize=1024)
 def seconds(text: str) -> int:
     """Seconds of a Slurm time limit.
 
@@ -35,6 +37,7 @@ def seconds(text: str) -> int:
     )
 
 
+@lru_cache(maxsize=1024)
 def canonical(total: int) -> str:
     """The one way we write a time limit: `HH:MM:SS`, with `D-` in front from a day on.
 

@@ -56,8 +56,8 @@ OTHERS = frozenset(
 )
 "Options that a request may pass through."
 
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
-_VALUE = re.compile(r"""[^"'\\$`\n]*""")
+_NAME = r"[a-z][a-z0-9-]*"
+_VALUE = r"""[^"'\\$`\n]*"""
 
 
 def checked(key: str, value: str) -> tuple[str, str]:
@@ -73,15 +73,21 @@ def checked(key: str, value: str) -> tuple[str, str]:
 
     if key in MANAGED:
         raise RequestError(f"slurmgen sets --{key} itself", f"Use {MANAGED[key]} instead of --sbatch.")
-    if not _NAME.fullmatch(key):
+    if not re.fullmatch(_NAME, key):
         raise RequestError(
             f"{key!r} is not an sbatch option", "Give its long name without dashes, as KEY=VALUE."
         )
-    if key not in OTHERS and (close := get_close_matches(key, [*OTHERS, *MANAGED], n=1, cutoff=0.8)):
+    if key not in OTHERS and (close := _near(key)):
         raise RequestError(f"unknown sbatch option {key!r}", f"Did you mean {close[0]}?")
-    if not _VALUE.fullmatch(value):
+    if not re.fullmatch(_VALUE, value):
         raise RequestError(
             f"the value of --sbatch {key} has a quote, a backslash, a dollar or a backtick: {value!r}",
             "sbatch expands nothing in a directive; write the value itself.",
         )
     return key, f'"{value}"' if re.search(r"[\s#]", value) else value
+
+
+def _near(key: str) -> list[str]:
+    from difflib import get_close_matches  # only an unknown option needs it
+
+    return get_close_matches(key, [*OTHERS, *MANAGED], n=1, cutoff=0.8)

@@ -11,14 +11,19 @@ from msgspec import Struct
 from slurmgen.slurm.commands import FIELD_SEPARATOR, JobId
 
 ENDED = frozenset(
-    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
+    {
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+        *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+    }
 )
 "The states from which a job does not come back by itself."
 
 _JOB_ID = re.compile(r"(?P<number>\d+)(?:;(?P<cluster>[\w.-]+))?")
 _TASK_ID = re.compile(r"\d+(_(\d+|\[.*\]))?(\+\d+)?")
 _STATE = re.compile(r"[A-Z][A-Z_]*")
-_TEST_ANSWER = re.compile(r"Job \d+ to start at (\S+) using (\d+) processors on nodes (\S+)(?: in partition (\S+))?")
+_TEST_ANSWER = re.compile(
+    r"Job \d+ to start at (\S+) using (\d+) processors on nodes (\S+)(?: in partition (\S+))?"
+)
 
 
 class JobState(Struct, frozen=True, kw_only=True):
@@ -68,7 +73,12 @@ def scontrol(text: str) -> tuple[JobState, ...]:
     return tuple(state for state in map(_paragraph, paragraphs) if state)
 
 
-def test_answer(text: str) -> str:
+def log_path(text: str) -> str | None:
+    """Where a job writes its log, from the answer of `commands.scontrol`; None if it does not say."""
+    return _field(text, r"^ +StdOut=(/.*)$") or None
+
+
+def trial(text: str) -> str:
     """What `sbatch --test-only` said, in plain words."""
     match = _TEST_ANSWER.search(text)
     if not match:
@@ -93,7 +103,9 @@ def _rows(text: str) -> list[list[str]]:
 
 
 def _paragraph(text: str) -> JobState | None:
-    head = re.search(r"^JobId=(\d+)(?: ArrayJobId=(\d+) ArrayTaskId=(\S+))?.*? JobName=(.*)$", text, re.MULTILINE)
+    head = re.search(
+        r"^JobId=(\d+)(?: ArrayJobId=(\d+) ArrayTaskId=(\S+))?.*? JobName=(.*)$", text, re.MULTILINE
+    )
     state = re.search(r"^ +JobState=([A-Z_]+) Reason=(\S+)", text, re.MULTILINE)
     if not head or not state:
         return None

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from functools import lru_cache
 
 # A newline would end a comment or a directive, a NUL ends every C string, and a lone
 # surrogate (an argument that is not UTF-8) cannot be written to the script at all.
@@ -9,10 +10,11 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
 _ESCAPED = re.compile(r'([\\"`]|\$(?![A-Za-z_]|\{[A-Za-z_][A-Za-z0-9_]*\}))')
 
-quote = shlex.quote
+quote = lru_cache(maxsize=4096)(shlex.quote)  # many requests share most of their words
 "Quote a value so that the shell takes it as it stands."
 
 
+@lru_cache(maxsize=1024)
 def expandable(text: str) -> str:
     r"""Quote a value of a site profile: only `$NAME` and `${NAME}` keep their meaning.
 
@@ -30,6 +32,6 @@ def unprintable(value: object) -> str | None:
         return value if _UNPRINTABLE.search(value) else None
     if isinstance(value, dict):
         value = (*value, *value.values())
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and value:
         return next((found for item in value if (found := unprintable(item)) is not None), None)
     return None

@@ -1,11 +1,13 @@
 """Slurm's memory sizes: a whole number with K, M, G or T, powers of 1024; without one, M."""
 
 import re
+from functools import lru_cache
 
 _UNITS = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
 _SIZE = re.compile(r"(\d+)([KMGT]?)B?", re.ASCII | re.IGNORECASE)
 
 
+@lru_cache(maxsize=1024)
 def megabytes(text: str) -> int:
     """MiB of a Slurm size, rounded up.
 
@@ -21,6 +23,7 @@ def megabytes(text: str) -> int:
     return -int(-int(match[1]) * _UNITS[match[2].upper()] // 1)
 
 
+@lru_cache(maxsize=1024)
 def canonical(mebibytes: int) -> str:
     """The shortest way to write a size: `64G` where it is whole, else `M`.
 

@@ -37,13 +37,17 @@ class Daemon(Struct, frozen=True, kw_only=True):
 
 
 def munged(layout: Layout, program: str) -> Daemon:
-    """The daemon that says who is who. Its folder is not ours but `run`: it wants /tmp's permissions."""
+    """The daemon that says who is who, for our own user only.
+
+    It wants a folder that all may enter, and ours none may, hence --force: another user of this machine
+    must not get a credential with which to send jobs to our slurmds.
+    """
     run = layout.run
     files = {name: f"{run}/munge.{name}" for name in ("socket", "key", "seed", "log", "pid")}
     flags = {"key-file": "key", "socket": "socket", "seed-file": "seed", "pid-file": "pid", "log-file": "log"}
     return Daemon(
         name="munged",
-        argv=(program, *(f"--{flag}={files[kind]}" for flag, kind in flags.items())),
+        argv=(program, "--force", *(f"--{flag}={files[kind]}" for flag, kind in flags.items())),
         mark=files["socket"],
         pid_file=files["pid"],
         log_file=files["log"],
@@ -88,9 +92,14 @@ def start(daemon: Daemon) -> None:
     # Into a file, not a pipe: what the daemon starts would hold a pipe open.
     with log.with_suffix(".err").open("wb") as err:
         begun = subprocess.run(
-            daemon.argv, stdin=subprocess.DEVNULL, stdout=err, stderr=err, env=_environ(), timeout=START_TIMEOUT,
+            daemon.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=err,
+            stderr=err,
+            env=_environ(),
+            timeout=START_TIMEOUT,
             check=False,
-        )  # fmt: skip
+        )
     deadline = time.monotonic() + START_TIMEOUT
     while begun.returncode == 0 and daemon.pid is None and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -42,7 +42,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     folder: Path
     "Configuration, logs and keys; private."
     run: Path
-    "Sockets and what else needs a short path (108 bytes is the most for a socket), and one munge trusts."
+    "Sockets, pid files and what else needs a short path; private too."
     user: str
     hostname: str
     slurm_version: tuple[int, int]

@@ -1,25 +1,21 @@
 """Start and stop a twin. All it starts has a pid file, and all it writes is in two folders."""
 
-import os
 import shutil
 import socket
-import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from slurmgen.errors import TwinError
 from slurmgen.site import Site
-from slurmgen.twin import daemons, machine, processes, store
+from slurmgen.twin import daemons, files, machine, processes, store
+from slurmgen.twin.commands import slurm
 from slurmgen.twin.layout import Layout, groups
 from slurmgen.twin.shape import assumptions
-from slurmgen.twin.slurm_config import SLURM_FILES
-from slurmgen.twin.ssh_config import known_hosts, ssh_config, sshd_config
 from slurmgen.twin.store import Twin
 
 READY_TIMEOUT = 30.0
-STAND_INS = Path(__file__).parent / "stand_ins"
-EXECUTABLE = 0o700
 
 
 def up(site: Site, nodes: int, *, ssh: bool = False, gpu_type: str | None = None) -> Twin:
@@ -37,9 +33,23 @@ def up(site: Site, nodes: int, *, ssh: bool = False, gpu_type: str | None = None
     with store.locked():
         old = store.load(site.name)
         if old and old.is_running:
-            raise TwinError(f"a twin of {site.name} runs already", f"End it: slurmgen twin down --site {site.name}")
+            hint = f"End it: slurmgen twin down --site {site.name}"
+            raise TwinError(f"a twin of {site.name} runs already", hint)
+        programs = machine.programs(*machine.SLURM_PROGRAMS, *(machine.SSH_PROGRAMS if ssh else ()))
+        shape = groups(site, nodes, gpu_type)
         _clear(site.name)
-        return _start(site, nodes, ssh, gpu_type)
+        layout = Layout(
+            site=site,
+            groups=shape,
+            folder=store.root() / site.name,
+            user=machine.user_name(),
+            hostname=socket.gethostname(),
+            slurm_version=machine.slurm_version(programs["slurmctld"]),
+            port=machine.free_ports(2 + sum(group.count for group in shape)),
+            # Not TMPDIR, which may be long: the path of a socket has 108 bytes.
+            run=Path(tempfile.mkdtemp(prefix="slurmgen-", dir="/tmp")),
+        )
+        return _start(layout, programs, gpu_type)
 
 
 def down(site_name: str) -> None:
@@ -54,30 +64,14 @@ def down(site_name: str) -> None:
         _clear(site_name)
 
 
-def _start(site: Site, nodes: int, ssh: bool, gpu_type: str | None) -> Twin:
-    wanted = machine.SLURM_PROGRAMS + (machine.SSH_PROGRAMS if ssh else ())
-    programs = machine.programs(*wanted)
-    shapes = groups(site, nodes, gpu_type)
-    folder = store.root() / site.name
-    layout = Layout(
-        site=site,
-        groups=shapes,
-        folder=folder,
-        # Not TMPDIR, which may be long or private: a socket's path has 108 bytes, and munge wants
-        # a folder that all may enter, below folders that nobody else may change.
-        run=Path(tempfile.mkdtemp(prefix="slurmgen-", dir="/tmp")),  # noqa: S108
-        user=machine.user_name(),
-        hostname=socket.gethostname(),
-        slurm_version=machine.slurm_version(programs["slurmctld"]),
-        port=machine.free_ports(2 + sum(group.count for group in shapes)),
-    )
+def _start(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twin:
     twin = _twin(layout, programs, gpu_type)
     try:
-        _write(layout, ssh)
+        files.write(layout, ssh="sshd" in programs)
         store.save(twin)
         for daemon in twin.daemons:
             daemons.start(daemon)
-        _wait_until_idle(twin, programs["sinfo"])
+        _wait_until_idle(twin)
     except BaseException:
         _end(twin)
         raise
@@ -85,7 +79,7 @@ def _start(site: Site, nodes: int, ssh: bool, gpu_type: str | None) -> Twin:
 
 
 def _twin(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twin:
-    has_ssh = "sshd" in programs
+    ssh = "sshd" in programs
     return Twin(
         site=layout.site.name,
         folder=layout.folder,
@@ -94,59 +88,24 @@ def _twin(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twi
         daemons=(
             daemons.munged(layout, programs["munged"]),
             *daemons.slurm(layout, programs["slurmctld"], programs["slurmd"]),
-            *([daemons.sshd(layout, programs["sshd"])] if has_ssh else []),
+            *([daemons.sshd(layout, programs["sshd"])] if ssh else []),
         ),
         shapes={name: str(group.shape) for group in layout.groups for name in group.partitions},
         assumptions=tuple(assumptions(layout.site, gpu_type)),
-        ssh_config=layout.folder / "ssh_config" if has_ssh else None,
-        ssh_host=layout.ssh_hosts[0] if has_ssh else None,
+        ssh_config=layout.folder / "ssh_config" if ssh else None,
+        ssh_host=layout.ssh_hosts[0] if ssh else None,
     )
 
 
-def _write(layout: Layout, ssh: bool) -> None:
-    """Put everything in place that the daemons read."""
-    folder, run = layout.folder, layout.run
-    run.chmod(0o711)
-    folder.mkdir(mode=0o700)
-    (folder / "state").mkdir()
-    for node in layout.nodes:
-        (run / "spool" / node).mkdir(parents=True)
-    for number in range(max(group.shape.gpus for group in layout.groups)):
-        # Slurm wants a character device to number each GPU by, and follows a link to one.
-        (run / f"gpu{number}").symlink_to("/dev/null")
-    for name, text in SLURM_FILES.items():
-        (folder / name).write_text(text(layout))
-    (folder / "task_prolog").chmod(EXECUTABLE)
-    shutil.copytree(STAND_INS, folder / "stand_ins", ignore=shutil.ignore_patterns("__pycache__"))
-    for path in (folder / "stand_ins").iterdir():
-        path.chmod(EXECUTABLE)
-    (run / "munge.key").touch(mode=0o600)
-    (run / "munge.key").write_bytes(os.urandom(1024))
-    if ssh:
-        _write_ssh(layout)
-
-
-def _write_ssh(layout: Layout) -> None:
-    folder = layout.folder
-    for name in ("host_key", "id"):
-        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "slurmgen twin", "-f", str(folder / name)]
-        subprocess.run(argv, check=True, timeout=10, stdout=subprocess.DEVNULL)
-    (folder / "sshd_config").write_text(sshd_config(layout))
-    (folder / "ssh_config").write_text(ssh_config(layout))
-    (folder / "known_hosts").write_text(known_hosts(layout, (folder / "host_key.pub").read_text()))
-    if os.getuid() == 0:
-        # Where root's sshd keeps its unprivileged half; Debian makes it when the service starts.
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-
-
-def _wait_until_idle(twin: Twin, sinfo: str) -> None:
+def _wait_until_idle(twin: Twin) -> None:
     deadline = time.monotonic() + READY_TIMEOUT
     states: dict[str, str] = {}
     while time.monotonic() < deadline:
         for daemon in twin.daemons:
             if daemon.pid is None:
                 raise daemons.failure(daemon)
-        states = _node_states(twin, sinfo)
+        with suppress(TwinError):  # the controller does not answer yet
+            states = _node_states(twin)
         if set(twin.nodes) == {name for name, state in states.items() if state == "idle"}:
             return
         time.sleep(0.1)
@@ -154,13 +113,9 @@ def _wait_until_idle(twin: Twin, sinfo: str) -> None:
     raise TwinError(f"the twin of {twin.site} was not ready after {READY_TIMEOUT:.0f} s: {told}")
 
 
-def _node_states(twin: Twin, sinfo: str) -> dict[str, str]:
-    argv = [sinfo, "--noheader", "--Node", "--format=%N %T"]
-    reply = subprocess.run(
-        argv, env={**os.environ, **twin.environ()}, capture_output=True, text=True, timeout=READY_TIMEOUT,
-        check=False,
-    )  # fmt: skip
-    return dict(pair for line in reply.stdout.splitlines() if len(pair := line.split()) == 2)
+def _node_states(twin: Twin) -> dict[str, str]:
+    reply = slurm(twin, "sinfo", "--noheader", "--Node", "--format=%N %T")
+    return dict(line.split(maxsplit=1) for line in reply.splitlines())
 
 
 def _clear(site_name: str) -> None:
@@ -172,14 +127,10 @@ def _clear(site_name: str) -> None:
 
 
 def _end(twin: Twin) -> None:
-    """End the jobs and daemons of a twin and remove what it wrote."""
-    ours, others = [], []
-    for daemon in twin.daemons:
-        (ours if daemon.name.startswith("slurm") else others).append(daemon)
-    daemons.stop(*ours)
+    """End the daemons and jobs of a twin and remove what it wrote."""
+    daemons.stop(*twin.daemons)
     # Steps outlive their slurmd. Each listens on a socket in the spool folder, which tells its process.
     steps = [pid for path in twin.run.glob("spool/*/*") if (pid := processes.listener(path))]
     processes.end([member for pid in steps for member in processes.family(pid)], grace=0)
-    daemons.stop(*others)
     for folder in (twin.run, twin.folder):
         shutil.rmtree(folder, ignore_errors=True)

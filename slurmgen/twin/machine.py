@@ -11,6 +11,7 @@ import subprocess
 from slurmgen.errors import TwinError
 
 INSTALL = "apt-get install --no-install-recommends slurm-wlm slurmctld slurmd munge openssh-server"
+SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 SLURM_PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
 SSH_PROGRAMS = ("sshd", "ssh-keygen")
 
@@ -24,7 +25,7 @@ def programs(*names: str) -> dict[str, str]:
     Raises:
         TwinError: some are not installed.
     """
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
     found = {name: shutil.which(name, path=path) for name in names}
     missing = [name for name, place in found.items() if place is None]
     if missing:
@@ -57,7 +58,9 @@ def user_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        raise TwinError(f"user id {os.getuid()} has no name here", "Slurm needs a line in /etc/passwd.") from None
+        raise TwinError(
+            f"user id {os.getuid()} has no name here", "Slurm needs a line in /etc/passwd."
+        ) from None
 
 
 def free_ports(count: int) -> int:
@@ -68,7 +71,8 @@ def free_ports(count: int) -> int:
     """
     last = LAST_PORT - count
     start = random.randrange(FIRST_PORT, last)  # noqa: S311  (only spreads twins of several users)
-    for first in (*range(start, last, count), *range(FIRST_PORT, start, count)):
+    candidates: list[int] = [*range(start, last, count), *range(FIRST_PORT, start, count)]
+    for first in candidates:
         if all(map(_is_free, range(first, first + count))):
             return first
     raise TwinError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT}")

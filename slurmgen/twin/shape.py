@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct, structs
 
 from slurmgen.errors import TwinError, did_you_mean
-from slurmgen.site import GpuType, Node, Partition, Site
+from slurmgen.site import Node, Partition, Site
 from slurmgen.slurm.sizes import megabytes
 
 DEFAULT_NODE = Node(gpus=8, cpus=64, memory="512G")
@@ -50,7 +50,9 @@ def shape(site: Site, partition: Partition, gpu_type: str | None = None) -> Shap
 
 def usual_type(site: Site, gpus: int | None) -> str | None:
     """The GPU type of a node with that many GPUs, as nearly as the profile says."""
-    fitting = (name for name, kind in site.gpu.types.items() if None in (gpus, kind.gpus) or kind.gpus == gpus)
+    fitting = (
+        name for name, kind in site.gpu.types.items() if None in (gpus, kind.gpus) or kind.gpus == gpus
+    )
     return next(fitting, None)
 
 
@@ -73,7 +75,7 @@ def assumptions(site: Site, gpu_type: str | None = None) -> Iterator[str]:
 def _node_of(site: Site, gpu_type: str) -> Node:
     if gpu_type not in site.gpu.types:
         raise TwinError(f"{site.name} has no GPU type {gpu_type!r}", did_you_mean(gpu_type, site.gpu.types))
-    kind: GpuType = site.gpu.types[gpu_type]
+    kind = site.gpu.types[gpu_type]
     return Node(gpus=kind.gpus, cpus=kind.cpus, memory=kind.memory)
 
 

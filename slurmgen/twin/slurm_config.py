@@ -82,13 +82,14 @@ SlurmdLogFile="{folder}/slurmd-%n.log"
 TaskProlog="{folder}/task_prolog"
 # Job ids of several twins differ, and with them the MASTER_PORT that scripts make of them.
 FirstJobId={layout.port}
-CommunicationParameters=NoCtldInAddrAny
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
 ReturnToService=2
+# A job that no partition would ever run is refused, not left pending.
+EnforcePartLimits=ANY
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
 GresTypes=gpu"""

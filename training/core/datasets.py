@@ -17,7 +17,7 @@ from torchvision import datasets
 Images = NDArray[np.uint8]
 Labels = NDArray[np.uint8]
 
-BATCH_SAMPLES = 500  # of each of CIFAR-10's five training files and one test file, instead of 10,000
+FILE_SAMPLES = 500  # of each of CIFAR-10's five training files and one test file, instead of 10,000
 
 
 class SyntheticCIFAR10(datasets.CIFAR10):
@@ -25,9 +25,9 @@ class SyntheticCIFAR10(datasets.CIFAR10):
 
     base_folder = "SyntheticCIFAR10"
     # The real files' names without their checksums, which torchvision then does not ask for.
-    train_list = [[name, None] for name, _ in datasets.CIFAR10.train_list]  # noqa: RUF012 (torchvision's own form)
-    test_list = [[name, None] for name, _ in datasets.CIFAR10.test_list]  # noqa: RUF012
-    meta = {**datasets.CIFAR10.meta, "md5": None}  # noqa: RUF012
+    train_list = [[name, None] for name, _ in datasets.CIFAR10.train_list]
+    test_list = [[name, None] for name, _ in datasets.CIFAR10.test_list]
+    meta = {**datasets.CIFAR10.meta, "md5": None}
 
     def download(self) -> None:
         """Make the files, in place of fetching them."""
@@ -36,10 +36,10 @@ class SyntheticCIFAR10(datasets.CIFAR10):
         folder = Path(self.root, self.base_folder)
         _write_pickle(folder / self.meta["filename"], {"label_names": [f"pattern {n}" for n in range(10)]})
         names = [name for name, _ in self.train_list + self.test_list]
-        images, labels = make_patterns(len(names) * BATCH_SAMPLES, channels=3, side=32)
-        for name, start in zip(names, range(0, len(labels), BATCH_SAMPLES), strict=True):
-            part = slice(start, start + BATCH_SAMPLES)
-            rows = images[part].reshape(BATCH_SAMPLES, 3 * 32 * 32)
+        images, labels = make_patterns(len(names) * FILE_SAMPLES, channels=3, side=32)
+        for name, start in zip(names, range(0, len(labels), FILE_SAMPLES), strict=True):
+            part = slice(start, start + FILE_SAMPLES)
+            rows = images[part].reshape(FILE_SAMPLES, 3 * 32 * 32)
             _write_pickle(folder / name, {"data": rows, "labels": labels[part].tolist()})
 
 
@@ -49,8 +49,8 @@ class SyntheticMNIST(datasets.MNIST):
     def download(self) -> None:
         """Make the files, in place of fetching them."""
         if not self._check_exists():
-            images, labels = make_patterns(6 * BATCH_SAMPLES, channels=1, side=28)
-            _write_mnist(Path(self.raw_folder), images[:, 0], labels, train_samples=5 * BATCH_SAMPLES)
+            images, labels = make_patterns(6 * FILE_SAMPLES, channels=1, side=28)
+            _write_mnist(Path(self.raw_folder), images[:, 0], labels, train_samples=5 * FILE_SAMPLES)
 
 
 class Digits(datasets.MNIST):
@@ -105,6 +105,6 @@ def _write_pickle(path: Path, value: object) -> None:
 def _write_whole(path: Path, content: bytes) -> None:
     # Under its own name only once complete: a job cut short, or another beside it, never sees half a file.
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial = path.with_name(f"{path.name}.{os.uname().nodename}.{os.getpid()}")
     partial.write_bytes(content)
     partial.replace(path)

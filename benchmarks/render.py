@@ -1,0 +1,66 @@
+"""1,000 requests rendered in one process, beside the bare Jinja2 rendering. Median of 11, in turn."""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+
+from slurmgen import Request, load_site, render, resolve
+from slurmgen.script import _main_template, _values
+
+RUNS = 11
+GOAL = 2.0
+SITE = load_site("olivia")
+
+
+def requests() -> list[Request]:
+    """1,000 requests that differ in framework, GPUs, time, memory and arguments."""
+    frameworks, gpus = ["ddp", "lightning", "accelerate"], [1, 2, 4, 8, 16]
+    combinations = itertools.islice(itertools.product(frameworks, gpus, range(1, 68)), 1000)
+    return [
+        Request(
+            framework=framework,
+            gpus=count,
+            account="nn1234k",
+            time=f"{number}:00:00",
+            mem=f"{100 + number}G",
+            name=f"job{number}",
+            script_args=("--seed", str(number)),
+        )
+        for framework, count, number in combinations
+    ]
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Print ours, the floor, the ratio and its goal."""
+    asked = requests()
+    template = _main_template(None, None)
+    ready = [_values(resolve(request, SITE)) for request in asked]
+    texts = {template.render(values) for values in ready}
+    assert len(texts) == len(asked) == 1000
+
+    def ours() -> None:
+        for request in asked:
+            render(resolve(request, SITE))
+
+    def bare() -> None:
+        for values in ready:
+            template.render(values)
+
+    times = [(seconds(ours), seconds(bare)) for _ in range(RUNS)]
+    mine, floor = (statistics.median(column) for column in zip(*times, strict=True))
+    print(
+        f"1,000 requests to scripts: {mine * 1e3:.0f} ms; bare Jinja2, ready values: {floor * 1e3:.0f} ms; "
+        f"ratio {mine / floor:.2f} (goal: at most {GOAL})"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+#!/bin/sh
+# The main job, end to end: a script for two nodes of two GPUs each goes over SSH to a real Slurm on
+# this machine, in the shape of DAIC, and trains there on four ranks. Nothing of yours is touched.
+set -eu
+cd "$(dirname "$0")"
+PATH="$PWD/.venv/bin:$PATH"
+work=$(mktemp -d)
+export XDG_STATE_HOME="$work/state" XDG_CONFIG_HOME="$work/config"
+trap 'slurmgen twin down --all >"$work/down" 2>&1 || cat "$work/down"; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+say() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
+
+say slurmgen twin up --site daic --nodes 2 --ssh
+slurmgen twin up --site daic --nodes 2 --ssh
+
+request="--site daic --account demo --framework ddp --gpus 4 --nodes 2 --python-env venv:$PWD/.venv"
+training="--data synthetic --limit 1024 --epochs 3 --batch-size 128"
+
+# shellcheck disable=SC2086  # words of a command
+{
+  say slurmgen render $request -- $training
+  slurmgen render $request -- $training
+  say slurmgen submit $request --follow -- $training
+  slurmgen submit $request --follow --ssh-config "$XDG_STATE_HOME/slurmgen/twin/daic/ssh_config" \
+    --remote-dir "$work/remote" -- $training
+}

@@ -1,0 +1,69 @@
+"""`slurmgen logs`: a job's log, once or until the job ends."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmgen.cli.route_options import find_job, job_options, reach
+
+if TYPE_CHECKING:
+    from slurmgen.ledger import Record
+    from slurmgen.remote.transport import Transport
+    from slurmgen.slurm.commands import JobId
+
+INTERRUPTED = 130
+"Exit code after ^C."
+
+
+@click.command()
+@job_options
+@click.option(
+    "-f", "--follow", is_flag=True, help="Go on until the job ends; exit 0 if it COMPLETED, else 1."
+)
+def command(job_id: str, site: str | None, follow: bool, **said: Any) -> None:
+    """Show a job's log, or follow it to the job's end."""
+    job, way, record = find_job(job_id, site, **said)
+    with reach(way) as far:
+        path = _path(far, job, record)
+        if follow:
+            follow_to_end(far, job, path)
+        else:
+            _show(far, job, path)
+
+
+def follow_to_end(far: "Transport", job: "JobId", path: str, *, err: bool = False) -> None:
+    """Show the log until the job ends, then say how it did; leaves with 0 if it COMPLETED, else 1."""
+    from slurmgen.remote.logs import follow
+    from slurmgen.remote.slurm import describe, outcome
+
+    ctx = click.get_current_context()
+    try:
+        states = follow(far, job, path, lambda chunk: click.echo(chunk, nl=False, err=err))
+    except KeyboardInterrupt:
+        click.echo(f"\njob {job} goes on; see `slurmgen logs -f {job}` and `slurmgen cancel {job}`", err=True)
+        ctx.exit(INTERRUPTED)
+    for line in describe(states, job, far.where):
+        click.echo(line, err=True)
+    ctx.exit(0 if outcome(states) == "COMPLETED" else 1)
+
+
+def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
+    from slurmgen.remote.logs import asked_path, log_path
+
+    if record is None:
+        return asked_path(far, job)
+    return log_path(record.folder, record.output, record.name, str(job))
+
+
+def _show(far: "Transport", job: "JobId", path: str) -> None:
+    from slurmgen.remote.logs import read
+    from slurmgen.remote.slurm import describe, job_states
+
+    is_empty = True
+    for chunk in read(far, path):
+        click.echo(chunk, nl=False)
+        is_empty = False
+    if is_empty:
+        click.echo(f"there is nothing in {path}", err=True)
+        for line in describe(job_states(far, job), job, far.where):
+            click.echo(line, err=True)

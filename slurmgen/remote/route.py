@@ -1,0 +1,76 @@
+"""Route: which way leads to a site, kept with each job so that it is found again."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from slurmgen.errors import ConfigError
+from slurmgen.remote.transport import Transport
+
+if TYPE_CHECKING:
+    from slurmgen.personal import Personal
+    from slurmgen.site import Site
+
+Via = Literal["ssh", "local", "twin"]
+Ask = Callable[[str], str]
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """One way to one site. It holds no secret."""
+
+    site: str
+    via: Via
+    host: str | None = None
+    "`[USER@]HOST` where it goes over SSH; an alias of ssh_config, mostly."
+    ssh_config: str | None = None
+
+
+def route(
+    site: "Site",
+    personal: "Personal",
+    *,
+    via: Via | None = None,
+    host: str | None = None,
+    ssh_config: str | None = None,
+) -> Route:
+    """The way to a site: what is said now, then your personal file, then the profile.
+
+    A user in `host` is taken before the personal one, and that one before ssh_config's.
+
+    Raises:
+        ConfigError: it is to go over SSH, but no host is known.
+    """
+    host = host or personal.host or site.login.host
+    via = via or ("ssh" if host else "local")
+    if via != "ssh":
+        return Route(site=site.name, via=via)
+    if not host:
+        raise ConfigError(
+            f"site {site.name} has no login host",
+            "Give one with --host, or say --via local on a login node.",
+        )
+    if personal.user and "@" not in host:
+        host = f"{personal.user}@{host}"
+    return Route(site=site.name, via=via, host=host, ssh_config=ssh_config or personal.ssh_config)
+
+
+def open_route(way: Route, ask: Ask | None = None, environment: Mapping[str, str] | None = None) -> Transport:
+    """Go there.
+
+    Args:
+        way: where to.
+        ask: reads a password from the terminal; None where there is none.
+        environment: variables that lead to another Slurm on this machine, such as a twin's.
+
+    Raises:
+        RemoteError: the host is not reached, not the one we know, or lets nobody in.
+    """
+    if way.via == "ssh":
+        from slurmgen.remote.ssh import connect
+        from slurmgen.remote.ssh_config import destination
+
+        return connect(destination(way.host or "", way.ssh_config), ask)
+    from slurmgen.remote.local import LocalTransport
+
+    return LocalTransport(environment)

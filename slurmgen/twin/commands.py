@@ -1,0 +1,27 @@
+"""The ordinary Slurm commands, asked of a twin."""
+
+import os
+import subprocess
+
+from slurmgen.errors import TwinError
+from slurmgen.twin.store import Twin
+
+TIMEOUT = 15.0
+
+
+def slurm(twin: Twin, *argv: str) -> str:
+    """What a Slurm command answers.
+
+    Raises:
+        TwinError: it failed.
+    """
+    environ = {**os.environ, **twin.environ()}
+    try:
+        reply = subprocess.run(
+            argv, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TwinError(f"{argv[0]} on the twin of {twin.site}: {error}") from error
+    if reply.returncode:
+        raise TwinError(f"{argv[0]} on the twin of {twin.site}: {reply.stderr.strip()}")
+    return reply.stdout.rstrip("\n")

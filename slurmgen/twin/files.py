@@ -1,0 +1,68 @@
+"""Everything that a twin's daemons and jobs read, put in place before they start."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from slurmgen.twin.layout import Layout
+from slurmgen.twin.slurm_config import SLURM_FILES
+from slurmgen.twin.ssh_config import known_hosts, ssh_config, sshd_config
+
+STAND_INS = {"module": "module.sh", "ml": "module.sh", "apptainer": "apptainer.py"}
+EXECUTABLE = 0o700
+
+
+def write(layout: Layout, *, ssh: bool) -> None:
+    """Make a twin's two folders and what belongs in them."""
+    layout.folder.mkdir(mode=0o700)
+    (layout.folder / "state").mkdir()
+    for name, text in SLURM_FILES.items():
+        (layout.folder / name).write_text(text(layout))
+    (layout.folder / "task_prolog").chmod(EXECUTABLE)
+    _write_stand_ins(layout.folder / "stand_ins")
+    _write_run(layout)
+    if ssh:
+        _write_ssh(layout)
+
+
+def _write_stand_ins(folder: Path) -> None:
+    folder.mkdir()
+    for name, source in STAND_INS.items():
+        shutil.copyfile(Path(__file__).parent / "stand_ins" / source, folder / name)
+        (folder / name).chmod(EXECUTABLE)
+
+
+def _write_run(layout: Layout) -> None:
+    run = layout.run
+    for node in layout.nodes:
+        (run / "spool" / node).mkdir(parents=True)
+    for number in range(max(group.shape.gpus for group in layout.groups)):
+        # Slurm numbers GPUs by character devices, which nobody opens; it follows a link to one.
+        (run / f"gpu{number}").symlink_to("/dev/null")
+    (run / "munge.key").touch(mode=0o600)
+    (run / "munge.key").write_bytes(os.urandom(1024))
+
+
+def _write_ssh(layout: Layout) -> None:
+    folder = layout.folder
+    for name in ("host_key", "id"):
+        argv = [
+            "ssh-keygen",
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-C",
+            "slurmgen twin",
+            "-f",
+            f"{folder}/{name}",
+        ]
+        subprocess.run(argv, check=True, timeout=10)
+    (folder / "sshd_config").write_text(sshd_config(layout))
+    (folder / "ssh_config").write_text(ssh_config(layout))
+    (folder / "known_hosts").write_text(known_hosts(layout, (folder / "host_key.pub").read_text()))
+    if os.getuid() == 0:
+        # Where root's sshd keeps its unprivileged half; Debian makes it when its service starts.
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)

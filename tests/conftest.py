@@ -1,0 +1,45 @@
+"""Every test starts from a clean environment and a config folder of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    for name in list(os.environ):
+        if name.startswith(("SLURM", "SBATCH", "SQUEUE", "SSH_", "OMP_")):
+            monkeypatch.delenv(name)
+    home = tmp_path_factory.mktemp("home")
+    for name in ("CONFIG", "STATE", "CACHE", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
+
+
+@pytest.fixture
+def config_dir(clean_environment: None) -> Path:
+    """The user's own slurmgen config folder, empty."""
+    folder = Path(os.environ["XDG_CONFIG_HOME"], "slurmgen")
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def slurmgen(tmp_path: Path) -> Run:
+    """Run the command line as a person would, from an empty folder."""
+
+    def run(*args: str, cwd: Path = tmp_path, **options: object) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "slurmgen", *args]
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
+
+    return run

@@ -1,0 +1,132 @@
+"""A real sshd on the loopback with keys, a home and variables of its own."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from getpass import getuser
+from pathlib import Path
+
+import pytest
+
+needs_sshd = pytest.mark.skipif(shutil.which("sshd") is None, reason="sshd is not installed")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running sshd, and how to reach it."""
+
+    folder: Path
+    port: int
+
+    @property
+    def home(self) -> Path:
+        """The home folder of whoever logs in."""
+        return self.folder / "home"
+
+    @property
+    def host_key(self) -> str:
+        """The public half of its key: type and text."""
+        return " ".join((self.folder / "host_key.pub").read_text().split()[:2])
+
+    @property
+    def key(self) -> Path:
+        """The key that it lets in."""
+        return self.folder / "key"
+
+    @property
+    def name(self) -> str:
+        """What it is called in known_hosts."""
+        return f"[127.0.0.1]:{self.port}"
+
+    def config(
+        self, folder: Path, *, known: str | None = None, key: Path | None = None, more: str = ""
+    ) -> str:
+        """Write an ssh_config with the alias `far`, and give its path."""
+        (folder / "known_hosts").write_text(f"{self.name} {self.host_key}\n" if known is None else known)
+        text = f"""Host far
+          HostName 127.0.0.1
+          Port {self.port}
+          User {getuser()}
+          IdentityFile "{key or self.key}"
+          IdentitiesOnly yes
+          UserKnownHostsFile "{folder}/known_hosts"
+          GlobalKnownHostsFile /dev/null
+          {more}
+        """
+        (folder / "ssh_config").write_text(text)
+        return str(folder / "ssh_config")
+
+
+def keygen(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
+    """A new key pair."""
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-f", path], check=True, timeout=60)
+    return path
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def sshd(folder: Path, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """Start an sshd that sets `variables` in each session; it ends with the block."""
+    server = Server(folder, free_port())
+    server.home.mkdir()
+    keygen(folder / "host_key")
+    shutil.copy(keygen(server.key).with_suffix(".pub"), folder / "authorized_keys")
+    (folder / "sshd_config").write_text(_config(server, {"HOME": str(server.home), **(variables or {})}))
+    with (folder / "sshd.log").open("wb") as log:
+        # Its own full name: sshd starts itself anew for each connection.
+        program = shutil.which("sshd") or "/usr/sbin/sshd"
+        process = subprocess.Popen([program, "-D", "-e", "-f", folder / "sshd_config"], stderr=log)
+    try:
+        _await(server.port)
+        yield server
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(10)
+
+
+def _config(server: Server, variables: Mapping[str, str]) -> str:
+    pairs = " ".join(f'"{name}={text}"' for name, text in variables.items())
+    return f"""Port {server.port}
+ListenAddress 127.0.0.1
+PidFile none
+HostKey {server.folder}/host_key
+AuthorizedKeysFile {server.folder}/authorized_keys
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+PermitRootLogin prohibit-password
+MaxAuthTries 3
+PrintMotd no
+SetEnv {pairs}
+ForceCommand cd "$HOME" && eval "$SSH_ORIGINAL_COMMAND"
+"""
+
+
+def _await(port: int) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    raise AssertionError("sshd does not answer")
+
+
+def privilege_separation_folder() -> None:
+    """Make the folder that sshd wants where no service made it."""
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)

@@ -1,0 +1,271 @@
+"""Who is let in, by a real sshd with keys and by paramiko's server with passwords and codes."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paramiko
+import pytest
+
+from slurmgen.errors import AuthenticationFailed, ConnectionFailed
+from slurmgen.remote import ssh
+from slurmgen.remote.ssh import connect
+from slurmgen.remote.ssh_config import Destination, destination
+from tests.remote.sshd import Server, free_port, keygen, needs_sshd
+
+pytestmark = needs_sshd
+
+
+class Person:
+    """Answers prompts, and remembers them."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.prompts: list[str] = []
+
+    def __call__(self, prompt: str) -> str:
+        self.prompts.append(prompt)
+        return self.answers.pop(0)
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    reply = subprocess.run(
+        ["ssh-agent", "-s", "-a", tmp_path / "agent"], capture_output=True, text=True, check=True
+    )
+    pid = int(re.search(r"SSH_AGENT_PID=(\d+)", reply.stdout)[1])  # type: ignore[index]
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+    yield
+    os.kill(pid, 15)
+
+
+def echo(to: Destination, ask: Any = None) -> str:
+    with connect(to, ask) as far:
+        return far.run(["echo", "in"], timeout=20).out.strip()
+
+
+def test_the_right_key_is_let_in(server: Server, tmp_path: Path) -> None:
+    assert echo(destination("far", server.config(tmp_path))) == "in"
+
+
+def test_the_wrong_key_is_refused_with_what_to_do(server: Server, tmp_path: Path) -> None:
+    wrong = keygen(tmp_path / "wrong")
+    with pytest.raises(AuthenticationFailed) as caught:
+        echo(destination("far", server.config(tmp_path, key=wrong)))
+    assert str(wrong) in str(caught.value)
+    assert "ssh-copy-id far" in str(caught.value)
+    assert caught.value.exit_code == 3
+
+
+def test_no_key_at_all_is_told(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(AuthenticationFailed, match="who tried no key"):
+        echo(destination("far", server.config(tmp_path, key=tmp_path / "none")))
+
+
+def test_too_many_keys_are_told_as_that(server: Server, tmp_path: Path) -> None:
+    keys = [keygen(tmp_path / f"wrong{number}") for number in range(5)]
+    more = "\n".join(f"IdentityFile {key}" for key in keys)
+    with pytest.raises(AuthenticationFailed, match=r"hung up after \d keys.*IdentitiesOnly"):
+        echo(destination("far", server.config(tmp_path, key=keys[0], more=more)))
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])
+def test_a_locked_key_is_opened_with_its_passphrase(server: Server, tmp_path: Path, kind: str) -> None:
+    key = keygen(tmp_path / "locked", kind, "pässword")
+    with (server.folder / "authorized_keys").open("a") as file:
+        file.write(key.with_suffix(".pub").read_text())
+    person = Person("wrong", "pässword")
+    assert echo(destination("far", server.config(tmp_path, key=key)), person) == "in"
+    assert person.prompts == [f"Passphrase of {key}: "] * 2
+
+
+def test_a_locked_key_without_a_terminal_is_passed_over(server: Server, tmp_path: Path) -> None:
+    key = keygen(tmp_path / "locked", "ed25519", "secret")
+    assert (
+        echo(destination("far", server.config(tmp_path, key=key, more=f"IdentityFile {server.key}"))) == "in"
+    )
+
+
+def test_the_agent_is_asked(server: Server, tmp_path: Path, agent: None) -> None:
+    subprocess.run(["ssh-add", "-q", server.key], check=True)
+    text = Path(server.config(tmp_path, key=tmp_path / "none")).read_text().replace("IdentitiesOnly yes", "")
+    (tmp_path / "ssh_config").write_text(text)
+    assert echo(destination("far", str(tmp_path / "ssh_config"))) == "in"
+
+
+def test_identities_only_keeps_the_agents_other_keys_back(
+    server: Server, tmp_path: Path, agent: None
+) -> None:
+    subprocess.run(["ssh-add", "-q", server.key], check=True)
+    with pytest.raises(AuthenticationFailed, match="no key"):
+        echo(destination("far", server.config(tmp_path, key=tmp_path / "none")))
+
+
+def test_a_public_key_in_the_config_picks_the_agents_private_one(
+    server: Server, tmp_path: Path, agent: None
+) -> None:
+    subprocess.run(["ssh-add", "-q", server.key], check=True)
+    public = shutil.copy(server.key.with_suffix(".pub"), tmp_path / "id.pub")
+    assert echo(destination("far", server.config(tmp_path, key=Path(public)))) == "in"
+
+
+def test_a_locked_key_that_the_agent_holds_is_not_asked_for(
+    server: Server, tmp_path: Path, agent: None
+) -> None:
+    wrong = keygen(tmp_path / "locked")
+    subprocess.run(["ssh-add", "-q", wrong], check=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", wrong], check=True, capture_output=True
+    )
+    person = Person()
+    with pytest.raises(AuthenticationFailed):
+        echo(destination("far", server.config(tmp_path, key=wrong)), person)
+    assert person.prompts == []
+
+
+def test_a_closed_port_is_no_connection(server: Server, tmp_path: Path) -> None:
+    closed = Server(server.folder, free_port())
+    with pytest.raises(ConnectionFailed, match=r"cannot connect to far at 127.0.0.1 port \d+.*refused"):
+        echo(destination("far", closed.config(tmp_path)))
+
+
+def test_an_unknown_name_is_no_connection(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("Host far\n HostName no.such.host.invalid\n")
+    with pytest.raises(ConnectionFailed, match=r"no\.such\.host\.invalid"):
+        echo(destination("far", str(tmp_path / "config")))
+
+
+def test_a_host_that_says_nothing_is_given_up(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh, "CONNECT_TIMEOUT", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        start = time.monotonic()
+        with pytest.raises(ConnectionFailed):
+            echo(destination("far", Server(server.folder, port).config(tmp_path)))
+        assert time.monotonic() - start < 5
+
+
+def test_a_proxy_command_is_the_way_in(server: Server, tmp_path: Path) -> None:
+    program = tmp_path / "proxy it.py"
+    program.write_text(
+        "import os, select, socket, sys\n"
+        "s = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
+        "while True:\n"
+        "    for f in select.select([0, s], [], [])[0]:\n"
+        "        data = os.read(f if f == 0 else s.fileno(), 65536)\n"
+        "        if not data: sys.exit()\n"
+        "        s.sendall(data) if f == 0 else os.write(1, data)\n"
+    )
+    config = server.config(tmp_path, more=f'ProxyCommand python3 "{program}" %h %p')
+    assert echo(destination("far", config)) == "in"
+
+
+def test_a_proxy_command_that_fails_is_no_connection(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(ConnectionFailed):
+        echo(destination("far", server.config(tmp_path, more="ProxyCommand false %h")))
+
+
+class Gate(paramiko.ServerInterface):
+    """Wants a password, or a key and then a code."""
+
+    def __init__(self, methods: str) -> None:
+        self.methods = methods
+
+    def get_allowed_auths(self, username: str) -> str:
+        return self.methods
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        if "publickey" not in self.methods:
+            return paramiko.AUTH_FAILED
+        self.methods = "keyboard-interactive"
+        return paramiko.AUTH_PARTIALLY_SUCCESSFUL
+
+    def check_auth_password(self, username: str, password: str) -> int:
+        return paramiko.AUTH_SUCCESSFUL if password == "right" else paramiko.AUTH_FAILED  # noqa: S105
+
+    def check_auth_interactive(self, username: str, submethods: str) -> paramiko.InteractiveQuery:
+        return paramiko.InteractiveQuery("Two factors", "\x1b[2JEnter it.", ("Code: ", False))
+
+    def check_auth_interactive_response(self, responses: list[str]) -> int:
+        return paramiko.AUTH_SUCCESSFUL if responses == ["123456"] else paramiko.AUTH_FAILED
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        def answer() -> None:
+            channel.sendall(b"in\n")
+            channel.send_exit_status(0)
+            channel.close()
+
+        threading.Timer(0.05, answer).start()
+        return True
+
+
+@pytest.fixture
+def gate(server: Server, tmp_path: Path) -> Iterator[Any]:
+    """Start paramiko's server with some methods and give the way to it."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    running: list[paramiko.Transport] = []
+
+    def serve(methods: str) -> None:
+        transport = paramiko.Transport(listener.accept()[0])
+        running.append(transport)
+        transport.add_server_key(paramiko.PKey.from_path(server.folder / "host_key"))
+        transport.start_server(event=threading.Event(), server=Gate(methods))
+
+    def start(methods: str) -> Destination:
+        threading.Thread(target=serve, args=(methods,), daemon=True).start()
+        return destination("far", Server(server.folder, listener.getsockname()[1]).config(tmp_path))
+
+    with listener:
+        yield start
+    for transport in running:
+        transport.close()
+
+
+def test_a_password_is_asked_for_when_keys_do_not_do(gate: Any) -> None:
+    person = Person("wrong", "right")
+    assert echo(gate("password"), person) == "in"
+    assert all(prompt.startswith("Password of ") for prompt in person.prompts)
+
+
+def test_a_code_is_asked_for_after_the_key(gate: Any) -> None:
+    person = Person("123456")
+    assert echo(gate("publickey"), person) == "in"
+    assert person.prompts == ["Two factors  [2JEnter it. Code: "]
+
+
+def test_after_three_wrong_answers_it_ends(gate: Any) -> None:
+    person = Person("a", "b", "c", "d")
+    with pytest.raises(AuthenticationFailed):
+        echo(gate("password"), person)
+    assert person.answers == ["d"]
+
+
+def test_without_a_terminal_a_password_is_not_asked_for(gate: Any) -> None:
+    with pytest.raises(AuthenticationFailed, match="there is no terminal here"):
+        echo(gate("password"))
+
+
+def test_a_password_is_in_no_message(gate: Any) -> None:
+    with pytest.raises(AuthenticationFailed) as caught:
+        echo(gate("password"), Person("hunter2", "hunter2", "hunter2"))
+    assert "hunter2" not in f"{caught.value!r}{caught.value.__cause__!r}{caught.value.__context__!r}"
+
+
+def test_there_is_nobody_to_ask_without_a_terminal() -> None:
+    code = "from slurmgen.remote.terminal import asker; print(asker())"
+    command = [sys.executable, "-c", code]
+    reply = subprocess.run(command, capture_output=True, text=True, start_new_session=True, check=True)
+    assert reply.stdout.strip() == "None"

@@ -1,0 +1,71 @@
+"""Following without a cluster: when it looks, and when it stops."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from slurmgen.remote import logs
+from slurmgen.remote.logs import LONGEST_PAUSE, follow
+from slurmgen.remote.slurm import outcome
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState
+
+JOB = JobId("12")
+
+
+def state(word: str) -> tuple[JobState, ...]:
+    return (JobState(id="12", state=word),) if word else ()
+
+
+class Story:
+    """What is seen at each look: the job's state and the log so far."""
+
+    def __init__(self, *looks: tuple[str, bytes]) -> None:
+        self.looks = list(looks)
+        self.pauses: list[float] = []
+        self.shown = b""
+
+    def states(self, _far: object, _job: JobId) -> tuple[JobState, ...]:
+        self.now = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        return state(self.now[0])
+
+    def read(self, _far: object, _path: str, start: int) -> Iterator[bytes]:
+        if rest := self.now[1][start:]:
+            yield rest
+
+    def show(self, chunk: bytes) -> None:
+        self.shown += chunk
+
+    def told(self, monkeypatch: pytest.MonkeyPatch) -> str:
+        monkeypatch.setattr(logs, "job_states", self.states)
+        monkeypatch.setattr(logs, "read", self.read)
+        return outcome(follow(object(), JOB, "/log", self.show, self.pauses.append))  # type: ignore[arg-type]
+
+
+def test_each_byte_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(("PENDING", b""), ("RUNNING", b"a"), ("RUNNING", b"abc"), ("COMPLETED", b"abcd"))
+    assert story.told(monkeypatch) == "COMPLETED"
+    assert story.shown == b"abcd"
+
+
+def test_what_a_slow_file_system_brings_after_the_end_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(("FAILED", b""), ("FAILED", b"last words"), ("FAILED", b"last words"))
+    assert story.told(monkeypatch) == "FAILED"
+    assert story.shown == b"last words"
+
+
+def test_a_job_that_nobody_knows_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Story(("", b"")).told(monkeypatch) == "GONE"
+
+
+def test_a_job_that_comes_back_is_followed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(("PREEMPTED", b"a"), ("PENDING", b"a"), ("RUNNING", b"ab"), ("COMPLETED", b"ab"))
+    assert story.told(monkeypatch) == "COMPLETED"
+
+
+def test_a_quiet_job_is_looked_at_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(*[("RUNNING", b"")] * 10, ("COMPLETED", b""))
+    story.told(monkeypatch)
+    waiting = story.pauses[:10]
+    assert waiting == sorted(waiting)
+    assert waiting[-1] == LONGEST_PAUSE

@@ -1,0 +1,41 @@
+import pytest
+
+from slurmgen.errors import ConfigError
+from slurmgen.personal import Personal
+from slurmgen.remote.route import Route, route
+from slurmgen.site import Login, Site
+
+AT_HOST = Site(name="s", login=Login(host="login.s.org"))
+NOWHERE = Site(name="s")
+
+
+@pytest.mark.parametrize(
+    ("site", "personal", "said", "expected"),
+    [
+        (AT_HOST, Personal(), {}, ("ssh", "login.s.org")),
+        (NOWHERE, Personal(), {}, ("local", None)),
+        (AT_HOST, Personal(), {"via": "local"}, ("local", None)),
+        (AT_HOST, Personal(), {"via": "twin"}, ("twin", None)),
+        (AT_HOST, Personal(host="mine"), {}, ("ssh", "mine")),
+        (NOWHERE, Personal(host="mine"), {}, ("ssh", "mine")),
+        (AT_HOST, Personal(host="mine"), {"host": "now"}, ("ssh", "now")),
+        (AT_HOST, Personal(user="me"), {}, ("ssh", "me@login.s.org")),
+        (AT_HOST, Personal(user="me"), {"host": "you@now"}, ("ssh", "you@now")),
+    ],
+)
+def test_what_is_said_now_comes_first_then_your_file_then_the_profile(
+    site: Site, personal: Personal, said: dict[str, str], expected: tuple[str, str | None]
+) -> None:
+    way = route(site, personal, **said)  # type: ignore[arg-type]
+    assert (way.via, way.host) == expected
+
+
+def test_a_config_said_now_overrules_the_personal_one() -> None:
+    own = Personal(ssh_config="/own")
+    assert route(AT_HOST, own) == Route(site="s", via="ssh", host="login.s.org", ssh_config="/own")
+    assert route(AT_HOST, own, ssh_config="/now").ssh_config == "/now"
+
+
+def test_over_ssh_to_no_host_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--host"):
+        route(NOWHERE, Personal(), via="ssh")

@@ -1,0 +1,257 @@
+"""Submitting to a real Slurm, here and over SSH, through a profile that says what it should not."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from slurmgen.errors import CommandFailed, ConnectionFailed, RequestError, TransferFailed
+from slurmgen.remote import slurm
+from slurmgen.remote.logs import follow, log_path, read
+from slurmgen.remote.slurm import call, cancel, describe, ended, job_states, outcome
+from slurmgen.remote.snapshot import snapshot
+from slurmgen.remote.submission import Submission, Submitted, parent_folder, submit, try_out
+from slurmgen.remote.transport import Completed, TimedOut, Transport
+from slurmgen.slurm.commands import JobId
+from tests.remote.sshd import Server, needs_sshd
+from tests.support.twins import Testbed, needs_slurm
+
+pytestmark = [needs_sshd, needs_slurm]
+
+HEAD = "#!/bin/bash\n#SBATCH --job-name=told\n#SBATCH --output=logs/%x-%j.out\n"
+HOSTILE = ['-it\'s "$(touch pwned)"', "`touch pwned`;touch pwned &  naïve ☃ * $HOME a:b"]
+
+
+def submission(folder: Path, body: str, *, remote_dir: str = "sent", key: str = "") -> Submission:
+    folder.mkdir(exist_ok=True)
+    (folder / "data file").write_text("42\n")
+    return Submission(
+        name="told",
+        script=f"{HEAD}{body}",
+        files=snapshot(folder),
+        parent=parent_folder(remote_dir, folder.name),
+        key=key or f"{time.monotonic_ns()}",
+        output="logs/%x-%j.out",
+    )
+
+
+def log(far: Transport, done: Submitted) -> str:
+    path = log_path(done.folder, "logs/%x-%j.out", "told", str(done.job))
+    parts: list[bytes] = []
+    states = follow(far, done.job, path, parts.append, sleep=lambda _: time.sleep(0.2))
+    return f"{outcome(states)}\n{b''.join(parts).decode()}"
+
+
+def test_a_job_runs_among_its_files_with_a_clean_environment(
+    cluster: Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = "$SLURM_JOB_NAME $SLURM_JOB_PARTITION ${FROM_PROFILE:-} ${SBATCH_PARTITION:-clean}"
+    body = f'cat "data file"\necho "{names}"\n'
+    done = submit(cluster, submission(tmp_path / "p", body))
+    state, number, told = log(cluster, done).splitlines()
+    assert (state, number) == ("COMPLETED", "42")
+    assert told.split()[:2] == ["told", "main"]
+    assert told.endswith(" clean")
+    assert cluster.shell[1] == "-c" or "yes" in told
+
+
+def test_the_folder_is_its_owners_alone_and_has_the_script(
+    cluster: Transport, tmp_path: Path, login_node: Server
+) -> None:
+    done = submit(cluster, submission(tmp_path / "p", "true\n"))
+    folder = Path(done.folder)
+    assert folder.is_relative_to(login_node.home / "sent/p")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "told.sbatch").read_text() == f"{HEAD}true\n"
+    assert (folder / "logs").is_dir()
+
+
+@pytest.mark.parametrize("remote_dir", HOSTILE)
+def test_any_folder_name_is_only_a_name(
+    cluster: Transport, tmp_path: Path, login_node: Server, remote_dir: str
+) -> None:
+    done = submit(cluster, submission(tmp_path / "p", "pwd\n", remote_dir=remote_dir))
+    assert log(cluster, done) == f"COMPLETED\n{done.folder}\n"
+    assert Path(done.folder).is_relative_to(login_node.home / remote_dir / "p")
+    assert not list(login_node.home.rglob("pwned"))
+
+
+def test_a_second_submission_with_the_same_key_is_refused(cluster: Transport, tmp_path: Path) -> None:
+    sent = submission(tmp_path / "p", "true\n")
+    submit(cluster, sent)
+    with pytest.raises(TransferFailed, match="could not be sent"):
+        submit(cluster, sent)
+
+
+def test_a_folder_that_cannot_be_made_is_told(cluster: Transport, tmp_path: Path) -> None:
+    with pytest.raises(TransferFailed, match=r"/proc/nowhere.*--remote-dir"):
+        submit(cluster, submission(tmp_path / "p", "true\n", remote_dir="/proc/nowhere"))
+
+
+def test_a_refusal_is_told_in_slurms_words(cluster: Transport, tmp_path: Path) -> None:
+    sent = submission(tmp_path / "p", "#SBATCH --partition=nope\ntrue\n")
+    with pytest.raises(CommandFailed, match=r"sbatch: invalid partition specified: nope.*--partition"):
+        submit(cluster, sent)
+
+
+def test_a_trial_makes_no_job(cluster: Transport, testbed: Testbed) -> None:
+    def jobs() -> set[str]:
+        return set(testbed.run("squeue", "--noheader", "--states=all", "--format=%i").split())
+
+    before = jobs()
+    assert try_out(cluster, f"{HEAD}true\n").startswith("it would start at ")
+    assert jobs() <= before  # Slurm may have forgotten some meanwhile
+
+
+def test_a_trial_that_fails_says_why(cluster: Transport) -> None:
+    with pytest.raises(CommandFailed, match="node configuration is not available"):
+        try_out(cluster, f"{HEAD}#SBATCH --gres=gpu:99\ntrue\n")
+
+
+def test_a_job_is_followed_from_waiting_to_its_last_word(cluster: Transport, tmp_path: Path) -> None:
+    done = submit(cluster, submission(tmp_path / "p", "echo one\nsleep 1\necho two\n"))
+    assert log(cluster, done) == "COMPLETED\none\ntwo\n"
+
+
+def test_a_job_that_fails_is_told_with_its_exit_code(cluster: Transport, tmp_path: Path) -> None:
+    done = submit(cluster, submission(tmp_path / "p", "echo no\nexit 3\n"))
+    assert log(cluster, done) == "FAILED\nno\n"
+    (line,) = describe(job_states(cluster, done.job), done.job, "here")
+    assert "is FAILED" in line
+    assert "with exit code 3:0" in line
+
+
+def test_a_cancelled_job_is_cancelled(cluster: Transport, tmp_path: Path) -> None:
+    done = submit(cluster, submission(tmp_path / "p", "sleep 100\n"))
+    cancel(cluster, done.job)
+    assert log(cluster, done).startswith("CANCELLED\n")
+
+
+def test_an_array_is_told_task_by_task(cluster: Transport, tmp_path: Path) -> None:
+    done = submit(
+        cluster, submission(tmp_path / "p", "#SBATCH --array=1-2\nexit $((SLURM_ARRAY_TASK_ID - 1))\n")
+    )
+    while not ended(states := job_states(cluster, done.job)):
+        time.sleep(0.2)
+    assert sorted((one.id, one.state) for one in states) == [
+        (f"{done.job}_1", "COMPLETED"),
+        (f"{done.job}_2", "FAILED"),
+    ]
+    assert outcome(states) == "FAILED"
+
+
+def test_a_job_that_nobody_knows_is_gone_and_never_running(cluster: Transport) -> None:
+    states = job_states(cluster, JobId("999999"))
+    assert (states, outcome(states), ended(states)) == ((), "GONE", True)
+    assert "gone from the records" in describe(states, JobId("999999"), "here")[0]
+
+
+def test_no_log_yet_is_no_error(cluster: Transport) -> None:
+    assert list(read(cluster, "/no/such/log")) == []
+
+
+class Far:
+    """A machine that answers as it is told to; every Slurm command fails unless it is named."""
+
+    where = "far"
+    shell = ("bash", "-lc")
+
+    def __init__(self, **answers: Completed | Exception) -> None:
+        self.answers = answers
+
+    def run(self, argv: list[str], **_: object) -> Completed:
+        name = argv[4] if argv[3] == "slurmgen" else argv[3]
+        answer = self.answers.get(name, Completed(1, b"", f"{name}: error: broken".encode()))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+SENT = Completed(0, b"hello\n\0/far/folder\0")
+
+
+@pytest.mark.parametrize("error", [TimedOut("no answer"), ConnectionFailed("it broke")])
+def test_silence_after_sbatch_is_not_taken_for_a_refusal(tmp_path: Path, error: CommandFailed) -> None:
+    with pytest.raises(type(error), match="may have been accepted all the same"):
+        submit(Far(tar=SENT, sbatch=error), submission(tmp_path / "p", ""))  # type: ignore[arg-type]
+
+
+def test_an_answer_without_an_id_is_not_taken_for_a_refusal(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match="may have been accepted all the same"):
+        submit(Far(tar=SENT, sbatch=Completed(0, b"Submitted!")), submission(tmp_path / "p", ""))  # type: ignore[arg-type]
+
+
+def test_the_other_cluster_of_an_id_is_kept(tmp_path: Path) -> None:
+    far = Far(tar=SENT, sbatch=Completed(0, b"5;big\n"))
+    assert submit(far, submission(tmp_path / "p", "")) == Submitted(JobId("5", "big"), "/far/folder")  # type: ignore[arg-type]
+
+
+def test_a_controller_that_is_down_does_not_make_a_job_gone() -> None:
+    down = Completed(1, b"", b"squeue: error: Unable to contact slurm controller (connect failure)\n")
+    with pytest.raises(CommandFailed, match="Unable to contact"):
+        job_states(Far(squeue=down), JobId("5"))  # type: ignore[arg-type]
+
+
+def test_accounting_is_asked_when_the_controller_forgot() -> None:
+    unknown = Completed(1, b"", b"slurm_load_jobs error: Invalid job id specified\n")
+    far = Far(squeue=unknown, scontrol=unknown, sacct=Completed(0, b"5|TIMEOUT|0:0|01:00|n1|a\n"))
+    assert outcome(job_states(far, JobId("5"))) == "TIMEOUT"  # type: ignore[arg-type]
+
+
+def test_a_machine_without_slurm_is_told() -> None:
+    with pytest.raises(CommandFailed, match="there is no sbatch on far"):
+        call(Far(sbatch=Completed(127)), ["sbatch"])  # type: ignore[arg-type]
+
+
+def test_a_real_machine_without_slurm_is_told(either: Transport) -> None:
+    with pytest.raises(CommandFailed, match="there is no no-such-program"):
+        call(either, ["no-such-program"])
+
+
+@pytest.mark.parametrize(
+    ("remote_dir", "parent"),
+    [
+        ("slurmgen", "./slurmgen/p"),
+        ("~/a", "./a/p"),
+        ("/scratch/me/", "/scratch/me/p"),
+        ("-x", "./-x/p"),
+        ("/", "/p"),
+    ],
+)
+def test_a_remote_folder_is_from_the_home(remote_dir: str, parent: str) -> None:
+    assert parent_folder(remote_dir, "p") == parent
+
+
+@pytest.mark.parametrize("remote_dir", ["50%", "a\\b", "a\nb", "a\0b"])
+def test_a_folder_that_slurm_would_misread_is_refused(remote_dir: str) -> None:
+    with pytest.raises(RequestError, match="--remote-dir"):
+        parent_folder(remote_dir, "p")
+
+
+@pytest.mark.parametrize(
+    ("project", "name"), [("..", "project"), ("a b", "a_b"), ("-x", "x"), ("", "project"), ("é", "_")]
+)
+def test_a_project_folder_has_a_plain_name(project: str, name: str) -> None:
+    assert parent_folder("r", project) == f"./r/{name}"
+
+
+@pytest.mark.parametrize(
+    ("output", "job", "path"),
+    [
+        ("%x-%j.out", "12", "/f%j/n-12.out"),
+        ("logs/%x-%A_%a.out", "12_3", "/f%j/logs/n-12_3.out"),
+        ("/abs/%j", "12", "/abs/12"),
+        ("%%j-%u", "12", "/f%j/%j-%u"),
+    ],
+)
+def test_a_log_is_found_from_its_pattern(output: str, job: str, path: str) -> None:
+    assert log_path("/f%j", output, "n", job) == path
+
+
+def test_an_array_has_no_one_log() -> None:
+    with pytest.raises(CommandFailed, match="each task has a log"):
+        log_path("/f", "%A_%a", "n", "12")
+
+
+def test_every_hint_is_for_words_of_slurm() -> None:
+    assert all(words and hint.endswith(".") for words, hint in slurm.HINTS.items())

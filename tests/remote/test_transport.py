@@ -1,0 +1,128 @@
+"""What holds for every transport: one test, each transport."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slurmgen.errors import CommandFailed
+from slurmgen.remote.slurm import CLEAN
+from slurmgen.remote.transport import TimedOut, Transport
+from tests.remote.sshd import Server, needs_sshd
+
+pytestmark = needs_sshd
+
+HOSTILE = [
+    "two words",
+    "it's",
+    'say "no"',
+    "new\nline",
+    "-rf",
+    "--help",
+    "naïve ☃",
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a;touch pwned",
+    "a&&touch pwned|touch pwned",
+    "$HOME",
+    "*",
+    "~",
+    "!!",
+    "back\\slash\\",
+    "tab\there",
+    "#comment",
+    "",
+]
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_a_word_reaches_the_command_as_it_is(either: Transport, server: Server, word: str) -> None:
+    assert either.run(["printf", "%s", word], timeout=20).out == word
+    assert not (server.home / "pwned").exists()
+
+
+def test_status_output_and_errors_come_back_apart(either: Transport) -> None:
+    completed = either.run(["sh", "-c", "echo out; echo err >&2; exit 7"], timeout=20)
+    assert (completed.returncode, completed.out, completed.err) == (7, "out\n", "err\n")
+
+
+def test_commands_start_in_the_home_folder(either: Transport, server: Server) -> None:
+    assert Path(either.run(["pwd", "-P"], timeout=20).out.strip()) == server.home.resolve()
+
+
+def test_much_input_passes_through_while_much_output_comes_back(either: Transport) -> None:
+    parts = [bytes([number]) * 1_000_000 for number in range(8)]
+    assert either.run(["cat"], input=iter(parts), timeout=60).stdout == b"".join(parts)
+
+
+def test_a_command_that_reads_no_input_is_no_error(either: Transport) -> None:
+    assert either.run(["true"], input=iter([b"x" * 1_000_000] * 8), timeout=20).returncode == 0
+
+
+def test_an_error_while_input_is_made_is_ours(either: Transport) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"some"
+        raise CommandFailed("no more")
+
+    with pytest.raises(CommandFailed, match="no more"):
+        either.run(["cat"], input=broken(), timeout=20)
+
+
+def test_a_command_ends_at_its_timeout(either: Transport) -> None:
+    start = time.monotonic()
+    with pytest.raises(TimedOut, match=r"sleep gave no answer on .* within 0.5 seconds"):
+        either.run(["sleep", "20"], timeout=0.5)
+    assert time.monotonic() - start < 5
+
+
+def test_a_command_that_does_not_read_ends_at_its_timeout(either: Transport) -> None:
+    with pytest.raises(TimedOut):
+        either.run(["sleep", "20"], input=iter([b"x" * 1_000_000] * 8), timeout=0.5)
+
+
+def test_a_transport_goes_on_after_a_timeout(either: Transport) -> None:
+    with pytest.raises(TimedOut):
+        either.run(["sleep", "20"], timeout=0.2)
+    assert either.run(["echo", "on"], timeout=20).out == "on\n"
+
+
+def test_a_stream_comes_as_it_is_written(either: Transport) -> None:
+    stream = either.stream(["sh", "-c", "echo one; sleep 1; echo two"], timeout=20)
+    start = time.monotonic()
+    assert next(stream) == b"one\n"
+    assert time.monotonic() - start < 0.9
+    assert b"".join(stream) == b"two\n"
+
+
+def test_a_stream_may_be_left(either: Transport) -> None:
+    start = time.monotonic()
+    stream = either.stream(["sh", "-c", "echo one; sleep 20"], timeout=30)
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - start < 5
+
+
+def test_a_silent_stream_ends_at_its_timeout(either: Transport) -> None:
+    with pytest.raises(TimedOut):
+        list(either.stream(["sleep", "20"], timeout=0.5))
+
+
+def test_a_stream_that_fails_says_why(either: Transport) -> None:
+    with pytest.raises(CommandFailed, match="exit status 3: no such thing"):
+        list(either.stream(["sh", "-c", "echo no such thing >&2; exit 3"], timeout=20))
+
+
+def test_only_slurm_conf_of_slurms_variables_remains(either: Transport) -> None:
+    more = ["SBATCH_QOS=x", "SQUEUE_FORMAT=x", "SLURM_JOB_ID=1", "KEPT=yes"]
+    inner = ["bash", "-c", CLEAN, "slurmgen", "env"]
+    names = {
+        line.partition("=")[0] for line in either.run(["env", *more, *inner], timeout=20).out.splitlines()
+    }
+    assert {name for name in names if name.startswith(("SLURM", "SBATCH", "SQUEUE"))} == {"SLURM_CONF"}
+    assert "KEPT" in names
+
+
+def test_a_command_ended_by_a_signal_is_told(far: Transport) -> None:
+    with pytest.raises(CommandFailed, match="ended by a signal"):
+        far.run(["sh", "-c", "kill -KILL $PPID"], timeout=20)

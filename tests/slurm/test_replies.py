@@ -1,0 +1,129 @@
+"""Answers as Slurm 22.05 gave them, answers with noise, and answers of nothing but noise."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmgen.slurm import replies
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import ENDED, JobState
+
+SCONTROL = """JobId=16304 JobName=train it = JobState=FAILED now
+   UserId=root(0) GroupId=root(0) MCS_label=N/A
+   Priority=4294901759 Nice=0 Account=(null) QOS=(null)
+   JobState=COMPLETED Reason=None Dependency=(null)
+   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0
+   RunTime=00:00:04 TimeLimit=00:05:00 TimeMin=N/A
+   NodeList=n[1-2]
+   BatchHost=n1
+   WorkDir=/root/a b
+   StdErr=/root/a b/train-16304.out
+   StdIn=/dev/null
+   StdOut=/root/a b/train-16304.out
+   Power=
+
+"""
+ARRAY = """JobId=14 ArrayJobId=13 ArrayTaskId=1 JobName=many
+   JobState=RUNNING Reason=None Dependency=(null)
+
+JobId=13 ArrayJobId=13 ArrayTaskId=2-3 JobName=many
+   JobState=PENDING Reason=Resources Dependency=(null)
+"""
+text = st.text(st.characters(codec="utf-8"), max_size=40)
+noise = st.lists(text.filter(lambda line: not line.strip()[:1].isdigit()), max_size=4).map("\n".join)
+names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]), max_size=30)
+
+
+@pytest.mark.parametrize(
+    ("answer", "job"),
+    [
+        ("12\n", JobId("12")),
+        ("12;big\n", JobId("12", "big")),
+        ("Welcome!\n4711\n12\n", JobId("12")),
+        ("12\nGoodbye 13\n", JobId("12")),
+        ("Submitted batch job 12\n", None),
+        ("", None),
+        ("12 13", None),
+        ("-12", None),
+    ],
+)
+def test_the_job_is_the_last_line_that_is_an_id(answer: str, job: JobId | None) -> None:
+    assert replies.job_id(answer) == job
+
+
+@given(noise, st.integers(1, 10**9), st.sampled_from(["", "big", "c-1.x"]), noise)
+def test_noise_around_an_id_changes_nothing(before: str, number: int, cluster: str, after: str) -> None:
+    answer = f"{before}\n{number}{';' if cluster else ''}{cluster}\n{after}"
+    assert replies.job_id(answer) == JobId(str(number), cluster)
+
+
+@given(text)
+def test_no_answer_breaks_a_parser(answer: str) -> None:
+    replies.job_id(answer)
+    replies.trial(answer)
+    replies.log_path(answer)
+    assert replies.complaint(answer, "sbatch")
+    for parse in (replies.squeue, replies.sacct, replies.scontrol):
+        assert isinstance(parse(answer), tuple)
+
+
+@given(noise, names)
+def test_squeue_is_read_whatever_the_job_is_called(before: str, name: str) -> None:
+    (state,) = replies.squeue(f"{before}\n12|PENDING|Resources|0:00||{name}\n")
+    assert state == JobState(id="12", state="PENDING", reason="Resources", elapsed="0:00", name=name)
+
+
+@pytest.mark.parametrize("id_", ["12", "12_3", "12_[1-3]", "12_[1,5%2]", "12+1"])
+def test_squeue_knows_every_form_of_an_id(id_: str) -> None:
+    assert replies.squeue(f"{id_}|RUNNING|None|1:02|n1|a\n")[0].id == id_
+
+
+def test_a_line_of_a_profile_is_no_job() -> None:
+    assert replies.squeue("8|RUNNING\nCLUSTER: big\n1|2|3|4|5|6\n") == ()
+
+
+def test_sacct_says_cancelled_by_whom_and_that_is_cancelled() -> None:
+    (state,) = replies.sacct("12|CANCELLED by 1000|0:15|00:01:00|n1|a|b\n")
+    assert (state.state, state.exit_code, state.name, state.ended) == ("CANCELLED", "0:15", "a|b", True)
+
+
+def test_scontrol_is_read_although_the_name_imitates_it() -> None:
+    (state,) = replies.scontrol(SCONTROL)
+    assert state == JobState(
+        id="16304",
+        state="COMPLETED",
+        elapsed="00:00:04",
+        nodes="n[1-2]",
+        exit_code="0:0",
+        name="train it = JobState=FAILED now",
+    )
+
+
+def test_scontrol_shows_each_task_of_an_array() -> None:
+    assert [(one.id, one.state) for one in replies.scontrol(ARRAY)] == [
+        ("13_1", "RUNNING"),
+        ("13_2-3", "PENDING"),
+    ]
+
+
+def test_the_log_is_where_scontrol_says() -> None:
+    assert replies.log_path(SCONTROL) == "/root/a b/train-16304.out"
+
+
+def test_a_trial_is_told_in_plain_words() -> None:
+    answer = "sbatch: Job 9 to start at 2026-01-01T00:00:00 using 4 processors on nodes n1 in partition main"
+    assert (
+        replies.trial(answer)
+        == "it would start at 2026-01-01T00:00:00 on n1 in partition main, with 4 processors"
+    )
+
+
+def test_a_complaint_loses_prefixes_and_noise() -> None:
+    answer = (
+        "Last login\nsbatch: error: Invalid qos\nsbatch: error: Batch job submission failed: Invalid qos\n"
+    )
+    assert replies.complaint(answer, "sbatch") == "Invalid qos; Batch job submission failed: Invalid qos"
+
+
+def test_what_slurm_may_still_go_on_with_has_not_ended() -> None:
+    assert not ENDED & {"PENDING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED", "CONFIGURING"}

@@ -1,0 +1,86 @@
+"""Twins for tests: each in folders of its own, so that the user's are never touched.
+
+with twin("daic", ssh=True) as testbed:
+    log = testbed.batch("#!/bin/bash\\nsrun hostname\\n")
+    testbed.run("sinfo")
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from slurmgen import twin as twins
+from slurmgen.profiles import load_site
+from slurmgen.twin import Twin
+
+WITHOUT_OTHERS = ("SLURM", "SBATCH", "SQUEUE", "XDG_", "OMP_")
+needs_slurm = pytest.mark.skipif(shutil.which("sbatch") is None, reason="Slurm is not installed")
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """A running twin and the environment in which commands reach it."""
+
+    __test__ = False
+
+    twin: Twin
+    environ: dict[str, str]
+    folder: Path
+
+    def run(self, *argv: str, **more: str) -> str:
+        """What a command answers; it must succeed. `more` are further variables."""
+        reply = subprocess.run(
+            argv, env=self.environ | more, cwd=self.folder, capture_output=True, text=True, timeout=60
+        )
+        assert reply.returncode == 0, f"{argv}: {reply.stdout}{reply.stderr}"
+        return reply.stdout
+
+    def batch(self, script: str, *options: str, **more: str) -> str:
+        """Submit a script, wait until its job has completed, and give its log."""
+        (self.folder / "job.sh").write_text(script)
+        job = self.run("sbatch", "--parsable", "--output=%j.log", *options, "job.sh", **more).strip()
+        state = self.wait(job)
+        log = (self.folder / f"{job}.log").read_text()
+        assert state == "COMPLETED", f"{state}:\n{log}"
+        return log
+
+    def wait(self, job: str, seconds: float = 60.0) -> str:
+        """The state that a job ends in."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            state = self.run("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}").strip()
+            if state not in {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING"}:
+                return state
+            time.sleep(0.1)
+        raise AssertionError(f"job {job} is still {state} after {seconds} s")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """This process's variables without another Slurm's, and with user folders below `folder`."""
+    own = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("STATE", "CONFIG", "CACHE", "DATA")}
+    return {name: text for name, text in os.environ.items() if not name.startswith(WITHOUT_OTHERS)} | own
+
+
+@contextmanager
+def twin(
+    site_name: str, *, nodes: int = 2, ssh: bool = False, gpu_type: str | None = None
+) -> Iterator[Testbed]:
+    """A twin of a bundled site that ends with the block."""
+    with tempfile.TemporaryDirectory(prefix="twin-test-") as name:
+        environ = environment(Path(name))
+        with patch.dict(os.environ, environ, clear=True):
+            started = twins.up(load_site(site_name), nodes, ssh=ssh, gpu_type=gpu_type)
+        try:
+            yield Testbed(started, environ | started.environ(), Path(name))
+        finally:
+            with patch.dict(os.environ, environ, clear=True):
+                twins.down(site_name)

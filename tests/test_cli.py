@@ -1,0 +1,116 @@
+"""The command line: what it prints where, and how it ends."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from slurmgen.cli import COMMANDS
+from tests.conftest import Run
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_that_begins_as_the_table_says(command: str, slurmgen: Run) -> None:
+    result = slurmgen(command, "--help")
+    assert result.returncode == 0
+    assert result.stdout.startswith(f"Usage: slurmgen {command}")
+
+
+def test_render_writes_the_script_to_stdout_and_nothing_else(slurmgen: Run) -> None:
+    result = slurmgen("render", "--framework", "ddp", "--gpus", "4")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith(
+        "#!/bin/bash\n# cifar_ddp on generic: ddp, 4 ranks on 1 node with 4 GPUs\n"
+    )
+
+
+def test_explain_json_is_one_object(slurmgen: Run) -> None:
+    plan = json.loads(slurmgen("explain", "--gpus", "4", "--framework", "lightning", "--json").stdout)
+    assert (plan["world_size"], plan["ntasks_per_node"], plan["reasons"]["time"]) == (
+        4,
+        4,
+        "slurmgen's default, as nobody says",
+    )
+
+
+def test_explain_shows_each_number_with_its_reason(slurmgen: Run) -> None:
+    lines = slurmgen("explain", "--gpus", "2").stdout.splitlines()
+    row = next(line for line in lines if line.strip().startswith("mem "))
+    assert "32G" in row
+    assert "16G a GPU" in row
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["render", "--site", "dapc"], "error: there is no site 'dapc'. Did you mean daic?"),
+        (["render", "--gpu", "1"], "error: No such option '--gpu'."),
+        (["render", "--gpus", "x"], "error: Invalid value for '--gpus'"),
+        (["render", "--env", "A"], "error: Invalid value for '--env': 'A' is not KEY=VALUE."),
+        (["render", "train"], "error: there is no job 'train'"),
+        (["rendr"], "error: No such command 'rendr'."),
+        (["render", "--write", "-o", "x"], "error: --output and --write exclude each other."),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_exit_code_2(args: list[str], message: str, slurmgen: Run) -> None:
+    result = slurmgen(*args)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(message)
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_control_character_in_an_error_is_escaped(slurmgen: Run) -> None:
+    assert "\x1b" not in slurmgen("render", "--site", "a\x1b[31mb").stderr
+
+
+def test_a_bug_says_that_it_is_one() -> None:
+    code = "import slurmgen.cli as c; c.cli.main = lambda *a, **k: 1 / 0; c.main()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 70
+    assert result.stderr.splitlines()[-1].startswith("error: this is a bug in slurmgen.")
+
+
+def test_a_reader_that_stops_reading_is_no_error() -> None:
+    command = f"{sys.executable} -m slurmgen sites show olivia | head -n 1"
+    result = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_is_offered(shell: str, slurmgen: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_SLURMGEN_COMPLETE", f"{shell}_source")
+    assert "_SLURMGEN_COMPLETE" in slurmgen().stdout
+
+
+def test_completion_knows_the_sites(slurmgen: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "_SLURMGEN_COMPLETE": "bash_complete",
+        "COMP_WORDS": "slurmgen render --site ",
+        "COMP_CWORD": "3",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert slurmgen().stdout.split() == ["plain,daic", "plain,generic", "plain,olivia"]
+
+
+HEAVY = {"torch", "paramiko", "jinja2", "rich", "lightning", "accelerate", "torchvision", "numpy", "sqlite3"}
+
+
+@pytest.mark.parametrize(
+    ("args", "allowed"),
+    [
+        (["--help"], set()),
+        (["render", "--gpus", "4"], {"jinja2"}),
+        (["explain", "--gpus", "4", "--json"], set()),
+    ],
+)
+def test_a_command_imports_nothing_heavy_that_it_does_not_use(args: list[str], allowed: set[str]) -> None:
+    code = (
+        "import sys\nfrom slurmgen.cli import main\n"
+        f"try: main({args!r})\nexcept SystemExit: pass\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {name.partition(".")[0] for name in result.stderr.split()} & HEAVY <= allowed

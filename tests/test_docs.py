@@ -1,0 +1,72 @@
+"""What the documents say is so."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from slurmgen import Request, load_site, resolve
+from slurmgen.personal import Personal
+from slurmgen.script import _values
+from slurmgen.site import Site
+from tests.conftest import REPOSITORY, Run
+
+
+def keys_of(kind: type) -> set[str]:
+    """Every key that a profile can hold, at any depth."""
+    found: set[str] = set()
+    for field in msgspec.structs.fields(kind):
+        found.add(field.name)
+        for part in (field.type, *getattr(field.type, "__args__", ())):
+            if hasattr(part, "__struct_fields__"):
+                found |= keys_of(part)
+    return found
+
+
+@pytest.mark.parametrize("kind", [Site, Personal])
+def test_the_page_on_sites_names_every_key(kind: type) -> None:
+    page = (REPOSITORY / "docs" / "sites.md").read_text()
+    named = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", page))))
+    assert keys_of(kind) - named == set()
+
+
+def test_the_page_on_templates_names_every_value() -> None:
+    page = (REPOSITORY / "docs" / "templates.md").read_text()
+    rows = " ".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`(\w+)`", rows)) == set(_values(resolve(Request(), load_site("generic"))))
+
+
+def test_the_example_template_works(tmp_path: Path, slurmgen: Run) -> None:
+    page = (REPOSITORY / "docs" / "templates.md").read_text()
+    example = re.search(r"```jinja\n(.*?)```", page, re.DOTALL)
+    assert example
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "environment.j2").write_text(example[1])
+    assert "\nnvidia-smi --list-gpus\nexport OMP_NUM_THREADS=" in slurmgen("render").stdout
+
+
+def test_links_between_the_documents_lead_somewhere() -> None:
+    for page in [REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_python_example_of_the_readme_runs() -> None:
+    code = re.search(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+    assert code
+    shown = subprocess.run([sys.executable, "-c", code[1]], capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("4 72 72 CPUs a GPU (from the profile of olivia)\n#!/bin/bash\n")
+
+
+def test_every_toml_example_of_the_readme_is_toml() -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+    assert [tomllib.loads(block) for block in blocks]
+    assert [block.split("\n")[0] for block in blocks] == [
+        "# slurmgen.toml",
+        "# personal.toml",
+        "# site_profiles/mycluster.toml",
+    ]

@@ -1,0 +1,233 @@
+"""The plan: what is derived, and what is refused."""
+
+import pytest
+
+from slurmgen import Request, load_site, resolve
+from slurmgen.errors import RequestError
+from slurmgen.plan import as_dict
+from slurmgen.site import Cpu, Gpu, GpuType, Memory, Node, Partition, Site
+
+ACCOUNT = {"daic": "a", "olivia": "nn1k", "generic": None}
+
+
+def plan_of(site: str | Site, **asked: object):  # type: ignore[no-untyped-def]
+    place = load_site(site) if isinstance(site, str) else site
+    asked.setdefault("account", ACCOUNT.get(place.name))
+    return resolve(Request(**asked), place)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("framework", "ntasks_per_node", "procs_per_task", "cpus_per_task"),
+    [("lightning", 4, 1, 72), ("ddp", 1, 4, 288), ("accelerate", 1, 4, 288)],
+)
+def test_shape_of_the_tasks_follows_from_the_framework(
+    framework: str, ntasks_per_node: int, procs_per_task: int, cpus_per_task: int
+) -> None:
+    plan = plan_of("olivia", framework=framework, gpus=8)
+    assert (plan.nodes, plan.gpus_per_node, plan.world_size) == (2, 4, 8)
+    assert (plan.ntasks_per_node, plan.procs_per_task, plan.cpus_per_task) == (
+        ntasks_per_node,
+        procs_per_task,
+        cpus_per_task,
+    )
+
+
+@pytest.mark.parametrize(
+    ("site", "gpus", "nodes", "layout"),
+    [
+        ("olivia", 1, None, (1, 1)),
+        ("olivia", 4, None, (1, 4)),
+        ("olivia", 8, None, (2, 4)),
+        ("olivia", 4, 2, (2, 2)),
+        ("daic", 6, None, (2, 3)),
+        ("generic", 8, None, (1, 8)),
+        ("generic", 8, 2, (2, 4)),
+    ],
+)
+def test_nodes_follow_from_gpus_and_the_site(
+    site: str, gpus: int, nodes: int | None, layout: tuple[int, int]
+) -> None:
+    plan = plan_of(site, gpus=gpus, nodes=nodes)
+    assert (plan.nodes, plan.gpus_per_node) == layout
+
+
+def test_gpu_type_decides_how_many_a_node_has() -> None:
+    assert plan_of("daic", gpus=4, gpu_type="turing").nodes == 1
+    assert plan_of("daic", gpus=8, gpu_type="v100").gpu_directive == ("gres", "gpu:v100:8")
+
+
+@pytest.mark.parametrize(
+    ("site", "asked", "fact", "hint"),
+    [
+        (
+            "olivia",
+            {"gpus": 6},
+            "6 GPUs do not fill whole nodes: a node of olivia has 4",
+            "4 or 8 GPUs, or add --nodes 2",
+        ),
+        ("olivia", {"gpus": 5, "nodes": 2}, "5 GPUs do not divide over 2 nodes", "4 or 6 GPUs"),
+        (
+            "olivia",
+            {"gpus": 8, "nodes": 1},
+            "a node of olivia has 4",
+            "at most 4 GPUs, or for 2 nodes or more",
+        ),
+        ("olivia", {"gpus": 36}, "36 GPUs are more than partition accel gives a job: 32", "--gpus 32"),
+        ("olivia", {"gpus": 20, "qos": "devel"}, "20 GPUs are more than qos devel", "--gpus 16"),
+        ("olivia", {"gpus": 4, "partition": "small"}, "partition small has no GPUs", "Choose"),
+        ("olivia", {"partition": "acel"}, "olivia has no partition 'acel'", "Did you mean accel?"),
+        ("daic", {"gpu_type": "a4"}, "daic has no GPU type 'a4'", "Did you mean a40?"),
+        (
+            "olivia",
+            {"time": "8-0"},
+            "partition accel ends jobs after 7-00:00:00",
+            "at most --time 7-00:00:00",
+        ),
+        (
+            "olivia",
+            {"time": "4:00:00", "qos": "devel"},
+            "qos devel ends jobs after 02:00:00",
+            "--time 02:00:00",
+        ),
+        ("generic", {"time": "soon"}, "'soon' is not a Slurm time", "04:00:00"),
+        ("generic", {"time": "0"}, "no time at all", "HH:MM:SS"),
+        ("generic", {"mem": "much"}, "'much' is not a size", "64G"),
+        ("olivia", {"mem": "900G"}, "900G a node is asked for, but a node of olivia has 808G", "--mem 808G"),
+        ("olivia", {"cpus_per_gpu": 80, "gpus": 4}, "320 CPUs a node", "at most --cpus-per-gpu 72"),
+        ("daic", {"cpus_per_gpu": 3}, "3 CPUs a task is not a multiple of 2", "--cpus-per-gpu 2 or 4"),
+        ("daic", {"account": None}, "daic needs an account", "--account NAME"),
+        ("generic", {"framework": "dpd"}, "unknown framework 'dpd'", "Did you mean ddp?"),
+        ("generic", {"framework": "python", "gpus": 4}, "3 of 4 GPUs would idle", "--gpus 1"),
+        ("generic", {"gpus": 0}, "--gpus is 0", "from 1 on"),
+        ("generic", {"nodes": -1}, "--nodes is -1", "from 1 on"),
+        ("generic", {"cpus_per_gpu": 0}, "--cpus-per-gpu is 0", "from 1 on"),
+        ("generic", {"env": {"A": "b\nc"}}, "env has a control character", "take it out"),
+        ("generic", {"script_args": ("a\0b",)}, "script_args has a control character", "take it out"),
+        ("generic", {"name": "a\n#SBATCH --x"}, "name has a control character", "take it out"),
+        ("generic", {"script": "a\udcffb"}, "script has a control character", "take it out"),
+        ("generic", {"name": "a b"}, "the job name 'a b' cannot stand", "--name"),
+        ("generic", {"script": "-c"}, "begins with a dash", "./-c"),
+        ("generic", {"account": "a b"}, "'a b' is not a Slurm name", "Letters"),
+        ("generic", {"log_dir": "my logs"}, "--log-dir 'my logs' cannot stand", "Spaces"),
+        ("generic", {"sbatch": {"gres": "gpu:1"}}, "slurmgen sets --gres itself", "--gpus and --gpu-type"),
+        (
+            "generic",
+            {"sbatch": {"constrant": "x"}},
+            "unknown sbatch option 'constrant'",
+            "Did you mean constraint?",
+        ),
+        ("generic", {"sbatch": {"comment": 'a"b'}}, "has a quote", "expands nothing"),
+        ("generic", {"sbatch": {"--hold": ""}}, "'--hold' is not an sbatch option", "without dashes"),
+        (
+            "generic",
+            {"rendezvous": "c10d", "framework": "lightning"},
+            "means nothing to lightning",
+            "Leave it out",
+        ),
+        ("generic", {"mixed_precision": "bf16"}, "--mixed-precision means nothing to ddp", "Leave it out"),
+        ("generic", {"binds": ("/data",)}, "--bind without a container", "--container"),
+        ("generic", {"python_env": "pipenv"}, "unknown python_env 'pipenv'", "Known: conda, none, uv, venv"),
+        ("generic", {"python_env": "conda"}, "names no place", "conda:FOLDER_OR_NAME"),
+        ("olivia", {"python_env": "venv:x"}, "exclude each other", "--container none"),
+    ],
+)
+def test_refused_with_the_fact_and_what_to_do(
+    site: str, asked: dict[str, object], fact: str, hint: str
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        plan_of(site, **asked)
+    assert fact in caught.value.fact
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("90", "01:30:00"),
+        ("24:00", "00:24:00"),
+        ("4:00:00", "04:00:00"),
+        ("1-12", "1-12:00:00"),
+        ("7-0:0:0", "7-00:00:00"),
+    ],
+)
+def test_time_is_written_in_one_form(text: str, time: str) -> None:
+    assert plan_of("olivia", time=text).time == time
+
+
+def test_default_time_gives_way_to_a_shorter_limit() -> None:
+    site = Site(name="x", time="04:00:00", partitions={"debug": Partition(default=True, max_time="30")})
+    assert plan_of(site).time == "00:30:00"
+
+
+def test_defaults_are_stated_where_the_site_says_nothing() -> None:
+    reasons = as_dict(plan_of("generic", gpus=2))["reasons"]
+    assert isinstance(reasons, dict)
+    assert {key for key, why in reasons.items() if "slurmgen's default" in why} == {
+        "cpus_per_task",
+        "mem",
+        "time",
+    }
+
+
+@pytest.mark.parametrize(
+    ("form", "directive"),
+    [
+        ("gres", ("gres", "gpu:h100:2")),
+        ("gpus-per-node", ("gpus-per-node", "h100:2")),
+        ("gpus", ("gpus", "h100:4")),
+    ],
+)
+def test_gpus_are_asked_for_in_the_form_of_the_site(form: str, directive: tuple[str, str]) -> None:
+    site = Site(name="x", gpu=Gpu(request=form, type_required=True, types={"h100": GpuType()}))  # type: ignore[arg-type]
+    assert directive in plan_of(site, gpus=4, nodes=2, gpu_type="h100").directives
+
+
+@pytest.mark.parametrize(
+    ("form", "directives"),
+    [
+        ("mem", [("mem", "64G")]),
+        ("mem-per-gpu", [("mem-per-gpu", "32G")]),
+        ("mem-per-cpu", [("mem-per-cpu", "4G")]),
+        ("none", []),
+    ],
+)
+def test_memory_is_asked_for_in_the_form_of_the_site(form: str, directives: list[tuple[str, str]]) -> None:
+    site = Site(name="x", memory=Memory(form=form, per_gpu="32G"), cpu=Cpu(per_gpu=8))  # type: ignore[arg-type]
+    found = [pair for pair in plan_of(site, gpus=2).directives if pair[0].startswith("mem")]
+    assert found == directives
+
+
+def test_a_site_without_memory_requests_refuses_one() -> None:
+    with pytest.raises(RequestError, match="takes no memory request"):
+        plan_of(Site(name="x", memory=Memory(form="none")), mem="64G")
+
+
+def test_a_site_that_needs_a_gpu_type_names_its_types() -> None:
+    with pytest.raises(RequestError, match="one of a100, h100"):
+        plan_of(Site(name="x", gpu=Gpu(type_required=True, types={"a100": GpuType(), "h100": GpuType()})))
+
+
+def test_partition_may_have_nodes_of_its_own() -> None:
+    site = Site(
+        name="x",
+        node=Node(gpus=4),
+        partitions={"big": Partition(node=Node(gpus=8)), "std": Partition(default=True)},
+    )
+    assert plan_of(site, gpus=8).nodes == 2
+    assert plan_of(site, gpus=8, partition="big").nodes == 1
+
+
+def test_accelerate_is_told_its_precision() -> None:
+    plan = plan_of("generic", framework="accelerate", gpus=2, mixed_precision="bf16")
+    assert "--mixed_precision=bf16" in " ".join(as_dict(plan)["launch"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "key",
+    (
+        "site framework nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size mem "
+        "time directives env launch reasons"
+    ).split(),
+)
+def test_the_plan_as_a_dict_has_the_documented_keys(key: str) -> None:
+    assert key in as_dict(plan_of("generic"))

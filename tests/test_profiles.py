@@ -1,0 +1,114 @@
+"""Site profiles: found, inherited, validated."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from slurmgen.errors import ConfigError
+from slurmgen.profiles import load_profile, load_site, profile_paths
+from slurmgen.resources import bundled
+from tests.conftest import Run
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.toml"
+    path.write_text(f'name = "{name}"\n{text}')
+    return path
+
+
+@pytest.mark.parametrize("name", ["daic", "generic", "olivia"])
+def test_a_bundled_profile_is_right(name: str) -> None:
+    assert load_site(name).name == name
+
+
+def test_every_table_of_a_bundled_cluster_names_its_sources() -> None:
+    for name in ("daic", "olivia"):
+        tables = (bundled("site_profiles") / f"{name}.toml").read_text().split("\n[")[1:]
+        assert [table for table in tables if "#" not in table and not table.startswith("env.notes]")] == []
+
+
+def test_a_projects_profile_comes_before_ones_own_and_before_the_bundled(
+    tmp_path: Path, config_dir: Path
+) -> None:
+    own = write(config_dir / "site_profiles", "daic", 'title = "mine"')
+    assert load_site("daic", tmp_path).title == "mine"
+    nearer = write(tmp_path / "site_profiles", "daic", 'title = "the project\'s"')
+    assert load_site("daic", tmp_path).title == "the project's"
+    assert profile_paths(tmp_path)["daic"] == nearer != own
+
+
+def test_a_profile_inherits_what_it_does_not_say(tmp_path: Path) -> None:
+    write(
+        tmp_path / "site_profiles", "ours", 'extends = "olivia"\n[cpu]\nper_gpu = 16\n[env.always]\nA = "1"'
+    )
+    site = load_site("ours", tmp_path)
+    assert (site.name, site.cpu.per_gpu, site.node.gpus, site.default_partition) == ("ours", 16, 4, "accel")
+    assert site.env.always == {"A": "1"}
+    assert site.env.multi_node["NCCL_CROSS_NIC"] == "1"
+
+
+def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) -> None:
+    write(config_dir / "site_profiles", "daic", 'extends = "daic"\ntime = "00:10:00"')
+    site = load_site("daic")
+    assert (site.time, site.account.required) == ("00:10:00", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[gpu]\nreqest = 'gres'", r"x\.toml: unknown key gpu\.reqest\. Did you mean request\?"),
+        ("colour = 'red'", r"x\.toml: unknown key colour\. Known: "),
+        ("[partitions.a]\nmaxtime = '1'", r"unknown key partitions\.a\.maxtime\. Did you mean max_time\?"),
+        ("[gpu]\nrequest = 'tres'", r"x\.toml: gpu\.request: invalid enum value 'tres'"),
+        ("[node]\ngpus = 'four'", r"x\.toml: node\.gpus: expected `int"),
+        ("[node]\ngpus = 0", r"x\.toml: node\.gpus: expected `int` >= 1"),
+        ("time = 'soon'", r"x\.toml: time: 'soon' is not a Slurm time"),
+        ("[node]\nmemory = 'much'", r"x\.toml: node\.memory: 'much' is not a size"),
+        ("[partitions.a]\nmax_time = '1:2:3:4'", r"partitions\.a\.max_time: '1:2:3:4' is not a Slurm time"),
+        (
+            "[partitions.a]\ndefault = true\n[partitions.b]\ndefault = true",
+            "several default partitions: a, b",
+        ),
+        ('[env.notes]\nA = "x\\ny"', r"has a control character: 'x\\ny'"),
+        ("extends = 'nowhere'", "extends unknown site 'nowhere'"),
+        ("extends = 'x'", "extends itself"),
+        ("[sbatch", "is not TOML"),
+        ("[container]\nmulti_node_library_path = ['$(x)']", "multi_node_library_path"),
+        ("[env.always]\n'A;B' = '1'", r"env\.always"),
+    ],
+)
+def test_a_wrong_profile_is_refused_with_its_file_and_key(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_profile(write(tmp_path, "x", text))
+
+
+def test_a_profile_is_called_as_its_file_is(tmp_path: Path) -> None:
+    path = write(tmp_path, "x", "").rename(tmp_path / "y.toml")
+    with pytest.raises(ConfigError, match=r"call it x\.toml"):
+        load_profile(path)
+
+
+def test_show_prints_the_whole_profile_as_toml(slurmgen: Run) -> None:
+    shown = tomllib.loads(slurmgen("sites", "show", "olivia").stdout)
+    assert shown["partitions"]["accel"]["max_gpus"] == 32
+    assert shown["env"]["multi_node"]["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
+
+
+def test_what_show_prints_is_a_right_profile(slurmgen: Run, tmp_path: Path) -> None:
+    path = tmp_path / "daic.toml"
+    path.write_text(slurmgen("sites", "show", "daic").stdout)
+    assert load_profile(path) == load_site("daic")
+
+
+def test_list_names_every_site(slurmgen: Run) -> None:
+    listed = slurmgen("sites").stdout
+    assert [line.split()[0] for line in listed.splitlines()] == ["daic", "generic", "olivia"]
+
+
+def test_validate_exits_with_1_and_names_each_wrong_file(slurmgen: Run, tmp_path: Path) -> None:
+    good, bad = write(tmp_path, "good", ""), write(tmp_path, "bad", "x = 1")
+    result = slurmgen("sites", "validate", str(good), str(bad))
+    assert result.returncode == 1
+    assert (result.stdout, result.stderr.count("unknown key x")) == (f"{good}: right\n", 1)

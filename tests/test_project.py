@@ -1,0 +1,120 @@
+"""slurmgen.toml and the personal file."""
+
+from pathlib import Path
+
+import pytest
+
+from slurmgen.errors import ConfigError, RequestError
+from slurmgen.project import find_project, job_request, load_project
+from tests.conftest import Run
+
+PROJECT = """
+site = "daic"
+
+[defaults]
+account = "ewi-insy"
+time = "01:00:00"
+env = { A = "1" }
+
+[job.cifar]
+framework = "lightning"
+gpus = 2
+script = "train.py"
+script_args = ["--epochs", "5"]
+env = { B = "2" }
+
+[job.cifar.site.olivia]
+gpus = 8
+account = "nn1k"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "slurmgen.toml").write_text(PROJECT)
+    return tmp_path
+
+
+def test_a_job_says_more_than_the_defaults_and_a_site_more_than_the_job(project: Path) -> None:
+    found = load_project(project / "slurmgen.toml")
+    here, there = job_request(found, "cifar", "daic"), job_request(found, "cifar", "olivia")
+    assert (here.gpus, here.account, here.time, here.name) == (2, "ewi-insy", "01:00:00", "cifar")
+    assert (there.gpus, there.account, there.env) == (8, "nn1k", {"A": "1", "B": "2"})
+
+
+def test_the_project_is_found_from_a_folder_below(project: Path) -> None:
+    (project / "a" / "b").mkdir(parents=True)
+    assert find_project(project / "a" / "b")[0] == project
+
+
+def test_render_of_a_job_names_it_and_the_options_beyond_it(project: Path, slurmgen: Run) -> None:
+    head = slurmgen("render", "cifar", "--site", "olivia", "--gpus", "4", cwd=project).stdout.splitlines()[:3]
+    assert head[1] == "# cifar on olivia: lightning, 4 ranks on 1 node with 4 GPUs"
+    assert head[2] == "# Made by: slurmgen render cifar --site olivia --gpus 4"
+
+
+def test_options_overrule_the_job(project: Path, slurmgen: Run) -> None:
+    text = slurmgen("render", "cifar", "--time", "2:00:00", "--", "--epochs", "1", cwd=project).stdout
+    assert "#SBATCH --time=02:00:00\n" in text
+    assert text.endswith("train.py --epochs 1\n")
+
+
+def test_write_puts_the_script_in_the_script_folder(project: Path, slurmgen: Run) -> None:
+    result = slurmgen("render", "cifar", "--write", cwd=project)
+    written = project / "slurm" / "cifar.daic.sbatch"
+    assert (result.stdout, result.stderr) == ("", f"wrote {written}\n")
+    assert written.read_text() == slurmgen("render", "cifar", cwd=project).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[job.a]\ngpu = 1", r"slurmgen\.toml: unknown key job\.a\.gpu\. Did you mean gpus\?"),
+        ("[job.a.site.daic]\ngpu = 1", r"unknown key job\.a\.site\.daic\.gpu\. Did you mean gpus"),
+        ("[defaults]\ngpus = 'two'", r"defaults\.gpus: expected `int"),
+        ("[jobs.a]", "unknown key jobs. Did you mean job"),
+        ("[defaults]\nenv = { 'A-B' = '1' }", r"defaults\.env"),
+    ],
+)
+def test_a_wrong_project_is_refused_with_its_file_and_key(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "slurmgen.toml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        find_project(tmp_path)
+
+
+def test_an_unknown_job_is_refused(project: Path) -> None:
+    with pytest.raises(RequestError, match=r"no job 'cifr' in slurmgen\.toml\. Did you mean cifar\?"):
+        job_request(load_project(project / "slurmgen.toml"), "cifr", "daic")
+
+
+PERSONAL = (
+    '[daic]\naccount = "my-own"\nimage = "/images/mine.sif"\n[olivia]\naccount = "nn1k"\nimage = "/no"\n'
+)
+
+
+def test_personal_facts_fill_a_script_on_stdout(config_dir: Path, slurmgen: Run) -> None:
+    (config_dir / "personal.toml").write_text(PERSONAL)
+    text = slurmgen("render", "--site", "daic").stdout
+    assert "#SBATCH --account=my-own\n" in text
+    assert "/images/mine.sif" in text
+
+
+def test_a_sites_own_image_comes_before_the_personal_one(config_dir: Path, slurmgen: Run) -> None:
+    (config_dir / "personal.toml").write_text(PERSONAL)
+    assert "/no" not in slurmgen("render", "--site", "olivia").stdout.split()
+
+
+@pytest.mark.parametrize("how", [["-o", "x.sbatch"], ["--write"]])
+def test_personal_facts_never_reach_a_script_in_a_file(
+    how: list[str], config_dir: Path, slurmgen: Run
+) -> None:
+    (config_dir / "personal.toml").write_text(PERSONAL)
+    result = slurmgen("render", "--site", "daic", *how)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: daic needs an account. Add --account NAME.")
+
+
+def test_a_wrong_personal_file_is_named(config_dir: Path, slurmgen: Run) -> None:
+    (config_dir / "personal.toml").write_text("[daic]\npassword = 'x'")
+    result = slurmgen("render", "--site", "daic")
+    assert (result.returncode, "personal.toml: unknown key" in result.stderr) == (2, True)

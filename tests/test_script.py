@@ -1,0 +1,196 @@
+"""The text of a batch script."""
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from slurmgen import Request, load_site, render, resolve
+from slurmgen.errors import ConfigError
+from tests.support.golden import golden_requests
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES = golden_requests()
+
+
+def script_of(site: str, **asked: object) -> str:
+    return render(resolve(Request(**asked), load_site(site)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_script_is_the_golden_one_to_the_byte(name: str, request: pytest.FixtureRequest) -> None:
+    site, asked = CASES[name]
+    text = render(resolve(asked, load_site(site)))
+    path = GOLDEN / f"{name}.sbatch"
+    if request.config.getoption("--update-golden"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_every_golden_file_has_its_request() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.sbatch")} == set(CASES)
+
+
+def test_shellcheck_finds_nothing_in_any_golden_script() -> None:
+    """With every optional check but those of taste: braces around all variables, and `[[`."""
+    checks = "avoid-nullary-conditions,check-extra-masked-returns,check-set-e-suppressed,deprecate-which"
+    files = sorted(map(str, GOLDEN.glob("*.sbatch")))
+    found = subprocess.run(
+        ["shellcheck", "--severity=style", f"--enable={checks},quote-safe-variables", *files],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+HOSTILE = [
+    "a b",
+    "$(touch x)",
+    "`touch x`",
+    "'; touch x; '",
+    '"; touch x; "',
+    "a\\",
+    "#",
+    "$HOME",
+    "*",
+    "-x",
+    "é",
+    "",
+]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_arguments_and_variables_reach_the_training_script_as_they_were_written(
+    value: str, tmp_path: Path
+) -> None:
+    """The step runs under a stand-in for srun and torchrun that writes down its words."""
+    text = script_of("generic", gpus=2, nodes=1, env={"VALUE": value}, script_args=(value, "end"))
+    recorder = tmp_path / "bin"
+    recorder.mkdir()
+    for tool, body in {
+        "srun": 'shift 2; exec "$@"',
+        "torchrun": 'printf "%s\\0" "$VALUE" "$@" > words',
+    }.items():
+        (recorder / tool).write_text(f"#!/bin/sh\n{body}\n")
+        (recorder / tool).chmod(0o755)
+    subprocess.run(
+        ["bash", "-c", text],
+        cwd=tmp_path,
+        env={"PATH": f"{recorder}:/usr/bin:/bin"},
+        check=True,
+        capture_output=True,
+    )
+    words = (tmp_path / "words").read_text().split("\0")
+    assert (words[0], words[-3:-1]) == (value, [value, "end"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "words"]
+
+
+def test_nothing_but_comments_stands_before_the_last_directive() -> None:
+    for path in GOLDEN.glob("*.sbatch"):
+        lines = path.read_text().splitlines()
+        last = max(n for n, line in enumerate(lines) if line.startswith("#SBATCH"))
+        assert all(line.startswith("#") for line in lines[:last]), path
+
+
+def test_head_names_job_site_ranks_and_the_command_that_made_it() -> None:
+    head = script_of("daic", gpus=4, nodes=2, account="ewi-insy").splitlines()[1:3]
+    assert head == [
+        "# cifar_ddp on daic: ddp, 4 ranks on 2 nodes with 2 GPUs each",
+        "# Made by: slurmgen render --site daic --gpus 4 --nodes 2 --account ewi-insy",
+    ]
+
+
+def test_the_command_in_the_head_makes_the_same_script(slurmgen) -> None:  # type: ignore[no-untyped-def]
+    text = script_of(
+        "olivia",
+        framework="lightning",
+        gpus=8,
+        account="nn1k",
+        env={"A": "b c", "EMPTY": ""},
+        binds=("/data",),
+        modules=("X/1",),
+        sbatch={"hold": "", "comment": "two words"},
+        script="train.py",
+        script_args=("--lr", "0.1", "a'b"),
+    )
+    command = shlex.split(text.splitlines()[2].removeprefix("# Made by: "))
+    assert slurmgen(*command[1:]).stdout == text
+
+
+def test_olivia_asks_for_the_cpus_of_its_gpus() -> None:
+    assert "#SBATCH --cpus-per-task=288\n" in script_of("olivia", gpus=4, account="nn1k")
+    assert "#SBATCH --cpus-per-task=72\n" in script_of(
+        "olivia", gpus=4, account="nn1k", framework="lightning"
+    )
+
+
+@pytest.mark.parametrize(("gpus", "count"), [(1, 0), (2, 1)])
+def test_daic_disables_peer_to_peer_as_soon_as_there_are_several_gpus(gpus: int, count: int) -> None:
+    assert script_of("daic", gpus=gpus, account="a").count("export NCCL_P2P_DISABLE=1\n") == count
+
+
+def test_threads_give_way_to_a_value_that_is_set_already() -> None:
+    assert 'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-4}"\n' in script_of("generic", gpus=1)
+
+
+def test_a_variable_that_was_asked_for_overrules_the_site() -> None:
+    text = script_of("daic", gpus=2, account="a", env={"NCCL_P2P_DISABLE": "0"})
+    assert text.count("NCCL_P2P_DISABLE") - text.splitlines()[2].count("NCCL_P2P_DISABLE") == 1
+    assert "export NCCL_P2P_DISABLE=0\n" in text
+
+
+def test_container_exec_stands_inside_the_step() -> None:
+    text = script_of("daic", gpus=2, account="a", container="/images/my torch.sif", binds=("/data:/in",))
+    step = text[text.index("srun ") :]
+    assert (
+        "apptainer exec --nv --bind=\"$HOME\" --bind=/tudelft.net --bind=/data:/in '/images/my torch.sif'"
+        in step
+    )
+    assert "uv sync" not in text
+
+
+@pytest.mark.parametrize(
+    ("python_env", "lines"),
+    [
+        ("uv", ["flock .venv.lock uv sync", 'export PATH="$PWD/.venv/bin:$PATH"']),
+        ("uv:sub dir", ["flock 'sub dir'/.venv.lock uv sync --project 'sub dir'"]),
+        ("venv:/opt/my env", ["export PATH='/opt/my env/bin':\"$PATH\""]),
+        ("venv:env", ['export PATH="$PWD"/env/bin:"$PATH"']),
+        ("conda:torch", ['eval "$(conda shell.bash hook)"', "conda activate torch"]),
+    ],
+)
+def test_python_environment_is_made_ready_once_before_the_step(python_env: str, lines: list[str]) -> None:
+    before_step = script_of("generic", python_env=python_env).partition("srun ")[0].splitlines()
+    assert [line for line in before_step if line in lines] == lines
+
+
+def test_c10d_rendezvous_is_known_by_the_job_id() -> None:
+    text = script_of("generic", gpus=4, nodes=2, rendezvous="c10d")
+    assert {"--rdzv-backend=c10d", '--rdzv-id="$SLURM_JOB_ID"'} <= set(text.split())
+    assert "--node-rank" not in text
+
+
+def test_log_of_an_array_names_its_tasks() -> None:
+    assert "#SBATCH --output=logs/%x-%A_%a.out\n" in script_of(
+        "generic", log_dir="logs", sbatch={"array": "0-3"}
+    )
+
+
+def test_a_directive_with_a_space_is_quoted_for_sbatch() -> None:
+    assert '#SBATCH --comment="two words"\n' in script_of("generic", sbatch={"comment": "two words"})
+
+
+def test_one_template_of_a_project_replaces_the_bundled_one(tmp_path: Path) -> None:
+    (tmp_path / "environment.j2").write_text("\necho {{ plan.world_size }} ranks\n")
+    text = render(resolve(Request(gpus=2), load_site("generic")), tmp_path)
+    assert "\necho 2 ranks\n" in text
+    assert "torchrun --standalone" in text
+
+
+@pytest.mark.parametrize("source", ["{{ no_such_value }}", "{% if %}"])
+def test_a_wrong_template_is_named(source: str, tmp_path: Path) -> None:
+    (tmp_path / "environment.j2").write_text(source)
+    with pytest.raises(ConfigError, match=r"environment\.j2|no_such_value"):
+        render(resolve(Request(), load_site("generic")), tmp_path)

@@ -1,0 +1,17 @@
+"""Makes the training's `core` importable, as for the scripts beside it, and one launcher for all tests."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "training")]
+
+from training_launch import Launcher  # noqa: E402 (found only by the line above)
+
+
+@pytest.fixture(scope="session")
+def launch(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
+    """One launcher for all tests, which share its data."""
+    return Launcher(tmp_path_factory.mktemp("training") / "data")

@@ -1,0 +1,144 @@
+"""The bundled training through its front door: the six scripts, under each launcher."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from training_launch import TRAINING, Launcher, Run, free_port, run_together
+
+LAUNCHERS = ("python", "ddp", "lightning", "accelerate")
+FRAMEWORKS = LAUNCHERS[1:]
+DIGITS = ("--data", "digits", "--epochs", "4")
+
+
+@pytest.fixture(scope="module")
+def digits(launch: Launcher) -> dict[str, Run]:
+    return {name: launch(name, "mnist", *DIGITS) for name in LAUNCHERS}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_real_digits_are_learnt_to_ninety_percent(digits: dict[str, Run], launcher: str) -> None:
+    assert digits[launcher].returncodes == [0] * (2 if launcher == "lightning" else 1), digits[launcher].err
+    accuracy, _ = digits[launcher].done
+    assert accuracy >= 0.90
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_every_rank_starts_and_ends_once(digits: dict[str, Run], framework: str) -> None:
+    assert digits[framework].starts == ["rank 0/2", "rank 1/2"]
+    assert sorted(digits[framework].ends) == ["rank 0/2", "rank 1/2"]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_ranks_end_with_the_same_loss_and_weights(digits: dict[str, Run], framework: str) -> None:
+    assert len(set(digits[framework].ends.values())) == 1
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_each_test_image_counts_once(digits: dict[str, Run], launcher: str) -> None:
+    assert digits[launcher].done[1] == 297  # odd, so two ranks have no equal halves
+
+
+def test_plain_python_is_a_world_of_one(digits: dict[str, Run]) -> None:
+    assert digits["python"].starts == list(digits["python"].ends) == ["rank 0/1"]
+
+
+def test_all_frameworks_train_the_same(digits: dict[str, Run]) -> None:
+    ends = [digits[framework].ends["rank 0/2"] for framework in FRAMEWORKS]
+    assert ends == ends[:1] * 3
+
+
+def test_more_ranks_learn_the_same(digits: dict[str, Run]) -> None:
+    alone, together = (
+        float(digits[name].ends[rank][0]) for name, rank in (("python", "rank 0/1"), ("ddp", "rank 0/2"))
+    )
+    assert alone == pytest.approx(together, rel=1e-3)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_good_run_says_nothing_of_its_own_on_stderr(digits: dict[str, Run], launcher: str) -> None:
+    hints = r"OMP_NUM_THREADS|\*{9}|run\.py:\d+\] $|`srun` command"  # torchrun's and Lightning's, to the user
+    assert [line for line in digits[launcher].err.splitlines() if line and not re.search(hints, line)] == []
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_cifar_trains_when_the_last_test_batch_leaves_a_rank_none(launch: Launcher, framework: str) -> None:
+    run = launch(
+        framework, "cifar", "--data", "synthetic", "--limit", "105", "--batch-size", "20", "--epochs", "1"
+    )
+    assert set(run.returncodes) == {0}, run.err
+    assert run.done[1] == 21
+    assert len(run.ends) == 2
+    assert len(set(run.ends.values())) == 1
+
+
+def test_a_copied_folder_repeats_the_run_of_the_same_seed(
+    digits: dict[str, Run], tmp_path: Path, launch: Launcher
+) -> None:
+    shutil.copytree(TRAINING, tmp_path / "copied", ignore=shutil.ignore_patterns("__pycache__"))
+    flags = ["--data-dir", str(launch.data_dir), *DIGITS, "--workers", "2"]
+    run = run_together([([sys.executable, "copied/mnist_ddp.py", *flags], {})], [tmp_path])
+    assert run.ends == digits["python"].ends
+
+
+def test_nodes_with_disks_of_their_own_each_get_the_data(tmp_path: Path) -> None:
+    port = free_port()
+    nodes = [tmp_path / "n0", tmp_path / "n1"]
+    for node in nodes:
+        node.mkdir()
+    shape = ["--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    script = [str(TRAINING / "mnist_ddp.py"), "--data", "synthetic", "--epochs", "1"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", *shape]
+    run = run_together([([*torchrun, f"--node-rank={n}", *script], {}) for n in (0, 1)], nodes)
+    assert run.returncodes == [0, 0], run.err
+    assert sorted(run.ends) == ["rank 0/2", "rank 1/2"]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_rank_that_fails_ends_the_run_with_failure(launch: Launcher, framework: str) -> None:
+    run = launch(framework, "mnist", "--data", "synthetic", "--crash-rank", "1")
+    assert 0 not in run.returncodes
+    assert "rank 1 fails on purpose" in run.err
+    assert not run.ends
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_missing_data_without_a_network_is_one_clear_line(
+    launch: Launcher, tmp_path: Path, launcher: str
+) -> None:
+    run = launch(launcher, "cifar", "--data-dir", str(tmp_path))
+    (line,) = [line for line in run.err.splitlines() if line.startswith("error:")]
+    assert line.startswith(f"error: cifar10 is not in {tmp_path} and could not be put there: ")
+    assert line.endswith("Copy it there from a machine with a network, or use --data synthetic.")
+    assert 0 not in run.returncodes
+    assert "core/" not in run.err  # no traceback of ours; torchrun adds its own
+
+
+def test_missing_mnist_is_said_too(launch: Launcher, tmp_path: Path) -> None:
+    run = launch("python", "mnist", "--data-dir", str(tmp_path))
+    assert run.returncodes == [2]
+    assert run.err.startswith(f"error: mnist is not in {tmp_path} ")
+    assert run.err.count("\n") == 1
+
+
+def test_a_batch_that_does_not_divide_is_refused_with_one_that_does(launch: Launcher) -> None:
+    run = launch("lightning", "mnist", "--data", "synthetic", "--batch-size", "33")
+    assert run.returncodes == [2, 2]
+    assert run.err == "error: --batch-size 33 does not divide over 2 ranks. Use --batch-size 32.\n"
+
+
+def test_all_scripts_of_a_task_explain_the_same_flags_without_torch() -> None:
+    for task in ("cifar", "mnist"):
+        helps = {help_text(f"{task}_{framework}.py") for framework in FRAMEWORKS}
+        assert len(helps) == 1
+        assert "GLOBAL batch size" in helps.pop()
+
+
+def help_text(script: str) -> str:
+    # Isolated from site-packages: there is no torch to import.
+    argv = [sys.executable, "-S", str(TRAINING / script), "--help"]
+    text = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return " ".join(text.replace(script, "SCRIPT").split())

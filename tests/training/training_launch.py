@@ -1,0 +1,140 @@
+"""Starts the bundled training as its users do, in processes of its own, on loopback and without a network."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+
+TRAINING = Path(__file__).parents[2] / "training"
+OUTER = re.compile(
+    r"SLURM|SBATCH|SRUN|PMI|TORCH|ACCELERATE|OMP_|MASTER_|PYTHON|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)$|.*_proxy$",
+    re.IGNORECASE,
+)
+NO_NETWORK = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")}
+TIMEOUT = 120  # seconds
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the processes of one launch ended with, and all they said."""
+
+    returncodes: list[int]
+    out: str
+    err: str
+
+    @property
+    def starts(self) -> list[str]:
+        """The `rank 0/2` of every rank that said it started."""
+        return sorted(re.findall(r"^(rank \d+/\d+) local_rank \d+ host \S+ device cpu$", self.out, re.M))
+
+    @property
+    def ends(self) -> dict[str, tuple[str, str]]:
+        """The final loss and the hash of the weights, by `rank 0/2`; no rank says it twice."""
+        said = re.findall(r"^(rank \d+/\d+) final_loss (\d+\.\d{6}) params ([0-9a-f]{8})$", self.out, re.M)
+        assert len({rank for rank, *_ in said}) == len(said)
+        return {rank: (loss, params) for rank, loss, params in said}
+
+    @property
+    def done(self) -> tuple[float, int]:
+        """The accuracy and the number of test images that rank 0 told last."""
+        (said,) = re.findall(r"^done: accuracy ([\d.]+),.* (\d+) test images,", self.out, re.M)
+        return float(said[0]), int(said[1])
+
+
+@dataclass
+class Launcher:
+    """Starts a script by a framework's own launcher; `data_dir` is where it finds or puts data."""
+
+    data_dir: Path
+    commands: dict[str, Callable[[int], list[str]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.commands = {"python": self._python, "ddp": self._torchrun, "accelerate": self._accelerate}
+
+    def __call__(
+        self, framework: str, task: str, *flags: str, ranks: int = 2, cwd: Path | None = None
+    ) -> Run:
+        script = TRAINING / f"{task}_{'ddp' if framework == 'python' else framework}.py"
+        asked = [str(script), "--data-dir", str(self.data_dir), *flags]
+        if framework == "lightning":
+            commands = [([sys.executable, *asked], env) for env in srun_environments(ranks)]
+        else:
+            commands = [(self.commands[framework](ranks) + asked, {})]
+        return run_together(commands, [cwd or self.data_dir.parent] * len(commands))
+
+    def _python(self, ranks: int) -> list[str]:
+        return [sys.executable]
+
+    def _torchrun(self, ranks: int) -> list[str]:
+        return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+
+    def _accelerate(self, ranks: int) -> list[str]:
+        where = ["--main_process_ip=127.0.0.1", f"--main_process_port={free_port()}", "--machine_rank=0"]
+        shape = ["--multi_gpu", "--num_machines=1", f"--num_processes={ranks}"]
+        plain = ["--mixed_precision=no", "--dynamo_backend=no"]
+        return [sys.executable, "-m", "accelerate.commands.launch", *shape, *where, *plain]
+
+
+def srun_environments(ranks: int) -> list[dict[str, str]]:
+    """What srun gives each of `ranks` tasks on one node."""
+    job = {
+        "SLURM_JOB_ID": "4711",
+        "SLURM_JOB_NAME": "training",
+        "SLURM_JOB_NODELIST": "localhost",
+        "SLURM_NNODES": "1",
+        "SLURM_NODEID": "0",
+        "SLURM_NTASKS": str(ranks),
+        "SLURM_NTASKS_PER_NODE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
+    return [{**job, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(ranks)]
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def run_together(commands: list[tuple[list[str], dict[str, str]]], folders: list[Path]) -> Run:
+    """Run the commands at the same time, each with its own variables and in its own folder, to their end."""
+    clean = {name: value for name, value in os.environ.items() if not OUTER.match(name)} | NO_NETWORK
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        processes = [
+            subprocess.Popen(
+                argv,
+                env=clean | env,
+                cwd=folder,
+                stdout=out,
+                stderr=err,
+                stdin=subprocess.DEVNULL,
+                process_group=0,
+            )
+            for (argv, env), folder in zip(commands, folders, strict=True)
+        ]
+        with ended(processes):
+            returncodes = [process.wait(TIMEOUT) for process in processes]
+        out.seek(0)
+        err.seek(0)
+        return Run(returncodes, out.read(), err.read())
+
+
+@contextmanager
+def ended(processes: list["subprocess.Popen[bytes]"]) -> Iterator[None]:
+    """Leave none of `processes` behind, nor what they started."""
+    try:
+        yield
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()

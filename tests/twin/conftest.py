@@ -1,0 +1,26 @@
+"""Twins that many tests share; they only ask them, or submit to them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
+
+import pytest
+
+from tests.support.twins import Testbed, twin
+
+
+@pytest.fixture(scope="session")
+def twin_of() -> Iterator[Callable[[str], Testbed]]:
+    """The shared twin of a site, started when first asked for."""
+    with ExitStack() as running:
+        yield cache(lambda name: running.enter_context(twin(name, ssh=name == "daic")))
+
+
+@pytest.fixture(scope="session")
+def daic(twin_of: Callable[[str], Testbed]) -> Testbed:
+    return twin_of("daic")
+
+
+@pytest.fixture(scope="session")
+def olivia(twin_of: Callable[[str], Testbed]) -> Testbed:
+    return twin_of("olivia")

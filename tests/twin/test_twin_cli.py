@@ -1,0 +1,238 @@
+"""`slurmgen twin` as a person uses it: up, status, down, and what goes wrong."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support.twins import needs_slurm
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+REPOSITORY = Path(__file__).parent.parent.parent
+JOB_THAT_IGNORES_TERM = "trap '' TERM; touch started; sleep 600 & sleep 600; wait"
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this test's twins are; with a space, as people's folders have."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state home"))
+    return tmp_path / "state home" / "slurmgen" / "twin"
+
+
+@pytest.fixture
+def twin(slurmgen: Run, state: Path) -> Iterator[Run]:
+    """`slurmgen twin`, and at the end no twin is left."""
+
+    def run(*args: str, **options: object) -> "subprocess.CompletedProcess[str]":
+        return slurmgen("twin", *args, **options)
+
+    yield run
+    run("down", "--all")
+
+
+def pids(folder: Path) -> dict[str, int]:
+    """The process of each daemon, from its own pid file."""
+    daemons = msgspec.json.decode((folder / "twin.json").read_bytes())["daemons"]
+    return {daemon["name"]: int(Path(daemon["pid_file"]).read_text()) for daemon in daemons}
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except FileNotFoundError:
+        return False
+
+
+@needs_slurm
+def test_up_says_where_it_is_and_what_to_do_next(twin: Run, state: Path) -> None:
+    up = twin("up", "--site", "generic", "--nodes", "1", "--ssh")
+    assert (up.returncode, up.stderr) == (0, "")
+    assert up.stdout.splitlines() == [
+        f"a twin of generic runs in {state}/generic",
+        "  main: nodes of 64 CPUs, 524288 MiB, 8 GPUs",
+        "  note: no partition is known; it has one, main",
+        "  note: GPUs per node unknown; took 8 unless a partition says otherwise",
+        "  note: CPUs per node unknown; took 64 unless a partition says otherwise",
+        "  note: memory per node unknown; took 512G unless a partition says otherwise",
+        "next:",
+        f"  export SLURM_CONF='{state}/generic/slurm.conf'",
+        f"  ssh -F '{state}/generic/ssh_config' generic sinfo",
+        "  slurmgen submit --site generic --via twin",
+        "  slurmgen twin down --site generic",
+    ]
+    ssh = subprocess.run(["bash", "-c", up.stdout.splitlines()[8]], capture_output=True, text=True)
+    assert "main*" in ssh.stdout, ssh.stderr
+    assert (state / "generic").stat().st_mode & 0o777 == 0o700
+
+
+@needs_slurm
+def test_status_shows_nodes_and_jobs_and_fails_when_nothing_runs(twin: Run, state: Path) -> None:
+    before = twin("status")
+    assert (before.returncode, before.stdout) == (1, "no twin runs\n")
+    twin("up", "--site", "daic", "--nodes", "1")
+    environ = {**os.environ, "SLURM_CONF": f"{state}/daic/slurm.conf"}
+    subprocess.run(["sbatch", "--job-name=mine", "--wrap=sleep 60"], env=environ, cwd=state, check=True)
+    status = twin("status", "--site", "daic")
+    assert status.returncode == 0
+    assert status.stdout.startswith("daic: SLURM_CONF=")
+    assert "gpu:a40:3" in status.stdout
+    assert "mine" in status.stdout
+
+
+@needs_slurm
+def test_down_leaves_no_process_and_no_file(twin: Run, state: Path, tmp_path: Path) -> None:
+    twin("up", "--site", "daic", "--nodes", "1", "--ssh")
+    daemons = pids(state / "daic")
+    run = Path(msgspec.json.decode((state / "daic" / "twin.json").read_bytes())["run"])
+    assert run.stat().st_mode & 0o777 == 0o700
+    assert set(daemons) == {"munged", "slurmctld", "slurmd-127.0.0.1", "sshd"}
+    environ = {**os.environ, "SLURM_CONF": f"{state}/daic/slurm.conf"}
+    subprocess.run(
+        ["sbatch", f"--chdir={tmp_path}", f"--wrap=echo $$ > pid; {JOB_THAT_IGNORES_TERM}"],
+        env=environ,
+        check=True,
+    )
+    while not (tmp_path / "started").exists():
+        time.sleep(0.05)
+    down = twin("down")
+    assert (down.returncode, down.stdout) == (0, "the twin of daic is down\n")
+    left = {name for name, pid in daemons.items() if lives(pid)}
+    assert left == set()
+    assert not lives(int((tmp_path / "pid").read_text()))
+    assert [path.name for path in state.iterdir()] == [".lock"]
+    assert not run.exists()
+
+
+@needs_slurm
+def test_a_second_twin_of_the_same_site_is_refused(twin: Run) -> None:
+    twin("up", "--site", "daic", "--nodes", "1")
+    second = twin("up", "--site", "daic")
+    assert second.returncode == 3
+    assert second.stderr == "error: a twin of daic runs already. End it: slurmgen twin down --site daic\n"
+
+
+@needs_slurm
+def test_a_twin_left_by_a_crash_is_replaced(twin: Run, state: Path) -> None:
+    twin("up", "--site", "daic", "--nodes", "1")
+    old = pids(state / "daic")
+    os.kill(old["slurmctld"], signal.SIGKILL)
+    assert twin("status").returncode == 1
+    again = twin("up", "--site", "daic", "--nodes", "1")
+    assert again.returncode == 0, again.stderr
+    assert not any(lives(pid) for pid in old.values())
+    assert all(lives(pid) for pid in pids(state / "daic").values())
+
+
+@needs_slurm
+def test_a_pid_that_is_now_another_process_is_left_alone(twin: Run, state: Path) -> None:
+    twin("up", "--site", "daic", "--nodes", "1")
+    files = [
+        daemon["pid_file"]
+        for daemon in msgspec.json.decode((state / "daic/twin.json").read_bytes())["daemons"]
+    ]
+    old = pids(state / "daic")
+    for pid in old.values():
+        os.kill(pid, signal.SIGKILL)
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        for file in files:
+            Path(file).write_text(f"{bystander.pid}\n")
+        assert twin("down", "--site", "daic").returncode == 0
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+@needs_slurm
+def test_a_failed_start_shows_the_log_and_leaves_nothing(
+    twin: Run, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "slurmd"
+    broken.write_text(f"""#!/bin/sh
+sed -n 's/^SlurmctldPidFile=//p' "$4" > '{tmp_path}/pid_file'
+cat "$(cat '{tmp_path}/pid_file')" > '{tmp_path}/pid'
+echo 'fatal: no such luck' >&2
+exit 1
+""")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    up = twin("up", "--site", "daic")
+    assert up.returncode == 3
+    assert up.stderr == "error: slurmd-127.0.0.1 did not start; its log says:\n  fatal: no such luck.\n"
+    assert [path.name for path in state.iterdir()] == [".lock"]
+    assert not Path((tmp_path / "pid_file").read_text().strip()).parent.exists()
+    assert not lives(int((tmp_path / "pid").read_text()))
+
+
+def test_missing_packages_are_named_with_the_line_that_installs_them(
+    twin: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slurmgen.twin.machine.SBIN", ("/nonexistent",))
+    from slurmgen.errors import TwinError
+    from slurmgen.twin import machine
+
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(TwinError) as error:
+        machine.programs(*machine.SLURM_PROGRAMS)
+    assert error.value.fact.endswith("not installed here: munged, slurmctld, slurmd, sinfo")
+    packages = "slurm-wlm slurmctld slurmd munge openssh-server"
+    line = f"apt-get install --no-install-recommends {packages}"
+    assert error.value.hint == f"On Debian or Ubuntu, as root: {line}"
+
+
+def test_down_without_a_twin_says_how_to_start_one(twin: Run) -> None:
+    reply = twin("down", "--site", "daic")
+    assert reply.returncode == 3
+    assert reply.stderr == "error: no twin of daic runs. Start one: slurmgen twin up --site daic\n"
+    assert (
+        twin("down").stderr
+        == "error: which twin is not clear; running: none. Say it with --site, or --all.\n"
+    )
+
+
+@needs_slurm
+@pytest.mark.skipif(os.getuid() != 0, reason="the other tests run as an ordinary user already")
+def test_an_ordinary_user_can_run_one() -> None:
+    python, environ = python_of_nobody()
+    with tempfile.TemporaryDirectory(prefix="twin-nobody-") as folder:
+        shutil.chown(folder, "nobody")
+        home = {"PATH": "/usr/bin:/bin", "HOME": folder, "XDG_STATE_HOME": folder}
+        reply = as_nobody(USER_SESSION.format(python=python), environ | home)
+    assert reply.returncode == 0, reply.stdout + reply.stderr
+    assert sorted(reply.stdout.splitlines()[-2:]) == ["0 127.0.0.1 nobody 0,1", "1 127.0.0.2 nobody 0,1"]
+    assert "the twin of daic is down" in reply.stderr
+
+
+USER_SESSION = """
+set -e
+cd "$HOME"
+{python} -m slurmgen twin up --site daic --ssh
+trap '{python} -m slurmgen twin down >&2' EXIT
+export SLURM_CONF=$XDG_STATE_HOME/slurmgen/twin/daic/slurm.conf
+srun --nodes=2 --gres=gpu:a40:2 bash -c 'echo $SLURM_NODEID $SLURMD_NODENAME $(id -un) $CUDA_VISIBLE_DEVICES'
+"""
+
+
+def as_nobody(script: str, environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    nobody = pwd.getpwnam("nobody")
+    become = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+    return subprocess.run(
+        [*become, "bash", "-c", script], env=environ, cwd="/", capture_output=True, text=True, timeout=60
+    )
+
+
+def python_of_nobody() -> tuple[str, dict[str, str]]:
+    """A Python that user `nobody` can run slurmgen with, and the variables it needs."""
+    packages = Path(msgspec.__file__).parent.parent
+    for python, paths in {sys.executable: [REPOSITORY], "/usr/bin/python3": [REPOSITORY, packages]}.items():
+        environ = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
+        if as_nobody(f"{python} -c 'import slurmgen.twin, platformdirs'", environ).returncode == 0:
+            return python, environ
+    pytest.skip("nobody can run neither this Python nor the system's with its packages")

@@ -1,0 +1,131 @@
+"""What a running twin is to Slurm's own commands and to jobs. On the real Slurm of this machine."""
+
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.twins import Testbed, needs_slurm, twin
+
+pytestmark = needs_slurm
+
+GOLDEN_SCRIPTS = sorted((Path(__file__).parent.parent / "golden").glob("*.sbatch"))
+TWO_NODES = """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --gres=gpu:2 --cpus-per-task=8 --mem=64G --time=5
+set -e -o pipefail
+"""
+
+
+def nodes(testbed: Testbed) -> list[str]:
+    return sorted(set(testbed.run("sinfo", "-hN", "-o", "%N %T %c %m %G").splitlines()))
+
+
+def test_nodes_are_idle_and_of_the_sites_size(daic: Testbed) -> None:
+    assert nodes(daic) == [f"{name} idle 48 515072 gpu:a40:3" for name in ("127.0.0.1", "127.0.0.2")]
+    assert daic.twin.nodes == ("127.0.0.1", "127.0.0.2")
+
+
+def test_partitions_have_the_sites_limits_and_cpu_partitions_no_gpus(olivia: Testbed) -> None:
+    found = olivia.run("sinfo", "-h", "-o", "%P %l %D %c %m %G").splitlines()
+    assert found == [
+        "accel* 7-00:00:00 2 288 827392 gpu:4",
+        "small infinite 2 288 827392 (null)",
+        "large infinite 2 288 827392 (null)",
+    ]
+
+
+def test_a_gpu_type_shapes_the_nodes() -> None:
+    with twin("daic", nodes=1, gpu_type="turing") as testbed:
+        assert nodes(testbed) == ["127.0.0.1 idle 48 515072 gpu:turing:4"]
+
+
+def test_a_job_sees_its_nodes_and_gpus(daic: Testbed) -> None:
+    step = "srun --label bash -c 'echo $SLURM_NODEID $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'\n"
+    log = daic.batch(TWO_NODES + step)
+    assert sorted(log.splitlines()) == ["0: 0 127.0.0.1 0,1", "1: 1 127.0.0.2 0,1"]
+
+
+def test_gpus_are_given_by_type_where_the_site_has_types(daic: Testbed) -> None:
+    log = daic.batch("#!/bin/bash\n#SBATCH --gres=gpu:a40:2\nsrun printenv CUDA_VISIBLE_DEVICES\n")
+    assert log == "0,1\n"
+
+
+def test_node_names_resolve_by_themselves(daic: Testbed) -> None:
+    for name in daic.twin.nodes:
+        assert socket.getaddrinfo(name, 80, socket.AF_INET)[0][4] == (name, 80)
+
+
+@pytest.mark.parametrize("export", ["ALL", "NONE"])
+def test_batch_script_and_step_have_the_stand_ins(daic: Testbed, export: str) -> None:
+    use = "module load 2025/gpu\napptainer exec --nv my.sif echo hello\n"
+    log = daic.batch(f"{TWO_NODES}{use}srun --nodes=1 --ntasks=1 bash -c '{use}'\n", f"--export={export}")
+    assert log.count("twin: stand-in for 'module load 2025/gpu', nothing was loaded\n") == 2
+    assert log.count("twin: stand-in for apptainer: my.sif is not opened; running on the host\nhello\n") == 2
+
+
+def test_a_real_program_is_used_before_the_stand_in(daic: Testbed, tmp_path: Path) -> None:
+    real = tmp_path / "apptainer"
+    real.write_text("#!/bin/sh\necho the real one\n")
+    real.chmod(0o755)
+    log = daic.batch("#!/bin/bash\napptainer exec my.sif true\n", PATH=f"{tmp_path}:/usr/bin:/bin")
+    assert log == "the real one\n"
+
+
+def test_a_rank_gets_one_thread_unless_the_job_says_otherwise(daic: Testbed) -> None:
+    script = "#!/bin/bash\necho $OMP_NUM_THREADS\nOMP_NUM_THREADS=3 srun printenv OMP_NUM_THREADS\n"
+    assert daic.batch(script) == "1\n3\n"
+
+
+def test_the_sites_time_limit_holds(olivia: Testbed) -> None:
+    refused = subprocess.run(
+        ["sbatch", "--test-only", "--time=8-0", "--wrap=true"],
+        env=olivia.environ,
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 1
+    assert "time limit" in refused.stderr
+
+
+@pytest.mark.parametrize("script", GOLDEN_SCRIPTS, ids=lambda path: path.stem)
+def test_every_golden_script_is_accepted_on_its_sites_twin(
+    script: Path, twin_of: Callable[[str], Testbed]
+) -> None:
+    twin_of(script.name.split(".")[0]).run("sbatch", "--test-only", "--account=any", str(script))
+
+
+def test_ranks_of_two_nodes_meet_as_scripts_make_them(daic: Testbed) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    train = (
+        "import torch.distributed as d; d.init_process_group('gloo'); print(d.get_rank(), d.get_world_size())"
+    )
+    (daic.folder / "train.py").write_text(f"{train}; d.destroy_process_group()\n")
+    torchrun = f"{sys.executable} -m torch.distributed.run --nnodes=2 --nproc-per-node=1"
+    log = daic.batch(
+        f"""{TWO_NODES}
+mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+export MASTER_ADDR="${{hosts[0]}}" MASTER_PORT=$((20000 + SLURM_JOB_ID % 12768))
+srun bash -c 'exec {torchrun} --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" \\
+  --master-port="$MASTER_PORT" train.py'
+"""
+    )
+    assert sorted(line for line in log.splitlines() if line[:1].isdigit()) == ["0 2", "1 2"]
+
+
+def test_ssh_reaches_it_under_the_login_hosts_name(daic: Testbed) -> None:
+    if shutil.which("ssh") is None:
+        pytest.skip("ssh is not installed")
+    ssh = ("ssh", "-F", str(daic.twin.ssh_config), "-o", "BatchMode=yes")
+    assert daic.twin.ssh_host == "login.daic.tudelft.nl"
+    assert daic.run(*ssh, "login.daic.tudelft.nl", "sinfo -h -o %P").strip() == "all*"
+    assert daic.run(*ssh, "daic", "sbatch --test-only --wrap=true 2>&1 | wc -l").strip() == "1"
+
+
+def test_two_twins_run_side_by_side(daic: Testbed, olivia: Testbed) -> None:
+    clusters = [testbed.run("scontrol", "show", "config") for testbed in (daic, olivia)]
+    for name, text in zip(("daic", "olivia"), clusters, strict=True):
+        assert f"ClusterName             = {name}\n" in text

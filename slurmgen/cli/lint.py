@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @site_option
 @click.option(
-    "--format", "format_", type=click.Choice(["text", "json", "sarif", "github"]), default="text", show_default=True
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json", "sarif", "github"]),
+    default="text",
+    show_default=True,
 )
 @click.option("--select", multiple=True, metavar="CODE", help="Only rules whose code begins so; may repeat.")
 @click.option("--ignore", multiple=True, metavar="CODE", help="No rule whose code begins so; may repeat.")

@@ -47,7 +47,9 @@ def explain(rule: Rule, heading: str = "#") -> str:
 
 
 def _table() -> str:
-    rows = [f"| {rule.code} | {rule.name} | {rule.severity} | {rule.summary} |" for rule in all_rules().values()]
+    rows = [
+        f"| {rule.code} | {rule.name} | {rule.severity} | {rule.summary} |" for rule in all_rules().values()
+    ]
     return "\n".join(["| code | name | severity | what |", "|---|---|---|---|", *rows]) + "\n"
 
 

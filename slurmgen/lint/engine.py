@@ -13,7 +13,7 @@ from slurmgen.lint.rules import SITE_CODES, concerns, rule, rule_names
 if TYPE_CHECKING:
     from slurmgen.site import Site
 
-_IGNORE = re.compile(r"#\s*slurmgen:\s*ignore\s*=\s*([A-Za-z0-9_, ]+)")
+_IGNORE = r"#\s*slurmgen:\s*ignore\s*=\s*([A-Za-z0-9_, ]+)"
 
 
 def chosen(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tuple[str, ...]:
@@ -65,14 +65,21 @@ def _report(script: Script, rule: Rule, finding: Finding) -> Report:
 
 
 def _allowed(script: Script) -> dict[int, set[str]]:
-    """The codes that comments allow, by line. A comment on a line of its own speaks for the next line."""
+    """The codes that comments allow, by line."""
     found: dict[int, set[str]] = {}
-    for match in _IGNORE.finditer(script.source.text):
+    for match in re.finditer(_IGNORE, script.source.text):
         line = script.source.position(match.start()).line
-        alone = script.source.line(line).lstrip().startswith("#") and not script.source.line(line).startswith("#SBATCH")
         codes = {code.strip().upper() for code in match[1].split(",")}
-        found.setdefault(line + alone, set()).update(codes)
+        for allowed in _lines_of(line, script.source.line(line)):
+            found.setdefault(allowed, set()).update(codes)
     return found
+
+
+def _lines_of(line: int, text: str) -> tuple[int, ...]:
+    """The lines a comment speaks for: its own; on a line of its own, the next; below the first, also the first."""
+    if text.startswith("#SBATCH") or not text.lstrip().startswith("#"):
+        return (line,)
+    return (1, 2, 3) if line == 2 else (line, line + 1)
 
 
 def fixed(text: str, reports: Iterable[Report]) -> str:

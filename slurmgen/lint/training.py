@@ -66,7 +66,9 @@ def _assigned(tree: ast.Module) -> Iterator[tuple[str, Constant]]:
     """Names that the module sets once, at its top, to a constant."""
     for node in tree.body:
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str() | int() | float() as value)):
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Constant(value=str() | int() | float() as value)
+            ):
                 yield name, value
 
 

@@ -76,7 +76,7 @@ def _long(words: Sequence[str], syntax: Syntax, at: int) -> list[Option]:
 
 def _short(words: Sequence[str], syntax: Syntax, at: int) -> list[Option]:
     """A cluster of letters; the first that takes a value takes the rest of the word, or the next word."""
-    found = []
+    found: list[Option] = []
     for index, letter in enumerate(words[at][1:], start=2):
         name = syntax.short.get(letter, letter)
         matches = (name,) if letter in syntax.short else ()
@@ -127,8 +127,8 @@ _SRUN_FLAGS = frozenset(
     """
     disable-status exact external external-launcher label multi-prog no-allocate overlap preserve-env pty
     quit-on-interrupt unbuffered whole
-    container-mount-home no-container-mount-home container-remap-root no-container-remap-root container-writable
-    container-readonly container-entrypoint no-container-entrypoint
+    container-mount-home no-container-mount-home container-remap-root no-container-remap-root
+    container-writable container-readonly container-entrypoint no-container-entrypoint
     """.split()
 )
 _SRUN_OPTIONAL = frozenset("compress immediate kill-on-bad-exit label pty send-libs".split())
@@ -136,12 +136,15 @@ _SRUN_VALUED = frozenset(
     """
     bcast bcast-exclude cpu-bind epilog gpu-bind het-group jobid mem-bind mpi prolog relative
     slurmd-debug task-epilog task-prolog threads tasks-per-node wait
-    container-image container-name container-mounts container-workdir container-save container-env environment uenv view
+    container-image container-name container-mounts container-workdir container-save container-env
+    environment uenv view
     """.split()
 )
 
 SRUN = Syntax(
-    _FLAGS - {"wait", "parsable", "requeue", "no-requeue", "test-only"} | _SRUN_FLAGS - _SRUN_OPTIONAL | {"test-only"},
+    _FLAGS - {"wait", "parsable", "requeue", "no-requeue", "test-only"}
+    | _SRUN_FLAGS - _SRUN_OPTIONAL
+    | {"test-only"},
     _OPTIONAL | _SRUN_OPTIONAL,
     _ALL - _FLAGS - _OPTIONAL | _SRUN_VALUED,
     {

@@ -69,7 +69,6 @@ def checked(key: str, value: str) -> tuple[str, str]:
     Raises:
         RequestError: slurmgen sets that option itself, or its name or value cannot stand in a script.
     """
-    from difflib import get_close_matches  # slow to import, and the linter needs only the names
 
     if key in MANAGED:
         raise RequestError(f"slurmgen sets --{key} itself", f"Use {MANAGED[key]} instead of --sbatch.")

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from slurmgen.lint.reader.commands import Assignment, Command, Shell
 from slurmgen.lint.reader.header import Header, read_header
 from slurmgen.lint.reader.launches import Launch, read_launches
 from slurmgen.lint.reader.shape import Shape, header_shape, slurm_variables, step_shape
-from slurmgen.lint.reader.shell import Assignment, Command, Shell, read_shell
+from slurmgen.lint.reader.shell import read_shell
 from slurmgen.lint.reader.source import Source, Span
 
 _SHELL = re.compile(r"#!\s*(\S*/)?(env\s+(-S\s+)?)?(ba|da|k|z)?sh\b")

@@ -81,7 +81,11 @@ def evaluate(node: Node, lookup: Callable[[str], Range]) -> Range:
 
 def _number(text: str) -> Range:
     # Slurm pads numbers nowhere; a leading 0 would mean octal.
-    return Range(int(text), int(text)) if text.isdigit() and (text == "0" or text[0] != "0") and len(text) < 16 else ANY
+    return (
+        Range(int(text), int(text))
+        if text.isdigit() and (text == "0" or text[0] != "0") and len(text) < 16
+        else ANY
+    )
 
 
 def _variable(node: Node, lookup: Callable[[str], Range]) -> Range:

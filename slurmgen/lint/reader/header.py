@@ -72,8 +72,13 @@ class _Token(NamedTuple):
 
 def read_header(source: Source) -> Header:
     """The header of a script."""
-    lines = [Span(*pair) for pair in zip(source.line_starts, [*source.line_starts[1:], len(source.plain)], strict=True)]
-    first_command = next((i for i, span in enumerate(lines) if _is_command(source.plain[slice(*span)])), len(lines))
+    lines = [
+        Span(*pair)
+        for pair in zip(source.line_starts, [*source.line_starts[1:], len(source.plain)], strict=True)
+    ]
+    first_command = next(
+        (i for i, span in enumerate(lines) if _is_command(source.plain[slice(*span)])), len(lines)
+    )
     marked = [span for span in lines if source.plain.startswith(MARK, span.start)]
     end = lines[first_command].start if first_command < len(lines) else len(source.plain)
     tokens, broken, components = _tokens(source.plain, [span for span in marked if span.start < end])
@@ -108,7 +113,9 @@ def _tokens(text: str, lines: list[Span]) -> tuple[list[_Token], list[Broken], i
     return tokens, broken, component + 1
 
 
-_QUOTED = re.compile(r"""(?P<q>["'])(?P<body>(?:\\.|(?!(?P=q)).)*)(?P=q)|\\(?P<one>.)|(?P<plain>[^\s#"'\\])""")
+_QUOTED = re.compile(
+    r"""(?P<q>["'])(?P<body>(?:\\.|(?!(?P=q)).)*)(?P=q)|\\(?P<one>.)|(?P<plain>[^\s#"'\\])"""
+)
 
 
 def split_words(line: str) -> tuple[list[tuple[str, int, int]], str]:
@@ -153,4 +160,6 @@ def _directive(option: getopt.Option, tokens: list[_Token]) -> Directive:
     start = last.span.start
     if option.at == option.value_at and option.value is not None:
         start = max(start, last.span.end - len(option.value))
-    return Directive(option, Span(first.span.start, last.span.end), Span(start, last.span.end), first.component)
+    return Directive(
+        option, Span(first.span.start, last.span.end), Span(start, last.span.end), first.component
+    )

@@ -40,7 +40,9 @@ DEEPSPEED = _syntax(
     valued="hostfile include exclude num-nodes num-gpus master-port master-addr node-rank launcher launcher-args",
     short="H:hostfile i:include e:exclude",
 )
-PYTHON = _syntax(flags="unbuffered isolated", short="m:module W:warning X:extension", valued="module warning extension")
+PYTHON = _syntax(
+    flags="unbuffered isolated", short="m:module W:warning X:extension", valued="module warning extension"
+)
 _MPIRUN = _syntax(
     flags="oversubscribe allow-run-as-root tag-output report-bindings",
     valued="np n map-by bind-to host hostfile rank-by N npernode ppn",
@@ -56,7 +58,9 @@ _APPTAINER = _syntax(
     valued="bind home workdir pwd env overlay mount security",
 )
 _PODMAN = _syntax(
-    flags=_CONTAINER_FLAGS, short="v:volume e:env w:workdir i:interactive t:tty u:user", valued="volume env gpus device"
+    flags=_CONTAINER_FLAGS,
+    short="v:volume e:env w:workdir i:interactive t:tty u:user",
+    valued="volume env gpus device",
 )
 _SHIFTER = _syntax(short="V:volume i:image e:env", valued="image volume module env workdir entrypoint")
 _ENROOT = _syntax(flags="root rw", short="m:mount e:env r:root w:rw", valued="mount env conf rc")
@@ -65,9 +69,12 @@ _UV = _syntax(
     short="p:python m:module q:quiet v:verbose",
     valued="python module project directory with extra group env-file",
 )
-_PLAIN = _syntax(short="n:adjustment u:unset o:output e:error i:input c:cpus k:kill-after s:signal", valued="unset")
+_PLAIN = _syntax(
+    short="n:adjustment u:unset o:output e:error i:input c:cpus k:kill-after s:signal", valued="unset"
+)
 _NUMACTL = _syntax(
-    short="N:cpunodebind m:membind C:physcpubind l:localalloc i:interleave", flags="localalloc all",
+    short="N:cpunodebind m:membind C:physcpubind l:localalloc i:interleave",
+    flags="localalloc all",
     valued="cpunodebind membind physcpubind interleave",
 )
 
@@ -94,12 +101,20 @@ WRAPPERS: dict[str, Wrapper] = {
     "enroot": Wrapper("enroot", _ENROOT, ("start",), 1),
     "uv": Wrapper("uv", _UV, ("run",)),
     **dict.fromkeys(("poetry", "pixi", "pdm", "hatch"), Wrapper("env", _PLAIN, ("run",))),
-    **dict.fromkeys(("conda", "mamba", "micromamba"), Wrapper("env", _syntax(
-        flags="no-capture-output live-stream", short="n:name p:prefix", valued="name prefix"), ("run",))),
+    **dict.fromkeys(
+        ("conda", "mamba", "micromamba"),
+        Wrapper(
+            "env",
+            _syntax(flags="no-capture-output live-stream", short="n:name p:prefix", valued="name prefix"),
+            ("run",),
+        ),
+    ),
     "env": Wrapper("env", _PLAIN, takes_env=True),
     "numactl": Wrapper("env", _NUMACTL),
     "timeout": Wrapper("env", _PLAIN, operands=1),
-    **dict.fromkeys(("exec", "command", "nohup", "time", "nice", "stdbuf", "builtin"), Wrapper("env", _PLAIN)),
+    **dict.fromkeys(
+        ("exec", "command", "nohup", "time", "nice", "stdbuf", "builtin"), Wrapper("env", _PLAIN)
+    ),
 }
 SHELLS = frozenset(("bash", "sh", "zsh", "dash"))
 SHELL_OPTIONS = _syntax(short="o:option O:option", valued="option", flags="login")
@@ -137,9 +152,10 @@ def head(words: list[str]) -> Head | None:
 
 
 def _python_head(words: list[str]) -> Head:
-    at = next((i for i, word in enumerate(words[1:], start=1) if not word.startswith("-") or word == "-m"), len(words))
+    at = next(
+        (i for i, word in enumerate(words[1:], start=1) if not word.startswith("-") or word == "-m"),
+        len(words),
+    )
     if words[at : at + 1] == ["-m"] and words[at + 1 : at + 2] and words[at + 1] in _MODULES:
         return Head(_MODULES[words[at + 1]], at + 2)
     return Head("python", 1)
-
-

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from slurmgen.lint.reader.commands import Command
 from slurmgen.lint.reader.launchers import SHELL_OPTIONS, SHELLS, SYNTAXES, WRAPPERS, Wrapper, head
-from slurmgen.lint.reader.shell import Command, read_shell
+from slurmgen.lint.reader.shell import read_shell
 from slurmgen.lint.reader.source import UNKNOWN, Span
 from slurmgen.lint.reader.words import Value, Word
 from slurmgen.slurm import getopt
@@ -126,20 +127,29 @@ def _unwrap_wrapper(
     at = 1
     if wrapper.verbs:
         at = next((i for i, word in enumerate(words) if word.text in wrapper.verbs), len(words)) + 1
-    options, at = read_options(words, wrapper.syntax, at)
+    options, at = read_options(words, wrapper.syntax, at, through=not wrapper.operands)
     env = dict(scene.env)
     while wrapper.takes_env and at < len(words) and "=" in words[at].text:
         name, _, value = words[at].text.partition("=")
         env[name] = value
         at += 1
     layer = Layer(wrapper.kind, words[0], options)
-    yield from _unwrap(words[at + wrapper.operands :], scene._replace(layers=(*scene.layers, layer), env=env), known)
+    yield from _unwrap(
+        words[at + wrapper.operands :], scene._replace(layers=(*scene.layers, layer), env=env), known
+    )
 
 
 def _unwrap_shell(words: Sequence[Word], scene: _Scene, known: dict[str, Value]) -> Iterator[Launch]:
     """The string of `bash -c STRING NAME ARG...`; a script file is unknown."""
     texts = [word.text for word in words]
-    at = next((i for i, text in enumerate(texts) if text.startswith("-") and not text.startswith("--") and "c" in text), 0)
+    at = next(
+        (
+            i
+            for i, text in enumerate(texts)
+            if text.startswith("-") and not text.startswith("--") and "c" in text
+        ),
+        0,
+    )
     if not at or at + 1 >= len(words) or scene.depth >= _DEEPEST:
         return
     string = words[at + 1]
@@ -177,11 +187,18 @@ def _places(string: Word) -> Callable[[int], Span]:
 def _launch(kind: str, words: Sequence[Word], length: int, scene: _Scene) -> Launch:
     options, at = read_options(words, SYNTAXES[kind], length)
     script = words[at] if at < len(words) and not (kind == "python" and "module" in options.given) else None
-    return Launch(kind, words[0], words[length - 1].span.end, options, script, scene.layers, scene.command, scene.env)
+    return Launch(
+        kind, words[0], words[length - 1].span.end, options, script, scene.layers, scene.command, scene.env
+    )
 
 
-def read_options(words: Sequence[Word], syntax: getopt.Syntax, at: int) -> tuple[Options, int]:
-    """The options from a word on, and the index of the first word that is none."""
+def read_options(
+    words: Sequence[Word], syntax: getopt.Syntax, at: int, through: bool = True
+) -> tuple[Options, int]:
+    """The options from a word on, and the index of the first word that is none.
+
+    A word that may be several options, or none, leaves the options open; `through` reads on behind it.
+    """
     texts = [word.text for word in words]
     given: dict[str, Given] = {}
     is_open = False
@@ -191,7 +208,8 @@ def read_options(words: Sequence[Word], syntax: getopt.Syntax, at: int) -> tuple
             given[option.name] = Given(option.value or "", words[option.value_at])
         if at >= len(words) or not words[at].loose:
             break
-        # A word that may be several options, or none.
         is_open = True
+        if not through:
+            break
         at += 1
     return Options(given, is_open), at

@@ -74,7 +74,9 @@ def _one_task(said: dict[str, str], nodes: int | None) -> int | None:
     return 1 if nodes and "gpus-per-task" not in said else None
 
 
-def _gpus_per_node(said: dict[str, str], nodes: int | None, tasks: int | None) -> tuple[int | None, str | None]:
+def _gpus_per_node(
+    said: dict[str, str], nodes: int | None, tasks: int | None
+) -> tuple[int | None, str | None]:
     total, kind = _gpu_count(said.get("gpus"))
     each_task, task_kind = _gpu_count(said.get("gpus-per-task"))
     candidates = [

@@ -68,7 +68,14 @@ class Expander:
         names = frozenset(self._names)
         several = len(texts) > 1
         return [
-            Word(text, span, names, raw, loose=loose, spliced=several or (bool(names) and bool(re.search(r"\s", text))))
+            Word(
+                text,
+                span,
+                names,
+                raw,
+                loose=loose,
+                spliced=several or (bool(names) and bool(re.search(r"\s", text))),
+            )
             for text, loose in texts
         ]
 
@@ -82,7 +89,9 @@ class Expander:
         """The parts of a word."""
         handler = _HANDLERS.get(node.type)
         if handler is None:
-            return [_Piece(UNKNOWN, not quoted)] if node.named_children else [_Piece(self._plain(node, quoted))]
+            return (
+                [_Piece(UNKNOWN, not quoted)] if node.named_children else [_Piece(self._plain(node, quoted))]
+            )
         return handler(self, node, quoted)
 
     def _plain(self, node: Node, quoted: bool) -> str:

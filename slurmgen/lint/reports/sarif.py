@@ -72,7 +72,12 @@ def _replacement(source: Source, edit: Edit) -> dict[str, object]:
 
 
 def _region(start: Position, end: Position) -> dict[str, int]:
-    return {"startLine": start.line, "startColumn": start.column, "endLine": end.line, "endColumn": end.column}
+    return {
+        "startLine": start.line,
+        "startColumn": start.column,
+        "endLine": end.line,
+        "endColumn": end.column,
+    }
 
 
 def _artifact(name: str) -> dict[str, str]:

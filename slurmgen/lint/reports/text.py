@@ -27,8 +27,11 @@ def _of_file(file: Linted) -> list[str]:
 
 def _block(name: str, source: Source, found: Report) -> str:
     line, column = found.start
-    head = f"{visible(name)}:{line}:{column}: {found.rule.severity} {found.rule.code} {visible(found.finding.message)}"
-    lines = [head, *_excerpt(source, found)]
+    place = f"{visible(name)}:{line}:{column}"
+    lines = [
+        f"{place}: {found.rule.severity} {found.rule.code} {visible(found.finding.message)}",
+        *_excerpt(source, found),
+    ]
     if found.finding.advice:
         lines.append(f"  = {visible(found.finding.advice)}")
     return "\n".join(lines) + "\n"

@@ -1,6 +1,6 @@
-"""The rules: one a file. A file's name has the rule's code, its docstring is the rule's page in docs/rules.md."""
+"""The rules: one a file. Its name has the rule's code, its docstring is the rule's page in docs/rules.md."""
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def rule_names() -> dict[str, str]:
     return {name.partition("_")[0].upper(): name for name in names}
 
 
-@lru_cache(maxsize=None)
+@cache
 def rule(code: str) -> Rule:
     """One rule."""
     name = rule_names()[code]

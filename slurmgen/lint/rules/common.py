@@ -63,7 +63,9 @@ def several_nodes(script: Script, launch: Launch) -> bool:
 
 def names_in(launch: Launch, options: tuple[str, ...]) -> set[str]:
     """The variables in the values of some options."""
-    return {name for option in options if (given := launch.options.given.get(option)) for name in given.word.names}
+    return {
+        name for option in options if (given := launch.options.given.get(option)) for name in given.word.names
+    }
 
 
 def has_module(script: Script, part: str) -> bool:

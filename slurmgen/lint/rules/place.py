@@ -30,7 +30,7 @@ def limits(script: Script, site: Site) -> "dict[str, Limits]":
 
 
 def node(script: Script, site: Site) -> "Node":
-    """The node that the job gets, as far as the profile knows: the GPU type knows best, then the partition."""
+    """The node that the job gets, as the profile knows it: best by GPU type, then by partition."""
     from slurmgen.site import Node
 
     names = partitions(script, site)

@@ -4,8 +4,8 @@
 `#SBATCH` lines below a line that is neither blank nor a comment.
 
 ## Why it is bad
-sbatch stops reading there, and says nothing: the option is as if it were not written. A
-`set -euo pipefail` above the header drops all of it.
+sbatch stops reading there, and says nothing: the option is as if it were not written. A `set -euo pipefail`
+above the header drops all of it.
 
 ## Example
     #!/bin/bash

@@ -1,8 +1,8 @@
 """A directive names no option of sbatch, or could mean several.
 
 ## What it finds
-Option names that are a near miss of a real one, and abbreviations that several options begin with.
-A name that is like none may belong to a plug-in of the site and passes.
+Option names that are a near miss of a real one, and abbreviations that several options begin with. A name
+that is like none may belong to a plug-in of the site and passes.
 
 ## Why it is bad
 sbatch refuses the script when it is submitted.
@@ -38,7 +38,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         if len(option.matches) > 1:
             yield Finding(
                 _name(directive),
-                f"{option.written} could be {', '.join(f'--{name}' for name in option.matches)}; sbatch refuses it",
+                f"{option.written} could be --{', --'.join(option.matches)}; sbatch refuses it",
                 "write the whole name",
             )
         elif not option.matches and (close := _near(directive)):

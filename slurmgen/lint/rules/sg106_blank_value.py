@@ -5,8 +5,8 @@
 another option.
 
 ## Why it is bad
-Slurm takes an empty partition or account as one that does not exist; without the `=` sbatch takes the
-next word of the header, even one of the next line, as the value.
+Slurm takes an empty partition or account as one that does not exist; without the `=` sbatch takes the next
+word of the header, even one of the next line, as the value.
 
 ## Example
     #SBATCH --partition=

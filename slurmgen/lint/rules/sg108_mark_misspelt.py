@@ -1,8 +1,8 @@
 """A line is meant for sbatch, but does not begin with `#SBATCH`.
 
 ## What it finds
-In the header, `# SBATCH --option`; anywhere, `SBATCH --option` without the `#`. `##SBATCH`, the usual way to
-switch a directive off, passes.
+In the header, `# SBATCH --option`; anywhere, `SBATCH --option` without the `#`. `##SBATCH`, the usual way
+to switch a directive off, passes.
 
 ## Why it is bad
 With a blank it is a comment, and without `#` a command that does not exist, after which sbatch also ignores
@@ -38,8 +38,12 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     for match in _SPACED.finditer(script.source.plain, 0, script.header.end):
         if not match[0].startswith("#SBATCH"):
             span = Span(match.start(), match.end() - 1)
-            yield Finding(span, "sbatch takes this line for a comment", "write `#SBATCH`", (Edit(span, "#SBATCH"),))
+            yield Finding(
+                span, "sbatch takes this line for a comment", "write `#SBATCH`", (Edit(span, "#SBATCH"),)
+            )
     for command in script.commands:
         if command.name == "SBATCH":
             span = command.words[0].span
-            yield Finding(span, "SBATCH is no command; the # is missing", "write `#SBATCH`, above every command")
+            yield Finding(
+                span, "SBATCH is no command; the # is missing", "write `#SBATCH`, above every command"
+            )

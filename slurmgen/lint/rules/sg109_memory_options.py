@@ -35,4 +35,6 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         said = [d for d in script.header.directives if d.component == component and d.name in FORMS]
         if len({directive.name for directive in said}) > 1:
             others = " and ".join(f"--{name}" for name in FORMS if name in {d.name for d in said})
-            yield Finding(said[-1].span, f"{others} exclude each other; sbatch refuses the script", "keep one of them")
+            yield Finding(
+                said[-1].span, f"{others} exclude each other; sbatch refuses the script", "keep one of them"
+            )

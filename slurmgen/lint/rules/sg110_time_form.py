@@ -1,8 +1,8 @@
 """A time limit is none, or means minutes where hours were meant.
 
 ## What it finds
-A `--time` that is none of Slurm's forms, and `24:00`, `48:00`, `72:00` and the like: whole days if they were
-hours, but they are minutes and seconds.
+A `--time` that is none of Slurm's forms, and `24:00`, `48:00`, `72:00` and the like: whole days if they
+were hours, but they are minutes and seconds.
 
 ## Why it is bad
 `24h` is refused when the job is submitted. A job with `--time=24:00` is killed after 24 minutes.
@@ -48,7 +48,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             )
         elif value.upper() not in _WORDS and not _is_time(value):
             yield Finding(
-                directive.value_span, f"{value!r} is not a Slurm time; sbatch refuses it", "write D-HH:MM:SS or HH:MM:SS"
+                directive.value_span,
+                f"{value!r} is not a Slurm time; sbatch refuses it",
+                "write D-HH:MM:SS or HH:MM:SS",
             )
 
 

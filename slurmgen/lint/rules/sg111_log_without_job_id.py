@@ -40,11 +40,18 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         return
     for name in ("output", "error"):
         directive = header.last(name)
-        if directive is None or not directive.value or directive.value.startswith("/dev/") or "$" in directive.value:
+        if (
+            directive is None
+            or not directive.value
+            or directive.value.startswith("/dev/")
+            or "$" in directive.value
+        ):
             continue
         if not re.search(_JOB, directive.value):
             yield Finding(
-                directive.value_span, f"every job writes to {directive.value!r}", "put %j, the job's id, into the name"
+                directive.value_span,
+                f"every job writes to {directive.value!r}",
+                "put %j, the job's id, into the name",
             )
         elif header.last("array") and not re.search(_TASK, directive.value):
             yield Finding(

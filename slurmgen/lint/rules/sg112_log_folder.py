@@ -1,12 +1,12 @@
 """The log's folder is not there when the job starts.
 
 ## What it finds
-A log in a folder that the script itself makes; and, for a file on disk, a log in a relative folder that
-is neither in the folder you are in nor beside the script.
+A log in a folder that the script itself makes; and, for a file on disk, a log in a relative folder that is
+neither in the folder you are in nor beside the script.
 
 ## Why it is bad
-Slurm opens the log before the script runs. Without the folder the job fails at once, with exit code
-0:53, and no log says why; a `mkdir` in the script comes too late.
+Slurm opens the log before the script runs. Without the folder the job fails at once, with exit code 0:53,
+and no log says why; a `mkdir` in the script comes too late.
 
 ## Example
     #SBATCH --output=logs/%j.out
@@ -34,7 +34,9 @@ SUMMARY = "the log's folder may not exist when the job starts"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Compare the folder with what the script makes and what is on disk."""
-    made = {_plain(word) for command in script.commands if command.name == "mkdir" for word in command.texts[1:]}
+    made = {
+        _plain(word) for command in script.commands if command.name == "mkdir" for word in command.texts[1:]
+    }
     for name in ("output", "error"):
         directive = script.header.last(name)
         folder = directive.value.rpartition("/")[0] if directive else ""
@@ -47,7 +49,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 "make the folder before `sbatch`, or log to the folder you submit from",
             )
         elif _is_missing(script, folder):
-            yield Finding(directive.value_span, f"there is no folder {folder!r} here", "make it before `sbatch`")
+            yield Finding(
+                directive.value_span, f"there is no folder {folder!r} here", "make it before `sbatch`"
+            )
 
 
 def _plain(folder: str) -> str:

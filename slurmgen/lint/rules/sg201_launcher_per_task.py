@@ -1,8 +1,8 @@
 """srun starts a launcher in every task, though one a node is wanted.
 
 ## What it finds
-torchrun, accelerate or deepspeed under an srun with several tasks on a node, where the launcher itself starts
-a rank a GPU.
+torchrun, accelerate or deepspeed under an srun with several tasks on a node, where the launcher itself
+starts a rank a GPU.
 
 ## Why it is bad
 Each copy starts all the ranks of a node, and all copies want the same port: the job dies with an address in
@@ -43,7 +43,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             yield Finding(
                 launch.span,
                 f"srun starts {launch.kind} {tasks} times on each node, and each starts its own ranks",
-                f"use `--ntasks-per-node={wanted}` and give that task the CPUs of all; {FRAMEWORKS[launch.kind].why}",
+                f"use `--ntasks-per-node={wanted}`, with the CPUs of all; {FRAMEWORKS[launch.kind].why}",
             )
 
 

@@ -34,7 +34,12 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Compare the ranks of one launcher with the GPUs of a node."""
     for launch in starters(script):
         gpus, procs = script.step(launch).gpus_per_node, procs_of(script, launch)
-        if gpus and procs and procs > FRAMEWORKS[launch.kind].procs_per_task(gpus) and "cpu" not in launch.options.given:
+        if (
+            gpus
+            and procs
+            and procs > FRAMEWORKS[launch.kind].procs_per_task(gpus)
+            and "cpu" not in launch.options.given
+        ):
             yield Finding(
                 launch.span,
                 f"{launch.kind} starts {procs} ranks on a node, but the job has {gpus} GPUs there",
@@ -44,7 +49,11 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 
 
 def _fewer(script: Script, launch: Launch, gpus: int) -> tuple[Edit, ...]:
-    for name, number in (("nproc-per-node", gpus), ("num-processes", gpus * (nodes_of(launch) or 1)), ("num-gpus", gpus)):
+    for name, number in (
+        ("nproc-per-node", gpus),
+        ("num-processes", gpus * (nodes_of(launch) or 1)),
+        ("num-gpus", gpus),
+    ):
         if name in launch.options.given:
             return replace_value(script, launch.options.given[name], str(number))
     return ()

@@ -1,7 +1,8 @@
 """The launcher is told another number of nodes than it runs on.
 
 ## What it finds
-`--nnodes` or `--num_machines` that differs from the nodes of the step, also where it is left out and so is 1.
+`--nnodes` or `--num_machines` that differs from the nodes of the step, also where it is left out and so is
+1.
 
 ## Why it is bad
 With too many the launcher waits for nodes that never come, until it times out; with too few every node
@@ -25,7 +26,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import nodes_of, replace_value, starters
+from slurmgen.lint.rules.common import nodes_of, replace_value
 
 CODE = "SG204"
 SEVERITY = "error"

@@ -4,8 +4,8 @@
 On one node, torchrun, accelerate or deepspeed with several ranks that no srun starts.
 
 ## Why it is bad
-It works, but Slurm sees no step: `--signal` reaches nobody, so that the job cannot save before it
-is cut off, `sstat` shows nothing, and CPU binding and `--kill-on-bad-exit` do not apply.
+It works, but Slurm sees no step: `--signal` reaches nobody, so that the job cannot save before it is cut
+off, `sstat` shows nothing, and CPU binding and `--kill-on-bad-exit` do not apply.
 
 ## Example
     torchrun --standalone --nproc-per-node=4 train.py

@@ -5,8 +5,8 @@
 `--cpu` or a configuration file.
 
 ## Why it is bad
-accelerate then guesses from the machine it runs on: where it finds no GPU it starts one process and ignores the
-number, and a configuration file of yours that nobody else has decides the rest.
+accelerate then guesses from the machine it runs on: where it finds no GPU it starts one process and ignores
+the number, and a configuration file of yours that nobody else has decides the rest.
 
 ## Example
     accelerate launch --num_processes=4 train.py
@@ -36,7 +36,12 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     for launch in starters(script):
         number = launch.options.given.get("num-processes")
         one = launch.options.number("num-processes") == 1
-        if launch.kind == "accelerate" and number and not one and launch.options.lacks(*_KINDS, "config-file"):
+        if (
+            launch.kind == "accelerate"
+            and number
+            and not one
+            and launch.options.lacks(*_KINDS, "config-file")
+        ):
             yield Finding(
                 launch.span,
                 "accelerate is not told what kind of run this is, and guesses",

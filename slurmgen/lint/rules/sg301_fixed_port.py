@@ -1,8 +1,8 @@
 """The ranks meet on a fixed port.
 
 ## What it finds
-A port written as a number, or accelerate's and deepspeed's 29500 where none is given, in a job that may share its
-nodes (no `--exclusive`).
+A port written as a number, or accelerate's and deepspeed's 29500 where none is given, in a job that may
+share its nodes (no `--exclusive`).
 
 ## Why it is bad
 Two jobs on one node want the same port; the second dies with "address already in use".
@@ -53,12 +53,27 @@ def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
     for name in PORT_OPTIONS:
         given = options.given.get(name)
         port = given.value.rpartition(":")[2] if given else ""
-        if given and port.isdigit() and port != "0" and not any(found.value in given.value for found in fixed):
+        if (
+            given
+            and port.isdigit()
+            and port != "0"
+            and not any(found.value in given.value for found in fixed)
+        ):
             yield _of_number(given.word.span, port)
     default = _DEFAULT.get(launch.kind)
-    if default and options.lacks(default, "config-file", "rdzv-endpoint") and (procs_of(script, launch) or 0) > 1:
-        edits = insert(script, launch.word, launch.options_at, " --main_process_port=0") if _on_one_node(launch) else ()
-        yield Finding(launch.span, f"{launch.kind} takes port 29500 where none is given", _advice(default), edits)
+    if (
+        default
+        and options.lacks(default, "config-file", "rdzv-endpoint")
+        and (procs_of(script, launch) or 0) > 1
+    ):
+        edits = (
+            insert(script, launch.word, launch.options_at, " --main_process_port=0")
+            if _on_one_node(launch)
+            else ()
+        )
+        yield Finding(
+            launch.span, f"{launch.kind} takes port 29500 where none is given", _advice(default), edits
+        )
 
 
 def _on_one_node(launch: Launch) -> bool:
@@ -66,7 +81,7 @@ def _on_one_node(launch: Launch) -> bool:
 
 
 def _assignments(script: Script, launch: Launch) -> Iterator[Assignment]:
-    """Where the script sets the port of this launch to a number. Python takes MASTER_PORT from its environment."""
+    """Where the script sets this launch's port to a number; Python takes MASTER_PORT from its environment."""
     names = names_in(launch, PORT_OPTIONS)
     if launch.kind == "python" and launch.step and (script.step(launch).ntasks or 0) > 1:
         names |= {"MASTER_PORT"}
@@ -80,7 +95,9 @@ def _of_assignment(found: Assignment) -> Finding:
 
 
 def _of_number(span: Span, port: str) -> Finding:
-    return Finding(span, f"every job of yours meets on port {port}", f"take one of the job's own: `{JOB_PORT}`")
+    return Finding(
+        span, f"every job of yours meets on port {port}", f"take one of the job's own: `{JOB_PORT}`"
+    )
 
 
 def _advice(option: str) -> str:

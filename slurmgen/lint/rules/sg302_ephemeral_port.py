@@ -4,8 +4,8 @@
 A port that is computed or drawn, from a range that reaches into 32768-60999.
 
 ## Why it is bad
-Linux gives those ports to any program that opens a connection. Now and then one is taken when the ranks want it,
-and the job dies at its start; the more jobs, the more often.
+Linux gives those ports to any program that opens a connection. Now and then one is taken when the ranks
+want it, and the job dies at its start; the more jobs, the more often.
 
 ## Example
     MASTER_PORT=$((10000 + RANDOM % 50000))
@@ -41,7 +41,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             edit = Edit(Span(found.span.end - len(found.raw), found.span.end), JOB_PORT)
             yield Finding(
                 found.span,
-                f"{found.name} is between {low:.0f} and {high:.0f}, but the system gives away {_FIRST} to {_LAST}",
+                f"{found.name} is in {low:.0f}-{high:.0f}, but the system gives away {_FIRST}-{_LAST}",
                 f"stay below: `{JOB_PORT}`",
                 (edit,),
             )

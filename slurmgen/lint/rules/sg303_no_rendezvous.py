@@ -46,12 +46,14 @@ def _is_lost(launch: Launch) -> bool:
     options = launch.options
     if launch.kind == "torchrun":
         from_env = any(name.startswith("PET_") for name in launch.env)
-        return "standalone" in options.given or (options.lacks("master-addr", "rdzv-endpoint") and not from_env)
+        return "standalone" in options.given or (
+            options.lacks("master-addr", "rdzv-endpoint") and not from_env
+        )
     machines = options.number("num-machines") or 0
     return launch.kind == "accelerate" and machines > 1 and options.lacks("main-process-ip", "config-file")
 
 
 _ADVICE = {
-    "torchrun": "add --node-rank, --master-addr and --master-port, or --rdzv-backend=c10d with --rdzv-endpoint",
+    "torchrun": "add --node-rank, --master-addr and --master-port; or --rdzv-backend and --rdzv-endpoint",
     "accelerate": "add --main_process_ip, --main_process_port and --machine_rank",
 }

@@ -46,5 +46,8 @@ def _missing(launch: Launch) -> str | None:
         several = (options.number("num-machines") or 0) > 1
         return "--machine_rank" if several and options.lacks("machine-rank", "config-file") else None
     static = "master-addr" in options.given and options.text("rdzv-backend") in (None, "static")
-    lacks = options.lacks("node-rank", "rdzv-backend", "rdzv-endpoint", "rdzv-conf") and "PET_NODE_RANK" not in launch.env
+    lacks = (
+        options.lacks("node-rank", "rdzv-backend", "rdzv-endpoint", "rdzv-conf")
+        and "PET_NODE_RANK" not in launch.env
+    )
     return "--node-rank" if launch.kind == "torchrun" and static and lacks else None

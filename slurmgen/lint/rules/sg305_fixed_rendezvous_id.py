@@ -33,7 +33,11 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         options = launch.options
         given = options.given.get("rdzv-id")
         dynamic = launch.kind == "torchrun" and options.text("rdzv-backend") not in (None, "static")
-        fixed = options.lacks("rdzv-id") if given is None else options.text("rdzv-id") is not None and not given.word.names
+        fixed = (
+            options.lacks("rdzv-id")
+            if given is None
+            else options.text("rdzv-id") is not None and not given.word.names
+        )
         if not (dynamic and fixed and several_nodes(script, launch)) or "$" in (given.value if given else ""):
             continue
         if given:

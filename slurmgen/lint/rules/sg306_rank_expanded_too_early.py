@@ -5,7 +5,8 @@
 tasks: on the srun line outside single quotes, or in a variable exported before it.
 
 ## Why it is bad
-In the batch script they are 0, always. Every node or task gets rank 0, and they wait for each other for ever.
+In the batch script they are 0, always. Every node or task gets rank 0, and they wait for each other for
+ever.
 
 ## Example
     srun torchrun --node-rank=$SLURM_NODEID ... train.py
@@ -17,17 +18,18 @@ In the batch script they are 0, always. Every node or task gets rank 0, and they
 huggingface/accelerate issue 2816
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Assignment, Script, Shape, Span
+from slurmgen.lint.reader.words import Word
 from slurmgen.lint.rules.common import steps
 
 CODE = "SG306"
 SEVERITY = "error"
 SUMMARY = "a rank variable is expanded in the batch script, where it is 0"
 
-_MEANT = {
+_MEANT: dict[str, Callable[[Shape], int | None]] = {
     "SLURM_NODEID": lambda shape: shape.nodes,
     "SLURM_PROCID": lambda shape: shape.ntasks,
     "SLURM_LOCALID": lambda shape: shape.ntasks_per_node,
@@ -47,7 +49,11 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 yield _finding(word.span, early[0])
         for found in script.shell.assignments:
             early = sorted(found.names & several)
-            if early and found.span not in seen and _is_used(found, launch.env.keys() | _names(launch.command.words)):
+            if (
+                early
+                and found.span not in seen
+                and _is_used(found, launch.env.keys() | _names(launch.command.words))
+            ):
                 seen.add(found.span)
                 yield _finding(found.span, early[0])
 
@@ -56,7 +62,7 @@ def _several(shape: Shape) -> set[str]:
     return {name for name, count in _MEANT.items() if (count(shape) or 0) > 1}
 
 
-def _names(words: tuple) -> set[str]:  # type: ignore[type-arg]
+def _names(words: tuple[Word, ...]) -> set[str]:
     return {name for word in words for name in word.names}
 
 

@@ -1,11 +1,12 @@
 """Ranks of several nodes are to meet at localhost.
 
 ## What it finds
-In a job of several nodes, `localhost` or `127.0.0.1` as the address, also as what is taken when finding the first
-node fails.
+In a job of several nodes, `localhost` or `127.0.0.1` as the address, also as what is taken when finding the
+first node fails.
 
 ## Why it is bad
-On each node localhost is that node. With `|| echo localhost` a missing scontrol becomes a hang of the whole job.
+On each node localhost is that node. With `|| echo localhost` a missing scontrol becomes a hang of the whole
+job.
 
 ## Example
     MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1 || echo localhost)
@@ -53,5 +54,5 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             yield Finding(
                 span,
                 "on each node this address is the node itself, so the nodes never meet",
-                'take the first name of `scontrol show hostnames "$SLURM_JOB_NODELIST"`, and stop if there is none',
+                'take the first name of `scontrol show hostnames "$SLURM_JOB_NODELIST"`, or stop',
             )

@@ -38,7 +38,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look at where addresses of launches on several nodes come from."""
     launches = [launch for launch in script.launches if several_nodes(script, launch)]
     names = {name for launch in launches for name in names_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}}
-    sources = names | {name for found in script.assigned(*names) for name in found.names} if launches else set()
+    sources = (
+        names | {name for found in script.assigned(*names) for name in found.names} if launches else set()
+    )
     for found in script.assigned(*sources):
         if re.search(_LOOKUP, found.raw) and len(list(script.assigned(found.name))) == 1:
             yield Finding(

@@ -48,5 +48,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 
 
 def _is_silent(launch: Launch) -> bool:
-    lacks = launch.step is not None and launch.step.options.lacks("cpus-per-task", "cpus-per-gpu", "het-group")
+    lacks = launch.step is not None and launch.step.options.lacks(
+        "cpus-per-task", "cpus-per-gpu", "het-group"
+    )
     return lacks and "SRUN_CPUS_PER_TASK" not in launch.env

@@ -45,6 +45,6 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     if tasks and silent and script.job.has_gpus and script.launches and not told:
         yield Finding(
             tasks.span,
-            "the header asks for tasks with GPUs, but for no CPUs; each task gets one where the site says nothing else",
+            "tasks with GPUs, but no CPUs are asked for; each gets one where the site says nothing else",
             "add `#SBATCH --cpus-per-task=N`, with the CPUs that belong to a task's GPUs on your site",
         )

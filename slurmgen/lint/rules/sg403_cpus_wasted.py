@@ -4,7 +4,8 @@
 The only launch of a script whose srun has fewer tasks, or fewer CPUs a task, than the header.
 
 ## Why it is bad
-The rest of the CPUs idle and are paid for. Mostly a header for one task a GPU, and an srun for one task a node.
+The rest of the CPUs idle and are paid for. Mostly a header for one task a GPU, and an srun for one task a
+node.
 
 ## Example
     #SBATCH --ntasks-per-node=4
@@ -48,4 +49,6 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 
 
 def _cpus(shape: Shape) -> int | None:
-    return shape.ntasks_per_node * shape.cpus_per_task if shape.ntasks_per_node and shape.cpus_per_task else None
+    return (
+        shape.ntasks_per_node * shape.cpus_per_task if shape.ntasks_per_node and shape.cpus_per_task else None
+    )

@@ -51,7 +51,11 @@ def _is_careless(command: Command) -> bool:
         return True
     if command.name in ("conda", "mamba", "micromamba"):
         return words[1:2] in (["activate"], ["deactivate"])
-    return command.name in ("source", ".") and len(words) > 1 and (words[1] == "activate" or words[1].endswith(_SCRIPTS))
+    return (
+        command.name in ("source", ".")
+        and len(words) > 1
+        and (words[1] == "activate" or words[1].endswith(_SCRIPTS))
+    )
 
 
 def _without_u(script: Script, commands: tuple[Command, ...]) -> tuple[Edit, ...]:

@@ -38,7 +38,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         before = script.commands[:index]
         if command.name in ("source", ".") and command.texts[1:2] == ["activate"]:
             yield _finding(command, "`source activate` finds no script, or another one")
-        elif command.name == "conda" and command.texts[1:2] == ["activate"] and not login and not _any(before):
+        elif (
+            command.name == "conda" and command.texts[1:2] == ["activate"] and not login and not _any(before)
+        ):
             yield _finding(command, "nothing has set conda up here")
             return
 

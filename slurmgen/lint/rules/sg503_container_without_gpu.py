@@ -1,8 +1,8 @@
 """A container is started without its GPU flag.
 
 ## What it finds
-In a job with GPUs, `apptainer` or `singularity` without `--nv` or `--rocm`, podman and docker without a GPU option,
-where a rank runs inside. Sites that bring the driver in by a module of bindings pass.
+In a job with GPUs, `apptainer` or `singularity` without `--nv` or `--rocm`, podman and docker without a GPU
+option, where a rank runs inside. Sites that bring the driver in by a module of bindings pass.
 
 ## Why it is bad
 The driver's libraries stay outside; PyTorch finds no GPU and trains on the CPU, or stops.
@@ -33,7 +33,9 @@ _FLAGS = {
     "apptainer": ("nv", "nvccli", "rocm"),
     "podman": ("gpu", "gpus", "device", "privileged", "runtime"),
 }
-_SWITCHES = {f"{engine}_{flag}" for engine in ("APPTAINER", "SINGULARITY") for flag in ("NV", "ROCM", "NVCCLI")}
+_SWITCHES = {
+    f"{engine}_{flag}" for engine in ("APPTAINER", "SINGULARITY") for flag in ("NV", "ROCM", "NVCCLI")
+}
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:

@@ -36,7 +36,13 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     for launch in steps(script):
         tasks = script.step(launch).ntasks or 1
         uv = launch.under("uv")
-        if uv and tasks > 1 and _is_inside(launch) and uv.options.lacks("no-sync") and "UV_NO_SYNC" not in launch.env:
+        if (
+            uv
+            and tasks > 1
+            and _is_inside(launch)
+            and uv.options.lacks("no-sync")
+            and "UV_NO_SYNC" not in launch.env
+        ):
             yield Finding(
                 uv.word.span,
                 f"{tasks} tasks run `uv run` at once and race to make one environment",

@@ -4,8 +4,8 @@
 A launcher that comes out of an unquoted string variable, such as `srun $CMD`.
 
 ## Why it is bad
-The shell splits the string at every blank and expands every star in it; quotes inside of it mean nothing.
-A path with a blank, or a JSON argument, breaks the command.
+The shell splits the string at every blank and expands every star in it; quotes inside of it mean nothing. A
+path with a blank, or a JSON argument, breaks the command.
 
 ## Example
     CMD="torchrun --standalone train.py --name 'my run'"

@@ -4,8 +4,8 @@
 `--signal=USR1@...` without `B:` in a job with GPUs that starts ranks.
 
 ## Why it is bad
-NCCL installs a handler of its own for USR1, so that the training script may never see the signal and is cut off
-without saving.
+NCCL installs a handler of its own for USR1, so that the training script may never see the signal and is cut
+off without saving.
 
 ## Example
     #SBATCH --signal=USR1@120
@@ -33,7 +33,13 @@ SUMMARY = "NCCL takes USR1"
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look at the signal that goes to the ranks."""
     asked = asked_signal(script)
-    if asked and asked.name == "USR1" and not asked.to_batch_shell and script.job.has_gpus and script.launches:
+    if (
+        asked
+        and asked.name == "USR1"
+        and not asked.to_batch_shell
+        and script.job.has_gpus
+        and script.launches
+    ):
         yield Finding(
             asked.directive.value_span,
             "NCCL handles USR1 itself, so that the training script may never see it",

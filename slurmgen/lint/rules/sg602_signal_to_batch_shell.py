@@ -4,8 +4,8 @@
 `--signal=B:...` with no `trap` for that signal; or with one, while every launch runs in the foreground.
 
 ## Why it is bad
-Without a trap the signal ends the batch shell, and the job with it. With one, bash runs it only when
-the program in the foreground has ended: after the time limit.
+Without a trap the signal ends the batch shell, and the job with it. With one, bash runs it only when the
+program in the foreground has ended: after the time limit.
 
 ## Example
     #SBATCH --signal=B:USR2@120
@@ -42,9 +42,15 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         return
     found = traps(script.commands, asked.name)
     if not found:
-        fact, advice = "ends the batch shell, as nothing traps it", f"add `trap '...' {asked.name}`, or take out the B:"
+        fact, advice = (
+            "ends the batch shell, as nothing traps it",
+            f"add `trap '...' {asked.name}`, or take out the B:",
+        )
     elif not any("background" in launch.command.place for launch in script.launches):
-        fact, advice = "waits until the launch ends, which runs in the foreground", "start it with `&`, then `wait`"
+        fact, advice = (
+            "waits until the launch ends, which runs in the foreground",
+            "start it with `&`, then `wait`",
+        )
     else:
         return
     yield Finding(asked.directive.value_span, f"{asked.name} {fact}", advice)

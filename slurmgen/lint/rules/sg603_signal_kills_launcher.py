@@ -1,12 +1,12 @@
 """The signal kills the launcher before the ranks can save.
 
 ## What it finds
-`--signal` without `B:` in a job whose step is torchrun or accelerate, which neither ignores the
-signal nor passes it on.
+`--signal` without `B:` in a job whose step is torchrun or accelerate, which neither ignores the signal nor
+passes it on.
 
 ## Why it is bad
-Slurm sends it to every process of the step. The launcher has no handler for it and dies, and its ranks
-are killed with it.
+Slurm sends it to every process of the step. The launcher has no handler for it and dies, and its ranks are
+killed with it.
 
 ## Example
     #SBATCH --signal=USR2@120

@@ -4,8 +4,8 @@
 `scontrol requeue` that runs whenever training fails, or always.
 
 ## Why it is bad
-A bug in the training script fails again, and again: the job comes back until someone notices, and pays
-each time.
+A bug in the training script fails again, and again: the job comes back until someone notices, and pays each
+time.
 
 ## Example
     srun python train.py || scontrol requeue "$SLURM_JOB_ID"

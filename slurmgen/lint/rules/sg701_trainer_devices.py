@@ -45,6 +45,6 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 directive = script.header.last("ntasks-per-node") or script.header.last("ntasks")
                 yield Finding(
                     directive.span if directive else launch.span,
-                    f"Slurm starts {tasks} tasks on a node, but {path.name} line {trainer.line} has devices={devices}",
+                    f"{tasks} tasks a node, but devices={devices} in {path.name} line {trainer.line}",
                     f"use `--ntasks-per-node={wanted}`; {LAUNCHERS['lightning'].why}",
                 )

@@ -35,7 +35,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         for call in accelerators:
             fact = _on_cpu(script, call) or _precision(launch, call)
             if path and fact:
-                yield Finding(launch.span, f"{path.name} line {call.line}: {fact}", "take it out of the script")
+                yield Finding(
+                    launch.span, f"{path.name} line {call.line}: {fact}", "take it out of the script"
+                )
 
 
 def _on_cpu(script: Script, call: Call) -> str | None:
@@ -45,6 +47,11 @@ def _on_cpu(script: Script, call: Call) -> str | None:
 
 def _precision(launch: Launch, call: Call) -> str | None:
     asked, said = launch.options.text("mixed-precision"), call.constants.get("mixed_precision")
-    if launch.kind != "accelerate" or asked is None or said not in ("no", "fp16", "bf16", "fp8") or said == asked:
+    if (
+        launch.kind != "accelerate"
+        or asked is None
+        or said not in ("no", "fp16", "bf16", "fp8")
+        or said == asked
+    ):
         return None
     return f"mixed_precision={said!r} overrules --mixed_precision={asked}"

@@ -31,15 +31,25 @@ SUMMARY = "the site has no such partition for this job"
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
     """Compare the partition with the profile."""
     directive = script.header.last("partition")
-    if site is None or directive is None or not site.partitions or "$" in directive.value or not directive.value:
+    if (
+        site is None
+        or directive is None
+        or not site.partitions
+        or "$" in directive.value
+        or not directive.value
+    ):
         return
     for name in partitions(script, site):
         if name not in site.partitions:
             yield Finding(
-                directive.value_span, f"{site.name} has no partition {name!r}", did_you_mean(name, site.partitions)
+                directive.value_span,
+                f"{site.name} has no partition {name!r}",
+                did_you_mean(name, site.partitions),
             )
         elif site.partitions[name].max_gpus == 0 and script.job.has_gpus:
             others = [key for key, partition in site.partitions.items() if partition.max_gpus != 0]
             yield Finding(
-                directive.value_span, f"partition {name} of {site.name} has no GPUs", f"use {' or '.join(others)}"
+                directive.value_span,
+                f"partition {name} of {site.name} has no GPUs",
+                f"use {' or '.join(others)}",
             )

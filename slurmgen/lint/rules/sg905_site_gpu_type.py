@@ -36,6 +36,8 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
         return
     kind, types = script.job.gpu_type, site.gpu.types
     if kind and types and kind not in types:
-        yield Finding(directive.value_span, f"{site.name} has no GPU type {kind!r}", did_you_mean(kind, types))
+        yield Finding(
+            directive.value_span, f"{site.name} has no GPU type {kind!r}", did_you_mean(kind, types)
+        )
     elif kind is None and site.gpu.type_required:
         yield Finding(directive.value_span, f"{site.name} needs a GPU type", f"add one of {', '.join(types)}")

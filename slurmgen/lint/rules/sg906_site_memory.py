@@ -1,8 +1,8 @@
 """Memory is asked for in a form, or a size, that the site does not give.
 
 ## What it finds
-With a site: any memory option where the site gives memory by itself, `--mem` where it demands memory by CPU or
-by GPU, and more memory than a node has.
+With a site: any memory option where the site gives memory by itself, `--mem` where it demands memory by CPU
+or by GPU, and more memory than a node has.
 
 ## Why it is bad
 sbatch refuses the job, or it waits for ever.

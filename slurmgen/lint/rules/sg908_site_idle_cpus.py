@@ -5,8 +5,8 @@ With a site that knows how many CPUs belong to a GPU: a job with all GPUs of a n
 those CPUs.
 
 ## Why it is bad
-Nobody else can use a node without GPUs to go with its CPUs, so they idle; and the data loaders of all ranks share
-the few.
+Nobody else can use a node without GPUs to go with its CPUs, so they idle; and the data loaders of all ranks
+share the few.
 
 ## Example
     #SBATCH --gpus=4

@@ -35,7 +35,9 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     if site is None or not script.launches or script.shell.sourced or has_module(script, "nccl"):
         return
     launch = script.launches[0]
-    missing = {name: value for name, value in _needed(script, site, launch).items() if not _is_set(script, name)}
+    missing = {
+        name: value for name, value in _needed(script, site, launch).items() if not _is_set(script, name)
+    }
     if missing:
         notes = " ".join(note for name in missing if (note := site.env.notes.get(name)))
         exports = [f"export {name}={expandable(value)}" for name, value in missing.items()]

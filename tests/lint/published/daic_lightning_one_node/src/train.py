@@ -1,3 +1,3 @@
-import lightning as L
+import lightning
 
-trainer = L.Trainer(max_epochs=10, accelerator="gpu", devices=2, strategy="ddp")
+trainer = lightning.Trainer(max_epochs=10, accelerator="gpu", devices=2, strategy="ddp")

@@ -96,7 +96,7 @@ def test_explain(slurmgen: Run) -> None:
 def test_the_training_script_is_found_beside_the_job(slurmgen: Run, tmp_path: Path) -> None:
     (tmp_path / "fit.py").write_text("from lightning import Trainer\nTrainer(devices=4)\n")
     (tmp_path / "a.sbatch").write_text(
-        "#!/bin/bash\n#SBATCH --nodes=1 --ntasks-per-node=1 --gres=gpu:4 -c8 -t 1:0:0\nsrun -c8 python fit.py\n"
+        "#!/bin/bash\n#SBATCH -N1 --ntasks-per-node=1 --gres=gpu:4 -c8 -t 1:0:0\nsrun -c8 python fit.py\n"
     )
     assert "SG701" in slurmgen("lint", "a.sbatch").stdout
 

@@ -114,7 +114,7 @@ def _tokens(text: str, lines: list[Span]) -> tuple[list[_Token], list[Broken], i
 
 
 _QUOTED = re.compile(
-    r"""(?P<q>["'])(?P<body>(?:\\.|(?!(?P=q)).)*)(?P=q)|\\(?P<one>.)|(?P<plain>[^\s#"'\\])"""
+    r"""(?P<q>["'])(?P<body>(?:\\.|(?!(?P=q)).)*)(?P=q)|\\(?P<one>\S?)|(?P<plain>[^\s#"'\\])"""
 )
 
 
@@ -127,7 +127,9 @@ def split_words(line: str) -> tuple[list[tuple[str, int, int]], str]:
     while at < len(line):
         start, text = at, ""
         while match := _QUOTED.match(line, at):
-            text += re.sub(r"\\(.)", r"\1", match["body"]) if match["q"] else match["one"] or match["plain"]
+            text += (
+                re.sub(r"\\(.)", r"\1", match["body"]) if match["q"] else match["one"] or match["plain"] or ""
+            )
             at = match.end()
         if at > start:
             words.append((text, start, at))

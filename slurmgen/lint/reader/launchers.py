@@ -18,26 +18,32 @@ def _syntax(flags: str = "", valued: str = "", short: str = "", optional: str = 
 TORCHRUN = _syntax(
     flags="standalone module no-python run-path virtual-local-rank help use-env",
     valued="""
-    nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts monitor-interval
-    start-method event-log-handler role log-dir redirects tee local-ranks-filter node-rank master-addr master-port
-    local-addr logs-specs numa-binding signals-to-handle shutdown-timeout
+        nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts
+        monitor-interval start-method event-log-handler role log-dir redirects tee
+        local-ranks-filter node-rank master-addr master-port local-addr logs-specs numa-binding
+        signals-to-handle shutdown-timeout
     """,
     short="m:module r:redirects t:tee h:help",
 )
 ACCELERATE = _syntax(
     flags="""
-    quiet cpu multi-gpu tpu enable-cpu-affinity use-deepspeed use-fsdp use-parallelism-config use-megatron-lm
-    same-network module no-python debug help dynamo-use-fullgraph dynamo-use-dynamic tpu-use-sudo downcast-bf16
+        quiet cpu multi-gpu tpu enable-cpu-affinity use-deepspeed use-fsdp use-parallelism-config
+        use-megatron-lm same-network module no-python debug help dynamo-use-fullgraph
+        dynamo-use-dynamic tpu-use-sudo downcast-bf16
     """,
     valued="""
-    config-file num-processes num-machines machine-rank main-process-ip main-process-port mixed-precision
-    dynamo-backend gpu-ids rdzv-backend rdzv-conf num-cpu-threads-per-process max-restarts main-training-function
+        config-file num-processes num-machines machine-rank main-process-ip main-process-port
+        mixed-precision dynamo-backend gpu-ids rdzv-backend rdzv-conf num-cpu-threads-per-process
+        max-restarts main-training-function
     """,
     short="m:module q:quiet h:help",
 )
 DEEPSPEED = _syntax(
     flags="no-python no-local-rank no-ssh no-ssh-check force-multi module save-pid bind-cores-to-rank",
-    valued="hostfile include exclude num-nodes num-gpus master-port master-addr node-rank launcher launcher-args",
+    valued="""
+        hostfile include exclude num-nodes num-gpus master-port master-addr node-rank launcher
+        launcher-args
+    """,
     short="H:hostfile i:include e:exclude",
 )
 PYTHON = _syntax(
@@ -54,7 +60,10 @@ _CONTAINER_FLAGS = """
 """
 _APPTAINER = _syntax(
     flags=_CONTAINER_FLAGS,
-    short="e:cleanenv c:contain C:containall B:bind H:home W:workdir p:pid i:ipc-private f:fakeroot u:userns w:writable",
+    short="""
+        e:cleanenv c:contain C:containall B:bind H:home W:workdir p:pid i:ipc-private f:fakeroot
+        u:userns w:writable
+    """,
     valued="bind home workdir pwd env overlay mount security",
 )
 _PODMAN = _syntax(
@@ -65,7 +74,10 @@ _PODMAN = _syntax(
 _SHIFTER = _syntax(short="V:volume i:image e:env", valued="image volume module env workdir entrypoint")
 _ENROOT = _syntax(flags="root rw", short="m:mount e:env r:root w:rw", valued="mount env conf rc")
 _UV = _syntax(
-    flags="no-sync frozen locked isolated no-project offline active quiet verbose exact no-dev all-extras managed-python",
+    flags="""
+        no-sync frozen locked isolated no-project offline active quiet verbose exact no-dev
+        all-extras managed-python
+    """,
     short="p:python m:module q:quiet v:verbose",
     valued="python module project directory with extra group env-file",
 )

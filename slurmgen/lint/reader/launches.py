@@ -179,7 +179,7 @@ def _arguments(arguments: tuple[str, ...]) -> dict[str, Value]:
 
 
 def _places(string: Word) -> Callable[[int], Span]:
-    """Where the characters of a string stand in the script: the whole string, unless they stand one by one."""
+    """Where a string's characters stand in the script: all of it, unless they stand one by one."""
     at = string.literal_at
     return lambda offset: string.span if at is None else Span(at + offset, at + offset)
 

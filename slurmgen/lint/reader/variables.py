@@ -30,6 +30,7 @@ class Variables:
         raise NotImplementedError
 
     def visit_assignment(self, node: Node, exported: bool = False) -> tuple[str, str] | None:
+        """Follow one assignment; what it sets, unless that is an array."""
         name_node, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name_node is None:
             return None
@@ -82,6 +83,7 @@ class Variables:
         return evaluate(value, self.expander.range_of)
 
     def visit_declaration(self, node: Node) -> None:
+        """Follow `export`, `declare`, `local` and `readonly`."""
         exports = node.children[0].type == "export" or any(
             child.type == "word" and "x" in self.raw(child) for child in node.named_children
         )
@@ -94,6 +96,7 @@ class Variables:
                 self.exported[name] = value if isinstance(value, str) else UNKNOWN
 
     def visit_unset(self, node: Node) -> None:
+        """Follow `unset`."""
         for child in node.named_children:
             self.expander.variables[self.raw(child)] = ""
             self.exported.pop(self.raw(child), None)

@@ -76,7 +76,7 @@ def _allowed(script: Script) -> dict[int, set[str]]:
 
 
 def _lines_of(line: int, text: str) -> tuple[int, ...]:
-    """The lines a comment speaks for: its own; on a line of its own, the next; below the first, also the first."""
+    """The lines a comment speaks for: its own, the next if it stands alone, and from line 2 the first."""
     if text.startswith("#SBATCH") or not text.lstrip().startswith("#"):
         return (line,)
     return (1, 2, 3) if line == 2 else (line, line + 1)

@@ -35,7 +35,7 @@ class Command(NamedTuple):
     settings: frozenset[str]
     "Of errexit, nounset and pipefail, those in force."
     place: tuple[str, ...]
-    "What it stands in, from outside: if, else, or, and, loop, function, pipe, last in pipe, output, background."
+    "What it stands in, from outside: if, else, or, and, loop, function, pipe, output, background and so on."
     conditions: tuple[str, ...]
     "The texts of the conditions it depends on."
     redirects: bool = False

@@ -47,16 +47,19 @@ def command(
         return _explain(explain)
     if not files:
         raise click.UsageError("Name a file, or - for standard input.")
+    if fix and "-" in files:
+        raise click.UsageError("--fix needs a file; see the changes for standard input with --diff.")
     # Importing fills memory with what stays; looking for garbage in it takes a tenth of a short run.
     gc.disable()
     codes, place = _settings(site, select, ignore)
     linted = [_lint(name, place, codes) for name in files[:1]]
     gc.enable()
     linted += [_lint(name, place, codes) for name in files[1:]]
-    if diff:
-        return _show_changes(linted)
-    if fix:
-        linted = [_mend(file, place, codes) for file in linted]
+    if diff or fix:
+        changed = [(file, _mended(file, place, codes)) for file in linted]
+        if diff:
+            return _show_changes(changed)
+        linted = [_write(file, text, place, codes) for file, text in changed]
     from slurmgen.lint.reports import report
 
     click.echo(report(format_, linted), nl=False)
@@ -88,39 +91,44 @@ def _split(codes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(code.strip() for text in codes for code in text.split(",") if code.strip())
 
 
-def _lint(name: str, site: "Site | None", codes: "tuple[str, ...]") -> "Linted":
+def _lint(name: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
     from slurmgen.lint import lint_text
     from slurmgen.lint.reports import Linted
 
     with click.open_file(name, "rb") as stream:
         text = stream.read().decode("utf-8", "surrogateescape")
-    path = None if name == "-" else Path(name)
-    return Linted(name, text, lint_text(text, site, path, codes))
+    return Linted(name, text, lint_text(text, site, _path(name), codes))
 
 
-def _mend(file: "Linted", site: "Site | None", codes: "tuple[str, ...]") -> "Linted":
-    """Change the file, and lint what it is now. Standard input goes to standard output."""
-    from slurmgen.lint import fixed, lint_text
+def _mended(file: "Linted", site: "Site | None", codes: tuple[str, ...]) -> str:
+    from slurmgen.lint import mended
 
-    text = fixed(file.text, file.reports)
-    if file.name == "-":
-        raise click.UsageError("--fix needs a file; see the changes for standard input with --diff.")
+    return mended(file.text, site, _path(file.name), codes)
+
+
+def _write(file: "Linted", text: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
+    """Change the file, and lint what it is now."""
+    from slurmgen.lint import lint_text
+
     if text != file.text:
         Path(file.name).write_bytes(text.encode("utf-8", "surrogateescape"))
-    return file._replace(text=text, reports=lint_text(text, site, Path(file.name), codes))
+    return file._replace(text=text, reports=lint_text(text, site, _path(file.name), codes))
 
 
-def _show_changes(linted: "list[Linted]") -> int:
+def _show_changes(changed: "list[tuple[Linted, str]]") -> int:
     from difflib import unified_diff
 
-    from slurmgen.lint import fixed
     from slurmgen.lint.reports.text import visible
 
-    for file in linted:
-        before, after = file.text.splitlines(), fixed(file.text, file.reports).splitlines()
+    for file, text in changed:
+        before, after = file.text.splitlines(), text.splitlines()
         for line in unified_diff(before, after, f"a/{file.name}", f"b/{file.name}", lineterm=""):
             click.echo(visible(line))
-    return int(any(file.reports for file in linted))
+    return int(any(file.reports for file, _ in changed))
+
+
+def _path(name: str) -> Path | None:
+    return None if name == "-" else Path(name)
 
 
 def _explain(code: str) -> int:

@@ -13,6 +13,9 @@ from slurmgen.lint.rules import SITE_CODES, concerns, rule, rule_names
 if TYPE_CHECKING:
     from slurmgen.site import Site
 
+_PASSES = 5
+"A change may bring another finding, but not for ever."
+
 _IGNORE = r"#\s*slurmgen:\s*ignore\s*=\s*([A-Za-z0-9_, ]+)"
 
 
@@ -82,12 +85,23 @@ def _lines_of(line: int, text: str) -> tuple[int, ...]:
     return (1, 2, 3) if line == 2 else (line, line + 1)
 
 
+def mended(
+    text: str, site: "Site | None" = None, path: Path | None = None, codes: Iterable[str] | None = None
+) -> str:
+    """The script with every certain change made, also those that only a change makes possible."""
+    asked = None if codes is None else tuple(codes)
+    for _ in range(_PASSES):
+        before, text = text, fixed(text, lint_text(text, site, path, asked))
+        if text == before:
+            break
+    return text
+
+
 def fixed(text: str, reports: Iterable[Report]) -> str:
-    """The text with every certain change made; of two that touch, the first."""
-    end = len(text) + 1
+    """The text with the changes of some findings made; of two that touch, the first."""
     edits = [edit for group in _compatible(report.finding.edits for report in reports) for edit in group]
-    for edit in sorted(edits, reverse=True):
-        assert edit.span.end <= end  # noqa: S101  (they do not overlap)
+    # From the end to the start, so that places stay right; of two at one place the later one first.
+    for edit in sorted(edits, key=lambda edit: edit.span)[::-1]:
         text = text[: edit.span.start] + edit.text + text[edit.span.end :]
     return text
 
@@ -102,6 +116,7 @@ def _compatible(groups: Iterable[tuple[Edit, ...]]) -> Iterator[tuple[Edit, ...]
 
 
 def _touch(a: Edit, b: Edit) -> bool:
-    if a.span == b.span:
-        return a.span.start < a.span.end or a.text == b.text
+    """Whether two changes are in each other's way; whole lines put in at one place are not."""
+    if a.span == b.span and a.span.start == a.span.end:
+        return a == b or not (a.text.endswith("\n") and b.text.endswith("\n"))
     return a.span.start < b.span.end and b.span.start < a.span.end

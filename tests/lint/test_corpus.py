@@ -2,7 +2,8 @@
 
 import pytest
 
-from slurmgen.lint import lint
+from slurmgen.lint import lint, mended
+from slurmgen.profiles import load_site
 from tests.lint import corpus
 from tests.lint.corpus import Sample
 
@@ -14,6 +15,30 @@ def found(sample: Sample) -> set[str]:
 @pytest.mark.parametrize("sample", corpus.published(), ids=lambda sample: sample.path.parent.name)
 def test_a_published_script_shows_its_faults_and_no_other(sample: Sample) -> None:
     assert found(sample) == sample.codes
+
+
+@pytest.mark.parametrize("sample", corpus.published(), ids=lambda sample: sample.path.parent.name)
+def test_a_mended_published_script_has_no_certain_change_left(sample: Sample) -> None:
+    site = load_site(sample.site) if sample.site else None
+    text = mended(sample.text, site, sample.path)
+    left = lint(text, site, sample.path)
+    assert not any(report.finding.edits for report in left)
+    assert {report.rule.code for report in left} <= sample.codes
+
+
+def test_changes_at_one_place_keep_out_of_each_others_way() -> None:
+    sample = next(sample for sample in corpus.published() if sample.path.parent.name == "olivia_one_node")
+    lines = mended(sample.text, load_site("olivia")).splitlines()
+    at = next(i for i, line in enumerate(lines) if "apptainer" in line)
+    assert (
+        lines[at]
+        == 'srun --cpus-per-task="$SLURM_CPUS_PER_TASK" apptainer exec --nv $CONTAINER_PATH torchrun \\'
+    )
+    assert [line.partition("=")[0] for line in lines[at - 3 : at]] == [
+        "export FI_PROVIDER",
+        "export FI_CXI_RX_MATCH_MODE",
+        "export NCCL_PROTO",
+    ]
 
 
 def test_every_published_script_is_in_the_table() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from slurmgen.launchers import LAUNCHERS, Launcher
 from slurmgen.lint.finding import Edit
-from slurmgen.lint.reader import Launch, Script, Span
+from slurmgen.lint.reader import Assignment, Launch, Script, Span
 from slurmgen.lint.reader.launches import Given
 from slurmgen.lint.reader.words import Word
 
@@ -66,6 +66,13 @@ def names_in(launch: Launch, options: tuple[str, ...]) -> set[str]:
     return {
         name for option in options if (given := launch.options.given.get(option)) for name in given.word.names
     }
+
+
+def in_force(script: Script, launch: Launch, names: set[str]) -> Iterator[Assignment]:
+    """What a launch finds in some variables: the last assignment to each that stands before it."""
+    start = launch.command.span.start
+    last = {found.name: found for found in script.assigned(*names) if found.span.start <= start}
+    return iter(last.values())
 
 
 def has_module(script: Script, part: str) -> bool:

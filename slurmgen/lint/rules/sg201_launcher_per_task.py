@@ -19,7 +19,7 @@ use, or trains several times side by side on the same GPUs.
 The CPUs of the four tasks then belong to the one: multiply --cpus-per-task.
 
 ## Reference
-ultralytics/yolov5 issue 12429 ; interTwin-eu/itwinai issue 360 ; docs/launch.md
+ultralytics/yolov5 issue 12429 ; interTwin-eu/itwinai issue 360
 """
 
 from collections.abc import Iterator

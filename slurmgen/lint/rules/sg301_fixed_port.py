@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
-from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, insert, names_in, procs_of
+from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, insert, names_in, procs_of
 
 CODE = "SG301"
 SEVERITY = "warning"
@@ -85,7 +85,9 @@ def _assignments(script: Script, launch: Launch) -> Iterator[Assignment]:
     names = names_in(launch, PORT_OPTIONS)
     if launch.kind == "python" and launch.step and (script.step(launch).ntasks or 0) > 1:
         names |= {"MASTER_PORT"}
-    return (found for found in script.assigned(*names) if found.value.isdigit() and found.value != "0")
+    return (
+        found for found in in_force(script, launch, names) if found.value.isdigit() and found.value != "0"
+    )
 
 
 def _of_assignment(found: Assignment) -> Finding:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
-from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, names_in
+from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, names_in
 
 CODE = "SG302"
 SEVERITY = "warning"
@@ -34,8 +34,8 @@ _SHUF = r"shuf\s+(?:-n\s*1\s+)?-i\s*(\d+)-(\d+)"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look at the range of every port that a launch uses."""
-    names = {name for launch in script.launches for name in _names(launch)}
-    for found in script.assigned(*names):
+    used = {found for launch in script.launches for found in in_force(script, launch, _names(launch))}
+    for found in used:
         low, high = _bounds(found)
         if low < high and low <= _LAST and high >= _FIRST:
             edit = Edit(Span(found.span.end - len(found.raw), found.span.end), JOB_PORT)

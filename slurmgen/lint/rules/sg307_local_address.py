@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import ADDRESS_OPTIONS, names_in, several_nodes
+from slurmgen.lint.rules.common import ADDRESS_OPTIONS, in_force, names_in, several_nodes
 
 CODE = "SG307"
 SEVERITY = "error"
@@ -44,7 +44,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         names = names_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}
         places = [
             found.span
-            for found in script.assigned(*names)
+            for found in in_force(script, launch, names)
             if re.fullmatch(_LOCAL, found.value) or re.search(_FALLBACK, found.raw)
         ]
         given = [launch.options.given[name] for name in ADDRESS_OPTIONS if name in launch.options.given]

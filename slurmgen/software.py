@@ -39,6 +39,13 @@ _KINDS: dict[str, tuple[Callable[[str], tuple[str, ...]], str]] = {
     "conda": (_conda, "must"),
 }
 
+
+def uv_project(python_env: str) -> str | None:
+    """The file that uv makes the environment from, in the project; None where uv has no part."""
+    kind, _, folder = python_env.partition(":")
+    return None if kind != "uv" or folder.startswith("/") else f"{folder or '.'}/pyproject.toml"
+
+
 COMMENTS = {"uv": "One process makes the environment, under a lock; the ranks only use it."}
 
 

@@ -162,8 +162,13 @@ def test_container_exec_stands_inside_the_step() -> None:
     ],
 )
 def test_python_environment_is_made_ready_once_before_the_step(python_env: str, lines: list[str]) -> None:
-    before_step = script_of("generic", python_env=python_env).partition("srun ")[0].splitlines()
-    assert [line for line in before_step if line in lines] == lines
+    text = script_of("generic", python_env=python_env, script="train.py")
+    assert [line for line in text.partition("srun ")[0].splitlines() if line in lines] == lines
+
+
+def test_the_bundled_training_brings_its_own_project_for_uv() -> None:
+    assert "flock training/.venv.lock uv sync --project training\n" in script_of("daic", account="a")
+    assert "flock .venv.lock uv sync\n" in script_of("daic", account="a", script="train.py")
 
 
 def test_c10d_rendezvous_is_known_by_the_job_id() -> None:

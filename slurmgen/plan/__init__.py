@@ -15,7 +15,8 @@ from slurmgen.plan.layout import Layout, lay_out
 from slurmgen.plan.place import Place, check_limits, find_place
 from slurmgen.plan.reasons import reasons
 from slurmgen.plan.resources import Cpus, Reasoned, cpus, memory, time
-from slurmgen.plan.step import Setup, Step, Variable, find_setup, find_step, variables
+from slurmgen.plan.step import Setup, Step, find_setup, find_step
+from slurmgen.plan.variables import Variable, variables
 from slurmgen.request import Request, check_text, command_line
 from slurmgen.site import Rendezvous, Site
 from slurmgen.slurm import options

@@ -1,4 +1,4 @@
-"""The job step and what comes before it: modules, Python, variables, container, launch."""
+"""The job step and what comes before it: modules, Python, container, launch."""
 
 import shlex
 from functools import lru_cache
@@ -12,18 +12,6 @@ from slurmgen.request import Request
 from slurmgen.site import Container, Site
 from slurmgen.slurm.shell import expandable, quote
 from slurmgen.software import setup_lines
-
-
-class Variable(Struct, frozen=True, gc=False):
-    """One exported variable."""
-
-    name: str
-    value: str
-    word: str
-    "The value as a shell word."
-    comment: str | None = None
-    prefix: str = ""
-    "What a container engine wants before the name."
 
 
 class Setup(Struct, frozen=True, gc=False):
@@ -48,10 +36,7 @@ def find_setup(request: Request, site: Site, nodes: int) -> Setup:
     """
     container, image, why = _container(request, site)
     if container is None:
-        python_env = request.python_env or site.python_env or "none"
-        source = "as asked" if request.python_env else f"from the profile of {site.name}"
-        if python_env == "none":
-            source = "the python on PATH" + (" after the modules" if site.modules.load else "")
+        python_env, source = _python_env(request, site)
         names = site.modules.load if request.modules is None else request.modules
         return Setup(
             None,
@@ -80,6 +65,16 @@ def find_setup(request: Request, site: Site, nodes: int) -> Setup:
     )
 
 
+def _python_env(request: Request, site: Site) -> tuple[str, str]:
+    """Where Python comes from without a container, and why."""
+    kind = request.python_env or site.python_env or "none"
+    if kind == "none":
+        return kind, "the python on PATH" + (" after the modules" if site.modules.load else "")
+    if kind == "uv" and request.script is None:
+        return "uv:training", "the bundled training has a pyproject.toml of its own"
+    return kind, "as asked" if request.python_env else f"from the profile of {site.name}"
+
+
 def _container(request: Request, site: Site) -> tuple[Container | None, str, str]:
     if request.container == "none":
         return None, "", "as asked"
@@ -96,40 +91,6 @@ def _container(request: Request, site: Site) -> tuple[Container | None, str, str
 @lru_cache(maxsize=256)
 def _module_commands(init: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
     return (*init, f"module load {shlex.join(names)}") if names else ()
-
-
-def variables(
-    request: Request, site: Site, geometry: Geometry, container: Container | None, threads: int
-) -> tuple[Variable, ...]:
-    """The variables that the job exports, each once; the request overrules the site."""
-    prefix = ENGINES[container.engine].env_prefix if container else ""
-    groups = [(site.env.always, "")]
-    if geometry.world_size > 1:
-        groups.append((site.env.multi_gpu, ""))
-    if geometry.nodes > 1:
-        groups.append((site.env.multi_node, ""))
-    if container:
-        groups.append((site.env.container, prefix))
-    note = site.env.notes.get
-    found = {"OMP_NUM_THREADS": _threads(threads)}
-    for group, before in groups:
-        for name, value in group.items():
-            found[name] = _of_site(name, value, note(name), before)
-    for name, value in request.env.items():
-        found[name] = Variable(name, value, quote(value), None, prefix)
-    return tuple(found.values())
-
-
-@lru_cache(maxsize=1024)
-def _of_site(name: str, value: str, note: str | None, prefix: str) -> Variable:
-    return Variable(name, value, expandable(value), note, prefix)
-
-
-@lru_cache(maxsize=256)
-def _threads(count: int) -> Variable:
-    """A rank's threads; a machine with fewer real cores may have set them already."""
-    word = f'"${{OMP_NUM_THREADS:-{count}}}"'
-    return Variable("OMP_NUM_THREADS", str(count), word, "Threads of a rank; a value set before stays.")
 
 
 class Step(Struct, frozen=True, gc=False):

@@ -10,11 +10,17 @@ BUNDLED = "training"
 "The folder of the bundled training scripts, here and over there."
 
 
-def project_files(project_dir: Path, script: str) -> Snapshot:
+def project_files(project_dir: Path, script: str, uv_project: str | None = None) -> Snapshot:
     """The project's files, with the bundled training folder if `script` is in it and not in the project.
 
+    Args:
+        project_dir: the folder that is sent.
+        script: the training script, from that folder on.
+        uv_project: the pyproject.toml that uv makes the environment from, if it does.
+
     Raises:
-        RequestError: the script is not among them, so the job could only fail; or the project is your home.
+        RequestError: one of the two files is not among them, so the job could only fail; or the
+            project is your home.
     """
     if Path.home().resolve().is_relative_to(project_dir.resolve()):
         raise RequestError(
@@ -25,9 +31,17 @@ def project_files(project_dir: Path, script: str) -> Snapshot:
     name = str(PurePosixPath(script))
     if name not in found.files and name.startswith(f"{BUNDLED}/"):
         found = found.over(snapshot(bundled(BUNDLED)).under(BUNDLED))
-    if name not in found.files and not name.startswith("/"):
-        raise RequestError(
-            f"the script {script!r} is not among the files of {project_dir} that are sent",
-            "Is the name right, from that folder on? Does a .gitignore or .slurmgenignore leave it out?",
-        )
+    _demand(f"the script {script!r}", script, found, project_dir, _IGNORED)
+    if uv_project:
+        what = f"{str(PurePosixPath(uv_project))!r}, which uv makes the environment from,"
+        _demand(what, uv_project, found, project_dir, _NO_PROJECT)
     return found
+
+
+_IGNORED = "Is the name right, from that folder on? Does a .gitignore or .slurmgenignore leave it out?"
+_NO_PROJECT = "Write one (`uv init`), or say where Python comes from with --python-env."
+
+
+def _demand(what: str, path: str, found: Snapshot, project_dir: Path, hint: str) -> None:
+    if not path.startswith("/") and str(PurePosixPath(path)) not in found.files:
+        raise RequestError(f"{what} is not among the files of {project_dir} that are sent", hint)

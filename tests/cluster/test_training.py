@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.conftest import Job, Site
+from slurmgen import Request, load_site, render, resolve
+from tests.cluster.conftest import BIN, Job, Site
 from tests.conftest import REPOSITORY
 
 SITES = ("daic", "olivia")
@@ -59,6 +60,34 @@ def test_every_rank_reports_once_and_all_agree_on_the_loss(
 ) -> None:
     """Ranks are numbered node by node, so that rank 0 is on the first."""
     assert_trained(site(name).ended(submitted[name, framework, nodes]), 2 * nodes)
+
+
+def test_c10d_rendezvous_brings_all_ranks_together(site: Start) -> None:
+    """Which node gets rank 0 is left to it."""
+    daic = site("daic")
+    job = daic.ended(daic.submit(*request("ddp", 2, "daic"), "--rendezvous", "c10d", *QUICK))
+    assert job.state == "COMPLETED", job.log
+    assert sorted(ranks(job)) == [(rank, 4, host) for rank, _, host in sorted(ranks(job))]
+    assert [rank for rank, _, _ in sorted(ranks(job))] == [0, 1, 2, 3]
+
+
+def test_python_is_one_process(site: Start) -> None:
+    daic = site("daic")
+    args = ["--site", "daic", "--framework", "python", "--script", "training/mnist_ddp.py"]
+    assert_trained(daic.ended(daic.submit(*args, *QUICK)), 1)
+
+
+def test_uv_makes_the_environment_once_and_the_step_runs_its_python(site: Start) -> None:
+    """A real uv and a project without dependencies, so that nothing is fetched."""
+    testbed = site("daic").testbed
+    (testbed.folder / "pyproject.toml").write_text(
+        '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.11"\n[tool.uv]\npackage = false\n'
+    )
+    (testbed.folder / "where.py").write_text("import sys\nprint(sys.prefix)\n")
+    asked = Request(framework="python", account="a", script="where.py", python_env="uv")
+    text = render(resolve(asked, load_site("daic")))
+    log = testbed.batch(text, PATH=f"{BIN}:/usr/bin:/bin", UV_OFFLINE="1")
+    assert f"{testbed.folder / '.venv'}\n" in log
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -1,7 +1,10 @@
 """What a script launches, in all the ways people write it."""
 
+import time
+
 import pytest
 
+from slurmgen.lint import lint
 from slurmgen.lint.reader import Launch, Script, read
 
 HEAD = "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4 --cpus-per-task=32\n"
@@ -132,3 +135,25 @@ def test_settings_in_force() -> None:
         ["errexit", "nounset", "pipefail"],
         ["errexit", "pipefail"],
     ]
+
+
+HOSTILE = {
+    "nested output": "echo " + "$(" * 3000 + "x" + ")" * 3000,
+    "nested arithmetic": "A=$((" + "(" * 3000 + "1" + ")" * 3000 + "))",
+    "a long sum": "A=$((" + "1+" * 3000 + "1))",
+    "nested blocks": "{ " * 3000 + "x; " + "}; " * 3000,
+    "a doubling value": "A=x\n" + "A=$A$A\n" * 60,
+    "a doubling array": "A=(x)\n" + 'A+=("${A[@]}" "${A[@]}")\n' * 60,
+    "calls of calls": "".join(f"f{i}() {{ {f'f{i + 1}; ' * 10} }}\n" for i in range(12)) + "f0",
+    "calls of itself": "f() { f; f; }\nf",
+    "strings of strings": 'A=\'bash -c "$A"\'\nexport A\nsrun bash -c "$A"',
+    "a long pipe": "x | " * 3000 + "x",
+    "a long list": "x && " * 3000 + "x",
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE)
+def test_nothing_takes_long(body: str) -> None:
+    start = time.monotonic()
+    lint(HEAD + HOSTILE[body] + "\n")
+    assert time.monotonic() - start < 5

@@ -20,6 +20,8 @@ class Range(NamedTuple):
 
 
 ANY = Range(-inf, inf)
+_DEEPEST = 50
+"No script that a person wrote nests deeper."
 KNOWN_RANGES = {"RANDOM": Range(0, 32767), "SLURM_JOB_ID": Range(1, inf), "SLURM_JOBID": Range(1, inf)}
 
 
@@ -59,8 +61,10 @@ _OPERATORS: dict[str, Callable[[Range, Range], Range]] = {
 }
 
 
-def evaluate(node: Node, lookup: Callable[[str], Range]) -> Range:
+def evaluate(node: Node, lookup: Callable[[str], Range], depth: int = 0) -> Range:
     """The range of an arithmetic expression; `lookup` knows the variables."""
+    if depth > _DEEPEST:
+        return ANY
     text = (node.text or b"").decode()
     match node.type:
         case "number" | "word":
@@ -71,11 +75,12 @@ def evaluate(node: Node, lookup: Callable[[str], Range]) -> Range:
             return _variable(node, lookup)
         case "arithmetic_expansion" | "parenthesized_expression":
             inner = node.named_children
-            return evaluate(inner[0], lookup) if len(inner) == 1 else ANY
+            return evaluate(inner[0], lookup, depth + 1) if len(inner) == 1 else ANY
         case "binary_expression" if len(node.children) == 3:
             left, operator, right = node.children
             combine = _OPERATORS.get(operator.type)
-            return combine(evaluate(left, lookup), evaluate(right, lookup)) if combine else ANY
+            sides = (evaluate(side, lookup, depth + 1) for side in (left, right))
+            return combine(*sides) if combine else ANY
     return ANY
 
 

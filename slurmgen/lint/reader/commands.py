@@ -38,7 +38,6 @@ class Command(NamedTuple):
     "What it stands in, from outside: if, else, or, and, loop, function, pipe, output, background and so on."
     conditions: tuple[str, ...]
     "The texts of the conditions it depends on."
-    redirects: bool = False
 
     @property
     def name(self) -> str:

@@ -16,8 +16,12 @@ from slurmgen.lint.reader.source import UNKNOWN, Span
 from slurmgen.lint.reader.variables import Variables
 from slurmgen.lint.reader.words import Value, Word
 
-_DEEPEST = 12
-"Functions calling functions, and strings within strings, are followed no deeper."
+_DEEPEST = 60
+"Nested commands are followed no deeper."
+_DEEPEST_CALL = 12
+"Functions that call functions are followed no deeper,"
+_MOST_COMMANDS = 5000
+"and not at all from so many commands on: ten calls of ten calls would never end."
 
 
 @lru_cache(maxsize=1)
@@ -57,12 +61,16 @@ class _Walker(Variables):
         self.commands: list[Command] = []
         self.comments: list[Span] = []
         self.sourced = False
+        self._depth = 0
         self._place: list[str] = []
         self._conditions: list[str] = []
 
     def visit(self, node: Node) -> None:
         """Go through one node."""
-        _VISITS.get(node.type, _Walker._visit_children)(self, node)
+        if self._depth < _DEEPEST:
+            self._depth += 1
+            _VISITS.get(node.type, _Walker._visit_children)(self, node)
+            self._depth -= 1
 
     def visit_uncalled(self) -> None:
         """Functions that the script itself never calls may be called by a trap, or in the step."""
@@ -195,7 +203,11 @@ class _Walker(Variables):
     def _run(self, command: Command) -> None:
         self.commands.append(command)
         name = command.name
-        if name in self.functions and len(self._place) < _DEEPEST:
+        if (
+            name in self.functions
+            and len(self._place) < _DEEPEST_CALL
+            and len(self.commands) < _MOST_COMMANDS
+        ):
             self._call(name, command)
         effect = EFFECTS.get(name)
         if effect:

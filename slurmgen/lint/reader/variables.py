@@ -10,6 +10,9 @@ from slurmgen.lint.reader.commands import ArrayCopy, Assignment
 from slurmgen.lint.reader.source import UNKNOWN, Span
 from slurmgen.lint.reader.words import Expander
 
+_LONGEST = 4096
+"Values that grow beyond this, such as one that doubles itself again and again, are not followed."
+
 
 class Variables:
     """Follows assignments; the walker that goes through the commands builds on it."""
@@ -40,20 +43,24 @@ class Variables:
             self._assign_array(name_node, value)
             return None
         text, names = self.expander.value(value)
-        appended = any(child.type == "+=" for child in node.children)
-        if appended:
+        if self._appends(name_node):
             before = self.expander.variables.get(name, UNKNOWN)
             text = (before if isinstance(before, str) else UNKNOWN) + text
-        known_range = self._range(value)
+        if len(text) > _LONGEST:
+            text = UNKNOWN
+        bounds = self._range(value)
         self.expander.variables[name] = text
-        self.expander.ranges[name] = known_range
+        self.expander.ranges[name] = bounds
         if exported or name in self.exported:
             self.exported[name] = text
         raw = self.raw(value) if value else ""
         self.assignments.append(
-            Assignment(name, text, raw, self.span(node), known_range, exported, names, tuple(self.outputs))
+            Assignment(name, text, raw, self.span(node), bounds, exported, names, tuple(self.outputs))
         )
         return name, text
+
+    def _appends(self, name_node: Node) -> bool:
+        return self.text.startswith("+=", name_node.end_byte)
 
     def _assign_array(self, name_node: Node, value: Node | None) -> None:
         if name_node.type == "subscript" or value is None:
@@ -61,23 +68,22 @@ class Variables:
             self.expander.variables[self.raw(base)] = (UNKNOWN,)
             return
         name = self.raw(name_node)
+        self._note_copy(value)
+        items = tuple(word.text for child in value.named_children for word in self.expander.words(child))
+        before = self.expander.variables.get(name)
+        if self._appends(name_node) and isinstance(before, tuple):
+            items = (*before, *items)
+        self.expander.variables[name] = items if len(items) <= _LONGEST else (UNKNOWN,)
+
+    def _note_copy(self, value: Node) -> None:
         copied = re.fullmatch(r"\(\s*\$\{?(\w+)\}?\s*\)", self.raw(value))
         if copied and isinstance(self.expander.variables.get(copied[1]), tuple):
             self.array_copies.append(ArrayCopy(copied[1], self.span(value)))
-        items = tuple(word.text for child in value.named_children for word in self.expander.words(child))
-        before = self.expander.variables.get(name)
-        appended = self.text[name_node.end_byte : name_node.end_byte + 2] == "+="
-        self.expander.variables[name] = (
-            (*(before if isinstance(before, tuple) else ()), *items) if appended else items
-        )
 
     def _range(self, value: Node | None) -> Range:
         if value is not None and value.type == "string" and len(value.named_children) == 1:
-            value = (
-                value.named_children[0]
-                if len(self.raw(value.named_children[0])) == len(self.raw(value)) - 2
-                else value
-            )
+            (inner,) = value.named_children
+            value = inner if len(self.raw(inner)) == len(self.raw(value)) - 2 else value
         if value is None or value.type not in ("arithmetic_expansion", "number", "simple_expansion"):
             return ANY
         return evaluate(value, self.expander.range_of)

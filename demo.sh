@@ -13,15 +13,13 @@ say() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
 
 say slurmgen twin up --site daic --nodes 2 --ssh
 slurmgen twin up --site daic --nodes 2 --ssh
+export SLURMGEN_SSH_CONFIG="$XDG_STATE_HOME/slurmgen/twin/daic/ssh_config"
 
-request="--site daic --account demo --framework ddp --gpus 4 --nodes 2 --python-env venv:$PWD/.venv"
-training="--data synthetic --limit 1024 --epochs 3 --batch-size 128"
+set -- --site daic --account demo --framework ddp --gpus 4 --nodes 2 --python-env "venv:$PWD/.venv" \
+  -- --data synthetic --limit 1024 --epochs 3 --batch-size 128
 
-# shellcheck disable=SC2086  # words of a command
-{
-  say slurmgen render $request -- $training
-  slurmgen render $request -- $training
-  say slurmgen submit $request --follow -- $training
-  slurmgen submit $request --follow --ssh-config "$XDG_STATE_HOME/slurmgen/twin/daic/ssh_config" \
-    --remote-dir "$work/remote" -- $training
-}
+say slurmgen render "$@"
+slurmgen render "$@"
+
+say slurmgen submit --follow "$@"
+slurmgen submit --follow --remote-dir "$work/remote" "$@"

@@ -6,6 +6,11 @@ need() { # need COMMAND PACKAGE: remember the package if the command is missing
   PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
 }
 
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "error: python3 is $(python3 --version). Install Python 3.11 or later." >&2
+  exit 2
+}
+
 missing=
 need slurmctld slurm-wlm
 need munged munge

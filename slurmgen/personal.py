@@ -50,8 +50,9 @@ def load_personal(site: str) -> Personal:
 def fill(request: Request, personal: Personal, site: Site) -> Request:
     """The request with what is unset filled from your own facts."""
     image = site.container.image if site.container else None
+    wants_python = (request.python_env or "none") != "none"
     return structs.replace(
         request,
         account=request.account or personal.account,
-        container=request.container or (None if image else personal.image),
+        container=request.container or (None if image or wants_python else personal.image),
     )

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from slurmgen.config import convert, read_toml
-from slurmgen.errors import ConfigError, did_you_mean
+from slurmgen.errors import ConfigError, SlurmgenError, did_you_mean
 from slurmgen.personal import config_dir
 from slurmgen.resources import bundled
 from slurmgen.site import Site
-from slurmgen.slurm import durations, sizes
+from slurmgen.slurm import durations, options, sizes
 from slurmgen.slurm.shell import unprintable
+from slurmgen.software import setup_lines
 
 
 def search_path(project_dir: Path | None = None) -> list[Path]:
@@ -112,6 +113,12 @@ def _check(site: Site, path: Path) -> None:
         except ValueError:
             form = "a Slurm time such as 1-12:00:00" if key.endswith("time") else "a size such as 64G"
             raise ConfigError(f"{path}: {key}: {text!r} is not {form}", "Mend that value.") from None
+    try:
+        setup_lines(site.python_env or "none")
+        for key, value in site.sbatch.items():
+            options.checked(key, value)
+    except SlurmgenError as error:
+        raise ConfigError(f"{path}: {error.fact}", error.hint) from None
     defaults = [name for name, partition in site.partitions.items() if partition.default]
     if len(defaults) > 1:
         raise ConfigError(f"{path}: several default partitions: {', '.join(defaults)}", "Keep one.")

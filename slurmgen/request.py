@@ -3,13 +3,16 @@
 from functools import lru_cache
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, to_builtins
+from msgspec import Meta, Struct, convert, to_builtins
 
 from slurmgen.errors import RequestError
 from slurmgen.slurm.shell import quote, unprintable
 
 Rendezvous = Literal["static", "c10d"]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
+NONE = "none"
+"Said instead of a name, to have none of what the site has."
+
 VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
@@ -61,6 +64,18 @@ def merge(*layers: Request) -> Request:
     return Request(**said)  # type: ignore[arg-type]
 
 
+def check_form(request: Request) -> None:
+    """Refuse a request whose values are not of their type, as only a Python caller can make one.
+
+    Raises:
+        RequestError: it names the value; a variable's name, above all, must be one.
+    """
+    try:
+        convert(to_builtins(request), Request)
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"the request is wrong: {error}".replace("$.", ""), "Mend that value.") from None
+
+
 def check_text(request: Request) -> None:
     """Refuse a value that no script can hold.
 
@@ -104,6 +119,8 @@ def _option(key: str, value: str | int) -> str:
 
 def _texts(key: str, value: dict[str, str] | tuple[str, ...]) -> list[str] | tuple[str, ...]:
     """What stands behind an option that may repeat, each time it stands there."""
+    if value == ():
+        return (NONE,)
     if isinstance(value, dict):
         alone = key == "sbatch"  # an sbatch option may have no value; a variable has one, if empty
         return [name if alone and not text else f"{name}={text}" for name, text in value.items()]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MAIN_TEMPLATE = "job.sbatch.j2"
 
 _COLUMNS = 96
+_TEMPLATE_HINT = "Mend the template; docs/templates.md lists its values."
 
 
 def render(plan: Plan, template_dir: Path | None = None, cache_dir: Path | None = None) -> str:
@@ -35,17 +36,11 @@ def render(plan: Plan, template_dir: Path | None = None, cache_dir: Path | None 
     """
     try:
         return _main_template(template_dir, cache_dir).render(_values(plan))
-    except _template_error() as error:
-        place = f"{getattr(error, 'filename', None) or template_dir}"
-        raise ConfigError(
-            f"{place}: {error}", "Mend the template; docs/templates.md lists its values."
-        ) from error
-
-
-def _template_error() -> type[Exception]:
-    from jinja2 import TemplateError
-
-    return TemplateError
+    except Exception as error:  # a template may do anything wrong that Python can
+        if template_dir is None:
+            raise
+        place = getattr(error, "filename", None) or template_dir
+        raise ConfigError(f"{place}: {error}", _TEMPLATE_HINT) from error
 
 
 @lru_cache(maxsize=8)
@@ -78,6 +73,7 @@ def _values(plan: Plan) -> dict[str, Any]:
         "command": plan.command,
         "directives": plan.directives,
         "modules": plan.setup.modules,
+        "module_checks": [f': "${{{name}:?is not set; a module should have}}"' for name in plan.setup.needs],
         "python_setup": plan.setup.python_setup,
         "python_comment": COMMENTS.get(plan.setup.python_env.partition(":")[0]),
         "variables": plan.variables,

@@ -25,7 +25,7 @@ def _venv(folder: str) -> tuple[str, ...]:
 
 
 def _conda(name: str) -> tuple[str, ...]:
-    return ('eval "$(conda shell.bash hook)"', f"conda activate {quote(name)}")
+    return ('hook="$(conda shell.bash hook)"', 'eval "$hook"', f"conda activate {quote(name)}")
 
 
 def _none(_where: str) -> tuple[str, ...]:
@@ -40,10 +40,13 @@ _KINDS: dict[str, tuple[Callable[[str], tuple[str, ...]], str]] = {
 }
 
 
-def uv_project(python_env: str) -> str | None:
-    """The file that uv makes the environment from, in the project; None where uv has no part."""
+def needed_files(python_env: str) -> tuple[str, ...]:
+    """The files of the project that the environment is made from or is in, on the far side."""
     kind, _, folder = python_env.partition(":")
-    return None if kind != "uv" or folder.startswith("/") else f"{folder or '.'}/pyproject.toml"
+    if folder.startswith("/"):
+        return ()
+    needed = {"uv": "pyproject.toml", "venv": "bin/python"}
+    return (f"{folder or '.'}/{needed[kind]}",) if kind in needed else ()
 
 
 COMMENTS = {"uv": "One process makes the environment, under a lock; the ranks only use it."}

@@ -1,6 +1,7 @@
 """The command line: what it prints where, and how it ends."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -11,10 +12,12 @@ from tests.conftest import Run
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_that_begins_as_the_table_says(command: str, slurmgen: Run) -> None:
+def test_the_help_of_a_command_begins_with_its_line_in_the_table(command: str, slurmgen: Run) -> None:
     result = slurmgen(command, "--help")
     assert result.returncode == 0
-    assert result.stdout.startswith(f"Usage: slurmgen {command}")
+    usage, said = re.split(r"\n\n", result.stdout, maxsplit=1)
+    assert usage.startswith(f"Usage: slurmgen {command}")
+    assert " ".join(said.split()).startswith(COMMANDS[command])
 
 
 def test_render_writes_the_script_to_stdout_and_nothing_else(slurmgen: Run) -> None:

@@ -5,7 +5,7 @@ import pytest
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import as_dict
-from slurmgen.site import Cpu, Gpu, GpuType, Memory, Node, Partition, Site
+from slurmgen.site import Cpu, Gpu, GpuType, Memory, Node, Partition, Rendezvous, Site
 
 ACCOUNT = {"daic": "a", "olivia": "nn1k", "generic": None}
 
@@ -117,6 +117,25 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
             "Did you mean constraint?",
         ),
         ("generic", {"sbatch": {"comment": 'a"b'}}, "has a quote", "expands nothing"),
+        ("generic", {"sbatch": {"part": "x"}}, "--sbatch part is an abbreviation", "Write partition."),
+        ("generic", {"sbatch": {"tres-per-task": "x"}}, "slurmgen sets --tres-per-task itself", "hides"),
+        ("generic", {"sbatch": {"gpu-bind": "single:1"}}, "hides a node's GPUs", "Only none"),
+        ("generic", {"env": {"A;touch x;B": "1"}}, "the request is wrong", "Mend"),
+        (
+            "generic",
+            {"gpus": "4"},
+            "wrong: Expected `int | null`, got `str` - at `gpus`",
+            "Mend",
+        ),
+        ("generic", {"mixed_precision": "no; touch x"}, "the request is wrong", "Mend"),
+        ("generic", {"gpu_type": "a100,b"}, "'a100,b' is not a Slurm name", "Letters"),
+        ("generic", {"gpu_type": "gh200:2"}, "'gh200:2' is not a Slurm name", "Letters"),
+        ("olivia", {"partition": "accel,small"}, "partition small has no GPUs", "Choose"),
+        ("daic", {"gpus": 4, "nodes": 1}, "a node of daic has 3", "--gpu-type v100 or turing"),
+        ("generic", {"container": "-x.sif"}, "begins with a dash", "full path"),
+        ("daic", {"container": "/x.sif", "binds": ("data",)}, "'data' is no full path", "SOURCE"),
+        ("daic", {"container": "/x.sif", "env": {"HOME": "/x"}}, "HOME is ignored by apptainer", "--bind"),
+        ("generic", {"framework": "lightning", "gpus": 2, "name": "bash"}, "a job named 'bash'", "--name"),
         ("generic", {"sbatch": {"--hold": ""}}, "'--hold' is not an sbatch option", "without dashes"),
         (
             "generic",
@@ -162,24 +181,24 @@ def test_default_time_gives_way_to_a_shorter_limit() -> None:
 def test_defaults_are_stated_where_the_site_says_nothing() -> None:
     reasons = as_dict(plan_of("generic", gpus=2))["reasons"]
     assert isinstance(reasons, dict)
-    assert {key for key, why in reasons.items() if "slurmgen's default" in why} == {
-        "cpus_per_task",
-        "mem",
-        "time",
-    }
+    defaults = {key for key, why in reasons.items() if "slurmgen's default" in why}
+    assert {key for key in defaults if "." not in key} == {"cpus_per_task", "mem", "time"}
 
 
 @pytest.mark.parametrize(
-    ("form", "directive"),
+    ("form", "nodes", "directive"),
     [
-        ("gres", ("gres", "gpu:h100:2")),
-        ("gpus-per-node", ("gpus-per-node", "h100:2")),
-        ("gpus", ("gpus", "h100:4")),
+        ("gres", 2, ("gres", "gpu:h100:2")),
+        ("gpus-per-node", 2, ("gpus-per-node", "h100:2")),
+        ("gpus", 1, ("gpus", "h100:4")),
+        ("gpus", 2, ("gpus-per-node", "h100:2")),  # Slurm would deal four out as three and one
     ],
 )
-def test_gpus_are_asked_for_in_the_form_of_the_site(form: str, directive: tuple[str, str]) -> None:
+def test_gpus_are_asked_for_in_the_form_of_the_site(
+    form: str, nodes: int, directive: tuple[str, str]
+) -> None:
     site = Site(name="x", gpu=Gpu(request=form, type_required=True, types={"h100": GpuType()}))  # type: ignore[arg-type]
-    assert directive in plan_of(site, gpus=4, nodes=2, gpu_type="h100").directives
+    assert directive in plan_of(site, gpus=4, nodes=nodes, gpu_type="h100").directives
 
 
 @pytest.mark.parametrize(
@@ -195,6 +214,23 @@ def test_memory_is_asked_for_in_the_form_of_the_site(form: str, directives: list
     site = Site(name="x", memory=Memory(form=form, per_gpu="32G"), cpu=Cpu(per_gpu=8))  # type: ignore[arg-type]
     found = [pair for pair in plan_of(site, gpus=2).directives if pair[0].startswith("mem")]
     assert found == directives
+
+
+@pytest.mark.parametrize("mem", ["0", "1M"])
+def test_memory_that_is_nothing_when_divided_is_refused(mem: str) -> None:
+    with pytest.raises(RequestError, match="is nothing for each of the 8"):
+        plan_of(Site(name="x", memory=Memory(form="mem-per-cpu")), gpus=2, mem=mem)
+
+
+def test_c10d_does_not_go_with_a_suffix() -> None:
+    site = Site(name="x", rendezvous=Rendezvous(suffix="i"))
+    assert plan_of(site, gpus=4, nodes=2).rendezvous == Rendezvous(suffix="i")
+    with pytest.raises(RequestError, match="suffix 'i'"):
+        plan_of(site, gpus=4, nodes=2, rendezvous="c10d")
+
+
+def test_what_is_not_known_of_a_gpu_types_node_is_not_refused() -> None:
+    assert plan_of("daic", gpu_type="v100", gpus=8, cpus_per_gpu=10, mem="900G").cpus_per_task == 80
 
 
 def test_a_site_without_memory_requests_refuses_one() -> None:

@@ -72,6 +72,8 @@ def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) 
             "several default partitions: a, b",
         ),
         ('[env.notes]\nA = "x\\ny"', r"has a control character: 'x\\ny'"),
+        ("python_env = 'pipenv'", "unknown python_env 'pipenv'"),
+        ("[sbatch]\ngres = 'x'", "slurmgen sets --gres itself"),
         ("extends = 'nowhere'", "extends unknown site 'nowhere'"),
         ("extends = 'x'", "extends itself"),
         ("[sbatch", "is not TOML"),

@@ -5,9 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import ConfigError
+from slurmgen.site import Rendezvous
 from tests.support.golden import golden_requests
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -32,17 +34,38 @@ def test_every_golden_file_has_its_request() -> None:
     assert {path.stem for path in GOLDEN.glob("*.sbatch")} == set(CASES)
 
 
-def test_shellcheck_finds_nothing_in_any_golden_script() -> None:
-    """With every optional check but those of taste: braces around all variables, and `[[`."""
+def shellcheck(*files: str, text: str = "") -> str:
+    """Its findings, with every optional check but those of taste: braces everywhere, and `[[`."""
     checks = "avoid-nullary-conditions,check-extra-masked-returns,check-set-e-suppressed,deprecate-which"
-    files = sorted(map(str, GOLDEN.glob("*.sbatch")))
-    found = subprocess.run(
-        ["shellcheck", "--severity=style", f"--enable={checks},quote-safe-variables", *files],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (found.returncode, found.stdout) == (0, "")
+    command = ["shellcheck", "--severity=style", f"--enable={checks},quote-safe-variables", *files]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False).stdout
+
+
+def test_shellcheck_finds_nothing_in_any_golden_script() -> None:
+    assert shellcheck(*sorted(map(str, GOLDEN.glob("*.sbatch")))) == ""
+
+
+VARIANTS = {
+    "uv": Request(python_env="uv", script="train.py"),
+    "uv in a folder": Request(python_env="uv:my project", script="train.py"),
+    "venv": Request(python_env="venv:/opt/my env"),
+    "conda": Request(python_env="conda:torch"),
+    "c10d": Request(gpus=4, nodes=2, rendezvous="c10d"),
+    "export": Request(sbatch={"export": "NONE"}),
+    "array": Request(sbatch={"array": "0-3"}, log_dir="logs"),
+    "container": Request(container="/a b.sif", binds=("$HOME/data:/data",), gpus=4, nodes=2),
+    "values": Request(env={"A": "it's", "B": "a b"}, script_args=("--name", "a b", "it's")),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_shellcheck_finds_nothing_whatever_was_asked_for(name: str) -> None:
+    assert shellcheck("-", text=render(resolve(VARIANTS[name], load_site("generic")))) == ""
+
+
+def test_shellcheck_finds_nothing_with_a_rendezvous_by_suffix() -> None:
+    site = structs.replace(load_site("generic"), rendezvous=Rendezvous(suffix="i", host="ip"))
+    assert shellcheck("-", text=render(resolve(Request(gpus=4, nodes=2), site))) == ""
 
 
 HOSTILE = [
@@ -158,7 +181,7 @@ def test_container_exec_stands_inside_the_step() -> None:
         ("uv:sub dir", ["flock 'sub dir'/.venv.lock uv sync --project 'sub dir'"]),
         ("venv:/opt/my env", ["export PATH='/opt/my env/bin':\"$PATH\""]),
         ("venv:env", ['export PATH="$PWD"/env/bin:"$PATH"']),
-        ("conda:torch", ['eval "$(conda shell.bash hook)"', "conda activate torch"]),
+        ("conda:torch", ['hook="$(conda shell.bash hook)"', 'eval "$hook"', "conda activate torch"]),
     ],
 )
 def test_python_environment_is_made_ready_once_before_the_step(python_env: str, lines: list[str]) -> None:
@@ -169,6 +192,27 @@ def test_python_environment_is_made_ready_once_before_the_step(python_env: str, 
 def test_the_bundled_training_brings_its_own_project_for_uv() -> None:
     assert "flock training/.venv.lock uv sync --project training\n" in script_of("daic", account="a")
     assert "flock .venv.lock uv sync\n" in script_of("daic", account="a", script="train.py")
+
+
+def test_the_ranks_get_what_the_script_exports_even_with_export_none() -> None:
+    assert "--kill-on-bad-exit=1 --export=ALL \\\n" in script_of("generic", sbatch={"export": "NONE"})
+
+
+def test_a_bind_whose_variable_no_module_has_set_ends_the_job() -> None:
+    text = script_of("olivia", gpus=8, account="nn1k", modules=("X",))
+    assert '\nmodule load NRIS/GPU NCCL/2.26.6-GCCcore-14.2.0-CUDA-12.8.0 X\n: "${EBROOTLIBFABRIC:?' in text
+
+
+def test_no_module_is_loaded_when_none_is_asked_for(slurmgen) -> None:  # type: ignore[no-untyped-def]
+    text = slurmgen("render", "--site", "daic", "--account", "a", "--module", "none").stdout
+    assert "module" not in text.partition("set -e")[2]
+    assert "--module none\n" in text.splitlines(keepends=True)[2]
+
+
+def test_olivia_without_a_container_has_all_that_keeps_its_network_right() -> None:
+    text = script_of("olivia", gpus=8, account="nn1k", container="none")
+    assert "export NCCL_PROTO='^LL128'\n" in text
+    assert "export FI_CXI_RX_MATCH_MODE=hybrid\n" in text
 
 
 def test_c10d_rendezvous_is_known_by_the_job_id() -> None:
@@ -194,8 +238,8 @@ def test_one_template_of_a_project_replaces_the_bundled_one(tmp_path: Path) -> N
     assert "torchrun --standalone" in text
 
 
-@pytest.mark.parametrize("source", ["{{ no_such_value }}", "{% if %}"])
+@pytest.mark.parametrize("source", ["{{ no_such_value }}", "{% if %}", "{{ 1 / 0 }}"])
 def test_a_wrong_template_is_named(source: str, tmp_path: Path) -> None:
     (tmp_path / "environment.j2").write_text(source)
-    with pytest.raises(ConfigError, match=r"environment\.j2|no_such_value"):
+    with pytest.raises(ConfigError, match=r"environment\.j2|no_such_value|division by zero"):
         render(resolve(Request(), load_site("generic")), tmp_path)

@@ -15,15 +15,15 @@ BUG = 70
 
 # Short help stands here so that `slurmgen --help` imports no command.
 COMMANDS = {
-    "render": "Write the batch script for a job.",
+    "render": "Write the batch script for a job to stdout, or to a file.",
     "explain": "Show every number of the plan and its reason.",
-    "submit": "Send the project to the site and submit the job, once.",
-    "status": "Show what became of a submitted job.",
-    "logs": "Show a job's log, or follow it.",
-    "cancel": "Cancel a job.",
+    "submit": "Send the project to the site and submit the job.",
+    "status": "Show what became of a submitted job; without ID, of all.",
+    "logs": "Show a job's log, or follow it to the job's end.",
+    "cancel": "Cancel a job, and say what became of it.",
     "lint": "Find the faults of batch scripts.",
     "sites": "List, show and validate site profiles.",
-    "twin": "Run a real Slurm on this machine in the shape of a site.",
+    "twin": "Run a real Slurm here, in the shape of a site.",
 }
 
 

@@ -12,7 +12,7 @@ def command(asked: Asked, as_json: bool) -> None:
     """Show every number of the plan and its reason."""
     from slurmgen.plan import as_dict, resolve
 
-    values = as_dict(resolve(asked.request, asked.site, asked.command))
+    values = as_dict(resolve(asked.request, asked.site, asked.command, asked.sources))
     if as_json:
         import json
 

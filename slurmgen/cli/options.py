@@ -10,7 +10,7 @@ import click
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.personal import Personal
-from slurmgen.request import Request
+from slurmgen.request import NONE, Request
 from slurmgen.site import Site
 
 DEFAULT_SITE = "generic"
@@ -26,6 +26,8 @@ class Asked(NamedTuple):
     project_dir: Path
     template_dir: Path | None
     script_dir: Path
+    sources: dict[str, str]
+    "Where a field of the request was said, if not on the command line."
     command: str
     "The command line that the script names as its maker."
     job: str | None = None
@@ -66,6 +68,8 @@ def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
         key, equals, value = text.partition("=")
         if not key or (not equals and param.name != "sbatch"):
             raise click.BadParameter(f"{text!r} is not KEY=VALUE.")
+        if param.name == "env" and not (key.isidentifier() and key.isascii()):
+            raise click.BadParameter(f"{key!r} is no name of a variable.")
         pairs[key] = value
     return pairs
 
@@ -96,7 +100,11 @@ _OPTIONS = [
     ),
     click.option("--env", multiple=True, callback=_pairs, metavar="K=V", help="Variable to set; may repeat."),
     click.option(
-        "--module", "modules", multiple=True, metavar="NAME", help="Module instead of the site's; may repeat."
+        "--module",
+        "modules",
+        multiple=True,
+        metavar="NAME",
+        help="Module instead of the site's, or none; may repeat.",
     ),
     click.option("--python-env", metavar="ENV", help="none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."),
     click.option(
@@ -155,7 +163,9 @@ def gather(
         )
     place = load_site(site or project.site or DEFAULT_SITE, project_dir)
     own = load_personal(place.name) if personal else Personal()
-    request = fill(merge(job_request(project, job, place.name), given), own, place)
+    written = job_request(project, job, place.name)
+    merged = merge(written, given)
+    request = fill(merged, own, place)
     template_dir = project_dir / project.template_dir
     return Asked(
         request=request,
@@ -164,14 +174,27 @@ def gather(
         project_dir=project_dir,
         template_dir=template_dir if template_dir.is_dir() else None,
         script_dir=project_dir / project.script_dir,
+        sources=_sources(request, merged, given),
         command=command_line(place.name, given if job else merge(project.defaults, given), job),
         job=job,
     )
+
+
+def _sources(request: Request, merged: Request, given: Request) -> dict[str, str]:
+    """Where each field that the command line leaves open was said."""
+    said = {}
+    for key in Request.__struct_fields__:
+        if getattr(request, key) != getattr(merged, key):
+            said[key] = "from personal.toml"
+        elif getattr(given, key) in (None, {}):
+            said[key] = "from slurmgen.toml"
+    return said
 
 
 _ARGUMENTS_HINT = "Arguments of the training script go behind `--`."
 
 
 def _without_empty(said: dict[str, Any]) -> dict[str, Any]:
-    """Options that were given; an empty tuple is one that was not."""
-    return {key: value for key, value in said.items() if value not in (None, ())}
+    """Options that were given; an empty tuple is one that was not, and `none` alone means an empty one."""
+    given = {key: value for key, value in said.items() if value not in (None, ())}
+    return {key: () if value == (NONE,) else value for key, value in given.items()}

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from slurmgen.cli.options import Asked, JobCommand, request_options
+from slurmgen.errors import RequestError
 
 
 @click.command(cls=JobCommand)
@@ -22,15 +23,18 @@ def command(asked: Asked, output: Path | None, write: bool) -> None:
 
     if output and write:
         raise click.UsageError("--output and --write exclude each other.")
-    plan = resolve(asked.request, asked.site, asked.command)
+    plan = resolve(asked.request, asked.site, asked.command, asked.sources)
     text = render(plan, asked.template_dir, _cache_dir())
     if write:
         output = asked.script_dir / f"{asked.job or plan.name}.{plan.site}.sbatch"
     if output is None:
         click.echo(text, nl=False)
         return
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text, encoding="utf-8")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RequestError(f"cannot write {output}: {error.strerror}", "Choose another file.") from None
     click.echo(f"wrote {output}", err=True)
 
 
@@ -40,6 +44,9 @@ def _cache_dir() -> Path | None:
     folder = Path(base, "slurmgen", "templates")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
     except OSError:
         return None
-    return folder if os.access(folder, os.W_OK) else None
+    # What is in there gets run, so that nobody else may write to it.
+    is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+    return folder if is_ours and os.access(folder, os.W_OK) else None

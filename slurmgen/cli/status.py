@@ -13,7 +13,10 @@ from slurmgen.cli.site_option import site_option
 @site_option
 @route_options
 def command(job_id: str | None, site: str | None, **said: Any) -> None:
-    """Show what became of a submitted job; without ID, list the jobs that were submitted from here."""
+    """Show what became of a submitted job; without ID, of all.
+
+    Without ID it lists the jobs that were submitted from here.
+    """
     if job_id is None:
         _list(site)
         return

@@ -44,7 +44,7 @@ def command(
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
-    plan = resolve(asked.request, asked.site, asked.command)
+    plan = resolve(asked.request, asked.site, asked.command, asked.sources)
     text = render(plan, asked.template_dir)
     way = route(asked.site, asked.personal, **said)
     if test_only:
@@ -63,13 +63,13 @@ def command(
 def _submission(asked: Asked, plan: "Plan", text: str, remote_dir: str | None) -> "Submission":
     from slurmgen.remote.project_files import project_files
     from slurmgen.remote.submission import Submission, parent_folder
-    from slurmgen.software import uv_project
+    from slurmgen.software import needed_files
 
     folder = remote_dir or asked.personal.remote_dir or DEFAULT_REMOTE_DIR
     return Submission(
         name=plan.name,
         script=text,
-        files=project_files(asked.project_dir, plan.script, uv_project(plan.setup.python_env)),
+        files=project_files(asked.project_dir, plan.script, needed_files(plan.setup.python_env)),
         parent=parent_folder(folder, asked.project_dir.resolve().name),
         key=f"{_now():%Y%m%d-%H%M%S}-{token_hex(4)}",
         output=plan.output,

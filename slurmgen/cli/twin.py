@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 @click.group(name="twin")
 def command() -> None:
-    """Run a real Slurm on this machine in the shape of a site, to try scripts without queueing."""
+    """Run a real Slurm here, in the shape of a site.
+
+    A script can be tried on it without queueing.
+    """
 
 
 @command.command()

@@ -1,9 +1,12 @@
 """Container engines: one a file. A dict lists them."""
 
+import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from slurmgen.containers import apptainer
+from slurmgen.site import Container
 
 
 class Engine(NamedTuple):
@@ -14,3 +17,13 @@ class Engine(NamedTuple):
 
 
 ENGINES = {"apptainer": Engine(apptainer.command, apptainer.ENV_PREFIX)}
+
+
+_ALWAYS_SET = {"HOME", "PWD", "USER"}
+
+
+@lru_cache(maxsize=256)
+def bind_variables(container: Container) -> tuple[str, ...]:
+    """The variables in the binds for several nodes; where one is unset, the wrong folder would be bound."""
+    found = re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", " ".join(container.multi_node_binds))
+    return tuple(dict.fromkeys(name for name in found if name not in _ALWAYS_SET))

@@ -52,6 +52,8 @@ class Launcher(NamedTuple):
     options: tuple[str, ...] = ()
     "The fields of Options that mean something to it."
     max_world_size: int | None = None
+    refused_names: tuple[str, ...] = ()
+    "Job names that make the framework ignore Slurm."
 
     def ntasks_per_node(self, gpus_per_node: int) -> int:
         """Tasks that srun starts on each node."""
@@ -60,6 +62,11 @@ class Launcher(NamedTuple):
     def procs_per_task(self, gpus_per_node: int) -> int:
         """Ranks that each task becomes."""
         return 1 if self.task_per_gpu else gpus_per_node
+
+
+def never(_geometry: Geometry) -> bool:
+    """False: there is nobody to find."""
+    return False
 
 
 def several_nodes(geometry: Geometry) -> bool:

@@ -18,5 +18,6 @@ LAUNCHER = Launcher(
     why="Lightning takes one Slurm task a GPU as its ranks",
     command=command,
     meets=several_ranks,
+    refused_names=("bash", "interactive"),  # its SLURMEnvironment takes these for `salloc` sessions
     bundled_script="training/cifar_lightning.py",
 )

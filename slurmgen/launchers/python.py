@@ -1,6 +1,6 @@
 """python: one process on one GPU."""
 
-from slurmgen.launchers.base import Command, Geometry, Launcher, Options, several_nodes
+from slurmgen.launchers.base import Command, Geometry, Launcher, Options, never
 
 
 def command(_geometry: Geometry, _options: Options) -> Command:
@@ -13,7 +13,7 @@ LAUNCHER = Launcher(
     task_per_gpu=False,
     why="one process does all the work",
     command=command,
-    meets=several_nodes,
+    meets=never,
     bundled_script="training/cifar_ddp.py",  # which runs as one process too
     max_world_size=1,
 )

@@ -12,12 +12,13 @@ from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.launchers import LAUNCHERS, Geometry, Launcher
 from slurmgen.plan.directives import gpu_directive, mem_directive
 from slurmgen.plan.layout import Layout, lay_out
-from slurmgen.plan.place import Place, check_limits, find_place
+from slurmgen.plan.place import Place, check_limits, find_place, roomier
 from slurmgen.plan.reasons import reasons
 from slurmgen.plan.resources import Cpus, Reasoned, cpus, memory, time
-from slurmgen.plan.step import Setup, Step, find_setup, find_step
+from slurmgen.plan.setup import Setup, find_setup
+from slurmgen.plan.step import Step, find_step
 from slurmgen.plan.variables import Variable, variables
-from slurmgen.request import Request, check_text, command_line
+from slurmgen.request import Request, check_form, check_text, command_line
 from slurmgen.site import Rendezvous, Site
 from slurmgen.slurm import options
 from slurmgen.slurm.shell import unprintable
@@ -53,6 +54,8 @@ class Plan(Struct, frozen=True, kw_only=True, gc=False):
     command: str
     "The slurmgen command that gives this plan."
     asked: Request
+    sources: dict[str, str] = {}
+    "Where a field of the request was said, if not by whoever asks."
 
     @property
     def framework(self) -> str:
@@ -164,17 +167,21 @@ def as_dict(plan: Plan) -> dict[str, object]:
     }
 
 
-def resolve(request: Request, site: Site, command: str | None = None) -> Plan:
+def resolve(
+    request: Request, site: Site, command: str | None = None, sources: dict[str, str] | None = None
+) -> Plan:
     """Decide every number of a job.
 
     Args:
         request: what was asked for.
         site: where it is to run.
         command: the command line to name as the script's maker; the request's own if None.
+        sources: where fields of the request were said, for the reasons, such as `from slurmgen.toml`.
 
     Raises:
         RequestError: what was asked for cannot be had; it says what can.
     """
+    check_form(request)
     made_by = command_line(site.name, request)
     if unprintable(made_by):  # it says every value of the request, so one look is enough
         check_text(request)
@@ -182,7 +189,7 @@ def resolve(request: Request, site: Site, command: str | None = None) -> Plan:
     launcher = _launcher(request)
     gpus = _count("gpus", request.gpus) or DEFAULT_GPUS
     place = find_place(request, site)
-    layout = lay_out(gpus, _count("nodes", request.nodes), place.node.gpus, place.node_name)
+    layout = _layout(gpus, _count("nodes", request.nodes), place, site)
     check_limits(place, gpus, layout.nodes)
     geometry = _geometry(launcher, layout)
     setup = find_setup(request, site, layout.nodes)
@@ -191,7 +198,7 @@ def resolve(request: Request, site: Site, command: str | None = None) -> Plan:
     mem = memory(request, site, layout, place.node)
     return Plan(
         site=site.name,
-        name=_job_name(request.name or PurePosixPath(script).stem),
+        name=_job_name(request.name or PurePosixPath(script).stem, launcher),
         launcher=launcher,
         place=place,
         layout=layout,
@@ -200,14 +207,15 @@ def resolve(request: Request, site: Site, command: str | None = None) -> Plan:
         time_limit=time(request, site, place.limits),
         setup=setup,
         variables=variables(request, site, geometry, setup.container, cpu.per_gpu),
-        rendezvous=_rendezvous(site, setup) if launcher.meets(geometry) else None,
-        step=find_step(request, setup, launcher, geometry, cpu.per_task, script),
+        rendezvous=_rendezvous(request, site, setup) if launcher.meets(geometry) else None,
+        step=find_step(request, site, setup, launcher, geometry, cpu.per_task, script),
         gpu_directive=gpu_directive(site.gpu.request, request.gpu_type, geometry),
         mem_directive=mem_directive(site, mem.value, geometry, cpu.per_gpu),
         extra_directives=_extra(request, site),
         log_dir=_log_dir(request.log_dir),
         command=command or made_by,
         asked=request,
+        sources=sources or {},
     )
 
 
@@ -222,6 +230,15 @@ def _count(key: str, value: int | None) -> int | None:
     if value is not None and value < 1:
         raise RequestError(f"--{key} is {value}", "It takes a whole number from 1 on.")
     return value
+
+
+def _layout(gpus: int, nodes: int | None, place: Place, site: Site) -> Layout:
+    try:
+        return lay_out(gpus, nodes, place.node.gpus, place.node_name)
+    except RequestError as error:
+        types = " or ".join(roomier(site, place.node))
+        hint = f" Nodes with more GPUs: --gpu-type {types}." if types else ""
+        raise RequestError(error.fact, error.hint + hint) from None
 
 
 def _geometry(launcher: Launcher, layout: Layout) -> Geometry:
@@ -242,7 +259,11 @@ def _script(request: Request, launcher: Launcher) -> str:
     return script
 
 
-def _job_name(name: str) -> str:
+def _job_name(name: str, launcher: Launcher) -> str:
+    if name in launcher.refused_names:
+        raise RequestError(
+            f"{launcher.name} takes a job named {name!r} for an interactive one", "Add --name."
+        )
     if not _JOB_NAME.fullmatch(name):
         raise RequestError(
             f"the job name {name!r} cannot stand in a log's file name",
@@ -259,8 +280,13 @@ def _log_dir(folder: str | None) -> str | None:
     return folder.rstrip("/") or "/" if folder else None
 
 
-def _rendezvous(site: Site, setup: Setup) -> Rendezvous:
+def _rendezvous(request: Request, site: Site, setup: Setup) -> Rendezvous:
     rule = site.rendezvous
+    if rule.suffix and request.rendezvous == "c10d":
+        raise RequestError(
+            f"with c10d no torchrun knows itself by a name with {site.name}'s suffix {rule.suffix!r}",
+            "Leave --rendezvous out.",
+        )
     inside = rule.host_in_container if setup.container else None
     return Rendezvous(host=inside or rule.host, suffix=rule.suffix)
 

@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 
+from slurmgen.errors import RequestError
 from slurmgen.launchers import Geometry
 from slurmgen.site import GpuRequest, Site
 from slurmgen.slurm import sizes
@@ -9,7 +10,12 @@ from slurmgen.slurm import sizes
 
 @lru_cache(maxsize=1024)
 def gpu_directive(form: GpuRequest, gpu_type: str | None, geometry: Geometry) -> tuple[str, str]:
-    """The GPUs in the form that a site wants: of a node, or `gpus` of the whole job."""
+    """The GPUs in the form that a site wants, of a node or, on one node, of the whole job.
+
+    On several nodes `--gpus` lets Slurm deal them out unevenly (seen on 22.05: three here, one there).
+    """
+    if form == "gpus" and geometry.nodes > 1:
+        form = "gpus-per-node"
     kind = f"{gpu_type}:" if gpu_type else ""
     forms = {
         "gres": f"gpu:{kind}{geometry.gpus_per_node}",
@@ -25,6 +31,9 @@ def mem_directive(
     """The memory of a node in the form that the site wants; nothing where it wants none.
 
     Divided memory is rounded down, so that the sum fits the node.
+
+    Raises:
+        RequestError: nothing is left of it when divided.
     """
     if mem is None:
         return ()
@@ -34,4 +43,12 @@ def mem_directive(
         "mem-per-cpu": geometry.gpus_per_node * cpus_per_gpu,
     }
     share = shares[site.memory.form]
-    return ((site.memory.form, mem if share == 1 else sizes.canonical(sizes.megabytes(mem) // share)),)
+    if site.memory.form == "mem":
+        return (("mem", mem),)
+    part = sizes.megabytes(mem) // share
+    if not part:
+        raise RequestError(
+            f"--mem {mem} a node is nothing for each of the {share} that {site.name} gives memory to",
+            f"Ask for at least --mem {share}M.",
+        )
+    return ((site.memory.form, sizes.canonical(part)),)

@@ -35,9 +35,8 @@ def lay_out(gpus: int, nodes: int | None, per_node: int | None, place: str) -> L
         raise RequestError(
             f"{gpus} GPUs do not fill whole nodes: a node of {place} has {per_node}", _nearest(gpus, per_node)
         )
-    return Layout(
-        gpus // per_node, per_node, f"{gpus} GPUs fill {gpus // per_node} nodes of {per_node} on {place}"
-    )
+    count = gpus // per_node
+    return Layout(count, per_node, f"{gpus} GPUs fill {count} nodes of {per_node} on {place}")
 
 
 def _over_given_nodes(gpus: int, nodes: int, per_node: int | None, place: str) -> Layout:

@@ -1,14 +1,15 @@
 """Where on a site a job goes: partition, quality of service, kind of node, and their limits."""
 
 import re
+from functools import lru_cache
 
 from msgspec import Struct
 
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.request import Request
-from slurmgen.site import Limits, Node, Site
+from slurmgen.site import Limits, Node, Partition, Site
 
-_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+,-]*")
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
 
 
 class Place(Struct, frozen=True, gc=False):
@@ -23,24 +24,21 @@ class Place(Struct, frozen=True, gc=False):
 
 
 def find_place(request: Request, site: Site) -> Place:
-    """Where the job goes.
+    """Where the job goes; of several partitions, `a,b`, the limits of all hold.
 
     Raises:
         RequestError: the partition or GPU type is unknown, or the site needs an account or a type.
     """
-    for key in ("account", "partition", "qos", "gpu_type"):
-        if (word := getattr(request, key)) is not None:
-            _check_word(key, word)
+    partition = request.partition or site.default_partition
+    names = partition.split(",") if partition else []
+    _check_words(request, names)
     if site.account.required and not request.account:
         hint = f" {site.account.hint}" if site.account.hint else ""
         raise RequestError(f"{site.name} needs an account", f"Add --account NAME.{hint}")
-    partition = _partition(request, site)
-    node, node_name = _node(request, site, partition)
-    limits: dict[str, Limits] = {}
-    if partition in site.partitions:
-        limits[f"partition {partition}"] = site.partitions[partition]
+    limits: dict[str, Limits] = {f"partition {name}": _partition(name, site) for name in names}
     if request.qos in site.qos:
         limits[f"qos {request.qos}"] = site.qos[request.qos]
+    node, node_name = _node(request.gpu_type, site, names)
     return Place(partition, node, node_name, limits, request.account)
 
 
@@ -65,46 +63,61 @@ def check_limits(place: Place, gpus: int, nodes: int) -> None:
             )
 
 
-def _check_word(key: str, value: str) -> None:
-    if not _WORD.fullmatch(value):
-        raise RequestError(
-            f"--{key.replace('_', '-')} {value!r} is not a Slurm name",
-            "Letters, digits and _ . : @ + , - can stand in one.",
-        )
+def roomier(site: Site, node: Node) -> tuple[str, ...]:
+    """GPU types whose nodes have more GPUs than this one."""
+    least = node.gpus or 0
+    return tuple(name for name, kind in site.gpu.types.items() if least and (kind.gpus or 0) > least)
 
 
-def _partition(request: Request, site: Site) -> str | None:
-    if request.partition is None:
-        return site.default_partition
-    if site.partitions:
-        for name in request.partition.split(","):
-            if name not in site.partitions:
-                raise RequestError(
-                    f"{site.name} has no partition {name!r}", did_you_mean(name, site.partitions)
-                )
-    return request.partition
-
-
-def _node(request: Request, site: Site, partition: str | None) -> tuple[Node, str]:
-    """The node's facts and its name in an error; the GPU type knows best, then the partition."""
-    here = site.partitions[partition].node if partition in site.partitions else None
-    base, name = site.node, site.name
-    if here:
-        base, name = _over(base, here), f"{site.name}'s partition {partition}"
-    kind = request.gpu_type
-    if kind is None:
-        if site.gpu.type_required:
+def _check_words(request: Request, partitions: list[str]) -> None:
+    words = [("partition", name) for name in partitions]
+    if request.account is not None:
+        words.append(("account", request.account))
+    if request.qos is not None:
+        words.append(("qos", request.qos))
+    if request.gpu_type is not None:
+        words.append(("gpu-type", request.gpu_type))
+    for key, word in words:
+        if not _is_word(word):
             raise RequestError(
-                f"{site.name} needs a GPU type", f"Add --gpu-type, one of {', '.join(site.gpu.types)}."
+                f"--{key} {word!r} is not a Slurm name", "Letters, digits and _ . @ + - can stand in one."
             )
-        return base, name
+
+
+@lru_cache(maxsize=1024)
+def _is_word(word: str) -> bool:
+    return _WORD.fullmatch(word) is not None
+
+
+def _partition(name: str, site: Site) -> Partition:
+    if site.partitions and name not in site.partitions:
+        raise RequestError(f"{site.name} has no partition {name!r}", did_you_mean(name, site.partitions))
+    return site.partitions.get(name) or Partition()
+
+
+def _node(kind: str | None, site: Site, partitions: list[str]) -> tuple[Node, str]:
+    """The node's facts and its name in an error; the GPU type knows best, then the smallest partition."""
+    if kind is not None:
+        return _node_of_type(kind, site)
+    if site.gpu.type_required:
+        known = f", one of {', '.join(site.gpu.types)}" if site.gpu.types else ""
+        raise RequestError(f"{site.name} needs a GPU type", f"Add --gpu-type{known}.")
+    node, node_name = site.node, site.name
+    for name in partitions:
+        own = site.partitions[name].node if name in site.partitions else None
+        if own and (node is site.node or (own.gpus or 0) < (node.gpus or 0)):
+            node, node_name = _over(site.node, own), f"{site.name}'s partition {name}"
+    return node, node_name
+
+
+def _node_of_type(kind: str, site: Site) -> tuple[Node, str]:
+    """What is known of the nodes with that GPU type; the usual node says nothing of them."""
     if not site.gpu.types:
-        return base, name
+        return site.node, site.name
     if kind not in site.gpu.types:
         raise RequestError(f"{site.name} has no GPU type {kind!r}", did_you_mean(kind, site.gpu.types))
     found = site.gpu.types[kind]
-    own = Node(gpus=found.gpus, cpus=found.cpus, memory=found.memory)
-    return _over(base, own), f"{site.name} with {kind} GPUs"
+    return Node(gpus=found.gpus, cpus=found.cpus, memory=found.memory), f"{site.name} with {kind} GPUs"
 
 
 def _over(base: Node, over: Node) -> Node:

@@ -5,6 +5,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from slurmgen.containers import ENGINES
+from slurmgen.errors import RequestError
 from slurmgen.launchers import Geometry
 from slurmgen.request import Request
 from slurmgen.site import Container, Site
@@ -26,7 +27,11 @@ class Variable(Struct, frozen=True, gc=False):
 def variables(
     request: Request, site: Site, geometry: Geometry, container: Container | None, threads: int
 ) -> tuple[Variable, ...]:
-    """The variables that the job exports, each once; the request overrules the site."""
+    """The variables that the job exports, each once; the request overrules the site.
+
+    Raises:
+        RequestError: one that a container does not take.
+    """
     prefix = ENGINES[container.engine].env_prefix if container else ""
     groups = [(site.env.always, "")]
     if geometry.world_size > 1:
@@ -40,6 +45,10 @@ def variables(
     for group, before in groups:
         for name, value in group.items():
             found[name] = _of_site(name, value, note(name), before)
+    if container and "HOME" in request.env:
+        raise RequestError(
+            "--env HOME is ignored by apptainer", "Leave it out, or name the folder in --bind."
+        )
     for name, value in request.env.items():
         found[name] = Variable(name, value, quote(value), None, prefix)
     return tuple(found.values())

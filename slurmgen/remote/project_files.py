@@ -10,16 +10,16 @@ BUNDLED = "training"
 "The folder of the bundled training scripts, here and over there."
 
 
-def project_files(project_dir: Path, script: str, uv_project: str | None = None) -> Snapshot:
+def project_files(project_dir: Path, script: str, needed: tuple[str, ...] = ()) -> Snapshot:
     """The project's files, with the bundled training folder if `script` is in it and not in the project.
 
     Args:
         project_dir: the folder that is sent.
         script: the training script, from that folder on.
-        uv_project: the pyproject.toml that uv makes the environment from, if it does.
+        needed: the files that the Python environment is made from or is in.
 
     Raises:
-        RequestError: one of the two files is not among them, so the job could only fail; or the
+        RequestError: one of the files is not among them, so the job could only fail; or the
             project is your home.
     """
     if Path.home().resolve().is_relative_to(project_dir.resolve()):
@@ -32,14 +32,16 @@ def project_files(project_dir: Path, script: str, uv_project: str | None = None)
     if name not in found.files and name.startswith(f"{BUNDLED}/"):
         found = found.over(snapshot(bundled(BUNDLED)).under(BUNDLED))
     _demand(f"the script {script!r}", script, found, project_dir, _IGNORED)
-    if uv_project:
-        what = f"{str(PurePosixPath(uv_project))!r}, which uv makes the environment from,"
-        _demand(what, uv_project, found, project_dir, _NO_PROJECT)
+    for path in needed:
+        what = f"{str(PurePosixPath(path))!r}, which the Python environment needs,"
+        _demand(what, path, found, project_dir, _NO_PROJECT)
     return found
 
 
 _IGNORED = "Is the name right, from that folder on? Does a .gitignore or .slurmgenignore leave it out?"
-_NO_PROJECT = "Write one (`uv init`), or say where Python comes from with --python-env."
+_NO_PROJECT = (
+    "Write a pyproject.toml (`uv init`), or give the full path of an environment over there: --python-env."
+)
 
 
 def _demand(what: str, path: str, found: Snapshot, project_dir: Path, hint: str) -> None:

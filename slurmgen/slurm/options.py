@@ -33,6 +33,7 @@ MANAGED = {
     "parsable": "`slurmgen submit`",
     "partition": "--partition",
     "qos": "--qos",
+    "tres-per-task": "--gpus (it hides a node's GPUs from each other)",
     "test-only": "`slurmgen submit --test-only`",
     "time": "--time",
     "usage": "`sbatch --usage`",
@@ -50,7 +51,7 @@ OTHERS = frozenset(
     kill-on-invalid-dep licenses mail-type mail-user mcs-label mem-bind network nice no-kill no-requeue
     nodefile nodelist open-mode overcommit oversubscribe power prefer priority profile propagate quiet
     reboot requeue reservation resv-ports segment signal sockets-per-node spread-job stepmgr switches
-    thread-spec threads-per-core time-min tmp tres-bind tres-per-task uid use-min-nodes verbose
+    thread-spec threads-per-core time-min tmp tres-bind uid use-min-nodes verbose
     wait-all-nodes wckey
     """.split()
 )
@@ -76,6 +77,12 @@ def checked(key: str, value: str) -> tuple[str, str]:
         raise RequestError(
             f"{key!r} is not an sbatch option", "Give its long name without dashes, as KEY=VALUE."
         )
+    if key == "gpu-bind" and value != "none":
+        raise RequestError(
+            f"--sbatch gpu-bind={value} hides a node's GPUs from each other", "Only none is right."
+        )
+    if key not in OTHERS and (whole := [name for name in (*MANAGED, *OTHERS) if name.startswith(key)]):
+        raise RequestError(f"--sbatch {key} is an abbreviation", f"Write {' or '.join(sorted(whole))}.")
     if key not in OTHERS and (close := _near(key)):
         raise RequestError(f"unknown sbatch option {key!r}", f"Did you mean {close[0]}?")
     if not re.fullmatch(_VALUE, value):

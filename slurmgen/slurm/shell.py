@@ -6,7 +6,7 @@ from functools import lru_cache
 
 # A newline would end a comment or a directive, a NUL ends every C string, and a lone
 # surrogate (an argument that is not UTF-8) cannot be written to the script at all.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _ESCAPED = re.compile(r'([\\"`]|\$(?![A-Za-z_]|\{[A-Za-z_][A-Za-z0-9_]*\}))')
 

@@ -5,6 +5,7 @@ Which parameters a Slurm on one machine needs was found by running it, 22.05 to 
 
 from collections.abc import Callable
 
+from slurmgen.containers import bind_variables
 from slurmgen.site import Partition
 from slurmgen.twin.layout import Group, Layout
 from slurmgen.twin.shape import partitions
@@ -44,6 +45,11 @@ def cgroup_conf(layout: Layout) -> str:
 def task_prolog(layout: Layout) -> str:
     """Slurm's TaskProlog: what it prints becomes the environment of batch scripts and steps alike."""
     stand_ins = layout.folder / "stand_ins"
+    container = layout.site.container
+    set_by_modules = "".join(
+        f'echo "export {name}=${{{name}:-{stand_ins}}}"\n'
+        for name in (bind_variables(container) if container else ())
+    )
     return f"""#!/bin/sh
 # Stand-ins come last in PATH, so what is really installed is used.
 case ":$PATH:" in
@@ -52,7 +58,7 @@ case ":$PATH:" in
 esac
 # A node may have hundreds of CPUs in name only: one thread a rank, unless the job says otherwise.
 echo "export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}}"
-"""
+{set_by_modules}"""
 
 
 SLURM_FILES: dict[str, Callable[[Layout], str]] = {

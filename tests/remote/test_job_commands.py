@@ -186,7 +186,11 @@ def test_the_config_can_come_from_a_variable(
     [
         (["submit", "--script", "none.py", "--dry-run"], 2, "the script 'none.py' is not among the files"),
         (["submit", "--script", "secret", "--dry-run"], 2, "the script 'secret' is not among the files"),
-        (["submit", "--python-env", "uv:x", "--dry-run"], 2, "'x/pyproject.toml', which uv makes"),
+        (
+            ["submit", "--python-env", "uv:x", "--dry-run"],
+            2,
+            "'x/pyproject.toml', which the Python",
+        ),
         (["submit", "--script", "train.py", "--via", "ssh"], 2, "site generic has no login host"),
         (["submit", "--script", "train.py", "--dry-run", "--follow"], 2, "exclude each other"),
         (["submit", "--script", "train.py", "--host", "a b"], 2, "'a b' is no host name"),

@@ -38,10 +38,10 @@ def command(
     diff: bool,
     explain: str | None,
 ) -> int:
-    """Find the faults of batch scripts, yours or another's; `-` is standard input.
+    """Find the faults of batch scripts.
 
-    Exits with 1 if there is a finding. A comment `# slurmgen: ignore=CODE` on a line, or on a line of
-    its own above it, allows it.
+    Yours or another's; `-` is standard input. Exits with 1 if there is a finding. A comment
+    `# slurmgen: ignore=CODE` on a line, or on a line of its own above it, allows it.
     """
     if explain:
         return _explain(explain)

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from slurmgen import lint
     from slurmgen.errors import SlurmgenError
     from slurmgen.plan import Plan, resolve
     from slurmgen.profiles import load_site
@@ -31,10 +32,12 @@ _HOMES = {
     "resolve": "plan",
 }
 
-__all__ = ["Plan", "Request", "Site", "SlurmgenError", "load_site", "render", "resolve"]
+__all__ = ["Plan", "Request", "Site", "SlurmgenError", "lint", "load_site", "render", "resolve"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "lint":
+        return import_module(f"{__name__}.lint")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -24,6 +24,15 @@ class Job(Request, frozen=True):
     "What differs on a site."
 
 
+class Lint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which lint rules apply, by the beginning of their codes."""
+
+    select: tuple[str, ...] = ()
+    "Only these; all if empty."
+    ignore: tuple[str, ...] = ()
+    "Never these."
+
+
 class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What slurmgen.toml says."""
 
@@ -38,6 +47,8 @@ class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     defaults: Request = Request()
     "For every job, and for a request without a job."
     job: dict[Name, Job] = {}
+    lint: Lint = Lint()
+    "For `slurmgen lint`."
 
 
 def find_project(start: Path) -> tuple[Path, Project]:

@@ -20,7 +20,6 @@ SNIPPETS: list[dict[str, Any]] = [
 ]
 HERE = f"{sys.executable} -m slurmgen"
 FAULTY = "#!/bin/bash\nsrun hostname\n#SBATCH --nodes=2\n"
-with_lint = pytest.mark.xfail("lint" not in COMMANDS, reason="there is no slurmgen lint")
 
 
 @pytest.fixture
@@ -64,7 +63,6 @@ def test_the_check_hook_notices_a_script_that_was_deleted(repository: Path) -> N
     assert "slurm/cifar.generic.sbatch: missing" in hook("slurmgen-check", repository).stdout
 
 
-@with_lint
 def test_the_lint_hook_passes_until_a_script_has_a_fault(repository: Path) -> None:
     assert hook("slurmgen-lint", repository).returncode == 0
     (repository / "faulty.slurm").write_text(FAULTY)
@@ -100,7 +98,6 @@ def test_the_action_annotates_a_script_that_is_out_of_date(repository: Path) -> 
     assert result.stdout.startswith("::error file=slurm/cifar.generic.sbatch,title=slurmgen check::missing.")
 
 
-@with_lint
 def test_the_action_annotates_a_fault(repository: Path) -> None:
     (repository / "a b").mkdir()
     (repository / "a b" / "faulty.sbatch").write_text(FAULTY)
@@ -123,7 +120,6 @@ def test_the_action_reads_its_inputs_from_the_environment_only() -> None:
     assert not [step for step in ACTION["runs"]["steps"] if "${{" in step.get("run", "")]
 
 
-@with_lint
 def test_every_command_named_in_these_files_exists() -> None:
     texts = [(REPOSITORY / name).read_text() for name in (".pre-commit-hooks.yaml", "action.yml")]
     named = re.findall(r"^\s*(?:- |entry: )?slurmgen ([a-z]+)", "\n".join([*texts, PAGE]), re.MULTILINE)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from slurmgen.cli.options import site_option
 from slurmgen.cli.paths import shown
+from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.project import DEFAULT_SITE, FILE_NAME
 from slurmgen.site import Site

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.personal import Personal
 from slurmgen.project import Project
@@ -54,12 +55,6 @@ class JobCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- SCRIPT ARGS]"]
 
 
-def _complete_sites(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from slurmgen.profiles import profile_paths
-
-    return [name for name in profile_paths(Path.cwd()) if name.startswith(incomplete)]
-
-
 def _complete_frameworks(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     from slurmgen.launchers import LAUNCHERS
 
@@ -84,10 +79,6 @@ def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
         pairs[key] = value
     return pairs
 
-
-site_option = click.option(
-    "--site", metavar="NAME", shell_complete=_complete_sites, help="Site profile; see `slurmgen sites`."
-)
 
 _OPTIONS = [
     click.argument("job", required=False, shell_complete=_complete_jobs),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs
 
-from slurmgen.cli.options import site_option
+from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from slurmgen.cli.options import site_option
 from slurmgen.cli.route_options import check_job_id, find_job, reach, route_options
+from slurmgen.cli.site_option import site_option
 
 
 @click.command()

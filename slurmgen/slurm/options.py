@@ -70,6 +70,7 @@ def checked(key: str, value: str) -> tuple[str, str]:
     Raises:
         RequestError: slurmgen sets that option itself, or its name or value cannot stand in a script.
     """
+
     if key in MANAGED:
         raise RequestError(f"slurmgen sets --{key} itself", f"Use {MANAGED[key]} instead of --sbatch.")
     if not re.fullmatch(_NAME, key):

@@ -1,0 +1,141 @@
+"""`slurmgen lint`: find the faults of batch scripts."""
+
+import gc
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slurmgen.cli.site_option import site_option
+
+if TYPE_CHECKING:
+    from slurmgen.lint.reports import Linted
+    from slurmgen.site import Site
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@site_option
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json", "sarif", "github"]),
+    default="text",
+    show_default=True,
+)
+@click.option("--select", multiple=True, metavar="CODE", help="Only rules whose code begins so; may repeat.")
+@click.option("--ignore", multiple=True, metavar="CODE", help="No rule whose code begins so; may repeat.")
+@click.option("--fix", is_flag=True, help="Make the changes that are certain.")
+@click.option("--diff", is_flag=True, help="Show those changes instead of making them.")
+@click.option("--explain", metavar="CODE", help="Print the page of a rule, or of all that begin so.")
+def command(
+    files: tuple[str, ...],
+    site: str | None,
+    format_: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fix: bool,
+    diff: bool,
+    explain: str | None,
+) -> int:
+    """Find the faults of batch scripts.
+
+    Yours or another's; `-` is standard input. Exits with 1 if there is a finding. A comment
+    `# slurmgen: ignore=CODE` on a line, or on a line of its own above it, allows it.
+    """
+    if explain:
+        return _explain(explain)
+    if not files:
+        raise click.UsageError("Name a file, or - for standard input.")
+    if fix and "-" in files:
+        raise click.UsageError("--fix needs a file; see the changes for standard input with --diff.")
+    # Importing fills memory with what stays; looking for garbage in it takes a tenth of a short run.
+    gc.disable()
+    codes, place = _settings(site, select, ignore)
+    linted = [_lint(name, place, codes) for name in files[:1]]
+    gc.enable()
+    linted += [_lint(name, place, codes) for name in files[1:]]
+    if diff or fix:
+        changed = [(file, _mended(file, place, codes)) for file in linted]
+        if diff:
+            return _show_changes(changed)
+        linted = [_write(file, text, place, codes) for file, text in changed]
+    from slurmgen.lint.reports import report
+
+    click.echo(report(format_, linted), nl=False)
+    return int(any(file.reports for file in linted))
+
+
+def _settings(
+    site: str | None, select: tuple[str, ...], ignore: tuple[str, ...]
+) -> "tuple[tuple[str, ...], Site | None]":
+    """The rules and the site; what slurmgen.toml says of rules holds where the command says nothing."""
+    from slurmgen.lint import chosen
+
+    here = Path.cwd()
+    project_dir = None
+    if any((folder / "slurmgen.toml").is_file() for folder in (here, *here.parents)):
+        from slurmgen.project import find_project
+
+        project_dir, project = find_project(here)
+        select, ignore = select or project.lint.select, ignore or project.lint.ignore
+    place = None
+    if site:
+        from slurmgen.profiles import load_site
+
+        place = load_site(site, project_dir)
+    return chosen(_split(select), _split(ignore)), place
+
+
+def _split(codes: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(code.strip() for text in codes for code in text.split(",") if code.strip())
+
+
+def _lint(name: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
+    from slurmgen.lint import lint_text
+    from slurmgen.lint.reports import Linted
+
+    with click.open_file(name, "rb") as stream:
+        text = stream.read().decode("utf-8", "surrogateescape")
+    return Linted(name, text, lint_text(text, site, _path(name), codes))
+
+
+def _mended(file: "Linted", site: "Site | None", codes: tuple[str, ...]) -> str:
+    from slurmgen.lint import mended
+
+    return mended(file.text, site, _path(file.name), codes)
+
+
+def _write(file: "Linted", text: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
+    """Change the file, and lint what it is now."""
+    from slurmgen.lint import lint_text
+
+    if text != file.text:
+        Path(file.name).write_bytes(text.encode("utf-8", "surrogateescape"))
+    return file._replace(text=text, reports=lint_text(text, site, _path(file.name), codes))
+
+
+def _show_changes(changed: "list[tuple[Linted, str]]") -> int:
+    from difflib import unified_diff
+
+    from slurmgen.lint.reports.text import visible
+
+    for file, text in changed:
+        before, after = file.text.splitlines(), text.splitlines()
+        for line in unified_diff(before, after, f"a/{file.name}", f"b/{file.name}", lineterm=""):
+            click.echo(visible(line))
+    return int(any(file.reports for file, _ in changed))
+
+
+def _path(name: str) -> Path | None:
+    return None if name == "-" else Path(name)
+
+
+def _explain(code: str) -> int:
+    from slurmgen.lint import chosen
+    from slurmgen.lint.docs import explain
+    from slurmgen.lint.rules import rule
+
+    for known in chosen([code]):
+        click.echo(explain(rule(known)), nl=False)
+    return 0

@@ -1,0 +1,122 @@
+"""Run the rules over a script: choose them, leave out what a comment allows, sort."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slurmgen.errors import RequestError, did_you_mean
+from slurmgen.lint.finding import Edit, Finding, Report, Rule
+from slurmgen.lint.reader import Script, read
+from slurmgen.lint.rules import SITE_CODES, concerns, rule, rule_names
+
+if TYPE_CHECKING:
+    from slurmgen.site import Site
+
+_PASSES = 5
+"A change may bring another finding, but not for ever."
+
+_IGNORE = r"#\s*slurmgen:\s*ignore\s*=\s*([A-Za-z0-9_, ]+)"
+
+
+def chosen(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tuple[str, ...]:
+    """The rules whose codes begin with one that is selected and with none that is ignored.
+
+    Raises:
+        RequestError: no rule begins like that.
+    """
+    select, ignore = tuple(map(str.upper, select)), tuple(map(str.upper, ignore))
+    for code in (*select, *ignore):
+        if not any(known.startswith(code) for known in rule_names()):
+            raise RequestError(f"there is no lint rule {code!r}", did_you_mean(code, rule_names()))
+    codes = [code for code in rule_names() if not select or code.startswith(select)]
+    return tuple(code for code in codes if not (ignore and code.startswith(ignore)))
+
+
+def lint_text(
+    text: str, site: "Site | None" = None, path: Path | None = None, codes: Iterable[str] | None = None
+) -> tuple[Report, ...]:
+    """Every fault of a batch script, in the order of its lines.
+
+    Args:
+        text: the script.
+        site: the cluster it is for; without one, rules about clusters are silent.
+        path: where it lies, so that the training script can be found.
+        codes: the rules to run; all of them if None.
+    """
+    script = read(text, path)
+    asked = rule_names() if codes is None else codes
+    useful = [code for code in asked if concerns(code, text) and (site or not code.startswith(SITE_CODES))]
+    found = _reports(script, site, useful)
+    return tuple(sorted(found, key=lambda report: (report.start, report.rule.code)))
+
+
+def _reports(script: Script, site: "Site | None", codes: Iterable[str]) -> Iterator[Report]:
+    allowed = _allowed(script)
+    for code in codes:
+        seen = set()
+        for finding in rule(code).check(script, site):
+            report = _report(script, rule(code), finding)
+            if finding.span not in seen and code not in allowed.get(report.start.line, ()):
+                seen.add(finding.span)
+                yield report
+
+
+def _report(script: Script, rule: Rule, finding: Finding) -> Report:
+    position = script.source.position
+    return Report(rule, finding, position(finding.span.start), position(finding.span.end))
+
+
+def _allowed(script: Script) -> dict[int, set[str]]:
+    """The codes that comments allow, by line."""
+    found: dict[int, set[str]] = {}
+    for match in re.finditer(_IGNORE, script.source.text):
+        line = script.source.position(match.start()).line
+        codes = {code.strip().upper() for code in match[1].split(",")}
+        for allowed in _lines_of(line, script.source.line(line)):
+            found.setdefault(allowed, set()).update(codes)
+    return found
+
+
+def _lines_of(line: int, text: str) -> tuple[int, ...]:
+    """The lines a comment speaks for: its own, the next if it stands alone, and from line 2 the first."""
+    if text.startswith("#SBATCH") or not text.lstrip().startswith("#"):
+        return (line,)
+    return (1, 2, 3) if line == 2 else (line, line + 1)
+
+
+def mended(
+    text: str, site: "Site | None" = None, path: Path | None = None, codes: Iterable[str] | None = None
+) -> str:
+    """The script with every certain change made, also those that only a change makes possible."""
+    asked = None if codes is None else tuple(codes)
+    for _ in range(_PASSES):
+        before, text = text, fixed(text, lint_text(text, site, path, asked))
+        if text == before:
+            break
+    return text
+
+
+def fixed(text: str, reports: Iterable[Report]) -> str:
+    """The text with the changes of some findings made; of two that touch, the first."""
+    edits = [edit for group in _compatible(report.finding.edits for report in reports) for edit in group]
+    # From the end to the start, so that places stay right; of two at one place the later one first.
+    for edit in sorted(edits, key=lambda edit: edit.span)[::-1]:
+        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+    return text
+
+
+def _compatible(groups: Iterable[tuple[Edit, ...]]) -> Iterator[tuple[Edit, ...]]:
+    """The changes, each whole or not at all, that do not overlap one before them."""
+    taken: list[Edit] = []
+    for group in groups:
+        if not any(_touch(edit, other) for edit in group for other in taken):
+            taken += group
+            yield group
+
+
+def _touch(a: Edit, b: Edit) -> bool:
+    """Whether two changes are in each other's way; whole lines put in at one place are not."""
+    if a.span == b.span and a.span.start == a.span.end:
+        return a == b or not (a.text.endswith("\n") and b.text.endswith("\n"))
+    return a.span.start < b.span.end and b.span.start < a.span.end

@@ -1,0 +1,69 @@
+"""What a shell script is read into: its commands and its assignments, in order."""
+
+from typing import NamedTuple
+
+from slurmgen.lint.reader.arithmetic import Range
+from slurmgen.lint.reader.source import UNKNOWN, Span
+from slurmgen.lint.reader.words import Word
+
+
+class Assignment(NamedTuple):
+    """A variable set by the script."""
+
+    name: str
+    value: str
+    "With UNKNOWN in it where the text does not tell."
+    raw: str
+    span: Span
+    range: Range
+    exported: bool
+    names: frozenset[str]
+    "The variables that its value is made of."
+    within: tuple[str, ...]
+    "The commands whose output goes into it."
+
+
+class Command(NamedTuple):
+    """A simple command."""
+
+    words: tuple[Word, ...]
+    span: Span
+    env: dict[str, str]
+    "Assignments in front of it."
+    exported: dict[str, str]
+    "What the script has exported by then."
+    settings: frozenset[str]
+    "Of errexit, nounset and pipefail, those in force."
+    place: tuple[str, ...]
+    "What it stands in, from outside: if, else, or, and, loop, function, pipe, output, background and so on."
+    conditions: tuple[str, ...]
+    "The texts of the conditions it depends on."
+
+    @property
+    def name(self) -> str:
+        """The program's name without its folder; empty if it is not known."""
+        text = self.words[0].text if self.words else ""
+        return "" if UNKNOWN in text.rpartition("/")[2] else text.rpartition("/")[2]
+
+    @property
+    def texts(self) -> list[str]:
+        """Its words as texts."""
+        return [word.text for word in self.words]
+
+
+class ArrayCopy(NamedTuple):
+    """An array made of another array's bare name."""
+
+    name: str
+    span: Span
+
+
+class Shell(NamedTuple):
+    """A whole script, or the string of a `bash -c`."""
+
+    commands: tuple[Command, ...]
+    assignments: tuple[Assignment, ...]
+    comments: tuple[Span, ...]
+    sourced: bool
+    "It runs a file that may set variables."
+    array_copies: tuple[ArrayCopy, ...] = ()

@@ -1,0 +1,167 @@
+"""The `#SBATCH` lines of a script, read as sbatch reads them.
+
+sbatch looks at lines that begin with `#SBATCH` until the first line that is neither blank nor a
+comment. It splits each into words of its own: quotes and backslashes count, nothing is
+expanded, an unquoted `#` ends the line. All words of all lines make one argument list.
+"""
+
+import re
+from typing import NamedTuple
+
+from slurmgen.lint.reader.source import Source, Span
+from slurmgen.slurm import getopt
+
+MARK = "#SBATCH"
+
+
+class Directive(NamedTuple):
+    """One option of the header."""
+
+    option: getopt.Option
+    span: Span
+    value_span: Span
+    component: int
+    "Which part of a heterogeneous job it belongs to, from 0."
+
+    @property
+    def name(self) -> str:
+        """The option's long name."""
+        return self.option.name
+
+    @property
+    def value(self) -> str:
+        """Its value; empty if it has none."""
+        return self.option.value or ""
+
+
+class Broken(NamedTuple):
+    """A directive that sbatch cannot read."""
+
+    span: Span
+    why: str
+
+
+class Header(NamedTuple):
+    """What the script asks sbatch for."""
+
+    directives: tuple[Directive, ...]
+    strays: tuple[Span, ...]
+    "Words that are no option."
+    broken: tuple[Broken, ...]
+    late: tuple[Span, ...]
+    "Lines after the first command, which sbatch ignores."
+    end: int
+    "Where the first command's line begins."
+    components: int
+
+    def last(self, name: str) -> Directive | None:
+        """The directive that counts for an option: the last one."""
+        return next((d for d in reversed(self.directives) if d.name == name), None)
+
+    def value(self, name: str) -> str | None:
+        """The value that counts for an option; None if it is not said."""
+        found = self.last(name)
+        return found.value if found else None
+
+
+class _Token(NamedTuple):
+    text: str
+    span: Span
+    component: int
+
+
+def read_header(source: Source) -> Header:
+    """The header of a script."""
+    lines = [
+        Span(*pair)
+        for pair in zip(source.line_starts, [*source.line_starts[1:], len(source.plain)], strict=True)
+    ]
+    first_command = next(
+        (i for i, span in enumerate(lines) if _is_command(source.plain[slice(*span)])), len(lines)
+    )
+    marked = [span for span in lines if source.plain.startswith(MARK, span.start)]
+    end = lines[first_command].start if first_command < len(lines) else len(source.plain)
+    tokens, broken, components = _tokens(source.plain, [span for span in marked if span.start < end])
+    directives, strays = _options(tokens)
+    late = tuple(Span(span.start, _trimmed(source.plain, span)) for span in marked if span.start >= end)
+    return Header(directives, strays, tuple(broken), late, end, components)
+
+
+def _is_command(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _trimmed(text: str, span: Span) -> int:
+    return span.start + len(text[slice(*span)].rstrip())
+
+
+def _tokens(text: str, lines: list[Span]) -> tuple[list[_Token], list[Broken], int]:
+    tokens: list[_Token] = []
+    broken: list[Broken] = []
+    component = 0
+    for line in lines:
+        body = text[line.start + len(MARK) : line.end]
+        if re.fullmatch(r"\s*(hetjob|packjob)\s*(#.*)?\s*", body):
+            component += 1
+            continue
+        words, why = split_words(body)
+        if why:
+            broken.append(Broken(Span(line.start, _trimmed(text, line)), why))
+            continue
+        start = line.start + len(MARK)
+        tokens += [_Token(word, Span(start + a, start + b), component) for word, a, b in words]
+    return tokens, broken, component + 1
+
+
+_QUOTED = re.compile(
+    r"""(?P<q>["'])(?P<body>(?:\\.|(?!(?P=q)).)*)(?P=q)|\\(?P<one>\S?)|(?P<plain>[^\s#"'\\])"""
+)
+
+
+def split_words(line: str) -> tuple[list[tuple[str, int, int]], str]:
+    """The words of a directive's line with their places, and what is wrong with the line, if anything."""
+    if line.startswith(":"):
+        return [], "sbatch takes no `:` after #SBATCH"
+    words: list[tuple[str, int, int]] = []
+    at = 0
+    while at < len(line):
+        start, text = at, ""
+        while match := _QUOTED.match(line, at):
+            text += (
+                re.sub(r"\\(.)", r"\1", match["body"]) if match["q"] else match["one"] or match["plain"] or ""
+            )
+            at = match.end()
+        if at > start:
+            words.append((text, start, at))
+        elif line[at] == "#":
+            return words, ""
+        elif line[at] in "\"'":
+            return words, f"the quote {line[at]} is never closed"
+        else:
+            at += 1
+    return words, ""
+
+
+def _options(tokens: list[_Token]) -> tuple[tuple[Directive, ...], tuple[Span, ...]]:
+    """The options, and the words that are none. sbatch stops at the first stray word; we read on."""
+    words = [token.text for token in tokens]
+    directives: list[Directive] = []
+    strays: list[Span] = []
+    at = 0
+    while at < len(words):
+        found, at = getopt.parse(words, getopt.SBATCH, at)
+        directives += [_directive(option, tokens) for option in found]
+        if at < len(words):
+            strays.append(tokens[at].span)
+            at += 1
+    return tuple(directives), tuple(strays)
+
+
+def _directive(option: getopt.Option, tokens: list[_Token]) -> Directive:
+    first, last = tokens[option.at], tokens[option.value_at]
+    start = last.span.start
+    if option.at == option.value_at and option.value is not None:
+        start = max(start, last.span.end - len(option.value))
+    return Directive(
+        option, Span(first.span.start, last.span.end), Span(start, last.span.end), first.component
+    )

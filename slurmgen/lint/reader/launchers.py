@@ -1,0 +1,173 @@
+"""The programs that start ranks, and those that run another program: which options they take.
+
+Only what a rule reads or what takes no value is listed; every other option of these
+programs takes one value.
+"""
+
+import re
+from typing import NamedTuple
+
+from slurmgen.slurm.getopt import SRUN, Syntax
+
+
+def _syntax(flags: str = "", valued: str = "", short: str = "", optional: str = "") -> Syntax:
+    letters = dict(pair.split(":") for pair in short.split())
+    return Syntax(frozenset(flags.split()), frozenset(optional.split()), frozenset(valued.split()), letters)
+
+
+TORCHRUN = _syntax(
+    flags="standalone module no-python run-path virtual-local-rank help use-env",
+    valued="""
+        nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts
+        monitor-interval start-method event-log-handler role log-dir redirects tee
+        local-ranks-filter node-rank master-addr master-port local-addr logs-specs numa-binding
+        signals-to-handle shutdown-timeout
+    """,
+    short="m:module r:redirects t:tee h:help",
+)
+ACCELERATE = _syntax(
+    flags="""
+        quiet cpu multi-gpu tpu enable-cpu-affinity use-deepspeed use-fsdp use-parallelism-config
+        use-megatron-lm same-network module no-python debug help dynamo-use-fullgraph
+        dynamo-use-dynamic tpu-use-sudo downcast-bf16
+    """,
+    valued="""
+        config-file num-processes num-machines machine-rank main-process-ip main-process-port
+        mixed-precision dynamo-backend gpu-ids rdzv-backend rdzv-conf num-cpu-threads-per-process
+        max-restarts main-training-function
+    """,
+    short="m:module q:quiet h:help",
+)
+DEEPSPEED = _syntax(
+    flags="no-python no-local-rank no-ssh no-ssh-check force-multi module save-pid bind-cores-to-rank",
+    valued="""
+        hostfile include exclude num-nodes num-gpus master-port master-addr node-rank launcher
+        launcher-args
+    """,
+    short="H:hostfile i:include e:exclude",
+)
+PYTHON = _syntax(
+    flags="unbuffered isolated", short="m:module W:warning X:extension", valued="module warning extension"
+)
+_MPIRUN = _syntax(
+    flags="oversubscribe allow-run-as-root tag-output report-bindings",
+    valued="np n map-by bind-to host hostfile rank-by N npernode ppn",
+    short="n:np H:host",
+)._replace(one_dash=True)
+_CONTAINER_FLAGS = """
+    nv nvccli rocm cleanenv contain containall fakeroot writable-tmpfs no-home compat rm gpu nccl writable
+    privileged interactive tty mpi cuda-mpi openmpi-pmi2 pid ipc-private userns uts no-mount-hostfs sharens
+"""
+_APPTAINER = _syntax(
+    flags=_CONTAINER_FLAGS,
+    short="""
+        e:cleanenv c:contain C:containall B:bind H:home W:workdir p:pid i:ipc-private f:fakeroot
+        u:userns w:writable
+    """,
+    valued="bind home workdir pwd env overlay mount security",
+)
+_PODMAN = _syntax(
+    flags=_CONTAINER_FLAGS,
+    short="v:volume e:env w:workdir i:interactive t:tty u:user",
+    valued="volume env gpus device",
+)
+_SHIFTER = _syntax(short="V:volume i:image e:env", valued="image volume module env workdir entrypoint")
+_ENROOT = _syntax(flags="root rw", short="m:mount e:env r:root w:rw", valued="mount env conf rc")
+_UV = _syntax(
+    flags="""
+        no-sync frozen locked isolated no-project offline active quiet verbose exact no-dev
+        all-extras managed-python
+    """,
+    short="p:python m:module q:quiet v:verbose",
+    valued="python module project directory with extra group env-file",
+)
+_PLAIN = _syntax(
+    short="n:adjustment u:unset o:output e:error i:input c:cpus k:kill-after s:signal", valued="unset"
+)
+_NUMACTL = _syntax(
+    short="N:cpunodebind m:membind C:physcpubind l:localalloc i:interleave",
+    flags="localalloc all",
+    valued="cpunodebind membind physcpubind interleave",
+)
+
+
+class Wrapper(NamedTuple):
+    """A program that runs another one."""
+
+    kind: str
+    syntax: Syntax
+    verbs: tuple[str, ...] = ()
+    "The words that must follow its name, one of them."
+    operands: int = 0
+    "Words between its options and the other program, such as the image."
+    takes_env: bool = False
+    "NAME=VALUE words may come before the program."
+
+
+WRAPPERS: dict[str, Wrapper] = {
+    "srun": Wrapper("srun", SRUN),
+    **dict.fromkeys(("mpirun", "mpiexec", "orterun"), Wrapper("mpirun", _MPIRUN)),
+    **dict.fromkeys(("apptainer", "singularity"), Wrapper("apptainer", _APPTAINER, ("exec", "run"), 1)),
+    **dict.fromkeys(("podman", "podman-hpc", "docker"), Wrapper("podman", _PODMAN, ("run",), 1)),
+    "shifter": Wrapper("shifter", _SHIFTER),
+    "enroot": Wrapper("enroot", _ENROOT, ("start",), 1),
+    "uv": Wrapper("uv", _UV, ("run",)),
+    **dict.fromkeys(("poetry", "pixi", "pdm", "hatch"), Wrapper("env", _PLAIN, ("run",))),
+    **dict.fromkeys(
+        ("conda", "mamba", "micromamba"),
+        Wrapper(
+            "env",
+            _syntax(flags="no-capture-output live-stream", short="n:name p:prefix", valued="name prefix"),
+            ("run",),
+        ),
+    ),
+    "env": Wrapper("env", _PLAIN, takes_env=True),
+    "numactl": Wrapper("env", _NUMACTL),
+    "timeout": Wrapper("env", _PLAIN, operands=1),
+    **dict.fromkeys(
+        ("exec", "command", "nohup", "time", "nice", "stdbuf", "builtin"), Wrapper("env", _PLAIN)
+    ),
+}
+SHELLS = frozenset(("bash", "sh", "zsh", "dash"))
+SHELL_OPTIONS = _syntax(short="o:option O:option", valued="option", flags="login")
+
+_MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "torch.distributed.launcher": "torchrun",
+    "accelerate.commands.launch": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed",
+}
+_PYTHON = re.compile(r"python(\d(\.\d+)?)?")
+
+SYNTAXES = {"torchrun": TORCHRUN, "accelerate": ACCELERATE, "deepspeed": DEEPSPEED, "python": PYTHON}
+
+
+class Head(NamedTuple):
+    """How a command begins that starts ranks."""
+
+    kind: str
+    length: int
+    "Words before its options."
+
+
+def head(words: list[str]) -> Head | None:
+    """What the words start, if it is a launcher or Python."""
+    name = words[0].rpartition("/")[2] if words else ""
+    if name in ("torchrun", "torchrun_jsc"):
+        return Head("torchrun", 1)
+    if name == "accelerate" and words[1:2] == ["launch"]:
+        return Head("accelerate", 2)
+    if name == "deepspeed":
+        return Head("deepspeed", 1)
+    return _python_head(words) if _PYTHON.fullmatch(name) else None
+
+
+def _python_head(words: list[str]) -> Head:
+    at = next(
+        (i for i, word in enumerate(words[1:], start=1) if not word.startswith("-") or word == "-m"),
+        len(words),
+    )
+    if words[at : at + 1] == ["-m"] and words[at + 1 : at + 2] and words[at + 1] in _MODULES:
+        return Head(_MODULES[words[at + 1]], at + 2)
+    return Head("python", 1)

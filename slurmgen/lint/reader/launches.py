@@ -1,0 +1,215 @@
+"""From commands to launches: what starts ranks, and under which srun, container and tools."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from slurmgen.lint.reader.commands import Command
+from slurmgen.lint.reader.launchers import SHELL_OPTIONS, SHELLS, SYNTAXES, WRAPPERS, Wrapper, head
+from slurmgen.lint.reader.shell import read_shell
+from slurmgen.lint.reader.source import UNKNOWN, Span
+from slurmgen.lint.reader.words import Value, Word
+from slurmgen.slurm import getopt
+
+_DEEPEST = 4
+
+
+class Given(NamedTuple):
+    """One option of a launch."""
+
+    value: str
+    word: Word
+    "The word that holds the value."
+
+
+class Options(NamedTuple):
+    """The options of one program in a command."""
+
+    given: dict[str, Given]
+    open: bool
+    "There may be more of them, in a variable that nobody can read here."
+
+    def text(self, name: str) -> str | None:
+        """The value of an option, if it is given and known."""
+        given = self.given.get(name)
+        return None if given is None or UNKNOWN in given.value else given.value
+
+    def number(self, name: str) -> int | None:
+        """The value of an option, if it is a known number."""
+        text = self.text(name)
+        return int(text) if text is not None and text.isdigit() and len(text) < 16 else None
+
+    def lacks(self, *names: str) -> bool:
+        """Whether certainly none of the options is given."""
+        return not self.open and not any(name in self.given for name in names)
+
+
+class Layer(NamedTuple):
+    """A program that runs another one: srun, a container engine, uv, env."""
+
+    kind: str
+    word: Word
+    options: Options
+    before: tuple[Command, ...] = ()
+    "For a `bash -c` string: the commands in it that come first."
+
+
+class Launch(NamedTuple):
+    """A program that is a rank, or starts ranks."""
+
+    kind: str
+    "torchrun, accelerate, deepspeed or python."
+    word: Word
+    options_at: int
+    "Where its first option can stand."
+    options: Options
+    script: Word | None
+    layers: tuple[Layer, ...]
+    "The outermost first."
+    command: Command
+    "The command of the batch script that it is part of."
+    env: dict[str, str]
+    "Variables that the script sets for it."
+
+    @property
+    def step(self) -> Layer | None:
+        """The srun it runs under."""
+        return next((layer for layer in self.layers if layer.kind == "srun"), None)
+
+    def under(self, kind: str) -> Layer | None:
+        """The layer of a kind, if there is one."""
+        return next((layer for layer in self.layers if layer.kind == kind), None)
+
+    @property
+    def span(self) -> Span:
+        """Its name's place."""
+        return self.word.span
+
+
+class _Scene(NamedTuple):
+    """Where in a command we are."""
+
+    command: Command
+    layers: tuple[Layer, ...]
+    env: dict[str, str]
+    depth: int = 0
+
+
+def read_launches(commands: Sequence[Command], known: dict[str, Value]) -> Iterator[Launch]:
+    """The launches of a script; `known` is what Slurm sets in every step."""
+    for command in commands:
+        if command.words and head_or_wrapper(command):
+            yield from _unwrap(command.words, _Scene(command, (), {**command.exported, **command.env}), known)
+
+
+def head_or_wrapper(command: Command) -> bool:
+    """Whether a command can start ranks at all."""
+    name = command.name
+    return name in WRAPPERS or name in SHELLS or head(command.texts) is not None
+
+
+def _unwrap(words: Sequence[Word], scene: _Scene, known: dict[str, Value]) -> Iterator[Launch]:
+    if not words:
+        return
+    texts = [word.text for word in words]
+    name = texts[0].rpartition("/")[2]
+    start = head(texts)
+    if start:
+        yield _launch(start.kind, words, start.length, scene)
+    elif name in WRAPPERS:
+        yield from _unwrap_wrapper(WRAPPERS[name], words, scene, known)
+    elif name in SHELLS:
+        yield from _unwrap_shell(words, scene, known)
+
+
+def _unwrap_wrapper(
+    wrapper: Wrapper, words: Sequence[Word], scene: _Scene, known: dict[str, Value]
+) -> Iterator[Launch]:
+    at = 1
+    if wrapper.verbs:
+        at = next((i for i, word in enumerate(words) if word.text in wrapper.verbs), len(words)) + 1
+    options, at = read_options(words, wrapper.syntax, at, through=not wrapper.operands)
+    env = dict(scene.env)
+    while wrapper.takes_env and at < len(words) and "=" in words[at].text:
+        name, _, value = words[at].text.partition("=")
+        env[name] = value
+        at += 1
+    layer = Layer(wrapper.kind, words[0], options)
+    yield from _unwrap(
+        words[at + wrapper.operands :], scene._replace(layers=(*scene.layers, layer), env=env), known
+    )
+
+
+def _unwrap_shell(words: Sequence[Word], scene: _Scene, known: dict[str, Value]) -> Iterator[Launch]:
+    """The string of `bash -c STRING NAME ARG...`; a script file is unknown."""
+    texts = [word.text for word in words]
+    at = next(
+        (
+            i
+            for i, text in enumerate(texts)
+            if text.startswith("-") and not text.startswith("--") and "c" in text
+        ),
+        0,
+    )
+    if not at or at + 1 >= len(words) or scene.depth >= _DEEPEST:
+        return
+    string = words[at + 1]
+    arguments = tuple(texts[at + 3 :])
+    variables = {**known, **scene.env, **_arguments(arguments)}
+    shell = read_shell(string.text, variables, _places(string), settings=_settings(texts[at]))
+    options, _ = read_options(words, SHELL_OPTIONS, 1)
+    for index, command in enumerate(shell.commands):
+        layer = Layer("shell", words[0], options, shell.commands[:index])
+        inner = scene._replace(
+            layers=(*scene.layers, layer),
+            env={**scene.env, **command.exported, **command.env},
+            depth=scene.depth + 1,
+        )
+        if head_or_wrapper(command):
+            yield from _unwrap(command.words, inner, known)
+
+
+def _settings(word: str) -> tuple[str, ...]:
+    names = {"e": "errexit", "u": "nounset"}
+    return tuple(names[letter] for letter in word if letter in names)
+
+
+def _arguments(arguments: tuple[str, ...]) -> dict[str, Value]:
+    numbered = {str(i): text for i, text in enumerate(arguments[:9], start=1)}
+    return {**numbered, "@": arguments, "*": arguments}
+
+
+def _places(string: Word) -> Callable[[int], Span]:
+    """Where a string's characters stand in the script: all of it, unless they stand one by one."""
+    at = string.literal_at
+    return lambda offset: string.span if at is None else Span(at + offset, at + offset)
+
+
+def _launch(kind: str, words: Sequence[Word], length: int, scene: _Scene) -> Launch:
+    options, at = read_options(words, SYNTAXES[kind], length)
+    script = words[at] if at < len(words) and not (kind == "python" and "module" in options.given) else None
+    return Launch(
+        kind, words[0], words[length - 1].span.end, options, script, scene.layers, scene.command, scene.env
+    )
+
+
+def read_options(
+    words: Sequence[Word], syntax: getopt.Syntax, at: int, through: bool = True
+) -> tuple[Options, int]:
+    """The options from a word on, and the index of the first word that is none.
+
+    A word that may be several options, or none, leaves the options open; `through` reads on behind it.
+    """
+    texts = [word.text for word in words]
+    given: dict[str, Given] = {}
+    is_open = False
+    while at < len(words):
+        found, at = getopt.parse(texts, syntax, at)
+        for option in found:
+            given[option.name] = Given(option.value or "", words[option.value_at])
+        if at >= len(words) or not words[at].loose:
+            break
+        is_open = True
+        if not through:
+            break
+        at += 1
+    return Options(given, is_open), at

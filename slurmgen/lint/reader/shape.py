@@ -1,0 +1,179 @@
+"""The numbers of a job and of its steps: nodes, tasks, GPUs and CPUs; None where the text does not tell."""
+
+import re
+from typing import NamedTuple
+
+from slurmgen.lint.reader.header import Header
+from slurmgen.lint.reader.launches import Launch, Options
+from slurmgen.lint.reader.words import Value
+
+
+class Shape(NamedTuple):
+    """How many of what."""
+
+    nodes: int | None = None
+    ntasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    gpus_per_node: int | None = None
+    has_gpus: bool = False
+    "GPUs are asked for, however many."
+    gpu_type: str | None = None
+
+    @property
+    def ntasks(self) -> int | None:
+        """Tasks in all."""
+        return _times(self.nodes, self.ntasks_per_node)
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs in all."""
+        return _times(self.nodes, self.gpus_per_node)
+
+
+_TASKS = ("ntasks-per-node", "tasks-per-node")
+_UNSURE_TASKS = ("ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core", "tres-per-task", "nodefile")
+_GPU_OPTIONS = ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "tres-per-task")
+
+
+def header_shape(header: Header) -> Shape:
+    """What the header asks for. A heterogeneous job has several shapes, so it has none here."""
+    if header.components > 1:
+        return Shape(has_gpus=any(header.last(name) for name in _GPU_OPTIONS))
+    said = {d.name: d.value for d in header.directives}
+    nodes = _nodes(said)
+    tasks = _tasks_per_node(said, nodes)
+    has_gpus = any(name in said for name in _GPU_OPTIONS if name != "gres") or "gpu" in said.get("gres", "")
+    per_node, kind = _gpus_per_node(said, nodes, tasks)
+    return Shape(nodes, tasks, _number(said.get("cpus-per-task")), per_node, has_gpus, kind)
+
+
+def _nodes(said: dict[str, str]) -> int | None:
+    if "nodes" in said:
+        low, dash, high = said["nodes"].partition("-")
+        return _number(low) if not dash or low == high else None
+    counted = {"gpus", "ntasks", "nodelist", "nodefile", "gpus-per-task", "ntasks-per-gpu"} & said.keys()
+    if said.get("ntasks") == "1" and counted == {"ntasks"}:
+        return 1
+    return 1 if not counted and {"gres", "gpus-per-node", *_TASKS} & said.keys() else None
+
+
+def _tasks_per_node(said: dict[str, str], nodes: int | None) -> int | None:
+    if any(name in said for name in _UNSURE_TASKS):
+        return None
+    each = next((_number(said[name]) for name in _TASKS if name in said), None)
+    total = _number(said.get("ntasks"))
+    if "ntasks" not in said:
+        return each if any(name in said for name in _TASKS) else _one_task(said, nodes)
+    if total is None or not nodes or total % nodes:
+        return None
+    return total // nodes if each in (None, total // nodes) else None
+
+
+def _one_task(said: dict[str, str], nodes: int | None) -> int | None:
+    """Without a word on tasks Slurm starts one on each node, except where GPUs are counted by task."""
+    return 1 if nodes and "gpus-per-task" not in said else None
+
+
+def _gpus_per_node(
+    said: dict[str, str], nodes: int | None, tasks: int | None
+) -> tuple[int | None, str | None]:
+    total, kind = _gpu_count(said.get("gpus"))
+    each_task, task_kind = _gpu_count(said.get("gpus-per-task"))
+    candidates = [
+        _gpu_gres(said.get("gres", "")),
+        _gpu_count(said.get("gpus-per-node")),
+        (total // nodes if total and nodes and not total % nodes else None, kind),
+        (_times(each_task, tasks), task_kind),
+    ]
+    counts = {count for count, _ in candidates if count is not None}
+    kinds = [name for _, name in candidates if name]
+    return (counts.pop() if len(counts) == 1 else None), (kinds[0] if kinds else None)
+
+
+def _gpu_count(value: str | None) -> tuple[int | None, str | None]:
+    """`4` or `a100:4`; several types are no one number."""
+    kind, _, count = (value or "").rpartition(":")
+    return (_number(count), kind or None) if "," not in (value or "") else (None, None)
+
+
+def _gpu_gres(value: str) -> tuple[int | None, str | None]:
+    """GPUs in a list of generic resources: `gpu`, `gpu:2`, `gpu:a100`, `gpu:a100:2`."""
+    items = [item.split("(")[0].split(":") for item in re.split(r",(?![^(]*\))", value)]
+    gpus = [item for item in items if item[0] in ("gpu", "gres/gpu")]
+    if len(gpus) != 1 or len(gpus[0]) > 3:
+        return None, None
+    numbers = [_number(part) for part in gpus[0][1:]]
+    count = next((number for number in numbers if number is not None), 1 if len(numbers) < 2 else None)
+    return count, next((part for part in gpus[0][1:] if _number(part) is None), None)
+
+
+def step_shape(job: Shape, header: Header, launch: Launch) -> Shape:
+    """What a launch has: the job's shape, or what its srun says instead."""
+    step = launch.step
+    if step is None:
+        return job._replace(nodes=1, ntasks_per_node=1)
+    options = step.options
+    nodes = _step_nodes(options, job)
+    cpus = options.number("cpus-per-task") if "cpus-per-task" in options.given else job.cpus_per_task
+    gpu_kinds = [name for name in _GPU_OPTIONS if name in options.given]
+    return job._replace(
+        nodes=nodes,
+        ntasks_per_node=_step_tasks(options, job, header, nodes),
+        cpus_per_task=cpus,
+        gpus_per_node=_step_gpus(options, nodes) if gpu_kinds else job.gpus_per_node,
+    )
+
+
+def _step_nodes(options: Options, job: Shape) -> int | None:
+    if options.open or "het-group" in options.given:
+        return None
+    if "nodes" in options.given:
+        return options.number("nodes")
+    if {"nodelist", "relative", "exclude"} & options.given.keys():
+        return None
+    if options.number("ntasks") == 1:
+        return 1
+    return job.nodes
+
+
+def _step_tasks(options: Options, job: Shape, header: Header, nodes: int | None) -> int | None:
+    each = next((options.number(name) for name in _TASKS if name in options.given), None)
+    if options.open or any(name in options.given for name in _UNSURE_TASKS):
+        return None
+    if "ntasks" in options.given:
+        total = options.number("ntasks")
+        return total // nodes if total and nodes and not total % nodes else None
+    if not any(name in options.given for name in _TASKS):
+        return job.ntasks_per_node if nodes == job.nodes else None
+    # srun also reads SLURM_NTASKS, which is set when the header counts tasks.
+    counts_tasks = any(header.last(name) for name in ("ntasks", *_TASKS))
+    return each if not counts_tasks or each == job.ntasks_per_node else None
+
+
+def _step_gpus(options: Options, nodes: int | None) -> int | None:
+    return _gpus_per_node({name: given.value for name, given in options.given.items()}, nodes, None)[0]
+
+
+def slurm_variables(header: Header, job: Shape) -> dict[str, Value]:
+    """The variables Slurm sets in the job whose value the header tells."""
+    tasks_said = any(header.last(name) for name in ("ntasks", *_TASKS))
+    numbers = {
+        "SLURM_NNODES": job.nodes,
+        "SLURM_JOB_NUM_NODES": job.nodes,
+        "SLURM_NTASKS": job.ntasks if tasks_said else None,
+        "SLURM_NPROCS": job.ntasks if tasks_said else None,
+        "SLURM_NTASKS_PER_NODE": job.ntasks_per_node if header.last("ntasks-per-node") else None,
+        "SLURM_CPUS_PER_TASK": job.cpus_per_task,
+        "SLURM_GPUS_ON_NODE": job.gpus_per_node,
+        "SLURM_GPUS_PER_NODE": _number(header.value("gpus-per-node")),
+        "SLURM_GPUS": _number(header.value("gpus")),
+    }
+    return {name: str(number) for name, number in numbers.items() if number is not None}
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isdigit() and len(text) < 10 else None
+
+
+def _times(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a * b

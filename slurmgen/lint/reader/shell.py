@@ -1,0 +1,262 @@
+"""What a shell script runs: its commands in order, with what is known of their words.
+
+Constants the script sets are followed through assignments, arrays, arithmetic and functions.
+After a branch or a loop, the variables it may have set are unknown; so are all of them after
+a file is sourced that could set them.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from tree_sitter import Language, Node, Parser
+
+from slurmgen.lint.reader.builtins import EFFECTS
+from slurmgen.lint.reader.commands import Command, Shell
+from slurmgen.lint.reader.source import UNKNOWN, Span
+from slurmgen.lint.reader.variables import Variables
+from slurmgen.lint.reader.words import Value, Word
+
+_DEEPEST = 60
+"Nested commands are followed no deeper."
+_DEEPEST_CALL = 12
+"Functions that call functions are followed no deeper,"
+_MOST_COMMANDS = 5000
+"and not at all from so many commands on: ten calls of ten calls would never end."
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Parser:
+    import tree_sitter_bash
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def read_shell(
+    text: str,
+    known: dict[str, Value],
+    base: Callable[[int], Span] | None = None,
+    settings: Iterable[str] = (),
+) -> Shell:
+    """The commands of a text; `known` are variables that are set already."""
+    walker = _Walker(text, base or (lambda offset: Span(offset, offset)))
+    walker.expander.variables.update(known)
+    walker.settings = set(settings)
+    walker.visit(_parser().parse(text.encode()).root_node)
+    walker.visit_uncalled()
+    return Shell(
+        tuple(walker.commands),
+        tuple(walker.assignments),
+        tuple(walker.comments),
+        walker.sourced,
+        tuple(walker.array_copies),
+    )
+
+
+class _Walker(Variables):
+    def __init__(self, text: str, base: Callable[[int], Span]) -> None:
+        super().__init__(text, base)
+        self.settings: set[str] = set()
+        self.functions: dict[str, Node] = {}
+        self.called: set[str] = set()
+        self.commands: list[Command] = []
+        self.comments: list[Span] = []
+        self.sourced = False
+        self._depth = 0
+        self._place: list[str] = []
+        self._conditions: list[str] = []
+
+    def visit(self, node: Node) -> None:
+        """Go through one node."""
+        if self._depth < _DEEPEST:
+            self._depth += 1
+            _VISITS.get(node.type, _Walker._visit_children)(self, node)
+            self._depth -= 1
+
+    def visit_uncalled(self) -> None:
+        """Functions that the script itself never calls may be called by a trap, or in the step."""
+        for name, body in self.functions.items():
+            if name not in self.called:
+                self.expander.variables.pop("@", None)
+                self._in("function", body)
+
+    def _visit_children(self, node: Node) -> None:
+        children = node.children
+        for index, child in enumerate(children):
+            if child.is_named:
+                behind = index + 1 < len(children) and children[index + 1].type == "&"
+                if behind:
+                    self._in("background", child)
+                else:
+                    self.visit(child)
+
+    def _in(self, place: str, *nodes: Node, condition: str = "") -> None:
+        self._place.append(place)
+        self._conditions.append(condition)
+        for node in nodes:
+            self.visit(node)
+        self._place.pop()
+        self._conditions.pop()
+
+    def _maybe(self, place: str, *nodes: Node, condition: str = "") -> None:
+        """Nodes that may run: what they set is unknown afterwards."""
+        before = dict(self.expander.variables)
+        exported = dict(self.exported)
+        self._in(place, *nodes, condition=condition)
+        after = self.expander.variables
+        for name in {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}:
+            after[name] = UNKNOWN
+        for name in {name for name in exported if exported[name] != self.exported.get(name)}:
+            self.exported[name] = UNKNOWN
+
+    def visit_output(self, node: Node) -> None:
+        """A command substitution: a shell of its own."""
+        first = len(self.commands)
+        self._in_subshell("output", *node.named_children)
+        self.outputs += [command.name for command in self.commands[first:]]
+
+    def _in_subshell(self, place: str, *nodes: Node) -> None:
+        saved = dict(self.expander.variables), dict(self.exported), set(self.settings)
+        self._in(place, *nodes)
+        self.expander.variables, self.exported, self.settings = saved
+
+    def _visit_if(self, node: Node) -> None:
+        condition = " ".join(self.raw(child) for child in node.children_by_field_name("condition"))
+        conditions = {child.id for child in node.children_by_field_name("condition")}
+        for child in node.named_children:
+            if child.id in conditions:
+                self._in("test", child)
+            elif child.type in ("else_clause", "elif_clause"):
+                self._maybe("else", *child.named_children, condition=f"not {condition}")
+            else:
+                self._maybe("if", child, condition=condition)
+
+    def _visit_loop(self, node: Node) -> None:
+        for name in _assigned(node):
+            self.expander.variables[name] = UNKNOWN
+        self._maybe("loop", *node.named_children)
+
+    def _visit_case(self, node: Node) -> None:
+        for child in node.named_children:
+            self._maybe("case", child)
+
+    def _visit_list(self, node: Node) -> None:
+        left, right = node.named_children[0], node.named_children[-1]
+        operator = "or" if any(child.type == "||" for child in node.children) else "and"
+        self._in(f"before {operator}", left)
+        self._maybe(operator, right, condition=self.raw(left))
+
+    def _visit_pipeline(self, node: Node) -> None:
+        parts = [child for child in node.named_children if child.type != "comment"]
+        for child in parts[:-1]:
+            self._in_subshell("pipe", child)
+        self._in_subshell("last in pipe", *parts[-1:])
+
+    def _visit_subshell(self, node: Node) -> None:
+        self._in_subshell("subshell", *node.named_children)
+
+    def _visit_function(self, node: Node) -> None:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is not None and body is not None:
+            self.functions[self.raw(name)] = body
+
+    def _visit_comment(self, node: Node) -> None:
+        self.comments.append(self.span(node))
+
+    def _visit_redirected(self, node: Node) -> None:
+        body = node.child_by_field_name("body")
+        if body is not None:
+            self._in("redirected", body)
+        for child in node.named_children:
+            if child.type != "heredoc_redirect" and child.type.endswith("redirect"):
+                for target in child.named_children:
+                    if target.type not in ("file_descriptor", "word"):
+                        self.expander.words(target)
+
+    def _visit_command(self, node: Node) -> None:
+        env: dict[str, str] = {}
+        words: list[Word] = []
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                env |= self._prefix(child)
+            elif not child.type.endswith("redirect"):
+                words += self.expander.words(child)
+        if words:
+            self._run(
+                Command(
+                    tuple(words),
+                    self.span(node),
+                    env,
+                    dict(self.exported),
+                    frozenset(self.settings),
+                    tuple(self._place),
+                    tuple(filter(None, self._conditions)),
+                )
+            )
+
+    def _prefix(self, node: Node) -> dict[str, str]:
+        """An assignment in front of a command, which holds for that command alone."""
+        saved = dict(self.expander.variables), dict(self.expander.ranges)
+        pair = self.visit_assignment(node)
+        self.expander.variables, self.expander.ranges = saved
+        return dict([pair]) if pair else {}
+
+    def _run(self, command: Command) -> None:
+        self.commands.append(command)
+        name = command.name
+        if (
+            name in self.functions
+            and len(self._place) < _DEEPEST_CALL
+            and len(self.commands) < _MOST_COMMANDS
+        ):
+            self._call(name, command)
+        effect = EFFECTS.get(name)
+        if effect:
+            effect(self, command.texts[1:])
+
+    def _call(self, name: str, command: Command) -> None:
+        self.called.add(name)
+        variables = self.expander.variables
+        kept = {key: variables.get(key, UNKNOWN) for key in "@*123456789"}
+        arguments = tuple(command.texts[1:])
+        variables["@"] = variables["*"] = arguments
+        loose = any(word.loose for word in command.words)
+        for index in range(1, 10):
+            known = not loose and index <= len(arguments)
+            variables[str(index)] = arguments[index - 1] if known else UNKNOWN
+        self._in("function", self.functions[name])
+        self.expander.variables.update(kept)
+
+
+def _assigned(node: Node) -> set[str]:
+    """The variables that are set anywhere within."""
+    found: set[str] = set()
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        if at.type in ("variable_assignment", "for_statement") and at.named_children:
+            found.add((at.named_children[0].text or b"").decode())
+        stack += at.named_children
+    return found
+
+
+_VISITS: dict[str, Callable[[_Walker, Node], object]] = {
+    "command": _Walker._visit_command,
+    "test_command": lambda walker, node: walker.expander.words(node),
+    "variable_assignment": _Walker.visit_assignment,
+    "declaration_command": _Walker.visit_declaration,
+    "unset_command": _Walker.visit_unset,
+    "if_statement": _Walker._visit_if,
+    "while_statement": _Walker._visit_loop,
+    "for_statement": _Walker._visit_loop,
+    "c_style_for_statement": _Walker._visit_loop,
+    "case_statement": _Walker._visit_case,
+    "list": _Walker._visit_list,
+    "pipeline": _Walker._visit_pipeline,
+    "subshell": _Walker._visit_subshell,
+    "function_definition": _Walker._visit_function,
+    "comment": _Walker._visit_comment,
+    "redirected_statement": _Walker._visit_redirected,
+    "word": lambda _walker, _node: None,
+    "string": lambda walker, node: walker.expander.words(node),
+    "command_substitution": _Walker.visit_output,
+}

@@ -1,0 +1,53 @@
+"""The text of a script, with places in it."""
+
+import re
+from bisect import bisect_right
+from typing import NamedTuple
+
+UNKNOWN = "\x01"
+"Stands in a word for what the text alone cannot tell."
+
+_FOREIGN = re.compile(r"[^\t\n\r\x20-\x7e]")
+
+
+class Span(NamedTuple):
+    """A stretch of the text, in characters from its start."""
+
+    start: int
+    end: int
+
+
+class Position(NamedTuple):
+    """A place as people and editors count it: both from 1."""
+
+    line: int
+    column: int
+
+
+class Source:
+    """A script's text; `plain` is the same length, so that a byte of it is a character of the text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.plain = _FOREIGN.sub("_", text)
+        self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    def position(self, offset: int) -> Position:
+        """Line and column of a character."""
+        line = bisect_right(self.line_starts, offset)
+        return Position(line, offset - self.line_starts[line - 1] + 1)
+
+    def line(self, number: int) -> str:
+        """One line, counted from 1, without its end."""
+        ends = [*self.line_starts[1:], len(self.text) + 1]
+        return self.text[self.line_starts[number - 1] : ends[number - 1] - 1].removesuffix("\r")
+
+    def line_span(self, offset: int) -> Span:
+        """The whole line that holds a character, with its newline."""
+        number = self.position(offset).line
+        starts = [*self.line_starts, len(self.text)]
+        return Span(starts[number - 1], starts[number])
+
+    def quote(self, span: Span) -> str:
+        """What stands there."""
+        return self.text[span.start : span.end]

@@ -1,0 +1,116 @@
+"""The variables of a script while it is read: what they hold, and which are exported."""
+
+import re
+from collections.abc import Callable
+
+from tree_sitter import Node
+
+from slurmgen.lint.reader.arithmetic import ANY, KNOWN_RANGES, Range, evaluate
+from slurmgen.lint.reader.commands import ArrayCopy, Assignment
+from slurmgen.lint.reader.source import UNKNOWN, Span
+from slurmgen.lint.reader.words import Expander
+
+_LONGEST = 4096
+"Values that grow beyond this, such as one that doubles itself again and again, are not followed."
+
+
+class Variables:
+    """Follows assignments; the walker that goes through the commands builds on it."""
+
+    def __init__(self, text: str, base: Callable[[int], Span]) -> None:
+        self.text = text
+        self.base = base
+        self.expander = Expander(text, base, self.visit_output)
+        self.expander.ranges.update(KNOWN_RANGES)
+        self.exported: dict[str, str] = {}
+        self.assignments: list[Assignment] = []
+        self.array_copies: list[ArrayCopy] = []
+        self.outputs: list[str] = []
+        "The commands whose output went into the word that is being read."
+
+    def visit_output(self, node: Node) -> None:
+        """Go through the commands whose output becomes a word."""
+        raise NotImplementedError
+
+    def visit_assignment(self, node: Node, exported: bool = False) -> tuple[str, str] | None:
+        """Follow one assignment; what it sets, unless that is an array."""
+        name_node, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name_node is None:
+            return None
+        name = self.raw(name_node)
+        self.outputs = []
+        if name_node.type == "subscript" or (value is not None and value.type == "array"):
+            self._assign_array(name_node, value)
+            return None
+        text, names = self.expander.value(value)
+        if self._appends(name_node):
+            before = self.expander.variables.get(name, UNKNOWN)
+            text = (before if isinstance(before, str) else UNKNOWN) + text
+        if len(text) > _LONGEST:
+            text = UNKNOWN
+        bounds = self._range(value)
+        self.expander.variables[name] = text
+        self.expander.ranges[name] = bounds
+        if exported or name in self.exported:
+            self.exported[name] = text
+        raw = self.raw(value) if value else ""
+        self.assignments.append(
+            Assignment(name, text, raw, self.span(node), bounds, exported, names, tuple(self.outputs))
+        )
+        return name, text
+
+    def _appends(self, name_node: Node) -> bool:
+        return self.text.startswith("+=", name_node.end_byte)
+
+    def _assign_array(self, name_node: Node, value: Node | None) -> None:
+        if name_node.type == "subscript" or value is None:
+            base = name_node.named_children[0] if name_node.named_children else name_node
+            self.expander.variables[self.raw(base)] = (UNKNOWN,)
+            return
+        name = self.raw(name_node)
+        self._note_copy(value)
+        items = tuple(word.text for child in value.named_children for word in self.expander.words(child))
+        before = self.expander.variables.get(name)
+        if self._appends(name_node) and isinstance(before, tuple):
+            items = (*before, *items)
+        self.expander.variables[name] = items if len(items) <= _LONGEST else (UNKNOWN,)
+
+    def _note_copy(self, value: Node) -> None:
+        copied = re.fullmatch(r"\(\s*\$\{?(\w+)\}?\s*\)", self.raw(value))
+        if copied and isinstance(self.expander.variables.get(copied[1]), tuple):
+            self.array_copies.append(ArrayCopy(copied[1], self.span(value)))
+
+    def _range(self, value: Node | None) -> Range:
+        if value is not None and value.type == "string" and len(value.named_children) == 1:
+            (inner,) = value.named_children
+            value = inner if len(self.raw(inner)) == len(self.raw(value)) - 2 else value
+        if value is None or value.type not in ("arithmetic_expansion", "number", "simple_expansion"):
+            return ANY
+        return evaluate(value, self.expander.range_of)
+
+    def visit_declaration(self, node: Node) -> None:
+        """Follow `export`, `declare`, `local` and `readonly`."""
+        exports = node.children[0].type == "export" or any(
+            child.type == "word" and "x" in self.raw(child) for child in node.named_children
+        )
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self.visit_assignment(child, exports)
+            elif child.type == "variable_name" and exports:
+                name = self.raw(child)
+                value = self.expander.variables.get(name, UNKNOWN)
+                self.exported[name] = value if isinstance(value, str) else UNKNOWN
+
+    def visit_unset(self, node: Node) -> None:
+        """Follow `unset`."""
+        for child in node.named_children:
+            self.expander.variables[self.raw(child)] = ""
+            self.exported.pop(self.raw(child), None)
+
+    def raw(self, node: Node) -> str:
+        """A node as it is written."""
+        return self.text[node.start_byte : node.end_byte]
+
+    def span(self, node: Node) -> Span:
+        """Where a node stands in the script."""
+        return Span(self.base(node.start_byte).start, self.base(node.end_byte).end)

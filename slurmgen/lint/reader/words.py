@@ -1,0 +1,214 @@
+"""Shell words: what the shell makes of them, as far as the text tells."""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tree_sitter import Node
+
+from slurmgen.lint.reader.arithmetic import ANY, Range, evaluate
+from slurmgen.lint.reader.source import UNKNOWN, Span
+
+Value = str | tuple[str, ...]
+"A variable's value, or an array's."
+
+
+class Word(NamedTuple):
+    """One word of a command."""
+
+    text: str
+    "With UNKNOWN where the text of the script does not tell."
+    span: Span
+    names: frozenset[str] = frozenset()
+    "The variables that this shell expands in it."
+    raw: str = ""
+    "As it is written."
+    loose: bool = False
+    "Nothing is known of it, not even that it is one word."
+    spliced: bool = False
+    "It came out of a variable that holds several words."
+    literal_at: int | None = None
+    "Where its text begins, if it stands there character by character."
+
+    @property
+    def known(self) -> bool:
+        """Whether all of it is known."""
+        return UNKNOWN not in self.text
+
+
+class _Piece(NamedTuple):
+    text: str
+    splits: bool = False
+    items: tuple[str, ...] | None = None
+
+
+class Expander:
+    """Makes words of syntax nodes with the variables that are known."""
+
+    def __init__(self, source: str, base: Callable[[int], Span], run: Callable[[Node], None]) -> None:
+        self.source = source
+        self.variables: dict[str, Value] = {}
+        self.ranges: dict[str, Range] = {}
+        self._base = base
+        self._run = run
+        self._names: set[str] = set()
+
+    def words(self, node: Node) -> list[Word]:
+        """The words that one argument becomes: mostly one."""
+        self._names = set()
+        start, end = node.start_byte, node.end_byte
+        span = Span(self._base(start).start, self._base(end).end)
+        raw = self.source[start:end]
+        if node.type in ("word", "number") and "\\" not in raw:
+            return [Word(raw, span, raw=raw)]
+        if node.type == "raw_string":
+            at = self._base(start)
+            return [Word(raw[1:-1], span, raw=raw, literal_at=at.start + 1 if at.start == at.end else None)]
+        texts = _joined(self.pieces(node, quoted=False))
+        names = frozenset(self._names)
+        several = len(texts) > 1
+        return [
+            Word(
+                text,
+                span,
+                names,
+                raw,
+                loose=loose,
+                spliced=several or (bool(names) and bool(re.search(r"\s", text))),
+            )
+            for text, loose in texts
+        ]
+
+    def value(self, node: Node | None) -> tuple[str, frozenset[str]]:
+        """What an assignment stores, with no word splitting, and the variables it is made of."""
+        self._names = set()
+        pieces = self.pieces(node, quoted=True) if node is not None else []
+        return "".join(UNKNOWN if p.items is not None else p.text for p in pieces), frozenset(self._names)
+
+    def pieces(self, node: Node, quoted: bool) -> list[_Piece]:
+        """The parts of a word."""
+        handler = _HANDLERS.get(node.type)
+        if handler is None:
+            return (
+                [_Piece(UNKNOWN, not quoted)] if node.named_children else [_Piece(self._plain(node, quoted))]
+            )
+        return handler(self, node, quoted)
+
+    def _plain(self, node: Node, quoted: bool) -> str:
+        text = self.source[node.start_byte : node.end_byte]
+        if "\\" not in text:
+            return text
+        text = text.replace("\\\n", "")
+        in_string = node.type == "string_content"
+        return re.sub(r'\\([\\"$`])' if in_string else r"\\(.)", r"\1", text)
+
+    def _literal(self, node: Node, quoted: bool) -> list[_Piece]:
+        return [_Piece(self._plain(node, quoted))]
+
+    def _raw(self, node: Node, quoted: bool) -> list[_Piece]:
+        return [_Piece(self.source[node.start_byte + 1 : node.end_byte - 1])]
+
+    def _within(self, node: Node, quoted: bool) -> list[_Piece]:
+        """The parts of a string or of words written together, with the blanks between them."""
+        is_string = node.type == "string"
+        quoted = quoted or is_string
+        found: list[_Piece] = []
+        at = node.start_byte + is_string
+        end = node.end_byte - is_string
+        for child in node.named_children:
+            if child.start_byte > at:
+                found.append(_Piece(self.source[at : child.start_byte].replace("\\\n", "")))
+            found += self.pieces(child, quoted)
+            at = child.end_byte
+        if at < end:
+            found.append(_Piece(self.source[at:end].replace("\\\n", "")))
+        return found
+
+    def _variable(self, node: Node, quoted: bool) -> list[_Piece]:
+        """`$NAME`, `${NAME}` and `${NAME[@]}`; what has an operator is unknown."""
+        named = node.named_children
+        subscript = next((child for child in named if child.type == "subscript"), None)
+        first = subscript.named_children[0] if subscript else (named[0] if named else None)
+        if first is None or first.type not in ("variable_name", "special_variable_name"):
+            return [_Piece(UNKNOWN, not quoted)]
+        name = self.source[first.start_byte : first.end_byte]
+        self._names.add(name)
+        text = self.source[node.start_byte : node.end_byte]
+        whole = text.rstrip("}").removeprefix("${").removeprefix("$")
+        return [self._stored(name, whole, quoted)]
+
+    def _stored(self, name: str, whole: str, quoted: bool) -> _Piece:
+        value = self.variables.get(name, UNKNOWN)
+        default = re.fullmatch(re.escape(name) + r":?[-=?].*", whole, re.DOTALL)
+        if default and isinstance(value, str) and value and UNKNOWN not in value:
+            return _Piece(value, not quoted)
+        if isinstance(value, tuple):
+            every = whole in (f"{name}[@]", f"{name}[*]") or (name in "@*" and whole == name)
+            return _Piece("", items=value) if every else _Piece(UNKNOWN, not quoted)
+        if name in "@*" or whole.endswith(("[@]", "[*]")):
+            return _Piece("", items=(UNKNOWN,))
+        return _Piece(value if whole == name else UNKNOWN, not quoted)
+
+    def _substitution(self, node: Node, quoted: bool) -> list[_Piece]:
+        names = self._names
+        self._run(node)
+        self._names = names
+        return [_Piece(UNKNOWN, not quoted)]
+
+    def _arithmetic(self, node: Node, quoted: bool) -> list[_Piece]:
+        only = evaluate(node, self.range_of).only
+        return [_Piece(UNKNOWN if only is None else str(only))]
+
+    def range_of(self, name: str) -> Range:
+        """The numbers that a variable can hold."""
+        value = self.variables.get(name, UNKNOWN)
+        if isinstance(value, str) and value.isdigit() and len(value) < 16:
+            return Range(int(value), int(value))
+        return self.ranges.get(name, ANY)
+
+
+def _joined(pieces: list[_Piece]) -> list[tuple[str, bool]]:
+    """The fields that the parts make together, each with whether nothing is known of it."""
+    fields: list[str] = []
+    loose: set[int] = set()
+    glue = False
+    for piece in pieces:
+        for text, separate in _fields(piece):
+            if glue and not separate:
+                fields[-1] += text
+                loose.discard(len(fields) - 1)
+            else:
+                fields.append(text)
+                if text == UNKNOWN and (piece.splits or piece.items is not None):
+                    loose.add(len(fields) - 1)
+            glue = True
+        if piece.splits and piece.text[-1:].isspace():
+            glue = False
+    return [(text, index in loose) for index, text in enumerate(fields)]
+
+
+def _fields(piece: _Piece) -> list[tuple[str, bool]]:
+    """The fields of one part, each with whether it begins a word of its own."""
+    if piece.items is not None:
+        return [(text, index > 0) for index, text in enumerate(piece.items)]
+    if not piece.splits:
+        return [(piece.text, False)]
+    begins = piece.text[:1].isspace()
+    return [(text, index > 0 or begins) for index, text in enumerate(piece.text.split())]
+
+
+_HANDLERS: dict[str, Callable[[Expander, Node, bool], list[_Piece]]] = {
+    "word": Expander._literal,
+    "number": Expander._literal,
+    "variable_name": Expander._literal,
+    "string_content": Expander._literal,
+    "command_name": Expander._within,
+    "raw_string": Expander._raw,
+    "string": Expander._within,
+    "concatenation": Expander._within,
+    "simple_expansion": Expander._variable,
+    "expansion": Expander._variable,
+    "command_substitution": Expander._substitution,
+    "process_substitution": Expander._substitution,
+    "arithmetic_expansion": Expander._arithmetic,
+}

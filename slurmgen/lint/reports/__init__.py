@@ -1,0 +1,17 @@
+"""Reports: one format a file, each imported only when it is asked for."""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from slurmgen.lint.reports.base import Linted
+
+FORMATS = ("text", "json", "sarif", "github")
+
+
+def report(format_name: str, files: Sequence[Linted]) -> str:
+    """What was found in all files, in one format."""
+    write: Callable[[Sequence[Linted]], str] = import_module(f"{__name__}.{format_name}").report
+    return write(files)
+
+
+__all__ = ["FORMATS", "Linted", "report"]

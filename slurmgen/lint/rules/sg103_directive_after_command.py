@@ -1,0 +1,51 @@
+"""A `#SBATCH` line stands after the first command.
+
+## What it finds
+`#SBATCH` lines below a line that is neither blank nor a comment.
+
+## Why it is bad
+sbatch stops reading there, and says nothing: the option is as if it were not written. A `set -euo pipefail`
+above the header drops all of it.
+
+## Example
+    #!/bin/bash
+    module load cuda
+    #SBATCH --gres=gpu:4
+
+## Use instead
+    #!/bin/bash
+    #SBATCH --gres=gpu:4
+    module load cuda
+
+## Reference
+https://slurm.schedmd.com/sbatch.html ; NVIDIA-NeMo/Megatron-Bridge pull request 3068
+"""
+
+from collections.abc import Iterator
+
+from slurmgen.lint.finding import Edit, Finding, Site
+from slurmgen.lint.reader import Script, Span
+
+CODE = "SG103"
+SEVERITY = "error"
+SUMMARY = "a #SBATCH line after the first command is ignored"
+
+
+def check(script: Script, _site: Site | None) -> Iterator[Finding]:
+    """Late lines that are comments; the text of a here-document is not."""
+    comments = {span.start for span in script.shell.comments}
+    first = script.source.position(script.header.end).line
+    for span in script.header.late:
+        if span.start in comments:
+            yield Finding(
+                span,
+                f"sbatch ignores this line: the first command is in line {first}",
+                "move it above that command",
+                _moved(script, span),
+            )
+
+
+def _moved(script: Script, span: Span) -> tuple[Edit, ...]:
+    line = script.source.line_span(span.start)
+    top = script.header.end
+    return Edit(Span(top, top), script.source.quote(span) + "\n"), Edit(line, "")

@@ -1,0 +1,62 @@
+"""A time limit is none, or means minutes where hours were meant.
+
+## What it finds
+A `--time` that is none of Slurm's forms, and `24:00`, `48:00`, `72:00` and the like: whole days if they
+were hours, but they are minutes and seconds.
+
+## Why it is bad
+`24h` is refused when the job is submitted. A job with `--time=24:00` is killed after 24 minutes.
+
+## Example
+    #SBATCH --time=24:00
+
+## Use instead
+    #SBATCH --time=24:00:00
+
+## Reference
+https://slurm.schedmd.com/sbatch.html ; rinikerlab/reeds pull request 79
+"""
+
+import re
+from collections.abc import Iterator
+
+from slurmgen.lint.finding import Edit, Finding, Site
+from slurmgen.lint.reader import Script, Span
+from slurmgen.slurm import durations
+
+CODE = "SG110"
+SEVERITY = "error"
+SUMMARY = "a time limit is no time, or is in minutes"
+
+_WORDS = ("UNLIMITED", "INFINITE", "-1")
+_DAYS = r"(24|48|72|96|168):00"
+
+
+def check(script: Script, _site: Site | None) -> Iterator[Finding]:
+    """Look at --time and --time-min."""
+    for directive in script.header.directives:
+        value = directive.value
+        if directive.name not in ("time", "time-min") or not value or "$" in value:
+            continue
+        if re.fullmatch(_DAYS, value):
+            end = directive.value_span.end
+            yield Finding(
+                directive.value_span,
+                f"{value} is {value.partition(':')[0]} minutes, not hours",
+                f"write `{value}:00` for hours, or `00:{value}` if minutes are meant",
+                (Edit(Span(end, end), ":00"),),
+            )
+        elif value.upper() not in _WORDS and not _is_time(value):
+            yield Finding(
+                directive.value_span,
+                f"{value!r} is not a Slurm time; sbatch refuses it",
+                "write D-HH:MM:SS or HH:MM:SS",
+            )
+
+
+def _is_time(text: str) -> bool:
+    try:
+        durations.seconds(text)
+    except ValueError:
+        return False
+    return True

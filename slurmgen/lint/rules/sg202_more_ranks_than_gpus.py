@@ -1,0 +1,59 @@
+"""More ranks on a node than GPUs.
+
+## What it finds
+A launcher that starts more ranks on a node than GPUs are asked for there.
+
+## Why it is bad
+NCCL refuses two ranks on one GPU ("duplicate GPU detected"), or a rank asks for a device that is not there
+("invalid device ordinal").
+
+## Example
+    #SBATCH --gres=gpu:2
+    srun torchrun --standalone --nproc-per-node=4 train.py
+
+## Use instead
+    #SBATCH --gres=gpu:2
+    srun torchrun --standalone --nproc-per-node=2 train.py
+
+## Reference
+https://docs.pytorch.org/docs/stable/elastic/run.html
+"""
+
+from collections.abc import Iterator
+
+from slurmgen.lint.finding import Edit, Finding, Site
+from slurmgen.lint.reader import Launch, Script
+from slurmgen.lint.rules.common import FRAMEWORKS, nodes_of, procs_of, replace_value, starters
+
+CODE = "SG202"
+SEVERITY = "error"
+SUMMARY = "a node gets more ranks than GPUs"
+
+
+def check(script: Script, _site: Site | None) -> Iterator[Finding]:
+    """Compare the ranks of one launcher with the GPUs of a node."""
+    for launch in starters(script):
+        gpus, procs = script.step(launch).gpus_per_node, procs_of(script, launch)
+        if (
+            gpus
+            and procs
+            and procs > FRAMEWORKS[launch.kind].procs_per_task(gpus)
+            and "cpu" not in launch.options.given
+        ):
+            yield Finding(
+                launch.span,
+                f"{launch.kind} starts {procs} ranks on a node, but the job has {gpus} GPUs there",
+                f"start {gpus} ranks a node, one a GPU",
+                _fewer(script, launch, gpus),
+            )
+
+
+def _fewer(script: Script, launch: Launch, gpus: int) -> tuple[Edit, ...]:
+    for name, number in (
+        ("nproc-per-node", gpus),
+        ("num-processes", gpus * (nodes_of(launch) or 1)),
+        ("num-gpus", gpus),
+    ):
+        if name in launch.options.given:
+            return replace_value(script, launch.options.given[name], str(number))
+    return ()

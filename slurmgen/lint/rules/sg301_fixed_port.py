@@ -1,0 +1,108 @@
+"""The ranks meet on a fixed port.
+
+## What it finds
+A port written as a number, or accelerate's and deepspeed's 29500 where none is given, in a job that may
+share its nodes (no `--exclusive`).
+
+## Why it is bad
+Two jobs on one node want the same port; the second dies with "address already in use".
+
+## Example
+    export MASTER_PORT=29500
+
+## Use instead
+    export MASTER_PORT=$((20000 + SLURM_JOB_ID % 12768))
+
+On one node torchrun's `--standalone`, and accelerate's `--main_process_port=0`, find a free one.
+
+## Reference
+TorchDR/TorchDR issue 249 ; huggingface/accelerate issue 3312
+"""
+
+from collections.abc import Iterator
+
+from slurmgen.lint.finding import Edit, Finding, Site
+from slurmgen.lint.reader import Assignment, Launch, Script, Span
+from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, insert, names_in, procs_of
+
+CODE = "SG301"
+SEVERITY = "warning"
+SUMMARY = "a fixed port collides with another job's"
+
+_DEFAULT = {"accelerate": "main-process-port", "deepspeed": "master-port"}
+
+
+def check(script: Script, _site: Site | None) -> Iterator[Finding]:
+    """Look at every port that ranks meet on, each place once."""
+    if script.header.last("exclusive"):
+        return
+    seen = set()
+    for launch in script.launches:
+        for finding in _findings(script, launch):
+            if finding.span not in seen:
+                seen.add(finding.span)
+                yield finding
+
+
+def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
+    options = launch.options
+    if "standalone" in options.given:
+        return
+    fixed = list(_assignments(script, launch))
+    yield from (_of_assignment(found) for found in fixed)
+    for name in PORT_OPTIONS:
+        given = options.given.get(name)
+        port = given.value.rpartition(":")[2] if given else ""
+        if (
+            given
+            and port.isdigit()
+            and port != "0"
+            and not any(found.value in given.value for found in fixed)
+        ):
+            yield _of_number(given.word.span, port)
+    default = _DEFAULT.get(launch.kind)
+    if (
+        default
+        and options.lacks(default, "config-file", "rdzv-endpoint")
+        and (procs_of(script, launch) or 0) > 1
+    ):
+        edits = (
+            insert(script, launch.word, launch.options_at, " --main_process_port=0")
+            if _on_one_node(launch)
+            else ()
+        )
+        yield Finding(
+            launch.span, f"{launch.kind} takes port 29500 where none is given", _advice(default), edits
+        )
+
+
+def _on_one_node(launch: Launch) -> bool:
+    return launch.kind == "accelerate" and launch.options.lacks("num-machines")
+
+
+def _assignments(script: Script, launch: Launch) -> Iterator[Assignment]:
+    """Where the script sets this launch's port to a number; Python takes MASTER_PORT from its environment."""
+    names = names_in(launch, PORT_OPTIONS)
+    if launch.kind == "python" and launch.step and (script.step(launch).ntasks or 0) > 1:
+        names |= {"MASTER_PORT"}
+    return (
+        found for found in in_force(script, launch, names) if found.value.isdigit() and found.value != "0"
+    )
+
+
+def _of_assignment(found: Assignment) -> Finding:
+    end = found.span.end
+    edit = Edit(Span(end - len(found.raw), end), JOB_PORT)
+    return _of_number(found.span, found.value)._replace(edits=(edit,))
+
+
+def _of_number(span: Span, port: str) -> Finding:
+    return Finding(
+        span, f"every job of yours meets on port {port}", f"take one of the job's own: `{JOB_PORT}`"
+    )
+
+
+def _advice(option: str) -> str:
+    if option == "main-process-port":
+        return f"add `--main_process_port=0` on one node, or `--main_process_port={JOB_PORT}`"
+    return f"add `--master_port={JOB_PORT}`"

@@ -1,0 +1,53 @@
+"""Nodes are not told which of them is which.
+
+## What it finds
+torchrun's static rendezvous on several nodes without `--node-rank`; accelerate of several machines without
+`--machine_rank`.
+
+## Why it is bad
+Every node takes itself for the first, and they wait for each other for ever; accelerate stops at once.
+
+## Example
+    srun torchrun --nnodes=2 --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" train.py
+
+## Use instead
+    srun bash -c 'torchrun --nnodes=2 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" ... train.py'
+
+## Reference
+https://docs.pytorch.org/docs/stable/elastic/run.html ; huggingface/accelerate issue 1239
+"""
+
+from collections.abc import Iterator
+
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Launch, Script
+from slurmgen.lint.rules.common import several_nodes, starters
+
+CODE = "SG304"
+SEVERITY = "error"
+SUMMARY = "nodes do not know their rank"
+
+
+def check(script: Script, _site: Site | None) -> Iterator[Finding]:
+    """Look at launchers that run on several nodes and are told where to meet."""
+    for launch in starters(script):
+        option = _missing(launch)
+        if option and several_nodes(script, launch):
+            yield Finding(
+                launch.span,
+                f"every node takes itself for the first: {option} is missing",
+                f"""start it with bash -c '...' and add `{option}="$SLURM_NODEID"`""",
+            )
+
+
+def _missing(launch: Launch) -> str | None:
+    options = launch.options
+    if launch.kind == "accelerate":
+        several = (options.number("num-machines") or 0) > 1
+        return "--machine_rank" if several and options.lacks("machine-rank", "config-file") else None
+    static = "master-addr" in options.given and options.text("rdzv-backend") in (None, "static")
+    lacks = (
+        options.lacks("node-rank", "rdzv-backend", "rdzv-endpoint", "rdzv-conf")
+        and "PET_NODE_RANK" not in launch.env
+    )
+    return "--node-rank" if launch.kind == "torchrun" and static and lacks else None

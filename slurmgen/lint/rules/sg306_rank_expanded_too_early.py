@@ -1,0 +1,78 @@
+"""A rank is taken from the batch script instead of the task.
+
+## What it finds
+`$SLURM_NODEID`, `$SLURM_PROCID` or `$SLURM_LOCALID` that the batch script expands, for a step of several
+tasks: on the srun line outside single quotes, or in a variable exported before it.
+
+## Why it is bad
+In the batch script they are 0, always. Every node or task gets rank 0, and they wait for each other for
+ever.
+
+## Example
+    srun torchrun --node-rank=$SLURM_NODEID ... train.py
+
+## Use instead
+    srun bash -c 'torchrun --node-rank="$SLURM_NODEID" ... train.py'
+
+## Reference
+huggingface/accelerate issue 2816
+"""
+
+from collections.abc import Callable, Iterator
+
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Assignment, Script, Shape, Span
+from slurmgen.lint.reader.words import Word
+from slurmgen.lint.rules.common import steps
+
+CODE = "SG306"
+SEVERITY = "error"
+SUMMARY = "a rank variable is expanded in the batch script, where it is 0"
+
+_MEANT: dict[str, Callable[[Shape], int | None]] = {
+    "SLURM_NODEID": lambda shape: shape.nodes,
+    "SLURM_PROCID": lambda shape: shape.ntasks,
+    "SLURM_LOCALID": lambda shape: shape.ntasks_per_node,
+}
+"Each variable, and how many values it has in a step."
+
+
+def check(script: Script, _site: Site | None) -> Iterator[Finding]:
+    """Look at the words of each srun, and at what they are made of."""
+    seen: set[Span] = set()
+    for launch in steps(script):
+        several = _several(script.step(launch))
+        for word in launch.command.words:
+            early = sorted(word.names & several)
+            if early and word.span not in seen:
+                seen.add(word.span)
+                yield _finding(word.span, early[0])
+        for found in script.shell.assignments:
+            early = sorted(found.names & several)
+            if (
+                early
+                and found.span not in seen
+                and _is_used(found, launch.env.keys() | _names(launch.command.words))
+            ):
+                seen.add(found.span)
+                yield _finding(found.span, early[0])
+
+
+def _several(shape: Shape) -> set[str]:
+    return {name for name, count in _MEANT.items() if (count(shape) or 0) > 1}
+
+
+def _names(words: tuple[Word, ...]) -> set[str]:
+    return {name for word in words for name in word.names}
+
+
+def _is_used(found: Assignment, names: set[str]) -> bool:
+    return found.name in names and "bash" not in found.raw
+
+
+def _finding(span: Span, name: str) -> Finding:
+    return Finding(
+        span,
+        f"the batch script expands ${name}, where it is 0; every task gets rank 0",
+        f"let the task expand it: srun bash -c '... \"${name}\" ...'",
+    )

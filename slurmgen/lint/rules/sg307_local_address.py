@@ -1,0 +1,58 @@
+"""Ranks of several nodes are to meet at localhost.
+
+## What it finds
+In a job of several nodes, `localhost` or `127.0.0.1` as the address, also as what is taken when finding the
+first node fails.
+
+## Why it is bad
+On each node localhost is that node. With `|| echo localhost` a missing scontrol becomes a hang of the whole
+job.
+
+## Example
+    MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1 || echo localhost)
+
+## Use instead
+    nodes="$(scontrol show hostnames "$SLURM_JOB_NODELIST")"
+    MASTER_ADDR="${nodes%%$'\\n'*}"
+    : "${MASTER_ADDR:?scontrol named no node}"
+
+## Reference
+mlc-ai/pith-train pull request 91
+"""
+
+import re
+from collections.abc import Iterator
+
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.common import ADDRESS_OPTIONS, in_force, names_in, several_nodes
+
+CODE = "SG307"
+SEVERITY = "error"
+SUMMARY = "localhost is another host on every node"
+
+_LOCAL = r"(localhost|127\.0\.0\.1|0\.0\.0\.0)"
+_FALLBACK = rf"(\|\|\s*echo\s+['\"]?|:-){_LOCAL}"
+
+
+def check(script: Script, _site: Site | None) -> Iterator[Finding]:
+    """Look at the addresses of launches on several nodes."""
+    seen = set()
+    for launch in script.launches:
+        if not several_nodes(script, launch):
+            continue
+        names = names_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}
+        places = [
+            found.span
+            for found in in_force(script, launch, names)
+            if re.fullmatch(_LOCAL, found.value) or re.search(_FALLBACK, found.raw)
+        ]
+        given = [launch.options.given[name] for name in ADDRESS_OPTIONS if name in launch.options.given]
+        places += [g.word.span for g in given if re.match(_LOCAL, g.value) and not g.word.names]
+        for span in [place for place in places if place not in seen]:
+            seen.add(span)
+            yield Finding(
+                span,
+                "on each node this address is the node itself, so the nodes never meet",
+                'take the first name of `scontrol show hostnames "$SLURM_JOB_NODELIST"`, or stop',
+            )

@@ -1,0 +1,67 @@
+"""`set -u` is in force where modules or conda are loaded.
+
+## What it finds
+`module`, `ml`, `conda activate` or a conda or profile script while nounset is set.
+
+## Why it is bad
+Their own scripts use variables that are not set. The job ends there with "unbound variable", often only on
+the compute node.
+
+## Example
+    set -euo pipefail
+    module load cuda
+
+## Use instead
+    set -eo pipefail
+    module load cuda
+
+## Reference
+conda/conda issue 3200
+"""
+
+from collections.abc import Iterator
+
+from slurmgen.lint.finding import Edit, Finding, Site
+from slurmgen.lint.reader import Command, Script
+from slurmgen.lint.rules.common import stands
+
+CODE = "SG501"
+SEVERITY = "warning"
+SUMMARY = "set -u breaks module and conda"
+
+_SCRIPTS = ("conda.sh", "/etc/profile", "bashrc", "lmod.sh", "modules.sh", "/init/bash")
+
+
+def check(script: Script, _site: Site | None) -> Iterator[Finding]:
+    """Report the first place, and mend the `set` before it."""
+    for index, command in enumerate(script.commands):
+        if "nounset" in command.settings and _is_careless(command):
+            yield Finding(
+                command.span,
+                f"`{' '.join(command.texts[:2])}` runs under `set -u`, which its scripts do not survive",
+                "leave the u out of `set -eu`, or write `set +u` before this",
+                _without_u(script, script.commands[:index]),
+            )
+            return
+
+
+def _is_careless(command: Command) -> bool:
+    words = command.texts
+    if command.name in ("module", "ml"):
+        return True
+    if command.name in ("conda", "mamba", "micromamba"):
+        return words[1:2] in (["activate"], ["deactivate"])
+    return (
+        command.name in ("source", ".")
+        and len(words) > 1
+        and (words[1] == "activate" or words[1].endswith(_SCRIPTS))
+    )
+
+
+def _without_u(script: Script, commands: tuple[Command, ...]) -> tuple[Edit, ...]:
+    for command in reversed(commands):
+        for word in command.words[1:] if command.name == "set" else ():
+            letters = word.text.removeprefix("-")
+            if word.text[:1] == "-" and "u" in letters and stands(script, word):
+                return (Edit(word.span, f"-{letters.replace('u', '')}" if letters != "u" else "+u"),)
+    return ()

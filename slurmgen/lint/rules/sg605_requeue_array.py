@@ -1,0 +1,46 @@
+"""A task of a job array requeues the wrong tasks.
+
+## What it finds
+`scontrol requeue $SLURM_JOB_ID` in a job array.
+
+## Why it is bad
+In one task of an array this id is the whole array's, so that every task is requeued.
+
+## Example
+    #SBATCH --array=0-9
+    scontrol requeue "$SLURM_JOB_ID"
+
+## Use instead
+    #SBATCH --array=0-9
+    scontrol requeue "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"
+
+## Reference
+Lightning-AI/pytorch-lightning issue 15022
+"""
+
+from collections.abc import Iterator
+
+from slurmgen.lint.finding import Edit, Finding, Site
+from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.common import stands
+from slurmgen.lint.rules.signals import requeues
+
+CODE = "SG605"
+SEVERITY = "error"
+SUMMARY = "a task of an array requeues all of them"
+
+
+def check(script: Script, _site: Site | None) -> Iterator[Finding]:
+    """Look at the id that each requeue names."""
+    if not script.header.last("array"):
+        return
+    for command in requeues(script):
+        word = command.words[-1]
+        if word.names and word.names <= {"SLURM_JOB_ID", "SLURM_JOBID"}:
+            task = '"${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"'
+            yield Finding(
+                word.span,
+                "in an array this id may be the whole array's",
+                f"write {task}",
+                (Edit(word.span, task),) if stands(script, word) else (),
+            )

@@ -1,0 +1,50 @@
+"""Lightning's devices are not the tasks that Slurm starts.
+
+## What it finds
+With the training script at hand, `Trainer(devices=N)` under an srun with another number of tasks on a node.
+
+## Why it is bad
+Lightning takes each Slurm task as one of its ranks. If they differ it stops with "You set devices=2 ... but
+--ntasks-per-node=1 does not match", or leaves GPUs idle.
+
+## Example
+    #SBATCH --ntasks-per-node=1        # Trainer(devices=2)
+    srun python train.py
+
+## Use instead
+    #SBATCH --ntasks-per-node=2        # Trainer(devices=2)
+    srun python train.py
+
+## Reference
+Lightning-AI/pytorch-lightning issues 18650 and 20391
+"""
+
+from collections.abc import Iterator
+
+from slurmgen.launchers import LAUNCHERS
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Script
+from slurmgen.lint.training import calls
+
+CODE = "SG701"
+SEVERITY = "error"
+SUMMARY = "Lightning's devices differ from Slurm's tasks"
+
+
+def check(script: Script, _site: Site | None) -> Iterator[Finding]:
+    """Compare each Trainer with the step that runs it."""
+    for launch in script.launches:
+        if launch.kind != "python" or launch.step is None:
+            continue
+        tasks = script.step(launch).ntasks_per_node
+        path, trainers = calls(script, launch, "Trainer")
+        for trainer in trainers:
+            devices = trainer.number("devices")
+            wanted = LAUNCHERS["lightning"].ntasks_per_node(devices) if devices else None
+            if path and tasks and wanted and wanted != tasks:
+                directive = script.header.last("ntasks-per-node") or script.header.last("ntasks")
+                yield Finding(
+                    directive.span if directive else launch.span,
+                    f"{tasks} tasks a node, but devices={devices} in {path.name} line {trainer.line}",
+                    f"use `--ntasks-per-node={wanted}`; {LAUNCHERS['lightning'].why}",
+                )

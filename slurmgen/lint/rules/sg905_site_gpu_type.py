@@ -1,0 +1,43 @@
+"""The site has no such GPU type, or needs one.
+
+## What it finds
+With a site: a GPU type its profile does not list, and no type where the site demands one.
+
+## Why it is bad
+sbatch refuses the job: "Requested node configuration is not available".
+
+## Example
+    #SBATCH --gres=gpu:h100:2        # on DAIC
+
+## Use instead
+    #SBATCH --gres=gpu:a40:2
+
+## Reference
+`slurmgen sites show NAME`
+"""
+
+from collections.abc import Iterator
+
+from slurmgen.errors import did_you_mean
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Script
+
+CODE = "SG905"
+SEVERITY = "error"
+SUMMARY = "the site has no such GPU type, or needs one"
+
+_OPTIONS = ("gres", "gpus-per-node", "gpus", "gpus-per-task")
+
+
+def check(script: Script, site: Site | None) -> Iterator[Finding]:
+    """Compare the type in the header with the profile."""
+    directive = next((found for name in _OPTIONS if (found := script.header.last(name))), None)
+    if site is None or directive is None or not script.job.gpus_per_node:
+        return
+    kind, types = script.job.gpu_type, site.gpu.types
+    if kind and types and kind not in types:
+        yield Finding(
+            directive.value_span, f"{site.name} has no GPU type {kind!r}", did_you_mean(kind, types)
+        )
+    elif kind is None and site.gpu.type_required:
+        yield Finding(directive.value_span, f"{site.name} needs a GPU type", f"add one of {', '.join(types)}")

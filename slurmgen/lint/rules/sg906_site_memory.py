@@ -1,0 +1,59 @@
+"""Memory is asked for in a form, or a size, that the site does not give.
+
+## What it finds
+With a site: any memory option where the site gives memory by itself, `--mem` where it demands memory by CPU
+or by GPU, and more memory than a node has.
+
+## Why it is bad
+sbatch refuses the job, or it waits for ever.
+
+## Example
+    #SBATCH --mem=2T                 # on a site whose nodes have 808G
+
+## Use instead
+    #SBATCH --mem=440G
+
+## Reference
+`slurmgen sites show NAME` ; bessagroup/f3dasm issue 352
+"""
+
+from collections.abc import Iterator
+
+from slurmgen.lint.finding import Edit, Finding, Site
+from slurmgen.lint.reader import Script
+from slurmgen.lint.reader.header import Directive
+from slurmgen.lint.rules.place import node
+from slurmgen.lint.rules.sg109_memory_options import FORMS
+from slurmgen.slurm import sizes
+
+CODE = "SG906"
+SEVERITY = "error"
+SUMMARY = "the site does not give memory like that"
+
+
+def check(script: Script, site: Site | None) -> Iterator[Finding]:
+    """Compare each memory option with the profile."""
+    for directive in script.header.directives if site else ():
+        if site and directive.name in FORMS and (fact := _fact(script, site, directive)):
+            line = script.source.line_span(directive.span.start)
+            alone = script.source.quote(line).strip() == f"#SBATCH {script.source.quote(directive.span)}"
+            forbidden = site.memory.form == "none" and alone
+            yield Finding(directive.span, *fact, (Edit(line, ""),) if forbidden else ())
+
+
+def _fact(script: Script, site: Site, directive: Directive) -> tuple[str, str] | None:
+    form, most = site.memory.form, node(script, site).memory
+    if form == "none":
+        return f"{site.name} gives memory with the GPUs and takes no request", "take the line out"
+    if directive.name == "mem" and form != "mem":
+        return f"{site.name} wants memory as --{form}", f"write `--{form}={site.memory.per_gpu or 'SIZE'}`"
+    if directive.name == "mem" and most and _megabytes(directive.value) > sizes.megabytes(most):
+        return f"a node of {site.name} has {most}", f"ask for at most `--mem={most}`"
+    return None
+
+
+def _megabytes(text: str) -> int:
+    try:
+        return sizes.megabytes(text)
+    except ValueError:
+        return 0

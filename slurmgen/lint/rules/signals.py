@@ -1,0 +1,44 @@
+"""Signals that a job asks for, traps, and requeues."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from slurmgen.lint.reader import Command, Script
+from slurmgen.lint.reader.header import Directive
+
+_FORM = r"(?:(?P<flags>[RB]+):)?(?P<signal>[A-Za-z]+\d?|\d+)(?:@\d+)?"
+_NUMBERS = {"1": "HUP", "2": "INT", "3": "QUIT", "10": "USR1", "12": "USR2", "15": "TERM", "18": "CONT"}
+
+
+class Asked(NamedTuple):
+    """The signal of `--signal`."""
+
+    directive: Directive
+    name: str
+    "Without SIG."
+    to_batch_shell: bool
+
+
+def asked_signal(script: Script) -> Asked | None:
+    """The signal that Slurm is to send before the time limit."""
+    directive = script.header.last("signal")
+    match = re.fullmatch(_FORM, directive.value) if directive else None
+    if directive is None or match is None:
+        return None
+    return Asked(directive, _plain(match["signal"]), "B" in (match["flags"] or ""))
+
+
+def traps(commands: Iterable[Command], signal: str) -> list[Command]:
+    """The traps that handle a signal, or ignore it."""
+    return [c for c in commands if c.name == "trap" and signal in map(_plain, c.texts[1:])]
+
+
+def requeues(script: Script) -> list[Command]:
+    """The commands that requeue a job."""
+    return [c for c in script.commands if c.name == "scontrol" and "requeue" in c.texts[1:3]]
+
+
+def _plain(signal: str) -> str:
+    name = signal.upper().removeprefix("SIG")
+    return _NUMBERS.get(name, name)

@@ -1,0 +1,140 @@
+"""For any text the linter answers, and for any script that render makes it is silent."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurmgen import Request, load_site, render, resolve
+from slurmgen.errors import RequestError
+from slurmgen.launchers import LAUNCHERS
+from slurmgen.lint import all_rules, fixed, lint, lint_text
+from slurmgen.lint.reader import read
+from slurmgen.lint.reports import FORMATS, Linted, report
+from slurmgen.lint.rules import SITE_CODES
+from tests.lint import corpus
+
+SITES = {name: load_site(name) for name in ("generic", "daic", "olivia")}
+REAL = [path.read_bytes().decode() for path in sorted(Path(corpus.HERE).rglob("*.sbatch"))]
+PIECES = sorted({piece for text in REAL for piece in text.split()})
+
+SOFTWARE = [
+    {},
+    {"container": "img.sif"},
+    {"container": "my image.sif", "binds": ("/data",)},
+    {"container": "none", "python_env": "none"},
+    {"container": "none", "python_env": "uv", "modules": ("cuda", "a b")},
+    {"container": "none", "python_env": "uv:sub"},
+    {"container": "none", "python_env": "venv:/v", "modules": ()},
+    {"container": "none", "python_env": "conda:torch"},
+]
+SHAPES = [
+    {"framework": "python", "gpus": 1},
+    *(
+        {"framework": name, "gpus": gpus}
+        for name in LAUNCHERS
+        if name != "python"
+        for gpus in (1, 2, 3, 4, 6, 8, 16)
+    ),
+    {"framework": "ddp", "gpus": 12, "nodes": 4, "rendezvous": "c10d"},
+    {"framework": "accelerate", "gpus": 6, "nodes": 3, "mixed_precision": "bf16"},
+]
+odd = st.text("a$' \\\"29#|&;", max_size=6)
+details = st.fixed_dictionaries(
+    {"account": st.just("nn1k")},
+    optional={
+        "cpus_per_gpu": st.integers(1, 16),
+        "mem": st.sampled_from(["64G", "500M"]),
+        "time": st.sampled_from(["24:00:00", "30", "1-12"]),
+        "env": st.dictionaries(st.sampled_from(["A", "MASTER_PORT", "NCCL_DEBUG"]), odd, max_size=2),
+        "sbatch": st.sampled_from([{"array": "0-3"}, {"exclusive": ""}, {"comment": "a b # c"}]),
+        "script": odd.map("x{}.py".format),
+        "script_args": st.lists(odd | st.sampled_from(["--nnodes=9", "--lr"]), max_size=3).map(tuple),
+        "log_dir": st.just("logs"),
+    },
+)
+
+
+@given(st.sampled_from(SHAPES), st.sampled_from(SOFTWARE), details, st.sampled_from(sorted(SITES)))
+@settings(max_examples=500, deadline=None)
+def test_what_render_makes_is_clean_on_its_site(
+    shape: dict[str, Any], software: dict[str, Any], detail: dict[str, Any], site: str
+) -> None:
+    request = Request(**shape, **software, **detail)
+    try:
+        text = render(resolve(request, SITES[site]))
+    except RequestError:
+        return  # test_properties.py in the folder above says what a clean error is
+    found = {item.rule.code for item in lint(text, SITES[site])}
+    # Who asks for few CPUs gets them from render, and hears of it from lint.
+    belong = SITES[site].cpu.per_gpu or 0
+    few = request.cpus_per_gpu is not None and request.cpus_per_gpu * 2 < belong
+    assert found <= ({"SG908"} if few else set()), text
+
+
+def answer(text: str) -> None:
+    """Lint and report in every way, and see that fixes are changes to this very text."""
+    reports = lint_text(text, SITES["olivia"])
+    for item in reports:
+        assert 0 <= item.finding.span.start <= item.finding.span.end <= len(text)
+        for edit in item.finding.edits:
+            assert 0 <= edit.span.start <= edit.span.end <= len(text)
+    fixed(text, reports)
+    for name in FORMATS:
+        report(name, [Linted("x", text, reports)])
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=300, deadline=None)
+def test_any_text_is_answered(text: str) -> None:
+    answer(text)
+    answer("#!/bin/bash\n#SBATCH " + text)
+
+
+@given(
+    st.lists(
+        st.sampled_from([*PIECES, "\n", "\n", " ", "\\\n", '"', "'", "$(", ")", "}", ";", "\r", "é"]),
+        max_size=60,
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_any_salad_of_real_words_is_answered(words: list[str]) -> None:
+    answer("#!/bin/bash\n" + " ".join(words))
+
+
+@given(st.sampled_from(REAL), st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_mutated_real_script_is_answered(text: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(text)))
+    cut = data.draw(st.integers(0, 40))
+    new = data.draw(st.sampled_from([*PIECES, "", "\n", "\x00", "\ud800", "\u202e", "`", "${", "((", "<<X"]))
+    answer(text[:at] + new + text[at + cut :])
+
+
+@given(st.sampled_from(REAL), st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_rule_without_its_words_would_have_found_nothing(text: str, data: st.DataObject) -> None:
+    """Rules are not even imported for a text that has none of their words: nothing is lost by that."""
+    words = data.draw(st.sampled_from(PIECES))
+    text = text.replace(words, "")
+    script = read(text)
+    every = {
+        (code, item.span)
+        for code, rule in all_rules().items()
+        if not code.startswith(SITE_CODES)
+        for item in rule.check(script, None)
+    }
+    assert {(item.rule.code, item.finding.span) for item in lint_text(text)} == every
+
+
+def test_a_fixed_script_is_still_bash() -> None:
+    for text in REAL:
+        if (
+            subprocess.run(["bash", "-n"], input=text.encode(), capture_output=True, check=False).returncode
+            == 0
+        ):
+            mended = fixed(text, lint_text(text, SITES["daic"]))
+            checked = subprocess.run(["bash", "-n"], input=mended.encode(), capture_output=True, check=False)
+            assert checked.returncode == 0, mended

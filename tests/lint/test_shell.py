@@ -1,0 +1,159 @@
+"""What a script launches, in all the ways people write it."""
+
+import time
+
+import pytest
+
+from slurmgen.lint import lint
+from slurmgen.lint.reader import Launch, Script, read
+
+HEAD = "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4 --cpus-per-task=32\n"
+
+
+def script(body: str) -> Script:
+    return read(HEAD + body + "\n")
+
+
+def launch(body: str) -> Launch:
+    (only,) = script(body).launches
+    return only
+
+
+WAYS = {
+    "torchrun --nproc-per-node=4 t.py": [],
+    "srun torchrun --nproc_per_node 4 t.py": ["srun"],
+    "srun -N 2 -c 32 --mpi=none torchrun --nproc-per-node=4 t.py": ["srun"],
+    "srun python -m torch.distributed.run --nproc_per_node=4 t.py": ["srun"],
+    "srun python3.11 -u -m torch.distributed.launch --nproc_per_node=4 t.py": ["srun"],
+    "srun uv run --no-sync torchrun --nproc-per-node=4 t.py": ["srun", "uv"],
+    "exec srun env A=1 B=2 torchrun --nproc-per-node=4 t.py": ["env", "srun", "env"],
+    "time srun numactl --membind=0 timeout 5m torchrun --nproc-per-node=4 t.py": [
+        "env",
+        "srun",
+        "env",
+        "env",
+    ],
+    "srun nice -n 5 .venv/bin/torchrun --nproc-per-node=4 t.py": ["srun", "env"],
+    "srun apptainer exec --nv --bind /a,/b -B /c img.sif torchrun --nproc-per-node=4 t.py": [
+        "srun",
+        "apptainer",
+    ],
+    "srun singularity -q run --nv $IMG torchrun --nproc-per-node=4 t.py": ["srun", "apptainer"],
+    "srun podman-hpc run --rm --gpu -v /a:/b img torchrun --nproc-per-node=4 t.py": ["srun", "podman"],
+    "srun bash -c 'exec torchrun --nproc-per-node=4 \"$@\"' sh t.py": ["srun", "shell", "env"],
+    'srun bash -lc "cd x && torchrun --nproc-per-node=4 t.py"': ["srun", "shell"],
+    "srun \\\n  torchrun \\\n  --nproc-per-node=4 \\\n  t.py": ["srun"],
+    'f() { srun "$@"; }\nf torchrun --nproc-per-node=4 t.py': ["srun"],
+    'cmd=(torchrun --nproc-per-node=$((2 * 2)) t.py)\nsrun "${cmd[@]}"': ["srun"],
+    "N=8\nG=$((N / 2))\nsrun torchrun --nproc-per-node=$G t.py": ["srun"],
+    'CMD="torchrun --nproc-per-node=4 t.py"\nsrun $CMD': ["srun"],
+    "srun torchrun --nproc-per-node=$SLURM_GPUS_ON_NODE t.py | tee log": ["srun"],
+    "if true; then srun torchrun --nproc-per-node=4 t.py; fi": ["srun"],
+    'srun torchrun --nproc-per-node="${SLURM_GPUS_ON_NODE:-1}" t.py &\nwait': ["srun"],
+    "srun bash -c 'bash -c \"torchrun --nproc-per-node=4 t.py\"'": ["srun", "shell", "shell"],
+}
+
+
+@pytest.mark.parametrize("body", WAYS)
+def test_the_launch_is_found(body: str) -> None:
+    found = launch(body)
+    assert found.kind == "torchrun"
+    assert found.options.number("nproc-per-node") == 4
+    assert found.script is not None
+    assert found.script.text == "t.py"
+    assert [layer.kind for layer in found.layers] == WAYS[body]
+
+
+UNKNOWN = [
+    "N=4\nif [ -f x ]; then N=2; fi\nsrun torchrun --nproc-per-node=$N t.py",
+    "N=4\nfor N in 1 2; do srun torchrun --nproc-per-node=$N t.py; done",
+    "N=4\nsource settings.sh\nsrun torchrun --nproc-per-node=$N t.py",
+    "read N < file\nsrun torchrun --nproc-per-node=$N t.py",
+    "srun torchrun --nproc-per-node=$(nvidia-smi -L | wc -l) t.py",
+    "srun torchrun --nproc-per-node=${1:-4} t.py",
+    'N=4\n[ -n "$X" ] && N=8\nsrun torchrun --nproc-per-node=$N t.py',
+    "N=4\nsrun bash -c 'torchrun --nproc-per-node=$N t.py'",
+    "case $X in a) N=4;; *) N=8;; esac\nsrun torchrun --nproc-per-node=$N t.py",
+]
+
+
+@pytest.mark.parametrize("body", UNKNOWN)
+def test_what_cannot_be_known_stays_unknown(body: str) -> None:
+    found = launch(body)
+    assert "nproc-per-node" in found.options.given
+    assert found.options.number("nproc-per-node") is None
+
+
+def test_options_in_a_variable_leave_the_rest_open() -> None:
+    found = launch("srun torchrun $EXTRA --nproc-per-node=4 t.py")
+    assert found.options.open
+    assert not found.options.lacks("standalone")
+
+
+@pytest.mark.parametrize(
+    ("srun", "shape"),
+    [
+        ("srun", (2, 1, 32, 4)),
+        ("srun -N1 -n1", (1, 1, 32, 4)),
+        ("srun --ntasks=4", (2, 2, 32, 4)),
+        ("srun -c 8 --gres=gpu:2", (2, 1, 8, 2)),
+        ("srun --ntasks-per-node=4", (2, None, 32, 4)),
+        ("srun $OPTIONS", (None, None, 32, 4)),
+        ("srun --het-group=1", (None, None, 32, 4)),
+        ("", (1, 1, 32, 4)),
+    ],
+)
+def test_the_shape_of_a_step(srun: str, shape: tuple[int | None, ...]) -> None:
+    read_ = script(f"{srun} python t.py")
+    assert read_.step(read_.launches[0])[:4] == shape
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds"),
+    [
+        ("$((20000 + SLURM_JOB_ID % 12768))", (20000, 32767)),
+        ('"$(( RANDOM % 100 ))"', (0, 99)),
+        ("$((RANDOM / 2 + 1))", (1, 16384)),
+        ("29500", (29500, 29500)),
+        ("$((1 + 2 * (3 - 1)))", (5, 5)),
+    ],
+)
+def test_the_range_of_a_number(value: str, bounds: tuple[int, int]) -> None:
+    (found,) = script(f"PORT={value}").shell.assignments
+    assert found.range == bounds
+
+
+def test_words_of_a_string_have_their_own_places() -> None:
+    text = HEAD + "srun bash -c 'exec torchrun t.py'\n"
+    (found,) = read(text).launches
+    assert text[slice(*found.span)] == "torchrun"
+
+
+def test_settings_in_force() -> None:
+    commands = script("set -euo pipefail\nmodule load a\nset +u\nmodule load b").commands
+    assert [sorted(c.settings) for c in commands if c.name == "module"] == [
+        ["errexit", "nounset", "pipefail"],
+        ["errexit", "pipefail"],
+    ]
+
+
+HOSTILE = {
+    "nested output": "echo " + "$(" * 3000 + "x" + ")" * 3000,
+    "nested arithmetic": "A=$((" + "(" * 3000 + "1" + ")" * 3000 + "))",
+    "a long sum": "A=$((" + "1+" * 3000 + "1))",
+    "nested blocks": "{ " * 3000 + "x; " + "}; " * 3000,
+    "a doubling value": "A=x\n" + "A=$A$A\n" * 60,
+    "a doubling array": "A=(x)\n" + 'A+=("${A[@]}" "${A[@]}")\n' * 60,
+    "calls of calls": "".join(f"f{i}() {{ {f'f{i + 1}; ' * 10} }}\n" for i in range(12)) + "f0",
+    "calls of itself": "f() { f; f; }\nf",
+    "strings of strings": 'A=\'bash -c "$A"\'\nexport A\nsrun bash -c "$A"',
+    "a long pipe": "x | " * 3000 + "x",
+    "a long list": "x && " * 3000 + "x",
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE)
+def test_nothing_takes_long(body: str) -> None:
+    start = time.monotonic()
+    lint(HEAD + HOSTILE[body] + "\n")
+    assert time.monotonic() - start < 5

@@ -114,7 +114,7 @@ def test_after_an_include_the_block_around_it_goes_on(said: Say, home: Path) -> 
 @pytest.mark.parametrize("block", ["Host other", "Match host other", "Match user nobody-else"])
 def test_an_include_in_a_block_for_others_is_not_read(said: Say, home: Path, block: str) -> None:
     (home / "extra").write_text("Port 7\nHost *\n User wrong\n")
-    to = said(f"User right\n{block}\n Include\t{home}/extra\nHost *\n Port 9\n")
+    to = said(f"{block}\n Include\t{home}/extra\nHost *\n Port 9\n User right\n")
     assert (to.port, to.user) == (9, "right")
 
 

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, ValidationError, convert, structs
 
@@ -17,6 +17,8 @@ from slurmgen.errors import ConfigError
 
 BUSY_TIMEOUT = 10.0
 "Seconds to wait for another slurmgen that is writing."
+FORM = 1
+"Of the tables, kept as SQLite's user_version; whoever changes them counts it up."
 
 # Rows are never changed. A cluster whose ids start anew gives two rows; the later one counts.
 # Not WAL: home folders are on NFS, where it is not safe (https://sqlite.org/wal.html).
@@ -55,34 +57,46 @@ class Record(Struct, frozen=True, kw_only=True):
     "When, as ISO 8601 in UTC."
 
 
+_FIELDS = Record.__struct_fields__
+_NAMES = ", ".join(_FIELDS)
+_PLACES = ", ".join(f":{name}" for name in _FIELDS)
+
+
 class Ledger:
-    """The file at `path`, made when first needed, readable by nobody else."""
+    """The file at `path`, made when first needed, readable by nobody else.
+
+    Every method raises ConfigError if the file cannot be used.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or default_path()
 
+    def check(self) -> None:
+        """Make sure that a job can be written down, before there is one."""
+        with self._open() as database:
+            database.execute("BEGIN IMMEDIATE")
+            database.execute(f"SELECT {_NAMES} FROM jobs LIMIT 0")  # noqa: S608 (own names)
+
     def add(self, record: Record) -> None:
         """Write down a job."""
-        row = structs.asdict(record)
-        names, places = ", ".join(row), ", ".join(f":{name}" for name in row)
         with self._open() as database:
-            database.execute(f"INSERT INTO jobs ({names}) VALUES ({places})", row)  # noqa: S608 (own names)
+            database.execute(f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})", structs.asdict(record))  # noqa: S608
 
     def find(self, job_id: str, site: str | None = None) -> tuple[Record, ...]:
         """The jobs of that id, the last submitted at each site, at one site or at all."""
-        found = [one for one in self.all() if one.id == job_id and site in (None, one.site)]
+        found = [one for one in self._records("WHERE id = ?", job_id) if site in (None, one.site)]
         return tuple({one.site: one for one in found}.values())
 
     def all(self) -> tuple[Record, ...]:
         """Every job, in the order of submission; none if nothing was ever submitted."""
+        return self._records("")
+
+    def _records(self, where: str, *values: str) -> tuple[Record, ...]:
         if not self.path.exists():
             return ()
-        names = ", ".join(Record.__struct_fields__)
         with self._open() as database:
-            rows = database.execute(f"SELECT {names} FROM jobs ORDER BY number")  # noqa: S608 (own names)
-            return tuple(
-                convert(dict(zip(Record.__struct_fields__, row, strict=True)), Record) for row in rows
-            )
+            rows = database.execute(f"SELECT {_NAMES} FROM jobs {where} ORDER BY number", values)  # noqa: S608
+            return tuple(map(_record, rows))
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -90,12 +104,24 @@ class Ledger:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             with closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT)) as database, database:
-                database.execute(_SCHEMA)
+                self._prepare(database)
                 yield database
         except (OSError, sqlite3.Error, ValidationError) as error:
             raise ConfigError(
                 f"cannot use {self.path}: {error}", "It records your jobs; move it away to begin a new one."
             ) from None
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        """Make the table if the file is new; refuse what a newer slurmgen wrote."""
+        (form,) = database.execute("PRAGMA user_version").fetchone()
+        if form > FORM:
+            raise ConfigError(
+                f"{self.path} was written by a newer slurmgen (form {form}; this one knows {FORM})",
+                "Update slurmgen here too.",
+            )
+        if form < FORM:
+            database.execute(_SCHEMA)
+            database.execute(f"PRAGMA user_version = {FORM}")
 
 
 def default_path() -> Path:
@@ -103,3 +129,7 @@ def default_path() -> Path:
     from platformdirs import user_state_path
 
     return user_state_path("slurmgen") / "ledger.sqlite"
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    return convert(dict(zip(_FIELDS, row, strict=True)), Record)

@@ -100,15 +100,10 @@ def _told(error: Exception) -> int:
 
 
 def _say(message: str, exit_code: int) -> int:
-    click.echo(f"error: {_visible(message)}", err=True)
+    from slurmgen.slurm.shell import visible  # a message may quote what a person or a far side wrote
+
+    click.echo(f"error: {visible(message, keep='\n')}", err=True)
     return exit_code
-
-
-def _visible(message: str) -> str:
-    """The message with control characters escaped; it may quote what a person or a far side wrote."""
-    return "".join(
-        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in message
-    )
 
 
 def _help_hint(error: click.UsageError) -> str:

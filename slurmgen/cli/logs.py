@@ -58,12 +58,13 @@ def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
 def _show(far: "Transport", job: "JobId", path: str) -> None:
     from slurmgen.remote.logs import read
     from slurmgen.remote.slurm import describe, job_states
+    from slurmgen.slurm.shell import visible
 
     is_empty = True
     for chunk in read(far, path):
         click.echo(chunk, nl=False)
         is_empty = False
     if is_empty:
-        click.echo(f"there is nothing in {path}", err=True)
+        click.echo(visible(f"there is nothing in {path}"), err=True)
         for line in describe(job_states(far, job), job, far.where):
             click.echo(line, err=True)

@@ -85,7 +85,6 @@ def _named(job_id: str, site: str | None, **said: Any) -> "Route":
     """The way to a site that is named, for a job that slurmgen has no record of."""
     from slurmgen.personal import load_personal
     from slurmgen.profiles import load_site
-    from slurmgen.project import find_project
     from slurmgen.remote.route import route
 
     if site is None:
@@ -93,7 +92,14 @@ def _named(job_id: str, site: str | None, **said: Any) -> "Route":
             f"job {job_id} is not in your records",
             "Say where it is with --site; `slurmgen status` lists yours.",
         )
-    return route(load_site(site, find_project(Path.cwd())[0]), load_personal(site), **said)
+    return route(load_site(site, project_dir()), load_personal(site), **said)
+
+
+def project_dir() -> Path:
+    """The folder of the project that we are in, which may have site profiles of its own."""
+    from slurmgen.project import find_project
+
+    return find_project(Path.cwd())[0]
 
 
 def reach(way: "Route") -> "Transport":

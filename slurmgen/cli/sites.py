@@ -4,25 +4,33 @@ from pathlib import Path
 
 import click
 
+from slurmgen.cli.route_options import project_dir
+
 
 @click.group(invoke_without_command=True)
 @click.pass_context
-def command(ctx: click.Context) -> None:
+def command(ctx: click.Context) -> int:
     """List, show and validate site profiles."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_sites)
+    return ctx.invoke(list_sites) if ctx.invoked_subcommand is None else 0
 
 
 @command.command("list")
-def list_sites() -> None:
-    """Name every site and where its profile is."""
+def list_sites() -> int:
+    """Name every site and where its profile is; exit with 1 if one is wrong."""
+    from slurmgen.errors import ConfigError
     from slurmgen.profiles import load_profile, profile_paths
+    from slurmgen.slurm.shell import visible
 
-    project_dir = _project_dir()
-    paths = profile_paths(project_dir)
-    width = max(map(len, paths))
+    project = project_dir()
+    paths = profile_paths(project)
+    width, wrong = max(map(len, paths)), 0
     for name, path in paths.items():
-        click.echo(f"{name:{width}}  {load_profile(path, project_dir).title}  ({path})")
+        try:
+            click.echo(visible(f"{name:{width}}  {load_profile(path, project).title}  ({path})"))
+        except ConfigError as error:
+            _complain(error)
+            wrong = 1
+    return wrong
 
 
 @command.command()
@@ -34,11 +42,11 @@ def show(name: str, as_json: bool) -> None:
 
     from slurmgen.profiles import load_site
 
-    site = load_site(name, _project_dir())
+    site = load_site(name, project_dir())
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(site)).decode())
+        click.echo(_escaped(msgspec.json.format(msgspec.json.encode(site)).decode()))
     else:
-        click.echo(_toml(msgspec.to_builtins(site)), nl=False)
+        click.echo(_escaped(_toml(msgspec.to_builtins(site))), nl=False)
 
 
 @command.command()
@@ -49,22 +57,28 @@ def validate(files: tuple[Path, ...]) -> int:
     """Check profile files; exit with 1 if one is wrong."""
     from slurmgen.errors import ConfigError
     from slurmgen.profiles import load_profile
+    from slurmgen.slurm.shell import visible
 
     wrong = 0
     for path in files:
         try:
-            load_profile(path, _project_dir())
-            click.echo(f"{path}: valid")
+            load_profile(path, project_dir())
+            click.echo(visible(f"{path}: valid"))
         except ConfigError as error:
-            click.echo(f"error: {error}", err=True)
+            _complain(error)
             wrong = 1
     return wrong
 
 
-def _project_dir() -> Path:
-    from slurmgen.project import find_project
+def _complain(error: Exception) -> None:
+    from slurmgen.slurm.shell import visible
 
-    return find_project(Path.cwd())[0]
+    click.echo(visible(f"error: {error}", keep="\n"), err=True)
+
+
+def _escaped(text: str) -> str:
+    """JSON or TOML whose strings show what could steer a terminal, as escapes that both languages have."""
+    return "".join(c if c.isprintable() or c == "\n" or c > "\uffff" else f"\\u{ord(c):04x}" for c in text)
 
 
 def _toml(data: dict[str, object], prefix: str = "") -> str:

@@ -32,6 +32,7 @@ def command(job_id: str | None, site: str | None, **said: Any) -> None:
 def _list(site: str | None) -> None:
     """Print the ledger, the oldest job first."""
     from slurmgen.ledger import Ledger
+    from slurmgen.slurm.shell import visible
 
     records = [one for one in Ledger().all() if site in (None, one.site)]
     if not records:
@@ -39,6 +40,7 @@ def _list(site: str | None) -> None:
         return
     rows = [("ID", "SITE", "NAME", "SUBMITTED", "FOLDER")]
     rows += [(one.id, one.site, one.name, one.submitted, one.folder) for one in records]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
+    shown = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -10,6 +10,7 @@ from slurmgen.cli.options import Asked, JobCommand, request_options
 from slurmgen.cli.route_options import reach, route_options
 
 if TYPE_CHECKING:
+    from slurmgen.ledger import Ledger, Record
     from slurmgen.plan import Plan
     from slurmgen.remote.route import Route
     from slurmgen.remote.submission import Submission, Submitted
@@ -54,8 +55,9 @@ def command(
     if dry_run:
         _show(submission, way)
         return
+    ledger = _ledger()
     with reach(way) as far:
-        done = _submit(far, submission, way)
+        done = _submit(far, submission, way, ledger)
         if follow:
             _follow(far, submission, done)
 
@@ -85,29 +87,63 @@ def _try_out(way: "Route", text: str) -> None:
 
 def _show(submission: "Submission", way: "Route") -> None:
     """Print the script, and on stderr what would be sent where."""
+    from slurmgen.slurm.shell import visible
+
+    ways = {"ssh": f"through {way.host} over SSH", "local": "from this machine", "twin": "to its twin here"}
     click.echo(submission.script, nl=False)
-    click.echo(
-        f"would send {_amount(submission)} to {submission.folder} via {way.via} {way.host or ''}", err=True
-    )
+    click.echo(visible(f"would submit to site {way.site}, {ways[way.via]}"), err=True)
+    click.echo(visible(f"would send {_amount(submission)} to {_from_home(submission.folder)}:"), err=True)
     for name in (*submission.files.files, submission.script_name):
-        click.echo(f"  {name if name.isprintable() else repr(name)}", err=True)
+        click.echo(f"  {visible(name)}", err=True)
     _warn(submission)
 
 
-def _submit(far: "Transport", submission: "Submission", way: "Route") -> "Submitted":
+def _from_home(folder: str) -> str:
+    return folder if folder.startswith("/") else f"~/{folder.removeprefix('./')}"
+
+
+def _ledger() -> "Ledger":
+    """The ledger, known to take a record: after sbatch it would be too late to find out."""
     from slurmgen.ledger import Ledger
+
+    ledger = Ledger()
+    ledger.check()
+    return ledger
+
+
+def _submit(far: "Transport", submission: "Submission", way: "Route", ledger: "Ledger") -> "Submitted":
     from slurmgen.remote.submission import submit
+    from slurmgen.slurm.shell import visible
 
     _warn(submission)
     click.echo(f"sending {_amount(submission)} to {far.where}", err=True)
     done = submit(far, submission)
-    click.echo(done.job)
-    Ledger().add(_record(submission, way, done))
-    click.echo(f"submitted job {done.job}; its folder on {far.where} is {done.folder}", err=True)
+    try:
+        click.echo(done.job)
+    finally:  # there is a job, even if nobody reads its id
+        _write_down(ledger, submission, way, done)
+    click.echo(visible(f"submitted job {done.job}; its folder on {far.where} is {done.folder}"), err=True)
     return done
 
 
-def _record(submission: "Submission", way: "Route", done: "Submitted") -> Any:
+def _write_down(ledger: "Ledger", submission: "Submission", way: "Route", done: "Submitted") -> None:
+    """Record a job. If that fails it is submitted all the same, so this is a warning and no error."""
+    from slurmgen.errors import ConfigError
+    from slurmgen.slurm.shell import visible
+
+    try:
+        ledger.add(_record(submission, way, done))
+    except ConfigError as error:
+        click.echo(
+            visible(
+                f"warning: job {done.job} is submitted, in {done.folder}, but not in your records: "
+                f"{error.fact}. Reach it with --site {way.site}."
+            ),
+            err=True,
+        )
+
+
+def _record(submission: "Submission", way: "Route", done: "Submitted") -> "Record":
     from msgspec import structs
 
     from slurmgen.ledger import Record
@@ -138,8 +174,10 @@ def _amount(submission: "Submission") -> str:
 
 
 def _warn(submission: "Submission") -> None:
+    from slurmgen.slurm.shell import visible
+
     for notice in submission.files.notices:
-        click.echo(notice, err=True)
+        click.echo(visible(notice), err=True)
     if submission.files.size > LARGE:
         click.echo("this is a lot; name what the job does not need in .slurmgenignore", err=True)
 

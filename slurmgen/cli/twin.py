@@ -29,9 +29,12 @@ def command() -> None:
 def up(site: str, nodes: int, gpu_type: str | None, ssh: bool) -> None:
     """Start a twin and wait until its nodes are idle."""
     from slurmgen import twin
+    from slurmgen.cli.route_options import project_dir
     from slurmgen.profiles import load_site
+    from slurmgen.slurm.shell import visible
 
-    click.echo(_welcome(twin.up(load_site(site), nodes, ssh=ssh, gpu_type=gpu_type)))
+    started = twin.up(load_site(site, project_dir()), nodes, ssh=ssh, gpu_type=gpu_type)
+    click.echo(visible(_welcome(started), keep="\n"))
 
 
 @command.command()
@@ -53,10 +56,11 @@ def down(site: str | None, everything: bool) -> None:
 def status(ctx: click.Context, site: str | None) -> None:
     """Show the twins that run, with their nodes and jobs. Exit code 1 if there is none."""
     from slurmgen import twin
+    from slurmgen.slurm.shell import visible
 
     twins = [each for each in twin.running() if site in (None, each.site)]
     for each in twins:
-        click.echo(_report(each))
+        click.echo(visible(_report(each), keep="\n"))
     if not twins:
         click.echo("no twin runs" if site is None else f"no twin of {site} runs")
         ctx.exit(1)

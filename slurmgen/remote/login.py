@@ -6,6 +6,7 @@ A passphrase, password or code is asked for when it is needed, handed on, and fo
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import paramiko
 from paramiko.pkey import UnknownKeyType
@@ -13,8 +14,16 @@ from paramiko.pkey import UnknownKeyType
 from slurmgen.errors import AuthenticationFailed
 from slurmgen.remote.ssh_config import Destination
 
-Ask = Callable[[str], str]
-"Shows a prompt on the terminal and reads an answer without showing it."
+
+class Ask(Protocol):
+    """A person at a terminal."""
+
+    def __call__(self, prompt: str, /) -> str:
+        """Show a prompt and read an answer without showing it."""
+
+    def tell(self, text: str, /) -> None:
+        """Show a text that wants no answer."""
+
 
 PROMPTS = 3
 "How often a person may answer wrongly, as in OpenSSH."
@@ -63,9 +72,12 @@ def _offer_keys(
 
 
 def _keys(agent: paramiko.Agent, to: Destination, ask: Ask | None) -> Iterator[tuple[str, paramiko.PKey]]:
+    """The agent's keys that a key file names, its others, then the files: as in OpenSSH."""
     public = {path: _public_blob(path) for path in to.identity_files}
-    wanted = [key for key in agent.get_keys() if not to.identities_only or key.asbytes() in public.values()]
-    for agent_key in wanted:
+    place = {blob: number for number, blob in enumerate(public.values())}
+    wanted = [key for key in agent.get_keys() if not to.identities_only or key.asbytes() in place]
+    # A host hangs up after some keys, mostly six, and an agent may hold more.
+    for agent_key in sorted(wanted, key=lambda key: place.get(key.asbytes(), len(place))):
         yield f"{agent_key.fingerprint} of the agent", agent_key
     held = {key.asbytes() for key in wanted}
     for path in to.identity_files:
@@ -133,7 +145,10 @@ def _answer(
 
 def _interactive(transport: paramiko.Transport, user: str, ask: Ask) -> Iterable[str]:
     def handler(title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
-        return [ask(_printable(f"{title} {instructions} {prompt}".strip())) for prompt, _ in prompts]
+        head = f"{title} {instructions}".strip()
+        if head and not prompts:  # such as "approve it on your phone"
+            ask.tell(_printable(head))
+        return [ask(_printable(f"{head} {prompt}".strip())) for prompt, _ in prompts]
 
     return transport.auth_interactive(user, handler)
 

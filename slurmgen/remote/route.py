@@ -1,6 +1,6 @@
 """Route: which way leads to a site, kept with each job so that it is found again."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -10,10 +10,10 @@ from slurmgen.remote.transport import Transport
 
 if TYPE_CHECKING:
     from slurmgen.personal import Personal
+    from slurmgen.remote.login import Ask
     from slurmgen.site import Site
 
 Via = Literal["ssh", "local", "twin"]
-Ask = Callable[[str], str]
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -55,7 +55,9 @@ def route(
     return Route(site=site.name, via=via, host=host, ssh_config=ssh_config or personal.ssh_config)
 
 
-def open_route(way: Route, ask: Ask | None = None, environment: Mapping[str, str] | None = None) -> Transport:
+def open_route(
+    way: Route, ask: "Ask | None" = None, environment: Mapping[str, str] | None = None
+) -> Transport:
     """Go there.
 
     Args:

@@ -9,6 +9,7 @@ from slurmgen.remote.transport import COMMAND_TIMEOUT, Completed, Transport
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.shell import visible
 
 # Slurm's commands take options from variables too. From inside an allocation, or from a
 # profile, they would change the job: a leaked SLURM_CPU_BIND slowed a fleet threefold
@@ -30,17 +31,23 @@ HINTS = {
 "What to do about a refusal, by words of it."
 
 
+class NotInstalled(CommandFailed):
+    """There is no such command over there."""
+
+
 class Lookup(Struct, frozen=True):
     """One of the three places that may know a job."""
 
     ask: Callable[[JobId], list[str]]
     parse: Callable[[str], tuple[JobState, ...]]
+    is_optional: bool = False
+    "Whether a cluster may come without that command."
 
 
 LOOKUPS = (
     Lookup(commands.squeue, replies.squeue),
     Lookup(commands.scontrol, replies.scontrol),
-    Lookup(commands.sacct, replies.sacct),
+    Lookup(commands.sacct, replies.sacct, is_optional=True),
 )
 "In the order of a job's life: while it lives, for minutes after, for years where there is accounting."
 
@@ -53,12 +60,12 @@ def call(
     """Run one of Slurm's commands as the person would have it when typing there.
 
     Raises:
-        CommandFailed: there is no such command over there.
+        NotInstalled: there is no such command over there.
     """
     words = [*transport.shell, CLEAN, "slurmgen", *argv]
     completed = transport.run(words, input=data, timeout=timeout)
     if completed.returncode == _NOT_FOUND:
-        raise CommandFailed(
+        raise NotInstalled(
             f"there is no {argv[0]} on {transport.where}",
             "Is it the login node of a Slurm cluster? A login shell there must have Slurm on its PATH.",
         )
@@ -78,14 +85,21 @@ def job_states(transport: Transport, job: JobId) -> tuple[JobState, ...]:
     Raises:
         CommandFailed: Slurm did not answer, which does not mean that the job is gone.
     """
-    for lookup in LOOKUPS:
-        argv = lookup.ask(job)
+    answers = (_looked_up(transport, lookup, job) for lookup in LOOKUPS)
+    return next(filter(None, answers), ())
+
+
+def _looked_up(transport: Transport, lookup: Lookup, job: JobId) -> tuple[JobState, ...]:
+    argv = lookup.ask(job)
+    try:
         completed = call(transport, argv)
-        if completed.returncode and not any(words in completed.err for words in _UNKNOWN):
-            raise refusal(argv, completed)
-        if states := lookup.parse(completed.out):
-            return states
-    return ()
+    except NotInstalled:
+        if lookup.is_optional:
+            return ()
+        raise
+    if completed.returncode and not any(words in completed.err for words in _UNKNOWN):
+        raise refusal(argv, completed)
+    return lookup.parse(completed.out)
 
 
 def cancel(transport: Transport, job: JobId) -> None:
@@ -111,13 +125,13 @@ def ended(states: Sequence[JobState]) -> bool:
 
 
 def describe(states: Sequence[JobState], job: JobId, where: str) -> list[str]:
-    """What became of a job, in lines for a person: one, or one a task of an array."""
+    """What became of a job, in lines fit for a terminal: one, or one a task of an array."""
     if not states:
         return [
             f"job {job} is gone from the records of {where}: Slurm forgets a job some minutes after its end, "
             "and no accounting there knows it"
         ]
-    return [_line(one) for one in states]
+    return [visible(_line(one)) for one in states]
 
 
 def _line(one: JobState) -> str:

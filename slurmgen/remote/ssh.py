@@ -92,9 +92,18 @@ class SshTransport:
         with _named(self._to):
             channel = self._connection.open_session(timeout=timeout)
         with contextlib.closing(channel):
-            with _named(self._to), _ends(channel, timeout):
-                channel.exec_command(shlex.join(argv))
+            self._execute(channel, argv, timeout)
             yield channel
+
+    def _execute(self, channel: paramiko.Channel, argv: Sequence[str], timeout: float) -> None:
+        with _named(self._to), _ends(channel, timeout) as late:
+            try:
+                channel.exec_command(shlex.join(argv))
+            except paramiko.SSHException:
+                if not late.is_set():
+                    raise
+        if late.is_set():
+            raise timed_out(argv, self.where, timeout)
 
     def _lost(self, argv: Sequence[str]) -> RemoteError:
         """The error for a command that ended without an exit status."""

@@ -12,6 +12,7 @@ from slurmgen.remote.snapshot import Snapshot
 from slurmgen.remote.transport import TimedOut, Transport
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.shell import visible
 
 SBATCH_TIMEOUT = 120.0
 "Seconds that sbatch may take; a busy controller does take a minute."
@@ -139,7 +140,7 @@ def try_out(far: Transport, script: str) -> str:
     completed = call(far, argv, data=script.encode(), timeout=SBATCH_TIMEOUT)
     if completed.returncode:
         raise refusal(argv, completed)
-    return replies.trial(completed.err)
+    return visible(replies.trial(completed.err))
 
 
 def _plain(name: str) -> str:

@@ -1,22 +1,68 @@
 """Asking a person for a secret, on the terminal and nowhere else."""
 
 import os
-from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+
+from slurmgen.errors import AuthenticationFailed
+
+_TERMINAL = "/dev/tty"
 
 
-def asker() -> Callable[[str], str] | None:
-    """A function that shows a prompt and reads an answer unseen; None where there is no terminal.
+class Terminal:
+    """The person at /dev/tty: standard input and output may be pipes."""
 
-    It uses /dev/tty: standard input and output may be pipes.
-    """
+    def __call__(self, prompt: str) -> str:
+        """Show a prompt and read an answer unseen.
+
+        Raises:
+            AuthenticationFailed: there was none, but ^D.
+        """
+        from getpass import getpass
+
+        _show_typing_at_exit()
+        try:
+            return getpass(prompt)
+        except EOFError:
+            raise AuthenticationFailed(f"nothing was answered to `{prompt.strip()}`", "Try again.") from None
+
+    def tell(self, text: str) -> None:
+        """Show a text that wants no answer."""
+        terminal = _opened()
+        os.write(terminal, f"{text}\n".encode())
+        os.close(terminal)
+
+
+def asker() -> Terminal | None:
+    """Who can be asked; None where there is no terminal."""
     try:
-        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+        os.close(_opened())
     except OSError:
         return None
+    return Terminal()
+
+
+def _opened() -> int:
+    return os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
+
+
+@cache
+def _show_typing_at_exit() -> None:
+    """Leave the terminal as it is now: paramiko asks from a thread of its own, which ^C ends before that."""
     import atexit
     import termios
-    from getpass import getpass
 
-    # paramiko asks from a thread of its own, which ^C ends before it shows typing again.
-    atexit.register(termios.tcsetattr, terminal, termios.TCSANOW, termios.tcgetattr(terminal))
-    return getpass
+    terminal = _opened()
+    atexit.register(_restore, terminal, termios.tcgetattr(terminal))
+
+
+def _restore(terminal: int, settings: list[object]) -> None:
+    import signal
+    import termios
+
+    # Sent to the background meanwhile, we would be stopped, and it is somebody else's terminal now.
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    with suppress(OSError, termios.error):
+        if os.tcgetpgrp(terminal) == os.getpgrp():
+            termios.tcsetattr(terminal, termios.TCSANOW, settings)  # type: ignore[arg-type]
+    os.close(terminal)

@@ -16,6 +16,8 @@ from slurmgen.twin.shape import assumptions
 from slurmgen.twin.store import Twin
 
 READY_TIMEOUT = 30.0
+# NoInAddrAny and NoCtldInAddrAny bind to whatever the host name resolves to, mostly no loopback address.
+LISTENS = "its Slurm listens on every address of this machine; only who can read its munge key is heard"
 
 
 def up(site: Site, nodes: int, *, ssh: bool = False, gpu_type: str | None = None) -> Twin:
@@ -91,7 +93,7 @@ def _twin(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twi
             *([daemons.sshd(layout, programs["sshd"])] if ssh else []),
         ),
         shapes={name: str(group.shape) for group in layout.groups for name in group.partitions},
-        assumptions=tuple(assumptions(layout.site, gpu_type)),
+        assumptions=(*assumptions(layout.site, gpu_type), LISTENS),
         ssh_config=layout.folder / "ssh_config" if ssh else None,
         ssh_host=layout.ssh_hosts[0] if ssh else None,
     )

@@ -86,8 +86,11 @@ SlurmdPidFile={run}/slurmd-%n.pid
 SlurmctldLogFile="{folder}/slurmctld.log"
 SlurmdLogFile="{folder}/slurmd-%n.log"
 TaskProlog="{folder}/task_prolog"
-# Job ids of several twins differ, and with them the MASTER_PORT that scripts make of them.
-FirstJobId={layout.port}
+# Job ids of several twins differ, and with them the MASTER_PORT that scripts make of them:
+# a thousand ids for each port, and twins are at least three ports apart.
+FirstJobId={layout.port}000
+# For a day, not minutes: there is no accounting that could tell later what became of a job.
+MinJobAge=86400
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 ProctrackType=proctrack/linuxproc

@@ -12,10 +12,6 @@ from dataclasses import dataclass
 from getpass import getuser
 from pathlib import Path
 
-import pytest
-
-needs_sshd = pytest.mark.skipif(shutil.which("sshd") is None, reason="sshd is not installed")
-
 
 @dataclass(frozen=True)
 class Server:

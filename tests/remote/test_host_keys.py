@@ -10,9 +10,7 @@ from slurmgen.errors import HostKeyError
 from slurmgen.remote.host_keys import known
 from slurmgen.remote.ssh import connect
 from slurmgen.remote.ssh_config import destination
-from tests.remote.sshd import Server, keygen, needs_sshd
-
-pytestmark = needs_sshd
+from tests.remote.sshd import Server, keygen
 
 
 def let_in(server: Server, folder: Path, known_hosts: str, more: str = "") -> bool:

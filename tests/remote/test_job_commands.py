@@ -4,17 +4,14 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Run
-from tests.remote.sshd import Server, free_port, needs_sshd
-from tests.support.twins import Testbed, needs_slurm
-
-pytestmark = [needs_sshd, needs_slurm]
+from tests.remote.sshd import Server, free_port
+from tests.support.twins import Testbed, eventually
 
 Reply = subprocess.CompletedProcess[str]
 Call = Callable[..., Reply]
@@ -92,8 +89,8 @@ def test_follow_says_by_its_exit_code_how_the_job_ended(call: Call) -> None:
 
 def test_cancel_cancels(call: Call) -> None:
     job = submitted(call, "sleep.py")
-    while "up" not in call("logs", job, new=False).stdout:
-        time.sleep(0.2)  # one that is still starting would linger for Slurm's KillWait
+    # One that is still starting would linger for Slurm's KillWait.
+    eventually(lambda: "up" in call("logs", job, new=False).stdout)
     assert call("cancel", job, new=False).returncode == 0
     assert call("logs", "-f", job, new=False).returncode == 1
     assert "is CANCELLED" in call("status", job, new=False).stdout

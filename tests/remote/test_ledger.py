@@ -1,5 +1,7 @@
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,44 @@ def test_a_broken_file_is_told(ledger: Ledger) -> None:
     ledger.path.write_text("not a database, and long enough to be sure of it" * 100)
     with pytest.raises(ConfigError, match=r"cannot use .*move it away"):
         ledger.all()
+
+
+def test_a_file_of_a_newer_slurmgen_is_told_and_left_as_it_is(ledger: Ledger) -> None:
+    ledger.add(record("12"))
+    with closing(sqlite3.connect(ledger.path)) as database:
+        database.execute("PRAGMA user_version = 2")
+    before = ledger.path.read_bytes()
+    for use in (ledger.check, ledger.all, lambda: ledger.add(record("13"))):
+        with pytest.raises(ConfigError, match="written by a newer slurmgen"):
+            use()
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_file_from_before_there_were_forms_is_read_on(ledger: Ledger) -> None:
+    ledger.add(record("12"))
+    with closing(sqlite3.connect(ledger.path)) as database:
+        database.execute("PRAGMA user_version = 0")
+    ledger.check()
+    assert ledger.find("12") == (record("12"),)
+
+
+def test_a_check_finds_what_a_record_would_fail_at(ledger: Ledger) -> None:
+    ledger.check()
+    assert ledger.all() == ()
+    with closing(sqlite3.connect(ledger.path)) as database:
+        database.execute("ALTER TABLE jobs DROP COLUMN folder")
+    with pytest.raises(ConfigError, match="folder"):
+        ledger.check()
+
+
+def test_only_the_rows_of_an_id_are_read(ledger: Ledger) -> None:
+    ledger.add(record("12"))
+    ledger.add(record("13"))
+    with closing(sqlite3.connect(ledger.path)) as database, database:
+        database.execute("UPDATE jobs SET via = 'pigeon' WHERE id = '13'")
+    assert ledger.find("12") == (record("12"),)
+    with pytest.raises(ConfigError, match="pigeon"):
+        ledger.find("13")
 
 
 def test_it_is_in_the_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:

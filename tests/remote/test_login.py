@@ -19,9 +19,9 @@ from slurmgen.errors import AuthenticationFailed, ConnectionFailed
 from slurmgen.remote import ssh
 from slurmgen.remote.ssh import connect
 from slurmgen.remote.ssh_config import Destination, destination
-from tests.remote.sshd import Server, free_port, keygen, needs_sshd
-
-pytestmark = needs_sshd
+from slurmgen.remote.terminal import Terminal
+from slurmgen.remote.transport import TimedOut
+from tests.remote.sshd import Server, free_port, keygen
 
 
 class Person:
@@ -30,10 +30,14 @@ class Person:
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
         self.prompts: list[str] = []
+        self.told: list[str] = []
 
     def __call__(self, prompt: str) -> str:
         self.prompts.append(prompt)
         return self.answers.pop(0)
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
 
 
 @pytest.fixture
@@ -49,7 +53,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def echo(to: Destination, ask: Any = None) -> str:
     with connect(to, ask) as far:
-        return far.run(["echo", "in"], timeout=20).out.strip()
+        return far.run(["echo", "in"], timeout=60).out.strip()
 
 
 def test_the_right_key_is_let_in(server: Server, tmp_path: Path) -> None:
@@ -117,6 +121,17 @@ def test_a_public_key_in_the_config_picks_the_agents_private_one(
     assert echo(destination("far", server.config(tmp_path, key=Path(public)))) == "in"
 
 
+def test_the_agents_key_that_the_config_names_is_offered_first(
+    server: Server, tmp_path: Path, agent: None
+) -> None:
+    """An agent may hold more keys than the host hears."""
+    others = [keygen(tmp_path / f"other{number}") for number in range(6)]
+    subprocess.run(["ssh-add", "-q", *others, server.key], check=True)
+    text = Path(server.config(tmp_path)).read_text().replace("IdentitiesOnly yes", "")
+    (tmp_path / "ssh_config").write_text(text)
+    assert echo(destination("far", str(tmp_path / "ssh_config"))) == "in"
+
+
 def test_a_locked_key_that_the_agent_holds_is_not_asked_for(
     server: Server, tmp_path: Path, agent: None
 ) -> None:
@@ -152,7 +167,7 @@ def test_a_host_that_says_nothing_is_given_up(
         start = time.monotonic()
         with pytest.raises(ConnectionFailed):
             echo(destination("far", Server(server.folder, port).config(tmp_path)))
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < ssh.ANSWER_TIMEOUT / 4
 
 
 def test_a_proxy_command_is_the_way_in(server: Server, tmp_path: Path) -> None:
@@ -176,10 +191,11 @@ def test_a_proxy_command_that_fails_is_no_connection(server: Server, tmp_path: P
 
 
 class Gate(paramiko.ServerInterface):
-    """Wants a password, or a key and then a code."""
+    """Wants a password, or a key and then a code, or only a tap on a phone."""
 
     def __init__(self, methods: str) -> None:
-        self.methods = methods
+        self.by_phone = methods == "phone"
+        self.methods = "keyboard-interactive" if self.by_phone else methods
 
     def get_allowed_auths(self, username: str) -> str:
         return self.methods
@@ -194,15 +210,23 @@ class Gate(paramiko.ServerInterface):
         return paramiko.AUTH_SUCCESSFUL if password == "right" else paramiko.AUTH_FAILED  # noqa: S105
 
     def check_auth_interactive(self, username: str, submethods: str) -> paramiko.InteractiveQuery:
+        if self.by_phone:
+            return paramiko.InteractiveQuery("", "\x1b[2JApprove it on your phone.")
         return paramiko.InteractiveQuery("Two factors", "\x1b[2JEnter it.", ("Code: ", False))
 
     def check_auth_interactive_response(self, responses: list[str]) -> int:
+        if self.by_phone:
+            return paramiko.AUTH_FAILED if responses else paramiko.AUTH_SUCCESSFUL
         return paramiko.AUTH_SUCCESSFUL if responses == ["123456"] else paramiko.AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
         return paramiko.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        if command.startswith(b"slow"):
+            time.sleep(5)
+            raise paramiko.SSHException("nobody waits any more")
+
         def answer() -> None:
             channel.sendall(b"in\n")
             channel.send_exit_status(0)
@@ -244,6 +268,33 @@ def test_a_code_is_asked_for_after_the_key(gate: Any) -> None:
     person = Person("123456")
     assert echo(gate("publickey"), person) == "in"
     assert person.prompts == ["Two factors  [2JEnter it. Code: "]
+
+
+def test_what_wants_no_answer_is_shown(gate: Any) -> None:
+    person = Person()
+    assert echo(gate("phone"), person) == "in"
+    assert [text.strip() for text in person.told] == ["[2JApprove it on your phone."]
+
+
+@pytest.mark.parametrize("methods", ["password", "publickey"])
+def test_no_answer_is_not_a_broken_connection(
+    gate: Any, monkeypatch: pytest.MonkeyPatch, methods: str
+) -> None:
+    def nothing(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("getpass.getpass", nothing)
+    monkeypatch.setattr("slurmgen.remote.terminal._show_typing_at_exit", lambda: None)
+    with pytest.raises(AuthenticationFailed, match="nothing was answered to"):
+        echo(gate(methods), Terminal())
+
+
+def test_a_host_that_is_slow_to_start_a_command_is_told_as_that(gate: Any) -> None:
+    with (
+        connect(gate("password"), Person("right")) as far,
+        pytest.raises(TimedOut, match="slow gave no answer"),
+    ):
+        far.run(["slow"], timeout=1)
 
 
 def test_after_three_wrong_answers_it_ends(gate: Any) -> None:

@@ -1,92 +1,185 @@
+"""Where a name leads, as ssh tells it and as paramiko does where there is no ssh: mostly the same."""
+
+import os
+import pwd
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from slurmgen.errors import ConfigError, RequestError
-from slurmgen.remote import ssh_config
+from slurmgen.remote import config_of_paramiko, config_of_ssh, ssh_config
 from slurmgen.remote.ssh_config import Destination, destination
 
+Say = Callable[..., Destination]
 
-@pytest.fixture(autouse=True)
+
+@pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder; ssh does not look at HOME, so it is only paramiko's."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("LOGNAME", "me")
-    monkeypatch.setattr(ssh_config, "SYSTEM_CONFIG", tmp_path / "system")
+    monkeypatch.setattr(config_of_paramiko, "SYSTEM_CONFIG", tmp_path / "system")
     (tmp_path / ".ssh").mkdir()
     return tmp_path
 
 
-def said(home: Path, text: str, name: str = "far") -> Destination:
-    (home / ".ssh/config").write_text(text)
-    return destination(name)
+@pytest.fixture
+def no_ssh(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without ssh; gives the home folder."""
+    monkeypatch.setattr(ssh_config.shutil, "which", lambda _: None)  # type: ignore[attr-defined]
+    return home
 
 
-def test_without_a_config_a_name_is_a_host() -> None:
+@pytest.fixture(params=["ssh", "paramiko"])
+def said(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> Say:
+    """Where a file leads, by each reader in turn."""
+    if request.param == "paramiko":
+        request.getfixturevalue("no_ssh")
+
+    def say(text: str, name: str = "far") -> Destination:
+        (home / "my config").write_text(text)
+        return destination(name, str(home / "my config"))
+
+    return say
+
+
+def test_without_a_config_a_name_is_a_host(no_ssh: Path) -> None:
     to = destination("login.site.org")
     assert (to.host, to.port, to.user, to.host_key_name) == ("login.site.org", 22, "me", "login.site.org")
 
 
-def test_host_port_user_and_keys_come_from_the_config(home: Path) -> None:
+def test_your_own_config_and_the_systems_are_read(no_ssh: Path) -> None:
+    (no_ssh / ".ssh/config").write_text("Host far\n Port 1\n")
+    (no_ssh / "system").write_text("Host far\n Port 2\n User you\n")
+    to = destination("far")
+    assert (to.port, to.user) == (1, "you")
+
+
+def test_host_port_user_and_keys_come_from_the_config(said: Say, home: Path) -> None:
     to = said(
-        home,
-        "Host far\n HostName Login.Site.org\n Port 2222\n User you\n IdentityFile ~/.ssh/a\n"
-        ' IdentityFile "~/.ssh/b c"\n IdentitiesOnly yes\n UserKnownHostsFile ~/one ~/two\n',
+        f"Host far\n HostName Login.Site.org\n Port 2222\n User you\n IdentityFile {home}/a\n"
+        f' IdentityFile "{home}/b c"\n IdentitiesOnly yes\n'
+        f' UserKnownHostsFile "{home}/one and a half" {home}/two\n GlobalKnownHostsFile /dev/null\n',
     )
     assert (to.host, to.port, to.user) == ("login.site.org", 2222, "you")
-    assert to.identity_files == (home / ".ssh/a", home / ".ssh/b c")
+    assert to.identity_files == (home / "a", home / "b c")
     assert to.identities_only
-    assert to.known_hosts[:2] == (home / "one", home / "two")
+    assert to.known_hosts == (home / "one and a half", home / "two", Path("/dev/null"))
     assert to.host_key_name == "[login.site.org]:2222"
 
 
-def test_a_user_before_the_host_overrules_the_config(home: Path) -> None:
-    assert said(home, "Host far\n User you\n", "other@far").user == "other"
+def test_without_a_word_about_them_the_usual_files_are_meant(said: Say, home: Path) -> None:
+    to = said("Host far\n HostName h\n")
+    own = {path.parent for path in (*to.identity_files, *to.known_hosts[:2])}
+    assert own in ({home / ".ssh"}, {Path(pwd.getpwuid(os.getuid()).pw_dir, ".ssh")})
+    assert "id_ed25519" in [path.name for path in to.identity_files]
+    assert [path.name for path in to.known_hosts][:2] == ["known_hosts", "known_hosts2"]
+    assert to.known_hosts[2] == Path("/etc/ssh/ssh_known_hosts")
+    assert not to.identities_only
 
 
-def test_the_first_value_counts_as_in_openssh(home: Path) -> None:
-    assert said(home, "Host far\n Port 1\nHost *\n Port 2\n User late\n").port == 1
+def test_none_is_no_file(said: Say) -> None:
+    to = said("Host far\n IdentityFile none\n UserKnownHostsFile none\n GlobalKnownHostsFile none\n")
+    assert (to.identity_files, to.known_hosts) == ((), ())
 
 
-def test_an_include_is_read_where_it_stands(home: Path) -> None:
-    (home / ".ssh/conf.d").mkdir()
-    (home / ".ssh/conf.d/a").write_text("Host far\n Port 7\n")
-    to = said(home, "Include conf.d/*\nHost far\n Port 8\n")
-    assert to.port == 7
+def test_a_user_before_the_host_overrules_the_config(said: Say) -> None:
+    assert said("Host far\n User you\n", "other@far").user == "other"
 
 
-def test_after_an_include_the_block_around_it_goes_on(home: Path) -> None:
-    (home / ".ssh/extra").write_text("Host other\n User wrong\n")
-    to = said(home, "Host far\n Include extra\n Port 9\n User right\nHost other\n Port 1\n")
+def test_the_first_value_counts_as_in_openssh(said: Say) -> None:
+    assert said("Host far\n Port 1\nHost *\n Port 2\n User late\n").port == 1
+
+
+def test_an_include_is_read_where_it_stands(said: Say, home: Path) -> None:
+    (home / "conf.d").mkdir()
+    (home / "conf.d/a").write_text("Host far\n Port 7\n")
+    assert said(f"Include {home}/conf.d/*\nHost far\n Port 8\n").port == 7
+
+
+def test_a_relative_include_is_in_the_ssh_folder(no_ssh: Path) -> None:
+    (no_ssh / ".ssh/extra").write_text("Host far\n Port 7\n")
+    (no_ssh / ".ssh/config").write_text("Include extra\n")
+    assert destination("far").port == 7
+
+
+def test_after_an_include_the_block_around_it_goes_on(said: Say, home: Path) -> None:
+    (home / "extra").write_text("Host other\n User wrong\n")
+    to = said(f"Host far\n Include {home}/extra\n Port 9\n User right\nHost other\n Port 1\n")
     assert (to.port, to.user) == (9, "right")
 
 
-def test_a_file_that_includes_itself_comes_to_an_end(home: Path) -> None:
-    assert said(home, "Include config\nHost far\n Port 5\n").port == 5
+@pytest.mark.parametrize("block", ["Host other", "Match host other", "Match user nobody-else"])
+def test_an_include_in_a_block_for_others_is_not_read(said: Say, home: Path, block: str) -> None:
+    (home / "extra").write_text("Port 7\nHost *\n User wrong\n")
+    to = said(f"{block}\n Include\t{home}/extra\nHost *\n Port 9\n User right\n")
+    assert (to.port, to.user) == (9, "right")
 
 
-def test_a_host_key_alias_is_the_name_in_known_hosts(home: Path) -> None:
-    assert said(home, "Host far\n Port 99\n HostKeyAlias cluster\n").host_key_name == "cluster"
+def test_an_include_in_a_block_for_us_is_read(said: Say, home: Path) -> None:
+    (home / "extra").write_text("Port 7\nHost other\n User wrong\n")
+    to = said(f"Match host far\n Include {home}/extra\n User right\n")
+    assert (to.port, to.user) == (7, "right")
 
 
-def test_a_named_config_is_read_alone(home: Path) -> None:
-    (home / ".ssh/config").write_text("Host far\n User you\n")
-    (home / "mine").write_text("Host far\n Port 4\n")
-    to = destination("far", str(home / "mine"))
+def test_a_file_that_includes_itself_comes_to_an_end(no_ssh: Path) -> None:
+    (no_ssh / ".ssh/config").write_text("Include config\nHost far\n Port 5\n")
+    assert destination("far").port == 5
+
+
+def test_an_unknown_condition_is_refused(said: Say) -> None:
+    with pytest.raises(ConfigError, match="cannot read ssh_config"):
+        said("Match host far phase-of-moon full\n Port 7\n")
+
+
+def test_a_condition_that_paramiko_does_not_know_is_left_to_ssh(no_ssh: Path) -> None:
+    (no_ssh / ".ssh/config").write_text("Match localnetwork 10.0.0.0/8\n Port 7\n")
+    with pytest.raises(ConfigError, match="only where `ssh` is installed"):
+        destination("far")
+
+
+def test_match_exec_is_run_as_ssh_runs_it(home: Path) -> None:
+    (home / "config").write_text("Match host far exec true\n Port 7\nMatch exec false\n User wrong\n")
+    to = destination("far", str(home / "config"))
+    assert (to.port, to.user != "wrong") == (7, True)
+
+
+def test_match_user_sees_the_user_before_the_host(home: Path) -> None:
+    (home / "config").write_text("Match user you\n Port 7\n")
+    assert destination("you@far", str(home / "config")).port == 7
+    assert destination("far", str(home / "config")).port == 22
+
+
+def test_a_host_key_alias_is_the_name_in_known_hosts(said: Say) -> None:
+    assert said("Host far\n Port 99\n HostKeyAlias cluster\n").host_key_name == "cluster"
+
+
+def test_a_named_config_is_read_alone(no_ssh: Path) -> None:
+    (no_ssh / ".ssh/config").write_text("Host far\n User you\n")
+    (no_ssh / "mine").write_text("Host far\n Port 4\n")
+    to = destination("far", str(no_ssh / "mine"))
     assert (to.port, to.user) == (4, "me")
 
 
-def test_a_proxy_command_is_filled_in(home: Path) -> None:
-    to = said(home, "Host far\n HostName h\n Port 3\n ProxyCommand nc %h %p\n")
-    assert to.proxy_command == "nc h 3"
+def test_a_proxy_command_is_filled_in(said: Say) -> None:
+    assert said("Host far\n HostName h\n Port 3\n ProxyCommand nc %h %p\n").proxy_command == "nc h 3"
+    assert said("Host far\n ProxyCommand none\n").proxy_command is None
 
 
-def test_a_jump_is_refused_with_what_to_write_instead(home: Path) -> None:
+def test_the_tokens_of_a_path_are_filled_in(said: Say, home: Path) -> None:
+    to = said(f"Host far\n HostName h\n User you\n IdentityFile {home}/%h-%r\n")
+    assert to.identity_files == (home / "h-you",)
+
+
+def test_a_jump_is_refused_with_what_to_write_instead(said: Say) -> None:
     with pytest.raises(ConfigError, match=r"not support yet.*ProxyCommand ssh -W %h:%p gate"):
-        said(home, "Host far\n ProxyJump gate\n")
+        said("Host far\n ProxyJump gate\n")
 
 
-def test_proxy_jump_none_is_no_jump(home: Path) -> None:
-    assert said(home, "Host far\n ProxyJump none\n").proxy_command is None
+def test_proxy_jump_none_is_no_jump(said: Say) -> None:
+    assert said("Host far\n ProxyJump none\n").proxy_command is None
 
 
 @pytest.mark.parametrize(
@@ -98,11 +191,26 @@ def test_what_is_no_host_name_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["nonsense\n", "Host far\n Port many\n"])
-def test_a_broken_config_is_told_as_one(home: Path, text: str) -> None:
+def test_a_broken_config_is_told_as_one(said: Say, text: str) -> None:
     with pytest.raises(ConfigError, match="cannot read ssh_config"):
-        said(home, text)
+        said(text)
 
 
-def test_a_missing_config_is_told(home: Path) -> None:
+def test_a_missing_config_is_told(said: Say, home: Path) -> None:
+    said("")
     with pytest.raises(ConfigError, match="cannot read ssh_config"):
         destination("far", str(home / "none"))
+
+
+def test_a_config_that_takes_for_ever_is_given_up(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_of_ssh, "TIMEOUT", 1)
+    (home / "config").write_text('Match exec "exec sleep 60"\n Port 7\n')
+    with pytest.raises(ConfigError, match="gave no answer within 1 seconds"):
+        destination("far", str(home / "config"))
+
+
+def test_ssh_itself_says_the_same(said: Say, home: Path) -> None:
+    to = said("Host f*\n HostName %h.site.org\n User you\nHost *\n Port 9\n")
+    argv = ["ssh", "-G", "-T", "-F", home / "my config", "far"]
+    lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert {f"hostname {to.host}", f"user {to.user}", f"port {to.port}"} <= set(lines)

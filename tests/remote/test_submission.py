@@ -13,10 +13,8 @@ from slurmgen.remote.snapshot import snapshot
 from slurmgen.remote.submission import Submission, Submitted, parent_folder, submit, try_out
 from slurmgen.remote.transport import Completed, TimedOut, Transport
 from slurmgen.slurm.commands import JobId
-from tests.remote.sshd import Server, needs_sshd
-from tests.support.twins import Testbed, needs_slurm
-
-pytestmark = [needs_sshd, needs_slurm]
+from tests.remote.sshd import Server
+from tests.support.twins import Testbed, eventually
 
 HEAD = "#!/bin/bash\n#SBATCH --job-name=told\n#SBATCH --output=logs/%x-%j.out\n"
 HOSTILE = ['-it\'s "$(touch pwned)"', "`touch pwned`;touch pwned &  naïve ☃ * $HOME a:b"]
@@ -38,7 +36,13 @@ def submission(folder: Path, body: str, *, remote_dir: str = "sent", key: str = 
 def log(far: Transport, done: Submitted) -> str:
     path = log_path(done.folder, "logs/%x-%j.out", "told", str(done.job))
     parts: list[bytes] = []
-    states = follow(far, done.job, path, parts.append, sleep=lambda _: time.sleep(0.2))
+    deadline = time.monotonic() + 120
+
+    def sleep(_: float) -> None:
+        assert time.monotonic() < deadline, f"job {done.job} has not ended"
+        time.sleep(0.2)
+
+    states = follow(far, done.job, path, parts.append, sleep)
     return f"{outcome(states)}\n{b''.join(parts).decode()}"
 
 
@@ -131,8 +135,8 @@ def test_an_array_is_told_task_by_task(cluster: Transport, tmp_path: Path) -> No
     done = submit(
         cluster, submission(tmp_path / "p", "#SBATCH --array=1-2\nexit $((SLURM_ARRAY_TASK_ID - 1))\n")
     )
-    while not ended(states := job_states(cluster, done.job)):
-        time.sleep(0.2)
+    eventually(lambda: ended(job_states(cluster, done.job)))
+    states = job_states(cluster, done.job)
     assert sorted((one.id, one.state) for one in states) == [
         (f"{done.job}_1", "COMPLETED"),
         (f"{done.job}_2", "FAILED"),
@@ -196,6 +200,12 @@ def test_accounting_is_asked_when_the_controller_forgot() -> None:
     unknown = Completed(1, b"", b"slurm_load_jobs error: Invalid job id specified\n")
     far = Far(squeue=unknown, scontrol=unknown, sacct=Completed(0, b"5|TIMEOUT|0:0|01:00|n1|a\n"))
     assert outcome(job_states(far, JobId("5"))) == "TIMEOUT"  # type: ignore[arg-type]
+
+
+def test_a_cluster_without_sacct_forgets_a_job() -> None:
+    unknown = Completed(1, b"", b"slurm_load_jobs error: Invalid job id specified\n")
+    far = Far(squeue=unknown, scontrol=unknown, sacct=Completed(127, b"", b"bash: sacct: not found"))
+    assert job_states(far, JobId("5")) == ()  # type: ignore[arg-type]
 
 
 def test_a_machine_without_slurm_is_told() -> None:

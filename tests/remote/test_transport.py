@@ -9,10 +9,10 @@ import pytest
 from slurmgen.errors import CommandFailed
 from slurmgen.remote.slurm import CLEAN
 from slurmgen.remote.transport import TimedOut, Transport
-from tests.remote.sshd import Server, needs_sshd
+from tests.remote.sshd import Server
 
-pytestmark = needs_sshd
-
+SHORT, SOON, LONG = 2, 30, "100"
+"Seconds: a timeout that starting a command does not take, soon on busy cores, and clearly later."
 HOSTILE = [
     "two words",
     "it's",
@@ -38,17 +38,17 @@ HOSTILE = [
 
 @pytest.mark.parametrize("word", HOSTILE)
 def test_a_word_reaches_the_command_as_it_is(either: Transport, server: Server, word: str) -> None:
-    assert either.run(["printf", "%s", word], timeout=20).out == word
+    assert either.run(["printf", "%s", word], timeout=60).out == word
     assert not (server.home / "pwned").exists()
 
 
 def test_status_output_and_errors_come_back_apart(either: Transport) -> None:
-    completed = either.run(["sh", "-c", "echo out; echo err >&2; exit 7"], timeout=20)
+    completed = either.run(["sh", "-c", "echo out; echo err >&2; exit 7"], timeout=60)
     assert (completed.returncode, completed.out, completed.err) == (7, "out\n", "err\n")
 
 
 def test_commands_start_in_the_home_folder(either: Transport, server: Server) -> None:
-    assert Path(either.run(["pwd", "-P"], timeout=20).out.strip()) == server.home.resolve()
+    assert Path(either.run(["pwd", "-P"], timeout=60).out.strip()) == server.home.resolve()
 
 
 def test_much_input_passes_through_while_much_output_comes_back(either: Transport) -> None:
@@ -57,7 +57,7 @@ def test_much_input_passes_through_while_much_output_comes_back(either: Transpor
 
 
 def test_a_command_that_reads_no_input_is_no_error(either: Transport) -> None:
-    assert either.run(["true"], input=iter([b"x" * 1_000_000] * 8), timeout=20).returncode == 0
+    assert either.run(["true"], input=iter([b"x" * 1_000_000] * 8), timeout=60).returncode == 0
 
 
 def test_an_error_while_input_is_made_is_ours(either: Transport) -> None:
@@ -66,58 +66,59 @@ def test_an_error_while_input_is_made_is_ours(either: Transport) -> None:
         raise CommandFailed("no more")
 
     with pytest.raises(CommandFailed, match="no more"):
-        either.run(["cat"], input=broken(), timeout=20)
+        either.run(["cat"], input=broken(), timeout=60)
 
 
 def test_a_command_ends_at_its_timeout(either: Transport) -> None:
     start = time.monotonic()
-    with pytest.raises(TimedOut, match=r"sleep gave no answer on .* within 0.5 seconds"):
-        either.run(["sleep", "20"], timeout=0.5)
-    assert time.monotonic() - start < 5
+    with pytest.raises(TimedOut, match=r"sleep gave no answer on .* within 2 seconds"):
+        either.run(["sleep", LONG], timeout=SHORT)
+    assert time.monotonic() - start < SOON
 
 
 def test_a_command_that_does_not_read_ends_at_its_timeout(either: Transport) -> None:
     with pytest.raises(TimedOut):
-        either.run(["sleep", "20"], input=iter([b"x" * 1_000_000] * 8), timeout=0.5)
+        either.run(["sleep", LONG], input=iter([b"x" * 1_000_000] * 8), timeout=SHORT)
 
 
 def test_a_transport_goes_on_after_a_timeout(either: Transport) -> None:
     with pytest.raises(TimedOut):
-        either.run(["sleep", "20"], timeout=0.2)
-    assert either.run(["echo", "on"], timeout=20).out == "on\n"
+        either.run(["sleep", LONG], timeout=SHORT)
+    assert either.run(["echo", "on"], timeout=60).out == "on\n"
 
 
-def test_a_stream_comes_as_it_is_written(either: Transport) -> None:
-    stream = either.stream(["sh", "-c", "echo one; sleep 1; echo two"], timeout=20)
-    start = time.monotonic()
+def test_a_stream_comes_as_it_is_written(either: Transport, tmp_path: Path) -> None:
+    # It goes on only when somebody has read its first word.
+    wait = 'echo one; while [ ! -e "$1" ]; do sleep 0.1; done; echo two'
+    stream = either.stream(["sh", "-c", wait, "sh", str(tmp_path / "read")], timeout=60)
     assert next(stream) == b"one\n"
-    assert time.monotonic() - start < 0.9
+    (tmp_path / "read").touch()
     assert b"".join(stream) == b"two\n"
 
 
 def test_a_stream_may_be_left(either: Transport) -> None:
     start = time.monotonic()
-    stream = either.stream(["sh", "-c", "echo one; sleep 20"], timeout=30)
+    stream = either.stream(["sh", "-c", f"echo one; sleep {LONG}"], timeout=120)
     next(stream)
     stream.close()  # type: ignore[attr-defined]
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < SOON
 
 
 def test_a_silent_stream_ends_at_its_timeout(either: Transport) -> None:
     with pytest.raises(TimedOut):
-        list(either.stream(["sleep", "20"], timeout=0.5))
+        list(either.stream(["sleep", LONG], timeout=SHORT))
 
 
 def test_a_stream_that_fails_says_why(either: Transport) -> None:
     with pytest.raises(CommandFailed, match="exit status 3: no such thing"):
-        list(either.stream(["sh", "-c", "echo no such thing >&2; exit 3"], timeout=20))
+        list(either.stream(["sh", "-c", "echo no such thing >&2; exit 3"], timeout=60))
 
 
 def test_only_slurm_conf_of_slurms_variables_remains(either: Transport) -> None:
     more = ["SBATCH_QOS=x", "SQUEUE_FORMAT=x", "SLURM_JOB_ID=1", "KEPT=yes"]
     inner = ["bash", "-c", CLEAN, "slurmgen", "env"]
     names = {
-        line.partition("=")[0] for line in either.run(["env", *more, *inner], timeout=20).out.splitlines()
+        line.partition("=")[0] for line in either.run(["env", *more, *inner], timeout=60).out.splitlines()
     }
     assert {name for name in names if name.startswith(("SLURM", "SBATCH", "SQUEUE"))} == {"SLURM_CONF"}
     assert "KEPT" in names
@@ -125,4 +126,4 @@ def test_only_slurm_conf_of_slurms_variables_remains(either: Transport) -> None:
 
 def test_a_command_ended_by_a_signal_is_told(far: Transport) -> None:
     with pytest.raises(CommandFailed, match="ended by a signal"):
-        far.run(["sh", "-c", "kill -KILL $PPID"], timeout=20)
+        far.run(["sh", "-c", "kill -KILL $PPID"], timeout=60)

@@ -6,24 +6,22 @@ with twin("daic", ssh=True) as testbed:
 """
 
 import os
-import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from unittest.mock import patch
-
-import pytest
 
 from slurmgen import twin as twins
 from slurmgen.profiles import load_site
 from slurmgen.twin import Twin
 
+Found = TypeVar("Found")
 WITHOUT_OTHERS = ("SLURM", "SBATCH", "SQUEUE", "XDG_", "OMP_")
-needs_slurm = pytest.mark.skipif(shutil.which("sbatch") is None, reason="Slurm is not installed")
 
 
 @dataclass(frozen=True)
@@ -54,14 +52,29 @@ class Testbed:
         return log
 
     def wait(self, job: str, seconds: float = 60.0) -> str:
-        """The state that a job ends in."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            state = self.run("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}").strip()
-            if state not in {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING"}:
-                return state
-            time.sleep(0.1)
-        raise AssertionError(f"job {job} is still {state} after {seconds} s")
+        """The state that a job ends in; GONE if Slurm has forgotten it."""
+        return eventually(lambda: self._ended(job), seconds)
+
+    def _ended(self, job: str) -> str | None:
+        """A job's last state; None if it has not ended."""
+        argv = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}"]
+        reply = subprocess.run(
+            argv, env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=60
+        )
+        if "Invalid job id" in reply.stderr:
+            return "GONE"
+        assert reply.returncode == 0, reply.stderr
+        state = reply.stdout.strip() or "GONE"
+        return None if state in {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING"} else state
+
+
+def eventually(seen: Callable[[], Found | None], seconds: float = 60.0) -> Found:
+    """What is seen once something is; waits for it, but not for ever."""
+    deadline = time.monotonic() + seconds
+    while not (found := seen()):
+        assert time.monotonic() < deadline, f"nothing was seen in {seconds:g} seconds"
+        time.sleep(0.1)
+    return found
 
 
 def environment(folder: Path) -> dict[str, str]:

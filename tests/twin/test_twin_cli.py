@@ -7,14 +7,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import msgspec
+import platformdirs
 import pytest
 
-from tests.support.twins import needs_slurm
+from tests.support.twins import eventually
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -52,7 +53,6 @@ def lives(pid: int) -> bool:
         return False
 
 
-@needs_slurm
 def test_up_says_where_it_is_and_what_to_do_next(twin: Run, state: Path) -> None:
     up = twin("up", "--site", "generic", "--nodes", "1", "--ssh")
     assert (up.returncode, up.stderr) == (0, "")
@@ -63,18 +63,31 @@ def test_up_says_where_it_is_and_what_to_do_next(twin: Run, state: Path) -> None
         "  note: GPUs per node unknown; took 8 unless a partition says otherwise",
         "  note: CPUs per node unknown; took 64 unless a partition says otherwise",
         "  note: memory per node unknown; took 512G unless a partition says otherwise",
+        "  note: its Slurm listens on every address of this machine; "
+        "only who can read its munge key is heard",
         "next:",
         f"  export SLURM_CONF='{state}/generic/slurm.conf'",
         f"  ssh -F '{state}/generic/ssh_config' generic sinfo",
         "  slurmgen submit --site generic --via twin",
         "  slurmgen twin down --site generic",
     ]
-    ssh = subprocess.run(["bash", "-c", up.stdout.splitlines()[8]], capture_output=True, text=True)
+    ssh = subprocess.run(["bash", "-c", up.stdout.splitlines()[9]], capture_output=True, text=True)
     assert "main*" in ssh.stdout, ssh.stderr
     assert (state / "generic").stat().st_mode & 0o777 == 0o700
 
 
-@needs_slurm
+def test_a_projects_own_site_has_a_twin(twin: Run, tmp_path: Path) -> None:
+    (tmp_path / "slurmgen.toml").write_text("")
+    (tmp_path / "site_profiles").mkdir()
+    (tmp_path / "site_profiles/mine.toml").write_text(
+        'name = "mine"\n[node]\ngpus = 1\ncpus = 3\nmemory = "1G"\n'
+    )
+    (tmp_path / "deeper").mkdir()
+    up = twin("up", "--site", "mine", "--nodes", "1", cwd=tmp_path / "deeper")
+    assert up.returncode == 0, up.stderr
+    assert "  main: nodes of 3 CPUs, 1024 MiB, 1 GPUs\n" in up.stdout
+
+
 def test_status_shows_nodes_and_jobs_and_fails_when_nothing_runs(twin: Run, state: Path) -> None:
     before = twin("status")
     assert (before.returncode, before.stdout) == (1, "no twin runs\n")
@@ -88,7 +101,6 @@ def test_status_shows_nodes_and_jobs_and_fails_when_nothing_runs(twin: Run, stat
     assert "mine" in status.stdout
 
 
-@needs_slurm
 def test_down_leaves_no_process_and_no_file(twin: Run, state: Path, tmp_path: Path) -> None:
     twin("up", "--site", "daic", "--nodes", "1", "--ssh")
     daemons = pids(state / "daic")
@@ -101,8 +113,7 @@ def test_down_leaves_no_process_and_no_file(twin: Run, state: Path, tmp_path: Pa
         env=environ,
         check=True,
     )
-    while not (tmp_path / "started").exists():
-        time.sleep(0.05)
+    eventually((tmp_path / "started").exists)
     down = twin("down")
     assert (down.returncode, down.stdout) == (0, "the twin of daic is down\n")
     left = {name for name, pid in daemons.items() if lives(pid)}
@@ -112,7 +123,6 @@ def test_down_leaves_no_process_and_no_file(twin: Run, state: Path, tmp_path: Pa
     assert not run.exists()
 
 
-@needs_slurm
 def test_a_second_twin_of_the_same_site_is_refused(twin: Run) -> None:
     twin("up", "--site", "daic", "--nodes", "1")
     second = twin("up", "--site", "daic")
@@ -120,7 +130,6 @@ def test_a_second_twin_of_the_same_site_is_refused(twin: Run) -> None:
     assert second.stderr == "error: a twin of daic runs already. End it: slurmgen twin down --site daic\n"
 
 
-@needs_slurm
 def test_a_twin_left_by_a_crash_is_replaced(twin: Run, state: Path) -> None:
     twin("up", "--site", "daic", "--nodes", "1")
     old = pids(state / "daic")
@@ -132,7 +141,6 @@ def test_a_twin_left_by_a_crash_is_replaced(twin: Run, state: Path) -> None:
     assert all(lives(pid) for pid in pids(state / "daic").values())
 
 
-@needs_slurm
 def test_a_pid_that_is_now_another_process_is_left_alone(twin: Run, state: Path) -> None:
     twin("up", "--site", "daic", "--nodes", "1")
     files = [
@@ -150,7 +158,6 @@ def test_a_pid_that_is_now_another_process_is_left_alone(twin: Run, state: Path)
         bystander.kill()
 
 
-@needs_slurm
 def test_a_failed_start_shows_the_log_and_leaves_nothing(
     twin: Run, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,14 +204,13 @@ def test_down_without_a_twin_says_how_to_start_one(twin: Run) -> None:
     )
 
 
-@needs_slurm
 @pytest.mark.skipif(os.getuid() != 0, reason="the other tests run as an ordinary user already")
 def test_an_ordinary_user_can_run_one() -> None:
-    python, environ = python_of_nobody()
     with tempfile.TemporaryDirectory(prefix="twin-nobody-") as folder:
         shutil.chown(folder, "nobody")
-        home = {"PATH": "/usr/bin:/bin", "HOME": folder, "XDG_STATE_HOME": folder}
-        reply = as_nobody(USER_SESSION.format(python=python), environ | home)
+        environ = {"PATH": "/usr/bin:/bin", "HOME": folder, "XDG_STATE_HOME": folder}
+        environ |= {"PYTHONPATH": copied_to(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        reply = as_nobody(USER_SESSION.format(python=python_of_nobody(environ)), environ)
     assert reply.returncode == 0, reply.stdout + reply.stderr
     assert sorted(reply.stdout.splitlines()[-2:]) == ["0 127.0.0.1 nobody 0,1", "1 127.0.0.2 nobody 0,1"]
     assert "the twin of daic is down" in reply.stderr
@@ -228,11 +234,17 @@ def as_nobody(script: str, environ: dict[str, str]) -> "subprocess.CompletedProc
     )
 
 
-def python_of_nobody() -> tuple[str, dict[str, str]]:
-    """A Python that user `nobody` can run slurmgen with, and the variables it needs."""
-    packages = Path(msgspec.__file__).parent.parent
-    for python, paths in {sys.executable: [REPOSITORY], "/usr/bin/python3": [REPOSITORY, packages]}.items():
-        environ = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
-        if as_nobody(f"{python} -c 'import slurmgen.twin, platformdirs'", environ).returncode == 0:
-            return python, environ
-    pytest.skip("nobody can run neither this Python nor the system's with its packages")
+def copied_to(folder: str) -> str:
+    """slurmgen and what it needs for a twin, where user `nobody` can read it; a checkout may be private."""
+    modules = [Path(module.__file__ or "").parent for module in (click, msgspec, platformdirs)]
+    for source in (*modules, *(REPOSITORY / name for name in ("slurmgen", "site_profiles", "templates"))):
+        shutil.copytree(source, Path(folder, "lib", source.name))
+    return str(Path(folder, "lib"))
+
+
+def python_of_nobody(environ: dict[str, str]) -> str:
+    """A Python that user `nobody` can run slurmgen with: this one, or the system's of the same version."""
+    for python in (str(Path(sys.executable).resolve()), "/usr/bin/python3"):
+        if as_nobody(f"{python} -c 'import slurmgen.twin, msgspec'", environ).returncode == 0:
+            return python
+    raise AssertionError("user nobody can run neither this Python nor the system's with these packages")

@@ -1,0 +1,91 @@
+"""ssh_config as paramiko reads it, where ssh is not installed; with Include, which it does not know."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import paramiko
+
+SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
+DEEPEST = 16
+"How deep files may include one another, as in OpenSSH."
+
+_ALONE = {"all", "canonical", "final"}
+_WITH_VALUE = {"exec", "host", "localuser", "originalhost", "user"}
+_PROBE = "slurmgenprobe"
+
+
+def said(alias: str, config_file: Path | None) -> dict[str, list[str]]:
+    """What the files say of a host.
+
+    Raises:
+        OSError, ValueError: a file cannot be read, or not be understood.
+    """
+    # OpenSSH ignores the system's file too when it is given one.
+    files = [config_file] if config_file else [Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG]
+    lines: list[str] = []
+    for path in files:
+        if config_file or path.exists():
+            _read(path, alias, lines)
+            lines.append("Host *")
+    return {key: _values(key, value) for key, value in _lookup(lines, alias).items() if value}
+
+
+def _values(keyword: str, value: str | list[str]) -> list[str]:
+    if isinstance(value, list):
+        return value
+    return shlex.split(value) if keyword.endswith("knownhostsfile") else [value]
+
+
+def _lookup(lines: list[str], alias: str) -> paramiko.SSHConfigDict:
+    config = paramiko.SSHConfig()
+    try:
+        config.parse(iter(lines))
+        return config.lookup(alias)
+    except (paramiko.ConfigParseError, ImportError) as error:  # `Match exec` wants a package we have not
+        raise ValueError(str(error)) from None
+
+
+def _read(path: Path, alias: str, lines: list[str], depth: int = 0) -> None:
+    """Add the lines of a file; those that it includes only where the block around them is for us."""
+    block = "Host *"
+    for line in path.read_text().splitlines():
+        keyword, value = _parts(line)
+        if keyword == "match":
+            _check_match(value)
+        if keyword in {"host", "match"}:
+            block = line
+        if keyword != "include":
+            lines.append(line)
+        elif depth < DEEPEST and _is_active(block, alias, lines):
+            for included in _included(value):
+                _read(included, alias, lines, depth + 1)
+                lines.append(block)
+
+
+def _parts(line: str) -> tuple[str, str]:
+    keyword, value = [*line.replace("=", " ", 1).split(None, 1), "", ""][:2]
+    return keyword.lower(), value.strip()
+
+
+def _is_active(block: str, alias: str, lines: list[str]) -> bool:
+    return _PROBE in _lookup([*lines, block, f"{_PROBE} yes"], alias)
+
+
+def _check_match(value: str) -> None:
+    """Refuse a condition that paramiko does not know: it would take it for one that holds."""
+    words = iter(shlex.split(value))
+    for word in words:
+        plain = word.removeprefix("!").lower()
+        if plain in _WITH_VALUE:
+            next(words, None)
+        elif plain not in _ALONE:
+            raise ValueError(f"`Match {word}` can be understood only where `ssh` is installed")
+
+
+def _included(patterns: str) -> Iterator[Path]:
+    """The files that an Include names; relative ones are in ~/.ssh."""
+    home = Path("~/.ssh").expanduser()
+    for pattern in shlex.split(patterns):
+        whole = home / Path(pattern).expanduser()
+        yield from sorted(Path(whole.anchor).glob(str(whole.relative_to(whole.anchor))))

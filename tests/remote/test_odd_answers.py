@@ -1,0 +1,210 @@
+"""The commands against a Slurm that answers as few do: with escapes, without sacct, at a bad moment."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slurmgen.ledger import Ledger, Record
+from tests.conftest import Run
+
+EVIL = "\x1b]0;pwned\x07a\x9b2J\u202eb"
+SHOWN = r"\x1b]0;pwned\x07a\x9b2J\u202eb"
+WAY = ("--site", "generic", "--via", "local")
+JOB = (*WAY, "--framework", "python", "--script", "train.py")
+UNKNOWN = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
+
+
+NOT_THERE = "exit 127"  # as a shell says it
+
+
+class Machine:
+    """This machine with made-up Slurm commands, and the project that is submitted from it."""
+
+    def __init__(self, folder: Path, slurmgen: Run) -> None:
+        self.bin, self.project, self.home = folder / "bin", folder / "project", folder / "home"
+        for made in (self.bin, self.project, self.home):
+            made.mkdir()
+        (self.project / "train.py").write_text("")
+        self.environ = {**os.environ, "HOME": str(self.home), "PATH": f"{self.bin}:/usr/bin:/bin"}
+        self.run = slurmgen
+        for name in ("squeue", "scontrol"):
+            self.answers(name, UNKNOWN)
+        self.answers("sacct", NOT_THERE)
+
+    def answers(self, name: str, script: str) -> None:
+        (self.bin / name).write_text(f"#!/bin/sh\n{script}\n")
+        (self.bin / name).chmod(0o755)
+
+    def says(self, name: str, text: str) -> None:
+        (self.bin / f"{name}.txt").write_text(text)
+        self.answers(name, f"cat '{self.bin / name}.txt'")
+
+    def slurmgen(self, *args: str) -> "tuple[int, str, str]":
+        reply = self.run(*args, cwd=self.project, env=self.environ)
+        return reply.returncode, reply.stdout, reply.stderr
+
+    def submit(self, *args: str) -> "tuple[int, str, str]":
+        return self.slurmgen("submit", *JOB, *args)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, slurmgen: Run) -> Machine:
+    return Machine(tmp_path, slurmgen)
+
+
+def test_a_broken_ledger_is_told_before_anything_is_sent(machine: Machine) -> None:
+    machine.answers("sbatch", "touch ~/submitted; echo 12")
+    path = Ledger().path
+    path.parent.mkdir(parents=True)
+    path.write_text("no database, and long enough to be sure of it" * 100)
+    code, out, err = machine.submit()
+    assert (code, out) == (2, "")
+    assert f"error: cannot use {path}" in err
+    assert list(machine.home.iterdir()) == []
+
+
+def test_a_ledger_that_breaks_meanwhile_does_not_make_a_job_look_refused(machine: Machine) -> None:
+    path = Ledger().path
+    machine.answers("sbatch", f"head -c 9999 /dev/zero > '{path}'; echo 12")
+    code, out, err = machine.submit()
+    assert (code, out) == (0, "12\n")
+    (folder,) = (machine.home / "slurmgen/project").iterdir()
+    assert f"warning: job 12 is submitted, in {folder}, but not in your records: cannot use {path}" in err
+    assert "error" not in err.replace("sqlite", "")
+
+
+def test_a_ledger_of_a_newer_version_is_told(machine: Machine) -> None:
+    Ledger().check()
+    with sqlite3.connect(Ledger().path) as database:
+        database.execute("PRAGMA user_version = 99")
+    code, out, err = machine.submit()
+    assert (code, out) == (2, "")
+    assert "was written by a newer slurmgen" in err
+    assert machine.slurmgen("status")[0] == 2
+
+
+def test_a_job_is_recorded_although_nobody_reads_its_id(machine: Machine) -> None:
+    machine.answers("sbatch", "echo 12")
+    command = [sys.executable, "-m", "slurmgen", "submit", *JOB]
+    with Path("/dev/full").open("w") as full:
+        subprocess.run(command, cwd=machine.project, env=machine.environ, stdout=full, check=False)
+    assert [one.id for one in Ledger().all()] == ["12"]
+
+
+def test_without_sacct_an_old_job_is_gone_and_no_error(machine: Machine) -> None:
+    code, out, _ = machine.slurmgen("status", "12", *WAY)
+    assert code == 0
+    assert "job 12 is gone from the records" in out
+
+
+def test_without_squeue_it_is_an_error(machine: Machine) -> None:
+    machine.answers("squeue", NOT_THERE)
+    code, out, err = machine.slurmgen("status", "12", *WAY)
+    assert (code, out) == (3, "")
+    assert "there is no squeue on this machine" in err
+
+
+def test_the_name_of_a_job_steers_no_terminal(machine: Machine) -> None:
+    machine.says("squeue", f"12|RUNNING|None|0:01|n\x1b[1m|{EVIL}\n")
+    for command in ("status", "cancel"):
+        machine.answers("scancel", "exit 0")
+        code, out, _ = machine.slurmgen(command, "12", *WAY)
+        assert (code, out) == (0, f"job 12 ({SHOWN}) is RUNNING after 0:01 on n\\x1b[1m\n")
+
+
+def test_the_records_steer_no_terminal(machine: Machine) -> None:
+    Ledger().add(
+        Record(
+            id="7", site="s", via="local", name=f"a\n8 {EVIL}", folder=f"/{EVIL}", output="o", submitted="t"
+        )
+    )
+    code, out, _ = machine.slurmgen("status")
+    assert code == 0
+    assert out.splitlines()[1] == f"7   s     a\\n8 {SHOWN}  t          /{SHOWN}"
+    assert len(out.splitlines()) == 2
+
+
+def test_what_a_trial_says_steers_no_terminal(machine: Machine) -> None:
+    machine.says("sbatch", f"sbatch: {EVIL}\n")
+    machine.answers("sbatch", f"cat '{machine.bin}/sbatch.txt' >&2")
+    code, out, err = machine.submit("--test-only")
+    assert (code, out) == (0, "")
+    assert err == f"generic would take the job: {SHOWN}\n"
+
+
+def test_the_folder_of_a_log_steers_no_terminal_but_the_log_may(machine: Machine) -> None:
+    log = machine.home / f"{EVIL}.log"
+    machine.says("scontrol", f"JobId=12 JobName=a\n   JobState=COMPLETED Reason=None\n   StdOut={log}\n")
+    code, out, err = machine.slurmgen("logs", "12", *WAY)
+    assert (code, out) == (0, "")
+    assert f"there is nothing in {machine.home}/{SHOWN}.log\n" in err
+    log.write_text("\x1b[1mbold\n")
+    assert machine.slurmgen("logs", "12", *WAY)[1] == "\x1b[1mbold\n"
+
+
+def test_the_names_of_files_steer_no_terminal(machine: Machine) -> None:
+    (machine.project / EVIL).write_text("")
+    code, _, err = machine.submit("--dry-run")
+    assert code == 0
+    assert f"  {SHOWN}\n" in err
+
+
+def test_a_profile_steers_no_terminal(machine: Machine) -> None:
+    (machine.project / "slurmgen.toml").write_text("")
+    (machine.project / "site_profiles").mkdir()
+    profile = 'name = "mine"\ntitle = "x\x9b\u202ey"\n'
+    (machine.project / "site_profiles/mine.toml").write_text(profile)
+    code, out, _ = machine.slurmgen("sites")
+    assert "\x9b" not in out
+    assert "\u202e" not in out
+    for form in ([], ["--json"]):
+        code, out, _ = machine.slurmgen("sites", "show", "mine", *form)
+        assert code == 0
+        assert "x\\u009b\\u202ey" in out
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--via", "local"], "would submit to site generic, from this machine\n"),
+        (["--via", "twin"], "would submit to site generic, to its twin here\n"),
+        (["--via", "ssh", "--host", "me@far"], "would submit to site generic, through me@far over SSH\n"),
+    ],
+)
+def test_a_dry_run_names_its_target(machine: Machine, args: list[str], told: str) -> None:
+    code, out, err = machine.submit("--dry-run", *args)
+    assert code == 0
+    assert out.startswith("#!/bin/bash")
+    assert err.startswith(told)
+    assert " to ~/slurmgen/project/2" in err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--dry-run", "--follow"],
+        ["--dry-run", "--test-only"],
+        ["--test-only", "--follow"],
+        ["--test-only", "--follow", "--dry-run"],
+    ],
+)
+def test_only_one_thing_is_done_at_a_time(machine: Machine, args: list[str]) -> None:
+    code, out, err = machine.submit(*args)
+    assert (code, out) == (2, "")
+    assert "exclude each other" in err
+
+
+def test_a_broken_profile_does_not_hide_the_others(machine: Machine) -> None:
+    (machine.project / "slurmgen.toml").write_text("")
+    (machine.project / "site_profiles").mkdir()
+    (machine.project / "site_profiles/broken.toml").write_text("nonsense")
+    for words in (["sites"], ["sites", "list"]):
+        code, out, err = machine.slurmgen(*words)
+        assert code == 1
+        assert [line.split()[0] for line in out.splitlines()] == ["daic", "generic", "olivia"]
+        assert err.startswith("error: ")
+        assert "broken.toml" in err

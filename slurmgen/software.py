@@ -14,14 +14,18 @@ def _uv(folder: str) -> tuple[str, ...]:
     if not folder:
         return ("flock .venv.lock uv sync", 'export PATH="$PWD/.venv/bin:$PATH"')
     place = _place(folder)
-    return (f"flock {place}/.venv.lock uv sync --project {place}", *_venv(f"{folder}/.venv"))
+    return (f"flock {place}/.venv.lock uv sync --project {place}", _on_path(f"{folder}/.venv"))
 
 
 def _venv(folder: str) -> tuple[str, ...]:
     place = _place(folder)
-    from_here = "" if folder.startswith(("/", "~/")) else '"$PWD"/'
     check = f"[ -x {place}/bin/python ] || {{ echo 'there is no Python in' {place} >&2; exit 1; }}"
-    return (check, f'export PATH={from_here}{place}/bin:"$PATH"')
+    return (check, _on_path(folder))
+
+
+def _on_path(folder: str) -> str:
+    from_here = "" if folder.startswith(("/", "~/")) else '"$PWD"/'
+    return f'export PATH={from_here}{_place(folder)}/bin:"$PATH"'
 
 
 def _place(folder: str) -> str:

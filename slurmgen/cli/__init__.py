@@ -102,7 +102,7 @@ def _told(error: Exception) -> int:
 def _say(message: str, exit_code: int) -> int:
     from slurmgen.slurm.shell import visible  # a message may quote what a person or a far side wrote
 
-    click.echo(f"error: {visible(message, keep='\n')}", err=True)
+    click.echo("error: " + visible(message, keep="\n"), err=True)
     return exit_code
 
 

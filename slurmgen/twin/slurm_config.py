@@ -58,6 +58,8 @@ case ":$PATH:" in
 esac
 # A node may have hundreds of CPUs in name only: one thread a rank, unless the job says otherwise.
 echo "export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}}"
+# Its GPUs are in name only too; without this, accelerate would start single processes that do not meet.
+echo "export ACCELERATE_USE_CPU=${{ACCELERATE_USE_CPU:-true}}"
 {set_by_modules}"""
 
 

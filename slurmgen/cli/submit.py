@@ -52,6 +52,8 @@ def command(
         _try_out(way, text)
         return
     submission = _submission(asked, plan, text, remote_dir)
+    if way.via != "ssh":
+        _refuse_nesting(submission, asked)
     if dry_run:
         _show(submission, way)
         return
@@ -76,6 +78,19 @@ def _submission(asked: Asked, plan: "Plan", text: str, remote_dir: str | None) -
         key=f"{_now():%Y%m%d-%H%M%S}-{token_hex(4)}",
         output=plan.output,
     )
+
+
+def _refuse_nesting(submission: "Submission", asked: Asked) -> None:
+    """On this machine, a submission within the project would send all those before it again."""
+    from pathlib import Path
+
+    from slurmgen.errors import RequestError
+
+    if Path(Path.home(), submission.parent).resolve().is_relative_to(asked.project_dir.resolve()):
+        raise RequestError(
+            f"submissions would go to {submission.parent}, inside the project itself",
+            "Name a folder outside it with --remote-dir.",
+        )
 
 
 def _try_out(way: "Route", text: str) -> None:

@@ -40,11 +40,13 @@ class Site:
     def __init__(self, name: str, testbed: Testbed) -> None:
         self.name = name
         self.testbed = testbed
+        self.project = testbed.folder / "project"
+        self.project.mkdir()
 
     def slurmgen(self, *args: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-m", "slurmgen", *args],
-            cwd=self.testbed.folder,
+            cwd=self.project,
             env=self.testbed.environ | {"SLURMGEN_SSH_CONFIG": str(self.testbed.twin.ssh_config)},
             capture_output=True,
             text=True,

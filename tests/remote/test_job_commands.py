@@ -193,6 +193,7 @@ def test_the_config_can_come_from_a_variable(
         (["submit", "--script", "train.py", "--host", "a b"], 2, "'a b' is no host name"),
         (["submit", "--script", "train.py", "--remote-dir", "a%b"], 2, "the remote folder 'a%b'"),
         (["submit", "--script", "train.py", "--via", "twin"], 3, "twin"),
+        (["submit", "--script", "train.py", "--remote-dir", "{project}/x"], 2, "inside the project itself"),
         (["status", "12"], 2, "job 12 is not in your records"),
         (["logs", "x"], 2, "'x' is not a job id"),
         (["cancel", "12; rm"], 2, "'12; rm' is not a job id"),
@@ -201,7 +202,7 @@ def test_the_config_can_come_from_a_variable(
 def test_a_wrong_request_is_told_in_one_line(
     slurmgen: Run, project: Path, args: list[str], code: int, message: str
 ) -> None:
-    reply = slurmgen(*args, cwd=project)
+    reply = slurmgen(*(arg.format(project=project) for arg in args), cwd=project)
     assert (reply.returncode, reply.stdout) == (code, "")
     assert message in reply.stderr
     assert "Traceback" not in reply.stderr

@@ -75,9 +75,9 @@ def check_form(request: Request) -> None:
         convert(said, Request)
     except (TypeError, ValueError) as error:
         raise RequestError(f"the request is wrong: {error}".replace("$.", ""), "Mend that value.") from None
-    for key, value in said.items():
-        if value == "" or (key in _NEVER_EMPTY and "" in value):
-            raise RequestError(f"{_FLAGS[key]} is empty", "Leave it out, or give it a value.")
+    if "" in said.values() or "" in said.get("modules", ()) or "" in said.get("binds", ()):
+        empty = next(key for key, value in said.items() if value == "" or ("" in value and key in _LISTS))
+        raise RequestError(f"{_FLAGS[empty]} is empty", "Leave it out, or give it a value.")
 
 
 def check_text(request: Request) -> None:
@@ -116,7 +116,7 @@ _FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__
 }
 
 
-_NEVER_EMPTY = ("modules", "binds")
+_LISTS = ("modules", "binds")
 
 
 @lru_cache(maxsize=4096)

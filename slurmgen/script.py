@@ -73,7 +73,7 @@ def _values(plan: Plan) -> dict[str, Any]:
         "command": plan.command,
         "directives": plan.directives,
         "modules": plan.setup.modules,
-        "module_checks": [f': "${{{name}:?is not set; a module should have}}"' for name in plan.setup.needs],
+        "module_checks": _module_checks(plan.setup.needs),
         "python_setup": plan.setup.python_setup,
         "python_comment": COMMENTS.get(plan.setup.python_env.partition(":")[0]),
         "variables": plan.variables,
@@ -83,6 +83,11 @@ def _values(plan: Plan) -> dict[str, Any]:
         "expands_in_task": plan.step.expands_in_task,
         "step_lines": [_wrapped(words) for words in plan.step.lines],
     }
+
+
+@lru_cache(maxsize=256)
+def _module_checks(needs: tuple[str, ...]) -> list[str]:
+    return [f': "${{{name}:?is not set; a module should have}}"' for name in needs]
 
 
 def _title(plan: Plan) -> str:

@@ -4,9 +4,12 @@ A site is data. It is written as TOML in `site_profiles/`, and every field that
 is unset is unknown: the planner then asks the user, or says which default it took.
 """
 
+from functools import cached_property
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+
+from slurmgen.slurm.shell import Variable, expandable
 
 Count = Annotated[int, Meta(ge=1)]
 Limit = Annotated[int, Meta(ge=0)]
@@ -98,7 +101,7 @@ class Modules(Fact, frozen=True):
     load: tuple[str, ...] = ()
 
 
-class Env(Fact, frozen=True):
+class Env(Fact, frozen=True, dict=True):
     """Environment variables by when they apply. A `$NAME` in a value is expanded in the job."""
 
     always: Environment = {}
@@ -108,6 +111,18 @@ class Env(Fact, frozen=True):
     "Set inside the container only, over what its image sets."
     notes: dict[str, str] = {}
     "Why a variable is there, by its name; becomes the comment above it."
+
+    @cached_property
+    def ready(self) -> dict[str, dict[str, Variable]]:
+        """The variables of the groups that apply outside a container too, made ready for the shell once."""
+        groups = {"always": self.always, "multi_gpu": self.multi_gpu, "multi_node": self.multi_node}
+        return {
+            group: {
+                name: Variable(name, value, expandable(value), self.notes.get(name))
+                for name, value in values.items()
+            }
+            for group, values in groups.items()
+        }
 
 
 class Container(Fact, frozen=True):

@@ -17,11 +17,11 @@ from slurmgen.plan.reasons import reasons
 from slurmgen.plan.resources import Cpus, Reasoned, cpus, memory, time
 from slurmgen.plan.setup import Setup, find_setup
 from slurmgen.plan.step import Step, find_step
-from slurmgen.plan.variables import Variable, variables
+from slurmgen.plan.variables import variables
 from slurmgen.request import Request, check_form, check_text, command_line
 from slurmgen.site import Rendezvous, Site
 from slurmgen.slurm import options
-from slurmgen.slurm.shell import unprintable
+from slurmgen.slurm.shell import Variable, unprintable
 
 DEFAULT_FRAMEWORK = "ddp"
 DEFAULT_GPUS = 1

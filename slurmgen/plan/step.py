@@ -42,14 +42,18 @@ def find_step(
     container = setup.container
     folders = container.multi_node_library_path if container and several_nodes else ()
     head, in_task = _head(launcher.name, geometry, _options(request, launcher), folders)
-    # sbatch --export=NONE reaches srun too, and would take from the ranks all that the script exports.
-    export = ("--export=ALL",) if {"export", "export-file"} & {*site.sbatch, *request.sbatch} else ()
+    export = _export(request, site) if site.sbatch or request.sbatch else ()
     lines = (
         ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *export),
         _container_words(container, setup.image, several_nodes, request.binds or ()) if container else (),
         *_joined(head, (quote(script), *map(quote, request.script_args or ()))),
     )
     return Step(tuple(filter(None, lines)), in_task)
+
+
+def _export(request: Request, site: Site) -> tuple[str, ...]:
+    """sbatch --export=NONE reaches srun too, and would take from the ranks all that the script exports."""
+    return ("--export=ALL",) if {"export", "export-file"} & {*site.sbatch, *request.sbatch} else ()
 
 
 def _joined(head: tuple[str, ...], script: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

@@ -2,27 +2,12 @@
 
 from functools import lru_cache
 
-from msgspec import Struct
-
 from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
 from slurmgen.launchers import Geometry
 from slurmgen.request import Request
 from slurmgen.site import Container, Site
-from slurmgen.slurm.shell import expandable, quote
-
-
-class Variable(Struct, frozen=True, gc=False):
-    """One exported variable."""
-
-    name: str
-    value: str
-    word: str
-    "The value as a shell word."
-    comment: str | None = None
-    prefix: str = ""
-    "What a container engine wants before the name."
-
+from slurmgen.slurm.shell import Variable, expandable, quote
 
 _UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "So that the log shows at once what is printed.")
 
@@ -36,18 +21,14 @@ def variables(
         RequestError: one that a container does not take.
     """
     prefix = ENGINES[container.engine].env_prefix if container else ""
-    groups = [(site.env.always, "")]
+    found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED, **site.env.ready["always"]}
     if geometry.world_size > 1:
-        groups.append((site.env.multi_gpu, ""))
+        found.update(site.env.ready["multi_gpu"])
     if geometry.nodes > 1:
-        groups.append((site.env.multi_node, ""))
+        found.update(site.env.ready["multi_node"])
     if container:
-        groups.append((site.env.container, prefix))
-    note = site.env.notes.get
-    found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED}
-    for group, before in groups:
-        for name, value in group.items():
-            found[name] = _of_site(name, value, note(name), before)
+        for name, value in site.env.container.items():
+            found[name] = Variable(name, value, expandable(value), site.env.notes.get(name), prefix)
     if container and "HOME" in request.env:
         raise RequestError(
             "--env HOME is ignored by apptainer", "Leave it out, or name the folder in --bind."
@@ -55,11 +36,6 @@ def variables(
     for name, value in request.env.items():
         found[name] = Variable(name, value, quote(value), None, prefix)
     return tuple(found.values())
-
-
-@lru_cache(maxsize=1024)
-def _of_site(name: str, value: str, note: str | None, prefix: str) -> Variable:
-    return Variable(name, value, expandable(value), note, prefix)
 
 
 @lru_cache(maxsize=256)

@@ -4,6 +4,8 @@ import re
 import shlex
 from functools import lru_cache
 
+from msgspec import Struct
+
 # A newline would end a comment or a directive, a NUL ends every C string, and a lone
 # surrogate (an argument that is not UTF-8) cannot be written to the script at all.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -49,3 +51,15 @@ def visible(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+class Variable(Struct, frozen=True, gc=False):
+    """One exported variable."""
+
+    name: str
+    value: str
+    word: str
+    "The value as a shell word."
+    comment: str | None = None
+    prefix: str = ""
+    "What a container engine wants before the name."

@@ -76,7 +76,7 @@ def check_form(request: Request) -> None:
     except (TypeError, ValueError) as error:
         raise RequestError(f"the request is wrong: {error}".replace("$.", ""), "Mend that value.") from None
     if "" in said.values() or "" in said.get("modules", ()) or "" in said.get("binds", ()):
-        empty = next(key for key, value in said.items() if value == "" or ("" in value and key in _LISTS))
+        empty = next(key for key, value in said.items() if value == "" or (key in _LISTS and "" in value))
         raise RequestError(f"{_FLAGS[empty]} is empty", "Leave it out, or give it a value.")
 
 

@@ -1,7 +1,7 @@
 """Request: what a person asks for, before any site has a say."""
 
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, convert, to_builtins
 
@@ -64,20 +64,21 @@ def merge(*layers: Request) -> Request:
     return Request(**said)  # type: ignore[arg-type]
 
 
-def check_form(request: Request) -> None:
-    """Refuse values that are empty, or not of their type, as only a Python caller can make them.
+def check_form(request: Request) -> dict[str, Any]:
+    """What a request says, by field, without what is unset; a value is neither empty nor of a wrong type.
 
     Raises:
         RequestError: it names the value; a variable's name, above all, must be one.
     """
     try:
-        said = to_builtins(request)
+        said: dict[str, Any] = to_builtins(request)
         convert(said, Request)
     except (TypeError, ValueError) as error:
         raise RequestError(f"the request is wrong: {error}".replace("$.", ""), "Mend that value.") from None
     if "" in said.values() or "" in said.get("modules", ()) or "" in said.get("binds", ()):
         empty = next(key for key, value in said.items() if value == "" or (key in _LISTS and "" in value))
         raise RequestError(f"{_FLAGS[empty]} is empty", "Leave it out, or give it a value.")
+    return said
 
 
 def check_text(request: Request) -> None:
@@ -97,8 +98,12 @@ def check_text(request: Request) -> None:
 
 def command_line(site: str, request: Request, job: str | None = None) -> str:
     """The slurmgen command that says just this, the same text every time."""
+    return command_of(site, to_builtins(request), job)
+
+
+def command_of(site: str, said: dict[str, Any], job: str | None = None) -> str:
+    """The same for what a request says by field, as `check_form` gives it; it is taken apart."""
     words = ["slurmgen render", *([quote(job)] if job else []), f"--site {site}"]
-    said = to_builtins(request)  # what is unset is left out
     script_args = said.pop("script_args", ())
     for key, value in said.items():
         if isinstance(value, str | int):

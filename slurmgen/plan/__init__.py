@@ -18,7 +18,7 @@ from slurmgen.plan.resources import Cpus, Reasoned, cpus, memory, time
 from slurmgen.plan.setup import Setup, find_setup
 from slurmgen.plan.step import Step, find_step
 from slurmgen.plan.variables import variables
-from slurmgen.request import Request, check_form, check_text, command_line
+from slurmgen.request import Request, check_form, check_text, command_of
 from slurmgen.site import Rendezvous, Site
 from slurmgen.slurm import options
 from slurmgen.slurm.shell import Variable, unprintable
@@ -181,8 +181,7 @@ def resolve(
     Raises:
         RequestError: what was asked for cannot be had; it says what can.
     """
-    check_form(request)
-    made_by = command_line(site.name, request)
+    made_by = command_of(site.name, check_form(request))
     if unprintable(made_by):  # it says every value of the request, so one look is enough
         check_text(request)
     _count("cpus-per-gpu", request.cpus_per_gpu)
@@ -292,4 +291,5 @@ def _rendezvous(request: Request, site: Site, setup: Setup) -> Rendezvous:
 
 
 def _extra(request: Request, site: Site) -> tuple[tuple[str, str], ...]:
-    return tuple(options.checked(key, value) for key, value in {**site.sbatch, **request.sbatch}.items())
+    said = {**site.sbatch, **request.sbatch} if site.sbatch else request.sbatch
+    return tuple([options.checked(key, value) for key, value in said.items()])

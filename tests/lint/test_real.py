@@ -8,9 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from slurmgen.lint import lint
-from tests.support.twins import Testbed, needs_slurm, twin
-
-pytestmark = needs_slurm
+from tests.support.twins import Testbed, twin
 
 REFUSED = "REFUSED"
 

@@ -9,7 +9,8 @@
         ├── HostKeyError          the host's key is unknown or has changed
         ├── AuthenticationFailed  the host let nobody in
         ├── CommandFailed         a command over there answered with an error
-        └── TransferFailed        a file could not be sent or fetched
+        ├── TransferFailed        a file could not be sent or fetched
+        └── Interrupted           ^C came while it mattered (130)
 
 A message is the fact with its value, then what to do next.
 """
@@ -66,6 +67,12 @@ class CommandFailed(RemoteError):
 
 class TransferFailed(RemoteError):
     """A file could not be sent or fetched."""
+
+
+class Interrupted(RemoteError):
+    """^C came while the far side was deciding."""
+
+    exit_code = 130
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from slurmgen.errors import CommandFailed, ConnectionFailed, RequestError, TransferFailed
+from slurmgen.errors import CommandFailed, ConnectionFailed, Interrupted, RequestError, TransferFailed
 from slurmgen.remote import snapshot, transport
 from slurmgen.remote.slurm import call, refusal
 from slurmgen.remote.snapshot import Snapshot
@@ -96,6 +96,7 @@ def submit(far: Transport, submission: Submission) -> Submitted:
         TransferFailed: the project could not be sent; there is no job.
         CommandFailed: Slurm refused the job, or gave no answer, which the message tells apart.
         ConnectionFailed: the connection broke; the message says whether there may be a job.
+        Interrupted: ^C came before the answer, so that there may be a job.
     """
     folder = send(far, submission)
     argv = commands.sbatch(f"{folder}/{submission.script_name}", folder)
@@ -103,6 +104,8 @@ def submit(far: Transport, submission: Submission) -> Submitted:
         completed = call(far, argv, timeout=SBATCH_TIMEOUT)
     except (TimedOut, ConnectionFailed) as error:
         raise type(error)(error.fact, _UNSURE) from error
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted before sbatch had answered", _UNSURE) from None
     if completed.returncode:
         raise refusal(argv, completed)
     job = replies.job_id(completed.out)

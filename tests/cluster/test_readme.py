@@ -53,11 +53,13 @@ class Newcomer(NamedTuple):
 
 @pytest.fixture(scope="module")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
-    folder = tmp_path_factory.mktemp("newcomer")
-    environ = environment(folder / "home") | {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    base = tmp_path_factory.mktemp("newcomer")
+    folder = base / "project"
+    folder.mkdir()
+    environ = environment(base / "home") | {"PATH": f"{BIN}:{os.environ['PATH']}"}
     with twin("daic", ssh=True) as cluster:
         config = {
-            "personal.toml": PERSONAL.format(folder=folder, ssh_config=cluster.twin.ssh_config),
+            "personal.toml": PERSONAL.format(folder=base, ssh_config=cluster.twin.ssh_config),
             "site_profiles/daic.toml": PROFILE.format(venv=BIN.parent),
         }
         yield Newcomer(folder, environ, config)

@@ -1,12 +1,15 @@
 """Submitting to a real Slurm, here and over SSH, through a profile that says what it should not."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from slurmgen.errors import CommandFailed, ConnectionFailed, RequestError, TransferFailed
+from slurmgen.errors import CommandFailed, ConnectionFailed, Interrupted, RequestError, TransferFailed
 from slurmgen.remote import slurm
+from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.logs import follow, log_path, read
 from slurmgen.remote.slurm import call, cancel, describe, ended, job_states, outcome
 from slurmgen.remote.snapshot import snapshot
@@ -265,3 +268,18 @@ def test_an_array_has_no_one_log() -> None:
 
 def test_every_hint_is_for_words_of_slurm() -> None:
     assert all(words and hint.endswith(".") for words, hint in slurm.HINTS.items())
+
+
+class Hasty(LocalTransport):
+    """This machine, with a person who presses ^C while sbatch is answering."""
+
+    def run(self, argv: Sequence[str], **more: Any) -> Completed:
+        if "sbatch" in argv:
+            raise KeyboardInterrupt
+        return super().run(argv, **more)
+
+
+def test_an_interrupted_sbatch_leaves_word_that_there_may_be_a_job(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted, match="The job may have been accepted all the same") as caught:
+        submit(Hasty(), submission(tmp_path / "p", "true\n", remote_dir=str(tmp_path / "sent")))
+    assert caught.value.exit_code == 130

@@ -52,6 +52,7 @@ VARIANTS = {
     "conda": Request(python_env="conda:torch"),
     "c10d": Request(gpus=4, nodes=2, rendezvous="c10d"),
     "export": Request(sbatch={"export": "NONE"}),
+    "signal": Request(gpus=2, sbatch={"signal": "R:USR2@120"}),
     "array": Request(sbatch={"array": "0-3"}, log_dir="logs"),
     "container": Request(container="/a b.sif", binds=("$HOME/data:/data",), gpus=4, nodes=2),
     "values": Request(env={"A": "it's", "B": "a b"}, script_args=("--name", "a b", "it's")),
@@ -204,6 +205,12 @@ def test_the_bundled_training_brings_its_own_project_for_uv() -> None:
 
 def test_the_ranks_get_what_the_script_exports_even_with_export_none() -> None:
     assert "--kill-on-bad-exit=1 --export=ALL \\\n" in script_of("generic", sbatch={"export": "NONE"})
+
+
+def test_a_launcher_does_not_die_of_the_signal_that_its_ranks_handle() -> None:
+    text = script_of("generic", gpus=2, sbatch={"signal": "USR2@120"})
+    assert 'bash -c \'trap "" USR2; exec "$@"\' bash \\\n  torchrun --standalone' in text
+    assert "trap" not in script_of("generic", gpus=2, sbatch={"signal": "B:USR2@120"})
 
 
 def test_a_bind_whose_variable_no_module_has_set_ends_the_job() -> None:

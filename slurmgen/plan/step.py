@@ -42,18 +42,31 @@ def find_step(
     container = setup.container
     folders = container.multi_node_library_path if container and several_nodes else ()
     head, in_task = _head(launcher.name, geometry, _options(request, launcher), folders)
-    export = _export(request, site) if site.sbatch or request.sbatch else ()
+    further = {**site.sbatch, **request.sbatch} if site.sbatch else request.sbatch
+    export, deaf = (_export(further), _deaf(further)) if further else ((), ())
     lines = (
         ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *export),
+        deaf,
         _container_words(container, setup.image, several_nodes, request.binds or ()) if container else (),
         *_joined(head, (quote(script), *map(quote, request.script_args or ()))),
     )
-    return Step(tuple(filter(None, lines)), in_task)
+    return Step(tuple(filter(None, lines)), in_task or bool(deaf))
 
 
-def _export(request: Request, site: Site) -> tuple[str, ...]:
+def _export(further: dict[str, str]) -> tuple[str, ...]:
     """sbatch --export=NONE reaches srun too, and would take from the ranks all that the script exports."""
-    return ("--export=ALL",) if {"export", "export-file"} & {*site.sbatch, *request.sbatch} else ()
+    return ("--export=ALL",) if {"export", "export-file"} & further.keys() else ()
+
+
+def _deaf(further: dict[str, str]) -> tuple[str, ...]:
+    """What makes a launcher deaf to the signal the job asks for: it would die of it, only ranks handle it.
+
+    `B:` sends the signal to the batch shell alone, so that there is nothing to do.
+    """
+    flags, _, name = further.get("signal", "").partition("@")[0].rpartition(":")
+    if not name or "B" in flags:
+        return ()
+    return ("bash", "-c", f"""'trap "" {name}; exec "$@"'""", "bash")
 
 
 def _joined(head: tuple[str, ...], script: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

@@ -57,6 +57,7 @@ OTHERS = frozenset(
 )
 "Options that a request may pass through."
 
+_SIGNAL = r"([RB]{1,2}:)?[A-Z0-9+-]+(@[0-9]+)?"
 _NAME = r"[a-z][a-z0-9-]*"
 _VALUE = r"""[^"'\\$`\n]*"""
 
@@ -85,6 +86,8 @@ def checked(key: str, value: str) -> tuple[str, str]:
         raise RequestError(f"--sbatch {key} is an abbreviation", f"Write {' or '.join(sorted(whole))}.")
     if key not in OTHERS and (close := _near(key)):
         raise RequestError(f"unknown sbatch option {key!r}", f"Did you mean {close[0]}?")
+    if key == "signal" and not re.fullmatch(_SIGNAL, value):
+        raise RequestError(f"--sbatch signal={value} is no signal", "Write one such as USR2@120.")
     if not re.fullmatch(_VALUE, value):
         raise RequestError(
             f"the value of --sbatch {key} has a quote, a backslash, a dollar or a backtick: {value!r}",

@@ -49,7 +49,15 @@ details = st.fixed_dictionaries(
         "mem": st.sampled_from(["64G", "500M"]),
         "time": st.sampled_from(["24:00:00", "30", "1-12"]),
         "env": st.dictionaries(st.sampled_from(["A", "MASTER_PORT", "NCCL_DEBUG"]), odd, max_size=2),
-        "sbatch": st.sampled_from([{"array": "0-3"}, {"exclusive": ""}, {"comment": "a b # c"}]),
+        "sbatch": st.sampled_from(
+            [
+                {"array": "0-3"},
+                {"exclusive": ""},
+                {"comment": "a b # c"},
+                {"signal": "USR2@120"},
+                {"export": "NONE"},
+            ]
+        ),
         "script": odd.map("x{}.py".format),
         "script_args": st.lists(odd | st.sampled_from(["--nnodes=9", "--lr"]), max_size=3).map(tuple),
         "log_dir": st.just("logs"),

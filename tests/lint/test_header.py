@@ -1,6 +1,5 @@
 """The header is read as sbatch reads it."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -37,7 +36,6 @@ def test_options(line: str) -> None:
     assert header.strays == ()
 
 
-@pytest.mark.skipif(shutil.which("sbatch") is None, reason="needs sbatch")
 @pytest.mark.parametrize(
     "line", [*sorted(LINES), "--job-name my job", "--time = 1", "a 'b c' d\\ e #f", '-J"x']
 )

@@ -7,9 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 REPOSITORY = Path(__file__).parent.parent
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+# The same examples each time: a failure can be repeated. `--hypothesis-profile=default` explores.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -11,7 +11,7 @@ import pytest
 from slurmgen import Request, load_site, render, resolve
 from tests.cluster.conftest import BIN, Site
 from tests.conftest import REPOSITORY
-from tests.support.twins import Testbed
+from tests.support.twins import Testbed, eventually
 
 TRAIN = ("--data", "digits", "--batch-size", "68", "--epochs", "2", "--crop-padding", "2")  # 44 steps
 SLOW = '''"""The bundled training with a rest in each of its 44 steps, 92 seconds in all.
@@ -87,7 +87,7 @@ class Job:
 
 @pytest.fixture(scope="module")
 def jobs(site: Callable[[str], Site]) -> dict[str, Job]:
-    """All jobs in the queue at once; the whole one is not cut."""
+    """All jobs, run at the same time; the whole one is not cut."""
     testbed = site("generic").testbed
     training = testbed.folder / "training"
     shutil.copytree(REPOSITORY / "training", training)
@@ -102,8 +102,10 @@ def jobs(site: Callable[[str], Site]) -> dict[str, Job]:
     into = ("--run-dir", "run")
     # The time is up whenever a rank looks, which is after each of the two epochs.
     cut = {"env": {"SLURM_JOB_END_TIME": "1"}}
+    minute = job("minute", "ddp", *into, "--check-every", "1", script=str(slow), time="1")
+    eventually(lambda: minute.goes, 240)  # the others start while it rests, and do not take its time
     return {
-        "minute": job("minute", "ddp", *into, "--check-every", "1", script=str(slow), time="1"),
+        "minute": minute,
         "whole": job("whole", "ddp"),
         "error": job("error", "ddp", *into, "--crash-rank", "1", "--crash-step", "20"),
         "lightning": job("lightning", "lightning", *into, "--check-every", "100", **cut),

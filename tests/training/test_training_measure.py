@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +12,13 @@ from PIL import Image
 from training_ranks import Ranks, launched
 
 FRAMEWORKS = ("ddp", "lightning", "accelerate")
+SCALARS = """
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1])
+events.Reload()
+print(json.dumps([[one.step, one.value] for one in events.Scalars("test_accuracy")]))
+"""
 TRAIN = ("--data", "digits", "--model", "cnn", "--batch-size", "100", "--epochs", "2", "--limit", "500")
 
 
@@ -32,6 +40,17 @@ def test_a_run_in_fp16_goes_on_with_its_loss_scaler(framework: str, ranks: Ranks
     assert left.returncodes == [75, 75], left.err
     again = ranks(framework, "mnist", *flags)
     assert again.ends == uncut.ends, again.err
+
+
+def test_tensorboard_shows_what_the_epochs_were(ranks: Ranks, tmp_path: Path) -> None:
+    run = ranks("ddp", "mnist", *TRAIN, "--tensorboard", "--run-dir", str(tmp_path))
+    assert run.returncodes == [0, 0], run.err
+    # In a process of its own, since tensorboard's import warns of its own parts.
+    asked = [sys.executable, "-W", "ignore", "-c", SCALARS, str(tmp_path / "tensorboard")]
+    shown = json.loads(subprocess.run(asked, check=True, capture_output=True, timeout=120).stdout)
+    written = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert shown == [[one["epoch"], pytest.approx(one["test_accuracy"])] for one in written]
+    assert len(shown) == 2
 
 
 def test_the_benchmark_tells_of_steps_and_of_all_reduce(ranks: Ranks) -> None:

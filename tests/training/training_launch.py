@@ -18,7 +18,7 @@ OUTER = re.compile(
     re.IGNORECASE,
 )
 NO_NETWORK = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")}
-TIMEOUT = 120  # seconds
+TIMEOUT = 600  # seconds; a machine may be busy
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ _FORMS = (
         "ALTER TABLE jobs ADD COLUMN snapshot TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE jobs ADD COLUMN [commit] TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE jobs ADD COLUMN dirty INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE jobs ADD COLUMN claims INTEGER NOT NULL DEFAULT 1",
         "CREATE UNIQUE INDEX one_a_key ON jobs ([key]) WHERE [key] != ''",
     ),
 )
@@ -95,6 +96,7 @@ _FIELDS = Record.__struct_fields__
 _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
 _INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
+_DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] = ?"
 _SETTLE = f"""{_INSERT} ON CONFLICT ([key]) WHERE [key] != '' DO UPDATE SET """ + ", ".join(
     f"[{name}] = excluded.[{name}]" for name in _FIELDS
 )
@@ -126,6 +128,7 @@ class Ledger:
         with self._writing() as database:
             found = _select(database, "WHERE state = 'pending' AND fingerprint = ?", record.fingerprint)
             if found and not again:
+                database.execute("UPDATE jobs SET claims = claims + 1 WHERE [key] = ?", (found[-1].key,))
                 return found[-1]
             database.execute(_INSERT, structs.asdict(record))
             return record
@@ -136,9 +139,14 @@ class Ledger:
             database.execute(_SETTLE, structs.asdict(record))
 
     def drop(self, key: str) -> None:
-        """Forget an entry for which there is surely no job."""
+        """Forget an entry whose key will never have a job."""
         with self._writing() as database:
-            database.execute("DELETE FROM jobs WHERE state = 'pending' AND [key] = ?", (key,))
+            database.execute(_DROP, (key,))
+
+    def release(self, key: str) -> None:
+        """Forget an entry for which its claimer has made no job, unless somebody else claimed it too."""
+        with self._writing() as database:
+            database.execute(f"{_DROP} AND claims = 1", (key,))
 
     def add(self, record: Record) -> None:
         """Write down a job."""

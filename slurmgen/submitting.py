@@ -117,9 +117,9 @@ def prepare(
         TransferFailed: a file cannot be read.
     """
     parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
+    files = project_files(project_dir, plan.script, needed_files(plan.setup.python_env))
     if way.via != "ssh":
         _refuse_nesting(parent, project_dir)
-    files = project_files(project_dir, plan.script, needed_files(plan.setup.python_env))
     _check_size(files, max_size)
     content = manifest(files.files, cache_folder() / "hashes" / _short(str(project_dir.resolve())))
     options = dict(plan.extra_directives)

@@ -72,7 +72,7 @@ holder_lives() {
   kill -0 "$2" 2>/dev/null || sbatch_runs
 }
 
-slurm() { timeout -s KILL 60 "$@" 3<&- </dev/null; }
+slurm() { timeout -s KILL "$sbatch_seconds" "$@" 3<&- </dev/null; }
 
 seen() { # the id in the first line of `ID|...` that has the key; of several clusters, with `;CLUSTER`
   awk -v key="$key" -v at="${clusters:+;$clusters}" \

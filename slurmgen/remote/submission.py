@@ -261,8 +261,13 @@ def _refused(far: Transport, submission: Submission, told: list[str]) -> Submitt
 
 
 def _failed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    words = told[0].strip().splitlines() or ["it gave no reason"]
-    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words[-1]}", _ROOM)
+    words = told[0].strip().splitlines() or ["it gave no reason"]  # of many, the first is the cause
+    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words[0]}", _ROOM)
+
+
+def _unheard(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    said = replies.complaint(told[0], "sbatch")
+    raise TransferFailed(f"Slurm on {far.where} did not hear of the job: {said}", "There is none; try again.")
 
 
 def _wanted(far: Transport, submission: Submission, told: list[str]) -> Submitted:
@@ -281,6 +286,7 @@ _ANSWERS = {
     "submitted": _done,
     "refused": _refused,
     "failed": _failed,
+    "unheard": _unheard,
     "wanted": _wanted,
     "closed": _closed,
     "unknown": _unknown,

@@ -109,9 +109,9 @@ STEPS = {
     "hangs after its answer": '"$real" "$@"; exec sleep 30',
     "times out before": 'echo "$timed_out" >&2; exit 1',
     "times out after": '"$real" "$@" >/dev/null; echo "$timed_out" >&2; exit 1',
-    "says nothing": '"$real" "$@" >/dev/null',
+    "says nothing": '"$real" "$@" >/dev/null; exit 0',
     "says nothing and does nothing": "exit 0",
-    "warns": 'echo "sbatch: warning: 4711"; echo "sbatch: error: noise" >&2; "$real" "$@"',
+    "warns": 'echo "sbatch: warning: 4711"; echo "sbatch: error: noise" >&2; exec "$real" "$@"',
 }
 "What sbatch does instead, once, when the test says so."
 

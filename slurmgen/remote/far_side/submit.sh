@@ -48,9 +48,9 @@ tell_job() { # tell_job EARLIER
   answer submitted "$job" "$run" "$1" "$seconds" "$snapshot"
 }
 
-record_job() { # record_job ID [;CLUSTER]: the name appears when all is written
-  printf '%s\n%s\n%s\n' "$1" "$(now)" "$2" >"$records/job.$mine" &&
-    mv -f "$records/job.$mine" "$records/job"
+made() { # made EARLIER SECONDS SNAPSHOT: there is $job, whether or not that can be written down
+  printf '%s\n%s\n%s\n' "$job" "$2" "$3" >"$records/job.$mine" && mv -f "$records/job.$mine" "$records/job"
+  answer submitted "$job" "$run" "$1" "$2" "$3"
 }
 
 last_intent() { # its number; 0 if there is none
@@ -142,7 +142,7 @@ resolve() { # returns once it is certain that the key has no job; $number is the
 conclude() { # what came of the last attempt
   find_job
   case $? in
-    0) record_job "$job" "$(cat "$records/intent.$number.snapshot" 2>/dev/null)" && tell_job earlier ;;
+    0) made earlier "$began" "$(cat "$records/intent.$number.snapshot" 2>/dev/null)" ;;
     1) : >"$records/intent.$number.over" || failed "cannot write in $records" ;;
     *) answer unknown "Slurm does not say whether it has the job: $said" ;;
   esac
@@ -227,6 +227,16 @@ refused() {
     grep -q -e 'Batch job submission failed' -e 'error: ' -e 'nvalid' "$records/sbatch.$number.err"
 }
 
+unheard() { # sbatch does not know whether Slurm took the job
+  words=$said said=
+  find_job
+  case $? in
+    0) made new "$(now)" "$hash" ;;
+    1) : >"$records/intent.$number.over" && answer unheard "${words:-no answer within $sbatch_seconds seconds}" ;;
+  esac
+  answer unknown "sbatch: ${words:-no answer within $sbatch_seconds seconds}. $said"
+}
+
 call_sbatch() {
   out=$records/sbatch.$number.out err=$records/sbatch.$number.err
   { : >"$out" && : >"$err"; } || give_up "cannot write in $records"
@@ -244,22 +254,11 @@ submit() {
   if [ -z "$job" ]; then
     said=$(cat "$err")
     [ "$status" != 127 ] || give_up 'slurmgen finds no sbatch'
-    refused "$status" || {
-      words=$said said=
-      find_job
-      case $? in
-        0) record_job "$job" "$hash" && tell_job new ;;
-        1) said=$words ;;
-        *) answer unknown "sbatch: ${words:-no answer}; $said" ;;
-      esac
-    }
+    refused "$status" || unheard
     { : >"$records/closed" && : >"$records/intent.$number.over"; } || failed "$said"
     answer refused "$said"
   fi
-  # The job is there, whether or not it can be written down.
-  record_job "$job" "$hash"
-  rm -rf "staging/$mine.old"
-  answer submitted "$job" "$run" new "$(now)" "$hash"
+  made new "$(now)" "$hash"
 }
 
 take() { # take BYTES FILE: exactly so many of standard input

@@ -33,6 +33,8 @@ COMMENT = "slurmgen:"
 _UNFIT = re.compile(r"[%\\\x00-\x1f\x7f]")
 _AGAIN = "The same command again finds the job, or submits it if there is none."
 _LONGEST_NAME = 100
+_CAUSES = re.compile("No space|quota|too large|Read-only|Permission", re.IGNORECASE)
+"What tells why, among the many lines of a tar that failed."
 _ROOM = "Is there room, and may you write there? Another folder is given with --remote-dir."
 
 
@@ -261,8 +263,9 @@ def _refused(far: Transport, submission: Submission, told: list[str]) -> Submitt
 
 
 def _failed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    words = told[0].strip().splitlines() or ["it gave no reason"]  # of many, the first is the cause
-    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words[0]}", _ROOM)
+    lines = told[0].strip().splitlines() or ["it gave no reason"]
+    words = next((line for line in lines if _CAUSES.search(line)), lines[0])
+    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words}", _ROOM)
 
 
 def _unheard(far: Transport, submission: Submission, told: list[str]) -> Submitted:

@@ -79,6 +79,9 @@ project() {
 "
     settle run "${1##*/}" "$run"
   done
+  if [ "$task" = PRUNE ]; then
+    for spare in staging/spare.*; do [ ! -d "$spare" ] || remove "$spare"; done
+  fi
   for snapshot in snapshots/*; do
     [ -d "$snapshot" ] || continue
     state=free detail=

@@ -9,7 +9,7 @@
 #       intent.N.over     there: it is certain that no job came of that
 #       job               the job: its id, when, and the snapshot it runs
 #       closed            there: Slurm refused it, and no job will ever have this key
-#   staging               what is not whole yet
+#   staging               what is not whole yet; and spare.HASH, a copy of a snapshot for the next run
 #
 # Standard input, as descriptor 3: the batch script, the record, the names that are gone from BASE (each ended
 # by a NUL), and a tar of what is new, which ends with .slurmgen/complete.
@@ -39,7 +39,7 @@ failed() { # there is no job, and nothing was left half done
 
 now() { date +%s; }
 
-tidy() { rm -rf "staging/$mine" "staging/$mine.old"; }
+tidy() { rm -rf "staging/$mine" "staging/$mine.old" "$records/"*".$mine"; }
 
 # --- which job has the key -----------------------------------------------------------------------------------
 
@@ -50,6 +50,7 @@ tell_job() { # tell_job EARLIER
 
 made() { # made EARLIER SECONDS SNAPSHOT: there is $job, whether or not that can be written down
   printf '%s\n%s\n%s\n' "$job" "$2" "$3" >"$records/job.$mine" && mv -f "$records/job.$mine" "$records/job"
+  [ "$1" = earlier ] || prepare_next
   answer submitted "$job" "$run" "$1" "$2" "$3"
 }
 
@@ -126,13 +127,14 @@ find_job() { # as look; a controller may take a moment to show what it has accep
 }
 
 resolve() { # returns once it is certain that the key has no job; $number is the last attempt's
-  deadline=$(($(now) + lifetime))
+  deadline=
   while :; do
     [ ! -e "$records/job" ] || tell_job earlier
     [ ! -e "$records/closed" ] || answer closed
     last_intent
     [ "$number" != 0 ] && [ ! -e "$records/intent.$number.over" ] || return 0
     holder_lives || break
+    : "${deadline:=$(($(now) + lifetime))}"
     [ "$(now)" -le "$deadline" ] || answer unknown "another process on $host or elsewhere is submitting it"
     sleep 0.2
   done
@@ -158,20 +160,40 @@ copy() { # copy FROM TO: fails if FROM is taken away meanwhile, by whoever prune
 }
 
 receive() { # what is sent, and BASE, become snapshots/HASH
-  find staging -mindepth 1 -maxdepth 1 -mmin +1440 -exec rm -rf {} + 2>/dev/null
+  for old in $(find staging -mindepth 1 -maxdepth 1 -mmin +1440 2>/dev/null); do discard "$old"; done
   if [ "$base" = - ]; then
-    mkdir "staging/$mine" || failed "cannot make a folder in $PWD/staging"
+    mkdir "staging/$mine" "staging/$mine.spare" || failed "cannot make a folder in $PWD/staging"
+    # Twice from one stream: the second time costs less than to copy what the first one made.
+    said=$({ { tee /dev/fd/4 <&3 | unpack "staging/$mine"; } 4>&1 | unpack "staging/$mine.spare"; } 2>&1)
+    keep_spare "staging/$mine.spare"
   else
-    copy "snapshots/$base" "staging/$mine" || lacking "$base"
+    mv -T "staging/spare.$base" "staging/$mine" 2>/dev/null || copy "snapshots/$base" "staging/$mine" ||
+      lacking "$base"
+    # The names come from standard input, so that they cannot be too many for a command line.
+    head -c "$gone_bytes" <&3 | (cd "staging/$mine" && xargs -0 rm -rf --) || failed "cannot remove what is gone"
+    said=$(unpack "staging/$mine" <&3 2>&1)
   fi
-  # The names come from standard input, so that they cannot be too many for a command line.
-  head -c "$gone_bytes" <&3 | (cd "staging/$mine" && xargs -0 rm -rf --) || failed "cannot remove what is gone"
-  said=$(tar -x -o -p -f - -C "staging/$mine" <&3 2>&1) || failed "$said"
-  [ "$(cat "staging/$mine/.slurmgen/complete" 2>/dev/null)" = "$hash" ] || failed 'the files came incomplete'
-  rm -rf "staging/$mine/.slurmgen"
+  whole "staging/$mine" || failed "${said:-the files came incomplete}"
   # Who sends the same at the same time may have been faster: then that one stands, with the same content.
   mv -T "staging/$mine" "snapshots/$hash" 2>/dev/null || [ -d "snapshots/$hash" ] ||
     failed "cannot name the snapshot $PWD/snapshots/$hash"
+}
+
+unpack() { # a tar that fails goes on to its end, where the mark is
+  tar -x -o -p -f - -C "$1" || { rm -f "$1/.slurmgen/complete" && return 1; }
+}
+
+whole() { # whether all came that is sent; takes away the mark that says so
+  [ "$(cat "$1/.slurmgen/complete" 2>/dev/null)" = "$hash" ] && rm -rf "$1/.slurmgen"
+}
+
+keep_spare() { # the first of many is kept
+  if whole "$1" && mv -T "$1" "staging/spare.$hash" 2>/dev/null; then return; fi
+  rm -rf "$1"
+}
+
+discard() { # first its name, so that nobody takes what is half removed
+  mv -T "$1" "staging/$mine.old" 2>/dev/null && rm -rf "staging/$mine.old"
 }
 
 lacking() { # a snapshot could not be copied: it went away, or there is no room
@@ -187,12 +209,22 @@ offer() { # the snapshots that are here, the last used first
 # --- the job -------------------------------------------------------------------------------------------------
 
 prepare() { # the run folder, whole but not yet in its place
-  rm -rf "staging/$mine"
-  copy "snapshots/$hash" "staging/$mine" || lacking "$hash"
+  mv -T "staging/spare.$hash" "staging/$mine" 2>/dev/null || copy "snapshots/$hash" "staging/$mine" ||
+    lacking "$hash"
   touch -c "snapshots/$hash"
-  { rm -f "staging/$mine/$script" && cp "$records/script.$mine" "staging/$mine/$script" &&
-    chmod 700 "staging/$mine" "staging/$mine/$script" && (cd "staging/$mine" && mkdir -p "$log_dir"); } ||
+  { mv -f "$records/script.$mine" "staging/$mine/$script" && chmod 700 "staging/$mine" "staging/$mine/$script" &&
+    { [ "$log_dir" = ./. ] || (cd "staging/$mine" && mkdir -p "$log_dir"); }; } ||
     failed "cannot write in $PWD/staging"
+}
+
+prepare_next() { # a project that is submitted again will be once more; nobody waits for this
+  [ "$base" != - ] || return
+  (
+    if copy "snapshots/$hash" "staging/$mine.spare"; then
+      mv -T "staging/$mine.spare" "staging/spare.$hash"
+    fi
+    rm -rf "staging/$mine.spare"
+  ) </dev/null >/dev/null 2>&1 3<&- &
 }
 
 intend() { # fails if somebody else is first
@@ -258,7 +290,7 @@ submit() {
     { : >"$records/closed" && : >"$records/intent.$number.over"; } || failed "$said"
     answer refused "$said"
   fi
-  made new "$(now)" "$hash"
+  made new "$began" "$hash"
 }
 
 take() { # take BYTES FILE: exactly so many of standard input
@@ -273,10 +305,10 @@ main() {
     failed "cannot make folders in $parent: $said"
   cd "$parent" || failed "cannot enter $parent"
   run=$PWD/runs/$name records=$PWD/submissions/$name
-  trap 'tidy; rm -f "$records/"*".$mine"' EXIT
+  trap tidy EXIT
   trap 'exit 1' HUP INT PIPE TERM
   take "$script_bytes" "$records/script.$mine"
-  take "$record_bytes" "$records/record.$mine"
+  head -c "$record_bytes" <&3 >"$records/record.$mine"
   mv -f "$records/record.$mine" "$records/record.json"
   resolve
   if [ ! -d "snapshots/$hash" ]; then

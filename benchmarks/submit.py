@@ -5,6 +5,7 @@ client, `--delay 50` adds milliseconds to each round trip, `--runs N` repeats ea
 """
 
 import argparse
+import contextlib
 import os
 import queue
 import shutil
@@ -38,41 +39,40 @@ def project(folder: Path, files: int, size: int) -> Path:
 def delayed(target: int, seconds: float) -> int:
     """A port that leads to `target`, with half of that delay each way; throughput stays."""
     listener = socket.create_server(("127.0.0.1", 0))
-
-    def carry(source: socket.socket, sink: socket.socket) -> None:
-        line: queue.Queue[tuple[float, bytes]] = queue.Queue()
-
-        def deliver() -> None:
-            while True:
-                due, part = line.get()
-                time.sleep(max(0.0, due - time.monotonic()))
-                try:
-                    sink.sendall(part) if part else sink.shutdown(socket.SHUT_WR)
-                except OSError:
-                    return
-                if not part:
-                    return
-
-        threading.Thread(target=deliver, daemon=True).start()
-        part = b"x"
-        while part:
-            try:
-                part = source.recv(1 << 18)
-            except OSError:
-                part = b""
-            line.put((time.monotonic() + seconds / 2, part))
-
-    def serve() -> None:
-        while True:
-            client, _ = listener.accept()
-            server = socket.create_connection(("127.0.0.1", target))
-            for each in (client, server):
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for pair in ((client, server), (server, client)):
-                threading.Thread(target=carry, args=pair, daemon=True).start()
-
-    threading.Thread(target=serve, daemon=True).start()
+    threading.Thread(target=serve, args=(listener, target, seconds / 2), daemon=True).start()
     return int(listener.getsockname()[1])
+
+
+def serve(listener: socket.socket, target: int, seconds: float) -> None:
+    """Lead each connection on."""
+    while True:
+        client, _ = listener.accept()
+        server = socket.create_connection(("127.0.0.1", target))
+        for source, sink in ((client, server), (server, client)):
+            sink.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            line: queue.Queue[tuple[float, bytes]] = queue.Queue()
+            threading.Thread(target=take, args=(source, line, seconds), daemon=True).start()
+            threading.Thread(target=deliver, args=(sink, line), daemon=True).start()
+
+
+def take(source: socket.socket, line: "queue.Queue[tuple[float, bytes]]", seconds: float) -> None:
+    """Read without waiting for the delivery, so that only time is added."""
+    with contextlib.suppress(OSError):
+        while part := source.recv(1 << 18):
+            line.put((time.monotonic() + seconds, part))
+    line.put((time.monotonic() + seconds, b""))
+
+
+def deliver(sink: socket.socket, line: "queue.Queue[tuple[float, bytes]]") -> None:
+    """Hand on each part when it is due."""
+    with contextlib.suppress(OSError):
+        while True:
+            due, part = line.get()
+            time.sleep(max(0.0, due - time.monotonic()))
+            if not part:
+                sink.shutdown(socket.SHUT_WR)
+                return
+            sink.sendall(part)
 
 
 class Bench:
@@ -94,11 +94,18 @@ class Bench:
         self.config.write_text(text)
 
     def seconds(self, work: Callable[[], object]) -> float:
+        """Wall time of a call."""
         start = time.perf_counter()
         work()
         return time.perf_counter() - start
 
+    def settle(self) -> None:
+        """Wait as a person does before the next submission: the far side makes a copy for it meanwhile."""
+        while list(self.testbed.folder.glob("far/*/staging/*-*.spare")):
+            time.sleep(0.1)
+
     def ours(self, folder: Path) -> None:
+        """`slurmgen submit`, the whole process."""
         way = ["--site", "generic", "--host", self.host, "--ssh-config", str(self.config)]
         way += ["--remote-dir", str(self.testbed.folder / "far")]
         way += ["--ssh-client", self.client] if self.client else []
@@ -106,14 +113,17 @@ class Bench:
         self.call(argv, cwd=folder)
 
     def ssh(self, command: str, **more: object) -> None:
+        """`ssh HOST COMMAND`."""
         self.call(["ssh", "-F", str(self.config), self.host, command], **more)
 
     def call(self, argv: list[str], **more: object) -> None:
+        """Run a command; it must succeed."""
         environ = {**self.testbed.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
         environ.pop("PYTHONDONTWRITEBYTECODE", None)
         subprocess.run(argv, env=environ, check=True, capture_output=True, **more)  # type: ignore[call-overload]
 
     def told(self, what: str, floor: str, times: list[tuple[float, float]], goal: float) -> None:
+        """Print one line."""
         mine, bare = (statistics.median(column) for column in zip(*times, strict=True))
         print(
             f"{what}: {mine:.2f} s; {floor}: {bare:.2f} s; ratio {mine / bare:.2f} (goal: at most {goal})",
@@ -121,6 +131,7 @@ class Bench:
         )
 
     def unchanged(self) -> None:
+        """An unchanged project, beside submitting a script by hand."""
         folder = project(self.testbed.folder / "unchanged", *UNCHANGED)
         script = self.testbed.folder / "job.sh"
         script.write_text("#!/bin/bash\n#SBATCH --hold --output=/dev/null\ntrue\n")
@@ -129,12 +140,14 @@ class Bench:
         self.ours(folder)
         times = []
         for _ in range(self.runs):
+            self.settle()
             with script.open() as text:
-                bare = self.seconds(lambda: self.ssh("sbatch --parsable", stdin=text))  # noqa: B023
+                bare = self.seconds(lambda: self.ssh("sbatch --parsable", stdin=text))
             times.append((self.seconds(lambda: self.ours(folder)), bare))
         self.told("submit of 1,000 unchanged files", "ssh HOST sbatch --parsable < script", times, 1.3)
 
     def first(self) -> None:
+        """A project that is not there yet, beside sending it by hand."""
         times = []
         for number in range(max(3, self.runs // 3)):
             folder = project(self.testbed.folder / f"first-{number}", *FIRST)
@@ -147,6 +160,7 @@ class Bench:
         self.told("first submit of 5,000 files, 50 MB", "tar | ssh tar", times, 1.2)
 
     def second(self) -> None:
+        """One changed file, beside rsync."""
         folder = project(self.testbed.folder / "second", *FIRST)
         there, remote = self.testbed.folder / "rsync", f"ssh -F {self.config}"
         argv = ["rsync", "-a", "-e", remote, f"{folder}/", f"{self.host}:{there}/"]
@@ -155,6 +169,7 @@ class Bench:
         times = []
         for number in range(max(3, self.runs // 2)):
             (folder / "0/0.py").write_text(f"print({number})\n")
+            self.settle()
             bare = self.seconds(lambda: self.call(argv))
             times.append((self.seconds(lambda: self.ours(folder)), bare))
         self.told("submit with one of 5,000 files changed", "rsync -a", times, 1.0)

@@ -1,5 +1,6 @@
 """Submitting: the far side makes one job of a key, however often it is asked."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePosixPath
@@ -208,7 +209,10 @@ def _difference(content: Manifest, sent: Sent, there: list[str]) -> tuple[str, l
     if best is None:
         return "-", [], list(content.entries)
     name, base = best
-    return name, content.gone_since(base), content.changed_since(base)
+    changed = content.changed_since(base)
+    # What changed goes too: snapshots share files, and nothing is ever written into one that is there.
+    gone = base.entries.keys() & changed | set(content.gone_since(base))
+    return name, sorted(gone, key=os.fsencode), changed
 
 
 def _asked(

@@ -173,7 +173,7 @@ def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
     (project / "d/e").mkdir(parents=True)
     (project / "d/e/f").write_text("f")
     there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
-    submit(far, submission(project, there, "base"), sent, WAITS)
+    before = submit(far, submission(project, there, "base"), sent, WAITS)
     (project / "1").write_text("changed")
     (project / "2").unlink()
     (project / "3").unlink()
@@ -190,9 +190,13 @@ def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
     one = submission(project, there, "next")
     done = submit(far, one, sent, WAITS, lambda part, _total: parts.append(part))
     assert sum(parts) < 20_000
-    kept = tmp_path / "far/p/snapshots" / done.snapshot
-    found = snapshot(kept)
-    assert manifest(found.files).hash == done.snapshot == one.content.hash
+    assert done.snapshot == one.content.hash
+    for each in (before, done):  # they share files, and yet neither changed the other
+        kept = tmp_path / "far/p/snapshots" / each.snapshot
+        assert manifest(snapshot(kept).files).hash == each.snapshot
+    (Path(done.folder) / "hard.sbatch").unlink()
+    assert manifest(snapshot(Path(done.folder)).files).hash == done.snapshot
+    assert all((Path(done.folder) / name).stat().st_nlink == 1 for name in ("6", "7"))
     assert [path.name for path in kept.iterdir() if path.is_dir()] == ["3"]
 
 

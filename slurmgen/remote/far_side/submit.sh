@@ -152,31 +152,43 @@ conclude() { # what came of the last attempt
 
 # --- the snapshot --------------------------------------------------------------------------------------------
 
-copy() { # copy FROM TO: fails if FROM is taken away meanwhile, by whoever prunes
+copy() { # copy FROM TO [-l]: fails if FROM is taken away meanwhile, by whoever prunes
   inode=$(ls -di "$1" 2>/dev/null) || return 1
   # A reflink shares the blocks where the file system can.
-  said=$(cp -pPR --reflink=auto "$1" "$2" 2>&1) || return 1
+  said=$(cp -pPR "${3:---reflink=auto}" "$1" "$2" 2>&1) || return 1
   [ "$(ls -di "$1" 2>/dev/null)" = "$inode" ]
 }
 
-receive() { # what is sent, and BASE, become snapshots/HASH
+receive() { # what is sent, and BASE, become snapshots/HASH, and a spare where that costs no copying
+  # shellcheck disable=SC2044  # our own names
   for old in $(find staging -mindepth 1 -maxdepth 1 -mmin +1440 2>/dev/null); do discard "$old"; done
+  new=staging/$mine spare=staging/$mine.spare
   if [ "$base" = - ]; then
-    mkdir "staging/$mine" "staging/$mine.spare" || failed "cannot make a folder in $PWD/staging"
-    # Twice from one stream: the second time costs less than to copy what the first one made.
-    said=$({ { tee /dev/fd/4 <&3 | unpack "staging/$mine"; } 4>&1 | unpack "staging/$mine.spare"; } 2>&1)
-    keep_spare "staging/$mine.spare"
+    mkdir "$new" "$spare" || failed "cannot make a folder in $PWD/staging"
   else
-    mv -T "staging/spare.$base" "staging/$mine" 2>/dev/null || copy "snapshots/$base" "staging/$mine" ||
-      lacking "$base"
-    # The names come from standard input, so that they cannot be too many for a command line.
-    head -c "$gone_bytes" <&3 | (cd "staging/$mine" && xargs -0 rm -rf --) || failed "cannot remove what is gone"
-    said=$(unpack "staging/$mine" <&3 2>&1)
+    # Snapshots may share files: what is in one is never written to, and what changed is a new file.
+    copy "snapshots/$base" "$new" -l || { rm -rf "$new" && copy "snapshots/$base" "$new"; } || lacking "$base"
+    mv -T "staging/spare.$base" "$spare" 2>/dev/null
   fi
-  whole "staging/$mine" || failed "${said:-the files came incomplete}"
+  # The names come from standard input, so that they cannot be too many for a command line.
+  take "$gone_bytes" "$records/gone.$mine"
+  remove_gone "$new"
+  if [ -d "$spare" ]; then
+    remove_gone "$spare"
+    # Twice from one stream: that costs less than to copy what the first one made.
+    said=$({ { tee /dev/fd/4 <&3 | unpack "$new"; } 4>&1 | unpack "$spare"; } 2>&1)
+    keep_spare "$spare"
+  else
+    said=$(unpack "$new" <&3 2>&1)
+  fi
+  whole "$new" || failed "${said:-the files came incomplete}"
   # Who sends the same at the same time may have been faster: then that one stands, with the same content.
-  mv -T "staging/$mine" "snapshots/$hash" 2>/dev/null || [ -d "snapshots/$hash" ] ||
+  mv -T "$new" "snapshots/$hash" 2>/dev/null || [ -d "snapshots/$hash" ] ||
     failed "cannot name the snapshot $PWD/snapshots/$hash"
+}
+
+remove_gone() {
+  (cd "$1" && xargs -0 rm -rf -- <"$records/gone.$mine") || failed "cannot remove what is gone in $PWD/$1"
 }
 
 unpack() { # a tar that fails goes on to its end, where the mark is

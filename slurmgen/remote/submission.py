@@ -27,6 +27,8 @@ from slurmgen.slurm.shell import visible
 
 SLOWEST_LINK = 50_000
 "Bytes a second, below which sending the project counts as hung."
+SMALL = 1_000_000
+"Bytes of a project that are rather sent than asked for."
 COMMENT = "slurmgen:"
 "Stands before the key in a job's comment."
 
@@ -190,17 +192,25 @@ def submit(
 
 
 def _submit(far: Transport, submission: Submission, sent: Sent, waits: Waits, count: Count) -> Submitted:
-    outcome, *told = _asked(far, submission, "?", [], (), waits)
-    for _ in range(2):  # the base may be pruned before it is used
-        if outcome != "wanted":
-            break
-        base, gone, names = _difference(submission.content, sent, told)
+    base, gone, names = _expected(submission.content, sent)
+    for _ in range(3):  # what is there is told, if it is not what was expected
         total = sum(submission.content.entries[name].size for name in names)
         data = _counted(pack(submission.files.files, submission.content, names), total, count)
         outcome, *told = _asked(far, submission, base, gone, data, waits)
-        if outcome == "submitted":
-            sent.add(submission.content)
+        if outcome != "wanted":
+            break
+        base, gone, names = _difference(submission.content, sent, told)
+    if outcome == "submitted" and base != "?":
+        sent.add(submission.content)
     return _ANSWERS.get(outcome, _unknown)(far, submission, told)
+
+
+def _expected(content: Manifest, sent: Sent) -> tuple[str, list[str], list[str]]:
+    """What to send at first, by what was sent from here before; `?` as the base only asks."""
+    known = sent.names()
+    if content.hash in known or (not known and content.size > SMALL):
+        return "?", [], []
+    return _difference(content, sent, known)
 
 
 def _difference(content: Manifest, sent: Sent, there: list[str]) -> tuple[str, list[str], list[str]]:

@@ -1,6 +1,7 @@
 """No room, no right to write, many at once, ^C, and names that are out for trouble."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -154,7 +155,7 @@ class Counting(LocalTransport):
         return super().run(argv, **more)
 
 
-def test_an_unchanged_project_takes_one_round_trip_and_a_changed_one_two(
+def test_a_project_takes_one_round_trip_changed_or_not_and_a_large_new_one_two(
     testbed: Testbed, project: Path, tmp_path: Path
 ) -> None:
     def trips(key: str) -> int:
@@ -164,7 +165,12 @@ def test_an_unchanged_project_takes_one_round_trip_and_a_changed_one_two(
 
     first, unchanged = trips("trips-1"), trips("trips-2")
     (project / "0").write_text("changed")
-    assert (first, unchanged, trips("trips-3")) == (2, 1, 2)
+    changed = trips("trips-3")
+    shutil.rmtree(tmp_path / "m")  # as on another machine
+    elsewhere = trips("trips-4")
+    (project / "large").write_bytes(os.urandom(1_000_001))
+    shutil.rmtree(tmp_path / "m")
+    assert (first, unchanged, changed, elsewhere, trips("trips-5")) == (1, 1, 1, 1, 2)
 
 
 def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(

@@ -44,10 +44,11 @@ def command(
     as_json: bool,
     **said: Any,
 ) -> None:
-    """Bring back what a job made or changed in its folder.
+    """Bring back what a job made in its folder.
 
-    The folder it came to is printed to stdout. Nothing here is overwritten unless you say so; exit
-    code 1 if something was left there for that.
+    That is what it made or changed; what the project had before stays there. The folder here is
+    printed to stdout. Nothing here is overwritten unless you say so; exit code 1 if something was left
+    there for that.
     """
     from slurmgen.remote.results import fetch
 

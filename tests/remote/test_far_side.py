@@ -31,7 +31,7 @@ class Cut(LocalTransport):
         super().__init__()
         self.left = left
 
-    def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:
+    def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         return super().run(argv, input=b"".join(chunks(input))[: self.left], timeout=timeout)
 
 

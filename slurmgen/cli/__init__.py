@@ -22,6 +22,8 @@ COMMANDS = {
     "status": "Show what became of a submitted job; without ID, of all.",
     "logs": "Show a job's log, or follow it to the job's end.",
     "cancel": "Cancel a job, and say what became of it.",
+    "fetch": "Bring back what a job made in its folder.",
+    "snapshots": "List what is kept at a site, and remove what no job needs.",
     "lint": "Find the faults of batch scripts.",
     "check": "Check that the checked-in scripts are what slurmgen.toml says.",
     "sites": "List, show and validate site profiles.",

@@ -12,10 +12,12 @@ from types import TracebackType
 from typing import Self
 
 import paramiko
+from msgspec import Struct
 
 from slurmgen.errors import CommandFailed, ConnectionFailed, RemoteError
 from slurmgen.remote import host_keys
 from slurmgen.remote.login import Ask, log_in
+from slurmgen.remote.pulse import SILENCE, Heard, Pulse
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.ssh_errors import translated
 from slurmgen.remote.transport import Completed, chunks, failed, timed_out
@@ -24,11 +26,18 @@ CONNECT_TIMEOUT = 20.0
 "Seconds for the network connection and for the handshake, each."
 ANSWER_TIMEOUT = 120.0
 "Seconds for one answer to the host; a person may have to fetch a code first."
-KEEPALIVE = 30
-"Seconds of silence after which a sign of life is sent, for firewalls that forget."
 
 # Without a handler Python prints paramiko's warnings, tracebacks included.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+class Link(Struct, frozen=True):
+    """A connection on which somebody is logged in."""
+
+    connection: paramiko.Transport
+    pulse: Pulse
+    login: str
+    "How they came in."
 
 
 class SshTransport:
@@ -36,13 +45,13 @@ class SshTransport:
 
     shell = ("bash", "-lc")
 
-    def __init__(
-        self, connection: paramiko.Transport, to: Destination, resources: contextlib.ExitStack
-    ) -> None:
-        self._connection = connection
-        self._to = to
+    def __init__(self, link: Link, to: Destination, resources: contextlib.ExitStack) -> None:
+        self._connection = link.connection
+        self._pulse = link.pulse
         self._resources = resources
         self.where = to.alias
+        self.login = link.login
+        self._names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user}
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
@@ -75,7 +84,7 @@ class SshTransport:
                 raise failed(argv, self.where, status, _drain(channel.recv_stderr))
 
     def close(self) -> None:
-        """End the connection, and the ProxyCommand if there was one."""
+        """End the connection, those to the hosts before, and the ProxyCommand if there was one."""
         self._resources.close()
 
     def __enter__(self) -> Self:
@@ -89,14 +98,14 @@ class SshTransport:
     @contextlib.contextmanager
     def _opened(self, argv: Sequence[str], timeout: float) -> Iterator[paramiko.Channel]:
         """A channel in which the command runs; closed with the block."""
-        with _named(self._to):
+        with translated(**self._names):
             channel = self._connection.open_session(timeout=timeout)
         with contextlib.closing(channel):
             self._execute(channel, argv, timeout)
             yield channel
 
     def _execute(self, channel: paramiko.Channel, argv: Sequence[str], timeout: float) -> None:
-        with _named(self._to), _ends(channel, timeout) as late:
+        with translated(**self._names), _ends(channel, timeout) as late:
             try:
                 channel.exec_command(shlex.join(argv))
             except paramiko.SSHException:
@@ -107,6 +116,10 @@ class SshTransport:
 
     def _lost(self, argv: Sequence[str]) -> RemoteError:
         """The error for a command that ended without an exit status."""
+        if self._pulse.stopped:
+            return ConnectionFailed(
+                f"nothing came from {self.where} for {SILENCE:g} seconds", "Is the network up? Try again."
+            )
         if self._connection.is_active():
             return CommandFailed(
                 f"{argv[0]} was ended by a signal on {self.where}", "See whether memory ran out."
@@ -121,31 +134,59 @@ def connect(to: Destination, ask: Ask | None = None) -> SshTransport:
         ConnectionFailed, HostKeyError, AuthenticationFailed: as they say.
     """
     with contextlib.ExitStack() as resources:
-        with _named(to):
-            connection = _connection(to, resources)
-            _shake_hands(connection, to)
-            log_in(connection, to, ask)
-        connection.set_keepalive(KEEPALIVE)
-        return SshTransport(connection, to, resources.pop_all())
+        return SshTransport(_logged_in(to, ask, resources), to, resources.pop_all())
     raise AssertionError  # pragma: no cover (an ExitStack swallows nothing)
 
 
-def _connection(to: Destination, resources: contextlib.ExitStack) -> paramiko.Transport:
-    sock = resources.enter_context(_socket(to, resources))
-    connection = paramiko.Transport(sock)
+def _logged_in(to: Destination, ask: Ask | None, resources: contextlib.ExitStack) -> Link:
+    """Log in at a host, after those before it."""
+    before = _logged_in(to.jump, ask, resources) if to.jump else None
+    with translated(alias=to.alias, host=to.host, port=to.port, user=to.user):
+        heard = Heard(resources.enter_context(_socket(to, before, resources)))
+        connection = _connection(heard, resources)
+        _shake_hands(connection, to)
+        login = log_in(connection, to, ask)
+    pulse = resources.enter_context(Pulse(connection, heard))
+    return Link(connection, pulse, f"{before.login}, then {login}" if before else login)
+
+
+def _connection(heard: Heard, resources: contextlib.ExitStack) -> paramiko.Transport:
+    connection = paramiko.Transport(heard)  # type: ignore[arg-type]  # it has all that is used of a socket
     resources.callback(connection.close)
     connection.banner_timeout = connection.handshake_timeout = CONNECT_TIMEOUT
     connection.auth_timeout = ANSWER_TIMEOUT
     return connection
 
 
-def _socket(to: Destination, resources: contextlib.ExitStack) -> socket.socket:
-    if not to.proxy_command:
-        return socket.create_connection((to.host, to.port), CONNECT_TIMEOUT)
+def _socket(
+    to: Destination, before: Link | None, resources: contextlib.ExitStack
+) -> socket.socket | paramiko.Channel:
+    if before:
+        return _forwarded(to, before)
+    if to.proxy_command:
+        return _proxied(to.proxy_command, resources)
+    return socket.create_connection((to.host, to.port), CONNECT_TIMEOUT)
+
+
+def _forwarded(to: Destination, before: Link) -> paramiko.Channel:
+    """A channel to a host, through the one before it."""
+    assert to.jump  # noqa: S101 (there is one before it)
+    try:
+        return before.connection.open_channel(
+            "direct-tcpip", (to.host, to.port), ("127.0.0.1", 0), timeout=CONNECT_TIMEOUT
+        )
+    except paramiko.ChannelException as error:
+        raise ConnectionFailed(
+            f"{to.jump.alias} cannot connect to {to.alias} at {to.host} port {to.port}: {error.text}",
+            f"Is the name known there, and may one pass on? `ssh {to.alias}` should work first.",
+        ) from error
+
+
+def _proxied(command: str, resources: contextlib.ExitStack) -> socket.socket:
     ours, theirs = socket.socketpair()
     with theirs:
         # A person's own command from ssh_config, run by a shell as OpenSSH runs it.
-        argv = ["/bin/sh", "-c", f"exec {to.proxy_command}"]
+        argv = ["/bin/sh", "-c", f"exec {command}"]
         resources.callback(
             _end,
             subprocess.Popen(argv, stdin=theirs.fileno(), stdout=theirs.fileno(), start_new_session=True),
@@ -164,10 +205,6 @@ def _shake_hands(connection: paramiko.Transport, to: Destination) -> None:
     options.key_types = keys.algorithms(options.key_types)
     connection.start_client(timeout=CONNECT_TIMEOUT)
     host_keys.check(connection.get_remote_server_key(), keys, to)
-
-
-def _named(to: Destination) -> contextlib.AbstractContextManager[None]:
-    return translated(alias=to.alias, host=to.host, port=to.port, user=to.user)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
@@ -263,19 +264,19 @@ def gate(server: Server, tmp_path: Path) -> Iterator[Any]:
 def test_a_password_is_asked_for_when_keys_do_not_do(gate: Any) -> None:
     person = Person("wrong", "right")
     assert echo(gate("password"), person) == "in"
-    assert all(prompt.startswith("Password of ") for prompt in person.prompts)
+    assert person.prompts == [f"Password of {getuser()}@far: "] * 2
 
 
 def test_a_code_is_asked_for_after_the_key(gate: Any) -> None:
     person = Person("123456")
     assert echo(gate("publickey"), person) == "in"
-    assert person.prompts == ["Two factors  [2JEnter it. Code: "]
+    assert person.prompts == [f"({getuser()}@far) Two factors  [2JEnter it. Code: "]
 
 
 def test_what_wants_no_answer_is_shown(gate: Any) -> None:
     person = Person()
     assert echo(gate("phone"), person) == "in"
-    assert [text.strip() for text in person.told] == ["[2JApprove it on your phone."]
+    assert [text.strip() for text in person.told] == [f"({getuser()}@far)  [2JApprove it on your phone."]
 
 
 @pytest.mark.parametrize("methods", ["password", "publickey"])

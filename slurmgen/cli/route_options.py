@@ -33,6 +33,11 @@ _OPTIONS = [
         show_envvar=True,
         help="Instead of ~/.ssh/config.",
     ),
+    click.option(
+        "--ssh-client",
+        type=click.Choice(["paramiko", "openssh"]),
+        help="Whose SSH; openssh can share one login among commands. paramiko if nobody says.",
+    ),
 ]
 
 
@@ -44,7 +49,7 @@ def check_job_id(_ctx: click.Context, _param: click.Parameter, value: str | None
 
 
 def route_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --via, --host and --ssh-config; it is called with them by name."""
+    """Give a command --via, --host, --ssh-config and --ssh-client; it is called with them by name."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -74,10 +79,17 @@ def find_job(job_id: str, site: str | None, **said: Any) -> "tuple[JobId, Route,
 
 
 def _recorded(record: "Record", **said: Any) -> "Route":
-    """The way the job went, but for what is said now."""
+    """The way the job went, but for what is said now. Whose SSH is yours to say, not the job's."""
+    from slurmgen.personal import load_personal
     from slurmgen.remote.route import Route
 
-    went = Route(site=record.site, via=record.via, host=record.host, ssh_config=record.ssh_config)
+    went = Route(
+        site=record.site,
+        via=record.via,
+        host=record.host,
+        ssh_config=record.ssh_config,
+        ssh_client=load_personal(record.site).ssh_client or "paramiko",
+    )
     return structs.replace(went, **{key: value for key, value in said.items() if value})
 
 

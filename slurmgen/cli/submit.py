@@ -170,7 +170,7 @@ def _record(submission: "Submission", way: "Route", done: "Submitted") -> "Recor
         folder=done.folder,
         output=submission.output,
         submitted=_now().isoformat(timespec="seconds"),
-        **structs.asdict(way),
+        **{key: value for key, value in structs.asdict(way).items() if key in Record.__struct_fields__},
     )
 
 

@@ -5,7 +5,7 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
@@ -18,6 +18,7 @@ class LocalTransport:
     """Runs commands here, with `environment` over our own."""
 
     where = "this machine"
+    login = "no login: it is this machine"
     # Not a login shell: we were started from one, and /etc/profile would reset PATH and modules.
     shell = ("bash", "-c")
 
@@ -39,6 +40,16 @@ class LocalTransport:
 
     def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
         """See Transport.stream."""
+        completed = yield from self.streamed(argv, timeout=timeout)
+        if completed.returncode:
+            raise failed(argv, self.where, completed.returncode, completed.stderr)
+
+    def streamed(self, argv: Sequence[str], *, timeout: float) -> Generator[bytes, None, Completed]:
+        """What a command writes, as it comes; returns how it ended.
+
+        Raises:
+            TimedOut: it was silent for longer.
+        """
         with TemporaryFile() as stderr, self._started(argv, subprocess.DEVNULL, stderr) as process:
             assert process.stdout  # noqa: S101 (it is a pipe)
             while select.select([process.stdout], [], [], timeout)[0]:
@@ -47,9 +58,9 @@ class LocalTransport:
                 yield chunk
             else:
                 raise timed_out(argv, self.where, timeout)
-            if process.wait(timeout):
-                stderr.seek(0)
-                raise failed(argv, self.where, process.returncode, stderr.read())
+            status = process.wait(timeout)
+            stderr.seek(0)
+            return Completed(status, b"", stderr.read())
 
     def close(self) -> None:
         """Nothing is open between commands."""

@@ -138,6 +138,20 @@ def connect(to: Destination, ask: Ask | None = None) -> SshTransport:
     raise AssertionError  # pragma: no cover (an ExitStack swallows nothing)
 
 
+def check_host_key(to: Destination) -> None:
+    """Look whether a host's key is the one that known_hosts has; nobody is logged in.
+
+    Raises:
+        ConnectionFailed, HostKeyError: as they say.
+    """
+    with (
+        contextlib.ExitStack() as resources,
+        translated(alias=to.alias, host=to.host, port=to.port, user=to.user),
+    ):
+        heard = Heard(resources.enter_context(_socket(to, None, resources)))
+        _shake_hands(_connection(heard, resources), to)
+
+
 def _logged_in(to: Destination, ask: Ask | None, resources: contextlib.ExitStack) -> Link:
     """Log in at a host, after those before it."""
     before = _logged_in(to.jump, ask, resources) if to.jump else None

@@ -67,7 +67,7 @@ class Destination(Struct, frozen=True, kw_only=True):
     jump: "Destination | None" = None
     "The host through which this one is reached."
     sharing: Sharing | None = None
-    config_file: str | None = None
+    config_file: Path | None = None
 
     @property
     def hops(self) -> tuple["Destination", ...]:
@@ -86,14 +86,15 @@ def destination(name: str, config_file: str | None = None) -> Destination:
     if not _HOST.fullmatch(alias) or (user and not _USER.fullmatch(user)):
         raise RequestError(f"{name!r} is no host name", "Give --host as HOST or USER@HOST.")
     try:
-        return _resolved(Hop(alias, user), config_file, ())
+        file = Path(config_file).expanduser().absolute() if config_file else None
+        return _resolved(Hop(alias, user), file, ())
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot read ssh_config: {error}", "Mend it, or give another with --ssh-config."
         ) from None
 
 
-def _resolved(hop: Hop, config_file: str | None, way: tuple[str, ...]) -> Destination:
+def _resolved(hop: Hop, config_file: Path | None, way: tuple[str, ...]) -> Destination:
     """A host with the hosts before it; `way` leads from the far end to here."""
     if str(hop) in way or len(way) > _MOST_HOPS:
         raise ValueError(f"its ProxyJump leads in a circle: {' -> '.join((*way, str(hop)))}")
@@ -102,7 +103,7 @@ def _resolved(hop: Hop, config_file: str | None, way: tuple[str, ...]) -> Destin
     return structs.replace(to, jump=_jump(_proxy_jump(said), config_file, (*way, str(hop))))
 
 
-def _jump(words: str, config_file: str | None, way: tuple[str, ...]) -> Destination | None:
+def _jump(words: str, config_file: Path | None, way: tuple[str, ...]) -> Destination | None:
     """The last host of ProxyJump. Each is reached through the one before it, the first as it says itself."""
     jump: Destination | None = None
     for hop in map(_hop, words.split(",") if words else ()):
@@ -130,8 +131,7 @@ def _proxy_jump(said: Said) -> str:
     return "" if words.lower() == "none" else words
 
 
-def _said(hop: Hop, config_file: str | None) -> Said:
-    file = Path(config_file).expanduser().absolute() if config_file else None
+def _said(hop: Hop, file: Path | None) -> Said:
     if program := shutil.which("ssh"):
         from slurmgen.remote.config_of_ssh import said
 
@@ -141,7 +141,7 @@ def _said(hop: Hop, config_file: str | None) -> Said:
     return {**read(hop.alias, file), **({"port": [hop.port]} if hop.port else {})}
 
 
-def _destination(hop: Hop, config_file: str | None, said: Said) -> Destination:
+def _destination(hop: Hop, config_file: Path | None, said: Said) -> Destination:
     def one(keyword: str, otherwise: str) -> str:
         return said.get(keyword, [otherwise])[0]
 

@@ -71,6 +71,12 @@ ERRORS = (
         "{alias} did not let {user} in",
         f"Check user, password and key; {_TRY}",
     ),
+    Ours(
+        "too long for Unix domain socket|cannot bind to path",
+        errors.ConfigError,
+        "the ControlPath of {alias} cannot be used",
+        "Name a shorter one in ssh_config, in a folder that is there: ControlPath ~/.ssh/%C",
+    ),
     Ours("timed out|Timeout", errors.ConnectionFailed, "{alias} did not answer in time", _NETWORK),
     Ours("", errors.ConnectionFailed, "cannot connect to {alias} at {host} port {port}", _NETWORK),
 )

@@ -114,12 +114,13 @@ def project_dir() -> Path:
     return find_project(Path.cwd())[0]
 
 
-def reach(way: "Route") -> "Transport":
-    """Go there, asking on the terminal for what only a person knows."""
+def reach(way: "Route", *, asks: bool = True) -> "Transport":
+    """Go there, asking on the terminal for what only a person knows, or asking nobody."""
     from slurmgen.remote.route import open_route
     from slurmgen.remote.terminal import asker
 
-    return open_route(way, asker(), _twin_environment(way.site) if way.via == "twin" else None)
+    environment = _twin_environment(way.site) if way.via == "twin" else None
+    return open_route(way, asker() if asks else None, environment)
 
 
 def _twin_environment(site: str) -> dict[str, str]:

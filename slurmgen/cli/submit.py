@@ -61,7 +61,7 @@ def command(
     with reach(way) as far:
         done = _submit(far, submission, way, ledger)
         if follow:
-            _follow(far, submission, done)
+            _follow(far, way, submission, done)
 
 
 def _submission(asked: Asked, plan: "Plan", text: str, remote_dir: str | None) -> "Submission":
@@ -174,12 +174,12 @@ def _record(submission: "Submission", way: "Route", done: "Submitted") -> "Recor
     )
 
 
-def _follow(far: "Transport", submission: "Submission", done: "Submitted") -> None:
+def _follow(far: "Transport", way: "Route", submission: "Submission", done: "Submitted") -> None:
     from slurmgen.cli.logs import follow_to_end
     from slurmgen.remote.logs import log_path
 
     path = log_path(done.folder, submission.output, submission.name, str(done.job))
-    follow_to_end(far, done.job, path, err=True)
+    follow_to_end(far, way, done.job, path, err=True)
 
 
 def _amount(submission: "Submission") -> str:

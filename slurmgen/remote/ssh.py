@@ -26,6 +26,8 @@ CONNECT_TIMEOUT = 20.0
 "Seconds for the network connection and for the handshake, each."
 ANSWER_TIMEOUT = 120.0
 "Seconds for one answer to the host; a person may have to fetch a code first."
+_BROKEN = (OSError, EOFError, paramiko.SSHException)
+"What paramiko raises when it cannot send."
 
 # Without a handler Python prints paramiko's warnings, tracebacks included.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -100,9 +102,11 @@ class SshTransport:
         """A channel in which the command runs; closed with the block."""
         with translated(**self._names):
             channel = self._connection.open_session(timeout=timeout)
-        with contextlib.closing(channel):
+        try:
             self._execute(channel, argv, timeout)
             yield channel
+        finally:
+            _close(channel)
 
     def _execute(self, channel: paramiko.Channel, argv: Sequence[str], timeout: float) -> None:
         with translated(**self._names), _ends(channel, timeout) as late:
@@ -228,7 +232,7 @@ def _ends(channel: paramiko.Channel, seconds: float) -> Iterator[threading.Event
 
     def close() -> None:
         late.set()
-        channel.close()
+        _close(channel)
 
     timer = threading.Timer(seconds, close)
     timer.daemon = True
@@ -243,10 +247,16 @@ def _feed(channel: paramiko.Channel, data: bytes | Iterable[bytes]) -> None:
     for chunk in chunks(data):
         try:
             channel.sendall(chunk)
-        except OSError:  # the command ended without reading all; its exit status tells why
+        except _BROKEN:  # the command ended without reading all, or the link did; its exit status tells why
             break
-    with contextlib.suppress(OSError, EOFError):
+    with contextlib.suppress(*_BROKEN):
         channel.shutdown_write()
+
+
+def _close(channel: paramiko.Channel) -> None:
+    """Close a channel; on a link that is gone there is nothing to tell the host."""
+    with contextlib.suppress(*_BROKEN):
+        channel.close()
 
 
 def _drain(receive: Callable[[int], bytes]) -> bytes:

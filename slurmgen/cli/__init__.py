@@ -22,6 +22,7 @@ COMMANDS = {
     "status": "Show what became of a submitted job; without ID, of all.",
     "logs": "Show a job's log, or follow it to the job's end.",
     "cancel": "Cancel a job, and say what became of it.",
+    "doctor": "Check step by step that one could submit.",
     "lint": "Find the faults of batch scripts.",
     "check": "Check that the checked-in scripts are what slurmgen.toml says.",
     "sites": "List, show and validate site profiles.",

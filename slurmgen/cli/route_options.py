@@ -19,13 +19,27 @@ if TYPE_CHECKING:
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")
 
+
+def _complete_hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from slurmgen.remote.aliases import aliases
+
+    user, at, begun = incomplete.rpartition("@")
+    names = aliases(ctx.params.get("ssh_config"))
+    return [f"{user}{at}{name}" for name in names if name.startswith(begun)]
+
+
 _OPTIONS = [
     click.option(
         "--via",
         type=click.Choice(["ssh", "local", "twin"]),
         help="How to reach the site; ssh where it has a login host, else local.",
     ),
-    click.option("--host", metavar="[USER@]HOST", help="Login host, or its alias in ssh_config."),
+    click.option(
+        "--host",
+        metavar="[USER@]HOST",
+        shell_complete=_complete_hosts,
+        help="Login host, or its alias in ssh_config.",
+    ),
     click.option(
         "--ssh-config",
         type=click.Path(exists=True, dir_okay=False, resolve_path=True),

@@ -10,7 +10,7 @@ import pytest
 from slurmgen.errors import CommandFailed, ConnectionFailed, Interrupted, RequestError, TransferFailed
 from slurmgen.remote import slurm
 from slurmgen.remote.local import LocalTransport
-from slurmgen.remote.logs import follow, log_path, read
+from slurmgen.remote.logs import Shown, follow, log_path, read
 from slurmgen.remote.slurm import call, cancel, describe, ended, job_states, outcome
 from slurmgen.remote.snapshot import snapshot
 from slurmgen.remote.submission import Submission, Submitted, parent_folder, submit, try_out
@@ -45,7 +45,7 @@ def log(far: Transport, done: Submitted) -> str:
         assert time.monotonic() < deadline, f"job {done.job} has not ended"
         time.sleep(0.2)
 
-    states = follow(far, done.job, path, parts.append, sleep)
+    states = follow(far, done.job, path, Shown(parts.append), sleep)
     return f"{outcome(states)}\n{b''.join(parts).decode()}"
 
 

@@ -157,7 +157,7 @@ def _fingerprint_told(to: Destination) -> Iterator[None]:
         yield
     except HostKeyError:
         if not to.jump and not to.proxy_command:
-            from slurmgen.remote.ssh import check_host_key
+            from slurmgen.remote.hops import check_host_key
 
             check_host_key(to)
         raise

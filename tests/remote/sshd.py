@@ -73,6 +73,13 @@ def keygen(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
     return path
 
 
+def certified(host_key: Path, authority: Path) -> Path:
+    """Have an authority vouch for the key of 127.0.0.1; the certificate."""
+    vouch = ["ssh-keygen", "-q", "-s", authority, "-I", "test", "-h", "-n", "127.0.0.1", f"{host_key}.pub"]
+    subprocess.run(vouch, check=True, timeout=60)
+    return host_key.with_name(f"{host_key.name}-cert.pub")
+
+
 def free_port() -> int:
     """A port that nobody listens on."""
     with socket.socket() as probe:
@@ -81,11 +88,18 @@ def free_port() -> int:
 
 
 @contextmanager
-def sshd(folder: Path, variables: Mapping[str, str] | None = None, more: str = "") -> Iterator[Server]:
-    """Start an sshd that sets `variables` in each session; it ends with the block. `more` configures it."""
+def sshd(
+    folder: Path, variables: Mapping[str, str] | None = None, more: str = "", authority: Path | None = None
+) -> Iterator[Server]:
+    """Start an sshd that sets `variables` in each session; it ends with the block.
+
+    `more` configures it; an `authority` vouches for its key.
+    """
     server = Server(folder, free_port())
     server.home.mkdir()
     keygen(folder / "host_key")
+    if authority:
+        more += f"\nHostCertificate {certified(folder / 'host_key', authority)}"
     shutil.copy(keygen(server.key).with_suffix(".pub"), folder / "authorized_keys")
     settings = _config(server, {"HOME": str(server.home), **(variables or {})})
     (folder / "sshd_config").write_text(f"{more}\n{settings}")

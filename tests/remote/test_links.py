@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, HostKeyError
-from slurmgen.remote import logs, openssh, pulse, ssh
+from slurmgen.remote import hops, logs, openssh, pulse, ssh
 from slurmgen.remote.following import LONGEST_PAUSE, PATIENCE, follow_through
 from slurmgen.remote.logs import Shown
 from slurmgen.remote.ssh_config import destination
@@ -243,7 +243,7 @@ def test_a_quiet_link_is_heard_of(server: Server, tmp_path: Path, monkeypatch: p
             super().__init__(sock)
             heard.append(self)
 
-    monkeypatch.setattr(ssh, "Heard", Noted)
+    monkeypatch.setattr(hops, "Heard", Noted)
     with ssh.connect(destination("far", server.config(tmp_path))) as far:
         for _ in range(3):
             before = heard[0].last

@@ -18,7 +18,7 @@ import paramiko
 import pytest
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed
-from slurmgen.remote import ssh
+from slurmgen.remote import hops
 from slurmgen.remote.ssh import connect
 from slurmgen.remote.ssh_config import Destination, destination
 from slurmgen.remote.terminal import Terminal
@@ -163,13 +163,13 @@ def test_an_unknown_name_is_no_connection(tmp_path: Path) -> None:
 def test_a_host_that_says_nothing_is_given_up(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh, "CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr(hops, "CONNECT_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         start = time.monotonic()
         with pytest.raises(ConnectionFailed):
             echo(destination("far", Server(server.folder, port).config(tmp_path)))
-        assert time.monotonic() - start < ssh.ANSWER_TIMEOUT / 4
+        assert time.monotonic() - start < hops.ANSWER_TIMEOUT / 4
 
 
 def test_a_proxy_command_is_the_way_in(server: Server, tmp_path: Path) -> None:

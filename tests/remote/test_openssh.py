@@ -16,7 +16,7 @@ from slurmgen.remote import openssh
 from slurmgen.remote.openssh_login import ERRORS, failure
 from slurmgen.remote.ssh_config import destination
 from slurmgen.remote.transport import Transport
-from tests.remote.sshd import Server, free_port, keygen
+from tests.remote.sshd import Server, free_port, keygen, privilege_separation_folder, sshd
 from tests.remote.test_jumps import Way, gates, way
 from tests.support.twins import eventually
 
@@ -168,11 +168,28 @@ def test_a_changed_key_is_refused_loudly(server: Server, tmp_path: Path) -> None
         far(server, tmp_path, known=line)
 
 
-def test_a_certificate_of_a_host_is_checked_by_its_authority(server: Server, tmp_path: Path) -> None:
+def test_a_host_is_known_by_the_authority_that_vouches_for_it(tmp_path: Path) -> None:
     authority = keygen(tmp_path / "ca")
-    line = f"@cert-authority {server.name} {authority.with_suffix('.pub').read_text()}"
-    with pytest.raises(errors.HostKeyError, match="has an authority for far"):
-        far(server, tmp_path, known=line)  # its key has no certificate
+    privilege_separation_folder()
+    (tmp_path / "certified").mkdir()
+    with sshd(tmp_path / "certified", authority=authority) as server:
+        line = f"@cert-authority {server.name} {authority.with_suffix('.pub').read_text()}"
+        with far(server, tmp_path, known=line) as one:
+            assert one.run(["echo", "in"], timeout=60).out == "in\n"
+        other = f"@cert-authority {server.name} {keygen(tmp_path / 'ca2').with_suffix('.pub').read_text()}"
+        with pytest.raises(errors.HostKeyError, match="has an authority for far"):
+            far(server, tmp_path, known=other)
+
+
+def test_a_host_that_opens_one_session_a_connection_is_told_as_that(tmp_path: Path) -> None:
+    privilege_separation_folder()
+    (tmp_path / "narrow").mkdir()
+    with (
+        sshd(tmp_path / "narrow", more="MaxSessions 1") as server,
+        far(server, tmp_path) as one,
+        pytest.raises(errors.CommandFailed, match=r"opens no second session.*--ssh-client paramiko"),
+    ):
+        one.run(["true"], timeout=60)
 
 
 def test_the_wrong_key_is_refused_with_what_to_do(server: Server, tmp_path: Path) -> None:

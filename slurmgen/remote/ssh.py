@@ -104,7 +104,8 @@ class SshTransport:
             return ConnectionFailed(
                 f"nothing came from {self.where} for {SILENCE:g} seconds", "Is the network up? Try again."
             )
-        if self._connection.is_active():
+        # paramiko closes the channels of a broken connection before it calls that inactive.
+        if self._connection.is_active() and self._connection.saved_exception is None:
             return CommandFailed(
                 f"{argv[0]} was ended by a signal on {self.where}", "See whether memory ran out."
             )

@@ -1,7 +1,6 @@
 """Links that break and links that go silent, between a real sshd and each client."""
 
 import random
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from tests.support.twins import Testbed, eventually
 
 JOB = JobId("12")
 CONNECT = {"paramiko": ssh.connect, "openssh": openssh.connect}
-LOG = random.Random(1).randbytes(300_000)  # noqa: S311
+LOG = random.Random(1).randbytes(800_000)  # noqa: S311
 AFTER_LOGIN = 8_000
 "Bytes from the server by which a login is over."
 
@@ -36,6 +35,7 @@ def config(through: Link, server: Server, folder: Path) -> str:
 def seeded_cuts(seed: int, number: int) -> list[Fault]:
     """Cuts anywhere: in the handshake, in the login, in an answer, in the log."""
     draw = random.Random(seed)  # noqa: S311
+    # All in all they let less through than the log has, so that every one of them strikes.
     return [
         Fault("cut", draw.choice([draw.randint(1, 5_000), draw.randint(5_000, 120_000)]))
         for _ in range(number)
@@ -192,12 +192,12 @@ def test_a_host_that_is_only_slow_is_asked_again_over_the_same_login(completed: 
 
 @pytest.fixture(params=CONNECT)
 def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A client that takes two seconds of silence for a broken link."""
+    """A client that takes three seconds of silence for a broken link."""
     monkeypatch.setattr(pulse, "INTERVAL", 0.5)
-    monkeypatch.setattr(pulse, "SILENCE", 2.0)
-    monkeypatch.setattr(ssh, "SILENCE", 2.0)
+    monkeypatch.setattr(pulse, "SILENCE", 3.0)
+    monkeypatch.setattr(ssh, "SILENCE", 3.0)
     monkeypatch.setitem(openssh._ALWAYS, "ServerAliveInterval", "1")
-    monkeypatch.setitem(openssh._ALWAYS, "ServerAliveCountMax", "2")
+    monkeypatch.setitem(openssh._ALWAYS, "ServerAliveCountMax", "3")
     return str(request.param)
 
 
@@ -212,15 +212,13 @@ def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def test_a_silent_link_is_noticed(
     server: Server, tmp_path: Path, impatient: str, fault: Fault, command: list[str], data: bytes
 ) -> None:
-    with link(server.port, fault) as bad:
-        with CONNECT[impatient](destination("far", config(bad, server, tmp_path))) as far:
-            start = time.monotonic()
-            with pytest.raises(
-                ConnectionFailed, match=r"nothing came from far for 2 seconds|connection to far broke"
-            ):
-                far.run(command, input=data, timeout=200)
-            assert time.monotonic() - start < 100
-        assert bad.struck == 1
+    with (
+        link(server.port, fault) as bad,
+        CONNECT[impatient](destination("far", config(bad, server, tmp_path))) as far,
+        # Not noticed, it would be a TimedOut.
+        pytest.raises(ConnectionFailed, match=r"nothing came from far for 3 seconds|connection to far broke"),
+    ):
+        far.run(command, input=data, timeout=200)
 
 
 def test_a_silent_link_is_noticed_while_a_stream_is_read(

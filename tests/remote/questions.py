@@ -16,6 +16,8 @@ from typing import IO
 import paramiko
 
 PASSWORD, CODE = "hunter2", "924816"
+GONE = (EOFError, OSError, paramiko.SSHException)
+"What is raised where the client has left."
 ROUNDS = {
     "together": [[("Password: ", PASSWORD), ("One-time code: ", CODE)]],
     "one by one": [[("Password: ", PASSWORD)], [("One-time code: ", CODE)]],
@@ -70,23 +72,24 @@ def _execute(channel: paramiko.Channel, command: bytes, server: "Questions") -> 
         threading.Thread(target=_pump, args=(process.stderr.fileno(), channel.sendall_stderr)),
     ]
     threading.Thread(target=_feed, args=(channel, process.stdin), daemon=True).start()
-    with process, suppress(EOFError, OSError):  # the client may have left
+    with process, suppress(*GONE):  # the client may have left
         for pump in pumps:
             pump.start()
         for pump in pumps:
             pump.join()
         channel.send_exit_status(process.wait())
-    channel.close()
+    with suppress(*GONE):
+        channel.close()
 
 
 def _pump(source: int, send: Callable[[bytes], None]) -> None:
-    with suppress(EOFError, OSError):
+    with suppress(*GONE):
         for chunk in iter(lambda: os.read(source, 65536), b""):
             send(chunk)
 
 
 def _feed(channel: paramiko.Channel, stdin: IO[bytes]) -> None:
-    with suppress(EOFError, OSError, ValueError):  # the command may have ended
+    with suppress(*GONE, ValueError):  # the command may have ended
         for chunk in iter(lambda: channel.recv(65536), b""):
             stdin.write(chunk)
             stdin.flush()

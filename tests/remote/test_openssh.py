@@ -40,6 +40,12 @@ def ours(words: str) -> list[int]:
     return found
 
 
+def folder_of(pid: int) -> Path:
+    """Where such an ssh has the socket that it shares."""
+    words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return Path(words[words.index("-S") + 1]).parent
+
+
 @pytest.fixture
 def short() -> Iterator[Path]:
     """A folder with a short name: that of a socket has 108 bytes at most."""
@@ -89,13 +95,11 @@ def test_where_the_config_keeps_connections_the_next_command_needs_no_login(
 def test_a_connection_of_our_own_ends_with_us_and_leaves_nothing(server: Server, tmp_path: Path) -> None:
     with far(server, tmp_path) as one:
         (pid,) = ours(str(tmp_path))
-        sockets = [
-            word for word in Path(f"/proc/{pid}/cmdline").read_text().split("\0") if "/slurmgen-" in word
-        ]
-        assert Path(sockets[0]).parent.stat().st_mode & 0o777 == 0o700
+        folder = folder_of(pid)
+        assert folder.stat().st_mode & 0o777 == 0o700
         assert one.run(["true"], timeout=60).returncode == 0
     assert ours(str(tmp_path)) == []
-    assert not Path(sockets[0]).parent.exists()
+    assert not folder.exists()
 
 
 def test_nothing_outlives_a_killed_slurmgen(server: Server, tmp_path: Path) -> None:
@@ -108,9 +112,12 @@ def test_nothing_outlives_a_killed_slurmgen(server: Server, tmp_path: Path) -> N
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdout.readline() == b"up\n"
-        assert ours(str(tmp_path))
+        (pid,) = ours(str(tmp_path))
+        folder = folder_of(pid)
         process.send_signal(signal.SIGKILL)
     eventually(lambda: not ours(str(tmp_path)))
+    assert list(folder.iterdir()) == []
+    folder.rmdir()
 
 
 def test_a_commands_own_255_is_its_own(server: Server, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ you submit, or render to stdout; a script that is checked in never depends on it
 """
 
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct, structs
 
@@ -26,6 +27,8 @@ class Personal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     image: str | None = None
     "Container image, where the site has none of its own."
     ssh_config: str | None = None
+    ssh_client: Literal["paramiko", "openssh"] | None = None
+    "Whose SSH: paramiko, or OpenSSH's own client, which can share one login."
 
 
 def config_dir() -> Path:

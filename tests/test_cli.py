@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -88,14 +89,28 @@ def test_shell_completion_is_offered(shell: str, slurmgen: Run, monkeypatch: pyt
     assert "_SLURMGEN_COMPLETE" in slurmgen().stdout
 
 
-def test_completion_knows_the_sites(slurmgen: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "_SLURMGEN_COMPLETE": "bash_complete",
-        "COMP_WORDS": "slurmgen render --site ",
-        "COMP_CWORD": "3",
-    }.items():
-        monkeypatch.setenv(name, value)
-    assert slurmgen().stdout.split() == ["plain,daic", "plain,generic", "plain,olivia"]
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("render --site ", ["daic", "generic", "olivia"]),
+        ("render --framework d", ["ddp"]),
+        ("submit --site daic --partition ", ["all"]),
+        ("doctor --site daic --gpu-type a", ["a40"]),
+        ("submit --site none-such --partition ", []),
+        ("status --host ", ["far", "gate", "inner"]),
+        ("submit --host me@f", ["me@far"]),
+    ],
+)
+def test_completion_knows_sites_and_what_is_theirs(
+    slurmgen: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str, completed: list[str]
+) -> None:
+    (tmp_path / "more").write_text("Host inner\nInclude more\n")
+    (tmp_path / "config").write_text(f'Host far *.org !bad\n Port 1\nHOST = "gate"\nInclude {tmp_path}/m*\n')
+    monkeypatch.setenv("SLURMGEN_SSH_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("_SLURMGEN_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"slurmgen {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
+    assert slurmgen().stdout.split() == [f"plain,{word}" for word in completed]
 
 
 HEAVY = {"torch", "paramiko", "jinja2", "rich", "lightning", "accelerate", "torchvision", "numpy", "sqlite3"}

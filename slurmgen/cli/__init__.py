@@ -24,6 +24,7 @@ COMMANDS = {
     "cancel": "Cancel a job, and say what became of it.",
     "fetch": "Bring back what a job made in its folder.",
     "snapshots": "List what is kept at a site, and remove what no job needs.",
+    "doctor": "Check step by step that one could submit.",
     "lint": "Find the faults of batch scripts.",
     "check": "Check that the checked-in scripts are what slurmgen.toml says.",
     "sites": "List, show and validate site profiles.",

@@ -8,6 +8,7 @@ from slurmgen.cli.route_options import find_job, job_options, reach
 
 if TYPE_CHECKING:
     from slurmgen.ledger import Record
+    from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
 
@@ -20,25 +21,42 @@ INTERRUPTED = 130
 @click.option(
     "-f", "--follow", is_flag=True, help="Go on until the job ends; exit 0 if it COMPLETED, else 1."
 )
-def command(job_id: str, site: str | None, follow: bool, **said: Any) -> None:
-    """Show a job's log, or follow it to the job's end."""
+@click.option("--start", type=click.IntRange(min=0), default=0, metavar="BYTE", help="Begin there.")
+def command(job_id: str, site: str | None, follow: bool, start: int, **said: Any) -> None:
+    """Show a job's log, or follow it to the job's end.
+
+    With --follow, a link that breaks is made anew, and no byte is lost or shown twice.
+    """
     job, way, record = find_job(job_id, site, **said)
     with reach(way) as far:
         path = _path(far, job, record)
         if follow:
-            follow_to_end(far, job, path)
+            follow_to_end(far, way, job, path, start=start)
         else:
-            _show(far, job, path)
+            _show(far, job, path, start)
 
 
-def follow_to_end(far: "Transport", job: "JobId", path: str, *, err: bool = False) -> None:
+def follow_to_end(
+    far: "Transport", way: "Route", job: "JobId", path: str, *, start: int = 0, err: bool = False
+) -> None:
     """Show the log until the job ends, then say how it did; leaves with 0 if it COMPLETED, else 1."""
-    from slurmgen.remote.logs import follow
+    from slurmgen.remote.following import follow_through
+    from slurmgen.remote.logs import Shown
     from slurmgen.remote.slurm import describe, outcome
+    from slurmgen.slurm.shell import visible
 
     ctx = click.get_current_context()
+    shown = Shown(lambda chunk: click.echo(chunk, nl=False, err=err), start)
     try:
-        states = follow(far, job, path, lambda chunk: click.echo(chunk, nl=False, err=err))
+        states = follow_through(
+            far,
+            lambda: reach(way, asks=False),
+            job,
+            path,
+            shown,
+            tell=lambda text: click.echo(visible(text), err=True),
+            go_on=lambda: f"slurmgen logs -f {job} --site {way.site} --start {shown.bytes}",
+        )
     except KeyboardInterrupt:
         click.echo(f"\njob {job} goes on; see `slurmgen logs -f {job}` and `slurmgen cancel {job}`", err=True)
         ctx.exit(INTERRUPTED)
@@ -55,13 +73,13 @@ def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
     return log_path(record.folder, record.output, record.name, str(job))
 
 
-def _show(far: "Transport", job: "JobId", path: str) -> None:
+def _show(far: "Transport", job: "JobId", path: str, start: int) -> None:
     from slurmgen.remote.logs import read
     from slurmgen.remote.slurm import describe, job_states
     from slurmgen.slurm.shell import visible
 
     is_empty = True
-    for chunk in read(far, path):
+    for chunk in read(far, path, start):
         click.echo(chunk, nl=False)
         is_empty = False
     if is_empty:

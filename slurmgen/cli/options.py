@@ -1,6 +1,6 @@
 """The options that say what a job should be, the same for every command that takes a job."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,6 +67,26 @@ def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str
     return [name for name in find_project(Path.cwd())[1].job if name.startswith(incomplete)]
 
 
+def _complete_of_site(
+    names: Callable[[Site], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Complete from the profile of the site that is named before, or in the project."""
+
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        from slurmgen.errors import SlurmgenError
+        from slurmgen.profiles import load_site
+        from slurmgen.project import DEFAULT_SITE, find_project
+
+        try:
+            folder, project = find_project(Path.cwd())
+            site = load_site(ctx.params.get("site") or project.site or DEFAULT_SITE, folder)
+        except SlurmgenError:
+            return []
+        return [name for name in names(site) if name.startswith(incomplete)]
+
+    return complete
+
+
 def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """`KEY=VALUE` words as a dict; `--sbatch` also takes a KEY alone."""
     pairs = {}
@@ -93,13 +113,28 @@ _OPTIONS = [
         "--gpus", type=int, metavar="N", help="GPUs of the whole job, as in Slurm; 1 if nobody says."
     ),
     click.option("--nodes", type=int, metavar="N", help="Nodes; follows from --gpus and the site."),
-    click.option("--gpu-type", metavar="TYPE", help="GPU type by its Slurm name."),
+    click.option(
+        "--gpu-type",
+        metavar="TYPE",
+        shell_complete=_complete_of_site(lambda site: site.gpu.types),
+        help="GPU type by its Slurm name.",
+    ),
     click.option("--cpus-per-gpu", type=int, metavar="N", help="CPUs that belong to a GPU."),
     click.option("--mem", metavar="SIZE", help="Memory of one node, such as 64G."),
     click.option("--time", metavar="TIME", help="Time limit, such as 04:00:00 or 1-12:00:00."),
     click.option("--account", metavar="NAME", help="Account that is charged."),
-    click.option("--partition", metavar="NAME", help="Partition."),
-    click.option("--qos", metavar="NAME", help="Quality of service."),
+    click.option(
+        "--partition",
+        metavar="NAME",
+        shell_complete=_complete_of_site(lambda site: site.partitions),
+        help="Partition.",
+    ),
+    click.option(
+        "--qos",
+        metavar="NAME",
+        shell_complete=_complete_of_site(lambda site: site.qos),
+        help="Quality of service.",
+    ),
     click.option("--container", metavar="IMAGE", help="Container image, or none."),
     click.option(
         "--bind", "binds", multiple=True, metavar="SRC[:DST]", help="Folder to bind in the container."

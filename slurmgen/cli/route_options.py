@@ -19,19 +19,38 @@ if TYPE_CHECKING:
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")
 
+
+def _complete_hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from slurmgen.remote.aliases import aliases
+
+    user, at, begun = incomplete.rpartition("@")
+    names = aliases(ctx.params.get("ssh_config"))
+    return [f"{user}{at}{name}" for name in names if name.startswith(begun)]
+
+
 _OPTIONS = [
     click.option(
         "--via",
         type=click.Choice(["ssh", "local", "twin"]),
         help="How to reach the site; ssh where it has a login host, else local.",
     ),
-    click.option("--host", metavar="[USER@]HOST", help="Login host, or its alias in ssh_config."),
+    click.option(
+        "--host",
+        metavar="[USER@]HOST",
+        shell_complete=_complete_hosts,
+        help="Login host, or its alias in ssh_config.",
+    ),
     click.option(
         "--ssh-config",
         type=click.Path(exists=True, dir_okay=False, resolve_path=True),
         envvar="SLURMGEN_SSH_CONFIG",
         show_envvar=True,
         help="Instead of ~/.ssh/config.",
+    ),
+    click.option(
+        "--ssh-client",
+        type=click.Choice(["paramiko", "openssh"]),
+        help="Whose SSH; openssh can share one login among commands. paramiko if nobody says.",
     ),
 ]
 
@@ -44,7 +63,7 @@ def check_job_id(_ctx: click.Context, _param: click.Parameter, value: str | None
 
 
 def route_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --via, --host and --ssh-config; it is called with them by name."""
+    """Give a command --via, --host, --ssh-config and --ssh-client; it is called with them by name."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -74,10 +93,17 @@ def find_job(job_id: str, site: str | None, **said: Any) -> "tuple[JobId, Route,
 
 
 def _recorded(record: "Record", **said: Any) -> "Route":
-    """The way the job went, but for what is said now."""
+    """The way the job went, but for what is said now. Whose SSH is yours to say, not the job's."""
+    from slurmgen.personal import load_personal
     from slurmgen.remote.route import Route
 
-    went = Route(site=record.site, via=record.via, host=record.host, ssh_config=record.ssh_config)
+    went = Route(
+        site=record.site,
+        via=record.via,
+        host=record.host,
+        ssh_config=record.ssh_config,
+        ssh_client=load_personal(record.site).ssh_client or "paramiko",
+    )
     return structs.replace(went, **{key: value for key, value in said.items() if value})
 
 
@@ -102,12 +128,13 @@ def project_dir() -> Path:
     return find_project(Path.cwd())[0]
 
 
-def reach(way: "Route") -> "Transport":
-    """Go there, asking on the terminal for what only a person knows."""
+def reach(way: "Route", *, asks: bool = True) -> "Transport":
+    """Go there, asking on the terminal for what only a person knows, or asking nobody."""
     from slurmgen.remote.route import open_route
     from slurmgen.remote.terminal import asker
 
-    return open_route(way, asker(), _twin_environment(way.site) if way.via == "twin" else None)
+    environment = _twin_environment(way.site) if way.via == "twin" else None
+    return open_route(way, asker() if asks else None, environment)
 
 
 def _twin_environment(site: str) -> dict[str, str]:

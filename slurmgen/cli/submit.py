@@ -168,7 +168,7 @@ def _submit(prepared: "Prepared", again: bool, follow: bool, as_json: bool) -> N
             _write_down(ledger, settled)
         _say(_what_happened(prepared, settled, done, far))
         if follow:
-            _follow(far, settled, done)
+            _follow(far, prepared.way, settled, done)
 
 
 def _what_happened(prepared: "Prepared", settled: "Record", done: "Submitted", far: "Transport") -> str:
@@ -204,7 +204,7 @@ def _write_down(ledger: "Ledger", settled: "Record") -> None:
         )
 
 
-def _follow(far: "Transport", settled: "Record", done: "Submitted") -> None:
+def _follow(far: "Transport", way: "Route", settled: "Record", done: "Submitted") -> None:
     from slurmgen.cli.logs import follow_to_end
     from slurmgen.remote.logs import log_path
     from slurmgen.remote.slurm import job_states
@@ -214,7 +214,7 @@ def _follow(far: "Transport", settled: "Record", done: "Submitted") -> None:
         if state.state == "PENDING":
             why = f" ({state.reason})" if state.reason else ""
             _say(f"job {done.job} is PENDING{why}; its log follows when it starts")
-    follow_to_end(far, done.job, path, err=True)
+    follow_to_end(far, way, done.job, path, err=True)
 
 
 @contextmanager

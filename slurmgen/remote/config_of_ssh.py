@@ -15,19 +15,19 @@ TIMEOUT = 30.0
 "Seconds for the commands of `Match exec`, and for names to become canonical."
 
 _PATH_LISTS = {"userknownhostsfile", "globalknownhostsfile"}
-_FILLED = {"identityfile", "proxycommand", *_PATH_LISTS}
+_FILLED = {"certificatefile", "identityagent", "identityfile", "proxycommand", "proxyjump", *_PATH_LISTS}
 # ssh prints paths bare, blanks within them too; each begins anew at a slash or a tilde.
 _NEXT_PATH = re.compile(r"\s+(?=[/~])")
 
 
-def said(program: str, alias: str, user: str, config_file: Path | None) -> dict[str, list[str]]:
+def said(program: str, alias: str, user: str, port: str, config_file: Path | None) -> dict[str, list[str]]:
     """What ssh would go by for a host.
 
     Raises:
         ValueError: ssh refuses the file, in its own words.
     """
     file = ["-F", str(config_file)] if config_file else []
-    login = ["-l", user] if user else []
+    login = [*(["-l", user] if user else []), *(["-p", port] if port else [])]
     values: dict[str, list[str]] = {}
     for line in _asked([program, "-G", "-T", *file, *login, "--", alias]).splitlines():
         keyword, _, value = line.partition(" ")

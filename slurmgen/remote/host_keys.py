@@ -16,6 +16,7 @@ from paramiko.hostkeys import HostKeyEntry, HostKeys, InvalidHostKey
 from slurmgen.errors import HostKeyError
 from slurmgen.remote.ssh_config import Destination
 
+_AUTHORITY = "@cert-authority"
 _RSA_ALGORITHMS = ("rsa-sha2-512", "rsa-sha2-256")
 
 
@@ -24,6 +25,8 @@ class Known(Struct, frozen=True):
 
     trusted: tuple[paramiko.PKey, ...] = ()
     revoked: tuple[paramiko.PKey, ...] = ()
+    has_authority: bool = False
+    "Whether a certificate authority is trusted to vouch for the host."
 
     def algorithms(self, available: Iterable[str]) -> list[str]:
         """The host key algorithms to ask for: those of keys we know first."""
@@ -36,7 +39,12 @@ def known(to: Destination) -> Known:
     lines = [line for path in to.known_hosts for line in _lines(path)]
     trusted = [line for line in lines if not line.startswith("@")]
     revoked = [line.removeprefix("@revoked").strip() for line in lines if line.startswith("@revoked")]
-    return Known(tuple(_keys(trusted, to.host_key_name)), tuple(_keys(revoked, to.host_key_name)))
+    authorities = [line.removeprefix(_AUTHORITY).strip() for line in lines if line.startswith(_AUTHORITY)]
+    return Known(
+        tuple(_keys(trusted, to.host_key_name)),
+        tuple(_keys(revoked, to.host_key_name)),
+        any(_keys(authorities, to.host_key_name)),
+    )
 
 
 def check(key: paramiko.PKey, keys: Known, to: Destination) -> None:
@@ -53,6 +61,11 @@ def check(key: paramiko.PKey, keys: Known, to: Destination) -> None:
         return
     if keys.trusted:
         raise _changed(key, keys, to)
+    if keys.has_authority:
+        raise HostKeyError(
+            f"known_hosts has an authority for {_title(to)}, but not its own key: {_describe(key)}",
+            "Only OpenSSH reads the certificates of hosts: say --ssh-client openssh.",
+        )
     file = to.known_hosts[0] if to.known_hosts else "known_hosts"
     raise HostKeyError(
         f"the host key of {_title(to)} is not known: {_describe(key)}",

@@ -5,7 +5,8 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
@@ -18,6 +19,7 @@ class LocalTransport:
     """Runs commands here, with `environment` over our own."""
 
     where = "this machine"
+    login = "no login: it is this machine"
     # Not a login shell: we were started from one, and /etc/profile would reset PATH and modules.
     shell = ("bash", "-c")
 
@@ -26,19 +28,29 @@ class LocalTransport:
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
-        with TemporaryFile() as stdin:
-            # A file, since writing to a pipe while reading two others takes threads.
-            stdin.writelines(chunks(input))
-            stdin.seek(0)
-            with self._started(argv, stdin, subprocess.PIPE) as process:
-                try:
-                    stdout, stderr = process.communicate(timeout=timeout)
-                except subprocess.TimeoutExpired:
-                    raise timed_out(argv, self.where, timeout) from None
+        with ThreadPoolExecutor(1) as pool, self._started(argv, subprocess.PIPE, subprocess.PIPE) as process:
+            # Fed by a thread as it is made: a whole project would take room and time as a file.
+            stdin, process.stdin = process.stdin, None
+            fed = pool.submit(_feed, process, stdin, input)
+            try:
+                stdout, stderr = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                raise timed_out(argv, self.where, timeout) from None
+            fed.result()
         return Completed(process.returncode, stdout, stderr)
 
     def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
         """See Transport.stream."""
+        completed = yield from self.streamed(argv, timeout=timeout)
+        if completed.returncode:
+            raise failed(argv, self.where, completed.returncode, completed.stderr)
+
+    def streamed(self, argv: Sequence[str], *, timeout: float) -> Generator[bytes, None, Completed]:
+        """What a command writes, as it comes; returns how it ended.
+
+        Raises:
+            TimedOut: it was silent for longer.
+        """
         with TemporaryFile() as stderr, self._started(argv, subprocess.DEVNULL, stderr) as process:
             assert process.stdout  # noqa: S101 (it is a pipe)
             while select.select([process.stdout], [], [], timeout)[0]:
@@ -47,9 +59,9 @@ class LocalTransport:
                 yield chunk
             else:
                 raise timed_out(argv, self.where, timeout)
-            if process.wait(timeout):
-                stderr.seek(0)
-                raise failed(argv, self.where, process.returncode, stderr.read())
+            status = process.wait(timeout)
+            stderr.seek(0)
+            return Completed(status, b"", stderr.read())
 
     def close(self) -> None:
         """Nothing is open between commands."""
@@ -79,6 +91,26 @@ class LocalTransport:
             try:
                 yield process
             finally:
-                if process.poll() is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
+                _kill(process)
+
+
+def _feed(process: "subprocess.Popen[bytes]", stdin: IO[bytes] | None, data: bytes | Iterable[bytes]) -> None:
+    """Write a command's standard input; where that breaks off, the command ends, lest it take a half."""
+    assert stdin  # noqa: S101 (it is a pipe)
+    try:
+        stdin.writelines(chunks(data))
+    except BrokenPipeError:  # the command ended without reading all; its exit status tells why
+        pass
+    except BaseException:
+        _kill(process)
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            stdin.close()
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

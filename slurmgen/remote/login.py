@@ -4,6 +4,8 @@ A passphrase, password or code is asked for when it is needed, handed on, and fo
 """
 
 import contextlib
+import os
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +14,7 @@ import paramiko
 from paramiko.pkey import UnknownKeyType
 
 from slurmgen.errors import AuthenticationFailed
+from slurmgen.remote import certificates
 from slurmgen.remote.ssh_config import Destination
 
 
@@ -25,12 +28,15 @@ class Ask(Protocol):
         """Show a text that wants no answer."""
 
 
+_AGENT = "SSH_AUTH_SOCK"
 PROMPTS = 3
 "How often a person may answer wrongly, as in OpenSSH."
 
 
-def log_in(transport: paramiko.Transport, to: Destination, ask: Ask | None) -> None:
+def log_in(transport: paramiko.Transport, to: Destination, ask: Ask | None) -> str:
     """Prove to the host that we are `to.user`; `ask` is None where there is no terminal.
+
+    Returns what it took at last: a key by its name, or the kind of answer.
 
     Raises:
         AuthenticationFailed: nothing that we have lets us in.
@@ -40,9 +46,10 @@ def log_in(transport: paramiko.Transport, to: Destination, ask: Ask | None) -> N
     if "publickey" in accepted:
         accepted = _offer_keys(transport, to, ask, accepted, tried)
     if not transport.is_authenticated() and ask:
-        accepted = _answer(transport, to.user, ask, accepted, tried)
+        accepted = _answer(transport, to, ask, accepted, tried)
     if not transport.is_authenticated():
         raise _refused(to, accepted, tried, ask)
+    return tried[-1] if tried else "no proof at all"
 
 
 def _accepted(transport: paramiko.Transport, user: str) -> set[str]:
@@ -58,8 +65,8 @@ def _offer_keys(
     transport: paramiko.Transport, to: Destination, ask: Ask | None, accepted: set[str], tried: list[str]
 ) -> set[str]:
     """Offer keys until one is taken; returns the methods that are then still wanted."""
-    with contextlib.closing(paramiko.Agent()) as agent:
-        for title, key in _keys(agent, to, ask):
+    with _agent_keys(to.agent) as held:
+        for title, key in _keys(held, to, ask):
             tried.append(title)
             with contextlib.suppress(paramiko.AuthenticationException):
                 return set(transport.auth_publickey(to.user, key))
@@ -71,35 +78,51 @@ def _offer_keys(
     return accepted - {"publickey"}
 
 
-def _keys(agent: paramiko.Agent, to: Destination, ask: Ask | None) -> Iterator[tuple[str, paramiko.PKey]]:
+def _keys(
+    held: Iterable[paramiko.AgentKey], to: Destination, ask: Ask | None
+) -> Iterator[tuple[str, paramiko.PKey]]:
     """The agent's keys that a key file names, its others, then the files: as in OpenSSH."""
     public = {path: _public_blob(path) for path in to.identity_files}
     place = {blob: number for number, blob in enumerate(public.values())}
-    wanted = [key for key in agent.get_keys() if not to.identities_only or key.asbytes() in place]
+    known = [(certificates.public_blob(key), key) for key in held]
+    wanted = [(blob, key) for blob, key in known if not to.identities_only or blob in place]
     # A host hangs up after some keys, mostly six, and an agent may hold more.
-    for agent_key in sorted(wanted, key=lambda key: place.get(key.asbytes(), len(place))):
-        yield f"{agent_key.fingerprint} of the agent", agent_key
-    held = {key.asbytes() for key in wanted}
+    for _, agent_key in sorted(wanted, key=lambda one: place.get(one[0], len(place))):
+        yield from certificates.of(agent_key, to.certificate_files)
+        yield f"{agent_key.fingerprint} of the agent", certificates.as_held(agent_key)
+    offered = {blob for blob, _ in wanted}
     for path in to.identity_files:
         # A key that the agent holds was offered already, and its file may need a passphrase.
-        if public[path] not in held and (key := _load(path, ask)):
+        if public[path] not in offered and (key := _load(path, ask)):
+            yield from certificates.of(key, (*to.certificate_files, certificates.beside(path)))
             yield str(path), key
+
+
+@contextlib.contextmanager
+def _agent_keys(socket: str | None) -> Iterator[tuple[paramiko.AgentKey, ...]]:
+    """What the agent holds; paramiko finds it by a variable alone."""
+    if socket == "none":
+        yield ()
+        return
+    before = os.environ.get(_AGENT)
+    try:
+        os.environ.update({_AGENT: socket} if socket else {})
+        with contextlib.closing(paramiko.Agent()) as agent:
+            yield agent.get_keys()
+    finally:
+        if socket and before is None:
+            del os.environ[_AGENT]
+        elif socket and before:
+            os.environ[_AGENT] = before
 
 
 def _public_blob(path: Path) -> bytes | None:
     """The public half of a key file, where it lies beside it as usual."""
     public = path if path.suffix == ".pub" else path.with_name(f"{path.name}.pub")
     try:
-        words = public.read_text().split()
-        return paramiko.Message(_decoded(words[1])).asbytes()
+        return b64decode(public.read_text().split()[1], validate=True)
     except (OSError, ValueError, IndexError):
         return None
-
-
-def _decoded(text: str) -> bytes:
-    from base64 import b64decode
-
-    return b64decode(text, validate=True)
 
 
 def _load(path: Path, ask: Ask | None) -> paramiko.PKey | None:
@@ -107,7 +130,9 @@ def _load(path: Path, ask: Ask | None) -> paramiko.PKey | None:
     for password in _passphrases(path, ask):
         try:
             # paramiko's annotation says str, cryptography beneath it wants bytes.
-            return paramiko.PKey.from_path(path, password)  # type: ignore[arg-type]
+            key = paramiko.PKey.from_path(path, password)  # type: ignore[arg-type]
+            key.public_blob = None  # a certificate beside it is offered apart
+            return key
         except (OSError, UnknownKeyType):
             return None
         except TypeError:  # it is locked, and this was the try without a passphrase
@@ -126,7 +151,7 @@ def _passphrases(path: Path, ask: Ask | None) -> Iterator[bytes | None]:
 
 
 def _answer(
-    transport: paramiko.Transport, user: str, ask: Ask, accepted: set[str], tried: list[str]
+    transport: paramiko.Transport, to: Destination, ask: Ask, accepted: set[str], tried: list[str]
 ) -> set[str]:
     """Let the person answer, method after method, until the host is content."""
     for _ in range(PROMPTS):
@@ -135,7 +160,7 @@ def _answer(
             break
         tried.append(method)
         try:
-            accepted = set(_METHODS[method](transport, user, ask))
+            accepted = set(_METHODS[method](transport, to, ask))
         except paramiko.BadAuthenticationType as error:
             accepted = set(error.allowed_types) - {method}
         except paramiko.AuthenticationException:
@@ -143,21 +168,26 @@ def _answer(
     return accepted
 
 
-def _interactive(transport: paramiko.Transport, user: str, ask: Ask) -> Iterable[str]:
+def _interactive(transport: paramiko.Transport, to: Destination, ask: Ask) -> Iterable[str]:
     def handler(title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
         head = f"{title} {instructions}".strip()
         if head and not prompts:  # such as "approve it on your phone"
-            ask.tell(_printable(head))
-        return [ask(_printable(f"{head} {prompt}".strip())) for prompt, _ in prompts]
+            ask.tell(_printable(f"({_who(to)}) {head}"))
+        return [ask(_printable(f"({_who(to)}) {f'{head} {prompt}'.strip()}")) for prompt, _ in prompts]
 
-    return transport.auth_interactive(user, handler)
-
-
-def _password(transport: paramiko.Transport, user: str, ask: Ask) -> Iterable[str]:
-    return transport.auth_password(user, ask(f"Password of {user}: "), fallback=False)
+    return transport.auth_interactive(to.user, handler)
 
 
-_METHODS: dict[str, Callable[[paramiko.Transport, str, Ask], Iterable[str]]] = {
+def _password(transport: paramiko.Transport, to: Destination, ask: Ask) -> Iterable[str]:
+    return transport.auth_password(to.user, ask(f"Password of {_who(to)}: "), fallback=False)
+
+
+def _who(to: Destination) -> str:
+    """Whom a question is about: on the way there may be hosts that ask too."""
+    return f"{to.user}@{to.alias}"
+
+
+_METHODS: dict[str, Callable[[paramiko.Transport, Destination, Ask], Iterable[str]]] = {
     "keyboard-interactive": _interactive,
     "password": _password,
 }

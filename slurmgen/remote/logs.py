@@ -57,32 +57,41 @@ def read(far: Transport, path: str, start: int = 0) -> Iterator[bytes]:
     return far.stream(["sh", "-c", _READ, "tail", path, str(start + 1)], timeout=COMMAND_TIMEOUT)
 
 
+class Shown:
+    """How far a log has been shown; it outlives the link that the log came over."""
+
+    def __init__(self, show: Callable[[bytes], None], start: int = 0) -> None:
+        self._show = show
+        self.bytes = start
+        self.steps = 0
+        "Grows whenever the far side has answered."
+
+    def __call__(self, chunk: bytes) -> None:
+        """Show some more."""
+        self._show(chunk)
+        self.bytes += len(chunk)
+        self.steps += 1
+
+
 def follow(
     far: Transport,
     job: JobId,
     path: str,
-    show: Callable[[bytes], None],
+    shown: Shown,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[JobState, ...]:
     """Show the log until the job has ended and its log is at rest; returns how the job ended."""
-    seen, pause, was_over = 0, FIRST_PAUSE, False
+    pause, was_over = FIRST_PAUSE, False
     while True:
+        before = shown.bytes
         # Asked before reading, so that the last words of an ended job are read too.
         states = job_states(far, job)
-        new = sum(map(_shown(show), read(far, path, seen)))
-        is_over = ended(states)
+        shown.steps += 1
+        for chunk in read(far, path, before):
+            shown(chunk)
+        is_over, new = ended(states), shown.bytes > before
         if is_over and was_over and not new:
             return states
-        seen, was_over = seen + new, is_over
+        was_over = is_over
         pause = FIRST_PAUSE if new or is_over else min(pause * 1.5, LONGEST_PAUSE)
         sleep(pause)
-
-
-def _shown(show: Callable[[bytes], None]) -> Callable[[bytes], int]:
-    """Show some bytes and say how many there were."""
-
-    def count(chunk: bytes) -> int:
-        show(chunk)
-        return len(chunk)
-
-    return count

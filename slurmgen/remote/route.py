@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from slurmgen.site import Site
 
 Via = Literal["ssh", "local", "twin"]
+SshClient = Literal["paramiko", "openssh"]
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -24,6 +25,7 @@ class Route(Struct, frozen=True, kw_only=True):
     host: str | None = None
     "`[USER@]HOST` where it goes over SSH; an alias of ssh_config, mostly."
     ssh_config: str | None = None
+    ssh_client: SshClient = "paramiko"
 
 
 def route(
@@ -33,6 +35,7 @@ def route(
     via: Via | None = None,
     host: str | None = None,
     ssh_config: str | None = None,
+    ssh_client: SshClient | None = None,
 ) -> Route:
     """The way to a site: what is said now, then your personal file, then the profile.
 
@@ -52,7 +55,13 @@ def route(
         )
     if personal.user and "@" not in host:
         host = f"{personal.user}@{host}"
-    return Route(site=site.name, via=via, host=host, ssh_config=ssh_config or personal.ssh_config)
+    return Route(
+        site=site.name,
+        via=via,
+        host=host,
+        ssh_config=ssh_config or personal.ssh_config,
+        ssh_client=ssh_client or personal.ssh_client or "paramiko",
+    )
 
 
 def open_route(
@@ -69,10 +78,16 @@ def open_route(
         RemoteError: the host is not reached, not the one we know, or lets nobody in.
     """
     if way.via == "ssh":
-        from slurmgen.remote.ssh import connect
         from slurmgen.remote.ssh_config import destination
 
-        return connect(destination(way.host or "", way.ssh_config), ask)
+        to = destination(way.host or "", way.ssh_config)
+        if way.ssh_client == "openssh":
+            from slurmgen.remote import openssh
+
+            return openssh.connect(to, ask)
+        from slurmgen.remote import ssh
+
+        return ssh.connect(to, ask)
     from slurmgen.remote.local import LocalTransport
 
     return LocalTransport(environment)

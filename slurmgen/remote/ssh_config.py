@@ -1,12 +1,13 @@
 """Where `ssh HOST` would go, told by ssh itself where it is installed."""
 
 import getpass
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from slurmgen.errors import ConfigError, RequestError
 
@@ -17,8 +18,32 @@ _DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 _HOST = re.compile(r"[\w:\[\]%][\w.:\[\]%-]*")
 _USER = re.compile(r"[^-\s\x00-\x1f;&<>|`$'\"\\(){}][^\s\x00-\x1f;&<>|`$'\"\\(){}]*")
 
+# `[USER@]HOST[:PORT]`, as ProxyJump has it; an IPv6 address stands in brackets.
+_HOP = re.compile(r"(?:ssh://)?(?:(.*)@)?(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::(\d+))?/?")
+_MOST_HOPS = 8
+
 Said = Mapping[str, Sequence[str]]
 "What the files say of a host: keywords in small letters, with their values."
+
+
+class Hop(Struct, frozen=True):
+    """A host as a person names it: in --host, or in ProxyJump."""
+
+    alias: str
+    user: str = ""
+    port: str = ""
+
+    def __str__(self) -> str:
+        return self.alias + (f":{self.port}" if self.port else "")
+
+
+class Sharing(Struct, frozen=True):
+    """Whether OpenSSH shares one login among several commands there, and how."""
+
+    path: str
+    "ControlPath."
+    starts: bool
+    "Whether `ssh HOST` would leave a shared connection behind for the next one."
 
 
 class Destination(Struct, frozen=True, kw_only=True):
@@ -30,12 +55,24 @@ class Destination(Struct, frozen=True, kw_only=True):
     port: int
     user: str
     identity_files: tuple[Path, ...]
+    certificate_files: tuple[Path, ...] = ()
     identities_only: bool
     "Offer no other keys of the agent than those of identity_files."
+    agent: str | None = None
+    "The agent's socket, or none; None for the usual one."
     known_hosts: tuple[Path, ...]
     host_key_name: str
     "The name that the host has in known_hosts."
     proxy_command: str | None = None
+    jump: "Destination | None" = None
+    "The host through which this one is reached."
+    sharing: Sharing | None = None
+    config_file: Path | None = None
+
+    @property
+    def hops(self) -> tuple["Destination", ...]:
+        """The hosts on the way, the nearest first and this one last."""
+        return (*(self.jump.hops if self.jump else ()), self)
 
 
 def destination(name: str, config_file: str | None = None) -> Destination:
@@ -43,50 +80,90 @@ def destination(name: str, config_file: str | None = None) -> Destination:
 
     Raises:
         RequestError: the name could never be a host's.
-        ConfigError: the file is wrong, or says what is not supported.
+        ConfigError: the file is wrong, or its ProxyJump leads in a circle.
     """
     user, _, alias = name.rpartition("@")
     if not _HOST.fullmatch(alias) or (user and not _USER.fullmatch(user)):
         raise RequestError(f"{name!r} is no host name", "Give --host as HOST or USER@HOST.")
     try:
-        said = _said(alias, user, Path(config_file).expanduser().absolute() if config_file else None)
-        _refuse_jump(alias, said)
-        return _destination(alias, user, said)
+        file = Path(config_file).expanduser().absolute() if config_file else None
+        return _resolved(Hop(alias, user), file, ())
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot read ssh_config: {error}", "Mend it, or give another with --ssh-config."
         ) from None
 
 
-def _said(alias: str, user: str, config_file: Path | None) -> Said:
+def _resolved(hop: Hop, config_file: Path | None, way: tuple[str, ...]) -> Destination:
+    """A host with the hosts before it; `way` leads from the far end to here."""
+    if str(hop) in way or len(way) > _MOST_HOPS:
+        raise ValueError(f"its ProxyJump leads in a circle: {' -> '.join((*way, str(hop)))}")
+    said = _said(hop, config_file)
+    to = _destination(hop, config_file, said)
+    return structs.replace(to, jump=_jump(_proxy_jump(said), config_file, (*way, str(hop))))
+
+
+def _jump(words: str, config_file: Path | None, way: tuple[str, ...]) -> Destination | None:
+    """The last host of ProxyJump. Each is reached through the one before it, the first as it says itself."""
+    jump: Destination | None = None
+    for hop in map(_hop, words.split(",") if words else ()):
+        if jump is None:
+            jump = _resolved(hop, config_file, way)
+        else:  # what it says of a jump of its own does not count, as in OpenSSH
+            to = _destination(hop, config_file, _said(hop, config_file))
+            jump = structs.replace(to, jump=jump)
+    return jump
+
+
+def _hop(word: str) -> Hop:
+    match = _HOP.fullmatch(word.strip())
+    user, address, name, port = match.groups(default="") if match else ("", "", "", "")
+    hop = Hop(address or name, user, port)
+    if not _HOST.fullmatch(hop.alias) or (user and not _USER.fullmatch(user)):
+        raise ValueError(f"ProxyJump {word!r} is not [USER@]HOST[:PORT]")
+    return hop
+
+
+def _proxy_jump(said: Said) -> str:
+    """What ProxyJump says; nothing if a ProxyCommand came before it."""
+    first = next((word for word in said if word in {"proxyjump", "proxycommand"}), "")
+    words = said[first][0] if first == "proxyjump" else ""
+    return "" if words.lower() == "none" else words
+
+
+def _said(hop: Hop, file: Path | None) -> Said:
     if program := shutil.which("ssh"):
         from slurmgen.remote.config_of_ssh import said
 
-        return said(program, alias, user, config_file)
+        return said(program, hop.alias, hop.user, hop.port, file)
     from slurmgen.remote.config_of_paramiko import said as read
 
-    return read(alias, config_file)
+    return {**read(hop.alias, file), **({"port": [hop.port]} if hop.port else {})}
 
 
-def _destination(alias: str, user: str, said: Said) -> Destination:
+def _destination(hop: Hop, config_file: Path | None, said: Said) -> Destination:
     def one(keyword: str, otherwise: str) -> str:
         return said.get(keyword, [otherwise])[0]
 
-    host, port = one("hostname", alias).lower(), int(one("port", "22"))
+    host, port = one("hostname", hop.alias).lower(), int(one("port", "22"))
     known_hosts = [
         *said.get("userknownhostsfile", _USER_KNOWN_HOSTS),
         *said.get("globalknownhostsfile", _SYSTEM_KNOWN_HOSTS),
     ]
     return Destination(
-        alias=alias,
+        alias=hop.alias,
         host=host,
         port=port,
-        user=user or one("user", "") or getpass.getuser(),
+        user=hop.user or one("user", "") or getpass.getuser(),
         identity_files=_paths(said.get("identityfile", _DEFAULT_KEYS)),
+        certificate_files=_paths(said.get("certificatefile", ())),
         identities_only=one("identitiesonly", "no") == "yes",
+        agent=_agent(one("identityagent", "")),
         known_hosts=_paths(known_hosts),
         host_key_name=one("hostkeyalias", "") or (host if port == 22 else f"[{host}]:{port}"),
-        proxy_command=one("proxycommand", "") or None,
+        proxy_command=None if _proxy_jump(said) else one("proxycommand", "") or None,
+        sharing=_sharing(one("controlpath", "none"), one("controlmaster", "no"), one("controlpersist", "no")),
+        config_file=config_file,
     )
 
 
@@ -94,10 +171,18 @@ def _paths(texts: Sequence[str]) -> tuple[Path, ...]:
     return tuple(Path(text).expanduser() for text in texts if text != "none")
 
 
-def _refuse_jump(alias: str, said: Said) -> None:
-    jump = said.get("proxyjump", ["none"])[0]
-    if jump != "none" and not said.get("proxycommand"):
-        raise ConfigError(
-            f"{alias} is reached through ProxyJump {jump}, which slurmgen does not support yet",
-            f"In ssh_config, write `ProxyCommand ssh -W %h:%p {jump}` instead; it does the same.",
-        )
+def _agent(said: str) -> str | None:
+    """The socket that IdentityAgent names; a word in capitals or with a dollar names its variable."""
+    if said in {"", "SSH_AUTH_SOCK"}:
+        return None
+    path = os.environ.get(said[1:], "none") if said.startswith("$") else said
+    return path if path == "none" else str(Path(path).expanduser())
+
+
+def _sharing(path: str, master: str, persists: str) -> Sharing | None:
+    if path == "none":
+        return None
+    return Sharing(path, master not in _NO and persists not in _NO)
+
+
+_NO = {"no", "false"}

@@ -1,7 +1,8 @@
 """Transport: the one seam between slurmgen and a machine that has Slurm.
 
-Behind it are paramiko (`ssh.py`) and this machine itself (`local.py`). The far side needs
-a POSIX shell, tar, bash and Slurm. Nothing above this seam knows which one it speaks to.
+Behind it are paramiko (`ssh.py`), OpenSSH's own client (`openssh.py`) and this machine itself
+(`local.py`). The far side needs a POSIX shell, tar, bash and Slurm. Nothing above this seam knows
+which one it speaks to.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,6 +45,10 @@ class Transport(Protocol):
     @property
     def where(self) -> str:
         """What to call the machine in a message."""
+
+    @property
+    def login(self) -> str:
+        """How we came in: a key by its name, or the kind of answer."""
 
     @property
     def shell(self) -> tuple[str, str]:

@@ -29,6 +29,24 @@ def sbatch_test() -> list[str]:
     return ["sbatch", "--test-only"]
 
 
+def version() -> list[str]:
+    """Ask which Slurm it is."""
+    return ["sbatch", "--version"]
+
+
+def ping() -> list[str]:
+    """Ask whether the controllers answer."""
+    return ["scontrol", "ping"]
+
+
+def partitions() -> list[str]:
+    """Ask for every partition: its name, with a star if it is the default, its state, and its nodes.
+
+    Those are counted as allocated/idle/other/total.
+    """
+    return ["sinfo", "--all", "--noheader", f"--format=%P{FIELD_SEPARATOR}%a{FIELD_SEPARATOR}%F"]
+
+
 def squeue(job: JobId) -> list[str]:
     """Ask for a job that has not ended."""
     # The name is a person's and may hold the separator, so it stands last.

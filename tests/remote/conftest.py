@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from slurmgen.remote import openssh
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.ssh import connect
 from slurmgen.remote.ssh_config import destination
@@ -50,18 +51,18 @@ def far(server: Server, tmp_path: Path) -> Iterator[Transport]:
         yield transport
 
 
-@pytest.fixture(params=["ssh", "local"])
+@pytest.fixture(params=["ssh", "openssh", "local"])
 def either(
     request: pytest.FixtureRequest, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Transport]:
-    """The same machine by each transport; a test that uses it holds for both."""
+    """The same machine by each transport; a test that uses it holds for all."""
     with _either(
         request.param, server, tmp_path, monkeypatch, {"SLURM_CONF": "/kept", "SLURM_CPU_BIND": "cores"}
     ) as one:
         yield one
 
 
-@pytest.fixture(params=["ssh", "local"])
+@pytest.fixture(params=["ssh", "openssh", "local"])
 def cluster(
     request: pytest.FixtureRequest,
     testbed: Testbed,
@@ -77,7 +78,7 @@ def cluster(
 def _either(
     kind: str, server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
 ) -> Transport:
-    if kind == "ssh":
-        return connect(destination("far", server.config(folder)))
+    if kind != "local":
+        return {"ssh": connect, "openssh": openssh.connect}[kind](destination("far", server.config(folder)))
     monkeypatch.setenv("HOME", str(server.home))
     return LocalTransport(variables)

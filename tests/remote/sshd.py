@@ -44,25 +44,40 @@ class Server:
         self, folder: Path, *, known: str | None = None, key: Path | None = None, more: str = ""
     ) -> str:
         """Write an ssh_config with the alias `far`, and give its path."""
-        (folder / "known_hosts").write_text(f"{self.name} {self.host_key}\n" if known is None else known)
-        text = f"""Host far
+        (folder / "known_hosts").write_text(self.known_line if known is None else known)
+        (folder / "ssh_config").write_text(self.block("far", folder / "known_hosts", key=key, more=more))
+        return str(folder / "ssh_config")
+
+    @property
+    def known_line(self) -> str:
+        """Its line in known_hosts."""
+        return f"{self.name} {self.host_key}\n"
+
+    def block(self, alias: str, known_hosts: Path, *, key: Path | None = None, more: str = "") -> str:
+        """What ssh_config says of it."""
+        return f"""Host {alias}
           HostName 127.0.0.1
           Port {self.port}
           User {getuser()}
           IdentityFile "{key or self.key}"
           IdentitiesOnly yes
-          UserKnownHostsFile "{folder}/known_hosts"
+          UserKnownHostsFile "{known_hosts}"
           GlobalKnownHostsFile /dev/null
           {more}
         """
-        (folder / "ssh_config").write_text(text)
-        return str(folder / "ssh_config")
 
 
 def keygen(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
     """A new key pair."""
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-f", path], check=True, timeout=60)
     return path
+
+
+def certified(host_key: Path, authority: Path) -> Path:
+    """Have an authority vouch for the key of 127.0.0.1; the certificate."""
+    vouch = ["ssh-keygen", "-q", "-s", authority, "-I", "test", "-h", "-n", "127.0.0.1", f"{host_key}.pub"]
+    subprocess.run(vouch, check=True, timeout=60)
+    return host_key.with_name(f"{host_key.name}-cert.pub")
 
 
 def free_port() -> int:
@@ -73,13 +88,21 @@ def free_port() -> int:
 
 
 @contextmanager
-def sshd(folder: Path, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """Start an sshd that sets `variables` in each session; it ends with the block."""
+def sshd(
+    folder: Path, variables: Mapping[str, str] | None = None, more: str = "", authority: Path | None = None
+) -> Iterator[Server]:
+    """Start an sshd that sets `variables` in each session; it ends with the block.
+
+    `more` configures it; an `authority` vouches for its key.
+    """
     server = Server(folder, free_port())
     server.home.mkdir()
     keygen(folder / "host_key")
+    if authority:
+        more += f"\nHostCertificate {certified(folder / 'host_key', authority)}"
     shutil.copy(keygen(server.key).with_suffix(".pub"), folder / "authorized_keys")
-    (folder / "sshd_config").write_text(_config(server, {"HOME": str(server.home), **(variables or {})}))
+    settings = _config(server, {"HOME": str(server.home), **(variables or {})})
+    (folder / "sshd_config").write_text(f"{more}\n{settings}")
     with (folder / "sshd.log").open("wb") as log:
         # Its own full name: sshd starts itself anew for each connection.
         program = shutil.which("sshd") or "/usr/sbin/sshd"

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import paramiko
 import pytest
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed
-from slurmgen.remote import ssh
+from slurmgen.remote import hops
 from slurmgen.remote.ssh import connect
 from slurmgen.remote.ssh_config import Destination, destination
 from slurmgen.remote.terminal import Terminal
@@ -162,13 +163,13 @@ def test_an_unknown_name_is_no_connection(tmp_path: Path) -> None:
 def test_a_host_that_says_nothing_is_given_up(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh, "CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr(hops, "CONNECT_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         start = time.monotonic()
         with pytest.raises(ConnectionFailed):
             echo(destination("far", Server(server.folder, port).config(tmp_path)))
-        assert time.monotonic() - start < ssh.ANSWER_TIMEOUT / 4
+        assert time.monotonic() - start < hops.ANSWER_TIMEOUT / 4
 
 
 def test_a_proxy_command_is_the_way_in(server: Server, tmp_path: Path) -> None:
@@ -263,19 +264,19 @@ def gate(server: Server, tmp_path: Path) -> Iterator[Any]:
 def test_a_password_is_asked_for_when_keys_do_not_do(gate: Any) -> None:
     person = Person("wrong", "right")
     assert echo(gate("password"), person) == "in"
-    assert all(prompt.startswith("Password of ") for prompt in person.prompts)
+    assert person.prompts == [f"Password of {getuser()}@far: "] * 2
 
 
 def test_a_code_is_asked_for_after_the_key(gate: Any) -> None:
     person = Person("123456")
     assert echo(gate("publickey"), person) == "in"
-    assert person.prompts == ["Two factors  [2JEnter it. Code: "]
+    assert person.prompts == [f"({getuser()}@far) Two factors  [2JEnter it. Code: "]
 
 
 def test_what_wants_no_answer_is_shown(gate: Any) -> None:
     person = Person()
     assert echo(gate("phone"), person) == "in"
-    assert [text.strip() for text in person.told] == ["[2JApprove it on your phone."]
+    assert [text.strip() for text in person.told] == [f"({getuser()}@far)  [2JApprove it on your phone."]
 
 
 @pytest.mark.parametrize("methods", ["password", "publickey"])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from slurmgen.remote import logs
-from slurmgen.remote.logs import LONGEST_PAUSE, follow
+from slurmgen.remote.logs import LONGEST_PAUSE, Shown, follow
 from slurmgen.remote.slurm import outcome
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -39,7 +39,7 @@ class Story:
     def told(self, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.setattr(logs, "job_states", self.states)
         monkeypatch.setattr(logs, "read", self.read)
-        return outcome(follow(object(), JOB, "/log", self.show, self.pauses.append))  # type: ignore[arg-type]
+        return outcome(follow(object(), JOB, "/log", Shown(self.show), self.pauses.append))  # type: ignore[arg-type]
 
 
 def test_each_byte_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,13 +173,61 @@ def test_the_tokens_of_a_path_are_filled_in(said: Say, home: Path) -> None:
     assert to.identity_files == (home / "h-you",)
 
 
-def test_a_jump_is_refused_with_what_to_write_instead(said: Say) -> None:
-    with pytest.raises(ConfigError, match=r"not support yet.*ProxyCommand ssh -W %h:%p gate"):
-        said("Host far\n ProxyJump gate\n")
+def hops(to: Destination) -> list[str]:
+    return [f"{hop.user}@{hop.host}:{hop.port}" for hop in to.hops]
+
+
+def test_a_jump_is_a_host_of_its_own_in_the_config(said: Say) -> None:
+    to = said("Host far\n User you\n ProxyJump gate\nHost gate\n HostName g.org\n User me\n Port 7\n")
+    assert hops(to) == ["me@g.org:7", "you@far:22"]
+
+
+def test_a_chain_is_passed_in_its_order(said: Say) -> None:
+    to = said("Host far\n User you\n ProxyJump a@one:1,[::1]:2,ssh://c@three\nHost *\n User me\n")
+    assert hops(to) == ["a@one:1", "me@::1:2", "c@three:22", "you@far:22"]
+
+
+def test_a_jump_may_have_a_jump_but_a_later_one_of_a_list_has_not(said: Say) -> None:
+    to = said("Host far\n ProxyJump b,c\nHost b\n ProxyJump a\nHost c\n ProxyJump x\nHost *\n User me\n")
+    assert hops(to) == ["me@a:22", "me@b:22", "me@c:22", "me@far:22"]
+
+
+def test_the_tokens_of_a_jump_are_filled_in(said: Say) -> None:
+    to = said("Host far\n HostName h\n Port 5\n ProxyJump gate-of-%h\nHost gate*\n ProxyJump none\n")
+    assert [hop.host for hop in to.hops] == ["gate-of-h", "h"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Host *\n ProxyJump gate\n",
+        "Host far\n ProxyJump a\nHost a\n ProxyJump b\nHost b\n ProxyJump far\n",
+        "Host *\n ProxyJump x%h\n",
+    ],
+)
+def test_a_circle_of_jumps_is_refused(said: Say, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"leads in a circle: far -> |jumphost loop"):
+        said(text)
+
+
+@pytest.mark.parametrize("jump", ["-oProxyCommand=x", "$(a)", "a;b", "::1", "a:port", "[::1"])
+def test_what_is_no_host_is_no_jump_either(said: Say, jump: str) -> None:
+    with pytest.raises(ConfigError, match="cannot read ssh_config"):
+        said(f"Host far\n ProxyJump {jump}\n")
+
+
+@pytest.mark.parametrize("first", ["ProxyJump", "ProxyCommand"])
+def test_of_jump_and_command_the_first_counts(said: Say, first: str) -> None:
+    lines = [" ProxyJump gate\n", " ProxyCommand nc %h\n"]
+    to = said("Host far\n" + "".join(lines if first == "ProxyJump" else reversed(lines)))
+    assert (to.jump is not None, to.proxy_command is not None) == (
+        first == "ProxyJump",
+        first == "ProxyCommand",
+    )
 
 
 def test_proxy_jump_none_is_no_jump(said: Say) -> None:
-    assert said("Host far\n ProxyJump none\n").proxy_command is None
+    assert said("Host far\n ProxyJump none\n").hops == (said("Host far\n"),)
 
 
 @pytest.mark.parametrize(

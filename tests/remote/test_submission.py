@@ -19,7 +19,7 @@ from slurmgen.errors import (
 from slurmgen.remote import slurm
 from slurmgen.remote import submission as submission_there
 from slurmgen.remote.local import LocalTransport
-from slurmgen.remote.logs import follow, log_path, read
+from slurmgen.remote.logs import Shown, follow, log_path, read
 from slurmgen.remote.manifest import Sent, manifest
 from slurmgen.remote.slurm import call, cancel, describe, ended, job_states, outcome
 from slurmgen.remote.snapshot import snapshot
@@ -62,7 +62,7 @@ def log(far: Transport, done: Submitted) -> str:
         assert time.monotonic() < deadline, f"job {done.job} has not ended"
         time.sleep(0.2)
 
-    states = follow(far, done.job, path, parts.append, sleep)
+    states = follow(far, done.job, path, Shown(parts.append), sleep)
     return f"{outcome(states)}\n{b''.join(parts).decode()}"
 
 

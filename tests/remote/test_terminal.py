@@ -57,8 +57,12 @@ class Screen:
 
     def until(self, words: str) -> str:
         """All that was written when these words have come."""
+        return self.until_count(words, 1)
+
+    def until_count(self, words: str, number: int) -> str:
+        """All that was written when these words have come so often."""
         deadline = time.monotonic() + 60
-        while words not in self.text:
+        while self.text.count(words) < number:
             assert time.monotonic() < deadline, self.text
             if select.select([self.master], [], [], 1)[0]:
                 with suppress(OSError):

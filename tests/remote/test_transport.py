@@ -67,6 +67,7 @@ def test_an_error_while_input_is_made_is_ours(either: Transport) -> None:
 
     with pytest.raises(CommandFailed, match="no more"):
         either.run(["cat"], input=broken(), timeout=60)
+    assert either.run(["echo", "on"], timeout=60).out == "on\n"
 
 
 def test_a_command_ends_at_its_timeout(either: Transport) -> None:

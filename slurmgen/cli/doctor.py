@@ -1,0 +1,78 @@
+"""`slurmgen doctor`: check step by step that one could submit."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmgen.cli.options import Asked, JobCommand, request_options
+from slurmgen.cli.route_options import reach, route_options
+
+if TYPE_CHECKING:
+    from slurmgen.plan import Plan
+    from slurmgen.remote.doctor import Step
+
+COLORS = {"ok": "green", "failed": "red", "not checked": "yellow"}
+_WIDTH, _NAME_WIDTH = 11, 15
+
+
+@click.command(cls=JobCommand)
+@request_options
+@route_options
+@click.option(
+    "--remote-dir", metavar="FOLDER", help="Folder over there for submissions; ~/slurmgen if unset."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def command(asked: Asked, remote_dir: str | None, as_json: bool, **said: Any) -> int:
+    """Check step by step that one could submit.
+
+    With one login, from the host's name to what Slurm says of the job; nothing is submitted. Exit 0 if
+    all is well, 2 if the request is wrong, 3 if the far side is not ready.
+    """
+    from contextlib import closing
+
+    from slurmgen.remote.doctor import examine, exit_code
+    from slurmgen.remote.doctor.visit import Visit
+    from slurmgen.remote.route import route
+    from slurmgen.submitting import DEFAULT_REMOTE_DIR
+
+    way = route(asked.site, asked.personal, **said)
+    folder = remote_dir or asked.personal.remote_dir or DEFAULT_REMOTE_DIR
+    visit = Visit(way, lambda: reach(way), lambda: _planned(asked), folder)
+    steps = []
+    with closing(visit):
+        for step in examine(visit):
+            steps.append(step)
+            if not as_json:
+                _show(step)
+    if as_json:
+        click.echo(_json(asked.site.name, steps))
+    return exit_code(steps)
+
+
+def _planned(asked: Asked) -> "tuple[Plan, str]":
+    from slurmgen.plan import resolve
+    from slurmgen.script import render
+
+    plan = resolve(asked.request, asked.site, asked.command, asked.sources)
+    return plan, render(plan, asked.template_dir)
+
+
+def _show(step: "Step") -> None:
+    """One line, as soon as it is known; and below it what to do."""
+    from slurmgen.slurm.shell import visible
+
+    state = click.style(f"{step.state:{_WIDTH}}", fg=COLORS[step.state])
+    click.echo(f"{state}  {step.name:{_NAME_WIDTH}}  {visible(step.said)}")
+    for line in step.hint.splitlines():
+        click.echo(f"{'':{_WIDTH}}  {'':{_NAME_WIDTH}}  {visible(line)}")
+
+
+def _json(site: str, steps: "list[Step]") -> str:
+    import json
+
+    shown = [
+        {"step": one.name, "state": one.state, "said": one.said, "hint": one.hint or None} for one in steps
+    ]
+    return json.dumps(
+        {"site": site, "ok": all(one.state != "failed" for one in steps), "steps": shown}, indent=2
+    )

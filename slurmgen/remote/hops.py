@@ -1,0 +1,115 @@
+"""From here to a host with paramiko: over the hosts before it, each with its own key and login."""
+
+import contextlib
+import logging
+import socket
+import subprocess
+
+import paramiko
+from msgspec import Struct
+
+from slurmgen.errors import ConnectionFailed
+from slurmgen.remote import host_keys
+from slurmgen.remote.login import Ask, log_in
+from slurmgen.remote.pulse import Heard, Pulse
+from slurmgen.remote.ssh_config import Destination
+from slurmgen.remote.ssh_errors import translated
+
+CONNECT_TIMEOUT = 20.0
+"Seconds for the network connection and for the handshake, each."
+ANSWER_TIMEOUT = 120.0
+"Seconds for one answer to the host; a person may have to fetch a code first."
+# Without a handler Python prints paramiko's warnings, tracebacks included.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+class Link(Struct, frozen=True):
+    """A connection on which somebody is logged in."""
+
+    connection: paramiko.Transport
+    pulse: Pulse
+    login: str
+    "How they came in."
+
+
+def check_host_key(to: Destination) -> None:
+    """Look whether a host's key is the one that known_hosts has; nobody is logged in.
+
+    Raises:
+        ConnectionFailed, HostKeyError: as they say.
+    """
+    with (
+        contextlib.ExitStack() as resources,
+        translated(alias=to.alias, host=to.host, port=to.port, user=to.user),
+    ):
+        heard = Heard(resources.enter_context(_socket(to, None, resources)))
+        _shake_hands(_connection(heard, resources), to)
+
+
+def logged_in(to: Destination, ask: Ask | None, resources: contextlib.ExitStack) -> Link:
+    """Log in at a host, after those before it."""
+    before = logged_in(to.jump, ask, resources) if to.jump else None
+    with translated(alias=to.alias, host=to.host, port=to.port, user=to.user):
+        heard = Heard(resources.enter_context(_socket(to, before, resources)))
+        connection = _connection(heard, resources)
+        _shake_hands(connection, to)
+        login = log_in(connection, to, ask)
+    pulse = resources.enter_context(Pulse(connection, heard))
+    return Link(connection, pulse, f"{before.login}, then {login}" if before else login)
+
+
+def _connection(heard: Heard, resources: contextlib.ExitStack) -> paramiko.Transport:
+    connection = paramiko.Transport(heard)  # type: ignore[arg-type]  # it has all that is used of a socket
+    resources.callback(connection.close)
+    connection.banner_timeout = connection.handshake_timeout = CONNECT_TIMEOUT
+    connection.auth_timeout = ANSWER_TIMEOUT
+    return connection
+
+
+def _socket(
+    to: Destination, before: Link | None, resources: contextlib.ExitStack
+) -> socket.socket | paramiko.Channel:
+    if before:
+        return _forwarded(to, before)
+    if to.proxy_command:
+        return _proxied(to.proxy_command, resources)
+    return socket.create_connection((to.host, to.port), CONNECT_TIMEOUT)
+
+
+def _forwarded(to: Destination, before: Link) -> paramiko.Channel:
+    """A channel to a host, through the one before it."""
+    assert to.jump  # noqa: S101 (there is one before it)
+    try:
+        return before.connection.open_channel(
+            "direct-tcpip", (to.host, to.port), ("127.0.0.1", 0), timeout=CONNECT_TIMEOUT
+        )
+    except paramiko.ChannelException as error:
+        raise ConnectionFailed(
+            f"{to.jump.alias} cannot connect to {to.alias} at {to.host} port {to.port}: {error.text}",
+            f"Is the name known there, and may one pass on? `ssh {to.alias}` should work first.",
+        ) from error
+
+
+def _proxied(command: str, resources: contextlib.ExitStack) -> socket.socket:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        # A person's own command from ssh_config, run by a shell as OpenSSH runs it.
+        argv = ["/bin/sh", "-c", f"exec {command}"]
+        resources.callback(
+            _end,
+            subprocess.Popen(argv, stdin=theirs.fileno(), stdout=theirs.fileno(), start_new_session=True),
+        )
+    return ours
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+
+
+def _shake_hands(connection: paramiko.Transport, to: Destination) -> None:
+    keys = host_keys.known(to)
+    options = connection.get_security_options()
+    options.key_types = keys.algorithms(options.key_types)
+    connection.start_client(timeout=CONNECT_TIMEOUT)
+    host_keys.check(connection.get_remote_server_key(), keys, to)

@@ -1,0 +1,192 @@
+"""SSH through OpenSSH's own client: one login, shared by all commands.
+
+For people whose login is a password and a one-time code: ssh asks them itself, on the terminal.
+A connection that they share already (ControlMaster) is used, and one is left behind for the next
+command where their ssh_config says so (ControlPersist). Otherwise one is made that ends with us.
+"""
+
+import contextlib
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from slurmgen.errors import CommandFailed, ConfigError, ConnectionFailed, HostKeyError, RemoteError
+from slurmgen.remote.local import LocalTransport
+from slurmgen.remote.login import Ask
+from slurmgen.remote.openssh_login import Master
+from slurmgen.remote.ssh_config import Destination
+from slurmgen.remote.transport import Completed, TimedOut, failed, timed_out
+
+FAILED = 255
+"Exit status of ssh itself; a command over there may have it too."
+# Said on standard error by a command's own 255, which tells it from ssh's.
+_OWN = b"slurmgen: 255 is its own\n"
+_TOLD = '"$@"; status=$?; [ "$status" != 255 ] || echo "slurmgen: 255 is its own" >&2; exit "$status"'
+
+_ALWAYS = {
+    "ClearAllForwardings": "yes",
+    "ConnectTimeout": "20",
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "PermitLocalCommand": "no",
+    "RemoteCommand": "none",
+    "RequestTTY": "no",
+    "ServerAliveCountMax": "3",
+    "ServerAliveInterval": "15",
+    # An unknown host is refused, as everywhere in slurmgen: known_hosts is a person's.
+    "StrictHostKeyChecking": "yes",
+}
+# Over a shared connection. If that is gone, a ProxyCommand that fails keeps ssh from making another one.
+_SHARED = {"BatchMode": "yes", "ControlMaster": "no", "LogLevel": "ERROR", "ProxyCommand": "false"}
+_ALIVE_TIMEOUT = 10.0
+_AUTHENTICATED = re.compile(r'^Authenticated to .* using "([^"]+)"', re.MULTILINE)
+
+
+class OpenSshTransport:
+    """Runs commands over one shared connection, which `connect` found or made."""
+
+    shell = ("bash", "-lc")
+
+    def __init__(
+        self, to: Destination, path: str, login: str, master: Master | None, resources: contextlib.ExitStack
+    ) -> None:
+        self._here = LocalTransport()
+        self._ssh = ssh(to, path, **_SHARED)
+        self._alias = to.alias
+        self._master = master
+        self._resources = resources
+        self.where = to.alias
+        self.login = login
+
+    def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
+        """See Transport.run."""
+        try:
+            completed = self._here.run(self._over_there(argv), input=input, timeout=timeout)
+        except TimedOut:
+            raise self._late(argv, timeout) from None
+        return self._judged(argv, completed)
+
+    def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
+        """See Transport.stream."""
+        try:
+            completed = yield from self._here.streamed(self._over_there(argv), timeout=timeout)
+        except TimedOut:
+            raise self._late(argv, timeout) from None
+        completed = self._judged(argv, completed)
+        if completed.returncode:
+            raise failed(argv, self.where, completed.returncode, completed.stderr)
+
+    def close(self) -> None:
+        """End the connection, unless it is one that people share."""
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _over_there(self, argv: Sequence[str]) -> list[str]:
+        return [*self._ssh, "--", self._alias, shlex.join(["sh", "-c", _TOLD, "slurmgen", *argv])]
+
+    def _judged(self, argv: Sequence[str], completed: Completed) -> Completed:
+        """A command's own end, or the error for the end of the connection."""
+        if 0 <= completed.returncode < FAILED:
+            return completed
+        if completed.stderr.endswith(_OWN):
+            return Completed(FAILED, completed.stdout, completed.stderr.removesuffix(_OWN))
+        raise self._lost(argv, completed.err)
+
+    def _lost(self, argv: Sequence[str], said: str) -> RemoteError:
+        if not is_shared(self._ssh, self._alias):
+            why = self._master.last_words() if self._master else ""
+            return ConnectionFailed(f"the connection to {self.where} broke{why}", "Try again.")
+        if "session request failed" in said:
+            return CommandFailed(
+                f"{self.where} opens no second session on one connection",
+                "Its MaxSessions is 1: say --ssh-client paramiko.",
+            )
+        return CommandFailed(
+            f"{argv[0]} was ended by a signal on {self.where}", "See whether memory ran out."
+        )
+
+    def _late(self, argv: Sequence[str], timeout: float) -> RemoteError:
+        if self._master and self._master.is_over():
+            return self._lost(argv, "")
+        return timed_out(argv, self.where, timeout)
+
+
+def connect(to: Destination, ask: Ask | None = None) -> OpenSshTransport:
+    """Find a shared connection, or log in; `ask` is None where there is no terminal to ask on.
+
+    Raises:
+        ConnectionFailed, HostKeyError, AuthenticationFailed: as they say.
+        ConfigError: there is no ssh here.
+    """
+    shared = to.sharing
+    if shared and is_shared(ssh(to, shared.path, **_SHARED), to.alias):
+        return OpenSshTransport(
+            to, shared.path, "the connection that you share", None, contextlib.ExitStack()
+        )
+    with contextlib.ExitStack() as resources, _fingerprint_told(to):
+        if shared and shared.starts:
+            # Theirs outlives us, as their ssh_config wants it: the next command needs no login.
+            path, own = shared.path, None
+            with Master(_login(to, ask), to, ask, stays=False) as master:
+                login = master.log_in()
+        else:
+            path = f"{resources.enter_context(tempfile.TemporaryDirectory(prefix='slurmgen-', dir='/tmp'))}/s"
+            argv = _login(to, ask, path, ControlMaster="yes", ControlPersist="no")
+            own = resources.enter_context(Master(argv, to, ask, stays=True))
+            login = own.log_in()
+        found = _AUTHENTICATED.findall(login)
+        return OpenSshTransport(to, path, found[-1] if found else "ssh", own, resources.pop_all())
+    raise AssertionError  # pragma: no cover (an ExitStack swallows nothing)
+
+
+@contextlib.contextmanager
+def _fingerprint_told(to: Destination) -> Iterator[None]:
+    """Where ssh refuses a host's key without showing it, tell it with the line to add."""
+    try:
+        yield
+    except HostKeyError:
+        if not to.jump and not to.proxy_command:
+            from slurmgen.remote.hops import check_host_key
+
+            check_host_key(to)
+        raise
+
+
+def _login(to: Destination, ask: Ask | None, path: str | None = None, **options: str) -> list[str]:
+    return ssh(to, path, BatchMode="no" if ask else "yes", LogLevel="VERBOSE", **options)
+
+
+def ssh(to: Destination, path: str | None = None, **options: str) -> list[str]:
+    """The words of `ssh`, up to the host; `path` is where a shared connection is.
+
+    Raises:
+        ConfigError: there is none here.
+    """
+    program = shutil.which("ssh")
+    if program is None:
+        raise ConfigError("there is no ssh on this machine", "Install OpenSSH, or say --ssh-client paramiko.")
+    file = ["-F", str(to.config_file)] if to.config_file else []
+    words = [f"-o{name}={value}" for name, value in (_ALWAYS | options).items()]
+    shared = ["-S", path.replace("%", "%%")] if path else []
+    return [program, *file, "-l", to.user, *shared, *words]
+
+
+def is_shared(words: Sequence[str], alias: str) -> bool:
+    """Whether the connection is up that the ControlPath among the words is for."""
+    try:
+        return (
+            LocalTransport().run([*words, "-O", "check", "--", alias], timeout=_ALIVE_TIMEOUT).returncode == 0
+        )
+    except TimedOut:
+        return False

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from slurmgen.request import Request
     from slurmgen.script import render
     from slurmgen.site import Site
+    from slurmgen.submitting import submit
 
 _HOMES = {
     "Plan": "plan",
@@ -30,9 +31,10 @@ _HOMES = {
     "load_site": "profiles",
     "render": "script",
     "resolve": "plan",
+    "submit": "submitting",
 }
 
-__all__ = ["Plan", "Request", "Site", "SlurmgenError", "lint", "load_site", "render", "resolve"]
+__all__ = ["Plan", "Request", "Site", "SlurmgenError", "lint", "load_site", "render", "resolve", "submit"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@
         ├── AuthenticationFailed  the host let nobody in
         ├── CommandFailed         a command over there answered with an error
         ├── TransferFailed        a file could not be sent or fetched
+        ├── Unresolved            whether there is a job is not known
         └── Interrupted           ^C came while it mattered (130)
 
 A message is the fact with its value, then what to do next.
@@ -67,6 +68,10 @@ class CommandFailed(RemoteError):
 
 class TransferFailed(RemoteError):
     """A file could not be sent or fetched."""
+
+
+class Unresolved(RemoteError):
+    """Whether there is a job is not known; the same command again finds out."""
 
 
 class Interrupted(RemoteError):

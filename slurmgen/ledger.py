@@ -2,6 +2,9 @@
 
 One SQLite file of yours, `ledger.sqlite` in the state folder (~/.local/state/slurmgen).
 It holds no secret. Several slurmgen may write at once: each write is one transaction.
+
+An entry is made before anything is sent, with a key and no job; it is *settled* when the job's id
+is known. Until then the same command takes the same key again, and so finds its job.
 """
 
 import os
@@ -17,12 +20,12 @@ from slurmgen.errors import ConfigError
 
 BUSY_TIMEOUT = 10.0
 "Seconds to wait for another slurmgen that is writing."
-FORM = 1
+FORM = 2
 "Of the tables, kept as SQLite's user_version; whoever changes them counts it up."
 
-# Rows are never changed. A cluster whose ids start anew gives two rows; the later one counts.
+# A cluster whose ids start anew gives two rows; the later one counts.
 # Not WAL: home folders are on NFS, where it is not safe (https://sqlite.org/wal.html).
-_SCHEMA = """
+_TABLE = """
 CREATE TABLE IF NOT EXISTS jobs (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL,
@@ -37,12 +40,27 @@ CREATE TABLE IF NOT EXISTS jobs (
     submitted TEXT NOT NULL
 )
 """
+_FORMS = (
+    (_TABLE,),
+    (
+        "ALTER TABLE jobs ADD COLUMN [key] TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE jobs ADD COLUMN fingerprint TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE jobs ADD COLUMN state TEXT NOT NULL DEFAULT 'submitted'",
+        "ALTER TABLE jobs ADD COLUMN snapshot TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE jobs ADD COLUMN [commit] TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE jobs ADD COLUMN dirty INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE jobs ADD COLUMN claims INTEGER NOT NULL DEFAULT 1",
+        "CREATE UNIQUE INDEX one_a_key ON jobs ([key]) WHERE [key] != ''",
+    ),
+)
+"What leads to each form from the one before it."
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """One job as it was submitted."""
+    """One job as it was submitted, or as it is being submitted."""
 
     id: str
+    "Nothing, while it is pending."
     cluster: str = ""
     site: str
     via: Literal["ssh", "local", "twin"]
@@ -50,16 +68,38 @@ class Record(Struct, frozen=True, kw_only=True):
     ssh_config: str | None = None
     name: str
     folder: str
-    "The submission's folder over there, as a full path."
+    "The submission's folder over there, as a full path; while pending, as it was asked for."
     output: str
     "The log's name in that folder as Slurm has it, with its %j."
     submitted: str
     "When, as ISO 8601 in UTC."
+    key: str = ""
+    "Names the submission here, over there, and in the job's comment; nothing before slurmgen had keys."
+    fingerprint: str = ""
+    "The same for the same command; a hash."
+    state: Literal["pending", "submitted"] = "submitted"
+    snapshot: str = ""
+    "The hash of the project's content."
+    commit: str = ""
+    "Of git, where the project is in a repository."
+    dirty: bool = False
+    "Whether the project differed from that commit."
+
+    @property
+    def pending(self) -> bool:
+        """Whether it is not known that there is a job; the same `submit` finds out."""
+        return self.state == "pending"
 
 
 _FIELDS = Record.__struct_fields__
-_NAMES = ", ".join(_FIELDS)
+# In brackets, which SQLite never takes for a text; `key` and `commit` are words of SQL.
+_NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
+_INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
+_DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] = ?"
+_SETTLE = f"""{_INSERT} ON CONFLICT ([key]) WHERE [key] != '' DO UPDATE SET """ + ", ".join(
+    f"[{name}] = excluded.[{name}]" for name in _FIELDS
+)
 
 
 class Ledger:
@@ -73,14 +113,45 @@ class Ledger:
 
     def check(self) -> None:
         """Make sure that a job can be written down, before there is one."""
-        with self._open() as database:
-            database.execute("BEGIN IMMEDIATE")
+        with self._writing() as database:
             database.execute(f"SELECT {_NAMES} FROM jobs LIMIT 0")  # noqa: S608 (own names)
+
+    def claim(self, record: Record, *, again: bool = False) -> Record:
+        """The pending entry of the same command, or `record` as a new one.
+
+        One transaction, so that of two terminals at once the second gets the first one's key.
+
+        Args:
+            record: what to write down if there is none.
+            again: make a new one all the same.
+        """
+        with self._writing() as database:
+            found = _select(database, "WHERE state = 'pending' AND fingerprint = ?", record.fingerprint)
+            if found and not again:
+                database.execute("UPDATE jobs SET claims = claims + 1 WHERE [key] = ?", (found[-1].key,))
+                return found[-1]
+            database.execute(_INSERT, structs.asdict(record))
+            return record
+
+    def settle(self, record: Record) -> None:
+        """Write down which job the entry of that key is, even if another terminal dropped it."""
+        with self._writing() as database:
+            database.execute(_SETTLE, structs.asdict(record))
+
+    def drop(self, key: str) -> None:
+        """Forget an entry whose key will never have a job."""
+        with self._writing() as database:
+            database.execute(_DROP, (key,))
+
+    def release(self, key: str) -> None:
+        """Forget an entry for which its claimer has made no job, unless somebody else claimed it too."""
+        with self._writing() as database:
+            database.execute(f"{_DROP} AND claims = 1", (key,))
 
     def add(self, record: Record) -> None:
         """Write down a job."""
-        with self._open() as database:
-            database.execute(f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})", structs.asdict(record))  # noqa: S608
+        with self._writing() as database:
+            database.execute(_INSERT, structs.asdict(record))
 
     def find(self, job_id: str, site: str | None = None) -> tuple[Record, ...]:
         """The jobs of that id, the last submitted at each site, at one site or at all."""
@@ -88,22 +159,30 @@ class Ledger:
         return tuple({one.site: one for one in found}.values())
 
     def all(self) -> tuple[Record, ...]:
-        """Every job, in the order of submission; none if nothing was ever submitted."""
+        """Every entry in the order of submission, the pending ones too; none if there never was one."""
         return self._records("")
 
     def _records(self, where: str, *values: str) -> tuple[Record, ...]:
         if not self.path.exists():
             return ()
         with self._open() as database:
-            rows = database.execute(f"SELECT {_NAMES} FROM jobs {where} ORDER BY number", values)  # noqa: S608
-            return tuple(map(_record, rows))
+            return _select(database, where, *values)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, begun as a writer: two that both read first could not both write."""
+        with self._open() as database:
+            database.execute("BEGIN IMMEDIATE")
+            yield database
+            database.execute("COMMIT")
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            with closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT)) as database, database:
+            # Closing rolls back what was not committed.
+            with closing(sqlite3.connect(self.path, BUSY_TIMEOUT, isolation_level=None)) as database:
                 self._prepare(database)
                 yield database
         except (OSError, sqlite3.Error, ValidationError) as error:
@@ -112,16 +191,19 @@ class Ledger:
             ) from None
 
     def _prepare(self, database: sqlite3.Connection) -> None:
-        """Make the table if the file is new; refuse what a newer slurmgen wrote."""
-        (form,) = database.execute("PRAGMA user_version").fetchone()
-        if form > FORM:
+        """Bring the file to our form, losing nothing; refuse what a newer slurmgen wrote."""
+        if (form := _form(database)) > FORM:
             raise ConfigError(
                 f"{self.path} was written by a newer slurmgen (form {form}; this one knows {FORM})",
                 "Update slurmgen here too.",
             )
         if form < FORM:
-            database.execute(_SCHEMA)
+            database.execute("BEGIN IMMEDIATE")
+            for steps in _FORMS[_form(database) :]:  # another slurmgen may have been faster
+                for step in steps:
+                    database.execute(step)
             database.execute(f"PRAGMA user_version = {FORM}")
+            database.execute("COMMIT")
 
 
 def default_path() -> Path:
@@ -131,5 +213,16 @@ def default_path() -> Path:
     return user_state_path("slurmgen") / "ledger.sqlite"
 
 
+def _form(database: sqlite3.Connection) -> int:
+    form: int = database.execute("PRAGMA user_version").fetchone()[0]
+    return form
+
+
+def _select(database: sqlite3.Connection, where: str, *values: str) -> tuple[Record, ...]:
+    rows = database.execute(f"SELECT {_NAMES} FROM jobs {where} ORDER BY number", values)  # noqa: S608
+    return tuple(map(_record, rows))
+
+
 def _record(row: tuple[Any, ...]) -> Record:
-    return convert(dict(zip(_FIELDS, row, strict=True)), Record)
+    # Not strict: SQLite has no truth values.
+    return convert(dict(zip(_FIELDS, row, strict=True)), Record, strict=False)

@@ -1,7 +1,7 @@
 """`slurmgen submit`: send the project, submit the job, print its id."""
 
-from datetime import UTC, datetime
-from secrets import token_hex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,189 +13,251 @@ if TYPE_CHECKING:
     from slurmgen.ledger import Ledger, Record
     from slurmgen.plan import Plan
     from slurmgen.remote.route import Route
-    from slurmgen.remote.submission import Submission, Submitted
+    from slurmgen.remote.submission import Count, Submitted
     from slurmgen.remote.transport import Transport
+    from slurmgen.submitting import Prepared
 
-DEFAULT_REMOTE_DIR = "slurmgen"
 LARGE = 100_000_000
 "Bytes, above which a person may not have meant to send all this."
+
+
+def _bytes(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
+    from slurmgen.slurm.sizes import megabytes
+
+    try:
+        return megabytes(value) << 20
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a size, such as 500M or 2G.") from None
 
 
 @click.command(cls=JobCommand)
 @request_options
 @route_options
+@click.option("--remote-dir", metavar="FOLDER", help="Folder over there for all this; ~/slurmgen if unset.")
 @click.option(
-    "--remote-dir", metavar="FOLDER", help="Folder over there for submissions; ~/slurmgen if unset."
+    "--max-size",
+    metavar="SIZE",
+    default="1G",
+    show_default=True,
+    callback=_bytes,
+    help="Refuse to send a project that is larger.",
+)
+@click.option(
+    "--again", is_flag=True, help="Submit a new job although it is unknown what became of the last."
 )
 @click.option("--test-only", is_flag=True, help="Ask Slurm whether it would take the job; submit nothing.")
 @click.option("--dry-run", is_flag=True, help="Show the script and what would be sent; contact nobody.")
 @click.option(
     "--follow", is_flag=True, help="Show the log until the job ends; exit 0 if it COMPLETED, else 1."
 )
+@click.option("--json", "as_json", is_flag=True, help="Print an object instead of the id.")
 def command(
-    asked: Asked, remote_dir: str | None, test_only: bool, dry_run: bool, follow: bool, **said: Any
+    asked: Asked,
+    remote_dir: str | None,
+    max_size: int,
+    again: bool,
+    test_only: bool,
+    dry_run: bool,
+    follow: bool,
+    as_json: bool,
+    **said: Any,
 ) -> None:
-    """Send the project to the site and submit the job.
+    """Send the project to the site and submit the job, once.
 
-    The job's id is printed to stdout, and everything else to stderr.
+    The job's id is printed to stdout, and everything else to stderr. After any failure the same
+    command finds the job, or submits it if there is none.
     """
     from slurmgen.plan import resolve
     from slurmgen.remote.route import route
     from slurmgen.script import render
+    from slurmgen.submitting import prepare
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
     plan = resolve(asked.request, asked.site, asked.command, asked.sources)
+    if follow:
+        _refuse_array(plan)
     text = render(plan, asked.template_dir)
     way = route(asked.site, asked.personal, **said)
     if test_only:
-        _try_out(way, text)
+        _try_out(way, text, as_json)
         return
-    submission = _submission(asked, plan, text, remote_dir)
-    if way.via != "ssh":
-        _refuse_nesting(submission, asked)
+    folder = remote_dir or asked.personal.remote_dir
+    prepared = prepare(plan, text, way, asked.project_dir, folder, max_size)
+    _warn(prepared, plan)
     if dry_run:
-        _show(submission, way)
+        _show(prepared, as_json)
         return
-    ledger = _ledger()
-    with reach(way) as far:
-        done = _submit(far, submission, way, ledger)
-        if follow:
-            _follow(far, submission, done)
+    _submit(prepared, again, follow, as_json)
 
 
-def _submission(asked: Asked, plan: "Plan", text: str, remote_dir: str | None) -> "Submission":
-    from slurmgen.remote.project_files import project_files
-    from slurmgen.remote.submission import Submission, parent_folder
-    from slurmgen.software import needed_files
-
-    folder = remote_dir or asked.personal.remote_dir or DEFAULT_REMOTE_DIR
-    return Submission(
-        name=plan.name,
-        script=text,
-        files=project_files(asked.project_dir, plan.script, needed_files(plan.setup.python_env)),
-        parent=parent_folder(folder, asked.project_dir.resolve().name),
-        key=f"{_now():%Y%m%d-%H%M%S}-{token_hex(4)}",
-        output=plan.output,
-    )
-
-
-def _refuse_nesting(submission: "Submission", asked: Asked) -> None:
-    """On this machine, a submission within the project would send all those before it again."""
-    from pathlib import Path
-
+def _refuse_array(plan: "Plan") -> None:
     from slurmgen.errors import RequestError
 
-    if Path(Path.home(), submission.parent).resolve().is_relative_to(asked.project_dir.resolve()):
+    if any(key == "array" for key, _ in plan.extra_directives):
         raise RequestError(
-            f"submissions would go to {submission.parent}, inside the project itself",
-            "Name a folder outside it with --remote-dir.",
+            "--follow shows one log, and each task of an array has its own",
+            "Leave out --follow; `slurmgen logs -f ID_TASK` follows one.",
         )
 
 
-def _try_out(way: "Route", text: str) -> None:
+def _try_out(way: "Route", text: str, as_json: bool) -> None:
     from slurmgen.remote.submission import try_out
 
     with reach(way) as far:
-        click.echo(f"{way.site} would take the job: {try_out(far, text)}", err=True)
+        answer = try_out(far, text)
+    if as_json:
+        _print({"site": way.site, "via": way.via, "answer": answer})
+    of = "the twin of " if way.via == "twin" else ""
+    click.echo(f"{of}{way.site} would take the job: {answer}", err=True)
 
 
-def _show(submission: "Submission", way: "Route") -> None:
+def _show(prepared: "Prepared", as_json: bool) -> None:
     """Print the script, and on stderr what would be sent where."""
-    from slurmgen.slurm.shell import visible
-
+    submission, way = prepared.submission, prepared.way
+    if as_json:
+        _print(
+            {
+                "script": submission.script,
+                "folder": submission.folder,
+                "snapshot": submission.content.hash,
+                "bytes": submission.content.size,
+                "files": list(submission.files.files),
+            }
+        )
+        return
     ways = {"ssh": f"through {way.host} over SSH", "local": "from this machine", "twin": "to its twin here"}
     click.echo(submission.script, nl=False)
-    click.echo(visible(f"would submit to site {way.site}, {ways[way.via]}"), err=True)
-    click.echo(visible(f"would send {_amount(submission)} to {_from_home(submission.folder)}:"), err=True)
+    _say(f"would submit to site {way.site}, {ways[way.via]}")
+    _say(f"would send {_amount(prepared)} to {_from_home(submission.folder)}:")
     for name in (*submission.files.files, submission.script_name):
-        click.echo(f"  {visible(name)}", err=True)
-    _warn(submission)
+        _say(f"  {name}")
+    _say(_known(prepared))
+
+
+def _known(prepared: "Prepared") -> str:
+    """What of this was sent before, as far as is known here."""
+    content = prepared.submission.content
+    best = prepared.sent.best(content, prepared.sent.names())
+    if best is None:
+        return "nothing of this was sent there from here before"
+    changed = len(content.changed_since(best[1]))
+    return f"{len(content.entries) - changed} files were sent before, and only {changed} would be sent now"
 
 
 def _from_home(folder: str) -> str:
     return folder if folder.startswith("/") else f"~/{folder.removeprefix('./')}"
 
 
-def _ledger() -> "Ledger":
-    """The ledger, known to take a record: after sbatch it would be too late to find out."""
+def _submit(prepared: "Prepared", again: bool, follow: bool, as_json: bool) -> None:
     from slurmgen.ledger import Ledger
+    from slurmgen.submitting import reached, settled_record, submit_entry
 
     ledger = Ledger()
-    ledger.check()
-    return ledger
+    entry = ledger.claim(prepared.record, again=again)
+    if entry.key != prepared.record.key:
+        _say(f"this was submitted at {entry.submitted}, and what became of it is not known yet: finding out")
+    with reached(ledger, entry, lambda: reach(prepared.way)) as far:
+        click.echo(f"{_amount(prepared)} in all, to {far.where}", err=True)
+        with _progress() as count:
+            entry, done = submit_entry(far, prepared, entry, ledger, count=count)
+        settled = settled_record(prepared, entry, done)
+        try:
+            _print(_told(settled, done)) if as_json else click.echo(done.job)
+        finally:  # there is a job, even if nobody reads its id
+            _write_down(ledger, settled)
+        _say(_what_happened(prepared, settled, done, far))
+        if follow:
+            _follow(far, settled, done)
 
 
-def _submit(far: "Transport", submission: "Submission", way: "Route", ledger: "Ledger") -> "Submitted":
-    from slurmgen.remote.submission import submit
-    from slurmgen.slurm.shell import visible
+def _what_happened(prepared: "Prepared", settled: "Record", done: "Submitted", far: "Transport") -> str:
+    folder = f"its folder on {far.where} is {done.folder}"
+    if not done.earlier:
+        return f"submitted job {done.job}; {folder}"
+    from datetime import UTC, datetime
 
-    _warn(submission)
-    click.echo(f"sending {_amount(submission)} to {far.where}", err=True)
-    done = submit(far, submission)
-    try:
-        click.echo(done.job)
-    finally:  # there is a job, even if nobody reads its id
-        _write_down(ledger, submission, way, done)
-    click.echo(visible(f"submitted job {done.job}; its folder on {far.where} is {done.folder}"), err=True)
-    return done
+    when = datetime.fromtimestamp(done.seconds, UTC).isoformat(timespec="seconds")
+    other = done.snapshot != prepared.submission.content.hash
+    differs = " It runs the files as they were then; --again submits those of now." if other else ""
+    return f"job {done.job} is the earlier submission, of {when}; {folder}.{differs}"
 
 
-def _write_down(ledger: "Ledger", submission: "Submission", way: "Route", done: "Submitted") -> None:
+def _told(settled: "Record", done: "Submitted") -> dict[str, object]:
+    from msgspec import structs
+
+    kept = "id cluster site via host name folder key snapshot commit dirty submitted".split()
+    said = structs.asdict(settled)
+    return {**{key: said[key] for key in kept}, "earlier": done.earlier}
+
+
+def _write_down(ledger: "Ledger", settled: "Record") -> None:
     """Record a job. If that fails it is submitted all the same, so this is a warning and no error."""
     from slurmgen.errors import ConfigError
-    from slurmgen.slurm.shell import visible
 
     try:
-        ledger.add(_record(submission, way, done))
+        ledger.settle(settled)
     except ConfigError as error:
-        click.echo(
-            visible(
-                f"warning: job {done.job} is submitted, in {done.folder}, but not in your records: "
-                f"{error.fact}. Reach it with --site {way.site}."
-            ),
-            err=True,
+        _say(
+            f"warning: job {settled.id} is submitted, in {settled.folder}, but not in your records: "
+            f"{error.fact}. Reach it with --site {settled.site}."
         )
 
 
-def _record(submission: "Submission", way: "Route", done: "Submitted") -> "Record":
-    from msgspec import structs
-
-    from slurmgen.ledger import Record
-
-    return Record(
-        id=done.job.number,
-        cluster=done.job.cluster,
-        name=submission.name,
-        folder=done.folder,
-        output=submission.output,
-        submitted=_now().isoformat(timespec="seconds"),
-        **structs.asdict(way),
-    )
-
-
-def _follow(far: "Transport", submission: "Submission", done: "Submitted") -> None:
+def _follow(far: "Transport", settled: "Record", done: "Submitted") -> None:
     from slurmgen.cli.logs import follow_to_end
     from slurmgen.remote.logs import log_path
+    from slurmgen.remote.slurm import job_states
 
-    path = log_path(done.folder, submission.output, submission.name, str(done.job))
+    path = log_path(done.folder, settled.output, settled.name, str(done.job))
+    for state in job_states(far, done.job):
+        if state.state == "PENDING":
+            why = f" ({state.reason})" if state.reason else ""
+            _say(f"job {done.job} is PENDING{why}; its log follows when it starts")
     follow_to_end(far, done.job, path, err=True)
 
 
-def _amount(submission: "Submission") -> str:
-    size = submission.files.size
-    amount = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
-    return f"{len(submission.files.files) + 1} files ({amount})"
+@contextmanager
+def _progress() -> "Iterator[Count | None]":
+    """A bar on a terminal, and nothing elsewhere."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+    columns = ("sending", BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("sending", total=None, visible=False)
+        yield lambda part, total: bar.update(task, advance=part, total=max(total, 1), visible=True)
 
 
-def _warn(submission: "Submission") -> None:
+def _amount(prepared: "Prepared") -> str:
+    from slurmgen.submitting import amount
+
+    content = prepared.submission.content
+    return f"{len(content.entries) + 1} files ({amount(content.size)})"
+
+
+def _warn(prepared: "Prepared", plan: "Plan") -> None:
+    for notice in prepared.submission.files.notices:
+        _say(notice)
+    if plan.asked.script is None:
+        _say(f"no script is named: the bundled example {plan.script} goes along; name yours with --script")
+    if prepared.submission.content.size > LARGE:
+        _say("this is a lot; name what the job does not need in .slurmgenignore")
+
+
+def _print(value: object) -> None:
+    import json
+
+    click.echo(json.dumps(value))
+
+
+def _say(text: str) -> None:
+    """Tell the person; a name in it may be anybody's."""
     from slurmgen.slurm.shell import visible
 
-    for notice in submission.files.notices:
-        click.echo(visible(notice), err=True)
-    if submission.files.size > LARGE:
-        click.echo("this is a lot; name what the job does not need in .slurmgenignore", err=True)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+    click.echo(visible(text), err=True)

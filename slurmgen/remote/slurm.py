@@ -13,10 +13,12 @@ from slurmgen.slurm.shell import visible
 
 # Slurm's commands take options from variables too. From inside an allocation, or from a
 # profile, they would change the job: a leaked SLURM_CPU_BIND slowed a fleet threefold
-# (https://github.com/goodfire-ai/spd/pull/955). SLURM_CONF says where Slurm itself is.
+# (https://github.com/goodfire-ai/spd/pull/955). SLURM_CONF says where Slurm itself is, and SLURM_JWT is
+# what lets a person in where munge does not. SLURM_CLUSTERS goes: which cluster a job is for stands in
+# its script, and a job found on one cluster must be found there again.
 CLEAN = (
     "for name in $(for part in SLURM SBATCH SQUEUE SACCT SCANCEL; do compgen -v ${part}_; done); do "
-    '[ "$name" = SLURM_CONF ] || unset "$name"; done; exec "$@"'
+    'case $name in SLURM_CONF|SLURM_JWT) ;; *) unset "$name" ;; esac; done; exec "$@"'
 )
 _NOT_FOUND = 127
 

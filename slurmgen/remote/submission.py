@@ -1,35 +1,60 @@
-"""Submitting: one folder over there with the project and the script in it, then sbatch."""
+"""Submitting: the far side makes one job of a key, however often it is asked."""
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from slurmgen.errors import CommandFailed, ConnectionFailed, Interrupted, RequestError, TransferFailed
-from slurmgen.remote import snapshot, transport
+from slurmgen.errors import (
+    CommandFailed,
+    ConnectionFailed,
+    Interrupted,
+    RequestError,
+    TransferFailed,
+    Unresolved,
+)
+from slurmgen.remote import far_side, transport
+from slurmgen.remote.manifest import Manifest, Sent
+from slurmgen.remote.pack import pack
 from slurmgen.remote.slurm import call, refusal
 from slurmgen.remote.snapshot import Snapshot
-from slurmgen.remote.transport import TimedOut, Transport
+from slurmgen.remote.transport import Completed, Transport
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.shell import visible
 
-SBATCH_TIMEOUT = 120.0
-"Seconds that sbatch may take; a busy controller does take a minute."
 SLOWEST_LINK = 50_000
 "Bytes a second, below which sending the project counts as hung."
+COMMENT = "slurmgen:"
+"Stands before the key in a job's comment."
 
-# Only the last `mkdir` may not find its folder: a submission has it to itself. $PWD stands
-# between NULs, since a profile may print anything around it.
-_UNPACK = (
-    'umask 077 && mkdir -p "$1" && mkdir "$2" && cd "$2" && tar -x -o -p -f - && mkdir -p "$3" '
-    '&& printf "\\000%s\\000" "$PWD"'
-)
 # In the path of a log, folder included, Slurm fills in %j and takes a backslash away.
 _UNFIT = re.compile(r"[%\\\x00-\x1f\x7f]")
-_UNSURE = (
-    "The job may have been accepted all the same: look with `squeue --me` there before you submit again."
-)
+_AGAIN = "The same command again finds the job, or submits it if there is none."
+_LONGEST_NAME = 100
+_ROOM = "Is there room, and may you write there? Another folder is given with --remote-dir."
+
+
+Count = Callable[[int, int], None]
+"Is called with the bytes of a part, and with how many there are in all."
+
+
+class Waits(Struct, frozen=True, kw_only=True):
+    """How long the far side waits, in whole seconds."""
+
+    sbatch: int = 120
+    "For sbatch; a busy controller does take a minute."
+    grace: int = 5
+    "Until a job must show that an earlier sbatch submitted."
+
+    @property
+    def answer(self) -> float:
+        """For the whole answer: another terminal's sbatch, then ours, and Slurm asked after each."""
+        return transport.COMMAND_TIMEOUT + 2 * (self.sbatch + 60) + 4 * self.grace
+
+
+WAITS = Waits()
 
 
 class Submission(Struct, frozen=True, kw_only=True):
@@ -40,27 +65,46 @@ class Submission(Struct, frozen=True, kw_only=True):
     script: str
     "Text of the batch script."
     files: Snapshot
+    content: Manifest
+    "Of these files."
     parent: str
-    "Folder that holds the submissions of this project; relative to the home over there."
+    "Folder for this project; relative to the home over there."
     key: str
-    "Name of this submission's own folder in it."
+    "Names this submission; whatever happens, it has one job at most."
     output: str
     "The log's name as Slurm has it, with its %j."
+    comment: str = ""
+    "A person's own, for the job."
+    clusters: str = ""
+    "What the script says to --clusters, where one controller speaks for several."
+    record: bytes = b""
+    "What a person may want to know of it later, kept over there."
+
+    @property
+    def run(self) -> str:
+        """What its folder is called."""
+        return f"{_plain(self.name)[:_LONGEST_NAME]}-{self.key}"
 
     @property
     def folder(self) -> str:
-        """The submission's folder."""
-        return f"{self.parent}/{self.key}"
+        """The folder the job runs in."""
+        return f"{self.parent}/runs/{self.run}"
 
     @property
     def script_name(self) -> str:
         """What the script is called in the folder."""
-        return f"{_plain(self.name)}.sbatch"
+        return f"{_plain(self.name)[:_LONGEST_NAME]}.sbatch"
 
     @property
     def log_dir(self) -> str:
         """The folder the log is written to; Slurm does not make it."""
         return rooted(str(PurePosixPath(self.output).parent))
+
+    @property
+    def log_prefix(self) -> str:
+        """The log's path up to the job's id; nothing if others write there too."""
+        before, percent, after = self.output.replace("%x", self.name).partition("%")
+        return before if percent and after[:1] in {"j", "A"} and not before.startswith("/") else ""
 
 
 class Submitted(Struct, frozen=True):
@@ -68,10 +112,33 @@ class Submitted(Struct, frozen=True):
 
     job: JobId
     folder: str
+    earlier: bool = False
+    "Whether it was there already, from an earlier submission with this key."
+    seconds: int = 0
+    "When, since 1970 by the clock over there."
+    snapshot: str = ""
+    "The hash of what it runs."
+
+
+class Closed(CommandFailed):
+    """Slurm refused an earlier submission with this key, and the key is not used again."""
+
+
+class Refused(CommandFailed):
+    """Slurm refused the job; the key is not used again."""
 
 
 def parent_folder(remote_dir: str, project: str) -> str:
-    """Where the submissions of a project go; what does not begin with a slash is in the home over there.
+    """Where what belongs to a project goes; what does not begin with a slash is in the home over there.
+
+    Raises:
+        RequestError: Slurm could not write a log in that folder.
+    """
+    return rooted(f"{remote_folder(remote_dir)}/{_plain(project) or 'project'}")
+
+
+def remote_folder(remote_dir: str) -> str:
+    """The folder for all projects, as a path that no program takes for anything else.
 
     Raises:
         RequestError: Slurm could not write a log in that folder.
@@ -81,56 +148,145 @@ def parent_folder(remote_dir: str, project: str) -> str:
             f"the remote folder {remote_dir!r} has a %, a backslash or a control character",
             "Slurm reads those in the path of a log; give another with --remote-dir.",
         )
-    return rooted(f"{remote_dir.removeprefix('~/').rstrip('/')}/{_plain(project) or 'project'}")
+    return rooted(remote_dir.removeprefix("~/").rstrip("/"))
 
 
 def rooted(path: str) -> str:
     """The same path, which can be taken neither for an option nor for a name in CDPATH."""
-    return path if path.startswith("/") else f"./{path}"
+    return path if path.startswith("/") or not path else f"./{path.removeprefix('./')}"
 
 
-def submit(far: Transport, submission: Submission) -> Submitted:
-    """Send the project, then submit the job.
+def submit(
+    far: Transport,
+    submission: Submission,
+    sent: Sent,
+    waits: Waits = WAITS,
+    count: Count | None = None,
+) -> Submitted:
+    """Make sure that there is one job of this key: send what is missing over there, then submit it.
+
+    Args:
+        far: where to.
+        submission: what.
+        sent: the manifests of what was sent before.
+        waits: how long to wait.
+        count: is told of each part of the project that is sent.
 
     Raises:
-        TransferFailed: the project could not be sent; there is no job.
-        CommandFailed: Slurm refused the job, or gave no answer, which the message tells apart.
-        ConnectionFailed: the connection broke; the message says whether there may be a job.
+        TransferFailed: the project could not be sent; this made no job.
+        Refused, Closed: Slurm refused the job, now or before, and there is none.
+        Unresolved: there may be a job.
         Interrupted: ^C came before the answer, so that there may be a job.
     """
-    folder = send(far, submission)
-    argv = commands.sbatch(f"{folder}/{submission.script_name}", folder)
     try:
-        completed = call(far, argv, timeout=SBATCH_TIMEOUT)
-    except (TimedOut, ConnectionFailed) as error:
-        raise type(error)(error.fact, _UNSURE) from error
+        return _submit(far, submission, sent, waits, count or _uncounted)
+    except (Refused, Closed, TransferFailed):
+        raise
+    except (CommandFailed, ConnectionFailed) as error:
+        raise Unresolved(f"whether there is a job is not known: {error.fact}", _AGAIN) from error
     except KeyboardInterrupt:
-        raise Interrupted("interrupted before sbatch had answered", _UNSURE) from None
-    if completed.returncode:
-        raise refusal(argv, completed)
-    job = replies.job_id(completed.out)
-    if job is None:
-        raise CommandFailed(f"sbatch answered without a job id: {completed.out.strip()!r}", _UNSURE)
-    return Submitted(job, folder)
+        raise Interrupted("interrupted before it was known whether there is a job", _AGAIN) from None
 
 
-def send(far: Transport, submission: Submission) -> str:
-    """Make the submission's folder, mode 700, and unpack everything into it; returns its full path."""
-    files = {name: path for name, path in submission.files.files.items() if name != submission.script_name}
-    argv = ["sh", "-c", _UNPACK, "tar", submission.parent, submission.folder, submission.log_dir]
-    completed = far.run(
-        argv,
-        input=snapshot.tar(files, {submission.script_name: submission.script}),
-        timeout=transport.COMMAND_TIMEOUT + submission.files.size / SLOWEST_LINK,
+def _submit(far: Transport, submission: Submission, sent: Sent, waits: Waits, count: Count) -> Submitted:
+    outcome, *told = _asked(far, submission, "?", [], (), waits)
+    for _ in range(2):  # the base may be pruned before it is used
+        if outcome != "wanted":
+            break
+        base, gone, names = _difference(submission.content, sent, told)
+        total = sum(submission.content.entries[name].size for name in names)
+        data = _counted(pack(submission.files.files, submission.content, names), total, count)
+        outcome, *told = _asked(far, submission, base, gone, data, waits)
+        if outcome == "submitted":
+            sent.add(submission.content)
+    return _ANSWERS.get(outcome, _unknown)(far, submission, told)
+
+
+def _difference(content: Manifest, sent: Sent, there: list[str]) -> tuple[str, list[str], list[str]]:
+    """The base to go from, what of it is gone, and what is new."""
+    best = sent.best(content, there)
+    if best is None:
+        return "-", [], list(content.entries)
+    name, base = best
+    return name, content.gone_since(base), content.changed_since(base)
+
+
+def _asked(
+    far: Transport, submission: Submission, base: str, gone: list[str], data: Iterable[bytes], waits: Waits
+) -> list[str]:
+    script, names = submission.script.encode(), b"".join(_name(name) for name in gone)
+    args = [
+        *(submission.parent, submission.run, submission.key, submission.content.hash, base),
+        *(str(len(part)) for part in (script, submission.record, names)),
+        *(submission.script_name, submission.log_dir, submission.log_prefix),
+        *(f"{submission.comment} {COMMENT}{submission.key}".strip(), submission.clusters),
+        *(str(waits.sbatch), str(waits.grace)),
+    ]
+    size = 0 if base == "?" else submission.content.size
+    timeout = waits.answer + size / SLOWEST_LINK
+    return (
+        far_side.ask(far, "submit", args, _joined(script, submission.record, names, data), timeout=timeout)
+        + [""] * 5
     )
-    answer = completed.out.split("\0")
-    if completed.returncode or len(answer) < 3:
-        raise TransferFailed(
-            f"the project could not be sent to {submission.folder} on {far.where}: "
-            + replies.complaint(completed.err, "tar"),
-            "Is there room, and may you write there? Another folder is given with --remote-dir.",
-        )
-    return answer[-2]
+
+
+def _joined(script: bytes, record: bytes, names: bytes, data: Iterable[bytes]) -> Iterator[bytes]:
+    yield script + record + names
+    yield from data
+
+
+def _name(name: str) -> bytes:
+    return name.encode(errors="surrogateescape") + b"\0"
+
+
+def _counted(parts: Iterable[bytes], total: int, count: Count) -> Iterator[bytes]:
+    for part in parts:
+        yield part
+        count(len(part), total)
+
+
+def _uncounted(_part: int, _total: int) -> None:
+    pass
+
+
+def _done(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    job, seconds = replies.job_id(told[0]), told[3]
+    if job is None or not seconds.isdecimal():
+        raise CommandFailed(f"{far.where} answered without a job id: {told[0]!r}")
+    return Submitted(job, told[1], told[2] == "earlier", int(seconds), told[4])
+
+
+def _refused(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    answer = Completed(1, b"", told[0].encode(errors="surrogateescape"))
+    error = refusal(["sbatch"], answer)
+    raise Refused(error.fact, error.hint)
+
+
+def _failed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    words = told[0].strip().splitlines() or ["it gave no reason"]
+    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words[-1]}", _ROOM)
+
+
+def _wanted(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    raise TransferFailed(f"a snapshot vanishes from {submission.parent} on {far.where}", "Try again.")
+
+
+def _closed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    raise Closed(f"Slurm refused an earlier submission of {submission.run}", "Submit it again.")
+
+
+def _unknown(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    raise CommandFailed(" ".join(told[0].split()))
+
+
+_ANSWERS = {
+    "submitted": _done,
+    "refused": _refused,
+    "failed": _failed,
+    "wanted": _wanted,
+    "closed": _closed,
+    "unknown": _unknown,
+}
 
 
 def try_out(far: Transport, script: str) -> str:
@@ -140,7 +296,7 @@ def try_out(far: Transport, script: str) -> str:
         CommandFailed: Slurm would refuse it.
     """
     argv = commands.sbatch_test()
-    completed = call(far, argv, data=script.encode(), timeout=SBATCH_TIMEOUT)
+    completed = call(far, argv, data=script.encode(), timeout=float(WAITS.sbatch))
     if completed.returncode:
         raise refusal(argv, completed)
     return visible(replies.trial(completed.err))

@@ -150,7 +150,7 @@ def test_a_login_node_needs_no_ssh(slurmgen: Run, project: Path, testbed: Testbe
     job = ["--site", "generic", "--framework", "python", "--script", "train.py", "--time", "00:05:00"]
     reply = slurmgen("submit", *job, "--remote-dir", "it's $(here)", "--follow", cwd=project, env=env)
     assert reply.returncode == 0, reply.stderr
-    assert list((tmp_path / "it's $(here)/my_project").glob(f"*/train-{reply.stdout.strip()}.out"))
+    assert list((tmp_path / "it's $(here)/my_project").glob(f"runs/*/train-{reply.stdout.strip()}.out"))
 
 
 def test_an_unknown_host_is_refused_before_anything_is_sent(

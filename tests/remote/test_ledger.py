@@ -1,10 +1,12 @@
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from slurmgen.errors import ConfigError
 from slurmgen.ledger import Ledger, Record, default_path
@@ -14,6 +16,10 @@ def record(id_: str, site: str = "daic", folder: str = "/f") -> Record:
     return Record(
         id=id_, site=site, via="ssh", host="me@h", name="n", folder=folder, output="%j", submitted="now"
     )
+
+
+def pending(key: str, fingerprint: str) -> Record:
+    return structs.replace(record(""), key=key, fingerprint=fingerprint, state="pending")
 
 
 @pytest.fixture
@@ -79,7 +85,7 @@ def test_a_broken_file_is_told(ledger: Ledger) -> None:
 def test_a_file_of_a_newer_slurmgen_is_told_and_left_as_it_is(ledger: Ledger) -> None:
     ledger.add(record("12"))
     with closing(sqlite3.connect(ledger.path)) as database:
-        database.execute("PRAGMA user_version = 2")
+        database.execute("PRAGMA user_version = 99")
     before = ledger.path.read_bytes()
     for use in (ledger.check, ledger.all, lambda: ledger.add(record("13"))):
         with pytest.raises(ConfigError, match="written by a newer slurmgen"):
@@ -87,12 +93,110 @@ def test_a_file_of_a_newer_slurmgen_is_told_and_left_as_it_is(ledger: Ledger) ->
     assert ledger.path.read_bytes() == before
 
 
-def test_a_file_from_before_there_were_forms_is_read_on(ledger: Ledger) -> None:
-    ledger.add(record("12"))
+OLD = """
+CREATE TABLE jobs (number INTEGER PRIMARY KEY, id TEXT NOT NULL, cluster TEXT NOT NULL, site TEXT NOT NULL,
+via TEXT NOT NULL, host TEXT, ssh_config TEXT, name TEXT NOT NULL, folder TEXT NOT NULL,
+output TEXT NOT NULL, submitted TEXT NOT NULL);
+INSERT INTO jobs VALUES (3, '12', '', 'daic', 'ssh', 'me@h', NULL, 'n', '/f', '%j', 'now');
+"""
+"A ledger as the first slurmgen wrote it."
+
+
+@pytest.mark.parametrize("form", [0, 1])
+def test_an_older_file_is_read_on_and_loses_nothing(ledger: Ledger, form: int) -> None:
+    ledger.path.parent.mkdir()
     with closing(sqlite3.connect(ledger.path)) as database:
-        database.execute("PRAGMA user_version = 0")
-    ledger.check()
+        database.executescript(f"{OLD} PRAGMA user_version = {form};")
     assert ledger.find("12") == (record("12"),)
+    ledger.claim(pending("a", "same"))
+    assert [one.id for one in ledger.all()] == ["12", ""]
+
+
+def test_many_may_bring_an_older_file_to_our_form_at_once(ledger: Ledger) -> None:
+    ledger.path.parent.mkdir()
+    with closing(sqlite3.connect(ledger.path)) as database:
+        database.executescript(f"{OLD} PRAGMA user_version = 1;")
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from slurmgen.ledger import Ledger; Ledger(Path(sys.argv[1])).check()"
+    )
+    starters = [subprocess.Popen([sys.executable, "-c", code, str(ledger.path)]) for _ in range(6)]
+    assert [starter.wait(60) for starter in starters] == [0] * 6
+    assert ledger.all() == (record("12"),)
+
+
+def test_the_same_command_takes_the_key_of_its_pending_entry(ledger: Ledger) -> None:
+    first = ledger.claim(pending("a", "same"))
+    assert ledger.claim(pending("b", "same")) == first
+    assert ledger.claim(pending("c", "another")).key == "c"
+    assert [one.pending for one in ledger.all()] == [True, True]
+
+
+def test_a_new_key_may_be_asked_for(ledger: Ledger) -> None:
+    ledger.claim(pending("a", "same"))
+    assert ledger.claim(pending("b", "same"), again=True).key == "b"
+    assert ledger.claim(pending("c", "same")).key == "b"
+
+
+def test_a_settled_entry_has_its_job_and_its_key_is_not_taken_again(ledger: Ledger) -> None:
+    first = ledger.claim(pending("a", "same"))
+    done = structs.replace(first, id="12", state="submitted", dirty=True, commit="c", snapshot="h")
+    for _ in range(2):  # two terminals may have found the same job
+        ledger.settle(done)
+        assert ledger.all() == (done,)
+    assert ledger.claim(pending("b", "same")).key == "b"
+
+
+def test_a_dropped_entry_is_gone_unless_it_has_a_job(ledger: Ledger) -> None:
+    first = ledger.claim(pending("a", "same"))
+    ledger.drop("a")
+    assert ledger.all() == ()
+    done = structs.replace(first, id="12", state="submitted")
+    ledger.settle(done)  # the other terminal's
+    ledger.drop("a")
+    assert ledger.all() == (done,)
+
+
+def test_of_many_at_once_one_gives_the_key(ledger: Ledger) -> None:
+    code = """
+import sys
+from pathlib import Path
+from slurmgen.ledger import Ledger, Record
+rest = dict(site="s", via="local", name="n", folder="f", output="o", submitted="t", state="pending")
+key = Ledger(Path(sys.argv[1])).claim(Record(id="", key=sys.argv[2], fingerprint="same", **rest)).key
+print(key)
+"""
+    command = [sys.executable, "-c", code, str(ledger.path)]
+    some = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True) for n in range(6)]
+    assert len({one.communicate(timeout=60)[0] for one in some}) == len(ledger.all()) == 1
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_sound_file(ledger: Ledger) -> None:
+    code = """
+import sys
+from pathlib import Path
+from slurmgen.ledger import Ledger, Record
+ledger = Ledger(Path(sys.argv[1]))
+rest = dict(site="s", via="local", name="n" * 3000, folder="f", output="o", submitted="t")
+print("ready", flush=True)
+for n in range(10**9):
+    one = Record(id="", key=f"{sys.argv[2]}-{n}", fingerprint=f"{n}", state="pending", **rest)
+    ledger.claim(one, again=True)
+    ledger.settle(Record(id=str(n), key=one.key, fingerprint=one.fingerprint, **rest))
+    print(one.key, flush=True)
+"""
+    for turn in range(20):
+        command = [sys.executable, "-c", code, str(ledger.path), str(turn)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout
+            told = [writer.stdout.readline().strip() for _ in range(2 + turn % 5)]
+            time.sleep(turn / 1000)
+            writer.kill()
+            told += writer.stdout.read().split("\n")[:-1]
+        written = {one.key for one in ledger.all() if not one.pending}
+        assert set(told[1:]) <= written | {""}
+    with closing(sqlite3.connect(ledger.path)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 def test_a_check_finds_what_a_record_would_fail_at(ledger: Ledger) -> None:

@@ -72,7 +72,7 @@ def test_a_ledger_that_breaks_meanwhile_does_not_make_a_job_look_refused(machine
     machine.answers("sbatch", f"head -c 9999 /dev/zero > '{path}'; echo 12")
     code, out, err = machine.submit()
     assert (code, out) == (0, "12\n")
-    (folder,) = (machine.home / "slurmgen/project").iterdir()
+    (folder,) = (machine.home / "slurmgen/project/runs").iterdir()
     assert f"warning: job 12 is submitted, in {folder}, but not in your records: cannot use {path}" in err
     assert "error" not in err.replace("sqlite", "")
 
@@ -178,7 +178,7 @@ def test_a_dry_run_names_its_target(machine: Machine, args: list[str], told: str
     assert code == 0
     assert out.startswith("#!/bin/bash")
     assert err.startswith(told)
-    assert " to ~/slurmgen/project/2" in err
+    assert " to ~/slurmgen/project/runs/train-2" in err
 
 
 @pytest.mark.parametrize(

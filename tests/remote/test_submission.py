@@ -1,5 +1,6 @@
 """Submitting to a real Slurm, here and over SSH, through a profile that says what it should not."""
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,33 +8,49 @@ from typing import Any
 
 import pytest
 
-from slurmgen.errors import CommandFailed, ConnectionFailed, Interrupted, RequestError, TransferFailed
+from slurmgen.errors import (
+    CommandFailed,
+    ConnectionFailed,
+    Interrupted,
+    RequestError,
+    TransferFailed,
+    Unresolved,
+)
 from slurmgen.remote import slurm
+from slurmgen.remote import submission as submission_there
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.logs import follow, log_path, read
+from slurmgen.remote.manifest import Sent, manifest
 from slurmgen.remote.slurm import call, cancel, describe, ended, job_states, outcome
 from slurmgen.remote.snapshot import snapshot
-from slurmgen.remote.submission import Submission, Submitted, parent_folder, submit, try_out
+from slurmgen.remote.submission import Closed, Refused, Submission, Submitted, Waits, parent_folder, try_out
 from slurmgen.remote.transport import Completed, TimedOut, Transport
 from slurmgen.slurm.commands import JobId
 from tests.remote.sshd import Server
 from tests.support.twins import Testbed, eventually
 
 HEAD = "#!/bin/bash\n#SBATCH --job-name=told\n#SBATCH --output=logs/%x-%j.out\n"
+QUICK = Waits(sbatch=30, grace=1)
 HOSTILE = ['-it\'s "$(touch pwned)"', "`touch pwned`;touch pwned &  naïve ☃ * $HOME a:b"]
 
 
 def submission(folder: Path, body: str, *, remote_dir: str = "sent", key: str = "") -> Submission:
     folder.mkdir(exist_ok=True)
     (folder / "data file").write_text("42\n")
+    files = snapshot(folder)
     return Submission(
         name="told",
         script=f"{HEAD}{body}",
-        files=snapshot(folder),
+        files=files,
+        content=manifest(files.files),
         parent=parent_folder(remote_dir, folder.name),
         key=key or f"{time.monotonic_ns()}",
         output="logs/%x-%j.out",
     )
+
+
+def submit(far: Transport, one: Submission) -> Submitted:
+    return submission_there.submit(far, one, Sent(Path(os.environ["XDG_CACHE_HOME"], "sent")), QUICK)
 
 
 def log(far: Transport, done: Submitted) -> str:
@@ -83,11 +100,28 @@ def test_any_folder_name_is_only_a_name(
     assert not list(login_node.home.rglob("pwned"))
 
 
-def test_a_second_submission_with_the_same_key_is_refused(cluster: Transport, tmp_path: Path) -> None:
-    sent = submission(tmp_path / "p", "true\n")
-    submit(cluster, sent)
-    with pytest.raises(TransferFailed, match="could not be sent"):
-        submit(cluster, sent)
+def test_the_same_key_gives_the_same_job_with_the_files_of_then(cluster: Transport, tmp_path: Path) -> None:
+    sent = submission(tmp_path / "p", "cat 'data file'\n")
+    first = submit(cluster, sent)
+    (tmp_path / "p/more").write_text("later")
+    later = submission(tmp_path / "p", "cat 'data file'\n", key=sent.key)
+    second = submit(cluster, later)
+    assert (first.earlier, second.earlier) == (False, True)
+    assert (second.job, second.folder, second.snapshot) == (first.job, first.folder, sent.content.hash)
+    assert abs(second.seconds - time.time()) < 300
+    assert not (Path(first.folder) / "more").exists()
+    assert log(cluster, second) == "COMPLETED\n42\n"
+
+
+def test_an_unchanged_project_is_there_once_and_each_job_has_its_copy(
+    cluster: Transport, tmp_path: Path
+) -> None:
+    one, two = (submit(cluster, submission(tmp_path / "p", "echo >>'data file'\n")) for _ in range(2))
+    assert log(cluster, one) == log(cluster, two) == "COMPLETED\n"
+    there = Path(one.folder).parent.parent / "snapshots" / one.snapshot
+    assert (there / "data file").read_text() == "42\n"
+    assert [(Path(each.folder) / "data file").read_text() for each in (one, two)] == ["42\n\n"] * 2
+    assert not list(there.parent.parent.glob("staging/*"))
 
 
 def test_a_folder_that_cannot_be_made_is_told(cluster: Transport, tmp_path: Path) -> None:
@@ -97,8 +131,11 @@ def test_a_folder_that_cannot_be_made_is_told(cluster: Transport, tmp_path: Path
 
 def test_a_refusal_is_told_in_slurms_words(cluster: Transport, tmp_path: Path) -> None:
     sent = submission(tmp_path / "p", "#SBATCH --partition=nope\ntrue\n")
-    with pytest.raises(CommandFailed, match=r"sbatch: invalid partition specified: nope.*--partition"):
-        submit(cluster, sent)
+    for _ in range(2):
+        with pytest.raises(
+            (Refused, Closed), match=r"invalid partition specified: nope.*--partition|refused"
+        ):
+            submit(cluster, sent)
 
 
 def test_a_trial_makes_no_job(cluster: Transport, testbed: Testbed) -> None:
@@ -167,30 +204,40 @@ class Far:
         self.answers = answers
 
     def run(self, argv: list[str], **_: object) -> Completed:
-        name = argv[4] if argv[3] == "slurmgen" else argv[3]
+        name = argv[4] if argv[0] == "bash" else "submit"
         answer = self.answers.get(name, Completed(1, b"", f"{name}: error: broken".encode()))
         if isinstance(answer, Exception):
             raise answer
         return answer
 
 
-SENT = Completed(0, b"hello\n\0/far/folder\0")
+def told(*texts: str) -> Completed:
+    return Completed(0, b"hello\n" + "\0".join(["", "slurmgen answers", *texts, ""]).encode())
 
 
-@pytest.mark.parametrize("error", [TimedOut("no answer"), ConnectionFailed("it broke")])
-def test_silence_after_sbatch_is_not_taken_for_a_refusal(tmp_path: Path, error: CommandFailed) -> None:
-    with pytest.raises(type(error), match="may have been accepted all the same"):
-        submit(Far(tar=SENT, sbatch=error), submission(tmp_path / "p", ""))  # type: ignore[arg-type]
-
-
-def test_an_answer_without_an_id_is_not_taken_for_a_refusal(tmp_path: Path) -> None:
-    with pytest.raises(CommandFailed, match="may have been accepted all the same"):
-        submit(Far(tar=SENT, sbatch=Completed(0, b"Submitted!")), submission(tmp_path / "p", ""))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "answer",
+    [
+        TimedOut("no answer"),
+        ConnectionFailed("it broke"),
+        Completed(1, b"", b"sh: killed\n"),
+        told("submitted", "no id", "/f", "new", "1", "h"),
+        told("unknown", "Slurm says nothing"),
+        told("what?"),
+        Completed(0, b"\0slurmgen answers\0submitted\00012"),
+    ],
+)
+def test_an_answer_that_is_none_is_not_taken_for_a_refusal(
+    tmp_path: Path, answer: Completed | Exception
+) -> None:
+    with pytest.raises(Unresolved, match=r"is not known: .*\. The same command again finds the job"):
+        submit(Far(submit=answer), submission(tmp_path / "p", ""))  # type: ignore[arg-type]
 
 
 def test_the_other_cluster_of_an_id_is_kept(tmp_path: Path) -> None:
-    far = Far(tar=SENT, sbatch=Completed(0, b"5;big\n"))
-    assert submit(far, submission(tmp_path / "p", "")) == Submitted(JobId("5", "big"), "/far/folder")  # type: ignore[arg-type]
+    far = Far(submit=told("submitted", "5;big", "/far/folder", "new", "7", "h"))
+    done = submit(far, submission(tmp_path / "p", ""))  # type: ignore[arg-type]
+    assert done == Submitted(JobId("5", "big"), "/far/folder", False, 7, "h")
 
 
 def test_a_controller_that_is_down_does_not_make_a_job_gone() -> None:
@@ -271,15 +318,13 @@ def test_every_hint_is_for_words_of_slurm() -> None:
 
 
 class Hasty(LocalTransport):
-    """This machine, with a person who presses ^C while sbatch is answering."""
+    """This machine, with a person who presses ^C while it is answering."""
 
     def run(self, argv: Sequence[str], **more: Any) -> Completed:
-        if "sbatch" in argv:
-            raise KeyboardInterrupt
-        return super().run(argv, **more)
+        raise KeyboardInterrupt
 
 
-def test_an_interrupted_sbatch_leaves_word_that_there_may_be_a_job(tmp_path: Path) -> None:
-    with pytest.raises(Interrupted, match="The job may have been accepted all the same") as caught:
+def test_an_interrupted_submission_leaves_word_that_there_may_be_a_job(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted, match="The same command again finds the job") as caught:
         submit(Hasty(), submission(tmp_path / "p", "true\n", remote_dir=str(tmp_path / "sent")))
     assert caught.value.exit_code == 130

@@ -1,0 +1,293 @@
+#!/bin/sh
+# Submits one job exactly once. slurmgen sends this text along; nothing of it stays on the far side.
+#
+# Below PARENT:
+#   snapshots/HASH        a project's content, named by its hash; never changed once it has that name
+#   runs/NAME-KEY         the folder that one job runs in: a copy of a snapshot, and the batch script
+#   submissions/NAME-KEY  what is known of that submission, kept for good:
+#       intent.N          a link to `HOST PID SECONDS`: who is about to call sbatch for the Nth time
+#       intent.N.over     there: it is certain that no job came of that
+#       job               the job: its id, when, and the snapshot it runs
+#       closed            there: Slurm refused it, and no job will ever have this key
+#   staging               what is not whole yet
+#
+# Standard input, as descriptor 3: the batch script, the record, the names that are gone from BASE (each ended
+# by a NUL), and a tar of what is new, which ends with .slurmgen/complete.
+# The answer on standard output: texts ended by NULs, the first of them "slurmgen answers".
+
+set -u
+umask 077
+
+parent=$1 name=$2 key=$3 hash=$4 base=$5
+script_bytes=$6 record_bytes=$7 gone_bytes=$8
+script=$9
+shift 9
+log_dir=$1 log_prefix=$2 comment=$3 clusters=$4 sbatch_seconds=$5 grace=$6
+
+# A holder of an intent that says nothing for longer than this is not there any more.
+lifetime=$((sbatch_seconds + 60))
+
+answer() {
+  printf '\000%s\000' 'slurmgen answers'
+  printf '%s\000' "$@"
+  exit 0
+}
+
+failed() { # there is no job, and nothing was left half done
+  answer failed "$1"
+}
+
+now() { date +%s; }
+
+tidy() { rm -rf "staging/$mine" "staging/$mine.old"; }
+
+# --- which job has the key -----------------------------------------------------------------------------------
+
+tell_job() { # tell_job EARLIER
+  { read -r job && read -r seconds && read -r snapshot; } <"$records/job" || return 1
+  answer submitted "$job" "$run" "$1" "$seconds" "$snapshot"
+}
+
+record_job() { # record_job ID [;CLUSTER]: the name appears when all is written
+  printf '%s\n%s\n%s\n' "$1" "$(now)" "$2" >"$records/job.$mine" &&
+    mv -f "$records/job.$mine" "$records/job"
+}
+
+last_intent() { # its number; 0 if there is none
+  number=0
+  while [ -L "$records/intent.$((number + 1))" ]; do number=$((number + 1)); done
+}
+
+sbatch_runs() { # a child may outlive its holder
+  # shellcheck disable=SC2009  # pgrep does not show a command line with line feeds on one line
+  ps -u "$(id -u)" -o args= | grep -F -- "$key" | grep -v '^[^ ]*sh -c ' | grep -q 'sbatch --parsable'
+}
+
+holder_lives() {
+  # shellcheck disable=SC2046  # three words
+  set -- $(readlink "$records/intent.$number")
+  began=$3
+  [ "$(now)" -le "$((began + lifetime))" ] || return 1
+  [ "$1" = "$host" ] || return 0
+  kill -0 "$2" 2>/dev/null || sbatch_runs
+}
+
+slurm() { timeout -s KILL 60 "$@" 3<&- </dev/null; }
+
+seen() { # the id in the first line of `ID|...` that has the key; of several clusters, with `;CLUSTER`
+  awk -v key="$key" -v at="${clusters:+;$clusters}" \
+    '/^CLUSTER: / { at = ";" $2 } index($0, key) && match($0, /^[0-9]+/) { print substr($0, 1, RLENGTH) at; exit }'
+}
+
+in_queue() { # squeue knows a job until MinJobAge after its end, as scontrol does
+  listed=$(slurm squeue ${clusters:+"--clusters=$clusters"} --user="$(id -u)" --states=all --noheader \
+    --format='%F|%k|%Z' 2>&1) || { said=$listed && return 2; }
+  job=$(printf '%s\n' "$listed" | seen)
+  [ -n "$job" ]
+}
+
+in_accounting() {
+  listed=$(slurm sacct ${clusters:+"--clusters=$clusters"} --allocations --noheader --parsable2 \
+    --starttime="$(date -d "@$((began - 86400))" +%Y-%m-%dT%H:%M:%S)" --format=JobID,Comment,WorkDir 2>&1) ||
+    { said=$listed && return 2; }
+  job=$(printf '%s\n' "$listed" | seen)
+  [ -n "$job" ]
+}
+
+in_log() { # the name of a log that appeared after the intent holds the id
+  [ -n "$log_prefix" ] || return 2
+  for log in "$run/$log_prefix"[0-9]*; do
+    job=${log#"$run/$log_prefix"} job=${job%%[!0-9]*}
+    [ -z "$(find "$log" -newer "$records/intent.$number" 2>/dev/null)" ] || return 0
+  done
+  return 1
+}
+
+look() { # 0: the job is $job; 1: there is none; 2: nobody can say
+  in_queue
+  answered=$?
+  [ "$answered" = 1 ] || return "$answered"
+  in_log && return 0
+  unlogged=$?
+  in_accounting && return 0
+  unaccounted=$?
+  # The queue forgets a job that has ended. What has no log either did not run.
+  [ "$(now)" -le "$((began + 60))" ] || [ "$unaccounted" = 1 ] || [ "$unlogged" = 1 ] || return 2
+  return 1
+}
+
+find_job() { # as look; a controller may take a moment to show what it has accepted
+  look
+  looked=$?
+  [ "$looked" = 1 ] || return "$looked"
+  [ "$(now)" -le "$((began + lifetime))" ] || return 1
+  sleep "$grace"
+  look
+}
+
+resolve() { # returns once it is certain that the key has no job; $number is the last attempt's
+  deadline=$(($(now) + lifetime))
+  while :; do
+    [ ! -e "$records/job" ] || tell_job earlier
+    [ ! -e "$records/closed" ] || answer closed
+    last_intent
+    [ "$number" != 0 ] && [ ! -e "$records/intent.$number.over" ] || return 0
+    holder_lives || break
+    [ "$(now)" -le "$deadline" ] || answer unknown "another process on $host or elsewhere is submitting it"
+    sleep 0.2
+  done
+  conclude
+}
+
+conclude() { # what came of the last attempt
+  find_job
+  case $? in
+    0) record_job "$job" "$(cat "$records/intent.$number.snapshot" 2>/dev/null)" && tell_job earlier ;;
+    1) : >"$records/intent.$number.over" || failed "cannot write in $records" ;;
+    *) answer unknown "Slurm does not say whether it has the job: $said" ;;
+  esac
+}
+
+# --- the snapshot --------------------------------------------------------------------------------------------
+
+copy() { # copy FROM TO: fails if FROM is taken away meanwhile, by whoever prunes
+  inode=$(ls -di "$1" 2>/dev/null) || return 1
+  # A reflink shares the blocks where the file system can.
+  said=$(cp -pPR --reflink=auto "$1" "$2" 2>&1) || return 1
+  [ "$(ls -di "$1" 2>/dev/null)" = "$inode" ]
+}
+
+receive() { # what is sent, and BASE, become snapshots/HASH
+  find staging -mindepth 1 -maxdepth 1 -mmin +1440 -exec rm -rf {} + 2>/dev/null
+  if [ "$base" = - ]; then
+    mkdir "staging/$mine" || failed "cannot make a folder in $PWD/staging"
+  else
+    copy "snapshots/$base" "staging/$mine" || lacking "$base"
+  fi
+  # The names come from standard input, so that they cannot be too many for a command line.
+  head -c "$gone_bytes" <&3 | (cd "staging/$mine" && xargs -0 rm -rf --) || failed "cannot remove what is gone"
+  said=$(tar -x -o -p -f - -C "staging/$mine" <&3 2>&1) || failed "$said"
+  [ "$(cat "staging/$mine/.slurmgen/complete" 2>/dev/null)" = "$hash" ] || failed 'the files came incomplete'
+  rm -rf "staging/$mine/.slurmgen"
+  # Who sends the same at the same time may have been faster: then that one stands, with the same content.
+  mv -T "staging/$mine" "snapshots/$hash" 2>/dev/null || [ -d "snapshots/$hash" ] ||
+    failed "cannot name the snapshot $PWD/snapshots/$hash"
+}
+
+lacking() { # a snapshot could not be copied: it went away, or there is no room
+  [ ! -d "snapshots/$1" ] || failed "$said"
+  offer
+}
+
+offer() { # the snapshots that are here, the last used first
+  # shellcheck disable=SC2046,SC2010,SC2012  # the names are hashes
+  answer wanted $(ls -t snapshots | grep '^[0-9a-f]*$' | head -n 30)
+}
+
+# --- the job -------------------------------------------------------------------------------------------------
+
+prepare() { # the run folder, whole but not yet in its place
+  rm -rf "staging/$mine"
+  copy "snapshots/$hash" "staging/$mine" || lacking "$hash"
+  touch -c "snapshots/$hash"
+  { rm -f "staging/$mine/$script" && cp "$records/script.$mine" "staging/$mine/$script" &&
+    chmod 700 "staging/$mine" "staging/$mine/$script" && (cd "staging/$mine" && mkdir -p "$log_dir"); } ||
+    failed "cannot write in $PWD/staging"
+}
+
+intend() { # fails if somebody else is first
+  number=$((number + 1)) began=$(now)
+  printf '%s\n' "$hash" >"$records/intent.$number.snapshot" || failed "cannot write in $records"
+  ln -s "$host $$ $began" "$records/intent.$number" 2>/dev/null || {
+    [ -L "$records/intent.$number" ] || failed "cannot write in $records"
+    [ "$(readlink "$records/intent.$number")" = "$host $$ $began" ] # a file server may answer twice
+  } || return 1
+  timeout -s KILL 20 sync "$records" 2>/dev/null
+  return 0
+}
+
+give_up() {
+  : >"$records/intent.$number.over"
+  tidy
+  failed "$1"
+}
+
+place() { # the run folder comes to its place; what an attempt without a job left there goes
+  if [ -e "$run" ]; then mv -T "$run" "staging/$mine.old" || give_up "cannot replace $run"; fi
+  mv -T "staging/$mine" "$run" || give_up "cannot make $run"
+}
+
+communicates() { # whether sbatch failed by not being heard or hearing nothing, rather than by a refusal
+  grep -q -i -e 'timed out' -e 'unable to contact' -e 'connect' -e 'communication' -e 'zero bytes' -e 'receive' \
+    -e 'endpoint' -e 'standby' -e 'temporar' -e 'configuration source' "$records/sbatch.$number.err"
+}
+
+refused() {
+  [ "$1" != 137 ] && ! communicates &&
+    grep -q -e 'Batch job submission failed' -e 'error: ' -e 'nvalid' "$records/sbatch.$number.err"
+}
+
+call_sbatch() {
+  out=$records/sbatch.$number.out err=$records/sbatch.$number.err
+  { : >"$out" && : >"$err"; } || give_up "cannot write in $records"
+  # Whoever was held up for so long may have been given up.
+  [ "$(now)" -le "$((began + 30))" ] || give_up 'this machine is too busy'
+  timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" "$run/$script" \
+    >"$out" 2>"$err" 3<&- </dev/null
+  status=$?
+  job=$(sed -n 's/^\([0-9][0-9]*\(;[A-Za-z0-9_.-]*\)\{0,1\}\)$/\1/p' "$out" | tail -n 1)
+}
+
+submit() {
+  place
+  call_sbatch
+  if [ -z "$job" ]; then
+    said=$(cat "$err")
+    [ "$status" != 127 ] || give_up 'slurmgen finds no sbatch'
+    refused "$status" || {
+      words=$said said=
+      find_job
+      case $? in
+        0) record_job "$job" "$hash" && tell_job new ;;
+        1) said=$words ;;
+        *) answer unknown "sbatch: ${words:-no answer}; $said" ;;
+      esac
+    }
+    { : >"$records/closed" && : >"$records/intent.$number.over"; } || failed "$said"
+    answer refused "$said"
+  fi
+  # The job is there, whether or not it can be written down.
+  record_job "$job" "$hash"
+  rm -rf "staging/$mine.old"
+  answer submitted "$job" "$run" new "$(now)" "$hash"
+}
+
+take() { # take BYTES FILE: exactly so many of standard input
+  if head -c "$1" <&3 >"$2" && [ "$(wc -c <"$2")" -eq "$1" ]; then return; fi
+  failed "$2 could not be written in full"
+}
+
+main() {
+  host=$(uname -n) said=
+  mine=$name.$host.$$
+  said=$({ mkdir -p "$parent" && cd "$parent" && mkdir -p snapshots runs staging "submissions/$name"; } 2>&1) ||
+    failed "cannot make folders in $parent: $said"
+  cd "$parent" || failed "cannot enter $parent"
+  run=$PWD/runs/$name records=$PWD/submissions/$name
+  trap 'tidy; rm -f "$records/"*".$mine"' EXIT
+  trap 'exit 1' HUP INT PIPE TERM
+  take "$script_bytes" "$records/script.$mine"
+  take "$record_bytes" "$records/record.$mine"
+  mv -f "$records/record.$mine" "$records/record.json"
+  resolve
+  if [ ! -d "snapshots/$hash" ]; then
+    [ "$base" != '?' ] || offer
+    receive
+  fi
+  prepare
+  trap '' HUP INT PIPE TERM # from here on it must be known what became of it
+  while ! intend; do resolve; done
+  submit
+}
+
+main "$@"

@@ -1,0 +1,56 @@
+"""The tar stream that a snapshot is sent in. Its end says that it is whole, and which snapshot it makes."""
+
+import os
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+from slurmgen.errors import TransferFailed
+from slurmgen.remote.manifest import Manifest
+from slurmgen.remote.snapshot import readable
+
+COMPLETE = ".slurmgen/complete"
+"The last member; a project has no files of that name, since .slurmgen is never sent."
+_CHUNK = 1 << 20
+
+
+def pack(files: Mapping[str, Path], content: Manifest, names: Iterable[str]) -> Iterator[bytes]:
+    """A tar archive of the files `names`, in parts of at most about a megabyte.
+
+    The owner is left out and the mode kept.
+
+    Raises:
+        TransferFailed: a file cannot be read, or is not what `content` says any more.
+    """
+    for name in names:
+        entry = content.entries[name]
+        if entry.mode < 0:
+            yield _header(name, mode=0o777, type=tarfile.SYMTYPE, linkname=entry.content)
+        else:
+            yield from _file(name, files[name], entry.mode, entry.size, entry.content)
+    mark = content.hash.encode()
+    yield _header(COMPLETE, mode=0o600, size=len(mark)) + mark + bytes(-len(mark) % tarfile.BLOCKSIZE)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _file(name: str, path: Path, mode: int, size: int, content: str) -> Iterator[bytes]:
+    total = sha256()
+    with readable(), path.open("rb", buffering=0) as file:
+        yield _header(name, mode=mode, size=size, mtime=int(os.fstat(file.fileno()).st_mtime))
+        left = size
+        while left and (chunk := file.read(min(left, _CHUNK))):
+            total.update(chunk)
+            left -= len(chunk)
+            yield chunk
+        if left or file.read(1) or total.hexdigest() != content:
+            raise TransferFailed(f"{path} changed while it was sent", "Submit again when it is at rest.")
+    yield bytes(-size % tarfile.BLOCKSIZE)
+
+
+def _header(name: str, **fields: object) -> bytes:
+    info = tarfile.TarInfo(name)
+    for key, value in fields.items():
+        setattr(info, key, value)
+    # GNU's form carries a name's bytes as they are; every tar on a cluster reads it.
+    return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")

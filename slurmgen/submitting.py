@@ -1,0 +1,267 @@
+"""Submitting a plan: the ledger says which key, the far side makes one job of it.
+
+>>> from slurmgen import Request, load_site, resolve, submit
+>>> plan = resolve(Request(script="train.py", gpus=4), load_site("daic"))
+>>> job = submit(plan)  # doctest: +SKIP
+>>> job.id  # doctest: +SKIP
+'4711'
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, json, structs
+
+from slurmgen.errors import RequestError, SlurmgenError, TransferFailed
+from slurmgen.ledger import Ledger, Record
+from slurmgen.remote import submission as there
+from slurmgen.remote.manifest import Sent, cache_folder, manifest
+from slurmgen.remote.project_files import project_files
+from slurmgen.remote.revision import revision
+from slurmgen.remote.route import Route, Via
+from slurmgen.remote.snapshot import Snapshot
+from slurmgen.remote.submission import (
+    WAITS,
+    Closed,
+    Count,
+    Refused,
+    Submission,
+    Submitted,
+    Waits,
+    parent_folder,
+)
+from slurmgen.remote.transport import Transport
+from slurmgen.software import needed_files
+
+if TYPE_CHECKING:
+    from slurmgen.plan import Plan
+
+DEFAULT_REMOTE_DIR = "slurmgen"
+MAX_SIZE = 10**9
+"Bytes of a project, above which it is not sent unless a person says so."
+_NAMED = 5
+
+
+class Prepared(Struct, frozen=True):
+    """A job that is ready to be sent, and its entry for the ledger."""
+
+    submission: Submission
+    way: Route
+    record: Record
+    sent: Sent
+    "What went that way before."
+
+
+def submit(
+    plan: "Plan",
+    project_dir: Path | str = ".",
+    *,
+    via: Via | None = None,
+    host: str | None = None,
+    ssh_config: str | None = None,
+    remote_dir: str | None = None,
+    again: bool = False,
+) -> Record:
+    """Send a project and submit its job, exactly once, as `slurmgen submit` does.
+
+    If it fails, calling it again with the same plan finds the job or submits it.
+
+    Args:
+        plan: what `resolve` gave.
+        project_dir: the folder that is sent; its slurmgen.toml and site profiles count.
+        via, host, ssh_config: the way to the site, if not that of your personal file and the profile.
+        remote_dir: the folder over there.
+        again: submit a new job although it is not known what became of the last one.
+
+    Raises:
+        RequestError, ConfigError: the request is wrong; nothing was sent.
+        Unresolved: there may be a job; call it again.
+        RemoteError: there is no job.
+    """
+    from slurmgen.personal import load_personal
+    from slurmgen.profiles import load_site
+    from slurmgen.project import find_project, own_templates
+    from slurmgen.remote.route import open_route, route
+    from slurmgen.script import render
+
+    folder, project = find_project(Path(project_dir).absolute())
+    personal = load_personal(plan.site)
+    way = route(load_site(plan.site, folder), personal, via=via, host=host, ssh_config=ssh_config)
+    text = render(plan, own_templates(folder, project))
+    prepared = prepare(plan, text, way, folder, remote_dir or personal.remote_dir)
+    ledger = Ledger()
+    entry = ledger.claim(prepared.record, again=again)
+    with reached(ledger, entry, lambda: open_route(way, environment=twin_environment(way))) as far:
+        entry, done = submit_entry(far, prepared, entry, ledger)
+    settled = settled_record(prepared, entry, done)
+    ledger.settle(settled)
+    return settled
+
+
+def prepare(
+    plan: "Plan",
+    text: str,
+    way: Route,
+    project_dir: Path,
+    remote_dir: str | None = None,
+    max_size: int = MAX_SIZE,
+) -> Prepared:
+    """Read the project, and make all that a submission needs. Contacts nobody.
+
+    Raises:
+        RequestError: the project cannot be sent so.
+        TransferFailed: a file cannot be read.
+    """
+    parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
+    files = project_files(project_dir, plan.script, needed_files(plan.setup.python_env))
+    if way.via != "ssh":
+        _refuse_nesting(parent, project_dir)
+    _check_size(files, max_size)
+    content = manifest(files.files, cache_folder() / "hashes" / _short(str(project_dir.resolve())))
+    options = dict(plan.extra_directives)
+    submission = Submission(
+        name=plan.name,
+        script=text,
+        files=files,
+        content=content,
+        parent=parent,
+        key=_new_key(),
+        output=plan.output,
+        comment=options.get("comment") or "",
+        clusters=options.get("clusters") or "",
+    )
+    record = _pending(submission, way, project_dir)
+    sent = Sent(cache_folder() / "manifests" / _short(way.site, way.via, way.host or "", parent))
+    return Prepared(submission, way, record, sent)
+
+
+def reached(ledger: Ledger, entry: Record, reach: Callable[[], Transport]) -> Transport:
+    """Go there; if that fails, the entry was for nothing."""
+    try:
+        return reach()
+    except (SlurmgenError, KeyboardInterrupt):
+        ledger.release(entry.key)
+        raise
+
+
+def submit_entry(
+    far: Transport,
+    prepared: Prepared,
+    entry: Record,
+    ledger: Ledger,
+    waits: Waits = WAITS,
+    count: Count | None = None,
+) -> tuple[Record, Submitted]:
+    """Make the job of an entry that was claimed; the entry too, since a refused one gives way to a new one.
+
+    Raises:
+        RemoteError: as `remote.submission.submit` says. The entry stays while there may be a job.
+    """
+    about = json.encode(structs.replace(prepared.record, key=entry.key)) + b"\n"
+    submission = structs.replace(prepared.submission, key=entry.key, record=about)
+    try:
+        return entry, there.submit(far, submission, prepared.sent, waits, count)
+    except Closed:  # another terminal, or we when the answer was lost
+        ledger.drop(entry.key)
+        entry = ledger.claim(structs.replace(prepared.record, key=_new_key()))
+        return submit_entry(far, prepared, entry, ledger, waits, count)
+    except Refused:
+        ledger.drop(entry.key)
+        raise
+    except TransferFailed:
+        ledger.release(entry.key)
+        raise
+
+
+def settled_record(prepared: Prepared, entry: Record, done: Submitted) -> Record:
+    """The entry with its job. What an earlier submission sent may differ from what would be sent now."""
+    ours = prepared.record if done.snapshot == prepared.submission.content.hash else entry
+    return structs.replace(
+        entry,
+        id=done.job.number,
+        cluster=done.job.cluster,
+        folder=done.folder,
+        state="submitted",
+        submitted=entry.submitted if done.earlier else _now(),
+        snapshot=done.snapshot,
+        commit=ours.commit,
+        dirty=ours.dirty,
+    )
+
+
+def twin_environment(way: Route) -> dict[str, str] | None:
+    """The variables that lead to a site's twin, where the way goes there."""
+    from slurmgen import twin
+
+    return twin.find(way.site).environ() if way.via == "twin" else None
+
+
+def _pending(submission: Submission, way: Route, project_dir: Path) -> Record:
+    at = revision(project_dir)
+    return Record(
+        id="",
+        name=submission.name,
+        folder=submission.folder,
+        output=submission.output,
+        submitted=_now(),
+        key=submission.key,
+        fingerprint=_hash(
+            *(way.site, way.via, way.host or "", submission.parent),
+            *(str(project_dir.resolve()), submission.script),
+        ),
+        state="pending",
+        snapshot=submission.content.hash,
+        commit=at.commit,
+        dirty=at.dirty,
+        **structs.asdict(way),
+    )
+
+
+def _refuse_nesting(parent: str, project_dir: Path) -> None:
+    """On this machine, a submission within the project would send all those before it again."""
+    if Path(Path.home(), parent).resolve().is_relative_to(project_dir.resolve()):
+        raise RequestError(
+            f"submissions would go to {parent}, inside the project itself",
+            "Name a folder outside it with --remote-dir.",
+        )
+
+
+def _check_size(files: Snapshot, most: int) -> None:
+    sizes = files.sizes()
+    if sum(sizes.values()) <= most:
+        return
+    biggest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_NAMED]
+    told = ", ".join(f"{name} ({amount(sizes[name])})" for name in biggest)
+    raise RequestError(
+        f"the project has {amount(sum(sizes.values()))}, more than {amount(most)}; "
+        f"its biggest files are {told}",
+        "Name what the job does not need in .slurmgenignore, or allow more with --max-size.",
+    )
+
+
+def amount(size: int) -> str:
+    """A number of bytes for a person."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size} bytes"
+
+
+def _new_key() -> str:
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{token_hex(4)}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _hash(*texts: str) -> str:
+    return sha256(b"".join(text.encode(errors="surrogateescape") + b"\0" for text in texts)).hexdigest()
+
+
+def _short(*texts: str) -> str:
+    return _hash(*texts)[:16]

@@ -77,7 +77,14 @@ def _database(folder: Path) -> Iterator[Path]:
     ]
     subprocess.run(install, check=True, capture_output=True, timeout=60)
     files = [f"--datadir={data}", f"--socket={socket}", f"--pid-file={folder}/pid"]
-    server = [_program("mariadbd"), "--no-defaults", *files, "--skip-networking", f"--user={getuser()}", *SMALL]
+    server = [
+        _program("mariadbd"),
+        "--no-defaults",
+        *files,
+        "--skip-networking",
+        f"--user={getuser()}",
+        *SMALL,
+    ]
     with _running(server, folder / "mariadbd.log", dict(os.environ)):
         ping = ["mariadb-admin", "--no-defaults", "--user=root", f"--socket={socket}", "ping"]
         eventually(lambda: subprocess.run(ping, capture_output=True, timeout=10).returncode == 0)
@@ -124,13 +131,20 @@ def _restart(testbed: Testbed) -> None:
     for daemon in slurm:
         daemons.start(daemon)
     nodes = set(testbed.twin.nodes)
-    eventually(lambda: nodes == set(testbed.tried("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N").split()))
+    eventually(
+        lambda: (
+            nodes
+            == set(testbed.tried("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N").split())
+        )
+    )
 
 
 def _configure(testbed: Testbed, port: int) -> None:
     conf = testbed.twin.slurm_conf
     kept = [line for line in conf.read_text().splitlines() if not line.startswith("MinJobAge=")]
-    conf.write_text("\n".join([*kept, CONFIGURATION.format(port=port, munge=f"{testbed.twin.run}/munge.socket")]))
+    conf.write_text(
+        "\n".join([*kept, CONFIGURATION.format(port=port, munge=f"{testbed.twin.run}/munge.socket")])
+    )
 
 
 @contextmanager

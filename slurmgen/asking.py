@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -111,7 +112,7 @@ def _answer(one: Named, states: tuple[JobState, ...], reason: Why | None) -> Ans
     return Answer(one, told, states)
 
 
-def _of_record(one: Named) -> dict[str, str]:
+def _of_record(one: Named) -> dict[str, Any]:
     if one.record is None:
         return {"name": ""}
     return {

@@ -1,8 +1,14 @@
 """What a job had and what it used of it, as the accounting database tells it."""
 
+import re
+from math import ceil
+
 from msgspec import Struct
 
-from slurmgen.slurm import durations, sizes
+from slurmgen.slurm import durations
+
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)", re.ASCII)
+_MEBIBYTES = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -43,14 +49,9 @@ def whole_seconds(text: str) -> int | None:
 
 
 def mebibytes(text: str) -> int | None:
-    """MiB of a size as Slurm prints it, such as 1655.50K; None if it is none."""
-    number, unit = (text[:-1], text[-1]) if text[-1:].isalpha() else (text, "")
-    try:
-        return sizes.megabytes(
-            f"{round(float(number) * 1024)}K" if unit == "M" else f"{round(float(number))}{unit}"
-        )
-    except (ValueError, OverflowError):
-        return None
+    """MiB of a size as Slurm prints it, with a fraction as in 1655.50K, rounded up; None if it is none."""
+    match = _SIZE.fullmatch(text)
+    return ceil(float(match[1]) * _MEBIBYTES[match[2]]) if match else None
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -109,7 +109,7 @@ def test_without_squeue_it_is_an_error(machine: Machine) -> None:
 
 
 def test_the_name_of_a_job_steers_no_terminal(machine: Machine) -> None:
-    machine.says("squeue", f"12|RUNNING|None|0:01|n\x1b[1m|{EVIL}\n")
+    machine.says("squeue", f"12|RUNNING|None|0:01|1:00|N/A|n\x1b[1m|{EVIL}\n")
     for command in ("status", "cancel"):
         machine.answers("scancel", "exit 0")
         code, out, _ = machine.slurmgen(command, "12", *WAY)
@@ -124,8 +124,8 @@ def test_the_records_steer_no_terminal(machine: Machine) -> None:
     )
     code, out, _ = machine.slurmgen("status")
     assert code == 0
-    assert out.splitlines()[1] == f"7   s     a\\n8 {SHOWN}  t          /{SHOWN}"
-    assert len(out.splitlines()) == 2
+    assert out.splitlines()[2] == f"  7   a\\n8 {SHOWN}  GONE   t          /{SHOWN}"
+    assert len(out.splitlines()) == 3
 
 
 def test_what_a_trial_says_steers_no_terminal(machine: Machine) -> None:

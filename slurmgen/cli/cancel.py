@@ -47,4 +47,18 @@ def _cancel(far: "Transport", jobs: "list[Named]") -> "list[Answer]":
         if answer.states and answer.named not in living:
             click.echo(f"job {answer.named.job} has ended already", err=True)
     after = {one.named: one for one in (answers_of(far, living, explain=False) if living else [])}
-    return [after.get(one.named, one) for one in before]
+    return [_after(one, after.get(one.named, one)) for one in before]
+
+
+def _after(before: "Answer", after: "Answer") -> "Answer":
+    """What became of a job. Slurm keeps no record of a task of an array that is cancelled while it waits."""
+    from msgspec import structs
+
+    from slurmgen.remote.report import report
+
+    if after.states or not before.states:
+        return after
+    states = tuple(structs.replace(one, state="CANCELLED") for one in before.states)
+    of_record = {key: getattr(before.report, key) for key in ("name", "submitted", "folder", "log")}
+    told = report(before.named.job, states, before.report.site, before.report.via, **of_record)
+    return structs.replace(after, report=told, states=states)

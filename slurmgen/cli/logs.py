@@ -23,7 +23,7 @@ INTERRUPTED = 130
     "-f", "--follow", is_flag=True, help="Go on until the job ends; exit 0 if it COMPLETED, else 1."
 )
 def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, follow: bool, **said: Any) -> None:
-    """Show jobs' logs, or follow one to its job's end.
+    """Show a job's log, or follow it to the job's end.
 
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. --json tells what the logs are, not
     what is in them.

@@ -31,7 +31,7 @@ PENDING = "not known to have become a job; repeat its `slurmgen submit`, which f
 def command(
     job_ids: tuple[str, ...], site: str | None, limit: int, everything: bool, as_json: bool, **said: Any
 ) -> int:
-    """Show what became of submitted jobs; without ID, of the last ones.
+    """Show what became of submitted jobs; without ID, of the last.
 
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. Exit code 3 if a site was not reached.
     """

@@ -127,7 +127,7 @@ def report(
         nodes=shown.nodes,
         usage=shown.usage if shown.ended else None,
         tasks=tuple(map(_task, states)) if _is_array(job, states) else (),
-        error="nobody there knows it yet; ask again" if young and not states else "",
+        error=_error(shown, young=young and not states),
     )
 
 
@@ -181,6 +181,13 @@ def _used(told: Report) -> Iterator[str]:
         yield f"{100 * told.elapsed / told.time_limit:.0f} % of its time"
     if had.gpus:
         yield f"it had {had.gpus} GPUs"
+
+
+def _error(shown: JobState, *, young: bool) -> str:
+    """Why nothing is known of a job that is UNKNOWN."""
+    if young:
+        return "nobody there knows it yet; ask again"
+    return shown.reason if shown.state == UNKNOWN else ""
 
 
 def _is_array(job: JobId, states: Sequence[JobState]) -> bool:

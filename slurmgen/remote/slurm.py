@@ -131,6 +131,9 @@ def _merged(living: tuple[JobState, ...], kept: tuple[JobState, ...]) -> tuple[J
             tasks[one.id] = one
         else:
             tasks[one.id] = structs.replace(told, reason=told.reason or one.reason)
+    if any("_" in id_ for id_ in tasks):
+        # While it takes in an array, the database has one task under the number of the whole.
+        tasks = {id_: one for id_, one in tasks.items() if "_" in id_}
     return tuple(sorted(tasks.values(), key=_by_task))
 
 
@@ -207,7 +210,7 @@ def line(one: JobState) -> str:
     """What became of one job or task; not yet fit for a terminal."""
     details = (
         f"({one.reason})" if one.reason and not one.ended else "",
-        f"after {one.elapsed}" if one.elapsed else "",
+        f"after {one.elapsed}" if one.elapsed and one.state != "PENDING" else "",
         f"on {one.nodes}" if one.nodes else "",
         f"with exit code {one.exit_code}" if one.ended and one.exit_code else "",
     )

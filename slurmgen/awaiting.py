@@ -13,7 +13,9 @@ FIRST_PAUSE = 2.0
 LONGEST_PAUSE = 60.0
 "Seconds between two questions; a controller serves many people."
 LOOKS_UNTIL_GONE = 4
-"Questions after which a job that was there is believed to be gone: the database may lag behind."
+"Questions after which a job of ours that nobody knows is believed to be gone."
+LOOKS_FOR_USAGE = 2
+"Questions for what an ended job used; there may be no accounting."
 
 
 class Watch:
@@ -24,7 +26,7 @@ class Watch:
         self._way, self._reach = way, reach
         self._far: Transport | None = None
         self._has_answered = False
-        self._missed: dict[Named, int] = {}
+        self._looks: dict[Named, int] = {}
 
     def look(self, tell: Callable[[str], None]) -> list[Answer]:
         """The jobs that have ended since the last look.
@@ -46,7 +48,7 @@ class Watch:
             self.close()
             return []
         self._has_answered = True
-        done = [one for one in answers if one.report.ended and self._is_sure(one)]
+        done = [one for one in answers if self._is_over(one)]
         self.waiting = [one.named for one in answers if one not in done]
         return done
 
@@ -56,13 +58,15 @@ class Watch:
             self._far.close()
         self._far = None
 
-    def _is_sure(self, one: Answer) -> bool:
-        """Whether an end is one: who was there and is not any more is looked for some more times."""
-        if one.report.state != GONE:
-            self._missed[one.named] = 0
-            return True
-        missed = self._missed[one.named] = self._missed.get(one.named, 0) + 1
-        return one.named.record is None or missed >= LOOKS_UNTIL_GONE
+    def _is_over(self, one: Answer) -> bool:
+        """Whether a job has ended, and all is told of it that will be: the database lags behind a little."""
+        if not one.report.ended:
+            self._looks.pop(one.named, None)
+            return False
+        looks = self._looks[one.named] = self._looks.get(one.named, 0) + 1
+        if one.report.state == GONE:
+            return one.named.record is None or looks >= LOOKS_UNTIL_GONE
+        return one.report.usage is not None or looks >= LOOKS_FOR_USAGE
 
 
 def wait(

@@ -103,3 +103,13 @@ def test_it_waits_no_longer_than_it_may() -> None:
     story = Story("RUNNING")
     assert story.wait(timeout=30) == []
     assert sum(story.pauses) == 30
+
+
+def test_what_an_ended_job_used_is_looked_for_once_more() -> None:
+    story = Story("COMPLETED")
+    assert story.wait() == ["COMPLETED"]
+    assert len(story.pauses) == 1
+
+
+def test_a_job_that_comes_back_after_its_end_is_waited_for() -> None:
+    assert Story("FAILED", "PENDING", "COMPLETED").wait() == ["COMPLETED"]

@@ -23,7 +23,7 @@ from tests.support.twins import Testbed, eventually
 
 ACCOUNT = "ours"
 "The account that our user is charged to when none is named."
-REMEMBERED = 3
+REMEMBERED = 10
 "Seconds for which slurmctld remembers a job that ended; after that, only accounting does."
 FEW_GPUS = "few"
 "A QoS with one GPU a user."

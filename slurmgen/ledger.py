@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Literal
 
 from msgspec import Struct, ValidationError, convert, structs
@@ -180,7 +181,8 @@ class Ledger:
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            if not self.path.exists():
+                _make(self.path)
             # Closing rolls back what was not committed.
             with closing(sqlite3.connect(self.path, BUSY_TIMEOUT, isolation_level=None)) as database:
                 self._prepare(database)
@@ -211,6 +213,22 @@ def default_path() -> Path:
     from platformdirs import user_state_path
 
     return user_state_path("slurmgen") / "ledger.sqlite"
+
+
+def _make(path: Path) -> None:
+    """An empty file under its name at one stroke, for its owner alone.
+
+    It is never opened under that name but by SQLite: closing it again would take away the locks of
+    every other thread (https://sqlite.org/howtocorrupt.html, section 2.2).
+    """
+    new = path.with_name(f"{path.name}.{token_hex(8)}")
+    os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        os.link(new, path)
+    except FileExistsError:  # another was faster
+        pass
+    finally:
+        new.unlink()
 
 
 def _form(database: sqlite3.Connection) -> int:

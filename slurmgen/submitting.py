@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, json, structs
 
@@ -22,7 +22,7 @@ from slurmgen.remote import submission as there
 from slurmgen.remote.manifest import Sent, cache_folder, manifest
 from slurmgen.remote.project_files import project_files
 from slurmgen.remote.revision import revision
-from slurmgen.remote.route import Route, Via
+from slurmgen.remote.route import Route
 from slurmgen.remote.snapshot import Snapshot
 from slurmgen.remote.submission import (
     WAITS,
@@ -60,11 +60,9 @@ def submit(
     plan: "Plan",
     project_dir: Path | str = ".",
     *,
-    via: Via | None = None,
-    host: str | None = None,
-    ssh_config: str | None = None,
     remote_dir: str | None = None,
     again: bool = False,
+    **way: Any,
 ) -> Record:
     """Send a project and submit its job, exactly once, as `slurmgen submit` does.
 
@@ -73,9 +71,9 @@ def submit(
     Args:
         plan: what `resolve` gave.
         project_dir: the folder that is sent; its slurmgen.toml and site profiles count.
-        via, host, ssh_config: the way to the site, if not that of your personal file and the profile.
         remote_dir: the folder over there.
         again: submit a new job although it is not known what became of the last one.
+        way: `via`, `host` and `ssh_config`, if not those of your personal file and the profile.
 
     Raises:
         RequestError, ConfigError: the request is wrong; nothing was sent.
@@ -85,17 +83,17 @@ def submit(
     from slurmgen.personal import load_personal
     from slurmgen.profiles import load_site
     from slurmgen.project import find_project, own_templates
-    from slurmgen.remote.route import open_route, route
+    from slurmgen.remote.route import route
     from slurmgen.script import render
 
     folder, project = find_project(Path(project_dir).absolute())
     personal = load_personal(plan.site)
-    way = route(load_site(plan.site, folder), personal, via=via, host=host, ssh_config=ssh_config)
+    route_there = route(load_site(plan.site, folder), personal, **way)
     text = render(plan, own_templates(folder, project))
-    prepared = prepare(plan, text, way, folder, remote_dir or personal.remote_dir)
+    prepared = prepare(plan, text, route_there, folder, remote_dir or personal.remote_dir)
     ledger = Ledger()
     entry = ledger.claim(prepared.record, again=again)
-    with reached(ledger, entry, lambda: open_route(way, environment=twin_environment(way))) as far:
+    with reached(ledger, entry, lambda: _open(route_there)) as far:
         entry, done = submit_entry(far, prepared, entry, ledger)
     settled = settled_record(prepared, entry, done)
     ledger.settle(settled)
@@ -193,11 +191,11 @@ def settled_record(prepared: Prepared, entry: Record, done: Submitted) -> Record
     )
 
 
-def twin_environment(way: Route) -> dict[str, str] | None:
-    """The variables that lead to a site's twin, where the way goes there."""
+def _open(way: Route) -> Transport:
     from slurmgen import twin
+    from slurmgen.remote.route import open_route
 
-    return twin.find(way.site).environ() if way.via == "twin" else None
+    return open_route(way, environment=twin.find(way.site).environ() if way.via == "twin" else None)
 
 
 def _pending(submission: Submission, way: Route, project_dir: Path) -> Record:
@@ -217,7 +215,7 @@ def _pending(submission: Submission, way: Route, project_dir: Path) -> Record:
         snapshot=submission.content.hash,
         commit=at.commit,
         dirty=at.dirty,
-        **structs.asdict(way),
+        **{key: value for key, value in structs.asdict(way).items() if key in Record.__struct_fields__},
     )
 
 

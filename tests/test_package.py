@@ -45,6 +45,12 @@ def test_wheel_carries_every_template_profile_and_training_file(wheel: Path) -> 
     assert {f"slurmgen/{name}" for name in tracked} <= set(carried)
 
 
+def test_wheel_carries_the_programs_for_the_far_side(wheel: Path) -> None:
+    tracked = run("git", "ls-files", "slurmgen/remote/far_side/*.sh").split()
+    assert len(tracked) >= 2
+    assert set(tracked) <= set(zipfile.ZipFile(wheel).namelist())
+
+
 def test_wheel_renders_from_another_folder_as_the_checkout_does(installed: Path, tmp_path: Path) -> None:
     args = ["render", "--framework", "ddp", "--gpus", "4"]
     here = run(sys.executable, "-m", "slurmgen", *args, cwd=tmp_path)

@@ -23,6 +23,8 @@ COMMANDS = {
     "logs": "Show a job's log, or follow it to the job's end.",
     "wait": "Wait until jobs have ended, and exit as they did.",
     "cancel": "Cancel jobs, and say what became of them.",
+    "fetch": "Bring back what a job made in its folder.",
+    "snapshots": "List what is kept at a site, and remove what no job needs.",
     "lint": "Find the faults of batch scripts.",
     "check": "Check that the checked-in scripts are what slurmgen.toml says.",
     "sites": "List, show and validate site profiles.",

@@ -62,9 +62,9 @@ def command(
     as_json: bool,
     **said: Any,
 ) -> None:
-    """Send the project to the site and submit the job, once.
+    """Send the project to the site and submit the job.
 
-    The job's id is printed to stdout, and everything else to stderr. After any failure the same
+    The id is printed to stdout, and everything else to stderr. After any failure the same
     command finds the job, or submits it if there is none.
     """
     from slurmgen.plan import resolve

@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,8 @@ calls that racy (https://git-scm.com/docs/racy-git). Two seconds are the coarses
 """
 _KEPT = 64
 "Manifests in the cache, the last ones sent."
+_COMPARED = 4
+"Snapshots among which the nearest is looked for: the last ones used."
 _CHUNK = 1 << 20
 _HASH = re.compile("[0-9a-f]{64}")
 
@@ -165,12 +168,17 @@ class Sent:
             return
 
     def names(self) -> list[str]:
-        """The hashes of those that are remembered."""
-        return sorted(path.name for path in self.folder.glob("[0-9a-f]*"))
+        """The hashes of those that are remembered, the last sent first."""
+        try:
+            found = {path.name: path.stat().st_mtime for path in self.folder.iterdir()}
+        except OSError:  # nothing was sent yet, or another slurmgen is forgetting one
+            return []
+        return sorted((name for name in found if _HASH.fullmatch(name)), key=lambda name: -found[name])
 
     def best(self, new: Manifest, there: Iterable[str]) -> tuple[str, Manifest] | None:
         """Of the snapshots that are there, the one that leaves the least to send; None if none is known."""
-        known = [(name, found) for name in there if (found := self._load(name))]
+        loaded = ((name, self._load(name)) for name in there)
+        known = islice(((name, found) for name, found in loaded if found), _COMPARED)
         return min(known, key=lambda one: _bytes(new, one[1]), default=None)
 
     def _load(self, name: str) -> Manifest | None:

@@ -5,7 +5,6 @@ of a larger repository. `.slurmgenignore` has the same form and the last word.
 """
 
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,13 +45,14 @@ class Snapshot(Struct, frozen=True):
 class _Rules(Struct, frozen=True):
     """The ignore rules of one folder and of those above it, the nearest first."""
 
-    folder: Path
+    folder: str
+    "Its path, with a slash at the end."
     spec: "GitIgnoreSpec"
     above: "_Rules | None" = None
 
-    def ignore(self, path: Path, *, is_folder: bool) -> bool:
+    def ignore(self, path: str, *, is_folder: bool) -> bool:
         """Whether a path is ignored; the nearest rules that say anything decide."""
-        name = path.relative_to(self.folder).as_posix() + ("/" if is_folder else "")
+        name = path[len(self.folder) :] + ("/" if is_folder else "")
         said = self.spec.check_file(name).include
         if said is None and self.above:
             return self.above.ignore(path, is_folder=is_folder)
@@ -67,31 +67,34 @@ def snapshot(root: Path) -> Snapshot:
     """
     root = root.resolve()
     with readable():
-        found = {path.relative_to(root).as_posix(): path for path in _walk(root, _rules_above(root))}
-        unfit = {name: reason for name, path in found.items() if (reason := _unfit(path, root))}
-    names = sorted(found.keys() - unfit.keys(), key=os.fsencode)
+        start = len(os.path.join(root, ""))  # noqa: PTH118 (texts, since Paths take most of the time)
+        entries = {entry.path[start:]: entry for entry in _walk(root, _rules_above(root))}
+        unfit = {name: reason for name, entry in entries.items() if (reason := _unfit(entry, root))}
+    names = sorted(entries.keys() - unfit.keys(), key=os.fsencode)
     notices = sorted(f"not sent: {name!r}, {reason}" for name, reason in unfit.items())
-    return Snapshot({name: found[name] for name in names}, tuple(notices))
+    return Snapshot({name: Path(entries[name].path) for name in names}, tuple(notices))
 
 
-def _walk(folder: Path, above: _Rules | None) -> Iterator[Path]:
+def _walk(folder: Path, above: _Rules | None) -> "Iterator[os.DirEntry[str]]":
     rules = _rules(folder, above)
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        path, is_folder = folder / entry.name, entry.is_dir(follow_symlinks=False)
-        if entry.name in NEVER_SENT or rules.ignore(path, is_folder=is_folder):
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if entry.name in NEVER_SENT or rules.ignore(entry.path, is_folder=is_folder):
             continue
         if is_folder:
-            yield from _walk(path, rules)
+            yield from _walk(Path(entry.path), rules)
         else:
-            yield path
+            yield entry
 
 
 def _rules(folder: Path, above: _Rules | None) -> _Rules:
     from pathspec import GitIgnoreSpec
 
     found = [path for path in (folder / name for name in IGNORE_FILES) if path.is_file()]
+    if above and not found:
+        return above
     lines = [line for path in found for line in path.read_text(errors="surrogateescape").splitlines()]
-    return _Rules(folder, GitIgnoreSpec.from_lines(lines), above)
+    return _Rules(os.path.join(folder, ""), GitIgnoreSpec.from_lines(lines), above)  # noqa: PTH118
 
 
 def _rules_above(root: Path) -> _Rules | None:
@@ -104,16 +107,13 @@ def _rules_above(root: Path) -> _Rules | None:
     return rules
 
 
-def _unfit(path: Path, root: Path) -> str | None:
-    """Why a path cannot be sent, if so."""
-    mode = path.lstat().st_mode
-    if stat.S_ISLNK(mode):
-        return (
-            None
-            if _stays_inside(path, root)
-            else f"a link that leads out of the project to {link_target(path)!r}"
-        )
-    return None if stat.S_ISREG(mode) else "neither a file nor a link"
+def _unfit(entry: "os.DirEntry[str]", root: Path) -> str | None:
+    """Why a file cannot be sent, if so."""
+    if entry.is_symlink():
+        path = Path(entry.path)
+        leads_out = not _stays_inside(path, root)
+        return f"a link that leads out of the project to {link_target(path)!r}" if leads_out else None
+    return None if entry.is_file(follow_symlinks=False) else "neither a file nor a link"
 
 
 def _stays_inside(link: Path, root: Path) -> bool:

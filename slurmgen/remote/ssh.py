@@ -177,7 +177,8 @@ def _ends(channel: paramiko.Channel, seconds: float) -> Iterator[threading.Event
 
     def close() -> None:
         late.set()
-        channel.close()
+        with contextlib.suppress(OSError, EOFError):  # the link itself is gone
+            channel.close()
 
     timer = threading.Timer(seconds, close)
     timer.daemon = True
@@ -192,7 +193,7 @@ def _feed(channel: paramiko.Channel, data: bytes | Iterable[bytes]) -> None:
     for chunk in chunks(data):
         try:
             channel.sendall(chunk)
-        except OSError:  # the command ended without reading all; its exit status tells why
+        except (OSError, EOFError):  # the command ended without reading all; its exit status tells why
             break
     with contextlib.suppress(OSError, EOFError):
         channel.shutdown_write()

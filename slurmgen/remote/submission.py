@@ -1,5 +1,6 @@
 """Submitting: the far side makes one job of a key, however often it is asked."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePosixPath
@@ -14,7 +15,7 @@ from slurmgen.errors import (
     TransferFailed,
     Unresolved,
 )
-from slurmgen.remote import far_side, transport
+from slurmgen.remote import far_side
 from slurmgen.remote.manifest import Manifest, Sent
 from slurmgen.remote.pack import pack
 from slurmgen.remote.slurm import call, refusal
@@ -26,6 +27,8 @@ from slurmgen.slurm.shell import visible
 
 SLOWEST_LINK = 50_000
 "Bytes a second, below which sending the project counts as hung."
+SMALL = 1_000_000
+"Bytes of a project that are rather sent than asked for."
 COMMENT = "slurmgen:"
 "Stands before the key in a job's comment."
 
@@ -33,6 +36,8 @@ COMMENT = "slurmgen:"
 _UNFIT = re.compile(r"[%\\\x00-\x1f\x7f]")
 _AGAIN = "The same command again finds the job, or submits it if there is none."
 _LONGEST_NAME = 100
+_CAUSES = re.compile("No space|quota|too large|Read-only|Permission", re.IGNORECASE)
+"What tells why, among the many lines of a tar that failed."
 _ROOM = "Is there room, and may you write there? Another folder is given with --remote-dir."
 
 
@@ -41,17 +46,15 @@ Count = Callable[[int, int], None]
 
 
 class Waits(Struct, frozen=True, kw_only=True):
-    """How long the far side waits, in whole seconds."""
+    """How long to wait, in seconds; the far side knows only whole ones."""
 
     sbatch: int = 120
     "For sbatch; a busy controller does take a minute."
     grace: int = 5
     "Until a job must show that an earlier sbatch submitted."
 
-    @property
-    def answer(self) -> float:
-        """For the whole answer: another terminal's sbatch, then ours, and Slurm asked after each."""
-        return transport.COMMAND_TIMEOUT + 2 * (self.sbatch + 60) + 4 * self.grace
+    answer: float = 420.0
+    "For the whole answer: another terminal's sbatch, then ours, and Slurm asked after each."
 
 
 WAITS = Waits()
@@ -189,17 +192,25 @@ def submit(
 
 
 def _submit(far: Transport, submission: Submission, sent: Sent, waits: Waits, count: Count) -> Submitted:
-    outcome, *told = _asked(far, submission, "?", [], (), waits)
-    for _ in range(2):  # the base may be pruned before it is used
-        if outcome != "wanted":
-            break
-        base, gone, names = _difference(submission.content, sent, told)
+    base, gone, names = _expected(submission.content, sent)
+    for _ in range(3):  # what is there is told, if it is not what was expected
         total = sum(submission.content.entries[name].size for name in names)
         data = _counted(pack(submission.files.files, submission.content, names), total, count)
         outcome, *told = _asked(far, submission, base, gone, data, waits)
-        if outcome == "submitted":
-            sent.add(submission.content)
+        if outcome != "wanted":
+            break
+        base, gone, names = _difference(submission.content, sent, told)
+    if outcome == "submitted" and base != "?":
+        sent.add(submission.content)
     return _ANSWERS.get(outcome, _unknown)(far, submission, told)
+
+
+def _expected(content: Manifest, sent: Sent) -> tuple[str, list[str], list[str]]:
+    """What to send at first, by what was sent from here before; `?` as the base only asks."""
+    known = sent.names()
+    if content.hash in known or (not known and content.size > SMALL):
+        return "?", [], []
+    return _difference(content, sent, known)
 
 
 def _difference(content: Manifest, sent: Sent, there: list[str]) -> tuple[str, list[str], list[str]]:
@@ -208,7 +219,10 @@ def _difference(content: Manifest, sent: Sent, there: list[str]) -> tuple[str, l
     if best is None:
         return "-", [], list(content.entries)
     name, base = best
-    return name, content.gone_since(base), content.changed_since(base)
+    changed = content.changed_since(base)
+    # What changed goes too: snapshots share files, and nothing is ever written into one that is there.
+    gone = base.entries.keys() & changed | set(content.gone_since(base))
+    return name, sorted(gone, key=os.fsencode), changed
 
 
 def _asked(
@@ -263,8 +277,14 @@ def _refused(far: Transport, submission: Submission, told: list[str]) -> Submitt
 
 
 def _failed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    words = told[0].strip().splitlines() or ["it gave no reason"]
-    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words[-1]}", _ROOM)
+    lines = told[0].strip().splitlines() or ["it gave no reason"]
+    words = next((line for line in lines if _CAUSES.search(line)), lines[0])
+    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words}", _ROOM)
+
+
+def _unheard(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    said = replies.complaint(told[0], "sbatch")
+    raise TransferFailed(f"Slurm on {far.where} did not hear of the job: {said}", "There is none; try again.")
 
 
 def _wanted(far: Transport, submission: Submission, told: list[str]) -> Submitted:
@@ -283,6 +303,7 @@ _ANSWERS = {
     "submitted": _done,
     "refused": _refused,
     "failed": _failed,
+    "unheard": _unheard,
     "wanted": _wanted,
     "closed": _closed,
     "unknown": _unknown,

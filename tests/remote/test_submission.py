@@ -121,7 +121,11 @@ def test_an_unchanged_project_is_there_once_and_each_job_has_its_copy(
     there = Path(one.folder).parent.parent / "snapshots" / one.snapshot
     assert (there / "data file").read_text() == "42\n"
     assert [(Path(each.folder) / "data file").read_text() for each in (one, two)] == ["42\n\n"] * 2
-    assert not list(there.parent.parent.glob("staging/*"))
+    left = {path.name.partition(".")[0] for path in there.parent.parent.glob("staging/*")}
+    assert left <= {
+        "spare",
+        f"told-{two.folder.rpartition('-')[2]}",
+    }  # a copy for the next run, maybe half made
 
 
 def test_a_folder_that_cannot_be_made_is_told(cluster: Transport, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@
 #       intent.N.over     there: it is certain that no job came of that
 #       job               the job: its id, when, and the snapshot it runs
 #       closed            there: Slurm refused it, and no job will ever have this key
-#   staging               what is not whole yet
+#   staging               what is not whole yet; and spare.HASH, a copy of a snapshot for the next run
 #
 # Standard input, as descriptor 3: the batch script, the record, the names that are gone from BASE (each ended
 # by a NUL), and a tar of what is new, which ends with .slurmgen/complete.
@@ -39,7 +39,7 @@ failed() { # there is no job, and nothing was left half done
 
 now() { date +%s; }
 
-tidy() { rm -rf "staging/$mine" "staging/$mine.old"; }
+tidy() { rm -rf "staging/$mine" "staging/$mine.old" "$records/"*".$mine"; }
 
 # --- which job has the key -----------------------------------------------------------------------------------
 
@@ -48,9 +48,10 @@ tell_job() { # tell_job EARLIER
   answer submitted "$job" "$run" "$1" "$seconds" "$snapshot"
 }
 
-record_job() { # record_job ID [;CLUSTER]: the name appears when all is written
-  printf '%s\n%s\n%s\n' "$1" "$(now)" "$2" >"$records/job.$mine" &&
-    mv -f "$records/job.$mine" "$records/job"
+made() { # made EARLIER SECONDS SNAPSHOT: there is $job, whether or not that can be written down
+  printf '%s\n%s\n%s\n' "$job" "$2" "$3" >"$records/job.$mine" && mv -f "$records/job.$mine" "$records/job"
+  [ "$1" = earlier ] || prepare_next
+  answer submitted "$job" "$run" "$1" "$2" "$3"
 }
 
 last_intent() { # its number; 0 if there is none
@@ -72,7 +73,7 @@ holder_lives() {
   kill -0 "$2" 2>/dev/null || sbatch_runs
 }
 
-slurm() { timeout -s KILL 60 "$@" 3<&- </dev/null; }
+slurm() { timeout -s KILL "$sbatch_seconds" "$@" 3<&- </dev/null; }
 
 seen() { # the id in the first line of `ID|...` that has the key; of several clusters, with `;CLUSTER`
   awk -v key="$key" -v at="${clusters:+;$clusters}" \
@@ -126,13 +127,14 @@ find_job() { # as look; a controller may take a moment to show what it has accep
 }
 
 resolve() { # returns once it is certain that the key has no job; $number is the last attempt's
-  deadline=$(($(now) + lifetime))
+  deadline=
   while :; do
     [ ! -e "$records/job" ] || tell_job earlier
     [ ! -e "$records/closed" ] || answer closed
     last_intent
     [ "$number" != 0 ] && [ ! -e "$records/intent.$number.over" ] || return 0
     holder_lives || break
+    : "${deadline:=$(($(now) + lifetime))}"
     [ "$(now)" -le "$deadline" ] || answer unknown "another process on $host or elsewhere is submitting it"
     sleep 0.2
   done
@@ -142,7 +144,7 @@ resolve() { # returns once it is certain that the key has no job; $number is the
 conclude() { # what came of the last attempt
   find_job
   case $? in
-    0) record_job "$job" "$(cat "$records/intent.$number.snapshot" 2>/dev/null)" && tell_job earlier ;;
+    0) made earlier "$began" "$(cat "$records/intent.$number.snapshot" 2>/dev/null)" ;;
     1) : >"$records/intent.$number.over" || failed "cannot write in $records" ;;
     *) answer unknown "Slurm does not say whether it has the job: $said" ;;
   esac
@@ -150,28 +152,60 @@ conclude() { # what came of the last attempt
 
 # --- the snapshot --------------------------------------------------------------------------------------------
 
-copy() { # copy FROM TO: fails if FROM is taken away meanwhile, by whoever prunes
+copy() { # copy FROM TO [-l]: fails if FROM is taken away meanwhile, by whoever prunes
   inode=$(ls -di "$1" 2>/dev/null) || return 1
   # A reflink shares the blocks where the file system can.
-  said=$(cp -pPR --reflink=auto "$1" "$2" 2>&1) || return 1
+  said=$(cp -pPR "${3:---reflink=auto}" "$1" "$2" 2>&1) || return 1
   [ "$(ls -di "$1" 2>/dev/null)" = "$inode" ]
 }
 
-receive() { # what is sent, and BASE, become snapshots/HASH
-  find staging -mindepth 1 -maxdepth 1 -mmin +1440 -exec rm -rf {} + 2>/dev/null
+receive() { # what is sent, and BASE, become snapshots/HASH, and a spare where that costs no copying
+  # shellcheck disable=SC2044  # our own names
+  for old in $(find staging -mindepth 1 -maxdepth 1 -mmin +1440 2>/dev/null); do discard "$old"; done
+  new=staging/$mine spare=staging/$mine.spare
   if [ "$base" = - ]; then
-    mkdir "staging/$mine" || failed "cannot make a folder in $PWD/staging"
+    mkdir "$new" "$spare" || failed "cannot make a folder in $PWD/staging"
   else
-    copy "snapshots/$base" "staging/$mine" || lacking "$base"
+    # Snapshots may share files: what is in one is never written to, and what changed is a new file.
+    copy "snapshots/$base" "$new" -l || { rm -rf "$new" && copy "snapshots/$base" "$new"; } || lacking "$base"
+    mv -T "staging/spare.$base" "$spare" 2>/dev/null
   fi
   # The names come from standard input, so that they cannot be too many for a command line.
-  head -c "$gone_bytes" <&3 | (cd "staging/$mine" && xargs -0 rm -rf --) || failed "cannot remove what is gone"
-  said=$(tar -x -o -p -f - -C "staging/$mine" <&3 2>&1) || failed "$said"
-  [ "$(cat "staging/$mine/.slurmgen/complete" 2>/dev/null)" = "$hash" ] || failed 'the files came incomplete'
-  rm -rf "staging/$mine/.slurmgen"
+  take "$gone_bytes" "$records/gone.$mine"
+  remove_gone "$new"
+  if [ -d "$spare" ]; then
+    remove_gone "$spare"
+    # Twice from one stream: that costs less than to copy what the first one made.
+    said=$({ { tee /dev/fd/4 <&3 | unpack "$new"; } 4>&1 | unpack "$spare"; } 2>&1)
+    keep_spare "$spare"
+  else
+    said=$(unpack "$new" <&3 2>&1)
+  fi
+  whole "$new" || failed "${said:-the files came incomplete}"
   # Who sends the same at the same time may have been faster: then that one stands, with the same content.
-  mv -T "staging/$mine" "snapshots/$hash" 2>/dev/null || [ -d "snapshots/$hash" ] ||
+  mv -T "$new" "snapshots/$hash" 2>/dev/null || [ -d "snapshots/$hash" ] ||
     failed "cannot name the snapshot $PWD/snapshots/$hash"
+}
+
+remove_gone() {
+  (cd "$1" && xargs -0 rm -rf -- <"$records/gone.$mine") || failed "cannot remove what is gone in $PWD/$1"
+}
+
+unpack() { # a tar that fails goes on to its end, where the mark is
+  tar -x -o -p -f - -C "$1" || { rm -f "$1/.slurmgen/complete" && return 1; }
+}
+
+whole() { # whether all came that is sent; takes away the mark that says so
+  [ "$(cat "$1/.slurmgen/complete" 2>/dev/null)" = "$hash" ] && rm -rf "$1/.slurmgen"
+}
+
+keep_spare() { # the first of many is kept
+  if whole "$1" && mv -T "$1" "staging/spare.$hash" 2>/dev/null; then return; fi
+  rm -rf "$1"
+}
+
+discard() { # first its name, so that nobody takes what is half removed
+  mv -T "$1" "staging/$mine.old" 2>/dev/null && rm -rf "staging/$mine.old"
 }
 
 lacking() { # a snapshot could not be copied: it went away, or there is no room
@@ -187,12 +221,22 @@ offer() { # the snapshots that are here, the last used first
 # --- the job -------------------------------------------------------------------------------------------------
 
 prepare() { # the run folder, whole but not yet in its place
-  rm -rf "staging/$mine"
-  copy "snapshots/$hash" "staging/$mine" || lacking "$hash"
+  mv -T "staging/spare.$hash" "staging/$mine" 2>/dev/null || copy "snapshots/$hash" "staging/$mine" ||
+    lacking "$hash"
   touch -c "snapshots/$hash"
-  { rm -f "staging/$mine/$script" && cp "$records/script.$mine" "staging/$mine/$script" &&
-    chmod 700 "staging/$mine" "staging/$mine/$script" && (cd "staging/$mine" && mkdir -p "$log_dir"); } ||
+  { mv -f "$records/script.$mine" "staging/$mine/$script" && chmod 700 "staging/$mine" "staging/$mine/$script" &&
+    { [ "$log_dir" = ./. ] || (cd "staging/$mine" && mkdir -p "$log_dir"); }; } ||
     failed "cannot write in $PWD/staging"
+}
+
+prepare_next() { # a project that is submitted again will be once more; nobody waits for this
+  [ "$base" != - ] || return
+  (
+    if copy "snapshots/$hash" "staging/$mine.spare"; then
+      mv -T "staging/$mine.spare" "staging/spare.$hash"
+    fi
+    rm -rf "staging/$mine.spare"
+  ) </dev/null >/dev/null 2>&1 3<&- &
 }
 
 intend() { # fails if somebody else is first
@@ -227,6 +271,16 @@ refused() {
     grep -q -e 'Batch job submission failed' -e 'error: ' -e 'nvalid' "$records/sbatch.$number.err"
 }
 
+unheard() { # sbatch does not know whether Slurm took the job
+  words=$said said=
+  find_job
+  case $? in
+    0) made new "$(now)" "$hash" ;;
+    1) : >"$records/intent.$number.over" && answer unheard "${words:-no answer within $sbatch_seconds seconds}" ;;
+  esac
+  answer unknown "sbatch: ${words:-no answer within $sbatch_seconds seconds}. $said"
+}
+
 call_sbatch() {
   out=$records/sbatch.$number.out err=$records/sbatch.$number.err
   { : >"$out" && : >"$err"; } || give_up "cannot write in $records"
@@ -244,22 +298,11 @@ submit() {
   if [ -z "$job" ]; then
     said=$(cat "$err")
     [ "$status" != 127 ] || give_up 'slurmgen finds no sbatch'
-    refused "$status" || {
-      words=$said said=
-      find_job
-      case $? in
-        0) record_job "$job" "$hash" && tell_job new ;;
-        1) said=$words ;;
-        *) answer unknown "sbatch: ${words:-no answer}; $said" ;;
-      esac
-    }
+    refused "$status" || unheard
     { : >"$records/closed" && : >"$records/intent.$number.over"; } || failed "$said"
     answer refused "$said"
   fi
-  # The job is there, whether or not it can be written down.
-  record_job "$job" "$hash"
-  rm -rf "staging/$mine.old"
-  answer submitted "$job" "$run" new "$(now)" "$hash"
+  made new "$began" "$hash"
 }
 
 take() { # take BYTES FILE: exactly so many of standard input
@@ -274,10 +317,10 @@ main() {
     failed "cannot make folders in $parent: $said"
   cd "$parent" || failed "cannot enter $parent"
   run=$PWD/runs/$name records=$PWD/submissions/$name
-  trap 'tidy; rm -f "$records/"*".$mine"' EXIT
+  trap tidy EXIT
   trap 'exit 1' HUP INT PIPE TERM
   take "$script_bytes" "$records/script.$mine"
-  take "$record_bytes" "$records/record.$mine"
+  head -c "$record_bytes" <&3 >"$records/record.$mine"
   mv -f "$records/record.$mine" "$records/record.json"
   resolve
   if [ ! -d "snapshots/$hash" ]; then

@@ -1,0 +1,196 @@
+"""Submitting, beside what one would type by hand: `ssh HOST sbatch`, `tar | ssh tar`, `rsync -a`.
+
+All to a twin on this machine, whole processes, in turn; medians. `--client openssh` takes OpenSSH's own
+client, `--delay 50` adds milliseconds to each round trip, `--runs N` repeats each so often.
+"""
+
+import argparse
+import contextlib
+import os
+import queue
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.support.twins import Testbed, twin
+
+UNCHANGED, FIRST = (1000, 10_000_000), (5000, 50_000_000)
+"Files, and bytes in all."
+JOB = ["--framework", "python", "--script", "0/0.py", "--sbatch", "hold", "--time", "00:05:00"]
+
+
+def project(folder: Path, files: int, size: int) -> Path:
+    """A project of so many files of random bytes, a hundred a folder."""
+    for number in range(files):
+        path = folder / f"{number // 100}" / f"{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(size // files))
+    return folder
+
+
+def delayed(target: int, seconds: float) -> int:
+    """A port that leads to `target`, with half of that delay each way; throughput stays."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=serve, args=(listener, target, seconds / 2), daemon=True).start()
+    return int(listener.getsockname()[1])
+
+
+def serve(listener: socket.socket, target: int, seconds: float) -> None:
+    """Lead each connection on."""
+    while True:
+        client, _ = listener.accept()
+        server = socket.create_connection(("127.0.0.1", target))
+        for source, sink in ((client, server), (server, client)):
+            sink.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            line: queue.Queue[tuple[float, bytes]] = queue.Queue()
+            threading.Thread(target=take, args=(source, line, seconds), daemon=True).start()
+            threading.Thread(target=deliver, args=(sink, line), daemon=True).start()
+
+
+def take(source: socket.socket, line: "queue.Queue[tuple[float, bytes]]", seconds: float) -> None:
+    """Read without waiting for the delivery, so that only time is added."""
+    with contextlib.suppress(OSError):
+        while part := source.recv(1 << 18):
+            line.put((time.monotonic() + seconds, part))
+    line.put((time.monotonic() + seconds, b""))
+
+
+def deliver(sink: socket.socket, line: "queue.Queue[tuple[float, bytes]]") -> None:
+    """Hand on each part when it is due."""
+    with contextlib.suppress(OSError):
+        while True:
+            due, part = line.get()
+            time.sleep(max(0.0, due - time.monotonic()))
+            if not part:
+                sink.shutdown(socket.SHUT_WR)
+                return
+            sink.sendall(part)
+
+
+class Bench:
+    """A twin, and how both sides reach it."""
+
+    def __init__(self, testbed: Testbed, client: str | None, delay: float, runs: int) -> None:
+        self.testbed, self.client, self.runs = testbed, client, runs
+        self.host = testbed.twin.ssh_host or ""
+        self.config = testbed.folder / "ssh_config"
+        text = Path(str(testbed.twin.ssh_config)).read_text()
+        port = int(text.partition("Port ")[2].split()[0])
+        at = delayed(port, delay) if delay else port
+        # Both sides look the key up under one name, whichever the port.
+        known = testbed.folder / "known_hosts"
+        key = (Path(str(testbed.twin.folder)) / "known_hosts").read_text().split(maxsplit=1)[1]
+        known.write_text(f"[127.0.0.1]:{at} {key}")
+        old = next(line for line in text.splitlines() if "UserKnownHostsFile" in line)
+        text = text.replace(f"Port {port}", f"Port {at}").replace(old, f"  UserKnownHostsFile {known}")
+        self.config.write_text(text)
+
+    def seconds(self, work: Callable[[], object]) -> float:
+        """Wall time of a call."""
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    def settle(self) -> None:
+        """Wait as a person does before the next submission: the far side makes a copy for it meanwhile."""
+        while list(self.testbed.folder.glob("far/*/staging/*-*.spare")):
+            time.sleep(0.1)
+
+    def ours(self, folder: Path) -> None:
+        """`slurmgen submit`, the whole process."""
+        way = ["--site", "generic", "--host", self.host, "--ssh-config", str(self.config)]
+        way += ["--remote-dir", str(self.testbed.folder / "far")]
+        way += ["--ssh-client", self.client] if self.client else []
+        argv = [sys.executable, "-m", "slurmgen", "submit", *way, *JOB]
+        self.call(argv, cwd=folder)
+
+    def ssh(self, command: str, **more: object) -> None:
+        """`ssh HOST COMMAND`."""
+        self.call(["ssh", "-F", str(self.config), self.host, command], **more)
+
+    def call(self, argv: list[str], **more: object) -> None:
+        """Run a command; it must succeed."""
+        environ = {**self.testbed.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        subprocess.run(argv, env=environ, check=True, capture_output=True, **more)  # type: ignore[call-overload]
+
+    def told(self, what: str, floor: str, times: list[tuple[float, float]], goal: float) -> None:
+        """Print one line."""
+        mine, bare = (statistics.median(column) for column in zip(*times, strict=True))
+        print(
+            f"{what}: {mine:.2f} s; {floor}: {bare:.2f} s; ratio {mine / bare:.2f} (goal: at most {goal})",
+            flush=True,
+        )
+
+    def unchanged(self) -> None:
+        """An unchanged project, beside submitting a script by hand."""
+        folder = project(self.testbed.folder / "unchanged", *UNCHANGED)
+        script = self.testbed.folder / "job.sh"
+        script.write_text("#!/bin/bash\n#SBATCH --hold --output=/dev/null\ntrue\n")
+        self.ours(folder)
+        time.sleep(2.1)  # files that changed within two seconds are hashed anew
+        self.ours(folder)
+        times = []
+        for _ in range(self.runs):
+            self.settle()
+            with script.open() as text:
+                bare = self.seconds(lambda: self.ssh("sbatch --parsable", stdin=text))
+            times.append((self.seconds(lambda: self.ours(folder)), bare))
+        self.told("submit of 1,000 unchanged files", "ssh HOST sbatch --parsable < script", times, 1.3)
+
+    def first(self) -> None:
+        """A project that is not there yet, beside sending it by hand."""
+        times = []
+        for number in range(max(3, self.runs // 3)):
+            folder = project(self.testbed.folder / f"first-{number}", *FIRST)
+            there = self.testbed.folder / f"tar-{number}"
+            pipe = f"tar -c . | ssh -F {self.config} {self.host} 'mkdir {there} && tar -x -C {there}'"
+            bare = self.seconds(lambda: self.call(["sh", "-c", pipe], cwd=folder))  # noqa: B023
+            times.append((self.seconds(lambda: self.ours(folder)), bare))  # noqa: B023
+            shutil.rmtree(there)
+            shutil.rmtree(folder)
+        self.told("first submit of 5,000 files, 50 MB", "tar | ssh tar", times, 1.2)
+
+    def second(self) -> None:
+        """One changed file, beside rsync."""
+        folder = project(self.testbed.folder / "second", *FIRST)
+        there, remote = self.testbed.folder / "rsync", f"ssh -F {self.config}"
+        argv = ["rsync", "-a", "-e", remote, f"{folder}/", f"{self.host}:{there}/"]
+        self.ours(folder)
+        self.call(argv)
+        times = []
+        for number in range(max(3, self.runs // 2)):
+            (folder / "0/0.py").write_text(f"print({number})\n")
+            self.settle()
+            bare = self.seconds(lambda: self.call(argv))
+            times.append((self.seconds(lambda: self.ours(folder)), bare))
+        self.told("submit with one of 5,000 files changed", "rsync -a", times, 1.0)
+
+
+def main() -> None:
+    """Print a line for each pair: ours, the floor, the ratio and its goal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--client", choices=["paramiko", "openssh"])
+    parser.add_argument("--delay", type=float, default=0.0, metavar="MS")
+    parser.add_argument("--runs", type=int, default=11)
+    asked = parser.parse_args()
+    with twin("generic", ssh=True) as testbed:
+        bench = Bench(testbed, asked.client, asked.delay / 1000, asked.runs)
+        bench.unchanged()
+        bench.first()
+        if shutil.which("rsync"):
+            bench.second()
+        else:
+            print("submit with one of 5,000 files changed: rsync is not installed here")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""`slurmgen fetch`: bring back what a job made."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmgen.cli.route_options import check_job_id, find_job, reach, route_options
+from slurmgen.cli.site_option import site_option
+
+if TYPE_CHECKING:
+    from slurmgen.ledger import Record
+    from slurmgen.remote.results import Fetched
+    from slurmgen.remote.route import Route
+
+
+def _check_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        check_job_id(ctx, param, value)
+    return values
+
+
+@click.command()
+@click.argument("job_ids", metavar="ID...", nargs=-1, required=True, callback=_check_ids)
+@site_option
+@route_options
+@click.option(
+    "--to", type=click.Path(file_okay=False, path_type=Path), help="Folder here; NAME-ID of the job if unset."
+)
+@click.option(
+    "--only", multiple=True, metavar="PATTERN", help="Only files or folders so named, as '*.out'; may repeat."
+)
+@click.option("--overwrite", is_flag=True, help="Replace files here that have another content.")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of what came.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    job_ids: tuple[str, ...],
+    site: str | None,
+    to: Path | None,
+    only: tuple[str, ...],
+    overwrite: bool,
+    as_json: bool,
+    **said: Any,
+) -> None:
+    """Bring back what a job made in its folder.
+
+    That is what it made or changed; what the project had before stays there. The folder here is
+    printed to stdout. Nothing here is overwritten unless you say so; exit code 1 if something was left
+    there for that.
+    """
+    from slurmgen.remote.results import fetch
+
+    told = []
+    for job_id in job_ids:
+        way, record = _found(job_id, site, **said)
+        folder = to or Path(f"{record.name}-{record.id}")
+        with reach(way) as far:
+            came = fetch(far, record.folder, folder, only, overwrite=overwrite)
+        told.append(_told(record, folder, came))
+        _report(record, folder, came, quiet=as_json)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(told))
+    ctx.exit(any(one["kept"] or one["refused"] for one in told))
+
+
+def _found(job_id: str, site: str | None, **said: Any) -> "tuple[Route, Record]":
+    from slurmgen.errors import RequestError
+
+    _, way, record = find_job(job_id, site, **said)
+    if record is None:
+        raise RequestError(
+            f"job {job_id} is not in your records, so that its folder is not known",
+            "`slurmgen status` lists what was submitted from here.",
+        )
+    return way, record
+
+
+def _told(record: "Record", folder: Path, came: "Fetched") -> dict[str, Any]:
+    from msgspec import to_builtins
+
+    return {"id": record.id, "site": record.site, "to": str(folder), **to_builtins(came)}
+
+
+def _report(record: "Record", folder: Path, came: "Fetched", *, quiet: bool) -> None:
+    from slurmgen.slurm.shell import visible
+
+    if not quiet:
+        click.echo(visible(str(folder)))
+    same = f"; {len(came.same)} were here already" if came.same else ""
+    lines = [f"fetched {len(came.new)} files of job {record.id} ({record.name}){same}"]
+    lines += [f"not fetched: {name} is here with another content" for name in came.kept]
+    lines += [f"not fetched: {name} is no file, or leads out of the folder" for name in came.refused]
+    if came.kept:
+        lines.append("--overwrite replaces what is here; --to takes another folder")
+    for line in lines:
+        click.echo(visible(line), err=True)

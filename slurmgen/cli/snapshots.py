@@ -1,0 +1,93 @@
+"""`slurmgen snapshots`: what is kept at a site, and removing what no job needs."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmgen.cli.route_options import project_dir, reach, route_options
+from slurmgen.cli.site_option import site_option
+
+if TYPE_CHECKING:
+    from slurmgen.remote.kept import Kept
+
+DAYS = 7.0
+
+
+@click.command()
+@site_option
+@route_options
+@click.option("--remote-dir", metavar="FOLDER", help="The folder over there; ~/slurmgen if unset.")
+@click.option("--prune", is_flag=True, help="Remove ended runs, and snapshots that no job still runs.")
+@click.option(
+    "--older-than",
+    type=click.FloatRange(min=0),
+    metavar="DAYS",
+    help=f"With --prune: what was not used for so long; {DAYS:g} if unset.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
+def command(
+    site: str | None,
+    remote_dir: str | None,
+    prune: bool,
+    older_than: float | None,
+    as_json: bool,
+    **said: Any,
+) -> None:
+    """List what is kept at a site, and remove what no job needs.
+
+    A snapshot is a project as it was submitted; a run is the folder of one job, with what it made.
+    What may be in use stays: a job that has not ended, a submission of which nothing is known yet,
+    and everything while Slurm does not answer.
+    """
+    from slurmgen.personal import load_personal
+    from slurmgen.profiles import load_site
+    from slurmgen.project import DEFAULT_SITE, find_project
+    from slurmgen.remote.kept import kept
+    from slurmgen.remote.route import route
+    from slurmgen.remote.submission import remote_folder
+    from slurmgen.submitting import DEFAULT_REMOTE_DIR
+
+    if older_than is not None and not prune:
+        raise click.UsageError("--older-than says what --prune removes.")
+    place = load_site(site or find_project(project_dir())[1].site or DEFAULT_SITE, project_dir())
+    own = load_personal(place.name)
+    folder = remote_folder(remote_dir or own.remote_dir or DEFAULT_REMOTE_DIR) or "/"
+    with reach(route(place, own, **said)) as far:
+        days = DAYS if older_than is None else older_than
+        complaint, found = kept(far, folder, prune=prune, days=days)
+    _show(found, as_json)
+    _sum_up(found, complaint, prune)
+
+
+def _show(found: "tuple[Kept, ...]", as_json: bool) -> None:
+    from datetime import UTC, datetime
+
+    from slurmgen.slurm.shell import visible
+    from slurmgen.submitting import amount
+
+    if as_json:
+        import json
+
+        from msgspec import to_builtins
+
+        click.echo(json.dumps(to_builtins(found)))
+        return
+    for one in found:
+        when = datetime.fromtimestamp(one.used, UTC).isoformat(sep=" ", timespec="minutes")[:16]
+        name = one.name if one.kind == "run" else one.name[:12]
+        detail = f": {one.detail}" if one.detail else ""
+        line = f"{when}  {amount(one.size):>9}  {one.kind:8}  {one.project}/{name}  {one.state}{detail}"
+        click.echo(visible(line))
+
+
+def _sum_up(found: "tuple[Kept, ...]", complaint: str, prune: bool) -> None:
+    from slurmgen.slurm.shell import visible
+    from slurmgen.submitting import amount
+
+    if complaint:
+        words = " ".join(complaint.split())
+        click.echo(visible(f"warning: Slurm does not say which jobs have ended: {words}"), err=True)
+    state = "removed" if prune else "free"
+    chosen = [one for one in found if one.state == state]
+    what = "removed" if prune else "no job needs"
+    click.echo(f"{what} {len(chosen)} of {len(found)}: {amount(sum(one.size for one in chosen))}", err=True)

@@ -1,0 +1,50 @@
+"""What is kept at a site: snapshots, and the folders that jobs run or ran in."""
+
+from msgspec import Struct
+
+from slurmgen.errors import CommandFailed
+from slurmgen.remote import far_side
+from slurmgen.remote.transport import Transport
+
+TIMEOUT = 600.0
+"Seconds; the sizes of many files are added up, and many may be removed."
+
+
+class Kept(Struct, frozen=True):
+    """One snapshot or run."""
+
+    kind: str
+    "`snapshot` or `run`."
+    project: str
+    name: str
+    size: int
+    "Bytes on disk."
+    used: int
+    "When last, in seconds since 1970."
+    state: str
+    "`kept`: a job needs it, or may; `free`: none does; `removed`: just now."
+    detail: str
+
+
+def kept(
+    far: Transport, folder: str, *, prune: bool = False, days: float = 0
+) -> tuple[str, tuple[Kept, ...]]:
+    """What Slurm complained of, if so, and all that is kept in a remote folder.
+
+    Args:
+        far: where.
+        folder: as `remote_folder` gives it.
+        prune: remove the runs that have ended, and the snapshots that no job still runs.
+        days: but only what was not used for so long.
+
+    Raises:
+        CommandFailed: the far side did not answer.
+    """
+    task = ("PRUNE" if prune else "KEEP", str(int(days * 86400)))
+    complaint, *cells = far_side.ask(far, "snapshots", [folder, *task], timeout=TIMEOUT)
+    rows = [cells[at : at + 7] for at in range(0, len(cells), 7)]
+    try:
+        found = tuple(Kept(row[0], row[1], row[2], int(row[3]) << 10, int(row[4]), *row[5:]) for row in rows)
+    except (ValueError, IndexError, TypeError):
+        raise CommandFailed(f"the list from {far.where} cannot be read", "Try again.") from None
+    return complaint, found

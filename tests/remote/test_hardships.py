@@ -1,0 +1,424 @@
+"""No room, no right to write, many at once, ^C, and names that are out for trouble."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from slurmgen import Request, load_site, resolve
+from slurmgen.errors import RemoteError, TransferFailed
+from slurmgen.ledger import Ledger
+from slurmgen.remote.local import LocalTransport
+from slurmgen.remote.manifest import Sent, manifest
+from slurmgen.remote.results import fetch
+from slurmgen.remote.snapshot import snapshot
+from slurmgen.remote.submission import Submission, Submitted, Waits, parent_folder, submit
+from slurmgen.remote.transport import Completed, Transport
+from tests.conftest import REPOSITORY
+from tests.support.twins import Testbed
+
+WAITS = Waits(sbatch=20, grace=1, answer=60)
+HELD = "#!/bin/bash\n#SBATCH --hold --output=%x-%j.out\n"
+
+
+def submission(root: Path, remote_dir: str, key: str, script: str = HELD) -> Submission:
+    files = snapshot(root)
+    return Submission(
+        name="hard",
+        script=script,
+        files=files,
+        content=manifest(files.files),
+        parent=parent_folder(remote_dir, "p"),
+        key=key,
+        output="%x-%j.out",
+    )
+
+
+def counted(testbed: Testbed) -> Counter[str]:
+    rows = testbed.run("squeue", "--noheader", "--states=all", "--format=%k").split()
+    return Counter(row.partition(":")[2] for row in rows)
+
+
+@pytest.fixture
+def far(testbed: Testbed) -> Transport:
+    return LocalTransport(testbed.twin.environ())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    for number in range(30):
+        (root / f"{number}").write_bytes(os.urandom(8192))
+    return root
+
+
+def mount(folder: Path, *options: str) -> None:
+    argv = ["mount", "-t", "tmpfs", "-o", ",".join(options), "none", str(folder)]
+    if os.geteuid():  # an ordinary user may, in a namespace of their own, which then has to last
+        argv = ["sudo", "-n", *argv]
+    subprocess.run(argv, check=True, timeout=20)
+
+
+@contextmanager
+def small(folder: Path, limit: str) -> Iterator[None]:
+    """A file system of its own with that little room, for the block."""
+    folder.mkdir(exist_ok=True)
+    mount(folder, limit, "mode=700")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True, timeout=20)
+
+
+CAUSES = ("left on device", "cannot make", "cannot write", "could not be written")
+ROOM = [f"size={size}k" for size in range(32, 800, 48)]
+FILES = [f"nr_inodes={count}" for count in range(3, 90, 6)]
+
+
+@pytest.mark.parametrize("limits", [ROOM, FILES], ids=["full disk", "quota of files"])
+def test_wherever_the_room_ends_there_is_one_job_once_there_is_room(
+    far: Transport, testbed: Testbed, project: Path, tmp_path: Path, limits: list[str]
+) -> None:
+    told: Counter[str] = Counter()
+    words: list[str] = []
+    for number, limit in enumerate(limits):
+        there = tmp_path / f"far-{number}"
+        one = submission(project, str(there), f"room-{limit}")
+        with small(there, limit):
+            try:
+                told[type(submit(far, one, Sent(tmp_path / "m"), WAITS)).__name__] += 1
+            except RemoteError as error:
+                told[type(error).__name__] += 1
+                words.append(error.fact)
+            name = limit.partition("=")[0]
+            mount(there, "remount", f"{name}={'50m' if name == 'size' else 5000}")
+            done = submit(far, one, Sent(tmp_path / "m"), WAITS)
+            assert (Path(done.folder) / "29").read_bytes() == (project / "29").read_bytes()
+    assert all(any(cause in text for cause in CAUSES) for text in words), words
+    jobs = counted(testbed)
+    assert [jobs[f"room-{limit}"] for limit in limits] == [1] * len(limits)
+    assert told["TransferFailed"] > len(limits) / 2, told
+    assert told["Submitted"] > 0, told
+
+
+def test_a_limit_on_the_size_of_files_is_told(testbed: Testbed, project: Path, tmp_path: Path) -> None:
+    class Limited(LocalTransport):
+        shell = ("bash", "-c")
+
+        def run(self, argv: Sequence[str], **more: Any) -> Completed:
+            limited = ["bash", "-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\"", "bash", *argv]
+            return super().run(limited, **more)
+
+    one = submission(project, str(tmp_path / "far"), "limit")
+    with pytest.raises(TransferFailed, match=r"Wrote only|File too large"):
+        submit(Limited(testbed.twin.environ()), one, Sent(tmp_path / "m"), WAITS)
+    assert counted(testbed)["limit"] == 0
+
+
+def test_a_folder_that_becomes_read_only_loses_no_job(
+    far: Transport, testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    there = tmp_path / "far"
+    one, two = (submission(project, str(there), f"read-only-{number}") for number in (1, 2))
+    with small(there, "size=50m"):
+        first = submit(far, one, Sent(tmp_path / "m"), WAITS)
+        mount(there, "remount", "ro")
+        for each in (one, two):
+            with pytest.raises(TransferFailed, match=r"Read-only|could not be written|cannot"):
+                submit(far, each, Sent(tmp_path / "m"), WAITS)
+        mount(there, "remount", "rw")
+        assert submit(far, one, Sent(tmp_path / "m"), WAITS).job == first.job
+        submit(far, two, Sent(tmp_path / "m"), WAITS)
+    jobs = counted(testbed)
+    assert (jobs["read-only-1"], jobs["read-only-2"]) == (1, 1)
+
+
+class Counting(LocalTransport):
+    """This machine, and how often it was asked."""
+
+    asked = 0
+
+    def run(self, argv: Sequence[str], **more: Any) -> Completed:
+        self.asked += 1
+        return super().run(argv, **more)
+
+
+def test_a_project_takes_one_round_trip_changed_or_not_and_a_large_new_one_two(
+    testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    def trips(key: str) -> int:
+        far = Counting(testbed.twin.environ())
+        submit(far, submission(project, str(tmp_path / "far"), key), Sent(tmp_path / "m"), WAITS)
+        return far.asked
+
+    first, unchanged = trips("trips-1"), trips("trips-2")
+    (project / "0").write_text("changed")
+    changed = trips("trips-3")
+    shutil.rmtree(tmp_path / "m")  # as on another machine
+    elsewhere = trips("trips-4")
+    (project / "large").write_bytes(os.urandom(1_000_001))
+    shutil.rmtree(tmp_path / "m")
+    assert (first, unchanged, changed, elsewhere, trips("trips-5")) == (1, 1, 1, 1, 2)
+
+
+def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
+    far: Transport, testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    (project / "d/e").mkdir(parents=True)
+    (project / "d/e/f").write_text("f")
+    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    before = submit(far, submission(project, there, "base"), sent, WAITS)
+    (project / "1").write_text("changed")
+    (project / "2").unlink()
+    (project / "3").unlink()
+    (project / "3").mkdir()  # a file becomes a folder
+    (project / "3/x").write_text("x")
+    (project / "d/e/f").unlink()
+    (project / "d/e").rmdir()
+    (project / "d").rmdir()
+    (project / "d").write_text("a folder becomes a file")
+    (project / "4").chmod(0o755)
+    (project / "5").unlink()
+    (project / "5").symlink_to("6")
+    parts: list[int] = []
+    one = submission(project, there, "next")
+    done = submit(far, one, sent, WAITS, lambda part, _total: parts.append(part))
+    assert sum(parts) < 20_000
+    assert done.snapshot == one.content.hash
+    for each in (before, done):  # they share files, and yet neither changed the other
+        kept = tmp_path / "far/p/snapshots" / each.snapshot
+        assert manifest(snapshot(kept).files).hash == each.snapshot
+    (Path(done.folder) / "hard.sbatch").unlink()
+    assert manifest(snapshot(Path(done.folder)).files).hash == done.snapshot
+    assert all((Path(done.folder) / name).stat().st_nlink == 1 for name in ("6", "7"))
+    assert [path.name for path in kept.iterdir() if path.is_dir()] == ["3"]
+
+
+AT_ONCE = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from slurmgen import Request, load_site, resolve, submit
+
+site = load_site("generic")
+def one(number):
+    request = Request(framework="python", script="0", name=f"{sys.argv[2]}-{number}", sbatch={"hold": ""})
+    return submit(resolve(request, site), sys.argv[1], via="twin", remote_dir=sys.argv[3]).id
+with ThreadPoolExecutor(5) as pool:
+    print(*pool.map(one, range(5)))
+"""
+
+
+def test_twenty_at_once_from_four_processes_are_twenty_jobs_and_entries(
+    testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    environ = {**testbed.environ, "PYTHONPATH": str(REPOSITORY)}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", AT_ONCE, str(project), f"at-once-{number}", str(tmp_path / "far")],
+            env=environ,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    told = [job for one in started for job in one.communicate(timeout=120)[0].split()]
+    assert len(set(told)) == 20
+    entries = [one for one in Ledger(_ledger(testbed)).all() if one.name.startswith("at-once")]
+    assert sorted(one.id for one in entries) == sorted(told)
+    jobs = counted(testbed)
+    assert {jobs[one.key] for one in entries} == {1}
+    assert len(list((tmp_path / "far/project/snapshots").iterdir())) == 1
+
+
+def _ledger(testbed: Testbed) -> Path:
+    return Path(testbed.environ["XDG_STATE_HOME"], "slurmgen/ledger.sqlite")
+
+
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
+def test_a_command_that_is_ended_at_any_moment_leaves_one_job_a_key(
+    testbed: Testbed, project: Path, tmp_path: Path, blow: signal.Signals
+) -> None:
+    way = ["--site", "generic", "--via", "twin", "--remote-dir", str(tmp_path / "far")]
+    job = ["--framework", "python", "--script", "0", "--sbatch", "hold"]
+    environ = {**testbed.environ, "PYTHONPATH": str(REPOSITORY)}
+
+    def ended(number: int) -> str:
+        name = f"ended-{blow.name}-{number}"
+        argv = [sys.executable, "-m", "slurmgen", "submit", *way, *job, "--name", name]
+        with subprocess.Popen(argv, cwd=project, env=environ, stderr=subprocess.PIPE, text=True) as one:
+            time.sleep(0.3 + number * 0.12)
+            one.send_signal(blow)
+            said = one.communicate(timeout=60)[1]
+        assert "Traceback" not in said
+        assert one.returncode in (0, 130, -blow), said
+        if one.returncode:
+            subprocess.run(argv, cwd=project, env=environ, check=True, capture_output=True, timeout=120)
+        return name
+
+    with ThreadPoolExecutor(2) as pool:
+        names = set(pool.map(ended, range(12)))
+    entries = [one for one in Ledger(_ledger(testbed)).all() if one.name in names]
+    jobs = counted(testbed)
+    assert {one.name for one in entries} == names
+    assert not [one for one in entries if one.pending or jobs[one.key] != 1]
+    told = testbed.run("squeue", "--noheader", "--states=all", "--format=%j").split()
+    assert sum(name in names for name in told) == len(entries)
+
+
+def hostile_names() -> list[str]:
+    """A hundred names of files, each of which means something to somebody."""
+    words = [
+        *("-rf", "--", "-", "--checkpoint-action=exec=touch pwned", "-T", "--to-command=touch pwned", "@x"),
+        *("$(touch pwned)", "`touch pwned`", "; touch pwned", "&& touch pwned", "| touch pwned", "> pwned"),
+        *(
+            "$HOME",
+            "${IFS}",
+            "~",
+            "~root",
+            "*",
+            "?",
+            "[a-z]",
+            "{a,b}",
+            "!",
+            "!!",
+            "#x",
+            "%s%n",
+            "%j",
+            "\\",
+            "\\n",
+        ),
+        *(
+            "'",
+            '"',
+            "it's",
+            '"quoted"',
+            "''",
+            "\\'",
+            "$'x'",
+            "a b",
+            " a",
+            "a ",
+            "  ",
+            "\t",
+            "a\tb",
+            "a\nb",
+            "\n",
+        ),
+        *(
+            "\r",
+            "\x1b[2J",
+            "\x1b]0;pwned\x07",
+            "\x7f",
+            "\x01",
+            "\u202egpj.exe",
+            "\u200b",
+            "é",
+            "e\u0301",
+            "☃",
+            "名",
+        ),
+        *(
+            "...",
+            "..a",
+            ".hidden",
+            "a..b",
+            "CON",
+            "nul",
+            "a:b",
+            "a=b",
+            "a,b",
+            "a;b",
+            "a&b",
+            "a|b",
+            "<a>",
+            "(a)",
+        ),
+        *(
+            "job",
+            "closed",
+            "complete",
+            "intent.1",
+            "record.json",
+            "hard.sbatch.x",
+            "sbatch",
+            "snapshots",
+            "x" * 240,
+        ),
+    ]
+    more = [f"{word}.{number}" for number, word in enumerate(words)]
+    return list(dict.fromkeys((*words, *more)))[:100]
+
+
+LIST = """cat > made.py <<'END'
+import os, pathlib
+pathlib.Path("made").mkdir()
+for name in sorted(os.listdir(b"names")):
+    pathlib.Path(os.fsdecode(b"made/" + name)).write_bytes(open(b"names/" + name, "rb").read())
+END
+"$SLURMGEN_PYTHON" made.py
+"""
+
+
+def test_a_hundred_hostile_names_are_only_names_there_and_back(
+    cluster: Transport, testbed: Testbed, tmp_path: Path
+) -> None:
+    root = tmp_path / "p"
+    (root / "names").mkdir(parents=True)
+    names = hostile_names()
+    assert len(names) == 100
+    for name in names:
+        (root / "names" / name).write_bytes(name.encode())
+    script = HELD.replace("--hold ", "") + LIST.replace("$SLURMGEN_PYTHON", sys.executable)
+    sent, there = Sent(tmp_path / "m"), f"hostile-{tmp_path.name}"
+
+    def round_trip(key: str) -> set[str]:
+        done: Submitted = submit(
+            cluster, submission(root, there, f"{tmp_path.name}-{key}", script), sent, WAITS
+        )
+        assert testbed.wait(str(done.job)) == "COMPLETED"
+        to = tmp_path / f"back-{key}"
+        came = fetch(cluster, done.folder, to)
+        assert not came.refused
+        made = {path.name: path.read_bytes() for path in (to / "made").iterdir()}
+        assert all(text == name.encode() for name, text in made.items())
+        return set(made)
+
+    assert round_trip("all") == set(names)
+    for name in names[::2]:  # these go, by the list of what is gone
+        (root / "names" / name).unlink()
+    assert round_trip("half") == set(names[1::2])
+    assert not [path for path in tmp_path.rglob("*") if path.name == "pwned"]
+
+
+def test_a_hundred_hostile_arguments_reach_the_script_as_they_are(testbed: Testbed, tmp_path: Path) -> None:
+    root = tmp_path / "it's $(touch pwned); p"
+    root.mkdir()
+    (root / "show.py").write_text("import sys\nopen('args', 'w').write('\\0'.join(sys.argv[1:]))\n")
+    printable = [name for name in hostile_names() if name.isprintable()]
+    words = tuple(f"{word}{number}" for number in range(2) for word in printable)[:100]
+    assert len(words) == 100
+    environ = {**testbed.environ, "PATH": f"{Path(sys.executable).parent}:{testbed.environ['PATH']}"}
+    with patch.dict(os.environ, environ, clear=True):
+        import slurmgen
+
+        plan = resolve(
+            Request(framework="python", script="show.py", script_args=words, time="00:05:00"),
+            load_site("generic"),
+        )
+        job = slurmgen.submit(plan, root, via="twin", remote_dir=str(tmp_path / "`touch pwned`"))
+    assert testbed.wait(job.id) == "COMPLETED"
+    assert (Path(job.folder) / "args").read_text().split("\0") == list(words)
+    assert not [path for path in tmp_path.rglob("*") if path.name == "pwned"]

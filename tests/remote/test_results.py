@@ -1,0 +1,245 @@
+"""Results come back without losing anything, and what is kept over there goes only when no job needs it."""
+
+import io
+import json
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from slurmgen.errors import CommandFailed, TransferFailed
+from slurmgen.ledger import Ledger
+from slurmgen.remote.results import Fetched, fetch
+from tests.conftest import Run
+from tests.support.twins import Testbed, eventually
+
+TRAIN = """
+import os, pathlib
+pathlib.Path("out/deep").mkdir(parents=True)
+pathlib.Path("out/deep/model.pt").write_text("weights")
+os.utime("out/deep/model.pt", (1, 1))
+os.symlink("deep/model.pt", "out/last")
+pathlib.Path("data").write_text("changed")
+pathlib.Path("it's $(touch pwned)").write_text("x")
+pathlib.Path(".venv").mkdir()
+pathlib.Path(".venv/big").write_text("x")
+"""
+WAY = ["--site", "generic", "--via", "twin", "--remote-dir"]
+
+
+class Person:
+    """Somebody with a project, whose jobs run on the twin."""
+
+    def __init__(self, folder: Path, testbed: Testbed, slurmgen: Run) -> None:
+        self.folder, self.testbed, self.run = folder, testbed, slurmgen
+        self.project, self.far = folder / "p", folder / "far"
+        self.project.mkdir()
+        for name, text in {
+            "train.py": TRAIN,
+            "sleep.py": "import time; time.sleep(300)",
+            "data": "d",
+        }.items():
+            (self.project / name).write_text(text)
+
+    def slurmgen(self, *args: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+        environ = {**self.testbed.environ, "XDG_CACHE_HOME": str(self.folder / "cache")}
+        reply = self.run(*args, cwd=self.project, env=environ)
+        assert reply.returncode == code, reply.stdout + reply.stderr
+        return reply
+
+    def submit(self, script: str = "train.py") -> str:
+        job = ["--framework", "python", "--script", script, "--time", "00:05:00"]
+        return self.slurmgen("submit", *WAY, str(self.far), *job).stdout.strip()
+
+    def ended(self, script: str = "train.py") -> str:
+        job = self.submit(script)
+        assert self.testbed.wait(job) == "COMPLETED"
+        return job
+
+    def kept(self, *args: str) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = json.loads(
+            self.slurmgen("snapshots", *WAY, str(self.far), "--json", *args).stdout
+        )
+        return found
+
+
+@pytest.fixture
+def person(tmp_path: Path, testbed: Testbed, slurmgen: Run) -> Person:
+    return Person(tmp_path, testbed, slurmgen)
+
+
+def tree(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+
+
+def test_what_the_job_made_or_changed_comes_back_and_nothing_else(person: Person) -> None:
+    job = person.ended()
+    reply = person.slurmgen("fetch", job)
+    assert reply.stdout == f"train-{job}\n"
+    here = person.project / f"train-{job}"
+    assert tree(here) == ["data", "it's $(touch pwned)", "out/deep/model.pt", "out/last", f"train-{job}.out"]
+    assert (here / "data").read_text() == "changed"
+    assert (here / "out/last").read_text() == "weights"
+    assert not list(person.folder.rglob("pwned"))
+
+
+def test_nothing_is_overwritten_unless_one_says_so(person: Person) -> None:
+    job = person.ended()
+    (person.project / "out").mkdir()
+    (person.project / "out/last").write_text("mine")
+    reply = person.slurmgen("fetch", job, "--to", ".", code=1)
+    assert "not fetched: data is here with another content" in reply.stderr
+    assert "not fetched: out/last is here with another content" in reply.stderr
+    assert (person.project / "data").read_text() == "d"
+    assert (person.project / "out/last").read_text() == "mine"
+    assert (person.project / "out/deep/model.pt").read_text() == "weights"
+    (told,) = json.loads(person.slurmgen("fetch", job, "--to", ".", "--overwrite", "--json").stdout)
+    assert (told["kept"], sorted(told["new"])) == ([], ["data", "out/last"])
+    assert "out/deep/model.pt" in told["same"]
+    assert (person.project / "data").read_text() == "changed"
+    assert not list(person.project.glob(".slurmgen*"))
+
+
+def test_some_may_be_fetched_of_several_jobs(person: Person) -> None:
+    jobs = person.ended(), person.ended()
+    person.slurmgen("fetch", *jobs, "--only", "out", "--only", "*.out")
+    for job in jobs:
+        expected = ["out/deep/model.pt", "out/last", f"train-{job}.out"]
+        assert tree(person.project / f"train-{job}") == expected
+
+
+def test_a_job_that_is_not_in_the_records_is_told(person: Person) -> None:
+    assert "is not in your records" in person.slurmgen("fetch", "999", "--site", "generic", code=2).stderr
+
+
+def test_what_no_job_needs_is_listed_and_pruned(person: Person) -> None:
+    old, (live, ended) = person.ended(), (person.submit("sleep.py"), person.ended())
+    (person.project / "data").write_text("new")
+    newer = person.ended()
+    states = {(one["kind"], one["detail"]): one["state"] for one in person.kept()}
+    assert states == {
+        **{("run", f"job {job} has ended"): "free" for job in (old, ended, newer)},
+        ("run", f"job {live} has not ended"): "kept",
+        ("snapshot", "a job that has not ended runs it"): "kept",
+        ("snapshot", ""): "free",
+    }
+    assert all(one["state"] != "removed" for one in person.kept("--prune"))  # a week has not passed
+    gone = [one for one in person.kept("--prune", "--older-than", "0") if one["state"] == "removed"]
+    assert sorted(one["kind"] for one in gone) == ["run"] * 3 + ["snapshot"]
+    assert [one["state"] for one in person.kept()] == ["kept", "kept"]
+    person.testbed.run("scancel", live)
+    eventually(lambda: person.testbed.wait(live))
+    person.kept("--prune", "--older-than", "0")
+    assert person.kept() == []
+
+
+def test_a_key_has_its_job_even_when_the_run_was_pruned(person: Person) -> None:
+    """Otherwise a client that never heard of the job would submit it again."""
+    job = person.ended()
+    ledger = Ledger(Path(person.testbed.environ["XDG_STATE_HOME"], "slurmgen/ledger.sqlite"))
+    (entry,) = ledger.find(job)
+    person.kept("--prune", "--older-than", "0")
+    ledger.settle(structs.replace(entry, id="", state="pending"))
+    job_options = ["--framework", "python", "--script", "train.py", "--time", "00:05:00"]
+    reply = person.slurmgen("submit", *WAY, str(person.far), *job_options)
+    assert reply.stdout == f"{job}\n"
+    assert f"job {job} is the earlier submission" in reply.stderr
+
+
+def test_nothing_is_pruned_while_slurm_does_not_answer(person: Person) -> None:
+    person.ended()
+    silent = person.folder / "bin"
+    silent.mkdir()
+    (silent / "squeue").write_text("#!/bin/sh\necho 'squeue: error: Unable to contact' >&2\nexit 1\n")
+    (silent / "squeue").chmod(0o755)
+    person.testbed.environ["PATH"] = f"{silent}:{person.testbed.environ['PATH']}"
+    try:
+        reply = person.slurmgen("snapshots", *WAY, str(person.far), "--prune", "--older-than", "0")
+    finally:
+        person.testbed.environ["PATH"] = person.testbed.environ["PATH"].partition(":")[2]
+    assert "warning: Slurm does not say which jobs have ended: squeue: error: Unable" in reply.stderr
+    assert "removed 0 of 2" in reply.stderr
+    assert person.testbed.run("ls", str(person.far / "p/runs"))
+
+
+def test_a_folder_where_nothing_is_kept_is_an_empty_list(person: Person) -> None:
+    assert person.kept() == []
+
+
+class Sender:
+    """A far side that sends what it wants."""
+
+    where = "far"
+
+    def __init__(self, *parts: bytes, fails: bool = False) -> None:
+        self.parts, self.fails = parts, fails
+
+    def stream(self, argv: list[str], *, timeout: float) -> Iterator[bytes]:
+        yield from self.parts
+        if self.fails:
+            raise CommandFailed("tar failed")
+
+
+def archive(*members: tuple[str, dict[str, object]], data: bytes = b"evil") -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as made:
+        for name, fields in members:
+            info = tarfile.TarInfo(name)
+            info.size = 0 if fields else len(data)
+            for key, value in fields.items():
+                setattr(info, key, value)
+            made.addfile(info, io.BytesIO(data) if info.size else None)
+    return file.getvalue()
+
+
+MARK = b"\0slurmgen answers\0"
+LINK = {"type": tarfile.SYMTYPE}
+EVIL = {
+    "a path upward": [("../evil", {})],
+    "an absolute path upward": [("/../../evil", {})],
+    "a link upward": [("evil", {**LINK, "linkname": "../../outside"})],
+    "an absolute link": [("evil", {**LINK, "linkname": "/etc/passwd"})],
+    "a hard link upward": [("evil", {"type": tarfile.LNKTYPE, "linkname": "../outside"})],
+    "through a link": [("d", {**LINK, "linkname": ".."}), ("d/evil", {})],
+    "a device": [("evil", {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 3})],
+    "a pipe": [("evil", {"type": tarfile.FIFOTYPE})],
+}
+
+
+@pytest.mark.parametrize("case", EVIL)
+def test_no_member_leaves_its_folder(tmp_path: Path, case: str) -> None:
+    (tmp_path / "outside").write_text("mine")
+    to = tmp_path / "a/b"
+    came = fetch(Sender(b"hello", MARK, archive(*EVIL[case])), "/f", to)  # type: ignore[arg-type]
+    names = {path.name for path in tmp_path.rglob("*") if not path.is_relative_to(to)}
+    assert names == {"outside", "a"}
+    assert (tmp_path / "outside").read_text() == "mine"
+    assert came.refused
+    assert all(path.is_file() for path in to.rglob("evil"))
+
+
+def test_no_member_goes_through_a_link_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "to").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "to/d").symlink_to("../elsewhere")
+    sender = Sender(MARK + archive(("d/evil", {}), ("good", {})))
+    came = fetch(sender, "/f", tmp_path / "to", overwrite=True)  # type: ignore[arg-type]
+    assert came == Fetched(new=("good",), kept=("d/evil",))
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize("left", [1, 100, 600, 1300])
+def test_a_stream_that_is_cut_changes_nothing(tmp_path: Path, left: int) -> None:
+    whole = archive(("a", {}), ("b", {}), data=b"x" * 1000)
+    with pytest.raises(TransferFailed):
+        fetch(Sender(MARK, whole[:left], fails=True), "/f", tmp_path / "to")  # type: ignore[arg-type]
+    assert list((tmp_path / "to").iterdir()) == []
+
+
+def test_it_does_not_matter_how_the_stream_is_cut_up(tmp_path: Path) -> None:
+    whole = b"noise" + MARK + archive(("a", {}), ("d/b", {}))
+    parts = [whole[at : at + 7] for at in range(0, len(whole), 7)]
+    assert fetch(Sender(*parts), "/f", tmp_path / "to").new == ("a", "d/b")  # type: ignore[arg-type]

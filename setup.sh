@@ -14,6 +14,8 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
 missing=
 need slurmctld slurm-wlm
 need munged munge
+need slurmdbd slurmdbd
+need mariadbd mariadb-server
 need sshd openssh-server
 need ssh openssh-client
 need shellcheck shellcheck

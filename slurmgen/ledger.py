@@ -50,6 +50,7 @@ _FORMS = (
         "ALTER TABLE jobs ADD COLUMN snapshot TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE jobs ADD COLUMN [commit] TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE jobs ADD COLUMN dirty INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE jobs ADD COLUMN ssh_client TEXT NOT NULL DEFAULT 'paramiko'",
         "ALTER TABLE jobs ADD COLUMN claims INTEGER NOT NULL DEFAULT 1",
         "CREATE UNIQUE INDEX one_a_key ON jobs ([key]) WHERE [key] != ''",
     ),
@@ -67,6 +68,7 @@ class Record(Struct, frozen=True, kw_only=True):
     via: Literal["ssh", "local", "twin"]
     host: str | None = None
     ssh_config: str | None = None
+    ssh_client: Literal["paramiko", "openssh"] = "paramiko"
     name: str
     folder: str
     "The submission's folder over there, as a full path; while pending, as it was asked for."

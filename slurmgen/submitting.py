@@ -215,7 +215,7 @@ def _pending(submission: Submission, way: Route, project_dir: Path) -> Record:
         snapshot=submission.content.hash,
         commit=at.commit,
         dirty=at.dirty,
-        **{key: value for key, value in structs.asdict(way).items() if key in Record.__struct_fields__},
+        **structs.asdict(way),
     )
 
 

@@ -1,24 +1,64 @@
-"""`slurmgen cancel`: end a job."""
+"""`slurmgen cancel`: end jobs."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.route_options import find_job, job_options, reach
+from slurmgen.cli.route_options import find_jobs, jobs_options, reach
+from slurmgen.cli.told import tell
+
+if TYPE_CHECKING:
+    from slurmgen.asking import Answer, Named
+    from slurmgen.remote.transport import Transport
+
+UNKNOWN_THERE = 3
 
 
 @click.command()
-@job_options
-def command(job_id: str, site: str | None, **said: Any) -> None:
-    """Cancel a job, and say what became of it."""
-    from slurmgen.remote.slurm import cancel, describe, ended, job_states
+@jobs_options
+def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **said: Any) -> int:
+    """Cancel jobs, and say what became of them.
 
-    job, way, _ = find_job(job_id, site, **said)
-    with reach(way) as far:
-        states = job_states(far, job)
-        if not ended(states):
-            cancel(far, job)
-            click.echo(f"asked Slurm to cancel job {job}", err=True)
-            states = job_states(far, job)
-    for line in describe(states, job, way.site):
-        click.echo(line)
+    ID is a job's id, ID_TASK in an array, a job's name, or `last`. A job that has ended is left as it is.
+    Exit code 3 if a job is not known there.
+    """
+    from slurmgen.asking import by_way
+
+    jobs = find_jobs(job_ids, site, **said)
+    answers: list[Answer] = []
+    for way, some in by_way(jobs).items():
+        with reach(way) as far:
+            answers += _cancel(far, some)
+    tell(answers, as_json=as_json, as_list=len(job_ids) > 1)
+    return UNKNOWN_THERE if any(not one.states for one in answers) else 0
+
+
+def _cancel(far: "Transport", jobs: "list[Named]") -> "list[Answer]":
+    from slurmgen.asking import answers_of
+    from slurmgen.remote.slurm import cancel, ended
+
+    before = answers_of(far, jobs, explain=False)
+    living = [one.named for one in before if one.states and not ended(one.states)]
+    if living:
+        cancel(far, *(one.job for one in living))
+        for one in living:
+            click.echo(f"asked Slurm to cancel job {one.job}", err=True)
+    for answer in before:
+        if answer.states and answer.named not in living:
+            click.echo(f"job {answer.named.job} has ended already", err=True)
+    after = {one.named: one for one in (answers_of(far, living, explain=False) if living else [])}
+    return [_after(one, after.get(one.named, one)) for one in before]
+
+
+def _after(before: "Answer", after: "Answer") -> "Answer":
+    """What became of a job. Slurm keeps no record of a task of an array that is cancelled while it waits."""
+    from msgspec import structs
+
+    from slurmgen.remote.report import report
+
+    if after.states or not before.states:
+        return after
+    states = tuple(structs.replace(one, state="CANCELLED") for one in before.states)
+    of_record = {key: getattr(before.report, key) for key in ("name", "submitted", "folder", "log")}
+    told = report(before.named.job, states, before.report.site, before.report.via, **of_record)
+    return structs.replace(after, report=told, states=states)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.route_options import check_job_id, find_job, reach, route_options
+from slurmgen.cli.route_options import find_job, reach, route_options
 from slurmgen.cli.site_option import site_option
 
 if TYPE_CHECKING:
@@ -14,14 +14,8 @@ if TYPE_CHECKING:
     from slurmgen.remote.route import Route
 
 
-def _check_ids(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    for value in values:
-        check_job_id(ctx, param, value)
-    return values
-
-
 @click.command()
-@click.argument("job_ids", metavar="ID...", nargs=-1, required=True, callback=_check_ids)
+@click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
 @site_option
 @route_options
 @click.option(

@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.route_options import find_job, job_options, reach
+from slurmgen.cli.route_options import find_jobs, jobs_options, reach
+from slurmgen.cli.told import print_json
 
 if TYPE_CHECKING:
+    from slurmgen.asking import Named
     from slurmgen.ledger import Record
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
@@ -17,23 +19,50 @@ INTERRUPTED = 130
 
 
 @click.command()
-@job_options
+@jobs_options
 @click.option(
     "-f", "--follow", is_flag=True, help="Go on until the job ends; exit 0 if it COMPLETED, else 1."
 )
 @click.option("--start", type=click.IntRange(min=0), default=0, metavar="BYTE", help="Begin there.")
-def command(job_id: str, site: str | None, follow: bool, start: int, **said: Any) -> None:
+def command(
+    job_ids: tuple[str, ...], site: str | None, as_json: bool, follow: bool, start: int, **said: Any
+) -> None:
     """Show a job's log, or follow it to the job's end.
 
-    With --follow, a link that breaks is made anew, and no byte is lost or shown twice.
+    ID is a job's id, ID_TASK in an array, a job's name, or `last`. With --follow, a link that breaks
+    is made anew, and no byte is lost or shown twice. --json tells what the logs are, not what is in them.
     """
-    job, way, record = find_job(job_id, site, **said)
-    with reach(way) as far:
-        path = _path(far, job, record)
-        if follow:
-            follow_to_end(far, way, job, path, start=start)
-        else:
-            _show(far, job, path, start)
+    if follow and (as_json or len(job_ids) > 1):
+        raise click.UsageError("--follow shows one log, and goes without --json.")
+    jobs = find_jobs(job_ids, site, **said)
+    if as_json:
+        print_json([_metadata(one) for one in jobs], as_list=len(job_ids) > 1)
+        return
+    for one in jobs:
+        with reach(one.way) as far:
+            path = _path(far, one.job, one.record)
+            if follow:
+                follow_to_end(far, one.way, one.job, path, start=start)
+            if len(jobs) > 1:
+                _head(one, path)
+            _show(far, one.job, path, start)
+
+
+def _head(one: "Named", path: str) -> None:
+    """Say whose log follows, as tail does."""
+    from slurmgen.slurm.shell import visible
+
+    click.echo(visible(f"==> job {one.job} at {one.way.site}: {path} <=="))
+
+
+def _metadata(one: "Named") -> dict[str, object]:
+    from msgspec import structs
+
+    from slurmgen.remote.log_files import look
+
+    with reach(one.way) as far:
+        log = look(far, _path(far, one.job, one.record))
+    return {"id": one.job.number, "site": one.way.site, **structs.asdict(log)}
 
 
 def follow_to_end(

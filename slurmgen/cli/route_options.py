@@ -1,7 +1,7 @@
 """The options that say how a site is reached, the same for every command that goes there."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,15 @@ from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 
 if TYPE_CHECKING:
+    from slurmgen.asking import Named
     from slurmgen.ledger import Record
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")
+LAST = "last"
+"Names the job that was submitted last."
 
 
 def _complete_hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -55,13 +58,6 @@ _OPTIONS = [
 ]
 
 
-def check_job_id(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """Refuse what is no job's id, such as 12, nor that of one task of an array, such as 12_3."""
-    if value is not None and not _JOB_ID.fullmatch(value):
-        raise click.BadParameter(f"{value!r} is not a job id, such as 12, or 12_3 in an array.")
-    return value
-
-
 def route_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command --via, --host, --ssh-config and --ssh-client; it is called with them by name."""
     for option in reversed(_OPTIONS):
@@ -71,30 +67,82 @@ def route_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command ID, --site and the route options, for a job that was submitted."""
-    return click.argument("job_id", metavar="ID", callback=check_job_id)(site_option(route_options(function)))
+    return click.argument("job_id", metavar="ID")(site_option(route_options(function)))
+
+
+def jobs_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command one ID or more, --site, the route options and --json."""
+    function = click.option("--json", "as_json", is_flag=True, help="Print an object, and nothing else.")(
+        function
+    )
+    return click.argument("job_ids", metavar="ID...", nargs=-1, required=True)(
+        site_option(route_options(function))
+    )
+
+
+def find_jobs(job_ids: Sequence[str], site: str | None, **said: Any) -> "list[Named]":
+    """Submitted jobs, each as `find_job` finds it, and none of them twice."""
+    from slurmgen.asking import Named
+
+    return list(dict.fromkeys(Named(*find_job(job_id, site, **said)) for job_id in job_ids))
 
 
 def find_job(job_id: str, site: str | None, **said: Any) -> "tuple[JobId, Route, Record | None]":
     """A submitted job: its id, the way to it, and its record if slurmgen submitted it.
 
+    Args:
+        job_id: an id such as 12, or 12_3 for one task of an array; the name of a job, of which the last
+            counts; or `last`, the last that was submitted.
+        site: only there.
+        said: the route options.
+
     Raises:
-        RequestError: no site is named and the ledger knows none, or several.
+        RequestError: no site is named and the ledger knows none, or several; or there is no such job.
     """
-    from slurmgen.ledger import Ledger
     from slurmgen.slurm.commands import JobId
+
+    record = _by_id(job_id, site) if _JOB_ID.fullmatch(job_id) else _by_name(job_id, site)
+    way = _recorded(record, **said) if record else _named(job_id, site, **said)
+    if record is None:
+        return JobId(job_id), way, None
+    number = job_id if _JOB_ID.fullmatch(job_id) else record.id
+    return JobId(number, record.cluster), way, record
+
+
+def _by_id(job_id: str, site: str | None) -> "Record | None":
+    from slurmgen.ledger import Ledger
 
     found = Ledger().find(job_id.partition("_")[0], site)
     if len(found) > 1:
         sites = ", ".join(sorted(one.site for one in found))
         raise RequestError(f"job {job_id} is at several sites: {sites}", "Say which with --site.")
-    record = found[0] if found else None
-    way = _recorded(record, **said) if record else _named(job_id, site, **said)
-    return JobId(job_id, record.cluster if record else ""), way, record
+    return found[0] if found else None
+
+
+def _by_name(name: str, site: str | None) -> "Record":
+    from slurmgen.ledger import Ledger
+
+    found = [one for one in Ledger().all() if site in (None, one.site) and (name == LAST or name == one.name)]
+    if not found:
+        of = f" at {site}" if site else ""
+        raise RequestError(
+            f"no job{'' if name == LAST else f' called {name!r}'} was submitted from here{of}",
+            "A job is named by its id, by its name, or as `last`; `slurmgen status` lists yours.",
+        )
+    if found[-1].pending:
+        raise RequestError(
+            f"it is not known whether the last submission of {found[-1].name} became a job",
+            "Repeat its `slurmgen submit`, which finds the job; or name an earlier one by its id.",
+        )
+    return found[-1]
 
 
 def _recorded(record: "Record", **said: Any) -> "Route":
-    """The way the job went, but for what is said now. Whose SSH is yours to say, not the job's."""
-    from slurmgen.personal import load_personal
+    """The way the job went, but for what is said now.
+
+    Raises:
+        RequestError: it is to be reached over SSH, but is on a twin here.
+    """
     from slurmgen.remote.route import Route
 
     went = Route(
@@ -102,9 +150,17 @@ def _recorded(record: "Record", **said: Any) -> "Route":
         via=record.via,
         host=record.host,
         ssh_config=record.ssh_config,
-        ssh_client=load_personal(record.site).ssh_client or "paramiko",
+        ssh_client=record.ssh_client,
     )
-    return structs.replace(went, **{key: value for key, value in said.items() if value})
+    way = structs.replace(went, **{key: value for key, value in said.items() if value})
+    if way.via == went.via or way.via != "ssh" or way.host:
+        return way
+    if went.via == "twin":
+        raise RequestError(
+            f"job {record.id} is on the twin of {record.site} on this machine, not on {record.site} itself",
+            "Leave out --via; or name the twin's own sshd with --host and --ssh-config.",
+        )
+    return _named(record.id, record.site, **said)
 
 
 def _named(job_id: str, site: str | None, **said: Any) -> "Route":

@@ -1,46 +1,121 @@
-"""`slurmgen status`: what became of a job, or which jobs were submitted."""
+"""`slurmgen status`: what became of jobs, or of all that were submitted from here."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.route_options import check_job_id, find_job, reach, route_options
+from slurmgen.cli.route_options import find_jobs, reach, route_options
 from slurmgen.cli.site_option import site_option
+from slurmgen.cli.told import exit_code, print_json, tell
+
+if TYPE_CHECKING:
+    from slurmgen.asking import Named
+    from slurmgen.ledger import Record
+    from slurmgen.remote.report import Report
+    from slurmgen.remote.route import Route
+
+LIMIT = 20
+PENDING = "not known to have become a job; repeat its `slurmgen submit`, which finds the job or submits it"
 
 
 @click.command()
-@click.argument("job_id", metavar="[ID]", callback=check_job_id, required=False)
+@click.argument("job_ids", metavar="[ID...]", nargs=-1)
 @site_option
 @route_options
-def command(job_id: str | None, site: str | None, **said: Any) -> None:
-    """Show what became of a submitted job; without ID, of all.
+@click.option(
+    "--limit", type=click.IntRange(1), default=LIMIT, show_default=True, help="Without ID: only the last N."
+)
+@click.option("--all", "everything", is_flag=True, help="Without ID: all of them.")
+@click.option("--json", "as_json", is_flag=True, help="Print an object, and nothing else.")
+def command(
+    job_ids: tuple[str, ...], site: str | None, limit: int, everything: bool, as_json: bool, **said: Any
+) -> int:
+    """Show what became of submitted jobs; without ID, of the last.
 
-    Without ID it lists the jobs that were submitted from here.
+    ID is a job's id, ID_TASK in an array, a job's name, or `last`. Exit code 3 if a site was not reached.
     """
-    if job_id is None:
-        _list(site)
-        return
-    from slurmgen.remote.slurm import describe, job_states
+    if not job_ids:
+        return _list(site, 0 if everything else limit, as_json, said)
+    from slurmgen.asking import ask
 
-    job, way, _ = find_job(job_id, site, **said)
-    with reach(way) as far:
-        states = job_states(far, job)
-    for line in describe(states, job, way.site):
-        click.echo(line)
+    answers = ask(find_jobs(job_ids, site, **said), reach)
+    tell(answers, as_json=as_json, as_list=len(job_ids) > 1)
+    return exit_code(answers)
 
 
-def _list(site: str | None) -> None:
-    """Print the ledger, the oldest job first."""
+def _list(site: str | None, limit: int, as_json: bool, said: dict[str, Any]) -> int:
+    """Print the last jobs of the ledger by site, the newest last."""
+    from slurmgen.asking import ask
     from slurmgen.ledger import Ledger
-    from slurmgen.slurm.shell import visible
 
     records = [one for one in Ledger().all() if site in (None, one.site)]
-    if not records:
+    if not records and not as_json:
         click.echo("no job was submitted from here yet", err=True)
-        return
-    rows = [("ID", "SITE", "NAME", "SUBMITTED", "FOLDER")]
-    rows += [(one.id, one.site, one.name, one.submitted, one.folder) for one in records]
-    shown = [[visible(cell) for cell in row] for row in rows]
+        return 0
+    records = records[-limit:]
+    ways = {one: _way(one, said) for one in records}
+    answers = ask([_of(one, way) for one, way in ways.items() if not one.pending], reach, explain=False)
+    reports = {one.named.record: one.report for one in answers}
+    rows = [(way, reports.get(one) or _pending(one)) for one, way in ways.items()]
+    if as_json:
+        print_json([told for _, told in rows], as_list=True)
+    else:
+        _show(rows)
+    return exit_code(answers)
+
+
+def _way(record: "Record", said: dict[str, Any]) -> "Route":
+    from msgspec import structs
+
+    from slurmgen.remote.route import Route
+
+    went = Route(site=record.site, via=record.via, host=record.host, ssh_config=record.ssh_config)
+    return structs.replace(went, **{key: value for key, value in said.items() if value})
+
+
+def _of(record: "Record", way: "Route") -> "Named":
+    from slurmgen.asking import Named
+    from slurmgen.slurm.commands import JobId
+
+    return Named(JobId(record.id, record.cluster), way, record)
+
+
+def _pending(record: "Record") -> "Report":
+    from slurmgen.remote.report import Report
+
+    return Report(
+        id="",
+        name=record.name,
+        site=record.site,
+        via=record.via,
+        state="UNKNOWN",
+        ended=False,
+        submitted=record.submitted,
+        folder=record.folder,
+        error=PENDING,
+    )
+
+
+def _show(rows: "Sequence[tuple[Route, Report]]") -> None:
+    """Print a table for each site, and what is to be said of it once."""
+    from slurmgen.slurm.shell import visible
+
+    table = [("ID", "NAME", "STATE", "SUBMITTED", "FOLDER")]
+    table += [(one.id or "-", one.name, one.state, one.submitted, one.folder) for _, one in rows]
+    shown = [[visible(cell) for cell in row] for row in table]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in shown]
+    for way in dict.fromkeys(way for way, _ in rows):
+        own = [(line, told) for line, (at, told) in zip(lines[1:], rows, strict=True) if at == way]
+        click.echo(visible(_title(way)))
+        click.echo(f"  {lines[0]}")
+        for line, _ in own:
+            click.echo(f"  {line}")
+        for error in dict.fromkeys(told.error for _, told in own if told.error):
+            click.echo(visible(f"  {error}"))
+
+
+def _title(way: "Route") -> str:
+    by = {"ssh": f", through {way.host}", "local": ", this machine", "twin": ", its twin here"}
+    return f"{way.site}{by[way.via]}"

@@ -33,8 +33,10 @@ def up(site: str, nodes: int, gpu_type: str | None, ssh: bool) -> None:
     from slurmgen.profiles import load_site
     from slurmgen.slurm.shell import visible
 
-    started = twin.up(load_site(site, project_dir()), nodes, ssh=ssh, gpu_type=gpu_type)
-    click.echo(visible(_welcome(started), keep="\n"))
+    shape = load_site(site, project_dir())
+    started = twin.up(shape, nodes, ssh=ssh, gpu_type=gpu_type)
+    account = " --account NAME" if shape.account.required else ""
+    click.echo(visible(_welcome(started, account), keep="\n"))
 
 
 @command.command()
@@ -77,7 +79,7 @@ def _only() -> str:
     return names[0]
 
 
-def _welcome(twin: Twin) -> str:
+def _welcome(twin: Twin, account: str) -> str:
     ssh = f"ssh -F {quote(str(twin.ssh_config))} {twin.ssh_host} " if twin.ssh_config else ""
     return "\n".join(
         [
@@ -87,7 +89,7 @@ def _welcome(twin: Twin) -> str:
             "next:",
             f"  export SLURM_CONF={quote(str(twin.slurm_conf))}",
             f"  {ssh}sinfo",
-            f"  slurmgen submit --site {twin.site} --via twin",
+            f"  slurmgen submit --site {twin.site} --via twin{account}",
             f"  slurmgen twin down --site {twin.site}",
         ]
     )

@@ -1,8 +1,9 @@
 """Slurm over there: its commands run with a clean environment, and what became of a job."""
 
+import re
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
+from msgspec import structs
 
 from slurmgen.errors import CommandFailed
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Completed, Transport
@@ -21,6 +22,8 @@ CLEAN = (
     'case $name in SLURM_CONF|SLURM_JWT) ;; *) unset "$name" ;; esac; done; exec "$@"'
 )
 _NOT_FOUND = 127
+UNKNOWN = "UNKNOWN"
+"A job's state where who might know did not answer."
 
 HINTS = {
     "Invalid account": "Name the account that is charged with --account.",
@@ -36,22 +39,6 @@ HINTS = {
 class NotInstalled(CommandFailed):
     """There is no such command over there."""
 
-
-class Lookup(Struct, frozen=True):
-    """One of the three places that may know a job."""
-
-    ask: Callable[[JobId], list[str]]
-    parse: Callable[[str], tuple[JobState, ...]]
-    is_optional: bool = False
-    "Whether a cluster may come without that command."
-
-
-LOOKUPS = (
-    Lookup(commands.squeue, replies.squeue),
-    Lookup(commands.scontrol, replies.scontrol),
-    Lookup(commands.sacct, replies.sacct, is_optional=True),
-)
-"In the order of a job's life: while it lives, for minutes after, for years where there is accounting."
 
 _UNKNOWN = ("Invalid job id", "accounting storage is disabled", "Slurm accounting storage")
 
@@ -85,40 +72,120 @@ def job_states(transport: Transport, job: JobId) -> tuple[JobState, ...]:
     """What Slurm knows of a job: one state, or one a task of an array; empty if it is gone.
 
     Raises:
-        CommandFailed: Slurm did not answer, which does not mean that the job is gone.
+        CommandFailed: the controller did not answer, which does not mean that the job is gone.
     """
-    answers = (_looked_up(transport, lookup, job) for lookup in LOOKUPS)
-    return next(filter(None, answers), ())
+    return states_of(transport, [job])[job]
 
 
-def _looked_up(transport: Transport, lookup: Lookup, job: JobId) -> tuple[JobState, ...]:
-    argv = lookup.ask(job)
+def states_of(transport: Transport, jobs: Sequence[JobId]) -> dict[JobId, tuple[JobState, ...]]:
+    """What Slurm knows of many jobs, with at most one squeue and one sacct for each cluster.
+
+    squeue speaks for the controller, which knows each job that lives: no accounting record that was
+    never closed makes a job run for ever. sacct tells of what ended, and scontrol where sacct cannot.
+
+    Raises:
+        CommandFailed: the controller did not answer, which does not mean that the jobs are gone.
+    """
+    clusters = {job.cluster: [one for one in jobs if one.cluster == job.cluster] for job in jobs}
+    found = [each for some in clusters.values() for each in _on_one_cluster(transport, some).items()]
+    return dict(found)
+
+
+def _on_one_cluster(transport: Transport, jobs: list[JobId]) -> dict[JobId, tuple[JobState, ...]]:
+    known = _asked(transport, jobs, commands.squeue(*jobs), replies.squeue)
+    past = [job for job in jobs if not known[job] or any(one.ended for one in known[job])]
     try:
-        completed = call(transport, argv)
+        kept = _asked(transport, past, commands.sacct(*past), replies.sacct) if past else {}
     except NotInstalled:
-        if lookup.is_optional:
-            return ()
-        raise
+        kept = {}  # a cluster may come without
+    except CommandFailed as error:
+        # Who might know is silent: that is neither gone nor running.
+        silent = JobState(id="", state=UNKNOWN, reason=error.fact)
+        kept = {job: (structs.replace(silent, id=job.number),) for job in past if not known[job]}
+    return _with_exit_codes(transport, {job: _merged(known[job], kept.get(job, ())) for job in jobs})
+
+
+def _asked(
+    transport: Transport,
+    jobs: Sequence[JobId],
+    argv: list[str],
+    parse: Callable[[str], tuple[JobState, ...]],
+) -> dict[JobId, tuple[JobState, ...]]:
+    """The answer of one command, job by job."""
+    completed = call(transport, argv)
     if completed.returncode and not any(words in completed.err for words in _UNKNOWN):
         raise refusal(argv, completed)
-    return lookup.parse(completed.out)
+    answered: dict[str, list[JobState]] = {}
+    for one in parse(completed.out):
+        answered.setdefault(re.split("[_+]", one.id)[0], []).append(one)
+    return {job: tuple(one for one in answered.get(_array(job), ()) if job.covers(one.id)) for job in jobs}
 
 
-def cancel(transport: Transport, job: JobId) -> None:
-    """Cancel a job. Slurm says nothing of one that has ended or that it does not know.
+def _merged(living: tuple[JobState, ...], kept: tuple[JobState, ...]) -> tuple[JobState, ...]:
+    """squeue's word for a job that lives, and sacct's fuller one for what has ended."""
+    tasks = {one.id: one for one in kept if one.ended or one.state == UNKNOWN}
+    for one in living:
+        told = tasks.get(one.id)
+        # Else it was requeued, or the database lags behind.
+        if told is None or told.state != one.state:
+            tasks[one.id] = one
+        else:
+            tasks[one.id] = structs.replace(told, reason=told.reason or one.reason)
+    if any("_" in id_ for id_ in tasks):
+        # While it takes in an array, the database has one task under the number of the whole.
+        tasks = {id_: one for id_, one in tasks.items() if "_" in id_}
+    return tuple(sorted(tasks.values(), key=_by_task))
+
+
+def _with_exit_codes(
+    transport: Transport, known: dict[JobId, tuple[JobState, ...]]
+) -> dict[JobId, tuple[JobState, ...]]:
+    """The same, with what only scontrol tells where there is no accounting: how a job ended."""
+    bare = [job for job, states in known.items() if any(one.ended and not one.exit_code for one in states)]
+    if not bare:
+        return known
+    answer = call(transport, commands.scontrol(*bare)).out
+    told = {(one.id, one.state): one for one in replies.scontrol(answer)}
+    return {
+        job: tuple(one if one.exit_code else told.get((one.id, one.state), one) for one in states)
+        for job, states in known.items()
+    }
+
+
+def _array(job: JobId) -> str:
+    return job.number.partition("_")[0]
+
+
+def _by_task(one: JobState) -> tuple[int, str]:
+    number = re.split("[_+]", one.id)[-1]
+    return (int(number) if number.isdigit() else 0, one.id)
+
+
+def cancel(transport: Transport, *jobs: JobId) -> None:
+    """Cancel jobs. Slurm says nothing of one that has ended or that it does not know.
 
     Raises:
         CommandFailed: Slurm refused.
     """
-    argv = commands.scancel(job)
-    completed = call(transport, argv)
-    if completed.returncode:
-        raise refusal(argv, completed)
+    for cluster in dict.fromkeys(job.cluster for job in jobs):
+        argv = commands.scancel(*(job for job in jobs if job.cluster == cluster))
+        completed = call(transport, argv)
+        if completed.returncode:
+            raise refusal(argv, completed)
 
 
 def outcome(states: Sequence[JobState]) -> str:
-    """One word for a job: of an array, the first state that is not COMPLETED; GONE if nobody knows it."""
-    return next((one.state for one in states if one.state != "COMPLETED"), "COMPLETED" if states else "GONE")
+    """One word for a job: of an array, the first state of one that lives, else of one that is not COMPLETED.
+
+    GONE if nobody knows it.
+    """
+    words = [one.state for one in states]
+    living = [one.state for one in states if not one.ended]
+    running = [word for word in living if word != "PENDING"]
+    return next(
+        (word for word in (*running, *living, *words) if word != "COMPLETED"),
+        "COMPLETED" if words else "GONE",
+    )
 
 
 def ended(states: Sequence[JobState]) -> bool:
@@ -128,19 +195,24 @@ def ended(states: Sequence[JobState]) -> bool:
 
 def describe(states: Sequence[JobState], job: JobId, where: str) -> list[str]:
     """What became of a job, in lines fit for a terminal: one, or one a task of an array."""
-    if not states:
-        return [
-            f"job {job} is gone from the records of {where}: Slurm forgets a job some minutes after its end, "
-            "and no accounting there knows it"
-        ]
-    return [visible(_line(one)) for one in states]
+    return [visible(line(one)) for one in states] or [gone(str(job), where)]
 
 
-def _line(one: JobState) -> str:
+def gone(job: str, where: str) -> str:
+    """What is to be said of a job that nobody knows."""
+    return (
+        f"job {job} is gone from the records of {where}: Slurm forgets a job some minutes after its end, "
+        "and no accounting there knows it"
+    )
+
+
+def line(one: JobState) -> str:
+    """What became of one job or task; not yet fit for a terminal."""
     details = (
         f"({one.reason})" if one.reason and not one.ended else "",
-        f"after {one.elapsed}" if one.elapsed else "",
+        f"after {one.elapsed}" if one.elapsed and one.state != "PENDING" else "",
         f"on {one.nodes}" if one.nodes else "",
         f"with exit code {one.exit_code}" if one.ended and one.exit_code else "",
     )
-    return " ".join([f"job {one.id} ({one.name}) is {one.state}", *(word for word in details if word)])
+    name = f" ({one.name})" if one.name else ""
+    return " ".join([f"job {one.id}{name} is {one.state}", *filter(None, details)])

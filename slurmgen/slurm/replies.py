@@ -9,6 +9,7 @@ import re
 from msgspec import Struct
 
 from slurmgen.slurm.commands import FIELD_SEPARATOR, JobId
+from slurmgen.slurm.usage import Usage, usage
 
 ENDED = frozenset(
     {
@@ -19,7 +20,7 @@ ENDED = frozenset(
 "The states from which a job does not come back by itself."
 
 _JOB_ID = re.compile(r"(?P<number>\d+)(?:;(?P<cluster>[\w.-]+))?")
-_TASK_ID = re.compile(r"\d+(_(\d+|\[.*\]))?(\+\d+)?")
+_TASK_ID = re.compile(r"\d+(_(\d+|\[.*\]))?(\+\d+)?(\.\w+)?")
 _STATE = re.compile(r"[A-Z][A-Z_]*")
 _TEST_ANSWER = re.compile(
     r"Job \d+ to start at (\S+) using (\d+) processors on nodes (\S+)(?: in partition (\S+))?"
@@ -31,12 +32,19 @@ class JobState(Struct, frozen=True, kw_only=True):
 
     id: str
     state: str
+    "One of Slurm's, or UNKNOWN where who could know did not answer."
     reason: str = ""
     elapsed: str = ""
+    time_limit: str = ""
+    start: str = ""
+    "When it started, or is expected to."
     nodes: str = ""
     exit_code: str = ""
     "Exit status and signal, as `1:0`."
     name: str = ""
+    cancelled_by: str = ""
+    "The user, mostly as a number."
+    usage: Usage | None = None
 
     @property
     def ended(self) -> bool:
@@ -54,16 +62,50 @@ def job_id(text: str) -> JobId | None:
 def squeue(text: str) -> tuple[JobState, ...]:
     """The jobs in the answer of `commands.squeue`."""
     return tuple(
-        JobState(id=id_, state=state, reason=_said(reason), elapsed=elapsed, nodes=nodes, name=name)
-        for id_, state, reason, elapsed, nodes, name in _rows(text)
+        JobState(
+            id=id_,
+            state=state,
+            reason=_said(reason),
+            elapsed=elapsed,
+            time_limit=_said(limit),
+            start=_said(start),
+            nodes=nodes,
+            name=name,
+        )
+        for id_, state, reason, elapsed, limit, start, nodes, name in _rows(text, 8)
     )
 
 
 def sacct(text: str) -> tuple[JobState, ...]:
-    """The jobs in the answer of `commands.sacct`. `CANCELLED by 1000` is CANCELLED."""
-    return tuple(
-        JobState(id=id_, state=state.split()[0], exit_code=exit_code, elapsed=elapsed, nodes=nodes, name=name)
-        for id_, state, exit_code, elapsed, nodes, name in _rows(text)
+    """The jobs in the answer of `commands.sacct`, each with the memory of its largest step.
+
+    `CANCELLED by 1000` is CANCELLED. The rows of a job's steps, as `12.batch`, follow its own.
+    """
+    rows = _rows(text, 11)
+    memory: dict[str, str] = {}
+    for row in rows:
+        job, _, step = row[0].partition(".")
+        if step:
+            memory[job] = max(
+                memory.get(job, ""), row[9], key=lambda used: usage("", "", used).memory_used or 0
+            )
+    return tuple(_accounted(row, memory.get(row[0], "")) for row in rows if "." not in row[0])
+
+
+def _accounted(row: list[str], memory: str) -> JobState:
+    id_, state, exit_code, elapsed, limit, start, nodes, had, cpu, _, name = row
+    word, _, by = state.partition(" by ")
+    return JobState(
+        id=id_,
+        state=word.split()[0],
+        exit_code=exit_code,
+        elapsed=elapsed,
+        time_limit=_said(limit),
+        start=_said(start),
+        nodes="" if nodes == "None assigned" else nodes,
+        name=name,
+        cancelled_by=by,
+        usage=usage(had, cpu, memory),
     )
 
 
@@ -96,10 +138,10 @@ def complaint(text: str, program: str) -> str:
     return "; ".join(dict.fromkeys(words)) or "it gave no reason"
 
 
-def _rows(text: str) -> list[list[str]]:
-    """The lines of six fields that begin with a job's id and a state."""
-    rows = [line.split(FIELD_SEPARATOR, 5) for line in text.splitlines()]
-    return [row for row in rows if len(row) == 6 and _TASK_ID.fullmatch(row[0]) and _STATE.match(row[1])]
+def _rows(text: str, fields: int) -> list[list[str]]:
+    """The lines of that many fields that begin with the id of a job or a step, and a state."""
+    rows = [line.split(FIELD_SEPARATOR, fields - 1) for line in text.splitlines()]
+    return [row for row in rows if len(row) == fields and _TASK_ID.fullmatch(row[0]) and _STATE.match(row[1])]
 
 
 def _paragraph(text: str) -> JobState | None:
@@ -115,6 +157,8 @@ def _paragraph(text: str) -> JobState | None:
         state=state[1],
         reason=_said(state[2]),
         elapsed=_field(text, r"^ +RunTime=(\S+)"),
+        time_limit=_said(_field(text, r"^ +RunTime=\S+ TimeLimit=(\S+)")),
+        start=_said(_field(text, r"^ +StartTime=(\S+)")),
         nodes=_said(_field(text, r"^ +NodeList=(\S+)")),
         exit_code=_field(text, r"^ +Requeue=.* ExitCode=(\d+:\d+)"),
         name=name,
@@ -128,4 +172,4 @@ def _field(text: str, pattern: str) -> str:
 
 def _said(word: str) -> str:
     """Nothing, where Slurm has a word for nothing."""
-    return "" if word in {"None", "(null)", "N/A"} else word
+    return "" if word in {"None", "(null)", "N/A", "Unknown", "INVALID", "Partition_Limit"} else word

@@ -195,8 +195,8 @@ def test_the_config_can_come_from_a_variable(
         (["submit", "--script", "train.py", "--via", "twin"], 3, "twin"),
         (["submit", "--script", "train.py", "--remote-dir", "{project}/x"], 2, "inside the project itself"),
         (["status", "12"], 2, "job 12 is not in your records"),
-        (["logs", "x"], 2, "'x' is not a job id"),
-        (["cancel", "12; rm"], 2, "'12; rm' is not a job id"),
+        (["logs", "x"], 2, "no job called 'x' was submitted from here"),
+        (["cancel", "12; rm"], 2, "no job called '12; rm' was submitted from here"),
     ],
 )
 def test_a_wrong_request_is_told_in_one_line(

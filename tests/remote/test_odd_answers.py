@@ -109,7 +109,7 @@ def test_without_squeue_it_is_an_error(machine: Machine) -> None:
 
 
 def test_the_name_of_a_job_steers_no_terminal(machine: Machine) -> None:
-    machine.says("squeue", f"12|RUNNING|None|0:01|n\x1b[1m|{EVIL}\n")
+    machine.says("squeue", f"12|RUNNING|None|0:01|1:00|N/A|n\x1b[1m|{EVIL}\n")
     for command in ("status", "cancel"):
         machine.answers("scancel", "exit 0")
         code, out, _ = machine.slurmgen(command, "12", *WAY)
@@ -124,8 +124,8 @@ def test_the_records_steer_no_terminal(machine: Machine) -> None:
     )
     code, out, _ = machine.slurmgen("status")
     assert code == 0
-    assert out.splitlines()[1] == f"7   s     a\\n8 {SHOWN}  t          /{SHOWN}"
-    assert len(out.splitlines()) == 2
+    assert out.splitlines()[2] == f"  7   a\\n8 {SHOWN}  GONE   t          /{SHOWN}"
+    assert len(out.splitlines()) == 3
 
 
 def test_what_a_trial_says_steers_no_terminal(machine: Machine) -> None:
@@ -206,3 +206,43 @@ def test_a_broken_profile_does_not_hide_the_others(machine: Machine) -> None:
         assert [line.split()[0] for line in out.splitlines()] == ["daic", "generic", "olivia"]
         assert err.startswith("error: ")
         assert "broken.toml" in err
+
+
+def test_a_database_that_is_down_makes_no_job_gone(machine: Machine) -> None:
+    machine.answers("sacct", "echo 'sacct: error: Problem talking to the database' >&2; exit 1")
+    code, out, _ = machine.slurmgen("status", "12", *WAY)
+    assert code == 3
+    assert out == "job 12 is UNKNOWN: sacct: Problem talking to the database\n"
+    machine.says("squeue", "12|COMPLETED|None|0:01|1:00|N/A|n1|a\n")
+    code, out, _ = machine.slurmgen("status", "12", *WAY)
+    assert (code, out) == (0, "job 12 (a) is COMPLETED after 0:01 on n1\n")
+
+
+def test_without_accounting_the_controller_tells_how_a_job_ended(machine: Machine) -> None:
+    machine.says("squeue", "12|FAILED|NonZeroExitCode|0:01|1:00|N/A|n1|a\n")
+    machine.says(
+        "scontrol",
+        "JobId=12 JobName=a\n   JobState=FAILED Reason=NonZeroExitCode\n   Requeue=1 ExitCode=4:0\n",
+    )
+    code, out, _ = machine.slurmgen("wait", "12", *WAY)
+    assert code == 4
+    assert "why: its script ended with exit code 4\n" in out
+
+
+def test_a_job_that_was_just_submitted_is_not_gone(machine: Machine) -> None:
+    machine.answers("sbatch", "echo 12")
+    assert machine.submit()[0] == 0
+    code, out, _ = machine.slurmgen("status", "12")
+    assert code == 3
+    assert out == "job 12 is UNKNOWN: nobody there knows it yet; ask again\n"
+
+
+def test_a_job_of_another_cluster_is_asked_for_there(machine: Machine) -> None:
+    machine.answers("squeue", f"echo \"$@\" >> '{machine.bin}/asked'; {UNKNOWN}")
+    rest = {"via": "local", "name": "n", "folder": "/f", "output": "o", "submitted": "2020-01-01"}
+    for id_, cluster in (("1", "big"), ("2", "small"), ("3", "big")):
+        Ledger().add(Record(id=id_, cluster=cluster, site="generic", **rest))
+    assert machine.slurmgen("status", "1", "2", "3")[0] == 0
+    big, small = (machine.bin / "asked").read_text().splitlines()
+    assert "--clusters=big --jobs=1,3 " in big
+    assert "--clusters=small --jobs=2 " in small

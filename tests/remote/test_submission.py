@@ -252,7 +252,11 @@ def test_a_controller_that_is_down_does_not_make_a_job_gone() -> None:
 
 def test_accounting_is_asked_when_the_controller_forgot() -> None:
     unknown = Completed(1, b"", b"slurm_load_jobs error: Invalid job id specified\n")
-    far = Far(squeue=unknown, scontrol=unknown, sacct=Completed(0, b"5|TIMEOUT|0:0|01:00|n1|a\n"))
+    far = Far(
+        squeue=unknown,
+        scontrol=unknown,
+        sacct=Completed(0, b"5|TIMEOUT|0:0|01:00|01:00|Unknown|n1||00:00||a\n"),
+    )
     assert outcome(job_states(far, JobId("5"))) == "TIMEOUT"  # type: ignore[arg-type]
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from slurmgen.slurm import replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import ENDED, JobState
+from slurmgen.slurm.usage import Usage, mebibytes, whole_seconds
 
 SCONTROL = """JobId=16304 JobName=train it = JobState=FAILED now
    UserId=root(0) GroupId=root(0) MCS_label=N/A
@@ -69,22 +70,25 @@ def test_no_answer_breaks_a_parser(answer: str) -> None:
 
 @given(noise, names)
 def test_squeue_is_read_whatever_the_job_is_called(before: str, name: str) -> None:
-    (state,) = replies.squeue(f"{before}\n12|PENDING|Resources|0:00||{name}\n")
-    assert state == JobState(id="12", state="PENDING", reason="Resources", elapsed="0:00", name=name)
+    (state,) = replies.squeue(f"{before}\n12|PENDING|Resources|0:00|1:00|N/A||{name}\n")
+    assert state == JobState(
+        id="12", state="PENDING", reason="Resources", elapsed="0:00", time_limit="1:00", name=name
+    )
 
 
 @pytest.mark.parametrize("id_", ["12", "12_3", "12_[1-3]", "12_[1,5%2]", "12+1"])
 def test_squeue_knows_every_form_of_an_id(id_: str) -> None:
-    assert replies.squeue(f"{id_}|RUNNING|None|1:02|n1|a\n")[0].id == id_
+    assert replies.squeue(f"{id_}|RUNNING|None|1:02|5:00|N/A|n1|a\n")[0].id == id_
 
 
 def test_a_line_of_a_profile_is_no_job() -> None:
-    assert replies.squeue("8|RUNNING\nCLUSTER: big\n1|2|3|4|5|6\n") == ()
+    assert replies.squeue("8|RUNNING\nCLUSTER: big\n1|2|3|4|5|6|7|8\n") == ()
 
 
 def test_sacct_says_cancelled_by_whom_and_that_is_cancelled() -> None:
-    (state,) = replies.sacct("12|CANCELLED by 1000|0:15|00:01:00|n1|a|b\n")
+    (state,) = replies.sacct("12|CANCELLED by 1000|0:15|00:01:00|01:00:00|Unknown|n1||00:00:00||a|b\n")
     assert (state.state, state.exit_code, state.name, state.ended) == ("CANCELLED", "0:15", "a|b", True)
+    assert state.cancelled_by == "1000"
 
 
 def test_scontrol_is_read_although_the_name_imitates_it() -> None:
@@ -93,6 +97,7 @@ def test_scontrol_is_read_although_the_name_imitates_it() -> None:
         id="16304",
         state="COMPLETED",
         elapsed="00:00:04",
+        time_limit="00:05:00",
         nodes="n[1-2]",
         exit_code="0:0",
         name="train it = JobState=FAILED now",
@@ -127,3 +132,39 @@ def test_a_complaint_loses_prefixes_and_noise() -> None:
 
 def test_what_slurm_may_still_go_on_with_has_not_ended() -> None:
     assert not ENDED & {"PENDING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED", "CONFIGURING"}
+
+
+RUN = """12|COMPLETED|0:0|00:00:06|01:00:00|2026-11-21T06:41:33|n1|cpu=2,gres/gpu=1,mem=2G|00:03.016||train
+12.batch|COMPLETED|0:0|00:00:06||2026-11-21T06:41:33|n1|cpu=2,mem=2G|00:00.013|cpu=00:00:00,mem=10672K|batch
+12.extern|COMPLETED|0:0|00:00:06||2026-11-21T06:41:33|n1|cpu=2,mem=2G|00:00.013||extern
+12.0|COMPLETED|0:0|00:00:06||2026-11-21T06:41:33|n1|cpu=2,mem=2G|00:03.002|cpu=00:00:02,mem=222132K|python3
+"""
+
+
+def test_sacct_tells_what_a_job_used_in_its_largest_step() -> None:
+    (state,) = replies.sacct(RUN)
+    assert (state.id, state.name, state.time_limit) == ("12", "train", "01:00:00")
+    assert state.usage == Usage(cpus=2, gpus=1, memory=2048, memory_used=217, cpu_seconds=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "mebibytes_of_it"),
+    [("1655.50K", 2), ("1.5G", 1536), ("2T", 2097152), ("12", 12), ("", None), ("x", None), ("nanK", None)],
+)
+def test_sizes_are_read_as_slurm_prints_them(text: str, mebibytes_of_it: int | None) -> None:
+    assert mebibytes(text) == mebibytes_of_it
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1-02:03:04", 93784),
+        ("00:03.016", 3),
+        ("0:02", 2),
+        ("UNLIMITED", None),
+        ("INVALID", None),
+        ("", None),
+    ],
+)
+def test_times_are_read_as_slurm_prints_them(text: str, seconds: int | None) -> None:
+    assert whole_seconds(text) == seconds

@@ -42,6 +42,12 @@ class Testbed:
         assert reply.returncode == 0, f"{argv}: {reply.stdout}{reply.stderr}"
         return reply.stdout
 
+    def tried(self, *argv: str) -> str:
+        """What a command answers on stdout, whether it succeeds or not."""
+        return subprocess.run(
+            argv, env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False
+        ).stdout
+
     def batch(self, script: str, *options: str, **more: str) -> str:
         """Submit a script, wait until its job has completed, and give its log."""
         (self.folder / "job.sh").write_text(script)

@@ -53,6 +53,11 @@ def lives(pid: int) -> bool:
         return False
 
 
+def test_what_to_do_next_names_an_account_where_the_site_wants_one(twin: Run) -> None:
+    up = twin("up", "--site", "daic", "--nodes", "1")
+    assert "  slurmgen submit --site daic --via twin --account NAME" in up.stdout.splitlines()
+
+
 def test_up_says_where_it_is_and_what_to_do_next(twin: Run, state: Path) -> None:
     up = twin("up", "--site", "generic", "--nodes", "1", "--ssh")
     assert (up.returncode, up.stderr) == (0, "")

@@ -1,0 +1,150 @@
+"""Asking what became of jobs: one login for each site, and one question for all its jobs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct, structs
+
+from slurmgen.errors import SlurmgenError, TwinError
+from slurmgen.ledger import Record
+from slurmgen.remote.log_files import ends
+from slurmgen.remote.logs import log_path
+from slurmgen.remote.outcome import Why, why
+from slurmgen.remote.report import GONE, Report, report
+from slurmgen.remote.route import Route
+from slurmgen.remote.slurm import UNKNOWN, states_of
+from slurmgen.remote.transport import Transport
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState
+
+YOUNG = 60.0
+"Seconds after its submission in which a job that nobody knows is not gone."
+Reach = Callable[[Route], Transport]
+
+
+class Named(Struct, frozen=True):
+    """A job, the way to it, and its record if slurmgen submitted it."""
+
+    job: JobId
+    way: Route
+    record: Record | None = None
+
+    @property
+    def log(self) -> str:
+        """Where its log is; nothing if that is not known, or if each task of it has one."""
+        try:
+            return (
+                log_path(self.record.folder, self.record.output, self.record.name, str(self.job))
+                if self.record
+                else ""
+            )
+        except SlurmgenError:
+            return ""
+
+
+class Answer(Struct, frozen=True):
+    """What is known of one job."""
+
+    named: Named
+    report: Report
+    states: tuple[JobState, ...] = ()
+
+
+def by_way(jobs: Iterable[Named]) -> dict[Route, list[Named]]:
+    """The jobs of each way, in their order."""
+    found: dict[Route, list[Named]] = {}
+    for one in jobs:
+        found.setdefault(one.way, []).append(one)
+    return found
+
+
+def ask(jobs: Sequence[Named], reach: Reach, *, explain: bool = True) -> list[Answer]:
+    """What became of jobs, in their order. A site that is not reached does not hide the others.
+
+    Raises:
+        SlurmgenError: all are at one site, and it was not reached.
+    """
+    ways = by_way(jobs)
+    found: dict[Named, Answer] = {}
+    for way, some in ways.items():
+        try:
+            with reach(way) as far:
+                answers = answers_of(far, some, explain=explain)
+        except SlurmgenError as error:
+            if len(ways) == 1 and explain:
+                raise
+            answers = [unreached(one, error) for one in some]
+        found |= {one.named: one for one in answers}
+    return [found[one] for one in jobs]
+
+
+def answers_of(far: Transport, jobs: Sequence[Named], *, explain: bool = True) -> list[Answer]:
+    """What became of the jobs of one site.
+
+    Args:
+        far: the site.
+        jobs: which.
+        explain: read the ends of the logs of those that failed.
+
+    Raises:
+        CommandFailed: Slurm did not answer.
+    """
+    states = states_of(far, [one.job for one in jobs])
+    reasons = _reasons(far, jobs, states) if explain else {}
+    return [_answer(one, states[one.job], reasons.get(one.job)) for one in jobs]
+
+
+def unreached(one: Named, error: SlurmgenError) -> Answer:
+    """The answer for a job whose site was not reached; one on a twin that is down is gone with it."""
+    is_gone = isinstance(error, TwinError)
+    unknown = report(one.job, (), one.way.site, one.way.via, **_of_record(one))
+    state = GONE if is_gone else UNKNOWN
+    return Answer(
+        one, structs.replace(unknown, state=state, ended=is_gone, error=f"not reached: {error.fact}")
+    )
+
+
+def _answer(one: Named, states: tuple[JobState, ...], reason: Why | None) -> Answer:
+    told = report(
+        one.job, states, one.way.site, one.way.via, why=reason, young=_is_young(one.record), **_of_record(one)
+    )
+    return Answer(one, told, states)
+
+
+def _of_record(one: Named) -> dict[str, Any]:
+    if one.record is None:
+        return {"name": ""}
+    return {
+        "name": one.record.name,
+        "submitted": one.record.submitted,
+        "folder": one.record.folder,
+        "log": one.log,
+    }
+
+
+def _reasons(
+    far: Transport, jobs: Sequence[Named], states: dict[JobId, tuple[JobState, ...]]
+) -> dict[JobId, Why | None]:
+    """Why jobs failed; their logs are read in one go."""
+    failed = {
+        one: next((state for state in states[one.job] if state.ended and state.state != "COMPLETED"), None)
+        for one in jobs
+    }
+    logs = {one: _log_of(one, state) for one, state in failed.items() if state and state.state == "FAILED"}
+    paths = list(dict.fromkeys(filter(None, logs.values())))
+    texts = dict(zip(paths, ends(far, paths), strict=True)) if paths else {}
+    return {one.job: why(state, texts.get(logs.get(one, ""), "")) for one, state in failed.items() if state}
+
+
+def _log_of(one: Named, state: JobState) -> str:
+    """Where the log of a job is, or of that task of it."""
+    return Named(JobId(state.id, one.job.cluster), one.way, one.record).log
+
+
+def _is_young(record: Record | None) -> bool:
+    try:
+        age = datetime.now(UTC) - datetime.fromisoformat(record.submitted) if record else None
+    except (ValueError, TypeError):
+        return False
+    return age is not None and 0 <= age.total_seconds() < YOUNG

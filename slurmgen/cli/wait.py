@@ -1,0 +1,47 @@
+"""`slurmgen wait`: until jobs end; exits as they did."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmgen.cli.route_options import find_jobs, jobs_options, reach
+from slurmgen.cli.told import print_json, tell_one
+
+if TYPE_CHECKING:
+    from slurmgen.asking import Answer
+
+TIME_OVER = 124
+"Exit code where --timeout ended it, as timeout(1) has it."
+
+
+@click.command()
+@jobs_options
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer; exit 124.")
+def command(
+    job_ids: tuple[str, ...], site: str | None, as_json: bool, timeout: float | None, **said: Any
+) -> int:
+    """Wait until jobs have ended, and exit as they did.
+
+    ID is a job's id, ID_TASK in an array, a job's name, or `last`. The exit code is the job's; of several,
+    the first that is not 0. It is 128 + N if signal N ended it: 143 at its time limit or when cancelled, 137
+    out of memory. It is 3 if the job is gone from the records, and 124 if --timeout came first.
+    """
+    from slurmgen.awaiting import wait
+    from slurmgen.slurm.shell import visible
+
+    jobs = find_jobs(job_ids, site, **said)
+    answers: dict[object, Answer] = {}
+
+    def ended(answer: "Answer") -> None:
+        answers[answer.named] = answer
+        if not as_json:
+            tell_one(answer)
+
+    left = wait(jobs, reach, lambda text: click.echo(visible(text), err=True), ended, timeout)
+    if as_json:
+        reports = [answers[one].report for one in jobs if one in answers]
+        print_json(reports, as_list=len(job_ids) > 1 or not reports)
+    for one in left:
+        click.echo(f"job {one.job} has not ended after {timeout:g} seconds", err=True)
+    codes = [answers[one].report.code if one in answers else TIME_OVER for one in jobs]
+    return next(filter(None, codes), 0)

@@ -1,0 +1,37 @@
+"""Logs as files over there: the ends of many, and what one is."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from slurmgen.remote.outcome import LOG_END
+from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
+
+_HEAD = 4096
+"Bytes of a log's beginning by which text is told from the rest."
+# A NUL ends each, so none may be within.
+_ENDS = r"""for file do tail -c "$0" "$file" 2>/dev/null | tr -d '\000'; printf '\000'; done"""
+_LOOK = '[ ! -f "$1" ] || { wc -c <"$1" && head -c "$0" "$1"; }'
+
+
+class LogFile(Struct, frozen=True):
+    """What a log is; `size` in bytes, None if there is no such file yet."""
+
+    path: str
+    size: int | None = None
+    text: bool | None = None
+    "Whether it looks like text."
+
+
+def ends(far: Transport, paths: Sequence[str]) -> list[str]:
+    """The end of each log, all with one command; nothing of one that cannot be read."""
+    completed = far.run(["sh", "-c", _ENDS, str(LOG_END), *paths], timeout=COMMAND_TIMEOUT)
+    texts = completed.out.split("\0")
+    return [*texts, *[""] * len(paths)][: len(paths)]
+
+
+def look(far: Transport, path: str) -> LogFile:
+    """What a log is, without reading it all."""
+    said = far.run(["sh", "-c", _LOOK, str(_HEAD), path], timeout=COMMAND_TIMEOUT)
+    size, _, head = said.stdout.partition(b"\n")
+    return LogFile(path, int(size), b"\0" not in head) if size.strip().isdigit() else LogFile(path)

@@ -1,0 +1,115 @@
+"""Waiting without a cluster: when it asks, what it outlives, and when it stops."""
+
+from unittest.mock import patch
+
+import pytest
+
+from slurmgen import awaiting
+from slurmgen.asking import Answer, Named
+from slurmgen.awaiting import FIRST_PAUSE, LONGEST_PAUSE, wait
+from slurmgen.errors import AuthenticationFailed, CommandFailed, ConnectionFailed, RemoteError
+from slurmgen.ledger import Record
+from slurmgen.remote.report import report
+from slurmgen.remote.route import Route
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState
+
+WAY = Route(site="daic", via="local")
+RECORD = Record(id="12", site="daic", via="local", name="n", folder="/f", output="o", submitted="2020-01-01")
+JOB = Named(JobId("12"), WAY, RECORD)
+
+
+class Far:
+    def close(self) -> None:
+        pass
+
+
+class Story:
+    """What each look sees: the state of the job, nothing if it is gone, or an error."""
+
+    def __init__(self, *looks: str | RemoteError) -> None:
+        self.looks = list(looks)
+        self.pauses: list[float] = []
+        self.logins = 0
+        self.told: list[str] = []
+        self.now = 0.0
+
+    def answers(self, _far: object, jobs: list[Named]) -> list[Answer]:
+        look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        if isinstance(look, RemoteError):
+            raise look
+        states = (JobState(id="12", state=look),) if look else ()
+        return [Answer(one, report(one.job, states, "daic", "local"), states) for one in jobs]
+
+    def reach(self, _way: Route) -> Far:
+        self.logins += 1
+        return Far()
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    def clock(self) -> float:
+        return self.now
+
+    def wait(self, timeout: float | None = None) -> list[str]:
+        ended: list[Answer] = []
+        with patch.object(awaiting, "answers_of", self.answers):
+            wait([JOB], self.reach, self.told.append, ended.append, timeout, self.sleep, self.clock)  # type: ignore[arg-type]
+        return [one.report.state for one in ended]
+
+
+def test_it_ends_with_the_job_over_one_login() -> None:
+    story = Story("PENDING", "RUNNING", "COMPLETED")
+    assert story.wait() == ["COMPLETED"]
+    assert story.logins == 1
+
+
+def test_pauses_grow_up_to_a_minute() -> None:
+    story = Story(*["RUNNING"] * 20, "COMPLETED")
+    story.wait()
+    assert story.pauses[0] == FIRST_PAUSE
+    assert story.pauses == sorted(story.pauses)
+    assert story.pauses[-1] == LONGEST_PAUSE
+
+
+def test_a_link_that_breaks_later_is_made_anew() -> None:
+    story = Story("RUNNING", ConnectionFailed("it broke"), CommandFailed("no controller"), "FAILED")
+    assert story.wait() == ["FAILED"]
+    assert story.logins == 3
+    assert story.told == ["it broke; waiting on", "no controller; waiting on"]
+
+
+def test_one_that_is_not_there_at_first_is_an_error() -> None:
+    with pytest.raises(ConnectionFailed):
+        Story(ConnectionFailed("no")).wait()
+
+
+def test_a_host_that_lets_nobody_in_is_not_asked_again() -> None:
+    with pytest.raises(AuthenticationFailed):
+        Story("RUNNING", AuthenticationFailed("no")).wait()
+
+
+def test_a_job_of_ours_is_not_gone_at_once() -> None:
+    assert Story("RUNNING", "", "COMPLETED").wait() == ["COMPLETED"]
+    assert Story("RUNNING", "").wait() == ["GONE"]
+
+
+def test_a_job_that_is_requeued_is_waited_for() -> None:
+    assert Story("RUNNING", "REQUEUED", "PENDING", "COMPLETED").wait() == ["COMPLETED"]
+
+
+def test_it_waits_no_longer_than_it_may() -> None:
+    story = Story("RUNNING")
+    assert story.wait(timeout=30) == []
+    assert sum(story.pauses) == 30
+
+
+def test_what_an_ended_job_used_is_looked_for_once_more() -> None:
+    story = Story("COMPLETED")
+    assert story.wait() == ["COMPLETED"]
+    assert len(story.pauses) == 1
+
+
+def test_a_job_that_comes_back_after_its_end_is_waited_for() -> None:
+    assert Story("FAILED", "PENDING", "COMPLETED").wait() == ["COMPLETED"]

@@ -12,7 +12,7 @@ demo: $(READY)
 	./demo.sh
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile
 
 check: $(READY)
 	$(BIN)/ruff check .

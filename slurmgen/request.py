@@ -45,6 +45,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     rendezvous: Rendezvous | None = None
     mixed_precision: Precision | None = None
     "For accelerate's launcher."
+    requeue: bool | None = None
+    "Put the job back in the queue when its ranks leave unfinished, in time before its limit."
     name: str | None = None
     "Name of the job."
     log_dir: str | None = None
@@ -107,7 +109,7 @@ def command_of(site: str, said: dict[str, Any], job: str | None = None) -> str:
     script_args = said.pop("script_args", ())
     for key, value in said.items():
         if isinstance(value, str | int):
-            words.append(_option(key, value))
+            words.append(_switch(key, value) if isinstance(value, bool) else _option(key, value))
         else:
             words += [_option(key, text) for text in _texts(key, value)]
     if script_args:
@@ -127,6 +129,10 @@ _LISTS = ("modules", "binds")
 @lru_cache(maxsize=4096)
 def _option(key: str, value: str | int) -> str:
     return f"{_FLAGS[key]} {quote(str(value))}"
+
+
+def _switch(key: str, on: bool) -> str:
+    return _FLAGS[key] if on else _FLAGS[key].replace("--", "--no-", 1)
 
 
 def _texts(key: str, value: dict[str, str] | tuple[str, ...]) -> list[str] | tuple[str, ...]:

@@ -45,6 +45,6 @@ def slurmgen(tmp_path: Path) -> Run:
 
     def run(*args: str, cwd: Path = tmp_path, **options: object) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "slurmgen", *args]
-        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload,no-any-return]
 
     return run

@@ -158,6 +158,9 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
         ("generic", {"python_env": "pipenv"}, "unknown python_env 'pipenv'", "Known: conda, none, uv, venv"),
         ("generic", {"python_env": "conda"}, "names no place", "conda:FOLDER_OR_NAME"),
         ("olivia", {"python_env": "venv:x"}, "exclude each other", "--container none"),
+        ("generic", {"requeue": True, "sbatch": {"no-requeue": ""}}, "exclude each other", "Leave one out"),
+        ("generic", {"requeue": True, "sbatch": {"signal": "B:USR2@9"}}, "takes the signal B:", "USR2@"),
+        ("generic", {"requeue": True, "sbatch": {"signal": "USR1@60"}}, "takes the signal USR1", "USR2@"),
     ],
 )
 def test_refused_with_the_fact_and_what_to_do(
@@ -167,6 +170,13 @@ def test_refused_with_the_fact_and_what_to_do(
         plan_of(site, **asked)
     assert fact in caught.value.fact
     assert hint in caught.value.hint
+
+
+def test_each_option_of_a_requeue_has_its_reason_and_one_of_ones_own_counts() -> None:
+    plan = plan_of("generic", requeue=True, sbatch={"signal": "USR2@300"})
+    assert dict(plan.directives).items() >= {("requeue", ""), ("open-mode", "append"), ("signal", "USR2@300")}
+    assert plan.reasons["requeue"] == plan.reasons["directives.signal"] == "as asked"
+    assert "below the log of the one before" in plan.reasons["directives.open-mode"]
 
 
 @pytest.mark.parametrize(

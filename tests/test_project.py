@@ -59,6 +59,15 @@ def test_options_overrule_the_job(project: Path, slurmgen: Run) -> None:
     assert text.endswith("train.py --epochs 1\n")
 
 
+def test_a_job_that_goes_back_into_the_queue_can_be_asked_not_to(project: Path, slurmgen: Run) -> None:
+    path = project / "slurmgen.toml"
+    path.write_text(path.read_text().replace("gpus = 2\n", "gpus = 2\nrequeue = true\n"))
+    assert "scontrol requeue" in slurmgen("render", "cifar", cwd=project).stdout
+    text = slurmgen("render", "cifar", "--no-requeue", cwd=project).stdout
+    assert "# Made by: slurmgen render cifar --site daic --no-requeue\n" in text
+    assert "scontrol requeue" not in text
+
+
 def test_write_puts_the_script_in_the_script_folder(project: Path, slurmgen: Run) -> None:
     result = slurmgen("render", "cifar", "--write", cwd=project)
     written = project / "slurm" / "cifar.daic.sbatch"

@@ -45,6 +45,7 @@ GOOD: dict[str, st.SearchStrategy[object]] = {
     "script_args": st.one_of(maybe, st.lists(values, max_size=3).map(tuple)),
     "rendezvous": maybe,
     "mixed_precision": maybe,
+    "requeue": st.one_of(maybe, st.just(True)),
     "name": st.just("job"),
     "log_dir": st.one_of(maybe, st.just("logs")),
 }

@@ -246,6 +246,67 @@ def test_a_directive_with_a_space_is_quoted_for_sbatch() -> None:
     assert '#SBATCH --comment="two words"\n' in script_of("generic", sbatch={"comment": "two words"})
 
 
+def run_under_stand_ins(text: str, srun: str, folder: Path, **environ: str) -> tuple[int, list[str]]:
+    """The status of a script whose srun does as `srun` says, and what scontrol was asked."""
+    recorder = folder / "bin"
+    recorder.mkdir()
+    for tool, body in {"srun": srun, "sleep": "", "scontrol": 'printf "%s\\n" "$*" >> asked'}.items():
+        (recorder / tool).write_text(f"#!/bin/sh\n{body}\n")
+        (recorder / tool).chmod(0o755)
+    variables = {"PATH": f"{recorder}:/usr/bin:/bin", "SLURM_JOB_ID": "7", **environ}
+    ended = subprocess.run(["bash", "-c", text], cwd=folder, env=variables, check=False)
+    asked = folder / "asked"
+    return ended.returncode, asked.read_text().splitlines() if asked.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("srun", "status", "requeued"),
+    [
+        ("exit 0", 0, []),
+        ("exit 75", 75, ["requeue 7"]),
+        ('touch "$REQUEUE_FILE"; exit 1', 1, ["requeue 7"]),
+        ("exit 1", 1, []),
+        ("kill -9 $$", 137, []),
+    ],
+)
+def test_a_job_is_requeued_when_its_ranks_left_unfinished_and_only_then(
+    srun: str, status: int, requeued: list[str], tmp_path: Path
+) -> None:
+    text = script_of("generic", gpus=2, requeue=True)
+    assert run_under_stand_ins(text, srun, tmp_path) == (status, requeued)
+    assert not list(tmp_path.glob(".requeue*"))
+
+
+def test_an_array_task_requeues_itself_and_no_other(tmp_path: Path) -> None:
+    text = script_of("generic", gpus=2, requeue=True, sbatch={"array": "0-3"})
+    array = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "0"}
+    assert run_under_stand_ins(text, "exit 75", tmp_path, **array) == (75, ["requeue 5_0"])
+
+
+def test_the_launcher_is_deaf_to_the_signal_and_its_ranks_need_not_be(tmp_path: Path) -> None:
+    """USR2 at any time before a rank has its handler is lost, and kills nothing."""
+    text = script_of("generic", gpus=2, requeue=True)
+    tools = {"srun": 'shift 2; exec "$@"', "torchrun": "kill -USR2 $$; trap 'exit 75' USR2; exit 3"}
+    recorder = tmp_path / "tools"
+    recorder.mkdir()
+    for tool, body in tools.items():
+        (recorder / tool).write_text(f"#!/bin/sh\n{body}\n")
+        (recorder / tool).chmod(0o755)
+    path = {"PATH": f"{recorder}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
+    assert subprocess.run(["bash", "-c", text], cwd=tmp_path, env=path, check=False).returncode == 3
+
+
+def test_a_signal_of_ones_own_overrules_the_one_of_requeue() -> None:
+    text = script_of("generic", requeue=True, sbatch={"signal": "USR2@300"}, time="02:00:00")
+    assert text.count("--signal=") == 1 + text.splitlines()[2].count("--signal=")
+    assert "#SBATCH --signal=USR2@300\n" in text
+
+
+def test_a_short_job_keeps_most_of_its_time_before_the_signal() -> None:
+    assert "#SBATCH --signal=USR2@15\n" in script_of("generic", requeue=True, time="1")
+    assert "#SBATCH --signal=USR2@120\n" in script_of("generic", requeue=True, time="8:00:00")
+
+
 def test_one_template_of_a_project_replaces_the_bundled_one(tmp_path: Path) -> None:
     (tmp_path / "environment.j2").write_text("\necho {{ plan.world_size }} ranks\n")
     text = render(resolve(Request(gpus=2), load_site("generic")), tmp_path)

@@ -123,6 +123,11 @@ _OPTIONS = [
         type=click.Choice(["no", "fp16", "bf16", "fp8"]),
         help="For accelerate's launcher.",
     ),
+    click.option(
+        "--requeue/--no-requeue",
+        default=None,
+        help="Back into the queue if the ranks leave unfinished (status 75), told by USR2.",
+    ),
     click.option("--name", metavar="NAME", help="Name of the job; the script's if nobody says."),
     click.option(
         "--log-dir", metavar="FOLDER", help="Folder for the log; it must exist when the job starts."

@@ -14,13 +14,14 @@ from slurmgen.plan.directives import gpu_directive, mem_directive
 from slurmgen.plan.layout import Layout, lay_out
 from slurmgen.plan.place import Place, check_limits, find_place, roomier
 from slurmgen.plan.reasons import reasons
+from slurmgen.plan.requeue import further_options
 from slurmgen.plan.resources import Cpus, Reasoned, cpus, memory, time
 from slurmgen.plan.setup import Setup, find_setup
 from slurmgen.plan.step import Step, find_step
 from slurmgen.plan.variables import variables
 from slurmgen.request import Request, check_form, check_text, command_of
 from slurmgen.site import Rendezvous, Site
-from slurmgen.slurm import options
+from slurmgen.slurm import durations, options
 from slurmgen.slurm.shell import Variable, unprintable
 
 DEFAULT_FRAMEWORK = "ddp"
@@ -103,6 +104,11 @@ class Plan(Struct, frozen=True, kw_only=True, gc=False):
         return self.time_limit.value or ""
 
     @property
+    def time_seconds(self) -> int:
+        """Time limit in seconds."""
+        return durations.seconds(self.time)
+
+    @property
     def env(self) -> dict[str, str]:
         """The variables the job exports, by name."""
         return {variable.name: variable.value for variable in self.variables}
@@ -111,6 +117,11 @@ class Plan(Struct, frozen=True, kw_only=True, gc=False):
     def script(self) -> str:
         """The training script, from the folder the job starts in."""
         return self.asked.script or self.launcher.bundled_script
+
+    @property
+    def requeue(self) -> bool:
+        """Whether the job goes back into the queue when its ranks leave unfinished."""
+        return bool(self.asked.requeue)
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -148,7 +159,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
     """The plan as `explain --json` prints it; every value is a plain one."""
     numbers = (
         "site framework name nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size "
-        "mem time"
+        "mem time requeue"
     ).split()
     return {key: getattr(plan, key) for key in numbers} | {
         "partition": plan.place.partition,
@@ -196,6 +207,8 @@ def resolve(
     script = _script(request, launcher)
     cpu = cpus(request, site, launcher, layout, place.node)
     mem = memory(request, site, layout, place.node)
+    limit = time(request, site, place.limits)
+    further = further_options(request, site, limit.value)
     return Plan(
         site=site.name,
         name=_job_name(request.name or PurePosixPath(script).stem, launcher),
@@ -204,14 +217,14 @@ def resolve(
         layout=layout,
         cpus=cpu,
         memory=mem,
-        time_limit=time(request, site, place.limits),
+        time_limit=limit,
         setup=setup,
         variables=variables(request, site, geometry, setup.container, cpu.per_gpu),
         rendezvous=_rendezvous(request, site, setup) if launcher.meets(geometry) else None,
-        step=find_step(request, site, setup, launcher, geometry, cpu.per_task, script),
+        step=find_step(request, further, setup, launcher, geometry, cpu.per_task, script),
         gpu_directive=gpu_directive(site.gpu.request, request.gpu_type, geometry),
         mem_directive=mem_directive(site, mem.value, geometry, cpu.per_gpu),
-        extra_directives=_extra(request, site),
+        extra_directives=tuple([options.checked(key, value) for key, value in further.items()]),
         log_dir=_log_dir(request.log_dir),
         command=command or made_by,
         asked=request,
@@ -288,8 +301,3 @@ def _rendezvous(request: Request, site: Site, setup: Setup) -> Rendezvous:
         )
     inside = rule.host_in_container if setup.container else None
     return Rendezvous(host=inside or rule.host, suffix=rule.suffix)
-
-
-def _extra(request: Request, site: Site) -> tuple[tuple[str, str], ...]:
-    said = {**site.sbatch, **request.sbatch} if site.sbatch else request.sbatch
-    return tuple([options.checked(key, value) for key, value in said.items()])

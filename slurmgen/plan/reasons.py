@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from slurmgen.plan.requeue import REASONS as REQUEUE_REASONS
+
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
@@ -30,7 +32,7 @@ def reasons(plan: "Plan") -> dict[str, str]:
         field = _REQUEST_FIELDS.get(key, key)
         whys[key] = whys[key].replace(AS_ASKED, plan.sources.get(field, AS_ASKED))
     for option, _ in plan.directives:
-        whys[f"directives.{option}"] = whys.get(_DIRECTIVES.get(option, option), _further(plan, option))
+        whys[f"directives.{option}"] = whys.get(_DIRECTIVES.get(option, option)) or _further(plan, option)
     for variable in plan.variables:
         whys[f"env.{variable.name}"] = variable.comment or _variable(plan, variable.name)
     return whys
@@ -54,6 +56,7 @@ def _numbers(plan: "Plan") -> dict[str, str]:
         "world_size": f"nodes x tasks per node x ranks per task, {product}: one per GPU",
         "mem": plan.memory.why,
         "time": plan.time_limit.why,
+        "requeue": AS_ASKED if plan.asked.requeue is not None else "not asked for",
         "partition": _partition(plan),
         "account": AS_ASKED if plan.place.account else "none asked for; the site may have a default",
         "qos": AS_ASKED,
@@ -69,7 +72,11 @@ def _numbers(plan: "Plan") -> dict[str, str]:
 
 
 def _further(plan: "Plan", option: str) -> str:
-    return AS_ASKED if option in plan.asked.sbatch else f"from the profile of {plan.site}"
+    if option in plan.asked.sbatch:
+        return AS_ASKED
+    if plan.requeue and option in REQUEUE_REASONS:
+        return REQUEUE_REASONS[option]
+    return f"from the profile of {plan.site}"
 
 
 def _variable(plan: "Plan", name: str) -> str:

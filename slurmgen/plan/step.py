@@ -9,7 +9,7 @@ from slurmgen.errors import RequestError
 from slurmgen.launchers import LAUNCHERS, Geometry, Launcher, Options
 from slurmgen.plan.setup import Setup
 from slurmgen.request import Request
-from slurmgen.site import Container, Site
+from slurmgen.site import Container
 from slurmgen.slurm.shell import expandable, quote
 
 
@@ -24,14 +24,14 @@ class Step(Struct, frozen=True, gc=False):
 
 def find_step(
     request: Request,
-    site: Site,
+    further: dict[str, str],
     setup: Setup,
     launcher: Launcher,
     geometry: Geometry,
     cpus_per_task: int,
     script: str,
 ) -> Step:
-    """How srun starts the ranks.
+    """How srun starts the ranks; `further` are the sbatch options beyond those that a plan always has.
 
     `--cpus-per-task` is said again because srun does not inherit it since Slurm 22.05.
 
@@ -42,7 +42,6 @@ def find_step(
     container = setup.container
     folders = container.multi_node_library_path if container and several_nodes else ()
     head, in_task = _head(launcher.name, geometry, _options(request, launcher), folders)
-    further = {**site.sbatch, **request.sbatch} if site.sbatch else request.sbatch
     export, deaf = (_export(further), _deaf(further)) if further else ((), ())
     lines = (
         ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *export),

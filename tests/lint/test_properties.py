@@ -61,6 +61,7 @@ details = st.fixed_dictionaries(
         "script": odd.map("x{}.py".format),
         "script_args": st.lists(odd | st.sampled_from(["--nnodes=9", "--lr"]), max_size=3).map(tuple),
         "log_dir": st.just("logs"),
+        "requeue": st.just(True),
     },
 )
 

@@ -37,7 +37,7 @@ class Testbed:
     def run(self, *argv: str, **more: str) -> str:
         """What a command answers; it must succeed. `more` are further variables."""
         reply = subprocess.run(
-            argv, env=self.environ | more, cwd=self.folder, capture_output=True, text=True, timeout=60
+            argv, env=self.environ | more, cwd=self.folder, capture_output=True, text=True, timeout=300
         )
         assert reply.returncode == 0, f"{argv}: {reply.stdout}{reply.stderr}"
         return reply.stdout
@@ -59,7 +59,7 @@ class Testbed:
         """A job's last state; None if it has not ended."""
         argv = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}"]
         reply = subprocess.run(
-            argv, env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=60
+            argv, env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=300
         )
         if "Invalid job id" in reply.stderr:
             return "GONE"

@@ -9,9 +9,16 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "training")]
 
 from training_launch import Launcher  # noqa: E402 (found only by the line above)
+from training_ranks import Ranks  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def launch(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
     """One launcher for all tests, which share its data."""
     return Launcher(tmp_path_factory.mktemp("training") / "data")
+
+
+@pytest.fixture(scope="session")
+def ranks(launch: Launcher) -> Ranks:
+    """The same without launchers, which start slowly."""
+    return Ranks(launch.data_dir)

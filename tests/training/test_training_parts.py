@@ -2,21 +2,28 @@
 
 import ast
 import os
+import random
 import sys
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from core.config import CIFAR, MNIST, Config, Task, parse_config
-from core.data import RankBatches, make_loaders
+from core.augment import Augment
+from core.checkpoint import Position, common_state, read_file, restore_random, write_file
+from core.config import CIFAR, CIFAR100, MNIST, Config, Task, parse_config
+from core.data import make_loaders
+from core.feed import RankBatches
 from core.measure import Meter
-from core.models import RandomCropFlip, build_model
-from core.process import Process, begin
+from core.models import build_model
+from core.optimize import build_optimizer, build_scheduler, scaled_lr
+from core.process import Process, begin, join, out_of_memory_explained
+from core.report import Reporter
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.nn.functional import cross_entropy
-from training_launch import TRAINING
+from torch.nn.functional import cross_entropy, pad
+from training_launch import TRAINING, free_port
 
 ALONE = Process(rank=0, world_size=1, local_rank=0, device=torch.device("cpu"))
 OFFLINE = [(CIFAR, "synthetic", (3, 32, 32), 2500, 500), (MNIST, "synthetic", (1, 28, 28), 2500, 500)]
@@ -92,10 +99,104 @@ def test_only_the_first_rank_of_a_node_fetches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int, local_rank: int, fetches: int
 ) -> None:
     make_loaders(ALONE, offline(tmp_path))
-    fetched: list[Config] = []
-    monkeypatch.setattr("core.data._fetch", fetched.append)
+    fetched: list[object] = []
+    monkeypatch.setattr("core.data.fetch", lambda *asked: fetched.append(asked))
     make_loaders(Process(rank, 8, local_rank, torch.device("cpu")), offline(tmp_path))
     assert len(fetched) == fetches
+
+
+def test_one_two_and_four_ranks_find_the_same_accuracy_to_the_last_digit(tmp_path: Path) -> None:
+    config = parse_config(MNIST, ["--data", "digits", "--data-dir", str(tmp_path), "--model", "cnn"])
+    model = build_model(config).eval()
+
+    def correct(world_size: int) -> int:
+        meters = [Meter(ALONE.device) for _ in range(world_size)]
+        for rank, meter in enumerate(meters):
+            for images, labels in make_loaders(Process(rank, world_size, 1, ALONE.device), config).test:
+                with torch.no_grad():
+                    meter.add(model(images), labels)
+        return sum(int(meter.totals()[1]) for meter in meters)
+
+    make_loaders(ALONE, config)
+    assert correct(1) == correct(2) == correct(4)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "scaling", "lr"), [(256, "linear", 0.2), (512, "sqrt", 0.2), (512, "none", 0.1)]
+)
+def test_the_learning_rate_follows_the_global_batch(batch_size: int, scaling: str, lr: float) -> None:
+    config = parse_config(CIFAR, ["--batch-size-per-rank", str(batch_size // 4), "--lr-scaling", scaling])
+    assert scaled_lr(config, world_size=4) == pytest.approx(lr)
+
+
+def test_the_learning_rate_rises_then_falls_to_nothing() -> None:
+    config = parse_config(MNIST, ["--epochs", "10", "--warmup-epochs", "2", "--lr", "1"])
+    optimizer = build_optimizer(build_model(config), config)
+    scheduler = build_scheduler(optimizer, config, steps_per_epoch=4)
+    rates = []
+    for _ in range(40):
+        rates.append(scheduler.get_last_lr()[0])
+        optimizer.step()
+        scheduler.step()
+    assert rates[:9] == sorted(rates[:9])
+    assert rates[8:] == sorted(rates[8:], reverse=True)
+    assert (rates[8], scheduler.get_last_lr()[0]) == (1, pytest.approx(0))
+
+
+def test_norms_and_biases_are_not_decayed() -> None:
+    config = parse_config(MNIST, ["--model", "cnn"])
+    decayed, spared = build_optimizer(build_model(config), config).param_groups
+    assert {weight.ndim > 1 for weight in decayed["params"]} == {True}
+    assert {weight.ndim for weight in spared["params"]} == {1}
+    assert (decayed["weight_decay"], spared["weight_decay"]) == (1e-2, 0)
+
+
+def test_wideresnet_is_as_wide_as_asked() -> None:
+    model = build_model(parse_config(CIFAR100, ["--model", "wideresnet", "--width", "1"]))
+    assert model(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape == (2, 100)
+    assert sum(weight.numel() for weight in model.parameters()) == pytest.approx(0.37e6, rel=0.02)
+
+
+def test_workers_bring_the_same_batches_as_tensors_on_the_device(tmp_path: Path) -> None:
+    feeds = [make_loaders(ALONE, offline(tmp_path, "--workers", count)).train for count in ("0", "1")]
+    for (images, labels), (others, other_labels) in islice(zip(*feeds, strict=True), 3):
+        assert torch.equal(images, others)
+        assert torch.equal(labels, other_labels)
+
+
+def test_an_epoch_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    whole, rest = (make_loaders(ALONE, offline(tmp_path, "--crop-padding", "2")).train for _ in range(2))
+    batches = list(whole)
+    state = {"epoch": 0, "position": 30}
+    rest.load_state_dict(state)
+    assert rest.state_dict()["epoch"] == 0
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(batches[30:], rest, strict=True))
+
+
+def test_random_numbers_go_on_where_a_checkpoint_was_written(tmp_path: Path) -> None:
+    config = offline(tmp_path)
+    file = tmp_path / "state.pt"
+    write_file(file, common_state(Position(), Reporter(ALONE, config), ALONE, config))
+    drawn = (random.random(), np.random.random(), torch.rand(1).item())  # noqa: S311
+    restore_random(read_file(file), ALONE)
+    assert (random.random(), np.random.random(), torch.rand(1).item()) == drawn  # noqa: S311
+
+
+def test_ranks_that_do_not_start_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given = {"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit, match="2"):
+        join(offline(tmp_path, "--start-timeout", "1"))
+    assert "error: of 4 ranks, 1, 2, 3 did not start within 1 s." in capfd.readouterr().err
+
+
+def test_too_little_memory_says_what_to_lower(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"), out_of_memory_explained(ALONE):
+        raise torch.OutOfMemoryError
+    assert "--accumulate 2 or more" in capfd.readouterr().err
 
 
 def test_limit_takes_a_fifth_as_many_to_test_on(tmp_path: Path) -> None:
@@ -182,15 +283,48 @@ def test_a_score_weighs_samples_and_not_batches() -> None:
     assert score.accuracy == pytest.approx((logits.argmax(1) == labels).float().mean().item())
 
 
-def test_augmentation_gives_each_image_a_shift_of_itself() -> None:
-    images = torch.arange(1, 3 * 64 + 1, dtype=torch.float).view(3, 1, 8, 8)
-    augment = RandomCropFlip(padding=2)
-    assert augment.eval()(images) is images
-    shifted = augment.train()(images)
-    assert shifted.shape == images.shape
-    for before, after in zip(images, shifted, strict=True):
-        assert set(after.unique().tolist()) - {0.0} <= set(before.unique().tolist())
-        assert (after > 0).sum() >= 6 * 6
+def numbered(samples: int, side: int = 8) -> torch.Tensor:
+    """Images (N, 1, side, side) of which every pixel is another."""
+    return (
+        torch.arange(samples * side * side, dtype=torch.int64)
+        .remainder(251)
+        .to(torch.uint8)
+        .view(samples, 1, side, side)
+    )
+
+
+def test_augmentation_shifts_with_the_edge_reflected_in() -> None:
+    image = numbered(1)
+    padded = pad(image.float(), (2,) * 4, mode="reflect").to(torch.uint8)[0, 0]
+    windows = [padded[top : top + 8, left : left + 8] for top in range(5) for left in range(5)]
+    both = [*windows, *(window.flip(1) for window in windows)]
+    augment = Augment(padding=2, flip=True, cutout=0, fill=(0.5,), seed=0)
+    seen = {
+        next(n for n, window in enumerate(both) if torch.equal(window, augment(image, 0, batch)[0, 0]))
+        for batch in range(400)
+    }
+    assert len(seen) > 40, "all shifts, mirrored and not"
+
+
+def test_cutout_greys_a_square() -> None:
+    images = torch.zeros(64, 1, 8, 8, dtype=torch.uint8)
+    cut = Augment(padding=0, flip=False, cutout=4, fill=(1.0,), seed=0)(images, 0, 0)
+    assert set(cut.unique().tolist()) == {0, 255}
+    sizes = (cut > 0).sum((1, 2, 3))
+    assert sizes.max() == 16
+    assert sizes.min() >= 4
+
+
+def test_augmentation_is_the_same_for_any_number_of_ranks_and_differs_from_batch_to_batch() -> None:
+    images = numbered(12)
+    augment = Augment(padding=2, flip=True, cutout=3, fill=(0.5,), seed=1)
+    alone = augment(images, 3, 7)
+    for world_size in (2, 4):
+        for rank in range(world_size):
+            part = augment(images[rank::world_size], 3, 7, rank, world_size)
+            assert torch.equal(part, alone[rank::world_size])
+    assert not torch.equal(alone, augment(images, 3, 8))
+    assert not torch.equal(alone, augment(images, 4, 7))
 
 
 def test_training_imports_nothing_of_slurmgen() -> None:

@@ -1,4 +1,4 @@
-"""The bundled training through its front door: the six scripts, under each launcher."""
+"""The bundled training through its front door: the scripts, under each launcher."""
 
 import re
 import shutil
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from training_launch import TRAINING, Launcher, Run, free_port, run_together
+from training_ranks import Ranks
 
 LAUNCHERS = ("python", "ddp", "lightning", "accelerate")
 FRAMEWORKS = LAUNCHERS[1:]
@@ -64,11 +65,13 @@ def test_a_good_run_says_nothing_of_its_own_on_stderr(digits: dict[str, Run], la
     assert [line for line in digits[launcher].err.splitlines() if line and not re.search(hints, line)] == []
 
 
+@pytest.mark.parametrize("task", ["cifar", "cifar100"])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_cifar_trains_when_the_last_test_batch_leaves_a_rank_none(launch: Launcher, framework: str) -> None:
-    run = launch(
-        framework, "cifar", "--data", "synthetic", "--limit", "105", "--batch-size", "20", "--epochs", "1"
-    )
+def test_cifar_trains_when_the_last_test_batch_leaves_a_rank_none(
+    ranks: Ranks, framework: str, task: str
+) -> None:
+    flags = ("--data", "synthetic", "--limit", "105", "--batch-size", "20", "--epochs", "1", "--width", "1")
+    run = ranks(framework, task, *flags)
     assert set(run.returncodes) == {0}, run.err
     assert run.done[1] == 21
     assert len(run.ends) == 2
@@ -112,26 +115,26 @@ def test_missing_data_without_a_network_is_one_clear_line(
     run = launch(launcher, "cifar", "--data-dir", str(tmp_path))
     (line,) = [line for line in run.err.splitlines() if line.startswith("error:")]
     assert line.startswith(f"error: cifar10 is not in {tmp_path} and could not be put there: ")
-    assert line.endswith("Copy it there from a machine with a network, or use --data synthetic.")
+    assert f"fetch_data.py cifar10 --data-dir {tmp_path}` where there is a network" in line
     assert 0 not in run.returncodes
     assert "core/" not in run.err  # no traceback of ours; torchrun adds its own
 
 
-def test_missing_mnist_is_said_too(launch: Launcher, tmp_path: Path) -> None:
-    run = launch("python", "mnist", "--data-dir", str(tmp_path))
+def test_missing_mnist_is_said_too(tmp_path: Path) -> None:
+    run = Ranks(tmp_path / "none")("python", "mnist")
     assert run.returncodes == [2]
-    assert run.err.startswith(f"error: mnist is not in {tmp_path} ")
+    assert run.err.startswith(f"error: mnist is not in {tmp_path / 'none'} ")
     assert run.err.count("\n") == 1
 
 
-def test_a_batch_that_does_not_divide_is_refused_with_one_that_does(launch: Launcher) -> None:
-    run = launch("lightning", "mnist", "--data", "synthetic", "--batch-size", "33")
+def test_a_batch_that_does_not_divide_is_refused_with_one_that_does(ranks: Ranks) -> None:
+    run = ranks("lightning", "mnist", "--data", "synthetic", "--batch-size", "33")
     assert run.returncodes == [2, 2]
     assert run.err == "error: --batch-size 33 does not divide over 2 ranks. Use --batch-size 32.\n"
 
 
 def test_all_scripts_of_a_task_explain_the_same_flags_without_torch() -> None:
-    for task in ("cifar", "mnist"):
+    for task in ("cifar", "cifar100", "mnist"):
         helps = {help_text(f"{task}_{framework}.py") for framework in FRAMEWORKS}
         assert len(helps) == 1
         assert "GLOBAL batch size" in helps.pop()

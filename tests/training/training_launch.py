@@ -18,7 +18,7 @@ OUTER = re.compile(
     re.IGNORECASE,
 )
 NO_NETWORK = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")}
-TIMEOUT = 120  # seconds
+TIMEOUT = 600  # seconds; a machine may be busy
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Launcher:
         self.commands = {"python": self._python, "ddp": self._torchrun, "accelerate": self._accelerate}
 
     def __call__(
-        self, framework: str, task: str, *flags: str, ranks: int = 2, cwd: Path | None = None
+        self, framework: str, task: str, *flags: str, ranks: int = 2, cwd: Path | None = None, **more: str
     ) -> Run:
         script = TRAINING / f"{task}_{'ddp' if framework == 'python' else framework}.py"
         asked = [str(script), "--data-dir", str(self.data_dir), *flags]
@@ -67,6 +67,7 @@ class Launcher:
             commands = [([sys.executable, *asked], env) for env in srun_environments(ranks)]
         else:
             commands = [(self.commands[framework](ranks) + asked, {})]
+        commands = [(words, env | more) for words, env in commands]
         return run_together(commands, [cwd or self.data_dir.parent] * len(commands))
 
     def _python(self, ranks: int) -> list[str]:

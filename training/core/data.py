@@ -1,73 +1,39 @@
-"""The data: put in place by one process, held in memory by each rank, and cut into its part of each batch."""
+"""The data: put in place by one process, while the others wait, and held in memory by each rank."""
 
-import os
 import socket
-from collections.abc import Iterator
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Sampler, TensorDataset
+from torch.utils.data import TensorDataset
 from torchvision import datasets
 
-from .config import Config
+from .augment import augment_of
+from .config import Config, Task
 from .datasets import Digits, SyntheticCIFAR10, SyntheticMNIST
+from .feed import Feed, RankBatches
 from .process import Process, agree
-
-Batch = tuple[Tensor, ...]  # images, uint8 (N, C, H, W), and labels, int64 (N,)
 
 DATASETS = {
     ("cifar", "cifar10"): datasets.CIFAR10,
     ("cifar", "synthetic"): SyntheticCIFAR10,
+    ("cifar100", "cifar100"): datasets.CIFAR100,
+    ("cifar100", "synthetic"): SyntheticCIFAR10,
     ("mnist", "mnist"): datasets.MNIST,
     ("mnist", "digits"): Digits,
     ("mnist", "synthetic"): SyntheticMNIST,
 }
 NETWORK_TIMEOUT = 20.0  # seconds without an answer; compute nodes often drop packets instead of refusing them
-
-
-class RankBatches(Sampler[list[int]]):
-    """One rank's part of every batch: an epoch is cut into global batches, each dealt out to the ranks.
-
-    Every rank has the same number of parts, and no sample is padded or repeated. In training, a last batch
-    that is not full is left out; in testing it stays, and a rank's part of it may be empty.
-    """
-
-    def __init__(
-        self, samples: int, batch_size: int, rank: int, world_size: int, seed: int | None = None
-    ) -> None:
-        """Train by `seed`: shuffled anew each epoch; without one, test: every sample in order."""
-        self.samples, self.batch_size = samples, batch_size
-        self.rank, self.world_size = rank, world_size
-        self.seed, self.epoch = seed, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch, and so the order; Lightning calls this by itself."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        full, rest = divmod(self.samples, self.batch_size)
-        return full + (self.seed is None and rest > 0)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        order = self._order()
-        for start in range(0, len(self) * self.batch_size, self.batch_size):
-            yield order[start : start + self.batch_size][self.rank :: self.world_size]
-
-    def _order(self) -> list[int]:
-        if self.seed is None:
-            return list(range(self.samples))
-        generator = torch.Generator().manual_seed(self.seed + self.epoch)
-        return torch.randperm(self.samples, generator=generator).tolist()
+FETCH = Path(__file__).parents[1] / "fetch_data.py"
 
 
 @dataclass(frozen=True)
 class Loaders:
-    """One rank's loaders; `batches` is the training sampler, whose epoch is to be set."""
+    """One rank's part of the training and of the test data."""
 
-    train: DataLoader[Batch]
-    test: DataLoader[Batch]
-    batches: RankBatches
+    train: Feed
+    test: Feed
 
 
 def make_loaders(process: Process, config: Config) -> Loaders:
@@ -75,12 +41,29 @@ def make_loaders(process: Process, config: Config) -> Loaders:
     _fetch_once(process, config)
     train = _load(config, train=True, limit=config.limit)
     test = _load(config, train=False, limit=config.limit and max(config.limit // 5, 1))
-    share = (config.batch_size, process.rank, process.world_size)
-    batches = RankBatches(len(train), *share, seed=config.seed)
+    size = config.global_batch_size(process.world_size)
+    ranks = (process.rank, process.world_size)
+    part = size // config.accumulate
+    batches = RankBatches(len(train), part, *ranks, seed=config.seed, multiple=config.accumulate)
     if not len(batches):
-        agree(f"--batch-size {config.batch_size} is more than the {len(train)} training samples. Use less.")
-    test_loader = _loader(test, RankBatches(len(test), *share), process, config)
-    return Loaders(_loader(train, batches, process, config), test_loader, batches)
+        agree(f"--batch-size {size} is more than the {len(train)} training samples. Use less.")
+    test_feed = Feed(test, RankBatches(len(test), part, *ranks), process, config)
+    return Loaders(Feed(train, batches, process, config, augment_of(config)), test_feed)
+
+
+def fetch(task: Task, name: str, folder: Path) -> str | None:
+    """Put the data set `name` into `folder`, unless it is there; what went wrong, if it did."""
+    socket.setdefaulttimeout(NETWORK_TIMEOUT)
+    try:
+        DATASETS[task.name, name](folder, download=True)
+    except Exception as error:  # whatever it is, the ranks that wait must hear of it
+        reason = " ".join(str(error).split()).rstrip(".")
+        return f"{name} is not in {folder.absolute()} and could not be put there: {reason}. " + _cure(
+            name, folder, error
+        )
+    finally:
+        socket.setdefaulttimeout(None)
+    return None
 
 
 def _fetch_once(process: Process, config: Config) -> None:
@@ -88,47 +71,21 @@ def _fetch_once(process: Process, config: Config) -> None:
     # rank of every other node looks, and fetches only if it cannot see the files. Everyone waits for both.
     turns = (process.rank == 0, process.local_rank == 0 and process.rank != 0)
     for my_turn in turns:
-        agree(_fetch(config) if my_turn else None)
+        agree(fetch(config.task, config.data, config.data_dir) if my_turn else None)
 
 
-def _fetch(config: Config) -> str | None:
-    socket.setdefaulttimeout(NETWORK_TIMEOUT)
-    try:
-        DATASETS[config.task, config.data](config.data_dir, download=True)
-    except Exception as error:  # whatever it is, the ranks that wait must hear of it
-        reason = " ".join(str(error).split()).rstrip(".")
-        place = config.data_dir.absolute()
-        return f"{config.data} is not in {place} and could not be put there: {reason}. {_cure(config, error)}"
-    finally:
-        socket.setdefaulttimeout(None)
-    return None
-
-
-def _cure(config: Config, error: Exception) -> str:
+def _cure(name: str, folder: Path, error: Exception) -> str:
     if isinstance(error, ImportError):
         return "Install it, or use --data synthetic."
-    if config.data in ("digits", "synthetic"):
+    if name in ("digits", "synthetic"):
         return "Use another --data-dir."
-    return "Copy it there from a machine with a network, or use --data synthetic."
+    command = f"{Path(sys.executable).name} {FETCH} {name} --data-dir {folder}"
+    return f"Run `{command}` where there is a network, such as a login node, or use --data synthetic."
 
 
 def _load(config: Config, train: bool, limit: int | None) -> TensorDataset:
-    dataset = DATASETS[config.task, config.data](config.data_dir, train=train)
+    dataset = DATASETS[config.task.name, config.data](config.data_dir, train=train)
     images, labels = torch.as_tensor(dataset.data)[:limit], torch.as_tensor(dataset.targets)[:limit]
     # MNIST's class holds (N, H, W) and CIFAR10's (N, H, W, C); the models take (N, C, H, W).
     images = images.unsqueeze(1) if images.ndim == 3 else images.permute(0, 3, 1, 2).contiguous()
     return TensorDataset(images, labels)
-
-
-def _loader(data: TensorDataset, batches: RankBatches, process: Process, config: Config) -> DataLoader[Batch]:
-    workers = min(config.workers, len(os.sched_getaffinity(0)))
-    return DataLoader(
-        data,
-        sampler=batches,
-        batch_size=None,  # the sampler gives whole batches, which a TensorDataset fetches in one go
-        num_workers=workers,
-        persistent_workers=workers > 0,
-        pin_memory=process.device.type == "cuda",
-        # Its own, so that fetching leaves the generator of the augmentation alone.
-        generator=torch.Generator().manual_seed(config.seed),
-    )

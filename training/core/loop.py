@@ -1,81 +1,129 @@
 """The training loop of the frameworks that have none of their own: plain PyTorch and accelerate."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader
+from torch.optim.lr_scheduler import LRScheduler
 
+from .checkpoint import Position, Shelf
 from .config import Config
-from .data import Batch, Loaders
-from .measure import Meter, Result, Score, report_epoch
+from .data import Loaders
+from .feed import Feed
+from .leave import Watch
+from .measure import Meter, Score
 from .process import Process
+from .report import Reporter, progress
+from .state import restore, save
+from .wrap import share_buffers
 
 
-def fit(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    loaders: Loaders,
-    process: Process,
-    config: Config,
-    backward: Callable[[Tensor], None] = Tensor.backward,
-) -> Result:
-    """Train `model`, test it after every epoch, and return how the last epoch went."""
-    seed_augmentation(process, config)
-    for epoch in range(config.epochs):
-        crash_if_asked(process, config)
-        loaders.batches.set_epoch(epoch)
-        train = train_epoch(model, optimizer, loaders.train, process, backward)
-        result = Result(train, evaluate(model, loaders.test, process))
-        report_epoch(process, config, epoch, result)
-    return result
+@dataclass(frozen=True)
+class Learner:
+    """A model with all that changes it, and a framework's own way to do each part of a step."""
+
+    model: nn.Module  # as the framework wraps it
+    plain: nn.Module  # the same weights under the names of build_model
+    optimizer: torch.optim.Optimizer
+    scheduler: LRScheduler
+    scaler: torch.amp.GradScaler | None
+    autocast: Callable[[], AbstractContextManager[object]]
+    no_sync: Callable[[], AbstractContextManager[object]]  # a backward pass in it adds up on this rank alone
+    backward: Callable[[Tensor], None]
+    step: Callable[[], None]
 
 
-def train_epoch(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    loader: DataLoader[Batch],
-    process: Process,
-    backward: Callable[[Tensor], None],
-) -> Score:
-    """Take one step for each batch of `loader`; the score is that of the weights as they changed."""
-    model.train()
+class Fit:
+    """Training `learner`, from where its latest checkpoint stands, and testing it after every epoch."""
+
+    def __init__(
+        self, learner: Learner, loaders: Loaders, reporter: Reporter, process: Process, config: Config
+    ) -> None:
+        self.learner, self.loaders, self.reporter = learner, loaders, reporter
+        self.process, self.config = process, config
+        self.shelf = Shelf(process, config)
+        self.watch = Watch(process, config)
+        self.warm = False
+
+    def run(self) -> None:
+        """Train to the end, or until it is time to leave."""
+        seed_ranks(self.process, self.config)
+        position = restore(self.shelf, self.learner, self.reporter, self.process, self.config)
+        while not self.reporter.finished:
+            self.loaders.train.batches.set_position(position.epoch, position.batch)
+            train = self.train(position)
+            test = evaluate(self.learner, self.loaders.test, self.process)
+            self.reporter.add(train, test, self.learner.scheduler.get_last_lr()[0])
+            position = Position(position.epoch + 1)
+            self._save(position)
+            if not self.reporter.finished and self.watch.time_to_leave(at_once=True):
+                self.watch.go()
+
+    def train(self, position: Position) -> Score:
+        """Train from `position` to the end of its epoch, or leave."""
+        feed, every = self.loaders.train, self.config.accumulate
+        self.learner.model.train()
+        meter = Meter(self.process.device, position.sums, self.warm)
+        batches = enumerate(progress(feed, len(feed) - position.batch, self.process), position.batch + 1)
+        for number, (images, labels) in batches:
+            crash_if_asked(self.process, self.config, position.epoch * len(feed) + number - 1)
+            whole = number % every == 0
+            logits, loss = self.backward(images, labels, meets=whole)
+            meter.add(logits, labels, loss)
+            if whole:
+                self.learner.step()
+                self.learner.scheduler.step()
+                if number < len(feed) and self.watch.time_to_leave():
+                    self._save(Position(position.epoch, number, meter.totals()))
+                    self.watch.go()
+        self.warm = True
+        return meter.score()
+
+    def backward(self, images: Tensor, labels: Tensor, meets: bool) -> tuple[Tensor, Tensor]:
+        """Add the gradients of a batch to those of this step; ranks add up theirs only if `meets`."""
+        learner = self.learner
+        with nullcontext() if meets else learner.no_sync():
+            with learner.autocast():
+                logits = learner.model(images)
+            loss = smoothed_loss(logits, labels, self.config)
+            learner.backward(loss / self.config.accumulate)
+        return logits, loss
+
+    def _save(self, position: Position) -> None:
+        if self.config.run_dir:
+            save(self.shelf, self.learner, position, self.reporter, self.process, self.config)
+
+
+@torch.no_grad()
+def evaluate(learner: Learner, feed: Feed, process: Process) -> Score:
+    """Score the model on every sample once, whatever the number of ranks.
+
+    A model in shards is put together for each batch, so every rank must have as many batches.
+    """
+    learner.model.eval()
+    share_buffers(learner.plain)
     meter = Meter(process.device)
-    for images, labels in _on(process.device, loader):
-        logits = model(images)
-        optimizer.zero_grad()
-        backward(cross_entropy(logits, labels))
-        optimizer.step()
+    for images, labels in feed:
+        with learner.autocast():
+            logits = learner.model(images)
         meter.add(logits, labels)
     return meter.score()
 
 
-@torch.no_grad()
-def evaluate(model: nn.Module, loader: DataLoader[Batch], process: Process) -> Score:
-    """Score `model` on every sample once, whatever the number of ranks.
-
-    `model` is the wrapped one: before each batch DistributedDataParallel gives all ranks rank 0's BatchNorm
-    statistics, so that all test one model. That is a collective, so every rank must have as many batches.
-    """
-    model.eval()
-    meter = Meter(process.device)
-    for images, labels in _on(process.device, loader):
-        meter.add(model(images), labels)
-    return meter.score()
+def smoothed_loss(logits: Tensor, labels: Tensor, config: Config) -> Tensor:
+    """Return the mean loss of logits (N, classes) for labels (N,), in fp32 whatever the logits are."""
+    return cross_entropy(logits.float(), labels, label_smoothing=config.label_smoothing)
 
 
-def seed_augmentation(process: Process, config: Config) -> None:
-    """Let each rank draw its own augmentation; before this, all drew the same weights."""
+def seed_ranks(process: Process, config: Config) -> None:
+    """Let each rank draw its own random numbers; before this, all drew the same weights."""
     torch.manual_seed(config.seed + process.rank)
 
 
-def crash_if_asked(process: Process, config: Config) -> None:
+def crash_if_asked(process: Process, config: Config, batch: int) -> None:
     """Fail, if `--crash-rank` names this rank: a job must end then, and not wait until its time is up."""
-    if config.crash_rank == process.rank:
+    if (config.crash_rank, config.crash_step * config.accumulate) == (process.rank, batch):
         raise RuntimeError(f"rank {process.rank} fails on purpose (--crash-rank)")
-
-
-def _on(device: torch.device, loader: DataLoader[Batch]) -> Iterator[Batch]:
-    for images, labels in loader:
-        yield images.to(device, non_blocking=True), labels.to(device, non_blocking=True)

@@ -1,34 +1,66 @@
 """Training with accelerate: as `accelerate launch` starts it, or in one process without a launcher."""
 
-import torch
-from accelerate import Accelerator
+from functools import partial
+
+from accelerate import Accelerator, DistributedDataParallelKwargs, FullyShardedDataParallelPlugin
 
 from .config import Config
 from .data import make_loaders
-from .loop import fit
-from .measure import report_end
-from .models import build_model, build_optimizer
-from .process import Process, begin
+from .loop import Fit, Learner
+from .models import build_model
+from .optimize import build_optimizer, build_scheduler
+from .process import Process, agree, begin, join, out_of_memory_explained
+from .report import Reporter
+from .wrap import ddp_options, no_sync, without_buffers
 
 
 def run(config: Config) -> None:
-    """Train as `config` says; the number of ranks and the mixed precision are the launcher's flags."""
-    accelerator = Accelerator(cpu=not torch.cuda.is_available())
-    process = _process(accelerator)
+    """Train as `config` says; the number of ranks is the launcher's flag."""
+    process = join(config)
+    accelerator = make_accelerator(process, config)
     begin(process, config)
     # Not prepared by accelerate: the loaders already hold this rank's part, and every test sample only once.
     loaders = make_loaders(process, config)
-    model = build_model(config).to(process.device)
-    model, optimizer = accelerator.prepare(model, build_optimizer(model, config))
-    result = fit(model, optimizer, loaders, process, config, backward=accelerator.backward)
-    report_end(process, config, result, model)
+    reporter = Reporter(process, config)
+    learner = make_learner(accelerator, process, config, len(loaders.train))
+    with out_of_memory_explained(process):
+        Fit(learner, loaders, reporter, process, config).run()
+    reporter.end(learner.plain)
     accelerator.end_training()
 
 
-def _process(accelerator: Accelerator) -> Process:
-    return Process(
-        rank=accelerator.process_index,
-        world_size=accelerator.num_processes,
-        local_rank=accelerator.local_process_index,
-        device=accelerator.device,
+def make_accelerator(process: Process, config: Config) -> Accelerator:
+    """Return accelerate's own view of the launch; without `--precision` the launcher's flag counts."""
+    fsdp = config.strategy == "fsdp"
+    if fsdp and process.device.type == "cpu":
+        agree("accelerate has FSDP only for GPUs. Use the ddp script for --strategy fsdp on CPUs.")
+    return Accelerator(
+        cpu=process.device.type == "cpu",
+        mixed_precision=None if config.precision == "fp32" else config.precision,
+        kwargs_handlers=[DistributedDataParallelKwargs(**ddp_options(config))],
+        fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=2) if fsdp else None,
+    )
+
+
+def make_learner(accelerator: Accelerator, process: Process, config: Config, batches: int) -> Learner:
+    """Return the model and all that changes it, for epochs of so many `batches`."""
+    plain = build_model(config, process.device)
+    model, optimizer = accelerator.prepare(plain, build_optimizer(plain, config, process.world_size))
+    # accelerate does not know how to leave the gradients of shards alone.
+    no_meeting = no_sync if config.strategy == "fsdp" else accelerator.no_sync
+
+    def step() -> None:
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return Learner(
+        model=without_buffers(model),
+        plain=accelerator.unwrap_model(model),
+        optimizer=optimizer.optimizer,
+        scheduler=build_scheduler(optimizer.optimizer, config, batches // config.accumulate),
+        scaler=accelerator.scaler,
+        autocast=accelerator.autocast,
+        no_sync=partial(no_meeting, model),
+        backward=accelerator.backward,
+        step=step,
     )

@@ -1,46 +1,53 @@
-"""Training with DistributedDataParallel: as torchrun starts it, or in one process without a launcher."""
+"""Training with DistributedDataParallel or FSDP: as torchrun starts it, or in one process alone."""
 
-import os
+from functools import partial
 
 import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 from .config import Config
 from .data import make_loaders
-from .loop import fit
-from .measure import report_end
-from .models import build_model, build_optimizer
-from .process import Process, begin, leave
+from .loop import Fit, Learner
+from .models import build_model
+from .optimize import build_optimizer, build_scheduler
+from .process import Process, begin, join, leave, out_of_memory_explained
+from .report import Reporter
+from .wrap import DTYPES, no_sync, replicated, sharded
 
 
 def run(config: Config) -> None:
     """Train as `config` says, as one of the ranks that torchrun started."""
-    process = join()
+    process = join(config)
     begin(process, config)
     loaders = make_loaders(process, config)
-    model = DistributedDataParallel(build_model(config).to(process.device))
-    result = fit(model, build_optimizer(model, config), loaders, process, config)
-    report_end(process, config, result, model)
-    leave()
+    reporter = Reporter(process, config)
+    learner = make_learner(process, config, len(loaders.train))
+    with out_of_memory_explained(process):
+        Fit(learner, loaders, reporter, process, config).run()
+    reporter.end(learner.plain)
+    leave(config)
 
 
-def join() -> Process:
-    """Join the process group that the environment describes; without a launcher, be a group of one."""
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    if torch.cuda.is_available():
-        device = torch.device("cuda", local_rank)
-        torch.cuda.set_device(device)
-        _init("nccl", device)
-    else:
-        device = torch.device("cpu")
-        _init("gloo", None)
-    return Process(dist.get_rank(), dist.get_world_size(), local_rank, device)
+def make_learner(process: Process, config: Config, batches: int) -> Learner:
+    """Return the model and all that changes it, for epochs of so many `batches`."""
+    plain = build_model(config, process.device)
+    model = sharded(plain) if config.strategy == "fsdp" else replicated(plain, config)
+    optimizer = build_optimizer(plain, config, process.world_size)
+    scaler = torch.amp.GradScaler(process.device.type, enabled=config.precision == "fp16")
+    mixed = {"dtype": DTYPES[config.precision], "enabled": config.precision != "fp32"}
 
+    def step() -> None:
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
 
-def _init(backend: str, device: torch.device | None) -> None:
-    if "RANK" in os.environ:
-        dist.init_process_group(backend, device_id=device)
-    else:
-        alone = dist.HashStore()  # type: ignore[attr-defined]
-        dist.init_process_group(backend, store=alone, rank=0, world_size=1, device_id=device)
+    return Learner(
+        model=model,
+        plain=plain,
+        optimizer=optimizer,
+        scheduler=build_scheduler(optimizer, config, batches // config.accumulate),
+        scaler=scaler,
+        autocast=partial(torch.autocast, process.device.type, **mixed),
+        no_sync=partial(no_sync, model),
+        backward=lambda loss: scaler.scale(loss).backward(),
+        step=step,
+    )

@@ -1,133 +1,150 @@
 """Training with Lightning: as srun starts one task for each rank, or in one process without it."""
 
-import logging
-import os
-import sys
-import warnings
 from typing import Any
 
-import torch
-from lightning import LightningModule, Trainer
-from lightning.pytorch.plugins.environments import SLURMEnvironment  # type: ignore[attr-defined]
+from lightning import LightningModule
 from torch import Tensor
-from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader
 
+from .checkpoint import Position, Shelf, common_state, read_file, restore_common, restore_random, write_file
 from .config import Config
-from .data import Batch, Loaders, make_loaders
-from .loop import crash_if_asked, seed_augmentation
-from .measure import Meter, Result, Score, report_end, report_epoch
-from .models import build_model, build_optimizer
-from .process import Process, begin, leave
+from .data import Loaders, make_loaders
+from .feed import Batch, Feed
+from .leave import Watch
+from .loop import crash_if_asked, seed_ranks, smoothed_loss
+from .measure import Meter, Score
+from .models import build_model
+from .optimize import build_optimizer, build_scheduler
+from .process import Process, begin, join, leave, out_of_memory_explained
+from .report import Reporter
+from .trainer import be_quiet, make_trainer, name_ranks_as_slurm_does
+from .wrap import set_sync, sharded, share_buffers, without_buffers
 
 
 def run(config: Config) -> None:
     """Train as `config` says, on as many devices and nodes as srun started tasks for."""
-    _quiet()
-    trainer = make_trainer(config)
-    classifier = Classifier(config)
-    trainer.fit(classifier)
-    report_end(process_of(trainer), config, classifier.result, classifier.model)
-    leave()
-
-
-def make_trainer(config: Config) -> Trainer:
-    """Return a Trainer in the shape of the launch; it writes no logs and no checkpoints."""
-    return Trainer(
-        **_launch(),
-        max_epochs=config.epochs,
-        use_distributed_sampler=False,  # its own sampler would repeat test samples to fill up the ranks
-        num_sanity_val_steps=0,
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=sys.stdout.isatty(),
-    )
-
-
-def process_of(trainer: Trainer) -> Process:
-    """Return who this process is, in the trainer's words; right once the trainer has set up its strategy."""
-    return Process(trainer.global_rank, trainer.world_size, trainer.local_rank, trainer.strategy.root_device)
+    be_quiet()
+    name_ranks_as_slurm_does()
+    process = join(config)
+    begin(process, config)
+    reporter = Reporter(process, config)
+    classifier = Classifier(process, config, make_loaders(process, config), reporter)
+    with out_of_memory_explained(process):
+        make_trainer(process, config).fit(classifier, ckpt_path=classifier.latest, weights_only=True)
+    reporter.end(classifier.model)
+    leave(config)
 
 
 class Classifier(LightningModule):
-    """The shared model and data in Lightning's hooks; `result` is how the latest epoch went."""
+    """The shared model, data and measures in Lightning's hooks."""
 
-    result: Result
-
-    def __init__(self, config: Config) -> None:
+    def __init__(self, process: Process, config: Config, loaders: Loaders, reporter: Reporter) -> None:
         super().__init__()
-        self.config = config
+        self.process, self.config = process, config
+        self.loaders, self.reporter = loaders, reporter
         self.model = build_model(config)
+        self.shelf = Shelf(process, config)
+        folder = self.shelf.find()
+        self.latest = folder / "lightning" if folder else None
+        self.state = read_file(folder / "state.pt") if folder else None
+        self.position = Position()
+        self.meter: Meter | None = None
 
-    def setup(self, stage: str) -> None:
-        """Start this rank and load its data; no earlier hook of all ranks has the process group."""
-        process = process_of(self.trainer)
-        begin(process, self.config)
-        self.loaders: Loaders = make_loaders(process, self.config)
+    def configure_model(self) -> None:
+        """Cut the weights into shards, for `--strategy fsdp`."""
+        if self.config.strategy == "fsdp" and not hasattr(self.model, "set_requires_gradient_sync"):
+            sharded(self.model)
 
-    def train_dataloader(self) -> DataLoader[Batch]:
+    def train_dataloader(self) -> Feed:
         """Return this rank's part of the training batches."""
         return self.loaders.train
 
-    def val_dataloader(self) -> DataLoader[Batch]:
+    def val_dataloader(self) -> Feed:
         """Return this rank's part of the test batches."""
         return self.loaders.test
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return the shared optimizer."""
-        return build_optimizer(self.model, self.config)
+    def configure_optimizers(self) -> dict[str, Any]:
+        """Return the shared optimizer and the learning rate of each step."""
+        optimizer = build_optimizer(self.model, self.config, self.process.world_size)
+        steps = len(self.loaders.train) // self.config.accumulate
+        scheduler = build_scheduler(optimizer, self.config, steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def on_fit_start(self) -> None:
+        """Take up what Lightning's own checkpoint does not hold; after a finished run nothing else comes."""
+        if self.state:
+            self.position = restore_common(self.state, self.reporter, self.process, self.config)
 
     def on_train_start(self) -> None:
-        """Begin to draw the augmentation, differently on each rank."""
-        seed_augmentation(process_of(self.trainer), self.config)
+        """Begin, or go on, with random numbers of this rank's own."""
+        seed_ranks(self.process, self.config)
+        without_buffers(self.trainer.strategy.model)
+        if self.state:
+            restore_random(self.state, self.process)
+        self.watch = Watch(self.process, self.config)  # only now, after Lightning's handler of SIGTERM
+        self.trainer.should_stop = self.reporter.finished
 
     def on_train_epoch_start(self) -> None:
-        """Begin to measure an epoch."""
-        crash_if_asked(process_of(self.trainer), self.config)
-        self.meter = Meter(self.device)
+        """Choose the order of the data; when going on in the midst of an epoch, the feed's own state does."""
+        self.loaders.train.batches.set_epoch(self.current_epoch)
 
-    def training_step(self, batch: Batch, _: int) -> Tensor:
+    def training_step(self, batch: Batch, number: int) -> Tensor:
         """Return the mean loss of this rank's part of a batch."""
+        batches = self.current_epoch * len(self.loaders.train) + number
+        crash_if_asked(self.process, self.config, batches)
+        if self.meter is None:
+            warm = self.current_epoch > self.position.epoch
+            self.meter = Meter(self.device, (0.0,) * 3 if warm else self.position.sums, warm)
+        if (
+            self.config.strategy == "fsdp"
+        ):  # Lightning itself would let the ranks meet for each part of a step
+            set_sync(self.model, (number + 1) % self.config.accumulate == 0)
         images, labels = batch
         logits = self.model(images)
-        self.meter.add(logits, labels)
-        return cross_entropy(logits, labels)
+        loss = smoothed_loss(logits, labels, self.config)
+        self.meter.add(logits, labels, loss)
+        return loss
+
+    def on_train_batch_end(self, _outputs: Any, _batch: Batch, number: int) -> None:
+        """After a whole step, see whether it is time to leave."""
+        done = number + 1
+        if done % self.config.accumulate or done == len(self.loaders.train) or self.meter is None:
+            return
+        if self.watch.time_to_leave():
+            self._save(Position(self.current_epoch, done, self.meter.totals()))
+            self.watch.go()
 
     def on_validation_epoch_start(self) -> None:
         """End the measure of training, and begin that of testing."""
+        assert self.meter is not None  # noqa: S101 (there is no validation without training)
         self.train_score: Score = self.meter.score()
+        share_buffers(self.model)
         self.meter = Meter(self.device)
 
     def validation_step(self, batch: Batch, _: int) -> None:
         """Count this rank's part of a test batch."""
         images, labels = batch
-        self.meter.add(self.model(images), labels)
+        self.meter.add(self.model(images), labels)  # type: ignore[union-attr]
 
     def on_validation_epoch_end(self) -> None:
         """Tell how the epoch went."""
-        self.result = Result(self.train_score, self.meter.score())
-        report_epoch(process_of(self.trainer), self.config, self.current_epoch, self.result)
+        lr = self.trainer.optimizers[0].param_groups[0]["lr"]
+        self.reporter.add(self.train_score, self.meter.score(), lr)  # type: ignore[union-attr]
+        self.meter = None
 
+    def on_train_epoch_end(self) -> None:
+        """Save, and stop when the target is reached or it is time to leave."""
+        self._save(Position(self.current_epoch + 1))
+        self.trainer.should_stop = self.reporter.finished
+        if not self.reporter.finished and self.watch.time_to_leave(at_once=True):
+            self.watch.go()
 
-def _launch() -> dict[str, Any]:
-    if not SLURMEnvironment.detect():
-        return {"devices": 1}
-    devices = int(os.environ.get("SLURM_NTASKS_PER_NODE", "1"))
-    nodes = int(os.environ.get("SLURM_NNODES", "1"))
-    return {
-        "devices": devices,
-        "num_nodes": nodes,
-        "strategy": "ddp" if devices * nodes > 1 else "auto",
-        # Whether to requeue is the job script's to decide, not each rank's on a signal.
-        "plugins": [SLURMEnvironment(auto_requeue=False)],
-    }
-
-
-def _quiet() -> None:
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
-    # It asks for workers, which data in memory do not need.
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    # Lightning's own use of what torch has renamed.
-    warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+    def _save(self, position: Position) -> None:
+        if self.config.run_dir is None:
+            return
+        state = common_state(position, self.reporter, self.process, self.config)
+        partial = self.shelf.partial(position)
+        if self.process.rank == 0:
+            partial.mkdir(exist_ok=True)
+            write_file(partial / "state.pt", state)
+        self.trainer.save_checkpoint(partial / "lightning")
+        self.shelf.publish(partial)

@@ -1,0 +1,73 @@
+"""Lightning's Trainer in the shape of the launch, which Lightning reads from Slurm."""
+
+import logging
+import os
+import sys
+import warnings
+from typing import Any
+
+from lightning import Trainer
+from lightning.pytorch.plugins.environments import SLURMEnvironment  # type: ignore[attr-defined]
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
+
+from .config import Config
+from .process import Process
+from .wrap import ddp_options
+
+PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+
+
+def name_ranks_as_slurm_does() -> None:
+    """Give the ranks that srun started the variables that torchrun gives its own."""
+    if SLURMEnvironment.detect():
+        slurm = SLURMEnvironment(auto_requeue=False)
+        os.environ |= {
+            "RANK": str(slurm.global_rank()),
+            "WORLD_SIZE": str(slurm.world_size()),
+            "LOCAL_RANK": str(slurm.local_rank()),
+            "MASTER_ADDR": slurm.main_address,
+            "MASTER_PORT": str(slurm.main_port),
+        }
+
+
+def be_quiet() -> None:
+    """Leave out what Lightning tells of itself."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    # It asks for workers, which data in memory do not need.
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    # Lightning's own use of what torch has renamed.
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+
+
+def make_trainer(process: Process, config: Config) -> Trainer:
+    """Return a Trainer in the shape of the launch; the classifier writes the logs and checkpoints."""
+    return Trainer(
+        **_launch(process, config),
+        accelerator="gpu" if process.device.type == "cuda" else "cpu",
+        precision=PRECISIONS[config.precision],
+        accumulate_grad_batches=config.accumulate,
+        max_epochs=config.epochs,
+        use_distributed_sampler=False,  # its own sampler would repeat test samples to fill up the ranks
+        num_sanity_val_steps=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=sys.stdout.isatty(),
+    )
+
+
+def _launch(process: Process, config: Config) -> dict[str, Any]:
+    if config.strategy == "fsdp":
+        strategy: Any = ModelParallelStrategy(data_parallel_size=process.world_size, tensor_parallel_size=1)
+    else:
+        strategy = DDPStrategy(**ddp_options(config)) if process.world_size > 1 else "auto"
+    if not SLURMEnvironment.detect():
+        return {"devices": 1, "strategy": strategy}
+    return {
+        "devices": int(os.environ.get("SLURM_NTASKS_PER_NODE", "1")),
+        "num_nodes": int(os.environ.get("SLURM_NNODES", "1")),
+        "strategy": strategy,
+        # Whether to requeue is the job script's to decide, not each rank's on a signal.
+        "plugins": [SLURMEnvironment(auto_requeue=False)],
+    }

@@ -30,6 +30,9 @@ KEEPALIVE = 30
 # Without a handler Python prints paramiko's warnings, tracebacks included.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
+_BROKEN = (OSError, EOFError, paramiko.SSHException)
+"What paramiko raises when it cannot send."
+
 
 class SshTransport:
     """Runs commands over one SSH connection, which `connect` made."""
@@ -91,9 +94,11 @@ class SshTransport:
         """A channel in which the command runs; closed with the block."""
         with _named(self._to):
             channel = self._connection.open_session(timeout=timeout)
-        with contextlib.closing(channel):
+        try:
             self._execute(channel, argv, timeout)
             yield channel
+        finally:
+            _close(channel)
 
     def _execute(self, channel: paramiko.Channel, argv: Sequence[str], timeout: float) -> None:
         with _named(self._to), _ends(channel, timeout) as late:
@@ -177,8 +182,7 @@ def _ends(channel: paramiko.Channel, seconds: float) -> Iterator[threading.Event
 
     def close() -> None:
         late.set()
-        with contextlib.suppress(OSError, EOFError):  # the link itself is gone
-            channel.close()
+        _close(channel)
 
     timer = threading.Timer(seconds, close)
     timer.daemon = True
@@ -193,10 +197,16 @@ def _feed(channel: paramiko.Channel, data: bytes | Iterable[bytes]) -> None:
     for chunk in chunks(data):
         try:
             channel.sendall(chunk)
-        except (OSError, EOFError):  # the command ended without reading all; its exit status tells why
+        except _BROKEN:  # the command ended without reading all, or the link did; its exit status tells why
             break
-    with contextlib.suppress(OSError, EOFError):
+    with contextlib.suppress(*_BROKEN):
         channel.shutdown_write()
+
+
+def _close(channel: paramiko.Channel) -> None:
+    """Close a channel; on a link that is gone there is nothing to tell the host."""
+    with contextlib.suppress(*_BROKEN):
+        channel.close()
 
 
 def _drain(receive: Callable[[int], bytes]) -> bytes:

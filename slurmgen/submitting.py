@@ -120,7 +120,7 @@ def prepare(
         _refuse_nesting(parent, project_dir)
     _check_size(files, max_size)
     content = manifest(files.files, cache_folder() / "hashes" / _short(str(project_dir.resolve())))
-    options = dict(plan.extra_directives)
+    options = {key: (value or "").strip('"') for key, value in plan.extra_directives}  # a blank needs quotes
     submission = Submission(
         name=plan.name,
         script=text,
@@ -129,8 +129,8 @@ def prepare(
         parent=parent,
         key=_new_key(),
         output=plan.output,
-        comment=options.get("comment") or "",
-        clusters=options.get("clusters") or "",
+        comment=options.get("comment", ""),
+        clusters=options.get("clusters", ""),
     )
     record = _pending(submission, way, project_dir)
     sent = Sent(cache_folder() / "manifests" / _short(way.site, way.via, way.host or "", parent))

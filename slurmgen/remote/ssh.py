@@ -21,6 +21,9 @@ from slurmgen.remote.transport import Completed, chunks, failed, timed_out
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
 "What paramiko raises when it cannot send."
 
+_BROKEN = (OSError, EOFError, paramiko.SSHException)
+"What paramiko raises when it cannot send."
+
 
 class SshTransport:
     """Runs commands over one SSH connection, which `connect` made."""

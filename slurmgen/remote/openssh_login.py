@@ -118,7 +118,7 @@ class Master:
         if self._stays or error:
             process.terminate()  # then it gives the terminal back its echo, and removes its socket
         try:
-            process.wait(_END_TIMEOUT)
+            process.wait(1.0 if error else _END_TIMEOUT)  # at a question it may not heed that
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

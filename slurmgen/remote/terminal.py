@@ -48,7 +48,7 @@ def _opened() -> int:
 
 @cache
 def show_typing_at_exit() -> None:
-    """Leave the terminal as it is now: what asks, a thread of paramiko's or an ssh, ^C may end before that."""
+    """Leave the terminal as it is now: what asks is a thread of paramiko's or an ssh, which ^C cuts short."""
     import atexit
     import termios
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from slurmgen import errors
 from slurmgen.remote.login import Ask
 from slurmgen.remote.ssh_config import Destination
+from slurmgen.remote.terminal import show_typing_at_exit
 from slurmgen.slurm.shell import visible
 
 LOGIN_TIMEOUT = 300.0
@@ -97,6 +98,9 @@ class Master:
         self._said: list[str] = []
 
     def __enter__(self) -> Self:
+        if self._ask:
+            with contextlib.suppress(OSError):  # no terminal to leave in order
+                show_typing_at_exit()
         self._process = subprocess.Popen(
             [*_DEAF, *self._words, "--", self._to.alias, self._command],
             stdin=subprocess.PIPE,
@@ -114,7 +118,7 @@ class Master:
         if self._stays or error:
             process.terminate()  # then it gives the terminal back its echo, and removes its socket
         try:
-            process.wait(_END_TIMEOUT)
+            process.wait(1.0 if error else _END_TIMEOUT)  # at a question it may not heed that
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -20,7 +20,7 @@ class Terminal:
         """
         from getpass import getpass
 
-        _show_typing_at_exit()
+        show_typing_at_exit()
         try:
             return getpass(prompt)
         except EOFError:
@@ -47,8 +47,8 @@ def _opened() -> int:
 
 
 @cache
-def _show_typing_at_exit() -> None:
-    """Leave the terminal as it is now: paramiko asks from a thread of its own, which ^C ends before that."""
+def show_typing_at_exit() -> None:
+    """Leave the terminal as it is now: what asks is a thread of paramiko's or an ssh, which ^C cuts short."""
     import atexit
     import termios
 

@@ -287,7 +287,7 @@ def test_no_answer_is_not_a_broken_connection(
         raise EOFError
 
     monkeypatch.setattr("getpass.getpass", nothing)
-    monkeypatch.setattr("slurmgen.remote.terminal._show_typing_at_exit", lambda: None)
+    monkeypatch.setattr("slurmgen.remote.terminal.show_typing_at_exit", lambda: None)
     with pytest.raises(AuthenticationFailed, match="nothing was answered to"):
         echo(gate(methods), Terminal())
 

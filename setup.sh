@@ -17,6 +17,7 @@ need munged munge
 need sshd openssh-server
 need ssh openssh-client
 need shellcheck shellcheck
+need ps procps
 python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 
 if [ -n "$missing" ]; then

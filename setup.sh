@@ -19,6 +19,7 @@ need mariadbd mariadb-server
 need sshd openssh-server
 need ssh openssh-client
 need shellcheck shellcheck
+need ps procps
 python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 
 if [ -n "$missing" ]; then

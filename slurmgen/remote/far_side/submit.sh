@@ -59,7 +59,8 @@ last_intent() { # its number; 0 if there is none
   while [ -L "$records/intent.$((number + 1))" ]; do number=$((number + 1)); done
 }
 
-sbatch_runs() { # a child may outlive its holder
+sbatch_runs() { # a child may outlive its holder; who cannot know waits
+  command -v ps >/dev/null || return 0
   # shellcheck disable=SC2009  # pgrep does not show a command line with line feeds on one line
   ps -u "$(id -u)" -o args= | grep -F -- "$key" | grep -v '^[^ ]*sh -c ' | grep -q 'sbatch --parsable'
 }

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import RemoteError, Unresolved
-from slurmgen.remote import ssh
+from slurmgen.remote import hops
 from slurmgen.remote.manifest import Sent, manifest
 from slurmgen.remote.snapshot import snapshot
 from slurmgen.remote.ssh import connect
@@ -191,8 +191,8 @@ def test_a_network_that_breaks_at_any_byte_leaves_one_job_after_a_retry(
 ) -> None:
     plan = list(faults(site))
     assert len(plan) >= 200
-    monkeypatch.setattr(ssh, "CONNECT_TIMEOUT", 2.0)
-    monkeypatch.setattr(ssh, "ANSWER_TIMEOUT", 2.0)
+    monkeypatch.setattr(hops, "CONNECT_TIMEOUT", 2.0)
+    monkeypatch.setattr(hops, "ANSWER_TIMEOUT", 2.0)
     with ThreadPoolExecutor(THREADS) as pool:
         done = list(pool.map(lambda one: one_job(site, *one), plan))
     counted = site.counted()

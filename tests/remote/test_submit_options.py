@@ -137,7 +137,7 @@ def test_without_a_script_the_example_goes_along_and_is_told(machine: Machine) -
 def test_follow_says_that_it_waits(machine: Machine) -> None:
     # Waiting at the first question, gone at the next ones.
     machine.answers(
-        "squeue", "[ ! -e ~/asked ] || exit 0; touch ~/asked; echo '11|PENDING|Priority|0:00||train'"
+        "squeue", "[ ! -e ~/asked ] || exit 0; touch ~/asked; echo '11|PENDING|Priority|0:00|1:00|N/A||train'"
     )
     code, out, err = machine.submit("--follow")
     assert (code, out) == (1, "11\n")

@@ -11,10 +11,13 @@ from slurmgen.slurm.shell import quote
 
 
 def _uv(folder: str) -> tuple[str, ...]:
-    if not folder:
-        return ("flock .venv.lock uv sync", 'export PATH="$PWD/.venv/bin:$PATH"')
-    place = _place(folder)
-    return (f"flock {place}/.venv.lock uv sync --project {place}", _on_path(f"{folder}/.venv"))
+    here, project = (f"{_place(folder)}/", f" --project {_place(folder)}") if folder else ("", "")
+    # .venv may be a link to what several runs share, whose programs must not name one run's folder.
+    return (
+        f'venv="$(readlink -f {here}.venv)"',
+        f'UV_PROJECT_ENVIRONMENT="$venv" flock {here}.venv.lock uv sync{project}',
+        'export PATH="$venv/bin:$PATH"',
+    )
 
 
 def _venv(folder: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from msgspec import Struct, json, structs
 from slurmgen.errors import RequestError, SlurmgenError, TransferFailed
 from slurmgen.ledger import Ledger, Record
 from slurmgen.remote import submission as there
+from slurmgen.remote.environments import with_environment
 from slurmgen.remote.manifest import Sent, cache_folder, manifest
 from slurmgen.remote.project_files import project_files
 from slurmgen.remote.revision import revision
@@ -115,7 +116,7 @@ def prepare(
         TransferFailed: a file cannot be read.
     """
     parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
-    files = project_files(project_dir, plan.script, needed_files(plan.setup.python_env))
+    files = _files(plan, project_dir)
     if way.via != "ssh":
         _refuse_nesting(parent, project_dir)
     _check_size(files, max_size)
@@ -217,6 +218,12 @@ def _pending(submission: Submission, way: Route, project_dir: Path) -> Record:
         dirty=at.dirty,
         **structs.asdict(way),
     )
+
+
+def _files(plan: "Plan", project_dir: Path) -> Snapshot:
+    setup = plan.setup
+    files = project_files(project_dir, plan.script, needed_files(setup.python_env))
+    return with_environment(files, setup.python_env, setup.modules, cache_folder() / "environments")
 
 
 def _refuse_nesting(parent: str, project_dir: Path) -> None:

@@ -178,8 +178,21 @@ def test_container_exec_stands_inside_the_step() -> None:
 @pytest.mark.parametrize(
     ("python_env", "lines"),
     [
-        ("uv", ["flock .venv.lock uv sync", 'export PATH="$PWD/.venv/bin:$PATH"']),
-        ("uv:sub dir", ["flock 'sub dir'/.venv.lock uv sync --project 'sub dir'"]),
+        (
+            "uv",
+            [
+                'venv="$(readlink -f .venv)"',
+                'UV_PROJECT_ENVIRONMENT="$venv" flock .venv.lock uv sync',
+                'export PATH="$venv/bin:$PATH"',
+            ],
+        ),
+        (
+            "uv:sub dir",
+            [
+                "venv=\"$(readlink -f 'sub dir'/.venv)\"",
+                "UV_PROJECT_ENVIRONMENT=\"$venv\" flock 'sub dir'/.venv.lock uv sync --project 'sub dir'",
+            ],
+        ),
         (
             "venv:/opt/my env",
             [
@@ -199,8 +212,8 @@ def test_python_environment_is_made_ready_once_before_the_step(python_env: str, 
 
 
 def test_the_bundled_training_brings_its_own_project_for_uv() -> None:
-    assert "flock training/.venv.lock uv sync --project training\n" in script_of("daic", account="a")
-    assert "flock .venv.lock uv sync\n" in script_of("daic", account="a", script="train.py")
+    assert " flock training/.venv.lock uv sync --project training\n" in script_of("daic", account="a")
+    assert " flock .venv.lock uv sync\n" in script_of("daic", account="a", script="train.py")
 
 
 def test_the_ranks_get_what_the_script_exports_even_with_export_none() -> None:

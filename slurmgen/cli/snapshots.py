@@ -35,7 +35,8 @@ def command(
 ) -> None:
     """List what is kept at a site, and remove what no job needs.
 
-    A snapshot is a project as it was submitted; a run is the folder of one job, with what it made.
+    A snapshot is a project as it was submitted; a run is the folder of one job, with what it made; an
+    env is a Python environment that runs with the same uv.lock share.
     What may be in use stays: a job that has not ended, a submission of which nothing is known yet,
     and everything while Slurm does not answer.
     """

@@ -1,4 +1,4 @@
-"""What is kept at a site: snapshots, and the folders that jobs run or ran in."""
+"""What is kept at a site: snapshots, the folders that jobs run or ran in, and the environments they share."""
 
 from msgspec import Struct
 
@@ -11,10 +11,10 @@ TIMEOUT = 600.0
 
 
 class Kept(Struct, frozen=True):
-    """One snapshot or run."""
+    """One snapshot, run or shared Python environment."""
 
     kind: str
-    "`snapshot` or `run`."
+    "`snapshot`, `run` or `env`."
     project: str
     name: str
     size: int
@@ -34,7 +34,7 @@ def kept(
     Args:
         far: where.
         folder: as `remote_folder` gives it.
-        prune: remove the runs that have ended, and the snapshots that no job still runs.
+        prune: remove ended runs, snapshots that no job still runs, and environments that neither links to.
         days: but only what was not used for so long.
 
     Raises:

@@ -6,7 +6,7 @@
 #
 # The answer on standard output: texts ended by NULs, the first of them "slurmgen answers", the second what
 # Slurm complained of; then for each thing KIND PROJECT NAME KILOBYTES USED STATE DETAIL, USED in seconds
-# since 1970. KIND is run or snapshot; STATE is kept, free or removed. See submit.sh for the folders.
+# since 1970. KIND is run, snapshot or env; STATE is kept, free or removed. See submit.sh for the folders.
 
 set -u
 umask 077
@@ -87,6 +87,14 @@ project() {
     state=free detail=
     case $needed in *"${snapshot##*/}"*) state=kept detail='a job that has not ended runs it' ;; esac
     settle snapshot "${1##*/}" "$snapshot"
+  done
+  for env in envs/*; do
+    [ -d "$env" ] || continue
+    state=free detail=
+    # A snapshot has the link too. If one is just coming, its job makes the environment anew.
+    users=$(find runs snapshots -type l -name .venv -lname "*/$env" -print 2>/dev/null | head -n 1)
+    [ -z "$users" ] || state=kept detail="${users%/.venv} has it"
+    settle env "${1##*/}" "$env"
   done
 }
 

@@ -9,6 +9,7 @@
 #       intent.N.over     there: it is certain that no job came of that
 #       job               the job: its id, when, and the snapshot it runs
 #       closed            there: Slurm refused it, and no job will ever have this key
+#   envs/HASH             a Python environment that runs of the same uv.lock share: their .venv is a link to it
 #   staging               what is not whole yet; and spare.HASH, a copy of a snapshot for the next run
 #
 # Standard input, as descriptor 3: the batch script, the record, the names that are gone from BASE (each ended
@@ -314,7 +315,7 @@ take() { # take BYTES FILE: exactly so many of standard input
 main() {
   host=$(uname -n) said=
   mine=$name.$host.$$
-  said=$({ mkdir -p "$parent" && cd "$parent" && mkdir -p snapshots runs staging "submissions/$name"; } 2>&1) ||
+  said=$({ mkdir -p "$parent" && cd "$parent" && mkdir -p snapshots runs envs staging "submissions/$name"; } 2>&1) ||
     failed "cannot make folders in $parent: $said"
   cd "$parent" || failed "cannot enter $parent"
   run=$PWD/runs/$name records=$PWD/submissions/$name

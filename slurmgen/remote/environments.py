@@ -1,0 +1,67 @@
+"""Which Python environment runs may share: one that the same uv.lock makes, of nothing but packages.
+
+In a run it is a link named .venv, which the batch script's `uv sync` follows. A lock file that names a
+project's own code, which uv installs as a path, would have a run use another one's code: then each run
+makes its own.
+"""
+
+import os
+import tomllib
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+
+from slurmgen.remote.snapshot import Snapshot, readable
+
+FOLDER = "envs"
+"Stands beside the folder of the runs."
+_MADE_FROM = ("uv.lock", "pyproject.toml", "uv.toml", ".python-version")
+# uv's names for a package that is a folder or file of this machine (https://docs.astral.sh/uv/concepts/projects/layout/).
+_PATHS = {"directory", "editable", "path"}
+
+
+def with_environment(files: Snapshot, python_env: str, modules: Sequence[str], cache: Path) -> Snapshot:
+    """The files, with links to the environment that a run shares with others; as they were if it may not.
+
+    Args:
+        files: what is sent of the project.
+        python_env: `uv` or `uv:FOLDER`; nothing else is shared.
+        modules: commands that may choose another Python.
+        cache: a folder of ours, for the links.
+
+    Raises:
+        TransferFailed: a file cannot be read.
+    """
+    kind, _, named = python_env.partition(":")
+    folder = PurePosixPath(named or ".")
+    if kind != "uv" or named.startswith(("/", "~/")) or ".." in folder.parts:
+        return files
+    sources = {name: path for name in _MADE_FROM if (path := files.files.get(str(folder / name)))}
+    with readable():
+        texts = {name: path.read_bytes() for name, path in sources.items()}
+    if not _is_shareable(texts.get("uv.lock", b"")):
+        return files
+    digest = sha256(repr((sorted(texts.items()), tuple(modules), str(folder))).encode()).hexdigest()
+    links = _links(cache / digest, "../" * (2 + len(folder.parts)) + f"{FOLDER}/{digest}")
+    return Snapshot({str(folder / name): path for name, path in links.items()}).over(files)
+
+
+def _is_shareable(lock: bytes) -> bool:
+    try:
+        packages = tomllib.loads(lock.decode()).get("package", [])
+        sources = [package["source"] for package in packages]
+        return bool(sources) and not any(_PATHS & source.keys() for source in sources)
+    except (ValueError, AttributeError, LookupError, TypeError):
+        return False  # uv itself will say what is wrong
+
+
+def _links(folder: Path, target: str) -> dict[str, Path]:
+    """The links as they are sent, made here first."""
+    with readable():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, leads in {".venv": target, ".venv.lock": f"{target}.lock"}.items():
+            new = folder / f"{name}.{os.getpid()}"
+            new.unlink(missing_ok=True)
+            new.symlink_to(leads)
+            new.replace(folder / name)
+    return {name: folder / name for name in (".venv", ".venv.lock")}

@@ -52,6 +52,11 @@ class Watch:
         self.waiting = [one.named for one in answers if one not in done]
         return done
 
+    @property
+    def lingers(self) -> bool:
+        """Whether a job has ended of which something may still be told."""
+        return any(one in self._looks for one in self.waiting)
+
     def close(self) -> None:
         """Hang up."""
         if self._far:
@@ -99,8 +104,10 @@ def wait(
             left = [one for watch in watches for one in watch.waiting]
             if not left or (deadline is not None and clock() >= deadline):
                 return left
+            if done or any(watch.lingers for watch in watches):
+                pause = FIRST_PAUSE
             sleep(pause if deadline is None else max(0.0, min(pause, deadline - clock())))
-            pause = FIRST_PAUSE if done else min(pause * 1.5, LONGEST_PAUSE)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
     finally:
         for watch in watches:
             watch.close()

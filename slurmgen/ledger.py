@@ -239,7 +239,7 @@ def _form(database: sqlite3.Connection) -> int:
 
 
 def _select(database: sqlite3.Connection, where: str, *values: str) -> tuple[Record, ...]:
-    rows = database.execute(f"SELECT {_NAMES} FROM jobs {where} ORDER BY number", values)  # noqa: S608
+    rows = database.execute(f"SELECT {_NAMES} FROM jobs {where} ORDER BY submitted, number", values)  # noqa: S608
     return tuple(map(_record, rows))
 
 

@@ -83,6 +83,14 @@ def test_a_reader_that_stops_reading_is_no_error() -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_a_reader_that_reads_nothing_is_no_error() -> None:
+    command = f"{sys.executable} -m slurmgen sites show olivia | true"
+    result = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shell_completion_is_offered(shell: str, slurmgen: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_SLURMGEN_COMPLETE", f"{shell}_source")

@@ -111,6 +111,7 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
         ("generic", {"nodes": -1}, "--nodes is -1", "from 1 on"),
         ("generic", {"cpus_per_gpu": 0}, "--cpus-per-gpu is 0", "from 1 on"),
         ("generic", {"env": {"A": "b\nc"}}, "env has a control character", "take it out"),
+        ("generic", {"name": "n" * 201}, "the job name has 201 characters", "at most 200"),
         ("generic", {"script_args": ("a\0b",)}, "script_args has a control character", "take it out"),
         ("generic", {"name": "a\n#SBATCH --x"}, "name has a control character", "take it out"),
         ("generic", {"script": "a\udcffb"}, "script has a control character", "take it out"),

@@ -74,12 +74,22 @@ def _exit_code(args: list[str] | None) -> int:
         return result if isinstance(result, int) else 0
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # Nobody reads on, as with `| head`; the interpreter must not flush again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):  # click leaves so when nobody reads on, as with `| head`
+        _write_rest()
         return 0
     except Exception as error:
-        return _told(error)
+        exit_code = _told(error)
+        _write_rest()
+        return exit_code
+
+
+def _write_rest() -> None:
+    """Write what is left, or nothing more: the interpreter would fail again at exit."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _told(error: Exception) -> int:

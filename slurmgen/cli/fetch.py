@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @site_option
 @route_options
 @click.option(
-    "--to", type=click.Path(file_okay=False, path_type=Path), help="Folder here; NAME-ID of the job if unset."
+    "--to",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder here; NAME-ID of the job if unset, and in this folder for several jobs.",
 )
 @click.option(
     "--only", multiple=True, metavar="PATTERN", help="Only files or folders so named, as '*.out'; may repeat."
@@ -41,17 +43,20 @@ def command(
     """Bring back what a job made in its folder.
 
     That is what it made or changed; what the project had before stays there. The folder here is
-    printed to stdout. Nothing here is overwritten unless you say so; exit code 1 if something was left
-    there for that.
+    printed to stdout; a new one of our naming has a .gitignore, so that it is not sent with the next
+    job. Nothing here is overwritten unless you say so; exit code 1 if something was left there for that.
     """
     from slurmgen.remote.results import fetch
 
     told = []
     for job_id in job_ids:
         way, record = _found(job_id, site, **said)
-        folder = to or Path(f"{record.name}-{record.id}")
+        folder = _folder(record, to, len(job_ids))
+        is_new = not folder.exists()
         with reach(way) as far:
             came = fetch(far, record.folder, folder, only, overwrite=overwrite)
+        if to is None and is_new:
+            _keep_out(folder)
         told.append(_told(record, folder, came))
         _report(record, folder, came, quiet=as_json)
     if as_json:
@@ -59,6 +64,21 @@ def command(
 
         click.echo(json.dumps(told))
     ctx.exit(any(one["kept"] or one["refused"] for one in told))
+
+
+def _folder(record: "Record", to: Path | None, jobs: int) -> Path:
+    """Where results go: a folder each, since two jobs make files of the same names."""
+    own = Path(f"{record.name}-{record.id}")
+    if to is None:
+        return own
+    return to if jobs == 1 else to / own
+
+
+def _keep_out(folder: Path) -> None:
+    """Let results in the project's folder neither be committed nor sent along with the next job."""
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("# Made by `slurmgen fetch`: remove it to commit or send what is here.\n*\n")
 
 
 def _found(job_id: str, site: str | None, **said: Any) -> "tuple[Route, Record]":

@@ -1,5 +1,7 @@
 """`slurmgen logs`: a job's log, once or until the job ends."""
 
+import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
 
+# Kept: backspace, tab, line feed, carriage return, SGR (colours) and EL (erase the line).
+_CONTROLS = re.compile(rb"\x1b\[[0-9;]*[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f])")
 INTERRUPTED = 130
 "Exit code after ^C."
 
@@ -75,7 +79,7 @@ def follow_to_end(
     from slurmgen.slurm.shell import visible
 
     ctx = click.get_current_context()
-    shown = Shown(lambda chunk: click.echo(chunk, nl=False, err=err), start)
+    shown = Shown(lambda chunk: _write(chunk, err=err), start)
     try:
         states = follow_through(
             far,
@@ -94,6 +98,25 @@ def follow_to_end(
     ctx.exit(0 if outcome(states) == "COMPLETED" else 1)
 
 
+def _write(chunk: bytes, *, err: bool = False) -> None:
+    """Write a part of a log: to a terminal without what could steer it, elsewhere as it is."""
+    stream = sys.stderr if err else sys.stdout
+    click.echo(harmless(chunk) if stream and stream.isatty() else chunk, nl=False, err=err)
+
+
+def harmless(log: bytes) -> bytes:
+    r"""A log fit for a terminal: colours and what progress bars need stay, other controls are escaped.
+
+    >>> harmless(b"\x1b[31mred\x1b[0m\r50 %\x1b[K\x1b[2J\x07\n")
+    b'\x1b[31mred\x1b[0m\r50 %\x1b[K\\x1b[2J\\x07\n'
+    """
+    return _CONTROLS.sub(lambda found: found[0] if found[1] is None else _escaped(found[1]), log)
+
+
+def _escaped(controls: bytes) -> bytes:
+    return b"".join(b"\\x%02x" % one for one in controls)
+
+
 def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
     from slurmgen.remote.logs import asked_path, log_path
 
@@ -109,7 +132,7 @@ def _show(far: "Transport", job: "JobId", path: str, start: int) -> None:
 
     is_empty = True
     for chunk in read(far, path, start):
-        click.echo(chunk, nl=False)
+        _write(chunk)
         is_empty = False
     if is_empty:
         click.echo(visible(f"there is nothing in {path}"), err=True)

@@ -162,13 +162,24 @@ def _submit(prepared: "Prepared", again: bool, follow: bool, as_json: bool) -> N
         with _progress() as count:
             entry, done = submit_entry(far, prepared, entry, ledger, count=count)
         settled = settled_record(prepared, entry, done)
-        try:
-            _print(_told(settled, done)) if as_json else click.echo(done.job)
-        finally:  # there is a job, even if nobody reads its id
-            _write_down(ledger, settled)
+        _write_down(ledger, settled)
+        _print_id(settled, done, as_json)
         _say(_what_happened(prepared, settled, done, far))
         if follow:
             _follow(far, prepared.way, settled, done)
+
+
+def _print_id(settled: "Record", done: "Submitted", as_json: bool) -> None:
+    """Print the id. There is a job, even if nobody reads that."""
+    from slurmgen.errors import SlurmgenError
+
+    try:
+        _print(_told(settled, done)) if as_json else click.echo(done.job)
+    except OSError as error:
+        raise SlurmgenError(
+            f"job {done.job} is submitted, but its id could not be printed: {error.strerror}",
+            f"`slurmgen status {done.job}` tells of it.",
+        ) from None
 
 
 def _what_happened(prepared: "Prepared", settled: "Record", done: "Submitted", far: "Transport") -> str:
@@ -222,7 +233,7 @@ def _progress() -> "Iterator[Count | None]":
     """A bar on a terminal, and nothing elsewhere."""
     import sys
 
-    if not sys.stderr.isatty():
+    if not (sys.stderr and sys.stderr.isatty()):
         yield None
         return
     from rich.console import Console

@@ -1,5 +1,6 @@
 """`slurmgen wait`: until jobs end; exits as they did."""
 
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +30,8 @@ def command(
     from slurmgen.awaiting import wait
     from slurmgen.slurm.shell import visible
 
+    if timeout is not None and isnan(timeout):
+        raise click.BadParameter("nan is no number of seconds.", param_hint="--timeout")
     jobs = find_jobs(job_ids, site, **said)
     answers: dict[object, Answer] = {}
 

@@ -27,6 +27,8 @@ from slurmgen.slurm.shell import Variable, unprintable
 DEFAULT_FRAMEWORK = "ddp"
 DEFAULT_GPUS = 1
 
+LONGEST_NAME = 200
+"Of a job: its log is called NAME-ID.out, and the name of a file has 255 bytes at most."
 _JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=:@-]*")
 
 
@@ -275,6 +277,11 @@ def _job_name(name: str, launcher: Launcher) -> str:
     if name in launcher.refused_names:
         raise RequestError(
             f"{launcher.name} takes a job named {name!r} for an interactive one", "Add --name."
+        )
+    if len(name) > LONGEST_NAME:
+        raise RequestError(
+            f"the job name has {len(name)} characters, too many for the name of its log",
+            f"Give one of at most {LONGEST_NAME} with --name.",
         )
     if not _JOB_NAME.fullmatch(name):
         raise RequestError(

@@ -61,11 +61,11 @@ def _recorded(job: JobState) -> Why:
     limit = f" of {job.time_limit}" if job.time_limit else ""
     node = f" ({job.nodes})" if job.nodes else ""
     by = f" by user {job.cancelled_by}" if job.cancelled_by else ""
-    again = "Submit it again; with --sbatch requeue and checkpoints it would go on by itself."
+    again = "Submit it again; with --requeue and checkpoints it would go on by itself."
     words = {
         "TIMEOUT": (
             f"it reached its time limit{limit}",
-            "Ask for more with --time, or save checkpoints and let it go on with --sbatch requeue.",
+            "Ask for more with --time, or let it go on from checkpoints with --requeue.",
         ),
         "OUT_OF_MEMORY": (_memory(job), _MORE_MEMORY),
         "NODE_FAIL": (f"a node of it failed{node}", again),

@@ -2,7 +2,6 @@
 
 import filecmp
 import os
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ SILENCE = 120.0
 # The project's own files are older than the intent to submit: cp gave them their ctime, which nobody can
 # set back. A file that the job is still writing is taken as it is, and of that tar's exit status 1 tells.
 _PACK = (
+    '[ -d "$1" ] || { echo "its folder is gone; was it pruned?" >&2; exit 2; }; '
     'cd "$1" || exit; shift; records="../../submissions/${PWD##*/}"; n=1; '
     'while [ -L "$records/intent.$((n + 1))" ]; do n=$((n + 1)); done; '
     '[ -L "$records/intent.$n" ] || { echo "it has no record of a submission" >&2; exit 2; }; '
@@ -154,7 +154,7 @@ def _place(fetched: Path, path: Path, to: Path, *, overwrite: bool) -> str:
             return "kept"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(fetched, path)
+        fetched.replace(path)  # a link of yours itself, not where it leads
     except FileExistsError:  # a file of yours where the job made a folder
         return "kept"
     return "new"

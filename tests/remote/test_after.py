@@ -142,7 +142,7 @@ def test_an_end_is_waited_for_and_told_in_words(cluster: Cluster, name: str) -> 
     reply = cluster.slurmgen("wait", name)
     assert reply.returncode == code, reply
     # Not its name: the database says "allocation" if it hears of the end before the start.
-    assert re.search(rf"^job {cluster.ids[name]} \(\w+\) is {state}\b", reply.stdout, re.MULTILINE)
+    assert re.search(rf"^job {cluster.ids[name]} \([\w-]+\) is {state}\b", reply.stdout, re.MULTILINE)
     # What a job used, and so whether memory was the reason, the database knows a moment later.
     eventually(lambda: f"why: {what}" in cluster.slurmgen("status", name).stdout if what else True)
     assert what or "why:" not in reply.stdout

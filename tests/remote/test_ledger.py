@@ -147,6 +147,14 @@ def test_a_settled_entry_has_its_job_and_its_key_is_not_taken_again(ledger: Ledg
     assert ledger.claim(pending("b", "same")).key == "b"
 
 
+def test_the_last_is_the_one_that_was_submitted_last_though_another_was_begun_later(ledger: Ledger) -> None:
+    first = ledger.claim(structs.replace(pending("a", "one"), submitted="2026-01-01T00:00:00+00:00"))
+    ledger.add(structs.replace(record("2"), submitted="2026-01-01T00:00:01+00:00"))
+    later = "2026-01-01T00:00:02+00:00"
+    ledger.settle(structs.replace(first, id="1", state="submitted", submitted=later))
+    assert [one.id for one in ledger.all()] == ["2", "1"]
+
+
 def test_a_dropped_entry_is_gone_unless_it_has_a_job(ledger: Ledger) -> None:
     first = ledger.claim(pending("a", "same"))
     ledger.drop("a")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from slurmgen.cli.logs import harmless
 from slurmgen.remote import logs
 from slurmgen.remote.logs import LONGEST_PAUSE, Shown, follow
 from slurmgen.remote.slurm import outcome
@@ -69,3 +70,15 @@ def test_a_quiet_job_is_looked_at_less_and_less(monkeypatch: pytest.MonkeyPatch)
     waiting = story.pauses[:10]
     assert waiting == sorted(waiting)
     assert waiting[-1] == LONGEST_PAUSE
+
+
+@pytest.mark.parametrize(
+    ("log", "shown"),
+    [
+        (b"\x1b[1;31mred\x1b[0m\t\x08|\r50 %\x1b[K\n", b"\x1b[1;31mred\x1b[0m\t\x08|\r50 %\x1b[K\n"),
+        (b"\x1b[2J\x1b]0;title\x07\x0e\x7f", b"\\x1b[2J\\x1b]0;title\\x07\\x0e\\x7f"),
+        ("\x9b2Jé\xff".encode(), "\\xc2\\x9b2Jé\xff".encode()),
+    ],
+)
+def test_a_log_may_colour_a_terminal_and_not_steer_it(log: bytes, shown: bytes) -> None:
+    assert harmless(log) == shown

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -80,7 +81,8 @@ def test_what_the_job_made_or_changed_comes_back_and_nothing_else(person: Person
     reply = person.slurmgen("fetch", job)
     assert reply.stdout == f"train-{job}\n"
     here = person.project / f"train-{job}"
-    assert tree(here) == ["data", "it's $(touch pwned)", "out/deep/model.pt", "out/last", f"train-{job}.out"]
+    made = ["data", "it's $(touch pwned)", "out/deep/model.pt", "out/last", f"train-{job}.out"]
+    assert tree(here) == [".gitignore", *made]
     assert (here / "data").read_text() == "changed"
     assert (here / "out/last").read_text() == "weights"
     assert not list(person.folder.rglob("pwned"))
@@ -107,8 +109,48 @@ def test_some_may_be_fetched_of_several_jobs(person: Person) -> None:
     jobs = person.ended(), person.ended()
     person.slurmgen("fetch", *jobs, "--only", "out", "--only", "*.out")
     for job in jobs:
-        expected = ["out/deep/model.pt", "out/last", f"train-{job}.out"]
+        expected = [".gitignore", "out/deep/model.pt", "out/last", f"train-{job}.out"]
         assert tree(person.project / f"train-{job}") == expected
+
+
+def test_results_are_not_sent_with_the_next_job(person: Person) -> None:
+    job = person.ended()
+    person.slurmgen("fetch", job)
+    shown = person.slurmgen("submit", *WAY, str(person.far), "--script", "train.py", "--dry-run")
+    assert f"train-{job}" not in shown.stderr
+
+
+def test_two_jobs_do_not_mix_in_one_folder(person: Person) -> None:
+    jobs = [person.ended(), person.ended()]
+    person.slurmgen("fetch", *jobs, "--to", "results", "--only", "data")
+    assert tree(person.project / "results") == sorted(f"train-{job}/data" for job in jobs)
+
+
+def test_a_link_of_ones_own_is_replaced_and_not_followed(person: Person) -> None:
+    job = person.ended()
+    (person.project / "else").mkdir()
+    (person.project / "here").mkdir()
+    (person.project / "here/data").symlink_to("../else")
+    assert person.slurmgen("fetch", job, "--to", "here", code=1)
+    person.slurmgen("fetch", job, "--to", "here", "--overwrite")
+    assert tree(person.project / "else") == []
+    assert not (person.project / "here/data").is_symlink()
+
+
+def test_a_run_that_was_written_to_lately_is_not_pruned(person: Person) -> None:
+    person.ended()
+    (run,) = (person.far / "p" / "runs").iterdir()
+    os.utime(run, (1, 1))
+    assert [one["state"] for one in person.kept("--prune")] == ["free", "free"]
+    for path in [*run.rglob("*"), run]:
+        os.utime(path, (1, 1), follow_symlinks=False)
+    assert "removed" in [one["state"] for one in person.kept("--prune")]
+
+
+def test_the_results_of_a_pruned_run_are_said_to_be_gone(person: Person) -> None:
+    job = person.ended()
+    person.kept("--prune", "--older-than", "0")
+    assert "its folder is gone; was it pruned?" in person.slurmgen("fetch", job, code=3).stderr
 
 
 def test_a_job_that_is_not_in_the_records_is_told(person: Person) -> None:

@@ -1,14 +1,16 @@
 """What `slurmgen submit` says and refuses, and that the same command settles what is not settled."""
 
 import json
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from slurmgen.ledger import Ledger
 from tests.conftest import Run
-from tests.remote.test_odd_answers import Machine
+from tests.remote.test_odd_answers import JOB, Machine
 
 ACCEPTS = 'n=$(cat ~/count 2>/dev/null || echo 10); echo $((n + 1)) | tee ~/count; echo "$@" >>~/calls'
 DOWN = "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller' >&2; exit 1"
@@ -79,6 +81,29 @@ def test_the_comment_of_a_person_stays_and_has_the_key_behind_it(machine: Machin
     machine.submit("--sbatch", "comment=all mine")
     (entry,) = Ledger().all()
     assert f"--comment=all mine slurmgen:{entry.key} " in calls(machine)[0]
+
+
+def test_an_id_that_cannot_be_printed_is_told_and_in_the_records(machine: Machine) -> None:
+    words = [sys.executable, "-m", "slurmgen", "submit", *JOB]
+    with Path("/dev/full").open("w") as full:
+        reply = subprocess.run(
+            words, cwd=machine.project, env=machine.environ, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert reply.returncode == 2
+    assert "error: job 11 is submitted, but its id could not be printed: No space left" in reply.stderr
+    assert [one.id for one in Ledger().all()] == ["11"]
+
+
+def test_no_standard_error_is_no_reason_to_fail(machine: Machine) -> None:
+    words = shlex.join([sys.executable, "-m", "slurmgen", "submit", *JOB])
+    reply = subprocess.run(
+        ["sh", "-c", f"{words} 2>&-"],
+        cwd=machine.project,
+        env=machine.environ,
+        capture_output=True,
+        text=True,
+    )
+    assert (reply.returncode, reply.stdout) == (0, "11\n")
 
 
 def test_json_tells_the_job_and_nothing_else(machine: Machine) -> None:

@@ -15,7 +15,13 @@ folder=$1 task=$2 age=$3
 
 row() { printf '%s\000' "$@"; }
 
-used() { date -r "$1" +%s; }
+used() { # when a snapshot or environment was: whoever uses one touches it
+  date -r "$1" +%s
+}
+
+written() { # when anything in a run was; its own time does not tell of files in folders, nor of a log that grows
+  find "$1" -printf '%T@\n' 2>/dev/null | sort -n | sed -n '$s/[.].*//p'
+}
 
 kilobytes() { du -sk "$1" 2>/dev/null | cut -f 1; }
 
@@ -61,7 +67,8 @@ remove() { # the name goes at one stroke, so that nobody copies from what is hal
 }
 
 settle() { # settle KIND PROJECT PATH: one thing, and what becomes of it
-  last=$(used "$3") size=$(kilobytes "$3")
+  if [ "$1" = run ]; then last=$(written "$3"); else last=$(used "$3"); fi
+  size=$(kilobytes "$3")
   if [ "$state" = free ] && [ "$task" = PRUNE ] && [ "$((last + age))" -le "$(date +%s)" ]; then
     if remove "$3"; then state=removed; else state=kept detail='it cannot be removed'; fi
   fi

@@ -77,9 +77,14 @@ holder_lives() {
 
 slurm() { timeout -s KILL "$sbatch_seconds" "$@" 3<&- </dev/null; }
 
-seen() { # the id in the first line of `ID|...` that has the key; of several clusters, with `;CLUSTER`
-  awk -v key="$key" -v at="${clusters:+;$clusters}" \
-    '/^CLUSTER: / { at = ";" $2 } index($0, key) && match($0, /^[0-9]+/) { print substr($0, 1, RLENGTH) at; exit }'
+seen() { # the id in the line of `ID|...` that has the key; of several clusters, with `;CLUSTER`
+  # Its comment is the job's own; the folder may also be that of a job which this one submitted.
+  awk -v key="$key" -v own="slurmgen:$key" -v at="${clusters:+;$clusters}" '
+    /^CLUSTER: / { at = ";" $2 }
+    !index($0, key) || !match($0, /^[0-9]+/) { next }
+    index($0, own) { first = substr($0, 1, RLENGTH) at; exit }
+    !first { first = substr($0, 1, RLENGTH) at }
+    END { if (first) print first }'
 }
 
 in_queue() { # squeue knows a job until MinJobAge after its end, as scontrol does
@@ -170,6 +175,7 @@ receive() { # what is sent, and BASE, become snapshots/HASH, and a spare where t
   else
     # Snapshots may share files: what is in one is never written to, and what changed is a new file.
     copy "snapshots/$base" "$new" -l || { rm -rf "$new" && copy "snapshots/$base" "$new"; } || lacking "$base"
+    touch "$new" # a copy has its original's time, and what is old here is taken for left behind
     mv -T "staging/spare.$base" "$spare" 2>/dev/null
   fi
   # The names come from standard input, so that they cannot be too many for a command line.

@@ -84,18 +84,20 @@ def submit(
     from slurmgen.personal import load_personal
     from slurmgen.profiles import load_site
     from slurmgen.project import find_project, own_templates
+    from slurmgen.remote.early import Early
     from slurmgen.remote.route import route
     from slurmgen.script import render
 
     folder, project = find_project(Path(project_dir).absolute())
     personal = load_personal(plan.site)
     route_there = route(load_site(plan.site, folder), personal, **way)
-    text = render(plan, own_templates(folder, project))
-    prepared = prepare(plan, text, route_there, folder, remote_dir or personal.remote_dir)
-    ledger = Ledger()
-    entry = ledger.claim(prepared.record, again=again)
-    with reached(ledger, entry, lambda: _open(route_there)) as far:
-        entry, done = submit_entry(far, prepared, entry, ledger)
+    with Early(route_there, environment=lambda: _environment(route_there)) as going:
+        text = render(plan, own_templates(folder, project))
+        prepared = prepare(plan, text, route_there, folder, remote_dir or personal.remote_dir)
+        ledger = Ledger()
+        entry = ledger.claim(prepared.record, again=again)
+        with reached(ledger, entry, going.transport) as far:
+            entry, done = submit_entry(far, prepared, entry, ledger)
     settled = settled_record(prepared, entry, done)
     ledger.settle(settled)
     return settled
@@ -192,11 +194,10 @@ def settled_record(prepared: Prepared, entry: Record, done: Submitted) -> Record
     )
 
 
-def _open(way: Route) -> Transport:
+def _environment(way: Route) -> dict[str, str] | None:
     from slurmgen import twin
-    from slurmgen.remote.route import open_route
 
-    return open_route(way, environment=twin.find(way.site).environ() if way.via == "twin" else None)
+    return twin.find(way.site).environ() if way.via == "twin" else None
 
 
 def _pending(submission: Submission, way: Route, project_dir: Path) -> Record:

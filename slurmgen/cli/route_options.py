@@ -14,6 +14,7 @@ from slurmgen.errors import RequestError
 if TYPE_CHECKING:
     from slurmgen.asking import Named
     from slurmgen.ledger import Record
+    from slurmgen.remote.early import Early
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
@@ -191,6 +192,15 @@ def reach(way: "Route", *, asks: bool = True) -> "Transport":
 
     environment = _twin_environment(way.site) if way.via == "twin" else None
     return open_route(way, asker() if asks else None, environment)
+
+
+def set_out(way: "Route", *, starts: bool) -> "Early":
+    """Go there while something else is done; with `starts` false only when somebody waits for it."""
+    from slurmgen.remote.early import Early
+    from slurmgen.remote.terminal import asker
+
+    environment = (lambda: _twin_environment(way.site)) if way.via == "twin" else (lambda: None)
+    return Early(way, asker(), environment, starts=starts)
 
 
 def _twin_environment(site: str) -> dict[str, str]:

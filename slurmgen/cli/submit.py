@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.options import Asked, JobCommand, request_options
-from slurmgen.cli.route_options import reach, route_options
+from slurmgen.cli.route_options import route_options, set_out
 
 if TYPE_CHECKING:
     from slurmgen.ledger import Ledger, Record
     from slurmgen.plan import Plan
+    from slurmgen.remote.early import Early
     from slurmgen.remote.route import Route
     from slurmgen.remote.submission import Count, Submitted
     from slurmgen.remote.transport import Transport
@@ -67,28 +68,43 @@ def command(
     The id is printed to stdout, and everything else to stderr. After any failure the same
     command finds the job, or submits it if there is none.
     """
-    from slurmgen.plan import resolve
     from slurmgen.remote.route import route
-    from slurmgen.script import render
-    from slurmgen.submitting import prepare
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
+    way = route(asked.site, asked.personal, **said)
+    # On the way there while the plan and the project are looked at.
+    with set_out(way, starts=not dry_run) as going:
+        plan, text = _script(asked, follow=follow)
+        if test_only:
+            _try_out(going, way, text, as_json)
+            return
+        prepared = _prepared(asked, plan, text, way, remote_dir, max_size)
+        if dry_run:
+            _warn(prepared, plan)
+            _show(prepared, as_json)
+            return
+        _submit(going, prepared, plan, again, follow, as_json)
+
+
+def _script(asked: Asked, *, follow: bool) -> "tuple[Plan, str]":
+    from slurmgen.plan import resolve
+
     plan = resolve(asked.request, asked.site, asked.command, asked.sources)
     if follow:
         _refuse_array(plan)
-    text = render(plan, asked.template_dir)
-    way = route(asked.site, asked.personal, **said)
-    if test_only:
-        _try_out(way, text, as_json)
-        return
+    from slurmgen.script import render
+
+    return plan, render(plan, asked.template_dir)
+
+
+def _prepared(
+    asked: Asked, plan: "Plan", text: str, way: "Route", remote_dir: str | None, max_size: int
+) -> "Prepared":
+    from slurmgen.submitting import prepare
+
     folder = remote_dir or asked.personal.remote_dir
-    prepared = prepare(plan, text, way, asked.project_dir, folder, max_size)
-    _warn(prepared, plan)
-    if dry_run:
-        _show(prepared, as_json)
-        return
-    _submit(prepared, again, follow, as_json)
+    return prepare(plan, text, way, asked.project_dir, folder, max_size)
 
 
 def _refuse_array(plan: "Plan") -> None:
@@ -101,10 +117,10 @@ def _refuse_array(plan: "Plan") -> None:
         )
 
 
-def _try_out(way: "Route", text: str, as_json: bool) -> None:
+def _try_out(going: "Early", way: "Route", text: str, as_json: bool) -> None:
     from slurmgen.remote.submission import try_out
 
-    with reach(way) as far:
+    with going.transport() as far:
         answer = try_out(far, text)
     if as_json:
         _print({"site": way.site, "via": way.via, "answer": answer})
@@ -149,15 +165,19 @@ def _from_home(folder: str) -> str:
     return folder if folder.startswith("/") else f"~/{folder.removeprefix('./')}"
 
 
-def _submit(prepared: "Prepared", again: bool, follow: bool, as_json: bool) -> None:
+def _submit(
+    going: "Early", prepared: "Prepared", plan: "Plan", again: bool, follow: bool, as_json: bool
+) -> None:
     from slurmgen.ledger import Ledger
     from slurmgen.submitting import reached, settled_record, submit_entry
 
     ledger = Ledger()
     entry = ledger.claim(prepared.record, again=again)
-    if entry.key != prepared.record.key:
-        _say(f"this was submitted at {entry.submitted}, and what became of it is not known yet: finding out")
-    with reached(ledger, entry, lambda: reach(prepared.way)) as far:
+    with reached(ledger, entry, going.transport) as far:
+        _warn(prepared, plan)
+        if entry.key != prepared.record.key:
+            when = entry.submitted
+            _say(f"this was submitted at {when}, and what became of it is not known yet: finding out")
         click.echo(f"{_amount(prepared)} in all, to {far.where}", err=True)
         with _progress() as count:
             entry, done = submit_entry(far, prepared, entry, ledger, count=count)

@@ -10,10 +10,11 @@ from msgspec import Struct
 
 from slurmgen.errors import ConnectionFailed
 from slurmgen.remote import host_keys
-from slurmgen.remote.login import Ask, log_in
+from slurmgen.remote.login import log_in
 from slurmgen.remote.pulse import Heard, Pulse
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.ssh_errors import translated
+from slurmgen.remote.terminal import Ask
 
 CONNECT_TIMEOUT = 20.0
 "Seconds for the network connection and for the handshake, each."

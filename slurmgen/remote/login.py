@@ -8,7 +8,6 @@ import os
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import paramiko
 from paramiko.pkey import UnknownKeyType
@@ -16,17 +15,7 @@ from paramiko.pkey import UnknownKeyType
 from slurmgen.errors import AuthenticationFailed
 from slurmgen.remote import certificates
 from slurmgen.remote.ssh_config import Destination
-
-
-class Ask(Protocol):
-    """A person at a terminal."""
-
-    def __call__(self, prompt: str, /) -> str:
-        """Show a prompt and read an answer without showing it."""
-
-    def tell(self, text: str, /) -> None:
-        """Show a text that wants no answer."""
-
+from slurmgen.remote.terminal import Ask
 
 _AGENT = "SSH_AUTH_SOCK"
 PROMPTS = 3

@@ -11,14 +11,15 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from slurmgen.errors import CommandFailed, ConfigError, ConnectionFailed, HostKeyError, RemoteError
 from slurmgen.remote.local import LocalTransport
-from slurmgen.remote.login import Ask
 from slurmgen.remote.openssh_login import Master
 from slurmgen.remote.ssh_config import Destination
+from slurmgen.remote.terminal import Ask
 from slurmgen.remote.transport import Completed, TimedOut, failed, timed_out
 
 FAILED = 255
@@ -129,25 +130,61 @@ def connect(to: Destination, ask: Ask | None = None) -> OpenSshTransport:
         ConnectionFailed, HostKeyError, AuthenticationFailed: as they say.
         ConfigError: there is no ssh here.
     """
-    shared = to.sharing
-    if shared and is_shared(ssh(to, shared.path, **_SHARED), to.alias):
-        return OpenSshTransport(
-            to, shared.path, "the connection that you share", None, contextlib.ExitStack()
-        )
-    with contextlib.ExitStack() as resources, _fingerprint_told(to):
-        if shared and shared.starts:
-            # Theirs outlives us, as their ssh_config wants it: the next command needs no login.
-            path, own = shared.path, None
-            with Master(_login(to, ask), to, ask, stays=False) as master:
-                login = master.log_in()
-        else:
-            path = f"{resources.enter_context(tempfile.TemporaryDirectory(prefix='slurmgen-', dir='/tmp'))}/s"
-            argv = _login(to, ask, path, ControlMaster="yes", ControlPersist="no")
-            own = resources.enter_context(Master(argv, to, ask, stays=True))
-            login = own.log_in()
-        found = _AUTHENTICATED.findall(login)
-        return OpenSshTransport(to, path, found[-1] if found else "ssh", own, resources.pop_all())
+    with Login(to, ask) as login:
+        return login.transport()
     raise AssertionError  # pragma: no cover (an ExitStack swallows nothing)
+
+
+class Login:
+    """A login under way: ssh does it, while we may do something else. What nobody took ends with it."""
+
+    def __init__(self, to: Destination, ask: Ask | None) -> None:
+        self._to = to
+        self._ask = ask
+        self._resources = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        to, ask = self._to, self._ask
+        shared = to.sharing
+        self._master: Master | None = None
+        self._path = shared.path if shared else ""
+        self._is_shared = bool(shared) and is_shared(ssh(to, self._path, **_SHARED), to.alias)
+        self._leaves = bool(shared and shared.starts)
+        if self._is_shared:
+            return self
+        with self._resources as resources:
+            if self._leaves:
+                # Theirs outlives us, as their ssh_config wants it: the next command needs no login.
+                master = Master(_login(to, ask), to, ask, None)
+            else:
+                folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="slurmgen-", dir="/tmp"))
+                self._path = f"{folder}/s"
+                words = _login(to, ask, self._path, ControlMaster="yes", ControlPersist="no")
+                master = Master(words, to, ask, Path(self._path))
+            self._master = resources.enter_context(master)
+            self._resources = resources.pop_all()
+        return self
+
+    def transport(self) -> OpenSshTransport:
+        """Wait until we are in.
+
+        Raises:
+            ConnectionFailed, HostKeyError, AuthenticationFailed, ConfigError: as `connect` says.
+        """
+        login = "the connection that you share"
+        if self._master:
+            with _fingerprint_told(self._to):
+                found = _AUTHENTICATED.findall(self._master.log_in())
+            login = found[-1] if found else "ssh"
+        if self._leaves:
+            self._resources.close()
+        own = None if self._leaves else self._master
+        return OpenSshTransport(self._to, self._path, login, own, self._resources.pop_all())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.__exit__(kind, error, trace)
 
 
 @contextlib.contextmanager

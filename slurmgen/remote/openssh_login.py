@@ -3,19 +3,18 @@
 import contextlib
 import os
 import re
-import select
 import subprocess
 import threading
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
 
 from slurmgen import errors
-from slurmgen.remote.login import Ask
 from slurmgen.remote.ssh_config import Destination
-from slurmgen.remote.terminal import show_typing_at_exit
+from slurmgen.remote.terminal import Ask, show_typing_at_exit
 from slurmgen.slurm.shell import visible
 
 LOGIN_TIMEOUT = 300.0
@@ -25,7 +24,15 @@ ALONE_TIMEOUT = 60.0
 _END_TIMEOUT = 5.0
 # ssh is deaf to ^C, which is ours: we end it, or go on to find out what became of a job.
 _DEAF = ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "ssh"]
-_READY = b"slurmgen: the connection is up"
+# Ends an ssh whose slurmgen was killed: a pipe that ends without a line says so.
+_WATCHED = [
+    *("/bin/sh", "-c"),
+    "trap '' INT; exec 4<&0 </dev/null; { read -r over <&4 || kill \"$$\"; } >/dev/null 2>&1 & "
+    'exec "$@" 4<&-',
+    "ssh",
+]
+_LOOK = 0.01
+"""Seconds between two looks for the socket, which ssh makes when it is logged in."""
 
 
 class Ours(Struct, frozen=True):
@@ -85,16 +92,19 @@ ERRORS = (
 
 
 class Master:
-    """An ssh that logs in; it ends with the block, and what it shares too unless ssh_config keeps that."""
+    """An ssh that logs in; it ends with the block.
 
-    def __init__(self, words: list[str], to: Destination, ask: Ask | None, *, stays: bool) -> None:
+    With a `socket` it opens no session, and shares its connection there for as long as it runs. Without
+    one it leaves behind what ssh_config says.
+    """
+
+    def __init__(self, words: list[str], to: Destination, ask: Ask | None, socket: Path | None) -> None:
         self._to = to
         self._ask = ask
         self._is_alone = ask is None
-        # The far command ends when nobody holds its standard input: nothing outlives a killed slurmgen.
-        self._stays = stays
-        self._command = f"echo '{_READY.decode()}'" + ("; exec cat" if stays else "")
-        self._words = words
+        self._socket = socket
+        starter = [*_WATCHED, *words, "-N"] if socket else [*_DEAF, *words]
+        self._argv = [*starter, "--", to.alias, *([] if socket else ["true"])]
         self._said: list[str] = []
 
     def __enter__(self) -> Self:
@@ -102,9 +112,9 @@ class Master:
             with contextlib.suppress(OSError):  # no terminal to leave in order
                 show_typing_at_exit()
         self._process = subprocess.Popen(
-            [*_DEAF, *self._words, "--", self._to.alias, self._command],
+            self._argv,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -115,17 +125,20 @@ class Master:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         process = self._process
-        if self._stays or error:
+        if self._socket or error:
             process.terminate()  # then it gives the terminal back its echo, and removes its socket
+            with contextlib.suppress(OSError):  # the watcher is gone too
+                assert process.stdin  # noqa: S101 (it is a pipe)
+                os.write(process.stdin.fileno(), b"over\n")
         try:
             process.wait(1.0 if error else _END_TIMEOUT)  # at a question it may not heed that
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
         self._listener.join(_END_TIMEOUT)
-        for pipe in (process.stdin, process.stdout, process.stderr):
+        for pipe in (process.stdin, process.stderr):
             with contextlib.suppress(OSError):
-                assert pipe  # noqa: S101 (all three are pipes)
+                assert pipe  # noqa: S101 (both are pipes)
                 pipe.close()
 
     def log_in(self) -> str:
@@ -151,15 +164,14 @@ class Master:
         return f": {self._said[-1]}" if self._said else ""
 
     def _await(self, seconds: float) -> bool:
-        """Whether it comes up; it has ended if not."""
-        assert self._process.stdout  # noqa: S101 (it is a pipe)
-        out, heard, deadline = self._process.stdout.fileno(), b"", time.monotonic() + seconds
-        while select.select([out], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            if not (chunk := os.read(out, 4096)):
-                return False
-            heard += chunk
-            if _READY in heard:
+        """Whether we are in; it has ended if not."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if self._socket and self._socket.exists():
                 return True
+            if (status := self._process.poll()) is not None:
+                return self._socket is None and status == 0
+            time.sleep(_LOOK)
         raise errors.ConnectionFailed(
             f"{self._to.alias} let nobody in within {seconds:g} seconds",
             _NETWORK.format(alias=self._to.alias),

@@ -10,7 +10,7 @@ from slurmgen.remote.transport import Transport
 
 if TYPE_CHECKING:
     from slurmgen.personal import Personal
-    from slurmgen.remote.login import Ask
+    from slurmgen.remote.terminal import Ask
     from slurmgen.site import Site
 
 Via = Literal["ssh", "local", "twin"]

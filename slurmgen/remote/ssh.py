@@ -12,14 +12,11 @@ import paramiko
 
 from slurmgen.errors import CommandFailed, ConnectionFailed, RemoteError
 from slurmgen.remote import hops
-from slurmgen.remote.login import Ask
 from slurmgen.remote.pulse import SILENCE
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.ssh_errors import translated
+from slurmgen.remote.terminal import Ask
 from slurmgen.remote.transport import Completed, chunks, failed, timed_out
-
-_BROKEN = (OSError, EOFError, paramiko.SSHException)
-"What paramiko raises when it cannot send."
 
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
 "What paramiko raises when it cannot send."

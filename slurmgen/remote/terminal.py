@@ -3,10 +3,21 @@
 import os
 from contextlib import suppress
 from functools import cache
+from typing import Protocol
 
 from slurmgen.errors import AuthenticationFailed
 
 _TERMINAL = "/dev/tty"
+
+
+class Ask(Protocol):
+    """A person at a terminal."""
+
+    def __call__(self, prompt: str, /) -> str:
+        """Show a prompt and read an answer without showing it."""
+
+    def tell(self, text: str, /) -> None:
+        """Show a text that wants no answer."""
 
 
 class Terminal:

@@ -188,15 +188,17 @@ def test_a_host_is_known_by_the_authority_that_vouches_for_it(tmp_path: Path) ->
             far(server, tmp_path, known=other)
 
 
-def test_a_host_that_opens_one_session_a_connection_is_told_as_that(tmp_path: Path) -> None:
+def test_one_session_a_connection_is_enough_for_one_command_after_another(tmp_path: Path) -> None:
     privilege_separation_folder()
     (tmp_path / "narrow").mkdir()
-    with (
-        sshd(tmp_path / "narrow", more="MaxSessions 1") as server,
-        far(server, tmp_path) as one,
-        pytest.raises(errors.CommandFailed, match=r"opens no second session.*--ssh-client paramiko"),
-    ):
-        one.run(["true"], timeout=60)
+    with sshd(tmp_path / "narrow", more="MaxSessions 1") as server, far(server, tmp_path) as one:
+        for _ in range(2):
+            assert one.run(["echo", "in"], timeout=60).out == "in\n"
+        stream = one.stream(["sh", "-c", "echo one; sleep 100"], timeout=60)
+        assert next(stream) == b"one\n"
+        with pytest.raises(errors.CommandFailed, match=r"opens no second session.*--ssh-client paramiko"):
+            one.run(["true"], timeout=60)
+        stream.close()  # type: ignore[attr-defined]
 
 
 def test_the_wrong_key_is_refused_with_what_to_do(server: Server, tmp_path: Path) -> None:

@@ -289,6 +289,11 @@ unheard() { # sbatch does not know whether Slurm took the job
   answer unknown "sbatch: ${words:-no answer within $sbatch_seconds seconds}. $said"
 }
 
+is_job() { # whether that is ID or ID;CLUSTER
+  case ${1%%;*} in '' | *[!0-9]*) return 1 ;; esac
+  case ${1#"${1%%;*}"} in *[!A-Za-z0-9_.\;-]* | ';'*';'*) return 1 ;; esac
+}
+
 call_sbatch() {
   out=$records/sbatch.$number.out err=$records/sbatch.$number.err
   { : >"$out" && : >"$err"; } || give_up "cannot write in $records"
@@ -297,7 +302,8 @@ call_sbatch() {
   timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" "$run/$script" \
     >"$out" 2>"$err" 3<&- </dev/null
   status=$?
-  job=$(sed -n 's/^\([0-9][0-9]*\(;[A-Za-z0-9_.-]*\)\{0,1\}\)$/\1/p' "$out" | tail -n 1)
+  job=
+  while read -r line; do ! is_job "$line" || job=$line; done <"$out"
 }
 
 submit() {
@@ -321,7 +327,8 @@ take() { # take BYTES FILE: exactly so many of standard input
 main() {
   host=$(uname -n) said=
   mine=$name.$host.$$
-  said=$({ mkdir -p "$parent" && cd "$parent" && mkdir -p snapshots runs envs staging "submissions/$name"; } 2>&1) ||
+  said=$(mkdir -p "$parent/snapshots" "$parent/runs" "$parent/envs" \
+    "$parent/staging" "$parent/submissions/$name" 2>&1) ||
     failed "cannot make folders in $parent: $said"
   cd "$parent" || failed "cannot enter $parent"
   run=$PWD/runs/$name records=$PWD/submissions/$name

@@ -1,7 +1,8 @@
 """Submitting, beside what one would type by hand: `ssh HOST sbatch`, `tar | ssh tar`, `rsync -a`.
 
-All to a twin on this machine, whole processes, in turn; medians. `--client openssh` takes OpenSSH's own
-client, `--delay 50` adds milliseconds to each round trip, `--runs N` repeats each so often.
+All to a new account on a twin on this machine, whole processes, in turn; medians. `--client openssh`
+takes OpenSSH's own client, `--delay 50` adds milliseconds to each round trip, `--runs N` repeats each so
+often.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import contextlib
 import os
 import queue
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -75,6 +77,16 @@ def deliver(sink: socket.socket, line: "queue.Queue[tuple[float, bytes]]") -> No
             sink.sendall(part)
 
 
+def new_account(twin_folder: Path, home: Path) -> None:
+    """Give who logs in the home of a new account: its login shell starts as fast as the system lets it."""
+    shutil.copytree("/etc/skel", home)
+    settings = twin_folder / "sshd_config"
+    text = settings.read_text()
+    settings.write_text(text.replace("SetEnv ", f"SetEnv HOME={home} "))
+    pid_file = next(line.split()[1] for line in text.splitlines() if line.startswith("PidFile "))
+    os.kill(int(Path(pid_file).read_text()), signal.SIGHUP)
+
+
 class Bench:
     """A twin, and how both sides reach it."""
 
@@ -92,6 +104,15 @@ class Bench:
         old = next(line for line in text.splitlines() if "UserKnownHostsFile" in line)
         text = text.replace(f"Port {port}", f"Port {at}").replace(old, f"  UserKnownHostsFile {known}")
         self.config.write_text(text)
+        home = testbed.folder / "home"
+        new_account(Path(str(testbed.twin.folder)), home)
+        while self.answer("echo $HOME") != str(home):  # sshd begins anew
+            time.sleep(0.1)
+
+    def answer(self, command: str) -> str:
+        """What a command says over there; nothing while nobody answers."""
+        argv = ["ssh", "-F", str(self.config), self.host, command]
+        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
 
     def seconds(self, work: Callable[[], object]) -> float:
         """Wall time of a call."""

@@ -1,5 +1,8 @@
 """`python -m slurmgen`."""
 
-from slurmgen.cli import main
+try:
+    from slurmgen.cli import main
+except KeyboardInterrupt:  # from here on main tells
+    raise SystemExit(130) from None
 
 main()

@@ -243,6 +243,9 @@ def test_twenty_at_once_from_four_processes_are_twenty_jobs_and_entries(
     assert len(list((tmp_path / "far/project/snapshots").iterdir())) == 1
 
 
+BEGUN = "from slurmgen.cli import main; print('begun', flush=True); main()"
+
+
 def _ledger(testbed: Testbed) -> Path:
     return Path(testbed.environ["XDG_STATE_HOME"], "slurmgen/ledger.sqlite")
 
@@ -257,9 +260,13 @@ def test_a_command_that_is_ended_at_any_moment_leaves_one_job_a_key(
 
     def ended(number: int) -> str:
         name = f"ended-{blow.name}-{number}"
-        argv = [sys.executable, "-m", "slurmgen", "submit", *way, *job, "--name", name]
-        with subprocess.Popen(argv, cwd=project, env=environ, stderr=subprocess.PIPE, text=True) as one:
-            time.sleep(0.3 + number * 0.12)
+        argv = [sys.executable, "-c", BEGUN, "submit", *way, *job, "--name", name]
+        with subprocess.Popen(
+            argv, cwd=project, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as one:
+            assert one.stdout
+            assert one.stdout.readline() == "begun\n"  # before that, Python itself tells of ^C
+            time.sleep(0.05 + number * 0.12)
             one.send_signal(blow)
             said = one.communicate(timeout=60)[1]
         assert "Traceback" not in said

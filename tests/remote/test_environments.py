@@ -70,7 +70,7 @@ def links(folder: Path, python_env: str = "uv") -> set[str]:
     ("source", "shared"),
     [
         ('virtual = "."', True),
-        ('registry = "https://example.org/simple"', True),
+        ('git = "https://example.org/x.git?rev=1#1"', True),
         ('editable = "."', False),
         ('directory = "../x"', False),
         ('path = "x.whl"', False),

@@ -1,6 +1,6 @@
 """The tasks: what there is to learn, and the defaults that suit it. Imports no torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -44,22 +44,15 @@ CIFAR = Task(
     crop_padding=4,
     flip=True,
 )
-CIFAR100 = Task(
+CIFAR100 = replace(
+    CIFAR,
     name="cifar100",
     data=("cifar100", "synthetic"),
     models=("wideresnet", "resnet18"),
     classes=100,
-    shape=(3, 32, 32),
     mean=(0.5071, 0.4866, 0.4409),
     std=(0.2673, 0.2564, 0.2762),
     epochs=60,
-    batch_size=128,
-    lr=0.1,
-    lr_scaling="linear",
-    optimizer="sgd",
-    weight_decay=5e-4,
-    crop_padding=4,
-    flip=True,
 )
 MNIST = Task(
     name="mnist",

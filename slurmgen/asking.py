@@ -11,9 +11,9 @@ from slurmgen.ledger import Record
 from slurmgen.remote.log_files import ends
 from slurmgen.remote.logs import log_path
 from slurmgen.remote.outcome import Why, why
-from slurmgen.remote.report import GONE, Report, report
+from slurmgen.remote.report import Report, report
 from slurmgen.remote.route import Route
-from slurmgen.remote.slurm import UNKNOWN, states_of
+from slurmgen.remote.slurm import GONE, UNKNOWN, states_of
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -92,7 +92,7 @@ def answers_of(far: Transport, jobs: Sequence[Named], *, explain: bool = True) -
     """
     states = states_of(far, [one.job for one in jobs])
     reasons = _reasons(far, jobs, states) if explain else {}
-    return [_answer(one, states[one.job], reasons.get(one.job)) for one in jobs]
+    return [answer(one, states[one.job], reasons.get(one.job)) for one in jobs]
 
 
 def unreached(one: Named, error: SlurmgenError) -> Answer:
@@ -105,7 +105,8 @@ def unreached(one: Named, error: SlurmgenError) -> Answer:
     )
 
 
-def _answer(one: Named, states: tuple[JobState, ...], reason: Why | None) -> Answer:
+def answer(one: Named, states: tuple[JobState, ...], reason: Why | None = None) -> Answer:
+    """What Slurm said of a job, beside what its record knows; `reason` is why it failed."""
     told = report(
         one.job, states, one.way.site, one.way.via, why=reason, young=_is_young(one.record), **_of_record(one)
     )

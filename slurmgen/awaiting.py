@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from slurmgen.asking import Answer, Named, Reach, answers_of, by_way
 from slurmgen.errors import AuthenticationFailed, HostKeyError, RemoteError
-from slurmgen.remote.report import GONE
 from slurmgen.remote.route import Route
+from slurmgen.remote.slurm import GONE
 from slurmgen.remote.transport import Transport
 
 FIRST_PAUSE = 2.0

@@ -54,11 +54,9 @@ def _after(before: "Answer", after: "Answer") -> "Answer":
     """What became of a job. Slurm keeps no record of a task of an array that is cancelled while it waits."""
     from msgspec import structs
 
-    from slurmgen.remote.report import report
+    from slurmgen.asking import answer
 
     if after.states or not before.states:
         return after
     states = tuple(structs.replace(one, state="CANCELLED") for one in before.states)
-    of_record = {key: getattr(before.report, key) for key in ("name", "submitted", "folder", "log")}
-    told = report(before.named.job, states, before.report.site, before.report.via, **of_record)
-    return structs.replace(after, report=told, states=states)
+    return answer(before.named, states)

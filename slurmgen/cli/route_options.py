@@ -138,25 +138,24 @@ def _by_name(name: str, site: str | None) -> "Record":
     return found[-1]
 
 
+def way_of(record: "Record", **said: Any) -> "Route":
+    """The way a job went, but for what is said now."""
+    from slurmgen.remote.route import Route
+
+    went = Route(**{field: getattr(record, field) for field in Route.__struct_fields__})
+    return structs.replace(went, **{key: value for key, value in said.items() if value})
+
+
 def _recorded(record: "Record", **said: Any) -> "Route":
     """The way the job went, but for what is said now.
 
     Raises:
         RequestError: it is to be reached over SSH, but is on a twin here.
     """
-    from slurmgen.remote.route import Route
-
-    went = Route(
-        site=record.site,
-        via=record.via,
-        host=record.host,
-        ssh_config=record.ssh_config,
-        ssh_client=record.ssh_client,
-    )
-    way = structs.replace(went, **{key: value for key, value in said.items() if value})
-    if way.via == went.via or way.via != "ssh" or way.host:
+    way = way_of(record, **said)
+    if way.via == record.via or way.via != "ssh" or way.host:
         return way
-    if went.via == "twin":
+    if record.via == "twin":
         raise RequestError(
             f"job {record.id} is on the twin of {record.site} on this machine, not on {record.site} itself",
             "Leave out --via; or name the twin's own sshd with --host and --ssh-config.",

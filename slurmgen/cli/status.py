@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.route_options import find_jobs, reach, route_options
+from slurmgen.cli.route_options import find_jobs, reach, route_options, way_of
 from slurmgen.cli.site_option import site_option
 from slurmgen.cli.told import exit_code, print_json, tell
 
@@ -54,7 +54,7 @@ def _list(site: str | None, limit: int, as_json: bool, said: dict[str, Any]) -> 
         click.echo("no job was submitted from here yet", err=True)
         return 0
     records = records[-limit:]
-    ways = {one: _way(one, said) for one in records}
+    ways = {one: way_of(one, **said) for one in records}
     answers = ask([_of(one, way) for one, way in ways.items() if not one.pending], reach, explain=False)
     reports = {one.named.record: one.report for one in answers}
     rows = [(way, reports.get(one) or _pending(one)) for one, way in ways.items()]
@@ -63,15 +63,6 @@ def _list(site: str | None, limit: int, as_json: bool, said: dict[str, Any]) -> 
     else:
         _show(rows)
     return exit_code(answers)
-
-
-def _way(record: "Record", said: dict[str, Any]) -> "Route":
-    from msgspec import structs
-
-    from slurmgen.remote.route import Route
-
-    went = Route(site=record.site, via=record.via, host=record.host, ssh_config=record.ssh_config)
-    return structs.replace(went, **{key: value for key, value in said.items() if value})
 
 
 def _of(record: "Record", way: "Route") -> "Named":
@@ -83,13 +74,14 @@ def _of(record: "Record", way: "Route") -> "Named":
 
 def _pending(record: "Record") -> "Report":
     from slurmgen.remote.report import Report
+    from slurmgen.remote.slurm import UNKNOWN
 
     return Report(
         id="",
         name=record.name,
         site=record.site,
         via=record.via,
-        state="UNKNOWN",
+        state=UNKNOWN,
         ended=False,
         submitted=record.submitted,
         folder=record.folder,

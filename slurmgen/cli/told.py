@@ -36,6 +36,6 @@ def print_json(reports: Sequence[Any], *, as_list: bool | None = None) -> None:
 
 def exit_code(answers: "Sequence[Answer]") -> int:
     """3 if of one of them nothing is known, else 0."""
-    from slurmgen.remote.report import GONE
+    from slurmgen.remote.slurm import GONE
 
     return 3 if any(one.report.error and one.report.state != GONE for one in answers) else 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from slurmgen.remote.outcome import Why, status_and_signal
-from slurmgen.remote.slurm import UNKNOWN, ended, gone, line, outcome
+from slurmgen.remote.slurm import GONE, UNKNOWN, ended, gone, line, outcome
 from slurmgen.slurm import sizes, waiting
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -15,8 +15,6 @@ from slurmgen.slurm.usage import Usage, whole_seconds
 
 MOST_TASKS = 20
 "Tasks of an array that are shown one by one."
-GONE = "GONE"
-"A job's state where nobody knows it any more."
 _BY_SLURM = {
     "OUT_OF_MEMORY": 9,
     "TIMEOUT": 15,

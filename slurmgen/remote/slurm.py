@@ -22,6 +22,8 @@ CLEAN = (
     'case $name in SLURM_CONF|SLURM_JWT) ;; *) unset "$name" ;; esac; done; exec "$@"'
 )
 _NOT_FOUND = 127
+GONE = "GONE"
+"A job's state where nobody knows it any more."
 UNKNOWN = "UNKNOWN"
 "A job's state where who might know did not answer."
 
@@ -184,7 +186,7 @@ def outcome(states: Sequence[JobState]) -> str:
     running = [word for word in living if word != "PENDING"]
     return next(
         (word for word in (*running, *living, *words) if word != "COMPLETED"),
-        "COMPLETED" if words else "GONE",
+        "COMPLETED" if words else GONE,
     )
 
 

@@ -246,3 +246,15 @@ def test_a_job_of_another_cluster_is_asked_for_there(machine: Machine) -> None:
     big, small = (machine.bin / "asked").read_text().splitlines()
     assert "--clusters=big --jobs=1,3 " in big
     assert "--clusters=small --jobs=2 " in small
+
+
+def test_the_list_of_jobs_goes_the_way_that_each_went(machine: Machine) -> None:
+    """Whoever logs in with OpenSSH's client, maybe by a shared connection, can log in no other way."""
+    (machine.home / "ssh_config").write_text("Host far\n  HostName 127.0.0.1\n")
+    went = {"site": "daic", "via": "ssh", "host": "far", "ssh_config": str(machine.home / "ssh_config")}
+    own = {"id": "7", "name": "n", "folder": "/f", "output": "%j", "submitted": "2020-01-01T00:00:00+00:00"}
+    Ledger().add(Record(**went, **own, ssh_client="openssh"))  # type: ignore[arg-type]
+    machine.environ["PATH"] = str(machine.bin)  # where no ssh is
+    code, out, _ = machine.slurmgen("status")
+    assert code == 3
+    assert "not reached: there is no ssh" in out

@@ -83,7 +83,7 @@ class Job:
             name="broken",
             script=SCRIPT,
             files=files,
-            content=manifest(files.files),
+            content=manifest(files),
             parent=parent_folder("sent", "p"),
             key=self.key,
             output="%x-%j.out",

@@ -38,7 +38,7 @@ def submission(root: Path, remote_dir: str, key: str, script: str = HELD) -> Sub
         name="hard",
         script=script,
         files=files,
-        content=manifest(files.files),
+        content=manifest(files),
         parent=parent_folder(remote_dir, "p"),
         key=key,
         output="%x-%j.out",
@@ -199,9 +199,9 @@ def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
     assert done.snapshot == one.content.hash
     for each in (before, done):  # they share files, and yet neither changed the other
         kept = tmp_path / "far/p/snapshots" / each.snapshot
-        assert manifest(snapshot(kept).files).hash == each.snapshot
+        assert manifest(snapshot(kept)).hash == each.snapshot
     (Path(done.folder) / "hard.sbatch").unlink()
-    assert manifest(snapshot(Path(done.folder)).files).hash == done.snapshot
+    assert manifest(snapshot(Path(done.folder))).hash == done.snapshot
     assert all((Path(done.folder) / name).stat().st_nlink == 1 for name in ("6", "7"))
     assert [path.name for path in kept.iterdir() if path.is_dir()] == ["3"]
 

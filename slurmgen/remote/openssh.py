@@ -20,7 +20,7 @@ from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.openssh_login import Master
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.terminal import Ask
-from slurmgen.remote.transport import Completed, TimedOut, failed, timed_out
+from slurmgen.remote.transport import Closing, Completed, TimedOut, failed, timed_out
 
 FAILED = 255
 "Exit status of ssh itself; a command over there may have it too."
@@ -47,7 +47,7 @@ _ALIVE_TIMEOUT = 10.0
 _AUTHENTICATED = re.compile(r'^Authenticated to .* using "([^"]+)"', re.MULTILINE)
 
 
-class OpenSshTransport:
+class OpenSshTransport(Closing):
     """Runs commands over one shared connection, which `connect` found or made."""
 
     shell = ("bash", "-lc")
@@ -84,14 +84,6 @@ class OpenSshTransport:
     def close(self) -> None:
         """End the connection, unless it is one that people share."""
         self._resources.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _over_there(self, argv: Sequence[str]) -> list[str]:
         return [*self._ssh, "--", self._alias, shlex.join(["sh", "-c", _TOLD, "slurmgen", *argv])]

@@ -184,12 +184,26 @@ def _fingerprint_told(to: Destination) -> Iterator[None]:
     """Where ssh refuses a host's key without showing it, tell it with the line to add."""
     try:
         yield
-    except HostKeyError:
-        if not to.jump and not to.proxy_command:
-            from slurmgen.remote.hops import check_host_key
+    except HostKeyError as error:
+        seen = _hosts_seen(to)
+        if not seen or to in seen:
+            raise
+        names = " and ".join(hop.alias for hop in seen)
+        raise HostKeyError(
+            f"{error.fact}; it is not that of {names}, which known_hosts has", error.hint
+        ) from None
 
-            check_host_key(to)
-        raise
+
+def _hosts_seen(to: Destination) -> tuple[Destination, ...]:
+    """The hosts on the way that show a key we know; raises what is wrong with another one's."""
+    if any(hop.proxy_command for hop in to.hops):
+        return ()
+    from slurmgen.remote.hops import check_host_keys
+
+    try:
+        return check_host_keys(to)
+    except ConnectionFailed:
+        return ()
 
 
 def _login(to: Destination, ask: Ask | None, path: str | None = None, **options: str) -> list[str]:

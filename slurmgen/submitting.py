@@ -97,7 +97,7 @@ def submit(
     folder, project = find_project(Path(project_dir).absolute())
     personal = load_personal(plan.site)
     route_there = route(load_site(plan.site, folder), personal, **way)
-    with Early(route_there, environment=lambda: _environment(route_there)) as going:
+    with Early(route_there) as going:
         text = render(plan, own_templates(folder, project))
         prepared = prepare(plan, text, route_there, folder, remote_dir or personal.remote_dir)
         ledger = Ledger()
@@ -202,12 +202,6 @@ def settled_record(prepared: Prepared, entry: Record, done: Submitted) -> Record
         commit=ours.commit,
         dirty=ours.dirty,
     )
-
-
-def _environment(way: Route) -> dict[str, str] | None:
-    from slurmgen import twin
-
-    return twin.find(way.site).environ() if way.via == "twin" else None
 
 
 def _pending(submission: Submission, way: Route, project_dir: Path, at: Revision) -> Record:

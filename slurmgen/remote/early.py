@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -37,17 +36,9 @@ class Early:
     Nothing is raised before somebody waits for it, so that what is wrong here is told first.
     """
 
-    def __init__(
-        self,
-        way: Route,
-        ask: Ask | None = None,
-        environment: Callable[[], Mapping[str, str] | None] = lambda: None,
-        *,
-        starts: bool = True,
-    ) -> None:
+    def __init__(self, way: Route, ask: Ask | None = None, *, starts: bool = True) -> None:
         self._way = way
         self._ask = ask
-        self._environment = environment
         self._starts = starts and way.via == "ssh"
         self._resources = contextlib.ExitStack()
         self._under_way: UnderWay | None = None
@@ -65,13 +56,13 @@ class Early:
         """Wait until we are there.
 
         Raises:
-            RemoteError, ConfigError: as `open_route` says.
+            RemoteError, ConfigError, TwinError: as `open_route` says.
         """
         if self._failed:
             raise self._failed
         if self._under_way:
             return self._under_way.transport()
-        return open_route(self._way, self._ask, self._environment())
+        return open_route(self._way, self._ask)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -87,7 +87,7 @@ class Job:
             parent=parent_folder("sent", "p"),
             key=self.key,
             output="%x-%j.out",
-            record=b"{}\n",
+            record="{}\n",
         )
         sent = Sent(self.site.folder / ("none" if self.kind == "new" else "sent"))
         return made, sent

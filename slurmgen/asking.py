@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
@@ -21,6 +21,7 @@ from slurmgen.slurm.replies import JobState
 YOUNG = 60.0
 "Seconds after its submission in which a job that nobody knows is not gone."
 Reach = Callable[[Route], Transport]
+Found = TypeVar("Found")
 
 
 class Named(Struct, frozen=True):
@@ -57,6 +58,18 @@ def by_way(jobs: Iterable[Named]) -> dict[Route, list[Named]]:
     for one in jobs:
         found.setdefault(one.way, []).append(one)
     return found
+
+
+def each(jobs: Sequence[Named], reach: Reach, do: Callable[[Transport, Named], Found]) -> list[Found]:
+    """What `do` gives for each job, in their order.
+
+    One login for each site, and one of them at a time: all jobs of the site named first, then those of the next.
+    """
+    found: dict[Named, Found] = {}
+    for way, some in by_way(jobs).items():
+        with reach(way) as far:
+            found |= {one: do(far, one) for one in some}
+    return [found[one] for one in jobs]
 
 
 def ask(jobs: Sequence[Named], reach: Reach, *, explain: bool = True) -> list[Answer]:

@@ -29,7 +29,7 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **said: A
     for way, some in by_way(jobs).items():
         with reach(way) as far:
             answers += _cancel(far, some)
-    tell(answers, as_json=as_json, as_list=len(job_ids) > 1)
+    tell(answers, as_json=as_json, several=len(job_ids) > 1)
     return UNKNOWN_THERE if any(not one.states for one in answers) else 0
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.route_options import find_jobs, jobs_options, reach
-from slurmgen.cli.told import print_json
+from slurmgen.cli.told import print_jobs
 
 if TYPE_CHECKING:
     from slurmgen.asking import Named
@@ -38,18 +38,22 @@ def command(
     """
     if follow and (as_json or len(job_ids) > 1):
         raise click.UsageError("--follow shows one log, and goes without --json.")
+    from slurmgen.asking import each
+
     jobs = find_jobs(job_ids, site, **said)
+
+    def show(far: "Transport", one: "Named") -> None:
+        path = _path(far, one.job, one.record)
+        if follow:
+            follow_to_end(far, one.way, one.job, path, start=start)
+        if len(jobs) > 1:
+            _head(one, path)
+        _show(far, one.job, path, start)
+
     if as_json:
-        print_json([_metadata(one) for one in jobs], as_list=len(job_ids) > 1)
-        return
-    for one in jobs:
-        with reach(one.way) as far:
-            path = _path(far, one.job, one.record)
-            if follow:
-                follow_to_end(far, one.way, one.job, path, start=start)
-            if len(jobs) > 1:
-                _head(one, path)
-            _show(far, one.job, path, start)
+        print_jobs(each(jobs, reach, _metadata), several=len(job_ids) > 1)
+    else:
+        each(jobs, reach, show)
 
 
 def _head(one: "Named", path: str) -> None:
@@ -59,13 +63,12 @@ def _head(one: "Named", path: str) -> None:
     click.echo(visible(f"==> job {one.job} at {one.way.site}: {path} <=="))
 
 
-def _metadata(one: "Named") -> dict[str, object]:
+def _metadata(far: "Transport", one: "Named") -> dict[str, object]:
     from msgspec import structs
 
     from slurmgen.remote.log_files import look
 
-    with reach(one.way) as far:
-        log = look(far, _path(far, one.job, one.record))
+    log = look(far, _path(far, one.job, one.record))
     return {"id": one.job.number, "site": one.way.site, **structs.asdict(log)}
 
 

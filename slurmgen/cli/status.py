@@ -7,7 +7,7 @@ import click
 
 from slurmgen.cli.route_options import find_jobs, reach, route_options, way_of
 from slurmgen.cli.site_option import site_option
-from slurmgen.cli.told import exit_code, print_json, tell
+from slurmgen.cli.told import exit_code, print_jobs, tell
 
 if TYPE_CHECKING:
     from slurmgen.asking import Named
@@ -40,7 +40,7 @@ def command(
     from slurmgen.asking import ask
 
     answers = ask(find_jobs(job_ids, site, **said), reach)
-    tell(answers, as_json=as_json, as_list=len(job_ids) > 1)
+    tell(answers, as_json=as_json, several=len(job_ids) > 1)
     return exit_code(answers)
 
 
@@ -59,7 +59,7 @@ def _list(site: str | None, limit: int, as_json: bool, said: dict[str, Any]) -> 
     reports = {one.named.record: one.report for one in answers}
     rows = [(way, reports.get(one) or _pending(one)) for one, way in ways.items()]
     if as_json:
-        print_json([told for _, told in rows], as_list=True)
+        print_jobs([told for _, told in rows], several=True)
     else:
         _show(rows)
     return exit_code(answers)

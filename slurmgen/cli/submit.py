@@ -282,9 +282,9 @@ def _warn(prepared: "Prepared", plan: "Plan") -> None:
 
 
 def _print(value: object) -> None:
-    import json
+    from slurmgen.cli.told import print_json
 
-    click.echo(json.dumps(value))
+    print_json(value)
 
 
 def _say(text: str) -> None:

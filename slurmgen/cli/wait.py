@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.route_options import find_jobs, jobs_options, reach
-from slurmgen.cli.told import print_json, tell_one
+from slurmgen.cli.told import print_jobs, tell_one
 
 if TYPE_CHECKING:
     from slurmgen.asking import Answer
@@ -43,7 +43,7 @@ def command(
     left = wait(jobs, reach, lambda text: click.echo(visible(text), err=True), ended, timeout)
     if as_json:
         reports = [answers[one].report for one in jobs if one in answers]
-        print_json(reports, as_list=len(job_ids) > 1 or not reports)
+        print_jobs(reports, several=len(job_ids) > 1 or not reports)
     for one in left:
         click.echo(f"job {one.job} has not ended after {timeout:g} seconds", err=True)
     codes = [answers[one].report.code if one in answers else TIME_OVER for one in jobs]

@@ -1,6 +1,8 @@
 """The commands against a Slurm that answers as few do: with escapes, without sacct, at a bad moment."""
 
+import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -126,6 +128,36 @@ def test_the_records_steer_no_terminal(machine: Machine) -> None:
     assert code == 0
     assert out.splitlines()[2] == f"  7   a\\n8 {SHOWN}  GONE   t          /{SHOWN}"
     assert len(out.splitlines()) == 3
+
+
+def test_json_steers_no_terminal_and_loses_nothing_of_a_name(machine: Machine) -> None:
+    machine.says("squeue", f"12|RUNNING|None|0:01|1:00|N/A|n1|{EVIL}\n")
+    code, out, _ = machine.slurmgen("status", "12", *WAY, "--json")
+    assert code == 0
+    assert out.isascii()
+    assert not re.search(r"[\x00-\x1f]", out.rstrip("\n"))
+    assert json.loads(out)["name"] == EVIL
+
+
+def test_json_has_names_that_are_no_utf_8(machine: Machine) -> None:
+    (machine.project / os.fsdecode(b"caf\xe9")).write_text("")
+    code, out, err = machine.submit("--dry-run", "--json")
+    assert code == 0, err
+    assert os.fsdecode(b"caf\xe9") in json.loads(out)["files"]
+
+
+def test_a_name_that_looks_like_an_id_is_one_where_no_record_has_that_id(machine: Machine) -> None:
+    own = {"site": "generic", "via": "local", "folder": "/f", "output": "%j", "submitted": "2020-01-01"}
+    rows = [f"{id_}|RUNNING|None|0:01|1:00|N/A|n1|{name}" for id_, name in (("7", "123"), ("8", "12_3"))]
+    for name, id_ in (("123", "7"), ("12_3", "8")):
+        Ledger().add(Record(id=id_, name=name, **own))  # type: ignore[arg-type]
+        machine.says("squeue", "\n".join(rows))
+        assert machine.slurmgen("status", name)[1].startswith(f"job {id_} ({name}) is RUNNING")
+    # A site that is named may know a job of that id.
+    assert machine.slurmgen("status", "123", *WAY)[1].startswith("job 123 is gone from the records")
+    Ledger().add(Record(id="123", name="other", **own))  # type: ignore[arg-type]
+    machine.says("squeue", "123|RUNNING|None|0:01|1:00|N/A|n1|other\n")
+    assert machine.slurmgen("status", "123")[1].startswith("job 123 (other) is RUNNING")
 
 
 def test_what_a_trial_says_steers_no_terminal(machine: Machine) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
+    from slurmgen.slurm.replies import JobState
 
 # Kept: backspace, tab, line feed, carriage return, SGR (colours) and EL (erase the line).
 _CONTROLS = re.compile(rb"\x1b\[[0-9;]*[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f])")
@@ -96,9 +98,19 @@ def follow_to_end(
     except KeyboardInterrupt:
         click.echo(f"\njob {job} goes on; see `slurmgen logs -f {job}` and `slurmgen cancel {job}`", err=True)
         ctx.exit(INTERRUPTED)
+    _remember(way, job, states)
     for line in describe(states, job, far.where):
         click.echo(line, err=True)
     ctx.exit(0 if outcome(states) == "COMPLETED" else 1)
+
+
+def _remember(way: "Route", job: "JobId", states: "tuple[JobState, ...]") -> None:
+    from slurmgen.asking import Named, answer, remember
+    from slurmgen.errors import ConfigError
+    from slurmgen.ledger import Ledger
+
+    with suppress(ConfigError):  # the log was shown all the same
+        remember(answer(Named(job, way, record), states) for record in Ledger().find(str(job), way.site))
 
 
 def _write(chunk: bytes, *, err: bool = False) -> None:

@@ -27,6 +27,7 @@ def command(
     the first that is not 0. It is 128 + N if signal N ended it: 143 at its time limit or when cancelled, 137
     out of memory. It is 3 if the job is gone from the records, and 124 if --timeout came first.
     """
+    from slurmgen.asking import remember
     from slurmgen.awaiting import wait
     from slurmgen.slurm.shell import visible
 
@@ -37,6 +38,7 @@ def command(
 
     def ended(answer: "Answer") -> None:
         answers[answer.named] = answer
+        remember([answer])
         if not as_json:
             tell_one(answer)
 

@@ -69,6 +69,8 @@ class Report(Struct, frozen=True, kw_only=True):
     log: str = ""
     error: str = ""
     "Why nothing is known: the site was not reached, or it is not known whether there is a job."
+    remembered: str = ""
+    "Why this is what Slurm said earlier: nobody was asked or reached, or it knows the job no more."
 
     @property
     def code(self) -> int:
@@ -99,7 +101,7 @@ def report(
         via: the way there.
         why: why it failed.
         young: it was submitted so shortly ago that it cannot be gone.
-        of_record: what the ledger knows: name, submitted, folder, log.
+        of_record: what the ledger knows: name, submitted, folder, log; and why that is all, `remembered`.
     """
     state = UNKNOWN if young and not states else outcome(states)
     shown = next((one for one in states if one.state == state), JobState(id=job.number, state=state))
@@ -164,6 +166,8 @@ def _more(told: Report) -> Iterator[str]:
         yield from (f"do: {text}" for text in [told.why.todo] if text)
     if used := ", ".join(_used(told)):
         yield f"used: {used}"
+    if told.remembered:
+        yield f"remembered: {told.remembered}"
 
 
 def _used(told: Report) -> Iterator[str]:

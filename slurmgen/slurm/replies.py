@@ -27,7 +27,7 @@ _TEST_ANSWER = re.compile(
 )
 
 
-class JobState(Struct, frozen=True, kw_only=True):
+class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What Slurm knows of one job, or of one task of a job array."""
 
     id: str

@@ -7,6 +7,7 @@ import click
 
 from slurmgen.cli.route_options import find_jobs, jobs_options, reach
 from slurmgen.cli.told import print_jobs
+from slurmgen.wording import counted
 
 if TYPE_CHECKING:
     from slurmgen.asking import Named
@@ -103,8 +104,8 @@ def _report(record: "Record", folder: Path, came: "Fetched", *, quiet: bool) -> 
 
     if not quiet:
         click.echo(visible(str(folder)))
-    same = f"; {len(came.same)} were here already" if came.same else ""
-    lines = [f"fetched {len(came.new)} files of job {record.id} ({record.name}){same}"]
+    same = f"; {counted(len(came.same), 'file')} here already" if came.same else ""
+    lines = [f"fetched {counted(len(came.new), 'file')} of job {record.id} ({record.name}){same}"]
     lines += [f"not fetched: {name} is here with another content" for name in came.kept]
     lines += [f"not fetched: {name} is no file, or leads out of the folder" for name in came.refused]
     if came.kept:

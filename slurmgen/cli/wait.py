@@ -47,6 +47,6 @@ def command(
         reports = [answers[one].report for one in jobs if one in answers]
         print_jobs(reports, several=len(job_ids) > 1 or not reports)
     for one in left:
-        click.echo(f"job {one.job} has not ended after {timeout:g} seconds", err=True)
+        click.echo(f"job {one.job} has not ended after {timeout:g} s", err=True)
     codes = [answers[one].report.code if one in answers else TIME_OVER for one in jobs]
     return next(filter(None, codes), 0)

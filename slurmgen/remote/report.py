@@ -12,6 +12,7 @@ from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 from slurmgen.slurm.shell import visible
 from slurmgen.slurm.usage import Usage, whole_seconds
+from slurmgen.wording import counted
 
 MOST_TASKS = 20
 "Tasks of an array that are shown one by one."
@@ -178,11 +179,11 @@ def _used(told: Report) -> Iterator[str]:
     if had.memory and had.memory_used:
         yield f"memory {sizes.canonical(had.memory_used)} of {sizes.canonical(had.memory)}"
     if had.cpus and had.cpu_seconds is not None:
-        yield f"{100 * had.cpu_seconds / (told.elapsed * had.cpus):.0f} % of {had.cpus} CPUs"
+        yield f"{100 * had.cpu_seconds / (told.elapsed * had.cpus):.0f} % of {counted(had.cpus, 'CPU')}"
     if told.time_limit:
         yield f"{100 * told.elapsed / told.time_limit:.0f} % of its time"
     if had.gpus:
-        yield f"it had {had.gpus} GPUs"
+        yield f"it had {counted(had.gpus, 'GPU')}"
 
 
 def _error(shown: JobState, *, young: bool) -> str:

@@ -121,16 +121,21 @@ class Bench:
         return time.perf_counter() - start
 
     def settle(self) -> None:
-        """Wait as a person does before the next submission: the far side makes a copy for it meanwhile."""
-        while list(self.testbed.folder.glob("far/*/staging/*-*.spare")):
-            time.sleep(0.1)
+        """Wait as a person does before the next submission, until the far side has done what can wait."""
+        for _ in range(2):  # it begins a moment after the answer
+            time.sleep(1.0)
+            while [
+                *self.testbed.folder.glob("far/*/staging/*-*"),
+                *self.testbed.folder.glob("far/*/staging/sent.*"),
+            ]:
+                time.sleep(0.1)
 
     def ours(self, folder: Path) -> None:
         """`slurmgen submit`, the whole process."""
         way = ["--site", "generic", "--host", self.host, "--ssh-config", str(self.config)]
         way += ["--remote-dir", str(self.testbed.folder / "far")]
         way += ["--ssh-client", self.client] if self.client else []
-        argv = [sys.executable, "-m", "slurmgen", "submit", *way, *JOB]
+        argv = [str(Path(sys.executable).with_name("slurmgen")), "submit", *way, *JOB]
         self.call(argv, cwd=folder)
 
     def ssh(self, command: str, **more: object) -> None:
@@ -176,6 +181,7 @@ class Bench:
             pipe = f"tar -c . | ssh -F {self.config} {self.host} 'mkdir {there} && tar -x -C {there}'"
             bare = self.seconds(lambda: self.call(["sh", "-c", pipe], cwd=folder))  # noqa: B023
             times.append((self.seconds(lambda: self.ours(folder)), bare))  # noqa: B023
+            self.settle()
             shutil.rmtree(there)
             shutil.rmtree(folder)
         self.told("first submit of 5,000 files, 50 MB", "tar | ssh tar", times, 1.2)

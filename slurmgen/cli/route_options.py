@@ -191,8 +191,7 @@ def reach(way: "Route", *, asks: bool = True) -> "Transport":
     from slurmgen.remote.route import open_route
     from slurmgen.remote.terminal import asker
 
-    environment = _twin_environment(way.site) if way.via == "twin" else None
-    return open_route(way, asker() if asks else None, environment)
+    return open_route(way, asker() if asks else None)
 
 
 def set_out(way: "Route", *, starts: bool) -> "Early":
@@ -200,11 +199,4 @@ def set_out(way: "Route", *, starts: bool) -> "Early":
     from slurmgen.remote.early import Early
     from slurmgen.remote.terminal import asker
 
-    environment = (lambda: _twin_environment(way.site)) if way.via == "twin" else (lambda: None)
-    return Early(way, asker(), environment, starts=starts)
-
-
-def _twin_environment(site: str) -> dict[str, str]:
-    from slurmgen import twin
-
-    return twin.find(site).environ()
+    return Early(way, asker(), starts=starts)

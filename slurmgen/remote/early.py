@@ -2,15 +2,16 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from slurmgen.errors import SlurmgenError
 from slurmgen.remote.route import Route, open_route
 from slurmgen.remote.terminal import Ask
 from slurmgen.remote.transport import Transport
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _END_TIMEOUT = 2.0
 "Seconds that a login which nobody wants any more may take to end; the process takes the rest with it."
@@ -35,17 +36,9 @@ class Early:
     Nothing is raised before somebody waits for it, so that what is wrong here is told first.
     """
 
-    def __init__(
-        self,
-        way: Route,
-        ask: Ask | None = None,
-        environment: Callable[[], Mapping[str, str] | None] = lambda: None,
-        *,
-        starts: bool = True,
-    ) -> None:
+    def __init__(self, way: Route, ask: Ask | None = None, *, starts: bool = True) -> None:
         self._way = way
         self._ask = ask
-        self._environment = environment
         self._starts = starts and way.via == "ssh"
         self._resources = contextlib.ExitStack()
         self._under_way: UnderWay | None = None
@@ -63,13 +56,13 @@ class Early:
         """Wait until we are there.
 
         Raises:
-            RemoteError, ConfigError: as `open_route` says.
+            RemoteError, ConfigError, TwinError: as `open_route` says.
         """
         if self._failed:
             raise self._failed
         if self._under_way:
             return self._under_way.transport()
-        return open_route(self._way, self._ask, self._environment())
+        return open_route(self._way, self._ask)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -90,6 +83,8 @@ class _InThread:
     """A login in a thread; it asks a person nothing until somebody waits for it."""
 
     def __init__(self, way: Route, ask: Ask | None) -> None:
+        from concurrent.futures import Future
+
         self._way = way
         self._turn = threading.Event()
         self._ask = _Patient(ask, self._turn) if ask else None
@@ -103,6 +98,8 @@ class _InThread:
 
     def transport(self) -> Transport:
         """See UnderWay."""
+        from concurrent.futures import Future
+
         self._turn.set()
         reached, self._reached = self._reached.result(), Future()
         return reached

@@ -8,7 +8,7 @@ import subprocess
 import paramiko
 from msgspec import Struct
 
-from slurmgen.errors import ConnectionFailed
+from slurmgen.errors import AuthenticationFailed, ConnectionFailed
 from slurmgen.remote import host_keys
 from slurmgen.remote.login import log_in
 from slurmgen.remote.pulse import Heard, Pulse
@@ -33,30 +33,60 @@ class Link(Struct, frozen=True):
     "How they came in."
 
 
-def check_host_key(to: Destination) -> None:
-    """Look whether a host's key is the one that known_hosts has; nobody is logged in.
+def check_host_keys(to: Destination) -> tuple[Destination, ...]:
+    """Look whether the hosts on the way show the keys that known_hosts has, as far as one gets unasked.
+
+    Returns those that do. Behind a host where only a person gets in, or whose certificate only OpenSSH
+    can judge, none is seen.
 
     Raises:
-        ConnectionFailed, HostKeyError: as they say.
+        ConnectionFailed, HostKeyError: as they say, of the first host where it is so.
     """
-    with (
-        contextlib.ExitStack() as resources,
-        translated(alias=to.alias, host=to.host, port=to.port, user=to.user),
-    ):
-        heard = Heard(resources.enter_context(_socket(to, None, resources)))
-        _shake_hands(_connection(heard, resources), to)
+    seen: list[Destination] = []
+    before: Link | None = None
+    with contextlib.ExitStack() as resources, contextlib.suppress(AuthenticationFailed):
+        for hop in to.hops:
+            if hop is not to and host_keys.known(hop).by_authority_alone:
+                break
+            met = _met(hop, before, resources)
+            seen.append(hop)
+            if hop is not to:
+                before = _let_in(met, hop, before, None, resources)
+    return tuple(seen)
 
 
 def logged_in(to: Destination, ask: Ask | None, resources: contextlib.ExitStack) -> Link:
     """Log in at a host, after those before it."""
     before = logged_in(to.jump, ask, resources) if to.jump else None
-    with translated(alias=to.alias, host=to.host, port=to.port, user=to.user):
+    return _let_in(_met(to, before, resources), to, before, ask, resources)
+
+
+class _Met(Struct, frozen=True):
+    """A host that showed the key we know; nobody is logged in."""
+
+    connection: paramiko.Transport
+    heard: Heard
+
+
+def _met(to: Destination, before: Link | None, resources: contextlib.ExitStack) -> _Met:
+    with _named(to):
         heard = Heard(resources.enter_context(_socket(to, before, resources)))
         connection = _connection(heard, resources)
         _shake_hands(connection, to)
-        login = log_in(connection, to, ask)
-    pulse = resources.enter_context(Pulse(connection, heard))
-    return Link(connection, pulse, f"{before.login}, then {login}" if before else login)
+    return _Met(connection, heard)
+
+
+def _let_in(
+    met: _Met, to: Destination, before: Link | None, ask: Ask | None, resources: contextlib.ExitStack
+) -> Link:
+    with _named(to):
+        login = log_in(met.connection, to, ask)
+    pulse = resources.enter_context(Pulse(met.connection, met.heard))
+    return Link(met.connection, pulse, f"{before.login}, then {login}" if before else login)
+
+
+def _named(to: Destination) -> contextlib.AbstractContextManager[None]:
+    return translated(alias=to.alias, host=to.host, port=to.port, user=to.user)
 
 
 def _connection(heard: Heard, resources: contextlib.ExitStack) -> paramiko.Transport:

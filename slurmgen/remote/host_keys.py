@@ -28,6 +28,11 @@ class Known(Struct, frozen=True):
     has_authority: bool = False
     "Whether a certificate authority is trusted to vouch for the host."
 
+    @property
+    def by_authority_alone(self) -> bool:
+        """Whether only a certificate can say who the host is."""
+        return self.has_authority and not self.trusted
+
     def algorithms(self, available: Iterable[str]) -> list[str]:
         """The host key algorithms to ask for: those of keys we know first."""
         names = [name for key in self.trusted for name in _algorithms(key)]
@@ -61,7 +66,7 @@ def check(key: paramiko.PKey, keys: Known, to: Destination) -> None:
         return
     if keys.trusted:
         raise _changed(key, keys, to)
-    if keys.has_authority:
+    if keys.by_authority_alone:
         raise HostKeyError(
             f"known_hosts has an authority for {_title(to)}, but not its own key: {_describe(key)}",
             "Only OpenSSH reads the certificates of hosts: say --ssh-client openssh.",

@@ -6,16 +6,14 @@ import select
 import signal
 import subprocess
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import TracebackType
-from typing import IO, Self
+from typing import IO
 
-from slurmgen.remote.transport import Completed, chunks, failed, timed_out
+from slurmgen.remote.transport import Closing, Completed, chunks, failed, timed_out
 
 
-class LocalTransport:
+class LocalTransport(Closing):
     """Runs commands here, with `environment` over our own."""
 
     where = "this machine"
@@ -28,6 +26,8 @@ class LocalTransport:
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(1) as pool, self._started(argv, subprocess.PIPE, subprocess.PIPE) as process:
             # Fed by a thread as it is made: a whole project would take room and time as a file.
             stdin, process.stdin = process.stdin, None
@@ -62,17 +62,6 @@ class LocalTransport:
             status = process.wait(timeout)
             stderr.seek(0)
             return Completed(status, b"", stderr.read())
-
-    def close(self) -> None:
-        """Nothing is open between commands."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @contextlib.contextmanager
     def _started(

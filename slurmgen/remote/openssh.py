@@ -20,7 +20,7 @@ from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.openssh_login import Master
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.terminal import Ask
-from slurmgen.remote.transport import Completed, TimedOut, failed, timed_out
+from slurmgen.remote.transport import Closing, Completed, TimedOut, failed, timed_out
 
 FAILED = 255
 "Exit status of ssh itself; a command over there may have it too."
@@ -47,7 +47,7 @@ _ALIVE_TIMEOUT = 10.0
 _AUTHENTICATED = re.compile(r'^Authenticated to .* using "([^"]+)"', re.MULTILINE)
 
 
-class OpenSshTransport:
+class OpenSshTransport(Closing):
     """Runs commands over one shared connection, which `connect` found or made."""
 
     shell = ("bash", "-lc")
@@ -84,14 +84,6 @@ class OpenSshTransport:
     def close(self) -> None:
         """End the connection, unless it is one that people share."""
         self._resources.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _over_there(self, argv: Sequence[str]) -> list[str]:
         return [*self._ssh, "--", self._alias, shlex.join(["sh", "-c", _TOLD, "slurmgen", *argv])]
@@ -192,12 +184,26 @@ def _fingerprint_told(to: Destination) -> Iterator[None]:
     """Where ssh refuses a host's key without showing it, tell it with the line to add."""
     try:
         yield
-    except HostKeyError:
-        if not to.jump and not to.proxy_command:
-            from slurmgen.remote.hops import check_host_key
+    except HostKeyError as error:
+        seen = _hosts_seen(to)
+        if not seen or to in seen:
+            raise
+        names = " and ".join(hop.alias for hop in seen)
+        raise HostKeyError(
+            f"{error.fact}; it is not that of {names}, which known_hosts has", error.hint
+        ) from None
 
-            check_host_key(to)
-        raise
+
+def _hosts_seen(to: Destination) -> tuple[Destination, ...]:
+    """The hosts on the way that show a key we know; raises what is wrong with another one's."""
+    if any(hop.proxy_command for hop in to.hops):
+        return ()
+    from slurmgen.remote.hops import check_host_keys
+
+    try:
+        return check_host_keys(to)
+    except ConnectionFailed:
+        return ()
 
 
 def _login(to: Destination, ask: Ask | None, path: str | None = None, **options: str) -> list[str]:

@@ -1,6 +1,5 @@
 """Route: which way leads to a site, kept with each job so that it is found again."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -64,18 +63,16 @@ def route(
     )
 
 
-def open_route(
-    way: Route, ask: "Ask | None" = None, environment: Mapping[str, str] | None = None
-) -> Transport:
+def open_route(way: Route, ask: "Ask | None" = None) -> Transport:
     """Go there.
 
     Args:
         way: where to.
         ask: reads a password from the terminal; None where there is none.
-        environment: variables that lead to another Slurm on this machine, such as a twin's.
 
     Raises:
         RemoteError: the host is not reached, not the one we know, or lets nobody in.
+        TwinError: it is a twin, and none runs.
     """
     if way.via == "ssh":
         from slurmgen.remote.ssh_config import destination
@@ -90,4 +87,8 @@ def open_route(
         return ssh.connect(to, ask)
     from slurmgen.remote.local import LocalTransport
 
-    return LocalTransport(environment)
+    if way.via == "twin":
+        from slurmgen import twin
+
+        return LocalTransport(twin.find(way.site).environ())
+    return LocalTransport()

@@ -5,8 +5,6 @@ import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
-from typing import Self
 
 import paramiko
 
@@ -16,13 +14,13 @@ from slurmgen.remote.pulse import SILENCE
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.ssh_errors import translated
 from slurmgen.remote.terminal import Ask
-from slurmgen.remote.transport import Completed, chunks, failed, timed_out
+from slurmgen.remote.transport import Closing, Completed, chunks, failed, timed_out
 
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
 "What paramiko raises when it cannot send."
 
 
-class SshTransport:
+class SshTransport(Closing):
     """Runs commands over one SSH connection, which `connect` made."""
 
     shell = ("bash", "-lc")
@@ -68,14 +66,6 @@ class SshTransport:
     def close(self) -> None:
         """End the connection, those to the hosts before, and the ProxyCommand if there was one."""
         self._resources.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @contextlib.contextmanager
     def _opened(self, argv: Sequence[str], timeout: float) -> Iterator[paramiko.Channel]:

@@ -81,6 +81,21 @@ class Transport(Protocol):
     ) -> None: ...
 
 
+class Closing:
+    """What is closed at the end of the block."""
+
+    def close(self) -> None:
+        """Nothing to do, where nothing is open between commands."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
 def chunks(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
     """Standard input as parts, in whichever way it was given."""
     return [data] if isinstance(data, bytes) else data

@@ -231,11 +231,57 @@ def test_a_chain_of_two_leads_to_the_host(way: Way) -> None:
         assert one.run(["echo", "in"], timeout=60).out == "in\n"
 
 
-@pytest.mark.parametrize("name", ["outer", "inner"])
-def test_the_keys_of_hosts_before_are_checked_too(way: Way, name: str) -> None:
+def strict(config: str) -> str:
+    """So that ssh asks nobody of hosts before either, whether the tests have a terminal or not."""
+    Path(config).write_text(f"StrictHostKeyChecking yes\n{Path(config).read_text()}")
+    return config
+
+
+@pytest.mark.parametrize("name", ["outer", "inner", "far"])
+def test_an_unknown_host_of_a_chain_is_refused_with_its_fingerprint_and_the_line_to_add(
+    way: Way, name: str
+) -> None:
     way.known[name] = ""
-    with pytest.raises(errors.SlurmgenError, match="host key"):
-        openssh.connect(destination("far", way.config()))
+    with pytest.raises(errors.HostKeyError) as caught:
+        openssh.connect(destination("far", strict(way.config())))
+    assert f"the host key of {name} (127.0.0.1 port " in str(caught.value)
+    assert "is not known: ssh-ed25519 SHA256:" in str(caught.value)
+    assert str(caught.value).splitlines()[-1] == way.hosts[name].known_line.strip()
+
+
+def test_a_changed_key_of_a_host_before_is_told_with_its_name(way: Way) -> None:
+    way.known["inner"] = f"{way.hosts['inner'].name} {way.hosts['far'].host_key}\n"
+    with pytest.raises(errors.HostKeyError, match=r"THE HOST KEY OF inner \(.* HAS CHANGED"):
+        openssh.connect(destination("far", strict(way.config())))
+
+
+def test_behind_a_host_that_only_a_person_enters_it_is_told_whose_key_it_is_not(
+    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    way.known["inner"] = ""
+    word = "outer"
+    way.keys["outer"] = keygen(tmp_path / "locked", passphrase=word)
+    with (way.hosts["outer"].folder / "authorized_keys").open("a") as file:
+        file.write((tmp_path / "locked.pub").read_text())
+    person = tmp_path / "person"
+    person.write_text(f"#!/bin/sh\necho {word}\n")
+    person.chmod(0o700)
+    monkeypatch.setenv("SSH_ASKPASS", str(person))
+    monkeypatch.setenv("SSH_ASKPASS_REQUIRE", "force")
+    with pytest.raises(errors.HostKeyError, match=r"not that of outer, .* Run `ssh far` once"):
+        openssh.connect(destination("far", strict(way.config())))
+
+
+def test_a_host_before_that_a_certificate_vouches_for_is_not_blamed(way: Way, tmp_path: Path) -> None:
+    authority = keygen(tmp_path / "ca")
+    privilege_separation_folder()
+    (tmp_path / "certified").mkdir()
+    with sshd(tmp_path / "certified", authority=authority) as outer:
+        way.hosts["outer"], way.keys["outer"] = outer, outer.key
+        way.known["outer"] = f"@cert-authority {outer.name} {authority.with_suffix('.pub').read_text()}"
+        way.known["inner"] = ""
+        with pytest.raises(errors.HostKeyError, match="of far or of a host before it is not known"):
+            openssh.connect(destination("far", strict(way.config())))
 
 
 def test_the_config_forwards_and_runs_nothing_of_its_own(server: Server, tmp_path: Path) -> None:

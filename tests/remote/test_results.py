@@ -15,7 +15,7 @@ from slurmgen.errors import CommandFailed, TransferFailed
 from slurmgen.ledger import Ledger
 from slurmgen.remote.results import Fetched, fetch
 from tests.conftest import Run
-from tests.support.twins import Testbed, eventually
+from tests.support.twins import Testbed, eventually, settled
 
 TRAIN = """
 import os, pathlib
@@ -53,7 +53,9 @@ class Person:
 
     def submit(self, script: str = "train.py") -> str:
         job = ["--framework", "python", "--script", script, "--time", "00:05:00"]
-        return self.slurmgen("submit", *WAY, str(self.far), *job).stdout.strip()
+        number = self.slurmgen("submit", *WAY, str(self.far), *job).stdout.strip()
+        settled(self.far / self.project.name)
+        return number
 
     def ended(self, script: str = "train.py") -> str:
         job = self.submit(script)

@@ -13,6 +13,12 @@ from slurmgen.remote.snapshot import readable
 COMPLETE = ".slurmgen/complete"
 "The last member; a project has no files of that name, since .slurmgen is never sent."
 _CHUNK = 1 << 20
+# A header is name, mode, owner, size, time, checksum and what follows; its checksum counts as blanks.
+_NOBODY = b"0000000\0" * 2
+_AFTER = b"0" + bytes(100) + tarfile.GNU_MAGIC + bytes(247)
+_SUM = sum(_AFTER) + sum(b" " * 8)
+_OCTAL = 8**11
+"What a number must be below."
 
 
 def pack(files: Mapping[str, Path], content: Manifest, names: Iterable[str]) -> Iterator[bytes]:
@@ -53,8 +59,8 @@ def _members(files: Mapping[str, Path], content: Manifest, names: Iterable[str])
 
 def _file(name: str, path: Path, mode: int, size: int, content: str) -> Iterator[bytes]:
     total = sha256()
-    with readable(), path.open("rb", buffering=0) as file:
-        yield _header(name, mode=mode, size=size, mtime=int(os.fstat(file.fileno()).st_mtime))
+    with readable(), open(path, "rb", buffering=0) as file:  # noqa: PTH123 (faster than Path.open)
+        yield file_header(name, mode, size, int(os.fstat(file.fileno()).st_mtime))
         left = size
         while left and (chunk := file.read(min(left, _CHUNK))):
             total.update(chunk)
@@ -63,6 +69,15 @@ def _file(name: str, path: Path, mode: int, size: int, content: str) -> Iterator
         if left or file.read(1) or total.hexdigest() != content:
             raise TransferFailed(f"{path} changed while it was sent", "Submit again when it is at rest.")
     yield bytes(-size % tarfile.BLOCKSIZE)
+
+
+def file_header(name: str, mode: int, size: int, mtime: int) -> bytes:
+    """What tarfile writes before a file, in a fifth of its time, which is most of a project's way out."""
+    plain = name.encode(errors="surrogateescape")
+    if len(plain) > tarfile.LENGTH_NAME or not 0 <= mtime < _OCTAL or size >= _OCTAL:
+        return _header(name, mode=mode, size=size, mtime=mtime)
+    before = b"%b%07o\0%b%011o\0%011o\0" % (plain.ljust(100, b"\0"), mode, _NOBODY, size, mtime)
+    return b"%b%06o\0 %b" % (before, sum(before) + _SUM, _AFTER)
 
 
 def _header(name: str, **fields: object) -> bytes:

@@ -27,8 +27,6 @@ from slurmgen.slurm.shell import visible
 
 SLOWEST_LINK = 50_000
 "Bytes a second, below which sending the project counts as hung."
-SMALL = 1_000_000
-"Bytes of a project that are rather sent than asked for."
 COMMENT = "slurmgen:"
 "Stands before the key in a job's comment."
 
@@ -221,11 +219,12 @@ def _submit(
 
 
 def expected(content: Manifest, sent: Sent) -> Parcel:
-    """What to send at first, by what was sent from here before."""
+    """What to send at first, by what was sent from here before.
+
+    Where it turns out to be there already, the far side reads nothing of it.
+    """
     known = sent.names()
-    if content.hash in known or (not known and content.size > SMALL):
-        return Parcel("?")
-    return _difference(content, sent, known)
+    return Parcel("?") if content.hash in known else _difference(content, sent, known)
 
 
 def _difference(content: Manifest, sent: Sent, there: list[str]) -> Parcel:

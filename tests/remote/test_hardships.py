@@ -156,7 +156,7 @@ class Counting(LocalTransport):
         return super().run(argv, **more)
 
 
-def test_a_project_takes_one_round_trip_changed_or_not_and_a_large_new_one_two(
+def test_a_project_takes_one_round_trip_new_or_changed_or_not_and_known_here_or_not(
     testbed: Testbed, project: Path, tmp_path: Path
 ) -> None:
     def trips(key: str) -> int:
@@ -169,9 +169,20 @@ def test_a_project_takes_one_round_trip_changed_or_not_and_a_large_new_one_two(
     changed = trips("trips-3")
     shutil.rmtree(tmp_path / "m")  # as on another machine
     elsewhere = trips("trips-4")
-    (project / "large").write_bytes(os.urandom(1_000_001))
-    shutil.rmtree(tmp_path / "m")
+    shutil.rmtree(settled(tmp_path / "far/p") / "snapshots")  # as pruned meanwhile
+    shutil.rmtree(tmp_path / "far/p/staging")
     assert (first, unchanged, changed, elsewhere, trips("trips-5")) == (1, 1, 1, 1, 2)
+
+
+def test_of_a_project_that_is_there_already_hardly_more_is_sent_than_is_on_its_way(
+    testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    (project / "large").write_bytes(bytes(300_000_000))
+    far, parts = LocalTransport(testbed.twin.environ()), list[int]()
+    submit(far, submission(project, str(tmp_path / "far"), "there-1"), Sent(tmp_path / "m"), WAITS)
+    one = submission(project, str(tmp_path / "far"), "there-2")
+    submit(far, one, Sent(tmp_path / "elsewhere"), WAITS, lambda part, _total: parts.append(part))
+    assert sum(parts) < 30_000_000
 
 
 def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(

@@ -1,27 +1,24 @@
 """Submitting, beside what one would type by hand: `ssh HOST sbatch`, `tar | ssh tar`, `rsync -a`.
 
 All to a new account on a twin on this machine, whole processes, in turn; medians. `--client openssh`
-takes OpenSSH's own client, `--delay 50` adds milliseconds to each round trip, `--runs N` repeats each so
-often.
+takes OpenSSH's own client, `--delay 50` adds milliseconds to each round trip (in a network namespace of its
+own, as root), `--runs N` repeats each so often.
 """
 
 import argparse
-import contextlib
 import os
-import queue
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks import slow_link
 from tests.support.twins import Testbed, twin
 
 UNCHANGED, FIRST = (1000, 10_000_000), (5000, 50_000_000)
@@ -38,50 +35,12 @@ def project(folder: Path, files: int, size: int) -> Path:
     return folder
 
 
-def delayed(target: int, seconds: float) -> int:
-    """A port that leads to `target`, with half of that delay each way; throughput stays."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    threading.Thread(target=serve, args=(listener, target, seconds / 2), daemon=True).start()
-    return int(listener.getsockname()[1])
-
-
-def serve(listener: socket.socket, target: int, seconds: float) -> None:
-    """Lead each connection on."""
-    while True:
-        client, _ = listener.accept()
-        server = socket.create_connection(("127.0.0.1", target))
-        for source, sink in ((client, server), (server, client)):
-            sink.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            line: queue.Queue[tuple[float, bytes]] = queue.Queue()
-            threading.Thread(target=take, args=(source, line, seconds), daemon=True).start()
-            threading.Thread(target=deliver, args=(sink, line), daemon=True).start()
-
-
-def take(source: socket.socket, line: "queue.Queue[tuple[float, bytes]]", seconds: float) -> None:
-    """Read without waiting for the delivery, so that only time is added."""
-    with contextlib.suppress(OSError):
-        while part := source.recv(1 << 18):
-            line.put((time.monotonic() + seconds, part))
-    line.put((time.monotonic() + seconds, b""))
-
-
-def deliver(sink: socket.socket, line: "queue.Queue[tuple[float, bytes]]") -> None:
-    """Hand on each part when it is due."""
-    with contextlib.suppress(OSError):
-        while True:
-            due, part = line.get()
-            time.sleep(max(0.0, due - time.monotonic()))
-            if not part:
-                sink.shutdown(socket.SHUT_WR)
-                return
-            sink.sendall(part)
-
-
-def new_account(twin_folder: Path, home: Path) -> None:
+def new_account(twin_folder: Path, home: Path, address: str) -> None:
     """Give who logs in the home of a new account: its login shell starts as fast as the system lets it."""
     shutil.copytree("/etc/skel", home)
     settings = twin_folder / "sshd_config"
     text = settings.read_text()
+    text = text.replace("ListenAddress 127.0.0.1", f"ListenAddress {address}")
     settings.write_text(text.replace("SetEnv ", f"SetEnv HOME={home} "))
     pid_file = next(line.split()[1] for line in text.splitlines() if line.startswith("PidFile "))
     os.kill(int(Path(pid_file).read_text()), signal.SIGHUP)
@@ -95,17 +54,15 @@ class Bench:
         self.host = testbed.twin.ssh_host or ""
         self.config = testbed.folder / "ssh_config"
         text = Path(str(testbed.twin.ssh_config)).read_text()
-        port = int(text.partition("Port ")[2].split()[0])
-        at = delayed(port, delay) if delay else port
-        # Both sides look the key up under one name, whichever the port.
         known = testbed.folder / "known_hosts"
-        key = (Path(str(testbed.twin.folder)) / "known_hosts").read_text().split(maxsplit=1)[1]
-        known.write_text(f"[127.0.0.1]:{at} {key}")
+        address = slow_link.FAR if delay else "127.0.0.1"
+        keys = (Path(str(testbed.twin.folder)) / "known_hosts").read_text()
+        known.write_text(keys.replace("127.0.0.1", address))
         old = next(line for line in text.splitlines() if "UserKnownHostsFile" in line)
-        text = text.replace(f"Port {port}", f"Port {at}").replace(old, f"  UserKnownHostsFile {known}")
+        text = text.replace("127.0.0.1", address).replace(old, f"  UserKnownHostsFile {known}")
         self.config.write_text(text)
         home = testbed.folder / "home"
-        new_account(Path(str(testbed.twin.folder)), home)
+        new_account(Path(str(testbed.twin.folder)), home, slow_link.NEAR if delay else address)
         while self.answer("echo $HOME") != str(home):  # sshd begins anew
             time.sleep(0.1)
 
@@ -121,16 +78,21 @@ class Bench:
         return time.perf_counter() - start
 
     def settle(self) -> None:
-        """Wait as a person does before the next submission: the far side makes a copy for it meanwhile."""
-        while list(self.testbed.folder.glob("far/*/staging/*-*.spare")):
-            time.sleep(0.1)
+        """Wait as a person does before the next submission, until the far side has done what can wait."""
+        for _ in range(2):  # it begins a moment after the answer
+            time.sleep(1.0)
+            while [
+                *self.testbed.folder.glob("far/*/staging/*-*"),
+                *self.testbed.folder.glob("far/*/staging/sent.*"),
+            ]:
+                time.sleep(0.1)
 
     def ours(self, folder: Path) -> None:
         """`slurmgen submit`, the whole process."""
         way = ["--site", "generic", "--host", self.host, "--ssh-config", str(self.config)]
         way += ["--remote-dir", str(self.testbed.folder / "far")]
         way += ["--ssh-client", self.client] if self.client else []
-        argv = [sys.executable, "-m", "slurmgen", "submit", *way, *JOB]
+        argv = [str(Path(sys.executable).with_name("slurmgen")), "submit", *way, *JOB]
         self.call(argv, cwd=folder)
 
     def ssh(self, command: str, **more: object) -> None:
@@ -176,6 +138,7 @@ class Bench:
             pipe = f"tar -c . | ssh -F {self.config} {self.host} 'mkdir {there} && tar -x -C {there}'"
             bare = self.seconds(lambda: self.call(["sh", "-c", pipe], cwd=folder))  # noqa: B023
             times.append((self.seconds(lambda: self.ours(folder)), bare))  # noqa: B023
+            self.settle()
             shutil.rmtree(there)
             shutil.rmtree(folder)
         self.told("first submit of 5,000 files, 50 MB", "tar | ssh tar", times, 1.2)
@@ -203,6 +166,9 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0.0, metavar="MS")
     parser.add_argument("--runs", type=int, default=11)
     asked = parser.parse_args()
+    if asked.delay:
+        slow_link.enter()
+        slow_link.mirror(asked.delay / 1000)
     with twin("generic", ssh=True) as testbed:
         bench = Bench(testbed, asked.client, asked.delay / 1000, asked.runs)
         bench.unchanged()

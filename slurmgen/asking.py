@@ -1,13 +1,15 @@
 """Asking what became of jobs: one login for each site, and one question for all its jobs."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
-from slurmgen.errors import SlurmgenError, TwinError
-from slurmgen.ledger import Record
+from slurmgen.errors import ConfigError, SlurmgenError, TwinError
+from slurmgen.finals import as_text, from_text, recalled
+from slurmgen.ledger import Ledger, Record
 from slurmgen.remote.log_files import ends
 from slurmgen.remote.logs import log_path
 from slurmgen.remote.outcome import Why, why
@@ -21,6 +23,7 @@ from slurmgen.slurm.replies import JobState
 YOUNG = 60.0
 "Seconds after its submission in which a job that nobody knows is not gone."
 Reach = Callable[[Route], Transport]
+Found = TypeVar("Found")
 
 
 class Named(Struct, frozen=True):
@@ -42,6 +45,11 @@ class Named(Struct, frozen=True):
         except SlurmgenError:
             return ""
 
+    @property
+    def final(self) -> tuple[JobState, ...]:
+        """How it ended, if that was seen once."""
+        return from_text(self.record.final, self.job) if self.record else ()
+
 
 class Answer(Struct, frozen=True):
     """What is known of one job."""
@@ -59,11 +67,23 @@ def by_way(jobs: Iterable[Named]) -> dict[Route, list[Named]]:
     return found
 
 
+def each(jobs: Sequence[Named], reach: Reach, do: Callable[[Transport, Named], Found]) -> list[Found]:
+    """What `do` gives for each job, in their order.
+
+    One login for each site, and one of them at a time: all jobs of the site named first, then of the next.
+    """
+    found: dict[Named, Found] = {}
+    for way, some in by_way(jobs).items():
+        with reach(way) as far:
+            found |= {one: do(far, one) for one in some}
+    return [found[one] for one in jobs]
+
+
 def ask(jobs: Sequence[Named], reach: Reach, *, explain: bool = True) -> list[Answer]:
     """What became of jobs, in their order. A site that is not reached does not hide the others.
 
     Raises:
-        SlurmgenError: all are at one site, and it was not reached.
+        SlurmgenError: all are at one site, it was not reached, and of one it is not known how it ended.
     """
     ways = by_way(jobs)
     found: dict[Named, Answer] = {}
@@ -72,7 +92,7 @@ def ask(jobs: Sequence[Named], reach: Reach, *, explain: bool = True) -> list[An
             with reach(way) as far:
                 answers = answers_of(far, some, explain=explain)
         except SlurmgenError as error:
-            if len(ways) == 1 and explain:
+            if len(ways) == 1 and explain and not all(one.final for one in some):
                 raise
             answers = [unreached(one, error) for one in some]
         found |= {one.named: one for one in answers}
@@ -90,13 +110,36 @@ def answers_of(far: Transport, jobs: Sequence[Named], *, explain: bool = True) -
     Raises:
         CommandFailed: Slurm did not answer.
     """
-    states = states_of(far, [one.job for one in jobs])
-    reasons = _reasons(far, jobs, states) if explain else {}
-    return [answer(one, states[one.job], reasons.get(one.job)) for one in jobs]
+    said = states_of(far, [one.job for one in jobs])
+    known = {one.job: recalled(one.final, said[one.job]) for one in jobs}
+    reasons = _reasons(far, jobs, {job: states for job, (states, _) in known.items()}) if explain else {}
+    return [answer(one, known[one.job][0], reasons.get(one.job), known[one.job][1]) for one in jobs]
+
+
+def remembered(one: Named, reason: str) -> Answer | None:
+    """What was seen of a job once it had ended, if anything; `reason` is why nobody is asked now."""
+    failed = (why(state) for state in one.final)
+    return answer(one, one.final, next(filter(None, failed), None), reason) if one.final else None
+
+
+def remember(answers: Iterable[Answer]) -> None:
+    """Keep in the ledger how jobs ended, and forget it of one that came back."""
+    seen = {one.named.record: as_text(one.states) for one in answers if _is_whole(one.named)}
+    changed = {record: final for record, final in seen.items() if record and final != record.final}
+    if changed:
+        with suppress(ConfigError):  # they are asked for again, and nothing is lost
+            Ledger().remember(changed)
+
+
+def _is_whole(one: Named) -> bool:
+    """Whether it is all of what was submitted, and not one task of it."""
+    return one.record is not None and one.record.id == one.job.number
 
 
 def unreached(one: Named, error: SlurmgenError) -> Answer:
     """The answer for a job whose site was not reached; one on a twin that is down is gone with it."""
+    if kept := remembered(one, f"not reached: {error.fact}"):
+        return kept
     is_gone = isinstance(error, TwinError)
     unknown = report(one.job, (), one.way.site, one.way.via, **_of_record(one))
     state = GONE if is_gone else UNKNOWN
@@ -105,11 +148,20 @@ def unreached(one: Named, error: SlurmgenError) -> Answer:
     )
 
 
-def answer(one: Named, states: tuple[JobState, ...], reason: Why | None = None) -> Answer:
-    """What Slurm said of a job, beside what its record knows; `reason` is why it failed."""
-    told = report(
-        one.job, states, one.way.site, one.way.via, why=reason, young=_is_young(one.record), **_of_record(one)
-    )
+def answer(
+    one: Named, states: tuple[JobState, ...], reason: Why | None = None, remembered: str = ""
+) -> Answer:
+    """What Slurm said of a job, beside what its record knows.
+
+    Args:
+        one: the job.
+        states: what Slurm said.
+        reason: why it failed.
+        remembered: why Slurm said that earlier, and not now.
+    """
+    own = {**_of_record(one), "remembered": remembered}
+    young = _is_young(one.record)
+    told = report(one.job, states, one.way.site, one.way.via, why=reason, young=young, **own)
     return Answer(one, told, states)
 
 

@@ -9,7 +9,7 @@ is known. Until then the same command takes the same key again, and so finds its
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -21,7 +21,7 @@ from slurmgen.errors import ConfigError
 
 BUSY_TIMEOUT = 10.0
 "Seconds to wait for another slurmgen that is writing."
-FORM = 2
+FORM = 3
 "Of the tables, kept as SQLite's user_version; whoever changes them counts it up."
 
 # A cluster whose ids start anew gives two rows; the later one counts.
@@ -54,6 +54,7 @@ _FORMS = (
         "ALTER TABLE jobs ADD COLUMN claims INTEGER NOT NULL DEFAULT 1",
         "CREATE UNIQUE INDEX one_a_key ON jobs ([key]) WHERE [key] != ''",
     ),
+    ("ALTER TABLE jobs ADD COLUMN final TEXT NOT NULL DEFAULT ''",),
 )
 "What leads to each form from the one before it."
 
@@ -87,6 +88,8 @@ class Record(Struct, frozen=True, kw_only=True):
     "Of git, where the project is in a repository."
     dirty: bool = False
     "Whether the project differed from that commit."
+    final: str = ""
+    "How it ended, once that was seen, in the form of `slurmgen.finals`."
 
     @property
     def pending(self) -> bool:
@@ -100,6 +103,7 @@ _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
 _INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
 _DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] = ?"
+_REMEMBER = "UPDATE jobs SET final = ? WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
 _SETTLE = f"""{_INSERT} ON CONFLICT ([key]) WHERE [key] != '' DO UPDATE SET """ + ", ".join(
     f"[{name}] = excluded.[{name}]" for name in _FIELDS
 )
@@ -155,6 +159,12 @@ class Ledger:
         """Write down a job."""
         with self._writing() as database:
             database.execute(_INSERT, structs.asdict(record))
+
+    def remember(self, finals: Mapping[Record, str]) -> None:
+        """Write down how jobs ended; nothing of one that came back."""
+        rows = [(final, one.id, one.site, one.submitted, one.key) for one, final in finals.items()]
+        with self._writing() as database:
+            database.executemany(_REMEMBER, rows)
 
     def find(self, job_id: str, site: str | None = None) -> tuple[Record, ...]:
         """The jobs of that id, the last submitted at each site, at one site or at all."""

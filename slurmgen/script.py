@@ -13,6 +13,7 @@ from slurmgen.plan import Plan
 from slurmgen.resources import bundled
 from slurmgen.slurm.shell import quote
 from slurmgen.software import COMMENTS
+from slurmgen.wording import counted
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -97,13 +98,13 @@ def _title(plan: Plan) -> str:
 @lru_cache(maxsize=256)
 def _where(nodes: int, gpus_per_node: int) -> str:
     each = " each" if nodes > 1 else ""
-    ranks, gpus = _count(nodes * gpus_per_node, "rank"), _count(gpus_per_node, "GPU")
-    return f"{ranks} on {_count(nodes, 'node')} with {gpus}{each}"
+    ranks, gpus = counted(nodes * gpus_per_node, "rank"), counted(gpus_per_node, "GPU")
+    return f"{ranks} on {counted(nodes, 'node')} with {gpus}{each}"
 
 
 @lru_cache(maxsize=256)
 def _step_comment(ntasks_per_node: int, procs_per_task: int, why: str) -> str:
-    return f"{_count(ntasks_per_node, 'task')} per node, {_count(procs_per_task, 'rank')} per task: {why}."
+    return f"{counted(ntasks_per_node, 'task')} per node, {counted(procs_per_task, 'rank')} per task: {why}."
 
 
 @lru_cache(maxsize=1024)
@@ -116,7 +117,3 @@ def _wrapped(words: tuple[str, ...]) -> str:
         else:
             lines.append(word)
     return " \\\n    ".join(lines)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

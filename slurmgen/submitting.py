@@ -7,9 +7,11 @@
 '4711'
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from hashlib import sha256
+from os import stat_result
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -22,17 +24,19 @@ from slurmgen.remote import submission as there
 from slurmgen.remote.environments import with_environment
 from slurmgen.remote.manifest import Sent, cache_folder, manifest
 from slurmgen.remote.project_files import project_files
-from slurmgen.remote.revision import revision
+from slurmgen.remote.revision import Revision, revision
 from slurmgen.remote.route import Route
 from slurmgen.remote.snapshot import Snapshot
 from slurmgen.remote.submission import (
     WAITS,
     Closed,
     Count,
+    Parcel,
     Refused,
     Submission,
     Submitted,
     Waits,
+    expected,
     parent_folder,
 )
 from slurmgen.remote.transport import Transport
@@ -55,6 +59,8 @@ class Prepared(Struct, frozen=True):
     record: Record
     sent: Sent
     "What went that way before."
+    first: Parcel
+    "What of the project is to be sent, by that."
 
 
 def submit(
@@ -118,11 +124,15 @@ def prepare(
         TransferFailed: a file cannot be read.
     """
     parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
-    files = _files(plan, project_dir)
+    with ThreadPoolExecutor(1) as pool:
+        revised = pool.submit(revision, project_dir)
+        files = _files(plan, project_dir)
+        at = revised.result()
     if way.via != "ssh":
         _refuse_nesting(parent, project_dir)
-    _check_size(files, max_size)
-    content = manifest(files.files, cache_folder() / "hashes" / _short(str(project_dir.resolve())))
+    statuses = files.statuses()
+    _check_size(statuses, max_size)
+    content = manifest(files, cache_folder() / "hashes" / _short(str(project_dir.resolve())), statuses)
     options = {key: (value or "").strip('"') for key, value in plan.extra_directives}  # a blank needs quotes
     submission = Submission(
         name=plan.name,
@@ -135,9 +145,9 @@ def prepare(
         comment=options.get("comment", ""),
         clusters=options.get("clusters", ""),
     )
-    record = _pending(submission, way, project_dir)
+    record = _pending(submission, way, project_dir, at)
     sent = Sent(cache_folder() / "manifests" / _short(way.site, way.via, way.host or "", parent))
-    return Prepared(submission, way, record, sent)
+    return Prepared(submission, way, record, sent, expected(content, sent))
 
 
 def reached(ledger: Ledger, entry: Record, reach: Callable[[], Transport]) -> Transport:
@@ -162,10 +172,10 @@ def submit_entry(
     Raises:
         RemoteError: as `remote.submission.submit` says. The entry stays while there may be a job.
     """
-    about = json.encode(structs.replace(prepared.record, key=entry.key)) + b"\n"
+    about = json.encode(structs.replace(prepared.record, key=entry.key)).decode() + "\n"
     submission = structs.replace(prepared.submission, key=entry.key, record=about)
     try:
-        return entry, there.submit(far, submission, prepared.sent, waits, count)
+        return entry, there.submit(far, submission, prepared.sent, waits, count, prepared.first)
     except Closed:  # another terminal, or we when the answer was lost
         ledger.drop(entry.key)
         entry = ledger.claim(structs.replace(prepared.record, key=_new_key()))
@@ -194,8 +204,7 @@ def settled_record(prepared: Prepared, entry: Record, done: Submitted) -> Record
     )
 
 
-def _pending(submission: Submission, way: Route, project_dir: Path) -> Record:
-    at = revision(project_dir)
+def _pending(submission: Submission, way: Route, project_dir: Path, at: Revision) -> Record:
     return Record(
         id="",
         name=submission.name,
@@ -230,8 +239,8 @@ def _refuse_nesting(parent: str, project_dir: Path) -> None:
         )
 
 
-def _check_size(files: Snapshot, most: int) -> None:
-    sizes = files.sizes()
+def _check_size(statuses: Mapping[str, stat_result], most: int) -> None:
+    sizes = {name: status.st_size for name, status in statuses.items()}
     if sum(sizes.values()) <= most:
         return
     biggest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_NAMED]

@@ -65,7 +65,8 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
             "6 GPUs do not fill whole nodes: a node of olivia has 4",
             "4 or 8 GPUs, or add --nodes 2",
         ),
-        ("olivia", {"gpus": 5, "nodes": 2}, "5 GPUs do not divide over 2 nodes", "4 or 6 GPUs"),
+        ("olivia", {"gpus": 1, "nodes": 2}, "1 GPU cannot be divided over 2 nodes", "for 2 GPUs"),
+        ("olivia", {"gpus": 5, "nodes": 2}, "5 GPUs cannot be divided over 2 nodes", "4 or 6 GPUs"),
         (
             "olivia",
             {"gpus": 8, "nodes": 1},
@@ -99,6 +100,7 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
             "--mem 808G",
         ),
         ("olivia", {"cpus_per_gpu": 80, "gpus": 4}, "320 CPUs per node", "at most --cpus-per-gpu 72"),
+        ("daic", {"cpus_per_gpu": 1}, "1 CPU per task is not a multiple of 2", "--cpus-per-gpu 2"),
         ("daic", {"cpus_per_gpu": 3}, "3 CPUs per task is not a multiple of 2", "--cpus-per-gpu 2 or 4"),
         ("daic", {"account": None}, "daic needs an account", "--account NAME"),
         ("generic", {"framework": "dpd"}, "unknown framework 'dpd'", "Did you mean ddp?"),

@@ -63,7 +63,9 @@ def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line; every error we know becomes one line and an exit code."""
     gc.freeze()
     gc.set_threshold(50_000)  # commands are short; collecting while they import costs 5 % of the start
-    sys.exit(_exit_code(args))
+    exit_code = _exit_code(args)
+    gc.freeze()  # nor need it look at the end for what the process takes with it
+    sys.exit(exit_code)
 
 
 def _exit_code(args: list[str] | None) -> int:

@@ -22,14 +22,15 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **said: A
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. A job that has ended is left as it is.
     Exit code 3 if a job is not known there.
     """
-    from slurmgen.asking import by_way
+    from slurmgen.asking import by_way, remember
 
     jobs = find_jobs(job_ids, site, **said)
     answers: list[Answer] = []
     for way, some in by_way(jobs).items():
         with reach(way) as far:
             answers += _cancel(far, some)
-    tell(answers, as_json=as_json, as_list=len(job_ids) > 1)
+    remember(answers)
+    tell(answers, as_json=as_json, several=len(job_ids) > 1)
     return UNKNOWN_THERE if any(not one.states for one in answers) else 0
 
 

@@ -9,6 +9,7 @@ import click
 
 from slurmgen.cli.paths import cache_dir, shown
 from slurmgen.project import FILE_NAME
+from slurmgen.wording import counted
 
 if TYPE_CHECKING:
     from slurmgen.checked_in import Finding
@@ -56,7 +57,7 @@ def _as_text(findings: "Sequence[Finding]", scripts: int) -> str:
 
 
 def _count(scripts: int) -> str:
-    return "1 script is" if scripts == 1 else f"{scripts} scripts are"
+    return f"{counted(scripts, 'script')} {'is' if scripts == 1 else 'are'}"
 
 
 def _as_json(findings: "Sequence[Finding]", scripts: int) -> str:

@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.route_options import find_job, reach, route_options
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.route_options import find_jobs, jobs_options, reach
+from slurmgen.cli.told import print_jobs
+from slurmgen.wording import counted
 
 if TYPE_CHECKING:
+    from slurmgen.asking import Named
     from slurmgen.ledger import Record
     from slurmgen.remote.results import Fetched
-    from slurmgen.remote.route import Route
+    from slurmgen.remote.transport import Transport
 
 
 @click.command()
-@click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
-@site_option
-@route_options
+@jobs_options
 @click.option(
     "--to",
     type=click.Path(file_okay=False, path_type=Path),
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     "--only", multiple=True, metavar="PATTERN", help="Only files or folders so named, as '*.out'; may repeat."
 )
 @click.option("--overwrite", is_flag=True, help="Replace files here that have another content.")
-@click.option("--json", "as_json", is_flag=True, help="Print a list of what came.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -46,23 +45,25 @@ def command(
     printed to stdout; a new one of our naming has a .gitignore, so that it is not sent with the next
     job. Nothing here is overwritten unless you say so; exit code 1 if something was left there for that.
     """
+    from slurmgen.asking import each
     from slurmgen.remote.results import fetch
 
-    told = []
-    for job_id in job_ids:
-        way, record = _found(job_id, site, **said)
+    jobs = find_jobs(job_ids, site, **said)
+    records = {one: _recorded(one) for one in jobs}
+
+    def bring(far: "Transport", one: "Named") -> dict[str, Any]:
+        record = records[one]
         folder = _folder(record, to, len(job_ids))
         is_new = not folder.exists()
-        with reach(way) as far:
-            came = fetch(far, record.folder, folder, only, overwrite=overwrite)
+        came = fetch(far, record.folder, folder, only, overwrite=overwrite)
         if to is None and is_new:
             _keep_out(folder)
-        told.append(_told(record, folder, came))
         _report(record, folder, came, quiet=as_json)
-    if as_json:
-        import json
+        return _told(record, folder, came)
 
-        click.echo(json.dumps(told))
+    told = each(jobs, reach, bring)
+    if as_json:
+        print_jobs(told, several=len(job_ids) > 1)
     ctx.exit(any(one["kept"] or one["refused"] for one in told))
 
 
@@ -81,16 +82,15 @@ def _keep_out(folder: Path) -> None:
         ignore.write_text("# Made by `slurmgen fetch`: remove it to commit or send what is here.\n*\n")
 
 
-def _found(job_id: str, site: str | None, **said: Any) -> "tuple[Route, Record]":
+def _recorded(one: "Named") -> "Record":
     from slurmgen.errors import RequestError
 
-    _, way, record = find_job(job_id, site, **said)
-    if record is None:
+    if one.record is None:
         raise RequestError(
-            f"job {job_id} is not in your records, so that its folder is not known",
+            f"job {one.job} is not in your records, so that its folder is not known",
             "`slurmgen status` lists what was submitted from here.",
         )
-    return way, record
+    return one.record
 
 
 def _told(record: "Record", folder: Path, came: "Fetched") -> dict[str, Any]:
@@ -104,8 +104,8 @@ def _report(record: "Record", folder: Path, came: "Fetched", *, quiet: bool) -> 
 
     if not quiet:
         click.echo(visible(str(folder)))
-    same = f"; {len(came.same)} were here already" if came.same else ""
-    lines = [f"fetched {len(came.new)} files of job {record.id} ({record.name}){same}"]
+    same = f"; {counted(len(came.same), 'file')} here already" if came.same else ""
+    lines = [f"fetched {counted(len(came.new), 'file')} of job {record.id} ({record.name}){same}"]
     lines += [f"not fetched: {name} is here with another content" for name in came.kept]
     lines += [f"not fetched: {name} is no file, or leads out of the folder" for name in came.refused]
     if came.kept:

@@ -2,12 +2,13 @@
 
 import re
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurmgen.cli.route_options import find_jobs, jobs_options, reach
-from slurmgen.cli.told import print_json
+from slurmgen.cli.told import print_jobs
 
 if TYPE_CHECKING:
     from slurmgen.asking import Named
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
+    from slurmgen.slurm.replies import JobState
 
 # Kept: backspace, tab, line feed, carriage return, SGR (colours) and EL (erase the line).
 _CONTROLS = re.compile(rb"\x1b\[[0-9;]*[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f])")
@@ -38,18 +40,22 @@ def command(
     """
     if follow and (as_json or len(job_ids) > 1):
         raise click.UsageError("--follow shows one log, and goes without --json.")
+    from slurmgen.asking import each
+
     jobs = find_jobs(job_ids, site, **said)
+
+    def show(far: "Transport", one: "Named") -> None:
+        path = _path(far, one.job, one.record)
+        if follow:
+            follow_to_end(far, one.way, one.job, path, start=start)
+        if len(jobs) > 1:
+            _head(one, path)
+        _show(far, one.job, path, start)
+
     if as_json:
-        print_json([_metadata(one) for one in jobs], as_list=len(job_ids) > 1)
-        return
-    for one in jobs:
-        with reach(one.way) as far:
-            path = _path(far, one.job, one.record)
-            if follow:
-                follow_to_end(far, one.way, one.job, path, start=start)
-            if len(jobs) > 1:
-                _head(one, path)
-            _show(far, one.job, path, start)
+        print_jobs(each(jobs, reach, _metadata), several=len(job_ids) > 1)
+    else:
+        each(jobs, reach, show)
 
 
 def _head(one: "Named", path: str) -> None:
@@ -59,13 +65,12 @@ def _head(one: "Named", path: str) -> None:
     click.echo(visible(f"==> job {one.job} at {one.way.site}: {path} <=="))
 
 
-def _metadata(one: "Named") -> dict[str, object]:
+def _metadata(far: "Transport", one: "Named") -> dict[str, object]:
     from msgspec import structs
 
     from slurmgen.remote.log_files import look
 
-    with reach(one.way) as far:
-        log = look(far, _path(far, one.job, one.record))
+    log = look(far, _path(far, one.job, one.record))
     return {"id": one.job.number, "site": one.way.site, **structs.asdict(log)}
 
 
@@ -93,9 +98,19 @@ def follow_to_end(
     except KeyboardInterrupt:
         click.echo(f"\njob {job} goes on; see `slurmgen logs -f {job}` and `slurmgen cancel {job}`", err=True)
         ctx.exit(INTERRUPTED)
+    _remember(way, job, states)
     for line in describe(states, job, far.where):
         click.echo(line, err=True)
     ctx.exit(0 if outcome(states) == "COMPLETED" else 1)
+
+
+def _remember(way: "Route", job: "JobId", states: "tuple[JobState, ...]") -> None:
+    from slurmgen.asking import Named, answer, remember
+    from slurmgen.errors import ConfigError
+    from slurmgen.ledger import Ledger
+
+    with suppress(ConfigError):  # the log was shown all the same
+        remember(answer(Named(job, way, record), states) for record in Ledger().find(str(job), way.site))
 
 
 def _write(chunk: bytes, *, err: bool = False) -> None:

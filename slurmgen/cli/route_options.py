@@ -66,11 +66,6 @@ def route_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command ID, --site and the route options, for a job that was submitted."""
-    return click.argument("job_id", metavar="ID")(site_option(route_options(function)))
-
-
 def jobs_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command one ID or more, --site, the route options and --json."""
     function = click.option("--json", "as_json", is_flag=True, help="Print an object, and nothing else.")(
@@ -93,7 +88,8 @@ def find_job(job_id: str, site: str | None, **said: Any) -> "tuple[JobId, Route,
 
     Args:
         job_id: an id such as 12, or 12_3 for one task of an array; the name of a job, of which the last
-            counts; or `last`, the last that was submitted.
+            counts; or `last`, the last that was submitted. What looks like an id is one if a record
+            has it, or if a site is named, and else may be a name.
         site: only there.
         said: the route options.
 
@@ -102,12 +98,14 @@ def find_job(job_id: str, site: str | None, **said: Any) -> "tuple[JobId, Route,
     """
     from slurmgen.slurm.commands import JobId
 
-    record = _by_id(job_id, site) if _JOB_ID.fullmatch(job_id) else _by_name(job_id, site)
-    way = _recorded(record, **said) if record else _named(job_id, site, **said)
-    if record is None:
-        return JobId(job_id), way, None
-    number = job_id if _JOB_ID.fullmatch(job_id) else record.id
-    return JobId(number, record.cluster), way, record
+    if _JOB_ID.fullmatch(job_id):
+        if record := _by_id(job_id, site):
+            return JobId(job_id, record.cluster), _recorded(record, **said), record
+        # A name may look like an id. But a site that is named may know a job of that id.
+        if site or not _called(job_id, None):
+            return JobId(job_id), _named(job_id, site, **said), None
+    record = _by_name(job_id, site)
+    return JobId(record.id, record.cluster), _recorded(record, **said), record
 
 
 def _by_id(job_id: str, site: str | None) -> "Record | None":
@@ -120,10 +118,14 @@ def _by_id(job_id: str, site: str | None) -> "Record | None":
     return found[0] if found else None
 
 
-def _by_name(name: str, site: str | None) -> "Record":
+def _called(name: str, site: str | None) -> "list[Record]":
     from slurmgen.ledger import Ledger
 
-    found = [one for one in Ledger().all() if site in (None, one.site) and (name == LAST or name == one.name)]
+    return [one for one in Ledger().all() if site in (None, one.site) and name in (LAST, one.name)]
+
+
+def _by_name(name: str, site: str | None) -> "Record":
+    found = _called(name, site)
     if not found:
         of = f" at {site}" if site else ""
         raise RequestError(

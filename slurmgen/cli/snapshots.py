@@ -6,6 +6,7 @@ import click
 
 from slurmgen.cli.route_options import project_dir, reach, route_options
 from slurmgen.cli.site_option import site_option
+from slurmgen.cli.told import print_json
 
 if TYPE_CHECKING:
     from slurmgen.remote.kept import Kept
@@ -24,7 +25,7 @@ DAYS = 7.0
     metavar="DAYS",
     help=f"With --prune: what was not used for so long; {DAYS:g} if unset.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
+@click.option("--json", "as_json", is_flag=True, help="Print an object, and nothing else.")
 def command(
     site: str | None,
     remote_dir: str | None,
@@ -56,23 +57,19 @@ def command(
     with reach(route(place, own, **said)) as far:
         days = DAYS if older_than is None else older_than
         complaint, found = kept(far, folder, prune=prune, days=days)
-    _show(found, as_json)
+    if as_json:
+        print_json({"kept": found, "complaint": complaint})
+    else:
+        _show(found)
     _sum_up(found, complaint, prune)
 
 
-def _show(found: "tuple[Kept, ...]", as_json: bool) -> None:
+def _show(found: "tuple[Kept, ...]") -> None:
     from datetime import UTC, datetime
 
     from slurmgen.slurm.shell import visible
     from slurmgen.submitting import amount
 
-    if as_json:
-        import json
-
-        from msgspec import to_builtins
-
-        click.echo(json.dumps(to_builtins(found)))
-        return
     for one in found:
         when = datetime.fromtimestamp(one.used, UTC).isoformat(sep=" ", timespec="minutes")[:16]
         name = one.name if one.kind == "run" else one.name[:12]

@@ -7,16 +7,18 @@ import click
 
 from slurmgen.cli.route_options import find_jobs, reach, route_options, way_of
 from slurmgen.cli.site_option import site_option
-from slurmgen.cli.told import exit_code, print_json, tell
+from slurmgen.cli.told import exit_code, print_jobs, tell
 
 if TYPE_CHECKING:
-    from slurmgen.asking import Named
+    from slurmgen.asking import Answer, Named
     from slurmgen.ledger import Record
     from slurmgen.remote.report import Report
     from slurmgen.remote.route import Route
 
 LIMIT = 20
 PENDING = "not known to have become a job; repeat its `slurmgen submit`, which finds the job or submits it"
+
+ENDED = "it had ended when it was last asked for"
 
 
 @click.command()
@@ -37,16 +39,16 @@ def command(
     """
     if not job_ids:
         return _list(site, 0 if everything else limit, as_json, said)
-    from slurmgen.asking import ask
+    from slurmgen.asking import ask, remember
 
     answers = ask(find_jobs(job_ids, site, **said), reach)
-    tell(answers, as_json=as_json, as_list=len(job_ids) > 1)
+    remember(answers)
+    tell(answers, as_json=as_json, several=len(job_ids) > 1)
     return exit_code(answers)
 
 
 def _list(site: str | None, limit: int, as_json: bool, said: dict[str, Any]) -> int:
     """Print the last jobs of the ledger by site, the newest last."""
-    from slurmgen.asking import ask
     from slurmgen.ledger import Ledger
 
     records = [one for one in Ledger().all() if site in (None, one.site)]
@@ -55,14 +57,30 @@ def _list(site: str | None, limit: int, as_json: bool, said: dict[str, Any]) -> 
         return 0
     records = records[-limit:]
     ways = {one: way_of(one, **said) for one in records}
-    answers = ask([_of(one, way) for one, way in ways.items() if not one.pending], reach, explain=False)
+    answers = _answers([_of(one, way) for one, way in ways.items() if not one.pending])
     reports = {one.named.record: one.report for one in answers}
     rows = [(way, reports.get(one) or _pending(one)) for one, way in ways.items()]
     if as_json:
-        print_json([told for _, told in rows], as_list=True)
+        print_jobs([told for _, told in rows], several=True)
     else:
         _show(rows)
     return exit_code(answers)
+
+
+def _answers(jobs: "list[Named]") -> "list[Answer]":
+    """What became of jobs; a site is asked only for those of which it is not known how they ended."""
+    from slurmgen.asking import answer, ask, remember, remembered
+
+    # Where a site gave an id twice, nobody knows the earlier job any more.
+    latest = {(one.way, one.job): one for one in jobs}
+    known = {
+        one: remembered(one, ENDED) or answer(one, ())
+        for one in jobs
+        if one.final or latest[one.way, one.job] is not one
+    }
+    asked = ask([one for one in jobs if one not in known], reach, explain=False)
+    remember(asked)
+    return [*known.values(), *asked]
 
 
 def _of(record: "Record", way: "Route") -> "Named":

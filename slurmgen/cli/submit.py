@@ -8,6 +8,7 @@ import click
 
 from slurmgen.cli.options import Asked, JobCommand, request_options
 from slurmgen.cli.route_options import route_options, set_out
+from slurmgen.wording import counted
 
 if TYPE_CHECKING:
     from slurmgen.ledger import Ledger, Record
@@ -158,7 +159,8 @@ def _known(prepared: "Prepared") -> str:
     if best is None:
         return "nothing of this was sent there from here before"
     changed = len(content.changed_since(best[1]))
-    return f"{len(content.entries) - changed} files were sent before, and only {changed} would be sent now"
+    same = counted(len(content.entries) - changed, "file")
+    return f"{same} sent before, and only {changed} to be sent now"
 
 
 def _from_home(folder: str) -> str:
@@ -269,7 +271,7 @@ def _amount(prepared: "Prepared") -> str:
     from slurmgen.submitting import amount
 
     content = prepared.submission.content
-    return f"{len(content.entries) + 1} files ({amount(content.size)})"
+    return f"{counted(len(content.entries) + 1, 'file')} ({amount(content.size)})"
 
 
 def _warn(prepared: "Prepared", plan: "Plan") -> None:
@@ -282,9 +284,9 @@ def _warn(prepared: "Prepared", plan: "Plan") -> None:
 
 
 def _print(value: object) -> None:
-    import json
+    from slurmgen.cli.told import print_json
 
-    click.echo(json.dumps(value))
+    print_json(value)
 
 
 def _say(text: str) -> None:

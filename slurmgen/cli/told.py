@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from slurmgen.asking import Answer
 
 
-def tell(answers: "Sequence[Answer]", *, as_json: bool, as_list: bool | None = None) -> None:
-    """Print what became of jobs: one object, or `{"jobs": [...]}` where several were asked for."""
+def tell(answers: "Sequence[Answer]", *, as_json: bool, several: bool) -> None:
+    """Print what became of jobs; `several` were asked for, though some may be the same."""
     if as_json:
-        print_json([one.report for one in answers], as_list=as_list)
+        print_jobs([one.report for one in answers], several=several)
         return
     for answer in answers:
         tell_one(answer)
@@ -26,12 +26,18 @@ def tell_one(answer: "Answer", *, err: bool = False) -> None:
         click.echo(line, err=err)
 
 
-def print_json(reports: Sequence[Any], *, as_list: bool | None = None) -> None:
+def print_jobs(told: Sequence[Any], *, several: bool) -> None:
     """Print one object, or several under `jobs`."""
-    from msgspec import json
+    print_json({"jobs": list(told)} if several else told[0])
 
-    several = len(reports) != 1 if as_list is None else as_list
-    click.echo(json.encode({"jobs": list(reports)} if several else reports[0]).decode())
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON, in ASCII: no name in it steers a terminal, and none need be UTF-8."""
+    import json
+
+    from msgspec import to_builtins
+
+    click.echo(json.dumps(to_builtins(value)))
 
 
 def exit_code(answers: "Sequence[Answer]") -> int:

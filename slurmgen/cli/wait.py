@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.route_options import find_jobs, jobs_options, reach
-from slurmgen.cli.told import print_json, tell_one
+from slurmgen.cli.told import print_jobs, tell_one
 
 if TYPE_CHECKING:
     from slurmgen.asking import Answer
@@ -27,6 +27,7 @@ def command(
     the first that is not 0. It is 128 + N if signal N ended it: 143 at its time limit or when cancelled, 137
     out of memory. It is 3 if the job is gone from the records, and 124 if --timeout came first.
     """
+    from slurmgen.asking import remember
     from slurmgen.awaiting import wait
     from slurmgen.slurm.shell import visible
 
@@ -37,14 +38,15 @@ def command(
 
     def ended(answer: "Answer") -> None:
         answers[answer.named] = answer
+        remember([answer])
         if not as_json:
             tell_one(answer)
 
     left = wait(jobs, reach, lambda text: click.echo(visible(text), err=True), ended, timeout)
     if as_json:
         reports = [answers[one].report for one in jobs if one in answers]
-        print_json(reports, as_list=len(job_ids) > 1 or not reports)
+        print_jobs(reports, several=len(job_ids) > 1 or not reports)
     for one in left:
-        click.echo(f"job {one.job} has not ended after {timeout:g} seconds", err=True)
+        click.echo(f"job {one.job} has not ended after {timeout:g} s", err=True)
     codes = [answers[one].report.code if one in answers else TIME_OVER for one in jobs]
     return next(filter(None, codes), 0)

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from slurmgen.errors import RequestError
+from slurmgen.wording import counted
 
 
 class Layout(Struct, frozen=True, gc=False):
@@ -30,7 +31,7 @@ def lay_out(gpus: int, nodes: int | None, per_node: int | None, place: str) -> L
     if per_node is None:
         return Layout(1, gpus, f"{place} does not say how many GPUs a node has, so all are on one node")
     if gpus <= per_node:
-        return Layout(1, gpus, f"a node of {place} has {per_node} GPUs")
+        return Layout(1, gpus, f"a node of {place} has {counted(per_node, 'GPU')}")
     if gpus % per_node:
         raise RequestError(
             f"{gpus} GPUs do not fill whole nodes: a node of {place} has {per_node}", _nearest(gpus, per_node)
@@ -44,15 +45,17 @@ def _over_given_nodes(gpus: int, nodes: int, per_node: int | None, place: str) -
         below = gpus // nodes * nodes
         choices = [str(n) for n in (below, below + nodes) if n]
         raise RequestError(
-            f"{gpus} GPUs do not divide over {nodes} nodes", f"Ask for {' or '.join(choices)} GPUs."
+            f"{counted(gpus, 'GPU')} cannot be divided over {nodes} nodes",
+            f"Ask for {' or '.join(choices)} GPUs.",
         )
     each = gpus // nodes
     if per_node is not None and each > per_node:
+        on, most = counted(nodes, "node"), counted(nodes * per_node, "GPU")
         raise RequestError(
-            f"{gpus} GPUs on {nodes} nodes are {each} a node, but a node of {place} has {per_node}",
-            f"Ask for at most {nodes * per_node} GPUs, or for {-(-gpus // per_node)} nodes or more.",
+            f"{gpus} GPUs on {on} are {each} a node, but a node of {place} has {per_node}",
+            f"Ask for at most {most}, or for {-(-gpus // per_node)} nodes or more.",
         )
-    return Layout(nodes, each, f"--nodes {nodes}, so {each} of the {gpus} GPUs on each")
+    return Layout(nodes, each, f"--nodes {nodes}, so {each} of {counted(gpus, 'GPU')} on each")
 
 
 def _nearest(gpus: int, per_node: int) -> str:

@@ -11,6 +11,7 @@ from slurmgen.plan.layout import Layout
 from slurmgen.request import Request
 from slurmgen.site import Limits, Node, Site
 from slurmgen.slurm import durations, sizes
+from slurmgen.wording import counted
 
 T = TypeVar("T")
 
@@ -52,8 +53,9 @@ def cpus(request: Request, site: Site, launcher: Launcher, layout: Layout, node:
         step = multiple // gcd(multiple, procs)
         below = per_gpu // step * step
         choices = [str(count) for count in (below, below + step) if count]
+        asked = counted(per_task, "CPU")
         raise RequestError(
-            f"{per_task} CPUs per task is not a multiple of {multiple}, as {site.name} gives them out",
+            f"{asked} per task is not a multiple of {multiple}, as {site.name} gives them out",
             f"Ask for --cpus-per-gpu {' or '.join(choices)}.",
         )
     total = per_gpu * layout.gpus_per_node
@@ -65,7 +67,7 @@ def cpus(request: Request, site: Site, launcher: Launcher, layout: Layout, node:
             else "Ask for fewer GPUs on each node.",
         )
     share = f" x {procs} ranks per task" if procs > 1 else ""
-    return Cpus(per_gpu, per_task, f"{per_gpu} CPUs per GPU ({source}){share}")
+    return Cpus(per_gpu, per_task, f"{counted(per_gpu, 'CPU')} per GPU ({source}){share}")
 
 
 def memory(request: Request, site: Site, layout: Layout, node: Node) -> Reasoned:

@@ -2,14 +2,16 @@
 
 import contextlib
 import threading
-from concurrent.futures import Future
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from slurmgen.errors import SlurmgenError
 from slurmgen.remote.route import Route, open_route
 from slurmgen.remote.terminal import Ask
 from slurmgen.remote.transport import Transport
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _END_TIMEOUT = 2.0
 "Seconds that a login which nobody wants any more may take to end; the process takes the rest with it."
@@ -81,6 +83,8 @@ class _InThread:
     """A login in a thread; it asks a person nothing until somebody waits for it."""
 
     def __init__(self, way: Route, ask: Ask | None) -> None:
+        from concurrent.futures import Future
+
         self._way = way
         self._turn = threading.Event()
         self._ask = _Patient(ask, self._turn) if ask else None
@@ -94,6 +98,8 @@ class _InThread:
 
     def transport(self) -> Transport:
         """See UnderWay."""
+        from concurrent.futures import Future
+
         self._turn.set()
         reached, self._reached = self._reached.result(), Future()
         return reached

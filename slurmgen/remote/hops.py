@@ -104,7 +104,10 @@ def _socket(
         return _forwarded(to, before)
     if to.proxy_command:
         return _proxied(to.proxy_command, resources)
-    return socket.create_connection((to.host, to.port), CONNECT_TIMEOUT)
+    connected = socket.create_connection((to.host, to.port), CONNECT_TIMEOUT)
+    # paramiko writes in small parts; each would wait until the host has acknowledged the one before.
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connected
 
 
 def _forwarded(to: Destination, before: Link) -> paramiko.Channel:

@@ -6,7 +6,6 @@ import select
 import signal
 import subprocess
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
@@ -27,6 +26,8 @@ class LocalTransport(Closing):
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(1) as pool, self._started(argv, subprocess.PIPE, subprocess.PIPE) as process:
             # Fed by a thread as it is made: a whole project would take room and time as a file.
             stdin, process.stdin = process.stdin, None

@@ -16,6 +16,7 @@ from slurmgen.errors import AuthenticationFailed
 from slurmgen.remote import certificates
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.terminal import Ask
+from slurmgen.wording import counted
 
 _AGENT = "SSH_AUTH_SOCK"
 PROMPTS = 3
@@ -61,7 +62,7 @@ def _offer_keys(
                 return set(transport.auth_publickey(to.user, key))
             if not transport.is_active():  # OpenSSH's MaxAuthTries, mostly 6
                 raise AuthenticationFailed(
-                    f"{to.alias} hung up after {len(tried)} keys, none of which lets {to.user} in",
+                    f"{to.alias} hung up after {counted(len(tried), 'key')}, none of which lets {to.user} in",
                     "Name the right one in ssh_config with IdentityFile, and say IdentitiesOnly yes.",
                 )
     return accepted - {"publickey"}

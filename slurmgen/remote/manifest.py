@@ -8,6 +8,7 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from slurmgen.remote.snapshot import link_target, readable
+from slurmgen.remote.snapshot import Snapshot, link_target, readable
 
 RACY = 2_000_000_000
 """Nanoseconds: a file that changed so shortly before it was hashed is hashed anew next time.
@@ -41,12 +42,12 @@ class Entry(Struct, frozen=True, array_like=True, gc=False):
     "The hash of a file; the target of a link."
 
 
-class Manifest(Struct, frozen=True, gc=False):
+class Manifest(Struct, frozen=True, dict=True):
     """A project's content by name."""
 
     entries: dict[str, Entry]
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """The name of this content: the same for the same names, modes and contents."""
         total = sha256()
@@ -89,8 +90,15 @@ class _Seen(Struct, frozen=True, array_like=True, gc=False):
     content: str
 
 
-def manifest(files: Mapping[str, Path], cache: Path | None = None) -> Manifest:
-    """The manifest of some files; `cache` is a file that remembers hashes from one time to the next.
+def manifest(
+    files: Snapshot, cache: Path | None = None, statuses: Mapping[str, os.stat_result] | None = None
+) -> Manifest:
+    """The manifest of some files.
+
+    Args:
+        files: which.
+        cache: a file that remembers hashes from one time to the next.
+        statuses: what lstat said of the files just now.
 
     Raises:
         TransferFailed: a file cannot be read.
@@ -98,8 +106,8 @@ def manifest(files: Mapping[str, Path], cache: Path | None = None) -> Manifest:
     known = _load(cache)
     entries, seen = {}, {}
     with readable():
-        for name, path in files.items():
-            status = path.lstat()
+        for name, status in (statuses or files.statuses()).items():
+            path = files.files[name]
             if stat.S_ISLNK(status.st_mode):
                 entries[name] = Entry(-1, 0, link_target(path))
                 continue
@@ -179,16 +187,16 @@ class Sent:
         """Of the snapshots that are there, the one that leaves the least to send; None if none is known."""
         loaded = ((name, self._load(name)) for name in there)
         known = islice(((name, found) for name, found in loaded if found), _COMPARED)
-        return min(known, key=lambda one: _bytes(new, one[1]), default=None)
+        nearest = sorted(known, key=lambda one: _bytes(new, one[1]))
+        return next((one for one in nearest if one[1].hash == one[0]), None)
 
     def _load(self, name: str) -> Manifest | None:
         if not _HASH.fullmatch(name):  # it comes from the far side
             return None
         try:
-            found = msgspec.msgpack.decode((self.folder / name).read_bytes(), type=Manifest)
+            return msgspec.msgpack.decode((self.folder / name).read_bytes(), type=Manifest)
         except (OSError, msgspec.MsgspecError, UnicodeError):
             return None
-        return found if found.hash == name else None
 
 
 def _bytes(new: Manifest, base: Manifest) -> int:

@@ -31,7 +31,7 @@ _WATCHED = [
     'exec "$@" 4<&-',
     "ssh",
 ]
-_LOOK = 0.01
+_LOOK = 0.002
 """Seconds between two looks for the socket, which ssh makes when it is logged in."""
 
 

@@ -12,6 +12,7 @@ from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 from slurmgen.slurm.shell import visible
 from slurmgen.slurm.usage import Usage, whole_seconds
+from slurmgen.wording import counted
 
 MOST_TASKS = 20
 "Tasks of an array that are shown one by one."
@@ -69,6 +70,8 @@ class Report(Struct, frozen=True, kw_only=True):
     log: str = ""
     error: str = ""
     "Why nothing is known: the site was not reached, or it is not known whether there is a job."
+    remembered: str = ""
+    "Why this is what Slurm said earlier: nobody was asked or reached, or it knows the job no more."
 
     @property
     def code(self) -> int:
@@ -99,7 +102,7 @@ def report(
         via: the way there.
         why: why it failed.
         young: it was submitted so shortly ago that it cannot be gone.
-        of_record: what the ledger knows: name, submitted, folder, log.
+        of_record: what the ledger knows: name, submitted, folder, log; and why that is all, `remembered`.
     """
     state = UNKNOWN if young and not states else outcome(states)
     shown = next((one for one in states if one.state == state), JobState(id=job.number, state=state))
@@ -164,6 +167,8 @@ def _more(told: Report) -> Iterator[str]:
         yield from (f"do: {text}" for text in [told.why.todo] if text)
     if used := ", ".join(_used(told)):
         yield f"used: {used}"
+    if told.remembered:
+        yield f"remembered: {told.remembered}"
 
 
 def _used(told: Report) -> Iterator[str]:
@@ -174,11 +179,11 @@ def _used(told: Report) -> Iterator[str]:
     if had.memory and had.memory_used:
         yield f"memory {sizes.canonical(had.memory_used)} of {sizes.canonical(had.memory)}"
     if had.cpus and had.cpu_seconds is not None:
-        yield f"{100 * had.cpu_seconds / (told.elapsed * had.cpus):.0f} % of {had.cpus} CPUs"
+        yield f"{100 * had.cpu_seconds / (told.elapsed * had.cpus):.0f} % of {counted(had.cpus, 'CPU')}"
     if told.time_limit:
         yield f"{100 * told.elapsed / told.time_limit:.0f} % of its time"
     if had.gpus:
-        yield f"it had {had.gpus} GPUs"
+        yield f"it had {counted(had.gpus, 'GPU')}"
 
 
 def _error(shown: JobState, *, young: bool) -> str:

@@ -18,7 +18,7 @@ from slurmgen.slurm.shell import visible
 # what lets a person in where munge does not. SLURM_CLUSTERS goes: which cluster a job is for stands in
 # its script, and a job found on one cluster must be found there again.
 CLEAN = (
-    "for name in $(for part in SLURM SBATCH SQUEUE SACCT SCANCEL; do compgen -v ${part}_; done); do "
+    'for name in "${!SLURM_@}" "${!SBATCH_@}" "${!SQUEUE_@}" "${!SACCT_@}" "${!SCANCEL_@}"; do '
     'case $name in SLURM_CONF|SLURM_JWT) ;; *) unset "$name" ;; esac; done; exec "$@"'
 )
 _NOT_FOUND = 127

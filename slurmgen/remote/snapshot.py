@@ -28,10 +28,10 @@ class Snapshot(Struct, frozen=True):
     files: dict[str, Path]
     notices: tuple[str, ...] = ()
 
-    def sizes(self) -> dict[str, int]:
-        """The bytes of each file."""
+    def statuses(self) -> dict[str, os.stat_result]:
+        """What lstat says of each file."""
         with readable():
-            return {name: path.lstat().st_size for name, path in self.files.items()}
+            return {name: os.lstat(path) for name, path in self.files.items()}
 
     def over(self, other: "Snapshot") -> "Snapshot":
         """Both together; where they have the same name, ours is taken."""

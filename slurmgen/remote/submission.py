@@ -80,7 +80,7 @@ class Submission(Struct, frozen=True, kw_only=True):
     "A person's own, for the job."
     clusters: str = ""
     "What the script says to --clusters, where one controller speaks for several."
-    record: bytes = b""
+    record: str = ""
     "What a person may want to know of it later, kept over there."
 
     @property
@@ -121,6 +121,17 @@ class Submitted(Struct, frozen=True):
     "When, since 1970 by the clock over there."
     snapshot: str = ""
     "The hash of what it runs."
+
+
+class Parcel(Struct, frozen=True):
+    """What is sent of a project."""
+
+    base: str
+    """The snapshot over there that it goes onto; `-` for none, `?` only asks which are there."""
+    gone: tuple[str, ...] = ()
+    "Names that the base has and the project has not, or not so."
+    names: tuple[str, ...] = ()
+    "Of the files that go along."
 
 
 class Closed(CommandFailed):
@@ -165,6 +176,7 @@ def submit(
     sent: Sent,
     waits: Waits = WAITS,
     count: Count | None = None,
+    first: Parcel | None = None,
 ) -> Submitted:
     """Make sure that there is one job of this key: send what is missing over there, then submit it.
 
@@ -174,6 +186,7 @@ def submit(
         sent: the manifests of what was sent before.
         waits: how long to wait.
         count: is told of each part of the project that is sent.
+        first: what `expected` said, if that was asked before.
 
     Raises:
         TransferFailed: the project could not be sent; this made no job.
@@ -182,7 +195,8 @@ def submit(
         Interrupted: ^C came before the answer, so that there may be a job.
     """
     try:
-        return _submit(far, submission, sent, waits, count or _uncounted)
+        parcel = first or expected(submission.content, sent)
+        return _submit(far, submission, sent, waits, count or _uncounted, parcel)
     except (Refused, Closed, TransferFailed):
         raise
     except (CommandFailed, ConnectionFailed) as error:
@@ -191,61 +205,60 @@ def submit(
         raise Interrupted("interrupted before it was known whether there is a job", _AGAIN) from None
 
 
-def _submit(far: Transport, submission: Submission, sent: Sent, waits: Waits, count: Count) -> Submitted:
-    base, gone, names = _expected(submission.content, sent)
+def _submit(
+    far: Transport, submission: Submission, sent: Sent, waits: Waits, count: Count, parcel: Parcel
+) -> Submitted:
     for _ in range(3):  # what is there is told, if it is not what was expected
-        total = sum(submission.content.entries[name].size for name in names)
-        data = _counted(pack(submission.files.files, submission.content, names), total, count)
-        outcome, *told = _asked(far, submission, base, gone, data, waits)
+        total = sum(submission.content.entries[name].size for name in parcel.names)
+        data = _counted(pack(submission.files.files, submission.content, parcel.names), total, count)
+        outcome, *told = _asked(far, submission, parcel, data, waits)
         if outcome != "wanted":
             break
-        base, gone, names = _difference(submission.content, sent, told)
-    if outcome == "submitted" and base != "?":
+        parcel = _difference(submission.content, sent, told)
+    if outcome == "submitted" and parcel.base != "?":
         sent.add(submission.content)
     return _ANSWERS.get(outcome, _unknown)(far, submission, told)
 
 
-def _expected(content: Manifest, sent: Sent) -> tuple[str, list[str], list[str]]:
-    """What to send at first, by what was sent from here before; `?` as the base only asks."""
+def expected(content: Manifest, sent: Sent) -> Parcel:
+    """What to send at first, by what was sent from here before."""
     known = sent.names()
     if content.hash in known or (not known and content.size > SMALL):
-        return "?", [], []
+        return Parcel("?")
     return _difference(content, sent, known)
 
 
-def _difference(content: Manifest, sent: Sent, there: list[str]) -> tuple[str, list[str], list[str]]:
-    """The base to go from, what of it is gone, and what is new."""
+def _difference(content: Manifest, sent: Sent, there: list[str]) -> Parcel:
+    """What to send onto the best of the snapshots that are there."""
     best = sent.best(content, there)
     if best is None:
-        return "-", [], list(content.entries)
+        return Parcel("-", names=tuple(content.entries))
     name, base = best
     changed = content.changed_since(base)
     # What changed goes too: snapshots share files, and nothing is ever written into one that is there.
     gone = base.entries.keys() & changed | set(content.gone_since(base))
-    return name, sorted(gone, key=os.fsencode), changed
+    return Parcel(name, tuple(sorted(gone, key=os.fsencode)), tuple(changed))
 
 
 def _asked(
-    far: Transport, submission: Submission, base: str, gone: list[str], data: Iterable[bytes], waits: Waits
+    far: Transport, submission: Submission, parcel: Parcel, data: Iterable[bytes], waits: Waits
 ) -> list[str]:
-    script, names = submission.script.encode(), b"".join(_name(name) for name in gone)
+    names = b"".join(_name(name) for name in parcel.gone)
     args = [
-        *(submission.parent, submission.run, submission.key, submission.content.hash, base),
-        *(str(len(part)) for part in (script, submission.record, names)),
-        *(submission.script_name, submission.log_dir, submission.log_prefix),
+        *(submission.parent, submission.run, submission.key, submission.content.hash),
+        *(parcel.base, str(len(names))),
+        *(submission.script_name, submission.script, submission.record),
+        *(submission.log_dir, submission.log_prefix),
         *(f"{submission.comment} {COMMENT}{submission.key}".strip(), submission.clusters),
         *(str(waits.sbatch), str(waits.grace)),
     ]
-    size = 0 if base == "?" else submission.content.size
+    size = 0 if parcel.base == "?" else submission.content.size
     timeout = waits.answer + size / SLOWEST_LINK
-    return (
-        far_side.ask(far, "submit", args, _joined(script, submission.record, names, data), timeout=timeout)
-        + [""] * 5
-    )
+    return far_side.ask(far, "submit", args, _joined(names, data), timeout=timeout) + [""] * 5
 
 
-def _joined(script: bytes, record: bytes, names: bytes, data: Iterable[bytes]) -> Iterator[bytes]:
-    yield script + record + names
+def _joined(names: bytes, data: Iterable[bytes]) -> Iterator[bytes]:
+    yield names
     yield from data
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from slurmgen.slurm.commands import FIELD_SEPARATOR, JobId
 from slurmgen.slurm.usage import Usage, usage
+from slurmgen.wording import counted
 
 ENDED = frozenset(
     {
@@ -23,11 +24,11 @@ _JOB_ID = re.compile(r"(?P<number>\d+)(?:;(?P<cluster>[\w.-]+))?")
 _TASK_ID = re.compile(r"\d+(_(\d+|\[.*\]))?(\+\d+)?(\.\w+)?")
 _STATE = re.compile(r"[A-Z][A-Z_]*")
 _TEST_ANSWER = re.compile(
-    r"Job \d+ to start at (\S+) using (\d+) processors on nodes (\S+)(?: in partition (\S+))?"
+    r"Job \d+ to start at (\S+) using (\d{1,9}) processors on nodes (\S+)(?: in partition (\S+))?"
 )
 
 
-class JobState(Struct, frozen=True, kw_only=True):
+class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What Slurm knows of one job, or of one task of a job array."""
 
     id: str
@@ -127,7 +128,7 @@ def trial(text: str) -> str:
         return complaint(text, "sbatch")
     start, processors, nodes, partition = match.groups()
     where = f" in partition {partition}" if partition else ""
-    return f"it would start at {start} on {nodes}{where}, with {processors} processors"
+    return f"it would start at {start} on {nodes}{where}, with {counted(int(processors), 'processor')}"
 
 
 def complaint(text: str, program: str) -> str:

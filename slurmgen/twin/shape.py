@@ -7,6 +7,7 @@ from msgspec import Struct, structs
 from slurmgen.errors import TwinError, did_you_mean
 from slurmgen.site import Node, Partition, Site
 from slurmgen.slurm.sizes import megabytes
+from slurmgen.wording import counted
 
 DEFAULT_NODE = Node(gpus=8, cpus=64, memory="512G")
 DEFAULT_PARTITIONS = {"main": Partition(default=True)}
@@ -21,8 +22,8 @@ class Shape(Struct, frozen=True):
     gpu_type: str | None = None
 
     def __str__(self) -> str:
-        kind = f" {self.gpu_type}" if self.gpu_type else ""
-        return f"{self.cpus} CPUs, {self.memory} MiB, {self.gpus}{kind} GPUs"
+        kind = f"{self.gpu_type} " if self.gpu_type else ""
+        return f"{counted(self.cpus, 'CPU')}, {self.memory} MiB, {counted(self.gpus, f'{kind}GPU')}"
 
 
 def partitions(site: Site) -> dict[str, Partition]:

@@ -171,7 +171,7 @@ def test_what_it_used_of_what_it_had_is_told(cluster: Cluster) -> None:
     shown = cluster.slurmgen("status", "hog").stdout
     assert f"used: memory {usage['memory_used']}M of 1G, " in shown
     assert " % of 2 CPUs, " in shown
-    assert "it had 1 GPUs" in shown
+    assert "it had 1 GPU\n" in shown
 
 
 def test_an_array_is_summed_up_with_its_tasks_below(cluster: Cluster) -> None:
@@ -202,7 +202,7 @@ def test_a_job_that_waits_says_why_and_until_when(cluster: Cluster) -> None:
     assert "(Dependency)\n  why: it waits for another job" in shown
     over = cluster.slurmgen("wait", later, "good", "--timeout", "0")
     assert over.returncode == 124
-    assert f"job {later} has not ended after 0 seconds" in over.stderr
+    assert f"job {later} has not ended after 0 s" in over.stderr
     assert cluster.slurmgen("cancel", later, greedy, after).returncode == 0
     assert cluster.slurmgen("wait", greedy).returncode == 143
 

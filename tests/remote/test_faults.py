@@ -83,11 +83,11 @@ class Job:
             name="broken",
             script=SCRIPT,
             files=files,
-            content=manifest(files.files),
+            content=manifest(files),
             parent=parent_folder("sent", "p"),
             key=self.key,
             output="%x-%j.out",
-            record=b"{}\n",
+            record="{}\n",
         )
         sent = Sent(self.site.folder / ("none" if self.kind == "new" else "sent"))
         return made, sent

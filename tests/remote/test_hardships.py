@@ -19,6 +19,7 @@ import pytest
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RemoteError, TransferFailed
 from slurmgen.ledger import Ledger
+from slurmgen.remote import far_side
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.manifest import Sent, manifest
 from slurmgen.remote.results import fetch
@@ -26,7 +27,7 @@ from slurmgen.remote.snapshot import snapshot
 from slurmgen.remote.submission import Submission, Submitted, Waits, parent_folder, submit
 from slurmgen.remote.transport import Completed, Transport
 from tests.conftest import REPOSITORY
-from tests.support.twins import Testbed
+from tests.support.twins import Testbed, eventually, settled
 
 WAITS = Waits(sbatch=20, grace=1, answer=60)
 HELD = "#!/bin/bash\n#SBATCH --hold --output=%x-%j.out\n"
@@ -38,7 +39,7 @@ def submission(root: Path, remote_dir: str, key: str, script: str = HELD) -> Sub
         name="hard",
         script=script,
         files=files,
-        content=manifest(files.files),
+        content=manifest(files),
         parent=parent_folder(remote_dir, "p"),
         key=key,
         output="%x-%j.out",
@@ -198,12 +199,65 @@ def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
     assert sum(parts) < 20_000
     assert done.snapshot == one.content.hash
     for each in (before, done):  # they share files, and yet neither changed the other
-        kept = tmp_path / "far/p/snapshots" / each.snapshot
-        assert manifest(snapshot(kept).files).hash == each.snapshot
+        kept = settled(tmp_path / "far/p") / "snapshots" / each.snapshot
+        assert manifest(snapshot(kept)).hash == each.snapshot
     (Path(done.folder) / "hard.sbatch").unlink()
-    assert manifest(snapshot(Path(done.folder)).files).hash == done.snapshot
+    assert manifest(snapshot(Path(done.folder))).hash == done.snapshot
     assert all((Path(done.folder) / name).stat().st_nlink == 1 for name in ("6", "7"))
     assert [path.name for path in kept.iterdir() if path.is_dir()] == ["3"]
+
+
+@contextmanager
+def no_snapshots_made() -> Iterator[None]:
+    """As on a login node that ends all that a person has running there when they leave."""
+    with patch.object(far_side, "program", lambda name: real(name).replace("(finish)", "(true)")):
+        yield
+
+
+real = far_side.program
+
+
+def test_what_was_sent_serves_until_a_snapshot_is_made_of_it(
+    far: Transport, project: Path, tmp_path: Path
+) -> None:
+    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    with no_snapshots_made():
+        first = submit(far, submission(project, there, "first"), sent, WAITS)
+        (project / "1").write_text("changed")
+        (project / "2").unlink()
+        second = submit(far, submission(project, there, "second"), sent, WAITS)
+    assert not list((tmp_path / "far/p/snapshots").iterdir())
+    parts: list[int] = []
+    third = submit(
+        far, submission(project, there, "third"), sent, WAITS, lambda part, _total: parts.append(part)
+    )
+    assert sum(parts) < 4096  # none of the files
+    assert third.snapshot == second.snapshot
+    for each in (second, third):
+        (Path(each.folder) / "hard.sbatch").unlink()
+        assert manifest(snapshot(Path(each.folder))).hash == each.snapshot
+    kept = tmp_path / "far/p/snapshots" / second.snapshot
+    eventually(kept.is_dir)
+    assert manifest(snapshot(kept)).hash == second.snapshot != first.snapshot
+
+
+@pytest.mark.parametrize("lost", ["tar", "base", "gone", ""])
+def test_what_is_left_of_something_sent_is_not_taken_for_all_of_it(
+    far: Transport, project: Path, tmp_path: Path, lost: str
+) -> None:
+    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    with no_snapshots_made():
+        first = submit(far, submission(project, there, "first"), sent, WAITS)
+    (kept,) = (tmp_path / "far/p/staging").glob("sent.*")
+    if lost:
+        os.truncate(kept / lost, 0 if lost != "tar" else (kept / "tar").stat().st_size - 4096)
+    else:
+        shutil.rmtree(kept)
+    if lost == "gone":
+        (kept / "gone").unlink()
+    second = submit(far, submission(project, there, "second"), sent, WAITS)
+    (Path(second.folder) / "hard.sbatch").unlink()
+    assert manifest(snapshot(Path(second.folder))).hash == second.snapshot == first.snapshot
 
 
 AT_ONCE = """
@@ -240,7 +294,7 @@ def test_twenty_at_once_from_four_processes_are_twenty_jobs_and_entries(
     assert sorted(one.id for one in entries) == sorted(told)
     jobs = counted(testbed)
     assert {jobs[one.key] for one in entries} == {1}
-    assert len(list((tmp_path / "far/project/snapshots").iterdir())) == 1
+    assert len(list((settled(tmp_path / "far/project") / "snapshots").iterdir())) == 1
 
 
 BEGUN = "from slurmgen.cli import main; print('begun', flush=True); main()"

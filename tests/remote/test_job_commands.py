@@ -76,6 +76,22 @@ def test_a_job_from_submission_to_its_end(call: Call) -> None:
     assert job in call("status", new=False).stdout
 
 
+@pytest.mark.parametrize("call", ["ssh"], indirect=True)
+def test_several_jobs_of_a_site_take_one_login(call: Call, login_node: Server, testbed: Testbed) -> None:
+    jobs = [submitted(call, "train.py"), submitted(call, "train.py")]
+    for job in jobs:
+        assert testbed.wait(job) == "COMPLETED"
+
+    def logins() -> int:
+        return (login_node.folder / "sshd.log").read_text().count("Accepted publickey")
+
+    for command, *options in (["logs"], ["logs", "--json"], ["fetch"], ["status"], ["cancel"]):
+        before = logins()
+        reply = call(command, *jobs, *options, new=False)
+        assert reply.returncode == 0, reply.stderr
+        assert logins() == before + 1, command
+
+
 def test_follow_says_by_its_exit_code_how_the_job_ended(call: Call) -> None:
     good, bad = (
         call("submit", "--script", "train.py", "--follow"),

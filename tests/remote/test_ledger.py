@@ -112,6 +112,22 @@ def test_an_older_file_is_read_on_and_loses_nothing(ledger: Ledger, form: int) -
     assert [one.id for one in ledger.all()] == ["12", ""]
 
 
+def test_a_file_without_ends_is_read_on(ledger: Ledger) -> None:
+    ledger.add(record("12"))
+    with closing(sqlite3.connect(ledger.path)) as database:
+        database.executescript("ALTER TABLE jobs DROP COLUMN final; PRAGMA user_version = 2;")
+    assert ledger.find("12") == (record("12"),)
+
+
+def test_how_a_job_ended_is_kept_with_that_job_alone(ledger: Ledger) -> None:
+    for one in (record("12"), record("12", "olivia"), record("13")):
+        ledger.add(one)
+    ledger.remember({record("12"): "well"})
+    assert [one.final for one in ledger.all()] == ["well", "", ""]
+    ledger.remember({record("12"): "", record("13"): "badly"})
+    assert [one.final for one in ledger.all()] == ["", "", "badly"]
+
+
 def test_many_may_bring_an_older_file_to_our_form_at_once(ledger: Ledger) -> None:
     ledger.path.parent.mkdir()
     with closing(sqlite3.connect(ledger.path)) as database:

@@ -23,7 +23,7 @@ def fill(root: Path) -> Path:
 
 
 def of(root: Path, cache: Path | None = None) -> Manifest:
-    return manifest(snapshot(root).files, cache)
+    return manifest(snapshot(root), cache)
 
 
 CHANGES = {
@@ -120,7 +120,7 @@ def test_a_name_that_is_not_utf8_is_hashed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    files = snapshot(fill(tmp_path / "p")).files
+    files = snapshot(fill(tmp_path / "p"))
     (tmp_path / "p/a").unlink()
     with pytest.raises(TransferFailed, match=r"cannot read .*/a: No such file"):
         manifest(files)

@@ -1,15 +1,21 @@
 """The commands against a Slurm that answers as few do: with escapes, without sacct, at a bad moment."""
 
+import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from slurmgen.finals import as_text
 from slurmgen.ledger import Ledger, Record
+from slurmgen.slurm.replies import JobState
 from tests.conftest import Run
+from tests.remote.sshd import Server, free_port
 
 EVIL = "\x1b]0;pwned\x07a\x9b2J\u202eb"
 SHOWN = r"\x1b]0;pwned\x07a\x9b2J\u202eb"
@@ -126,6 +132,36 @@ def test_the_records_steer_no_terminal(machine: Machine) -> None:
     assert code == 0
     assert out.splitlines()[2] == f"  7   a\\n8 {SHOWN}  GONE   t          /{SHOWN}"
     assert len(out.splitlines()) == 3
+
+
+def test_json_steers_no_terminal_and_loses_nothing_of_a_name(machine: Machine) -> None:
+    machine.says("squeue", f"12|RUNNING|None|0:01|1:00|N/A|n1|{EVIL}\n")
+    code, out, _ = machine.slurmgen("status", "12", *WAY, "--json")
+    assert code == 0
+    assert out.isascii()
+    assert not re.search(r"[\x00-\x1f]", out.rstrip("\n"))
+    assert json.loads(out)["name"] == EVIL
+
+
+def test_json_has_names_that_are_no_utf_8(machine: Machine) -> None:
+    (machine.project / os.fsdecode(b"caf\xe9")).write_text("")
+    code, out, err = machine.submit("--dry-run", "--json")
+    assert code == 0, err
+    assert os.fsdecode(b"caf\xe9") in json.loads(out)["files"]
+
+
+def test_a_name_that_looks_like_an_id_is_one_where_no_record_has_that_id(machine: Machine) -> None:
+    own = {"site": "generic", "via": "local", "folder": "/f", "output": "%j", "submitted": "2020-01-01"}
+    rows = [f"{id_}|RUNNING|None|0:01|1:00|N/A|n1|{name}" for id_, name in (("7", "123"), ("8", "12_3"))]
+    for name, id_ in (("123", "7"), ("12_3", "8")):
+        Ledger().add(Record(id=id_, name=name, **own))  # type: ignore[arg-type]
+        machine.says("squeue", "\n".join(rows))
+        assert machine.slurmgen("status", name)[1].startswith(f"job {id_} ({name}) is RUNNING")
+    # A site that is named may know a job of that id.
+    assert machine.slurmgen("status", "123", *WAY)[1].startswith("job 123 is gone from the records")
+    Ledger().add(Record(id="123", name="other", **own))  # type: ignore[arg-type]
+    machine.says("squeue", "123|RUNNING|None|0:01|1:00|N/A|n1|other\n")
+    assert machine.slurmgen("status", "123")[1].startswith("job 123 (other) is RUNNING")
 
 
 def test_what_a_trial_says_steers_no_terminal(machine: Machine) -> None:
@@ -246,6 +282,146 @@ def test_a_job_of_another_cluster_is_asked_for_there(machine: Machine) -> None:
     big, small = (machine.bin / "asked").read_text().splitlines()
     assert "--clusters=big --jobs=1,3 " in big
     assert "--clusters=small --jobs=2 " in small
+
+
+MINE = Record(
+    id="12", site="generic", via="local", name="a", folder="/f", output="%j", submitted="2020-01-01"
+)
+FORGOTTEN = "remembered: Slurm there does not know it any more\n"
+
+
+def row(state: str, id_: str = "12") -> str:
+    return f"{id_}|{state}|None|0:01|1:00|N/A|n1|a\n"
+
+
+def forgets(machine: Machine) -> None:
+    """From now on no Slurm command knows any job, and each that is asked leaves a trace."""
+    machine.answers("squeue", f"touch '{machine.bin}/asked'; {UNKNOWN}")
+
+
+@pytest.mark.parametrize("words", ["status", "status 12", "wait 12", "cancel 12", "logs -f 12"])
+def test_how_a_job_ended_is_known_when_slurm_has_forgotten_it(machine: Machine, words: str) -> None:
+    Ledger().add(MINE)
+    machine.says("squeue", row("FAILED"))
+    told = "JobId=12 JobName=a\n   JobState=FAILED Reason=None\n   Requeue=1 ExitCode=4:0\n   RunTime=0:01\n"
+    machine.says("scontrol", told)
+    machine.slurmgen(*words.split())
+    forgets(machine)
+    code, out, _ = machine.slurmgen("status", "12")
+    assert (code, out.splitlines()[0]) == (0, "job 12 (a) is FAILED after 0:01 with exit code 4:0")
+    assert "why: its script ended with exit code 4\n" in out
+    assert out.endswith(FORGOTTEN)
+    job = json.loads(machine.slurmgen("status", "12", "--json")[1])
+    assert (job["state"], job["exit_code"]) == ("FAILED", 4)
+    assert job["remembered"] == "Slurm there does not know it any more"
+    assert machine.slurmgen("wait", "12")[0] == 4
+
+
+def test_the_list_asks_no_more_for_what_has_ended_but_its_name_does(machine: Machine) -> None:
+    Ledger().add(MINE)
+    machine.says("squeue", row("COMPLETED"))
+    first = machine.slurmgen("status")
+    forgets(machine)
+    assert machine.slurmgen("status") == first
+    assert "COMPLETED" in first[1]
+    assert json.loads(machine.slurmgen("status", "--json")[1])["jobs"][0]["remembered"]
+    assert not (machine.bin / "asked").exists()
+    machine.slurmgen("status", "a")
+    assert (machine.bin / "asked").exists()
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PREEMPTED", "NODE_FAIL", "REQUEUED", "BOOT_FAIL"])
+def test_a_job_that_may_go_on_is_not_remembered(machine: Machine, state: str) -> None:
+    Ledger().add(MINE)
+    machine.says("squeue", row("COMPLETED", "12_1") + row(state, "12_2"))
+    assert machine.slurmgen("status", "12")[0] == 0
+    forgets(machine)
+    assert "job 12 is gone from the records" in machine.slurmgen("status", "12")[1]
+
+
+def test_of_an_array_each_task_is_remembered(machine: Machine) -> None:
+    Ledger().add(MINE)
+    machine.says("squeue", row("COMPLETED", "12_1") + row("FAILED", "12_2"))
+    machine.slurmgen("status")
+    machine.says("squeue", row("COMPLETED", "12_1"))  # a part is forgotten
+    head = "job 12 (a) is FAILED, an array of 2: 1 COMPLETED, 1 FAILED\n"
+    out = machine.slurmgen("status", "12")[1]
+    assert out.startswith(head)
+    assert FORGOTTEN not in out
+    forgets(machine)
+    assert machine.slurmgen("status", "12")[1].startswith(head)
+    assert (
+        machine.slurmgen("status", "12_1")[1] == f"job 12_1 (a) is COMPLETED after 0:01 on n1\n  {FORGOTTEN}"
+    )
+    assert "job 12_3 is gone" in machine.slurmgen("status", "12_3")[1]
+
+
+def test_a_task_that_ended_does_not_end_its_array(machine: Machine) -> None:
+    Ledger().add(MINE)
+    machine.says("squeue", row("COMPLETED", "12_1"))
+    machine.slurmgen("status", "12_1")
+    assert Ledger().all() == (MINE,)
+
+
+def test_a_job_that_came_back_is_asked_for_again(machine: Machine) -> None:
+    Ledger().add(MINE)
+    for state in ("FAILED", "RUNNING"):
+        machine.says("squeue", row(state))
+        assert f"is {state}" in machine.slurmgen("status", "12")[1]
+    machine.says("squeue", row("TIMEOUT"))
+    assert "TIMEOUT" in machine.slurmgen("status")[1]
+
+
+def test_a_database_that_is_down_hides_no_end_that_was_seen(machine: Machine) -> None:
+    Ledger().add(MINE)
+    machine.says("squeue", row("COMPLETED"))
+    machine.slurmgen("status", "12")
+    forgets(machine)
+    machine.answers("sacct", "echo 'sacct: error: Problem talking to the database' >&2; exit 1")
+    code, out, _ = machine.slurmgen("status", "12")
+    assert code == 0
+    assert out.splitlines()[1] == "  remembered: sacct: Problem talking to the database"
+
+
+@pytest.mark.parametrize("final", ["", "[]", "nonsense", '[{"id": 12}]'])
+def test_an_end_that_cannot_be_read_is_asked_for(machine: Machine, final: str) -> None:
+    Ledger().add(structs.replace(MINE, final=final))
+    machine.says("squeue", row("COMPLETED"))
+    assert "COMPLETED" in machine.slurmgen("status")[1]
+
+
+def test_a_site_that_is_not_reached_hides_no_end_that_was_seen(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "host_key.pub").write_text("ssh-ed25519 AAAA\n")
+    config = Server(tmp_path, free_port()).config(tmp_path)
+    ended = as_text([JobState(id="12", state="COMPLETED", name="a")])
+    far = structs.replace(MINE, final=ended, via="ssh", host="far", ssh_config=config)
+    Ledger().add(far)
+    code, out, err = machine.slurmgen("status", "12")
+    assert (code, err) == (0, "")
+    assert out.startswith("job 12 (a) is COMPLETED\n  remembered: not reached: ")
+    Ledger().add(structs.replace(far, id="13", final=""))
+    code, out, err = machine.slurmgen("status", "12", "13")
+    assert (code, out) == (3, "")
+    assert err.startswith("error: ")
+
+
+def test_how_a_job_ended_outlives_its_twin(machine: Machine) -> None:
+    ended = as_text([JobState(id="12", state="COMPLETED", name="a")])
+    Ledger().add(structs.replace(MINE, via="twin", final=ended))
+    code, out, _ = machine.slurmgen("status", "12")
+    assert (code, out) == (
+        0,
+        "job 12 (a) is COMPLETED\n  remembered: not reached: no twin of generic runs\n",
+    )
+
+
+def test_of_an_id_that_was_given_twice_the_later_job_has_the_state(machine: Machine) -> None:
+    for day, name in enumerate(("earlier", "later"), start=1):
+        Ledger().add(structs.replace(MINE, name=name, submitted=f"2020-01-0{day}"))
+    machine.says("squeue", row("COMPLETED"))
+    for _ in range(2):
+        lines = machine.slurmgen("status")[1].splitlines()[2:]
+        assert [line.split()[1:3] for line in lines] == [["earlier", "GONE"], ["later", "COMPLETED"]]
 
 
 def test_the_list_of_jobs_goes_the_way_that_each_went(machine: Machine) -> None:

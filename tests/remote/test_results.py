@@ -15,7 +15,7 @@ from slurmgen.errors import CommandFailed, TransferFailed
 from slurmgen.ledger import Ledger
 from slurmgen.remote.results import Fetched, fetch
 from tests.conftest import Run
-from tests.support.twins import Testbed, eventually
+from tests.support.twins import Testbed, eventually, settled
 
 TRAIN = """
 import os, pathlib
@@ -53,7 +53,9 @@ class Person:
 
     def submit(self, script: str = "train.py") -> str:
         job = ["--framework", "python", "--script", script, "--time", "00:05:00"]
-        return self.slurmgen("submit", *WAY, str(self.far), *job).stdout.strip()
+        number = self.slurmgen("submit", *WAY, str(self.far), *job).stdout.strip()
+        settled(self.far / self.project.name)
+        return number
 
     def ended(self, script: str = "train.py") -> str:
         job = self.submit(script)
@@ -61,9 +63,9 @@ class Person:
         return job
 
     def kept(self, *args: str) -> list[dict[str, str]]:
-        found: list[dict[str, str]] = json.loads(
-            self.slurmgen("snapshots", *WAY, str(self.far), "--json", *args).stdout
-        )
+        told = json.loads(self.slurmgen("snapshots", *WAY, str(self.far), "--json", *args).stdout)
+        assert told["complaint"] == ""
+        found: list[dict[str, str]] = told["kept"]
         return found
 
 
@@ -98,7 +100,7 @@ def test_nothing_is_overwritten_unless_one_says_so(person: Person) -> None:
     assert (person.project / "data").read_text() == "d"
     assert (person.project / "out/last").read_text() == "mine"
     assert (person.project / "out/deep/model.pt").read_text() == "weights"
-    (told,) = json.loads(person.slurmgen("fetch", job, "--to", ".", "--overwrite", "--json").stdout)
+    told = json.loads(person.slurmgen("fetch", job, "--to", ".", "--overwrite", "--json").stdout)
     assert (told["kept"], sorted(told["new"])) == ([], ["data", "out/last"])
     assert "out/deep/model.pt" in told["same"]
     assert (person.project / "data").read_text() == "changed"
@@ -107,7 +109,8 @@ def test_nothing_is_overwritten_unless_one_says_so(person: Person) -> None:
 
 def test_some_may_be_fetched_of_several_jobs(person: Person) -> None:
     jobs = person.ended(), person.ended()
-    person.slurmgen("fetch", *jobs, "--only", "out", "--only", "*.out")
+    reply = person.slurmgen("fetch", *jobs, "--only", "out", "--only", "*.out", "--json")
+    assert [one["id"] for one in json.loads(reply.stdout)["jobs"]] == list(jobs)
     for job in jobs:
         expected = [".gitignore", "out/deep/model.pt", "out/last", f"train-{job}.out"]
         assert tree(person.project / f"train-{job}") == expected
@@ -199,11 +202,12 @@ def test_nothing_is_pruned_while_slurm_does_not_answer(person: Person) -> None:
     (silent / "squeue").chmod(0o755)
     person.testbed.environ["PATH"] = f"{silent}:{person.testbed.environ['PATH']}"
     try:
-        reply = person.slurmgen("snapshots", *WAY, str(person.far), "--prune", "--older-than", "0")
+        reply = person.slurmgen("snapshots", *WAY, str(person.far), "--prune", "--older-than", "0", "--json")
     finally:
         person.testbed.environ["PATH"] = person.testbed.environ["PATH"].partition(":")[2]
     assert "warning: Slurm does not say which jobs have ended: squeue: error: Unable" in reply.stderr
     assert "removed 0 of 2" in reply.stderr
+    assert "Unable to contact" in json.loads(reply.stdout)["complaint"]
     assert person.testbed.run("ls", str(person.far / "p/runs"))
 
 

@@ -25,7 +25,7 @@ def fill(root: Path, *names: str, **texts: str) -> Path:
 
 
 def packed(files: Snapshot) -> Iterator[bytes]:
-    content = manifest(files.files)
+    content = manifest(files)
     return pack(files.files, content, content.entries)
 
 
@@ -33,7 +33,7 @@ def unpack(files: Snapshot, to: Path) -> Path:
     to.mkdir()
     archive = b"".join(packed(files))
     subprocess.run(["tar", "-x", "-o", "-p", "-f", "-"], input=archive, cwd=to, check=True)
-    assert (to / COMPLETE).read_text() == manifest(files.files).hash
+    assert (to / COMPLETE).read_text() == manifest(files).hash
     shutil.rmtree((to / COMPLETE).parent)
     return to
 

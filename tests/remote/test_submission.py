@@ -42,7 +42,7 @@ def submission(folder: Path, body: str, *, remote_dir: str = "sent", key: str = 
         name="told",
         script=f"{HEAD}{body}",
         files=files,
-        content=manifest(files.files),
+        content=manifest(files),
         parent=parent_folder(remote_dir, folder.name),
         key=key or f"{time.monotonic_ns()}",
         output="logs/%x-%j.out",

@@ -130,7 +130,7 @@ def test_a_dry_run_tells_what_would_be_sent_and_what_was_before(machine: Machine
     assert "nothing of this was sent there from here before" in machine.submit("--dry-run")[2]
     machine.submit()
     (machine.project / "data").write_text("y")
-    assert "1 files were sent before, and only 1 would be sent now" in machine.submit("--dry-run")[2]
+    assert "1 file sent before, and only 1 to be sent now" in machine.submit("--dry-run")[2]
 
 
 def test_a_project_that_is_too_large_is_refused_with_its_biggest_files(machine: Machine) -> None:

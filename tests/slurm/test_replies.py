@@ -115,6 +115,11 @@ def test_the_log_is_where_scontrol_says() -> None:
     assert replies.log_path(SCONTROL) == "/root/a b/train-16304.out"
 
 
+def test_one_processor_is_told_as_one() -> None:
+    answer = "sbatch: Job 9 to start at t using 1 processors on nodes n1"
+    assert replies.trial(answer) == "it would start at t on n1, with 1 processor"
+
+
 def test_a_trial_is_told_in_plain_words() -> None:
     answer = "sbatch: Job 9 to start at 2026-01-01T00:00:00 using 4 processors on nodes n1 in partition main"
     assert (

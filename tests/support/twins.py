@@ -89,6 +89,12 @@ def environment(folder: Path) -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if not name.startswith(WITHOUT_OTHERS)} | own
 
 
+def settled(parent: Path) -> Path:
+    """A project's folder over there, once snapshots are made of all that was sent."""
+    eventually(lambda: not list(parent.glob("staging/sent.*")))
+    return parent
+
+
 @contextmanager
 def twin(
     site_name: str, *, nodes: int = 2, ssh: bool = False, gpu_type: str | None = None

@@ -90,7 +90,7 @@ def test_a_projects_own_site_has_a_twin(twin: Run, tmp_path: Path) -> None:
     (tmp_path / "deeper").mkdir()
     up = twin("up", "--site", "mine", "--nodes", "1", cwd=tmp_path / "deeper")
     assert up.returncode == 0, up.stderr
-    assert "  main: nodes of 3 CPUs, 1024 MiB, 1 GPUs\n" in up.stdout
+    assert "  main: nodes of 3 CPUs, 1024 MiB, 1 GPU\n" in up.stdout
 
 
 def test_status_shows_nodes_and_jobs_and_fails_when_nothing_runs(twin: Run, state: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from slurmgen.lint.finding import Report
 from slurmgen.lint.reader.source import Source
 from slurmgen.lint.reports.base import Linted
+from slurmgen.wording import counted
 
 _COLUMNS = 140
 
@@ -54,11 +55,7 @@ def _excerpt(source: Source, found: Report) -> list[str]:
 def _summary(files: Sequence[Linted]) -> str:
     found = [item for file in files for item in file.reports]
     if not found:
-        return f"{_count(len(files), 'file')}: nothing found"
+        return f"{counted(len(files), 'file')}: nothing found"
     fixable = sum(bool(item.finding.edits) for item in found)
     hint = f"; --fix mends {fixable}" if fixable else ""
-    return f"{_count(len(found), 'finding')} in {_count(len(files), 'file')}{hint}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{counted(len(found), 'finding')} in {counted(len(files), 'file')}{hint}"

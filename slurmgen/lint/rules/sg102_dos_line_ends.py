@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script, Span
+from slurmgen.wording import counted
 
 CODE = "SG102"
 SEVERITY = "error"
@@ -33,7 +34,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     if places:
         yield Finding(
             Span(places[0], places[0] + 1),
-            f"{len(places)} lines end with a carriage return, so sbatch refuses the file",
+            f"{counted(len(places), 'line')} with a carriage return at the end, so sbatch refuses the file",
             "save it with Unix line ends, as `dos2unix` does",
             tuple(Edit(Span(at, at + 1), "") for at in places),
         )

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import FRAMEWORKS, nodes_of, procs_of, replace_value, starters
+from slurmgen.wording import counted
 
 CODE = "SG202"
 SEVERITY = "error"
@@ -42,8 +43,8 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         ):
             yield Finding(
                 launch.span,
-                f"{launch.kind} starts {procs} ranks on a node, but the job has {gpus} GPUs there",
-                f"start {gpus} ranks a node, one a GPU",
+                f"{launch.kind} starts {procs} ranks on a node, but the job has {counted(gpus, 'GPU')} there",
+                f"start {counted(gpus, 'rank')} a node, one a GPU",
                 _fewer(script, launch, gpus),
             )
 

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import FRAMEWORKS, procs_of, replace_value, starters
+from slurmgen.wording import counted
 
 CODE = "SG203"
 SEVERITY = "warning"
@@ -40,7 +41,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         wanted = FRAMEWORKS[launch.kind].procs_per_task(gpus or 1)
         alone = shape.ntasks_per_node == 1 and not {"background", "loop"} & set(launch.command.place)
         if gpus and procs and procs < wanted and alone and "CUDA_VISIBLE_DEVICES" not in launch.env:
-            ranks = "1 rank" if procs == 1 else f"{procs} ranks"
+            ranks = counted(procs, "rank")
             yield Finding(
                 launch.span,
                 f"{launch.kind} starts {ranks} on a node with {gpus} GPUs; {gpus - procs} idle",

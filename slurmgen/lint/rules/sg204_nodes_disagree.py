@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import nodes_of, replace_value
+from slurmgen.wording import counted
 
 CODE = "SG204"
 SEVERITY = "error"
@@ -45,7 +46,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         if shape.nodes and shape.ntasks_per_node == 1 and told and told != shape.nodes:
             yield Finding(
                 launch.span,
-                f"{launch.kind} is told of {told} nodes, but runs on {shape.nodes}",
+                f"{launch.kind} is told of {counted(told, 'node')}, but runs on {shape.nodes}",
                 f"write `--{name.replace('num-machines', 'num_machines')}={shape.nodes}`",
                 _right(script, launch, name, shape.nodes),
             )

@@ -25,6 +25,7 @@ from slurmgen.launchers import LAUNCHERS
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.training import calls
+from slurmgen.wording import counted
 
 CODE = "SG701"
 SEVERITY = "error"
@@ -43,8 +44,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             wanted = LAUNCHERS["lightning"].ntasks_per_node(devices) if devices else None
             if path and tasks and wanted and wanted != tasks:
                 directive = script.header.last("ntasks-per-node") or script.header.last("ntasks")
+                where = f"{path.name} line {trainer.line}"
                 yield Finding(
                     directive.span if directive else launch.span,
-                    f"{tasks} tasks a node, but devices={devices} in {path.name} line {trainer.line}",
+                    f"{counted(tasks, 'task')} a node, but devices={devices} in {where}",
                     f"use `--ntasks-per-node={wanted}`; {LAUNCHERS['lightning'].why}",
                 )

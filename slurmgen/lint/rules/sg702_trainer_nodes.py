@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.training import calls
+from slurmgen.wording import counted
 
 CODE = "SG702"
 SEVERITY = "error"
@@ -39,8 +40,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             told = trainer.number("num_nodes", otherwise=1)
             if path and "devices" in trainer.constants and told and told != nodes:
                 directive = script.header.last("nodes")
+                where = f"{path.name} line {trainer.line}"
                 yield Finding(
                     directive.span if directive else launch.span,
-                    f"the job has {nodes} nodes, but {path.name} line {trainer.line} has num_nodes={told}",
+                    f"the job has {counted(nodes, 'node')}, but {where} has num_nodes={told}",
                     f"write `Trainer(num_nodes={nodes})`, or ask for --nodes={told}",
                 )

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.place import node
+from slurmgen.wording import counted
 
 CODE = "SG908"
 SEVERITY = "warning"
@@ -43,6 +44,6 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     if used * 2 < belong:
         yield Finding(
             directive.span,
-            f"{used} of the {belong} CPUs that belong to {gpus} GPUs on {site.name} are used",
+            f"{used} of the {belong} CPUs that belong to {counted(gpus, 'GPU')} on {site.name} are used",
             f"ask for `--cpus-per-task={belong // job.ntasks_per_node}`",
         )

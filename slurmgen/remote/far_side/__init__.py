@@ -1,5 +1,6 @@
 """Programs for the far side, kept as files that a person can read, and how one is run there."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -8,12 +9,14 @@ from slurmgen.errors import CommandFailed
 from slurmgen.remote.slurm import CLEAN
 from slurmgen.remote.transport import Transport, chunks
 
-# The program comes first on standard input and not as an argument: a csh over there could not read
-# its line feeds. If the connection is cut within it, none of it is run. Standard input moves to
-# descriptor 3, so that no profile reads from it.
-_START = (
-    'program=$(head -c "$1") && [ "${#program}" = "$1" ] || exit 1; shell=$2 option=$3 clean=$4; shift 4; '
-    'exec 3<&0 </dev/null; exec "$shell" "$option" "$clean" slurmgen sh -c "$program" slurmgen "$@"'
+# Standard input moves to descriptor 3, so that no profile reads from it. The program comes there and not as
+# an argument: a csh could not read its line feeds, and everybody there can see arguments.
+_START = 'exec 3<&0 </dev/null; exec "$@"'
+_END = "# slurmgen: the end"
+# If the connection is cut within the program, none of it is run.
+_READ = (
+    'read -r size <&3 && program=$(head -c "$size" <&3) && '
+    f'case $program in *"{_END}") eval "$program" ;; *) exit 1 ;; esac'
 )
 _MARK = "slurmgen answers"
 
@@ -33,9 +36,7 @@ def ask(
         CommandFailed: it came to its end without one.
         TimedOut, ConnectionFailed: as Transport.run says.
     """
-    text = program(name)
-    argv = ["sh", "-c", _START, "slurmgen", str(len(text)), *far.shell, CLEAN, *args]
-    completed = far.run(argv, input=_after(text, data), timeout=timeout)
+    completed = far.run(start(far.shell), input=_with_program(name, args, data), timeout=timeout)
     # A profile may print anything before it.
     _, mark, answer = completed.stdout.rpartition(f"\0{_MARK}\0".encode())
     if not mark or not answer.endswith(b"\0"):
@@ -47,6 +48,12 @@ def ask(
     return [part.decode(errors="surrogateescape") for part in answer[:-1].split(b"\0")]
 
 
-def _after(text: str, data: bytes | Iterable[bytes]) -> Iterator[bytes]:
-    yield text.encode()
+def start(shell: tuple[str, str]) -> list[str]:
+    """What is run there, whichever the program: it can begin before the program is known."""
+    return ["sh", "-c", _START, "slurmgen", *shell, CLEAN, "slurmgen", "sh", "-c", _READ, "slurmgen"]
+
+
+def _with_program(name: str, args: Sequence[str], data: bytes | Iterable[bytes]) -> Iterator[bytes]:
+    text = f"set -- {shlex.join(args)}\n{program(name)}\n{_END}".encode(errors="surrogateescape")
+    yield b"%d\n%s" % (len(text), text)
     yield from chunks(data)

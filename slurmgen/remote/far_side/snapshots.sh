@@ -87,7 +87,11 @@ project() {
     settle run "${1##*/}" "$run"
   done
   if [ "$task" = PRUNE ]; then
-    for spare in staging/spare.*; do [ ! -d "$spare" ] || remove "$spare"; done
+    # Of what was sent so long ago no snapshot is being made any more.
+    # shellcheck disable=SC2044  # our own names
+    for spare in staging/spare.* $(find staging -maxdepth 1 -name 'sent.*' -mmin +60); do
+      [ ! -d "$spare" ] || remove "$spare"
+    done
   fi
   for snapshot in snapshots/*; do
     [ -d "$snapshot" ] || continue

@@ -9,19 +9,24 @@
 #       intent.N.over     there: it is certain that no job came of that
 #       job               the job: its id, when, and the snapshot it runs
 #       closed            there: Slurm refused it, and no job will ever have this key
+#       record.json       what a person may want to know of it
 #   envs/HASH             a Python environment that runs of the same uv.lock share: their .venv is a link to it
-#   staging               what is not whole yet; and spare.HASH, a copy of a snapshot for the next run
+#   staging               what is not whole yet, and
+#       sent.HASH         what was sent, as it came: the base, the names that are gone from it, and the tar; a
+#                         snapshot is made of it when the job is submitted, so that nobody waits for that
+#       spare.HASH        a copy of a snapshot for the next run
 #
-# Standard input, as descriptor 3: the batch script, the record, the names that are gone from BASE (each ended
-# by a NUL), and a tar of what is new, which ends with .slurmgen/complete.
+# Standard input, as descriptor 3: the names that are gone from BASE (each ended by a NUL), and a tar of what is
+# new, which ends with .slurmgen/complete.
 # The answer on standard output: texts ended by NULs, the first of them "slurmgen answers".
+
+# shellcheck disable=SC2317  # it does not follow a trap
 
 set -u
 umask 077
 
-parent=$1 name=$2 key=$3 hash=$4 base=$5
-script_bytes=$6 record_bytes=$7 gone_bytes=$8
-script=$9
+parent=$1 name=$2 key=$3 hash=$4 base=$5 gone_bytes=$6
+script=$7 text=$8 record=$9
 shift 9
 log_dir=$1 log_prefix=$2 comment=$3 clusters=$4 sbatch_seconds=$5 grace=$6
 
@@ -40,7 +45,16 @@ failed() { # there is no job, and nothing was left half done
 
 now() { date +%s; }
 
-tidy() { rm -rf "staging/$mine" "staging/$mine.old" "$records/"*".$mine"; }
+time_up() { # in seconds; not by the clock, which a person may set, nor by a process, which takes a millisecond
+  read -r up _ </proc/uptime
+  up=${up%%.*}
+}
+
+tidy() {
+  for left in "staging/$mine" "staging/$mine".* "$records/"*".$mine"; do
+    [ ! -e "$left" ] || rm -rf "$left"
+  done
+}
 
 # --- which job has the key -----------------------------------------------------------------------------------
 
@@ -50,8 +64,8 @@ tell_job() { # tell_job EARLIER
 }
 
 made() { # made EARLIER SECONDS SNAPSHOT: there is $job, whether or not that can be written down
+  made=$1
   printf '%s\n%s\n%s\n' "$job" "$2" "$3" >"$records/job.$mine" && mv -f "$records/job.$mine" "$records/job"
-  [ "$1" = earlier ] || prepare_next
   answer submitted "$job" "$run" "$1" "$2" "$3"
 }
 
@@ -163,53 +177,51 @@ copy() { # copy FROM TO [-l]: fails if FROM is taken away meanwhile, by whoever 
   inode=$(ls -di "$1" 2>/dev/null) || return 1
   # A reflink shares the blocks where the file system can.
   said=$(cp -pPR "${3:---reflink=auto}" "$1" "$2" 2>&1) || return 1
-  [ "$(ls -di "$1" 2>/dev/null)" = "$inode" ]
+  [ "$(ls -di "$1" 2>/dev/null)" = "$inode" ] || return 1
+  touch "$2" # a copy has its original's time, and what is old in staging is taken for left behind
 }
 
-receive() { # what is sent, and BASE, become snapshots/HASH, and a spare where that costs no copying
-  # shellcheck disable=SC2044  # our own names
-  for old in $(find staging -mindepth 1 -maxdepth 1 -mmin +1440 2>/dev/null); do discard "$old"; done
-  new=staging/$mine spare=staging/$mine.spare
-  if [ "$base" = - ]; then
-    mkdir "$new" "$spare" || failed "cannot make a folder in $PWD/staging"
-  else
-    # Snapshots may share files: what is in one is never written to, and what changed is a new file.
-    copy "snapshots/$base" "$new" -l || { rm -rf "$new" && copy "snapshots/$base" "$new"; } || lacking "$base"
-    touch "$new" # a copy has its original's time, and what is old here is taken for left behind
-    mv -T "staging/spare.$base" "$spare" 2>/dev/null
-  fi
+build() { # build HASH TO [-l]: the content of that hash, from a snapshot or from what will become one
+  copy "snapshots/$1" "$2" "${3:---reflink=auto}" && return
+  rm -rf "$2"
+  assemble "$1" "$2" "${3:---reflink=auto}" && return
+  rm -rf "$2"
+  copy "snapshots/$1" "$2" # it was made meanwhile, or links are not to be had
+}
+
+assemble() { # assemble HASH TO HOW: from what was sent
+  [ -d "staging/sent.$1" ] && base_of=$(cat "staging/sent.$1/base") || return 1
+  if [ "$base_of" = - ]; then mkdir "$2"; else build "$base_of" "$2" "$3"; fi || return 1
+  remove_gone "$2" "$PWD/staging/sent.$1/gone" && unpack "$2" <"staging/sent.$1/tar" && whole "$2" "$1" && return
+  discard "staging/sent.$1" # it is not whole
+  return 1
+}
+
+receive() { # what is sent, and BASE, become the run folder; what was sent is kept, for the snapshot
+  sent=staging/$mine.sent
+  { mkdir "$sent" && printf '%s\n' "$base" >"$sent/base"; } || failed "cannot make a folder in $PWD/staging"
   # The names come from standard input, so that they cannot be too many for a command line.
-  take "$gone_bytes" "$records/gone.$mine"
-  remove_gone "$new"
-  if [ -d "$spare" ]; then
-    remove_gone "$spare"
-    # Twice from one stream: that costs less than to copy what the first one made.
-    said=$({ { tee /dev/fd/4 <&3 | unpack "$new"; } 4>&1 | unpack "$spare"; } 2>&1)
-    keep_spare "$spare"
+  { head -c "$gone_bytes" <&3 >"$sent/gone" && [ "$(wc -c <"$sent/gone")" -eq "$gone_bytes" ]; } ||
+    failed "$PWD/$sent could not be written in full"
+  if [ "$base" = - ]; then
+    mkdir "staging/$mine" || failed "cannot make a folder in $PWD/staging"
   else
-    said=$(unpack "$new" <&3 2>&1)
+    mv -T "staging/spare.$base" "staging/$mine" 2>/dev/null || build "$base" "staging/$mine" || lacking "$base"
+    remove_gone "staging/$mine" "$PWD/$sent/gone" || failed "cannot remove what is gone in $PWD/staging"
   fi
-  whole "$new" || failed "${said:-the files came incomplete}"
-  # Who sends the same at the same time may have been faster: then that one stands, with the same content.
-  mv -T "$new" "snapshots/$hash" 2>/dev/null || [ -d "snapshots/$hash" ] ||
-    failed "cannot name the snapshot $PWD/snapshots/$hash"
+  said=$({ tee "$sent/tar" <&3 | unpack "staging/$mine"; } 2>&1)
+  whole "staging/$mine" "$hash" || failed "${said:-the files came incomplete}"
+  mv -T "$sent" "staging/sent.$hash" 2>/dev/null # who sends the same at the same time may have been faster
 }
 
-remove_gone() {
-  (cd "$1" && xargs -0 rm -rf -- <"$records/gone.$mine") || failed "cannot remove what is gone in $PWD/$1"
-}
+remove_gone() { (cd "$1" && xargs -0 rm -rf -- <"$2"); }
 
 unpack() { # a tar that fails goes on to its end, where the mark is
   tar -x -o -p -f - -C "$1" || { rm -f "$1/.slurmgen/complete" && return 1; }
 }
 
-whole() { # whether all came that is sent; takes away the mark that says so
-  [ "$(cat "$1/.slurmgen/complete" 2>/dev/null)" = "$hash" ] && rm -rf "$1/.slurmgen"
-}
-
-keep_spare() { # the first of many is kept
-  if whole "$1" && mv -T "$1" "staging/spare.$hash" 2>/dev/null; then return; fi
-  rm -rf "$1"
+whole() { # whole FOLDER HASH: whether all came that was sent; takes away the mark that says so
+  [ "$(cat "$1/.slurmgen/complete" 2>/dev/null)" = "$2" ] && rm -rf "$1/.slurmgen"
 }
 
 discard() { # first its name, so that nobody takes what is half removed
@@ -221,41 +233,53 @@ lacking() { # a snapshot could not be copied: it went away, or there is no room
   offer
 }
 
-offer() { # the snapshots that are here, the last used first
+offer() { # the snapshots that are here, or will be, the last used first
   # shellcheck disable=SC2046,SC2010,SC2012  # the names are hashes
-  answer wanted $(ls -t snapshots | grep '^[0-9a-f]*$' | head -n 30)
+  answer wanted $({ ls -t staging | sed -n 's/^sent[.]//p' && ls -t snapshots; } | grep '^[0-9a-f]*$' | head -n 30)
+}
+
+finish() { # what nobody waits for
+  touch -c "snapshots/$hash"
+  sleep 0.5 # until the answer is there
+  # shellcheck disable=SC2044  # our own names
+  for old in $(find staging -mindepth 1 -maxdepth 1 -mmin +1440 2>/dev/null); do discard "$old"; done
+  if [ -d "staging/sent.$hash" ]; then
+    if [ -d "snapshots/$hash" ] || build "$hash" "staging/$mine.new" -l; then
+      mv -T "staging/$mine.new" "snapshots/$hash"
+      [ ! -d "snapshots/$hash" ] || discard "staging/sent.$hash"
+    fi
+  fi
+  # A project that is submitted again will be once more.
+  if [ "$made" = new ] && [ "$base" != - ] && [ ! -d "staging/spare.$hash" ] &&
+    copy "snapshots/$hash" "staging/$mine.spare"; then
+    mv -T "staging/$mine.spare" "staging/spare.$hash"
+  fi
+  tidy
 }
 
 # --- the job -------------------------------------------------------------------------------------------------
 
 prepare() { # the run folder, whole but not yet in its place
-  mv -T "staging/spare.$hash" "staging/$mine" 2>/dev/null || copy "snapshots/$hash" "staging/$mine" ||
-    lacking "$hash"
-  touch -c "snapshots/$hash"
-  { mv -f "$records/script.$mine" "staging/$mine/$script" && chmod 700 "staging/$mine" "staging/$mine/$script" &&
+  mv -T "staging/spare.$hash" "staging/$mine" 2>/dev/null || build "$hash" "staging/$mine" || lacking "$hash"
+}
+
+add_script() { # and the folder for the log, which Slurm does not make
+  at=staging/$mine/$script
+  { [ ! -e "$at" ] && [ ! -L "$at" ]; } || rm -rf "$at" # the project's own, or a link to anywhere
+  { printf '%s' "$text" >"$at" &&
     { [ "$log_dir" = ./. ] || (cd "staging/$mine" && mkdir -p "$log_dir"); }; } ||
     failed "cannot write in $PWD/staging"
 }
 
-prepare_next() { # a project that is submitted again will be once more; nobody waits for this
-  [ "$base" != - ] || return
-  (
-    if copy "snapshots/$hash" "staging/$mine.spare"; then
-      mv -T "staging/$mine.spare" "staging/spare.$hash"
-    fi
-    rm -rf "staging/$mine.spare"
-  ) </dev/null >/dev/null 2>&1 3<&- &
-}
-
 intend() { # fails if somebody else is first
-  number=$((number + 1)) began=$(now)
+  time_up
+  number=$((number + 1)) began=$(now) intended=$up
   printf '%s\n' "$hash" >"$records/intent.$number.snapshot" || failed "cannot write in $records"
   ln -s "$host $$ $began" "$records/intent.$number" 2>/dev/null || {
     [ -L "$records/intent.$number" ] || failed "cannot write in $records"
     [ "$(readlink "$records/intent.$number")" = "$host $$ $began" ] # a file server may answer twice
   } || return 1
-  timeout -s KILL 20 sync "$records" 2>/dev/null
-  return 0
+  timeout -s KILL 20 sync "$records" 2>/dev/null 3<&- &
 }
 
 give_up() {
@@ -297,8 +321,8 @@ is_job() { # whether that is ID or ID;CLUSTER
 call_sbatch() {
   out=$records/sbatch.$number.out err=$records/sbatch.$number.err
   { : >"$out" && : >"$err"; } || give_up "cannot write in $records"
-  # Whoever was held up for so long may have been given up.
-  [ "$(now)" -le "$((began + 30))" ] || give_up 'this machine is too busy'
+  time_up # whoever was held up for so long may have been given up
+  [ "$up" -le "$((intended + 30))" ] || give_up 'this machine is too busy'
   timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" "$run/$script" \
     >"$out" 2>"$err" 3<&- </dev/null
   status=$?
@@ -308,6 +332,7 @@ call_sbatch() {
 
 submit() {
   place
+  wait # until the intent is on the disk
   call_sbatch
   if [ -z "$job" ]; then
     said=$(cat "$err")
@@ -319,30 +344,35 @@ submit() {
   made new "$began" "$hash"
 }
 
-take() { # take BYTES FILE: exactly so many of standard input
-  if head -c "$1" <&3 >"$2" && [ "$(wc -c <"$2")" -eq "$1" ]; then return; fi
-  failed "$2 could not be written in full"
+write_down() { # what a person may want to know of this submission
+  printf '%s' "$record" >"$records/record.json" || failed "cannot write in $records"
+}
+
+leave() {
+  tidy
+  (finish) </dev/null >/dev/null 2>&1 3<&- &
 }
 
 main() {
-  host=$(uname -n) said=
+  { read -r host </proc/sys/kernel/hostname; } 2>/dev/null || host=$(uname -n)
+  said='' made=''
   mine=$name.$host.$$
   said=$(mkdir -p "$parent/snapshots" "$parent/runs" "$parent/envs" \
     "$parent/staging" "$parent/submissions/$name" 2>&1) ||
     failed "cannot make folders in $parent: $said"
   cd "$parent" || failed "cannot enter $parent"
   run=$PWD/runs/$name records=$PWD/submissions/$name
-  trap tidy EXIT
+  trap leave EXIT
   trap 'exit 1' HUP INT PIPE TERM
-  take "$script_bytes" "$records/script.$mine"
-  head -c "$record_bytes" <&3 >"$records/record.$mine"
-  mv -f "$records/record.$mine" "$records/record.json"
+  write_down
   resolve
-  if [ ! -d "snapshots/$hash" ]; then
+  if [ -d "snapshots/$hash" ] || [ -d "staging/sent.$hash" ]; then
+    prepare
+  else
     [ "$base" != '?' ] || offer
     receive
   fi
-  prepare
+  add_script
   trap '' HUP INT PIPE TERM # from here on it must be known what became of it
   while ! intend; do resolve; done
   submit

@@ -1,0 +1,62 @@
+"""A link on which all takes a while, in a network namespace of its own: a tun device that is a mirror.
+
+Whoever connects to FAR reaches what listens at NEAR in this namespace, over real TCP: each packet comes back
+with the two addresses swapped, half the delay later. netem would do it too, where the kernel has it.
+"""
+
+import fcntl
+import os
+import select
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+
+NEAR, FAR = "10.9.0.1", "10.9.0.2"
+MTU = 9000
+# From linux/if_tun.h.
+_TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
+_MARK = "SLURMGEN_BENCH_NAMESPACE"
+_IPV4, _ADDRESSES = 4, 12
+
+
+def enter() -> None:
+    """Go on in a new network namespace; needs root. Does nothing where we are in one already."""
+    if os.environ.get(_MARK) is None:
+        os.environ[_MARK] = "yes"
+        words = ["unshare", "--net", sys.executable, *sys.argv]
+        os.execvp(words[0], words)  # noqa: S606 (no shell is needed)
+    _ip("link set lo up")
+
+
+def mirror(round_trip: float) -> None:
+    """Make the link; a thread turns its packets round, so that there and back takes `round_trip` seconds."""
+    device = os.open("/dev/net/tun", os.O_RDWR)
+    fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH", b"mirror", _IFF_TUN | _IFF_NO_PI))
+    _ip(f"addr add {NEAR}/24 dev mirror")
+    _ip(f"link set mirror mtu {MTU} txqueuelen 10000 up")
+    threading.Thread(target=_turn, args=(device, round_trip / 2), daemon=True).start()
+
+
+def _ip(words: str) -> None:
+    subprocess.run(["ip", *words.split()], check=True)  # noqa: S607 (as one would type it)
+
+
+def _turn(device: int, seconds: float) -> None:
+    waiting: deque[tuple[float, bytes]] = deque()
+    while True:
+        left = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
+        if select.select([device], [], [], left)[0]:
+            packet = os.read(device, MTU)
+            if packet[0] >> 4 == _IPV4:
+                waiting.append((time.monotonic() + seconds, _swapped(packet)))
+        while waiting and waiting[0][0] <= time.monotonic():
+            os.write(device, waiting.popleft()[1])
+
+
+def _swapped(packet: bytes) -> bytes:
+    """The same from the other end; its checksums stay right, since they are sums."""
+    source, target, rest = packet[_ADDRESSES : _ADDRESSES + 4], packet[_ADDRESSES + 4 :][:4], packet[20:]
+    return packet[:_ADDRESSES] + target + source + rest

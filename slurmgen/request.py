@@ -108,8 +108,10 @@ def command_of(site: str, said: dict[str, Any], job: str | None = None) -> str:
     words = ["slurmgen render", *([quote(job)] if job else []), f"--site {site}"]
     script_args = said.pop("script_args", ())
     for key, value in said.items():
-        if isinstance(value, str | int):
-            words.append(_switch(key, value) if isinstance(value, bool) else _option(key, value))
+        if isinstance(value, bool):
+            words.append(_switch(key, value))
+        elif isinstance(value, (str, int)):
+            words.append(_option(key, value))
         else:
             words += [_option(key, text) for text in _texts(key, value)]
     if script_args:

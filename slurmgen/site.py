@@ -113,16 +113,16 @@ class Env(Fact, frozen=True, dict=True):
     "Why a variable is there, by its name; becomes the comment above it."
 
     @cached_property
-    def ready(self) -> dict[str, dict[str, Variable]]:
-        """The variables of the groups that apply outside a container too, made ready for the shell once."""
-        groups = {"always": self.always, "multi_gpu": self.multi_gpu, "multi_node": self.multi_node}
-        return {
-            group: {
+    def ready(self) -> tuple[dict[str, Variable], ...]:
+        """Those outside a container, ready for the shell: for one rank, for one node, for several nodes."""
+        groups = (self.always, self.always | self.multi_gpu, self.always | self.multi_gpu | self.multi_node)
+        return tuple(
+            {
                 name: Variable(name, value, expandable(value), self.notes.get(name))
                 for name, value in values.items()
             }
-            for group, values in groups.items()
-        }
+            for values in groups
+        )
 
 
 class Container(Fact, frozen=True):

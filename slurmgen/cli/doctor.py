@@ -1,5 +1,6 @@
 """`slurmgen doctor`: check step by step that one could submit."""
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from slurmgen.cli.route_options import reach, route_options
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
     from slurmgen.remote.doctor import Step
+    from slurmgen.remote.route import Route
 
 COLORS = {"ok": "green", "failed": "red", "not checked": "yellow"}
 _WIDTH, _NAME_WIDTH = 11, 15
@@ -25,8 +27,9 @@ _WIDTH, _NAME_WIDTH = 11, 15
 def command(asked: Asked, remote_dir: str | None, as_json: bool, **said: Any) -> int:
     """Check step by step that one could submit.
 
-    With one login, from the host's name to what Slurm says of the job; nothing is submitted. Exit 0 if
-    all is well, 2 if the request is wrong, 3 if the far side is not ready.
+    With one login, from the project's files and the host's name to what Slurm says of the job; nothing is
+    sent or submitted. Exit 0 if all is well, 2 if the request or the project is wrong, 3 if the far side
+    is not ready.
     """
     from contextlib import closing
 
@@ -37,7 +40,13 @@ def command(asked: Asked, remote_dir: str | None, as_json: bool, **said: Any) ->
 
     way = route(asked.site, asked.personal, **said)
     folder = remote_dir or asked.personal.remote_dir or DEFAULT_REMOTE_DIR
-    visit = Visit(way, lambda: reach(way), lambda: _planned(asked), folder)
+    visit = Visit(
+        way,
+        open=lambda: reach(way),
+        plan=lambda: _planned(asked),
+        prepare=lambda plan, text: _prepared(asked, plan, text, way, folder),
+        remote_dir=folder,
+    )
     steps = []
     with closing(visit):
         for step in examine(visit):
@@ -55,6 +64,15 @@ def _planned(asked: Asked) -> "tuple[Plan, str]":
 
     plan = resolve(asked.request, asked.site, asked.command, asked.sources)
     return plan, render(plan, asked.template_dir)
+
+
+def _prepared(asked: Asked, plan: "Plan", text: str, way: "Route", folder: str) -> str:
+    from slurmgen.submitting import amount, prepare
+
+    content = prepare(plan, text, way, asked.project_dir, folder).submission.content
+    sent = f"{len(content.entries) + 1} files ({amount(content.size)}) would be sent"
+    is_sent = str(PurePosixPath(plan.script)) in content.entries
+    return f"{sent}, {plan.script} among them" if is_sent else f"{sent}; {plan.script} is none of them"
 
 
 def _show(step: "Step") -> None:

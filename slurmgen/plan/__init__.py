@@ -133,7 +133,7 @@ class Plan(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def output(self) -> str:
         """Log file, as in --output, from the folder the job starts in."""
-        is_array = any(key == "array" for key, _ in self.extra_directives)
+        is_array = "array" in dict(self.extra_directives)
         pattern = "%x-%A_%a.out" if is_array else "%x-%j.out"
         return f"{self.log_dir}/{pattern}" if self.log_dir else pattern
 

@@ -70,15 +70,9 @@ def roomier(site: Site, node: Node) -> tuple[str, ...]:
 
 
 def _check_words(request: Request, partitions: list[str]) -> None:
-    words = [("partition", name) for name in partitions]
-    if request.account is not None:
-        words.append(("account", request.account))
-    if request.qos is not None:
-        words.append(("qos", request.qos))
-    if request.gpu_type is not None:
-        words.append(("gpu-type", request.gpu_type))
-    for key, word in words:
-        if not _is_word(word):
+    named = (("account", request.account), ("qos", request.qos), ("gpu-type", request.gpu_type))
+    for key, word in (*[("partition", name) for name in partitions], *named):
+        if word is not None and not _is_word(word):
             raise RequestError(
                 f"--{key} {word!r} is not a Slurm name", "Letters, digits and _ . @ + - can stand in one."
             )

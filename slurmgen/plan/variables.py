@@ -21,11 +21,8 @@ def variables(
         RequestError: one that a container does not take.
     """
     prefix = ENGINES[container.engine].env_prefix if container else ""
-    found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED, **site.env.ready["always"]}
-    if geometry.world_size > 1:
-        found.update(site.env.ready["multi_gpu"])
-    if geometry.nodes > 1:
-        found.update(site.env.ready["multi_node"])
+    of_site = site.env.ready[(geometry.world_size > 1) + (geometry.nodes > 1)]
+    found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED, **of_site}
     if container:
         for name, value in site.env.container.items():
             found[name] = Variable(name, value, expandable(value), site.env.notes.get(name), prefix)

@@ -37,7 +37,7 @@ def check_host_keys(to: Destination) -> tuple[Destination, ...]:
     """Look whether the hosts on the way show the keys that known_hosts has, as far as one gets unasked.
 
     Returns those that do. Behind a host where only a person gets in, or whose certificate only OpenSSH
-    can judge, none is seen.
+    can judge, none is seen; nor through a ProxyCommand, which may ask a person too.
 
     Raises:
         ConnectionFailed, HostKeyError: as they say, of the first host where it is so.
@@ -46,7 +46,7 @@ def check_host_keys(to: Destination) -> tuple[Destination, ...]:
     before: Link | None = None
     with contextlib.ExitStack() as resources, contextlib.suppress(AuthenticationFailed):
         for hop in to.hops:
-            if hop is not to and host_keys.known(hop).by_authority_alone:
+            if hop.proxy_command or (hop is not to and host_keys.known(hop).by_authority_alone):
                 break
             met = _met(hop, before, resources)
             seen.append(hop)

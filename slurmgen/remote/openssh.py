@@ -185,25 +185,17 @@ def _fingerprint_told(to: Destination) -> Iterator[None]:
     try:
         yield
     except HostKeyError as error:
-        seen = _hosts_seen(to)
+        from slurmgen.remote.hops import check_host_keys
+
+        seen: tuple[Destination, ...] = ()
+        with contextlib.suppress(ConnectionFailed):
+            seen = check_host_keys(to)
         if not seen or to in seen:
             raise
         names = " and ".join(hop.alias for hop in seen)
         raise HostKeyError(
             f"{error.fact}; it is not that of {names}, which known_hosts has", error.hint
         ) from None
-
-
-def _hosts_seen(to: Destination) -> tuple[Destination, ...]:
-    """The hosts on the way that show a key we know; raises what is wrong with another one's."""
-    if any(hop.proxy_command for hop in to.hops):
-        return ()
-    from slurmgen.remote.hops import check_host_keys
-
-    try:
-        return check_host_keys(to)
-    except ConnectionFailed:
-        return ()
 
 
 def _login(to: Destination, ask: Ask | None, path: str | None = None, **options: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -104,31 +105,24 @@ def report(
         young: it was submitted so shortly ago that it cannot be gone.
         of_record: what the ledger knows: name, submitted, folder, log; and why that is all, `remembered`.
     """
-    state = UNKNOWN if young and not states else outcome(states)
+    young = young and not states
+    state = UNKNOWN if young else outcome(states)
     shown = next((one for one in states if one.state == state), JobState(id=job.number, state=state))
-    status, signal = _ending(shown)
-    waits = waiting.words(shown.reason) if state == "PENDING" else ""
-    said = {**of_record, "name": of_record.get("name") or shown.name}
     return Report(
-        **said,
+        **_of_each(shown) | of_record | {"name": of_record.get("name") or shown.name},
         id=job.number,
         site=site,
         via=via,
         cluster=job.cluster,
         state=state,
         ended=ended(states) and state != UNKNOWN,
-        exit_code=status,
-        signal=signal,
-        reason="" if shown.ended else shown.reason,
-        waits=waits,
+        waits=waiting.words(shown.reason) if state == "PENDING" else "",
         why=why,
         start=shown.start,
-        elapsed=whole_seconds(shown.elapsed),
         time_limit=whole_seconds(shown.time_limit),
-        nodes=shown.nodes,
         usage=shown.usage if shown.ended else None,
         tasks=tuple(map(_task, states)) if _is_array(job, states) else (),
-        error=_error(shown, young=young and not states),
+        error=_error(shown, young=young),
     )
 
 
@@ -198,16 +192,19 @@ def _is_array(job: JobId, states: Sequence[JobState]) -> bool:
 
 
 def _task(one: JobState) -> Task:
+    return Task(id=one.id, state=one.state, **_of_each(one))
+
+
+def _of_each(one: JobState) -> dict[str, Any]:
+    """What is told alike of a job and of a task of an array."""
     status, signal = _ending(one)
-    return Task(
-        id=one.id,
-        state=one.state,
-        exit_code=status,
-        signal=signal,
-        reason="" if one.ended else one.reason,
-        elapsed=whole_seconds(one.elapsed),
-        nodes=one.nodes,
-    )
+    return {
+        "exit_code": status,
+        "signal": signal,
+        "reason": "" if one.ended else one.reason,
+        "elapsed": whole_seconds(one.elapsed),
+        "nodes": one.nodes,
+    }
 
 
 def _ending(one: JobState) -> tuple[int | None, int | None]:

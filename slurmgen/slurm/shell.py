@@ -31,7 +31,7 @@ def expandable(text: str) -> str:
 def unprintable(value: object) -> str | None:
     """The first text within a value that no script can hold; None if there is none."""
     if isinstance(value, str):
-        return value if _UNPRINTABLE.search(value) else None
+        return value if not value.isprintable() and _UNPRINTABLE.search(value) else None
     if isinstance(value, dict):
         value = (*value, *value.values())
     if isinstance(value, list | tuple) and value:

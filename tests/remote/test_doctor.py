@@ -13,10 +13,11 @@ import pytest
 from slurmgen.remote.doctor import CHECKS
 from tests.conftest import Run
 from tests.remote.sshd import Server, free_port, keygen
+from tests.remote.test_jumps import Way, gates, way
 from tests.remote.test_odd_answers import EVIL, Machine, machine
 from tests.support.twins import Testbed
 
-__all__ = ["machine"]
+__all__ = ["gates", "machine", "way"]
 
 JOB = ["--framework", "python", "--script", "train.py", "--time", "00:05:00"]
 VERSION = "[ $1 != --version ] || exec echo slurm 24.11.5"
@@ -161,11 +162,63 @@ def test_hosts_on_the_way_are_named(
     assert code == 0
     assert steps["ssh_config"]["said"].startswith("gate is ")
     assert ", then far is " in steps["ssh_config"]["said"]
-    assert steps["port"]["said"].endswith(" opens; far is behind it")
+    assert steps["host name"]["said"].endswith("; far behind it")
+    assert steps["port"]["said"].endswith(f" opens, from there port {login_node.port} of 127.0.0.1")
     assert steps["login"]["said"] == f"{server.key}, then {login_node.key}"
     (tmp_path / "known_gate").write_text("")
     _, steps = examine(*over_ssh(config))
     assert "the host key of gate" in steps["host key"]["said"]
+
+
+@pytest.mark.parametrize("client", ["paramiko", "openssh"])
+@pytest.mark.parametrize(("name", "before"), [("inner", "outer"), ("far", "inner")])
+def test_the_host_of_a_chain_that_is_not_reached_is_told_with_the_one_before_it(
+    examine: Examine, way: Way, name: str, before: str, client: str
+) -> None:
+    way.hosts[name] = Server(way.hosts[name].folder, free_port())
+    code, steps = examine(*over_ssh(way.config(), "--ssh-client", client))
+    assert (code, states(steps, "failed")) == (3, ["port"])
+    assert steps["port"]["said"].startswith(f"{before} cannot connect to {name} at 127.0.0.1 port ")
+    assert steps["login"]["state"] == "not checked"
+
+
+@pytest.mark.parametrize("client", ["paramiko", "openssh"])
+def test_the_host_of_a_chain_that_lets_nobody_in_is_told(examine: Examine, way: Way, client: str) -> None:
+    way.keys["inner"] = keygen(way.folder / "wrong")
+    code, steps = examine(*over_ssh(way.config(), "--ssh-client", client))
+    assert (code, states(steps, "failed")) == (3, ["login"])
+    assert steps["port"]["said"].endswith(" opens; inner and far behind it")
+    assert steps["host key"]["said"] == "as known_hosts has it, as far as we came"
+    told = {"paramiko": "inner did not let ", "openssh": "; keys alone lead to inner and no further"}[client]
+    assert told in steps["login"]["said"]
+
+
+@pytest.mark.parametrize("left_out", ["missing.py", "train.py"])
+def test_a_script_that_would_not_be_sent_is_told_in_the_words_of_submit(
+    examine: Examine, slurmgen: Run, testbed: Testbed, tmp_path: Path, left_out: str
+) -> None:
+    (tmp_path / ".gitignore").write_text("train.py\n")
+    env = {"XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"]}
+    args = ["--site", "generic", "--via", "twin", "--script", left_out]
+    code, steps = examine(*args, **env)
+    assert (code, states(steps, "failed")) == (2, ["project"])
+    assert steps["controller"]["state"] == "ok"
+    submit = slurmgen("submit", *JOB, *args, "--dry-run", env=os.environ | env)
+    assert submit.stderr == f"error: {steps['project']['said']}. {steps['project']['hint']}\n"
+
+
+def test_what_would_be_sent_is_told_as_submit_tells_it(
+    examine: Examine, slurmgen: Run, testbed: Testbed, tmp_path: Path
+) -> None:
+    (tmp_path / "data").write_bytes(bytes(2_500_000))
+    env = {"XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"]}
+    args = ["--site", "generic", "--via", "twin"]
+    said = examine(*args, **env)[1]["project"]["said"]
+    assert said == "3 files (2.5 MB) would be sent, train.py among them"
+    submit = slurmgen("submit", *JOB, *args, "--dry-run", env=os.environ | env)
+    assert "would send 3 files (2.5 MB) to " in submit.stderr
+    said = examine(*args, "--script", "/there/train.py", **env)[1]["project"]["said"]
+    assert said == "3 files (2.5 MB) would be sent; /there/train.py is none of them"
 
 
 def test_a_proxy_command_is_trusted_with_name_and_port(

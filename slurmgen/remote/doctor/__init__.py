@@ -38,6 +38,7 @@ class Check(Struct, frozen=True):
 
 CHECKS = (
     Check("request", job.request),
+    Check("project", job.project, ("request",)),
     Check("ssh_config", arrival.ssh_config),
     Check("host name", arrival.host_name, ("ssh_config",)),
     Check("port", arrival.port, ("host name",)),
@@ -81,5 +82,5 @@ def _step(check: Check, visit: Visit, failed: set[str]) -> Step:
 
 
 def exit_code(steps: list[Step]) -> int:
-    """0 if all is well, 2 if what is asked for is wrong, 3 if the far side is not ready."""
+    """0 if all is well, 2 if what is asked for or the project is wrong, 3 if the far side is not ready."""
     return min((step.exit_code for step in steps if step.state == "failed"), default=0)

@@ -20,7 +20,7 @@ def ssh_config(visit: Visit) -> str:
 
 
 def host_name(visit: Visit) -> str:
-    """Whether the nearest host has an address; those behind it are known to it, and not to us."""
+    """Whether the nearest host has an address; the names of those behind it need mean nothing here."""
     first = _nearest(visit)
     try:
         found = socket.getaddrinfo(first.host, first.port, type=socket.SOCK_STREAM)
@@ -34,7 +34,7 @@ def host_name(visit: Visit) -> str:
 
 
 def port(visit: Visit) -> str:
-    """Whether somebody listens at the nearest host."""
+    """Whether somebody listens at the nearest host, and at each behind it as the one before finds it."""
     first = _nearest(visit)
     try:
         socket.create_connection((first.host, first.port), CONNECT_TIMEOUT).close()
@@ -43,22 +43,25 @@ def port(visit: Visit) -> str:
             f"port {first.port} of {first.host} does not open: {error}",
             "Is a VPN needed? Is the host up? ssh_config can name another Port.",
         ) from None
-    return f"port {first.port} of {first.host} opens" + _behind(visit)
+    opens = f"port {first.port} of {first.host} opens"
+    if not _behind(visit):
+        return opens
+    _enter(visit)
+    if isinstance(visit.trouble, ConnectionFailed):
+        raise visit.trouble
+    return opens + (_behind(visit) if visit.trouble else _onwards(visit))
 
 
 def host_key(visit: Visit) -> str:
-    """Whether every host shows the key that known_hosts has. This is where we log in."""
-    try:
-        visit.transport = visit.open()
-    except SlurmgenError as error:
-        visit.trouble = error
+    """Whether every host shows the key that known_hosts has."""
+    _enter(visit)
     if visit.way.via != "ssh":
         raise NotChecked("it is this machine")
     if isinstance(visit.trouble, HostKeyError):
         raise visit.trouble
     if visit.trouble and not isinstance(visit.trouble, AuthenticationFailed):
         raise NotChecked("there is no connection")
-    return "as known_hosts has it"
+    return "as known_hosts has it" + (", as far as we came" if visit.trouble and _behind(visit) else "")
 
 
 def login(visit: Visit) -> str:
@@ -66,6 +69,31 @@ def login(visit: Visit) -> str:
     if visit.trouble:
         raise visit.trouble
     return visit.far.login
+
+
+def _enter(visit: Visit) -> None:
+    """Log in, if nobody has yet."""
+    if visit.transport or visit.trouble:
+        return
+    try:
+        visit.transport = visit.open()
+    except SlurmgenError as error:
+        visit.trouble = _located(error, visit)
+
+
+def _located(error: SlurmgenError, visit: Visit) -> SlurmgenError:
+    """What went wrong, with the host where it did: OpenSSH names the last one of a chain for any of them."""
+    if visit.way.ssh_client != "openssh" or not visit.to or not visit.to.jump:
+        return error
+    from slurmgen.remote.hops import check_host_keys
+
+    try:
+        seen = check_host_keys(visit.to)
+    except (ConnectionFailed, HostKeyError) as found:
+        return found if type(found) is type(error) else error
+    if not seen or visit.to in seen:
+        return error
+    return type(error)(f"{error.fact}; keys alone lead to {seen[-1].alias} and no further", error.hint)
 
 
 def _nearest(visit: Visit) -> Destination:
@@ -77,6 +105,15 @@ def _nearest(visit: Visit) -> Destination:
     return first
 
 
+def _hops(visit: Visit) -> tuple[Destination, ...]:
+    return visit.to.hops if visit.to else ()
+
+
 def _behind(visit: Visit) -> str:
-    assert visit.to  # noqa: S101 (it has a nearest hop)
-    return f"; {visit.to.alias} is behind it" if visit.to.jump else ""
+    """The hosts that are reached through others."""
+    names = [hop.alias for hop in _hops(visit)[1:]]
+    return f"; {' and '.join(names)} behind it" if names else ""
+
+
+def _onwards(visit: Visit) -> str:
+    return "".join([f", from there port {hop.port} of {hop.host}" for hop in _hops(visit)[1:]])

@@ -23,6 +23,12 @@ def request(visit: Visit) -> str:
     return f"{plan.name} on {plan.site}: {plan.framework}, {gpus} on {nodes}"
 
 
+def project(visit: Visit) -> str:
+    """Whether the training script would be sent, and how much goes with it; nothing is."""
+    assert visit.planned  # noqa: S101 (the request came first)
+    return visit.prepare(*visit.planned)
+
+
 def slurm(visit: Visit) -> str:
     """Whether a login shell has Slurm's commands."""
     argv = commands.version()

@@ -26,6 +26,8 @@ class Visit:
     open: Callable[[], Transport]
     plan: Callable[[], "tuple[Plan, str]"]
     "Resolves the request; gives the plan and its script."
+    prepare: Callable[["Plan", str], str]
+    "Looks at the project as a submission does; says what would be sent."
     remote_dir: str
     planned: "tuple[Plan, str] | None" = None
     to: "Destination | None" = None

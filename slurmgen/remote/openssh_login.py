@@ -191,7 +191,8 @@ def failure(to: Destination, said: str, *, is_alone: bool) -> errors.SlurmgenErr
     """The error for what ssh said when it failed."""
     names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user}
     ours = next(one for one in ERRORS if re.search(one.words, said))
-    lines = [line for line in said.splitlines() if line.strip()]
+    # Of a host behind others ssh says at last only that somebody hung up.
+    lines = [line for line in said.splitlines() if line.strip() and "UNKNOWN port" not in line]
     why = f": {lines[-1]}" if lines else ""
     hint = ours.hint.format(**names)
     if is_alone and ours.kind is errors.AuthenticationFailed:

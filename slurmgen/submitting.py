@@ -22,7 +22,9 @@ from slurmgen.errors import RequestError, SlurmgenError, TransferFailed
 from slurmgen.ledger import Ledger, Record
 from slurmgen.remote import submission as there
 from slurmgen.remote.environments import with_environment
+from slurmgen.remote.folders import parent_folder
 from slurmgen.remote.manifest import Sent, cache_folder, manifest
+from slurmgen.remote.parcel import Parcel, expected
 from slurmgen.remote.project_files import project_files
 from slurmgen.remote.revision import Revision, revision
 from slurmgen.remote.route import Route
@@ -31,13 +33,10 @@ from slurmgen.remote.submission import (
     WAITS,
     Closed,
     Count,
-    Parcel,
     Refused,
     Submission,
     Submitted,
     Waits,
-    expected,
-    parent_folder,
 )
 from slurmgen.remote.transport import Transport
 from slurmgen.software import needed_files

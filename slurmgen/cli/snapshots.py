@@ -44,9 +44,9 @@ def command(
     from slurmgen.personal import load_personal
     from slurmgen.profiles import load_site
     from slurmgen.project import DEFAULT_SITE, find_project
+    from slurmgen.remote.folders import remote_folder
     from slurmgen.remote.kept import kept
     from slurmgen.remote.route import route
-    from slurmgen.remote.submission import remote_folder
     from slurmgen.submitting import DEFAULT_REMOTE_DIR
 
     if older_than is not None and not prune:

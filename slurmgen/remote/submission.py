@@ -1,6 +1,5 @@
 """Submitting: the far side makes one job of a key, however often it is asked."""
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePosixPath
@@ -11,13 +10,14 @@ from slurmgen.errors import (
     CommandFailed,
     ConnectionFailed,
     Interrupted,
-    RequestError,
     TransferFailed,
     Unresolved,
 )
 from slurmgen.remote import far_side
+from slurmgen.remote.folders import plain, rooted
 from slurmgen.remote.manifest import Manifest, Sent
 from slurmgen.remote.pack import pack
+from slurmgen.remote.parcel import Parcel, difference, expected
 from slurmgen.remote.slurm import call, refusal
 from slurmgen.remote.snapshot import Snapshot
 from slurmgen.remote.transport import Completed, Transport
@@ -30,8 +30,6 @@ SLOWEST_LINK = 50_000
 COMMENT = "slurmgen:"
 "Stands before the key in a job's comment."
 
-# In the path of a log, folder included, Slurm fills in %j and takes a backslash away.
-_UNFIT = re.compile(r"[%\\\x00-\x1f\x7f]")
 _AGAIN = "The same command again finds the job, or submits it if there is none."
 _LONGEST_NAME = 100
 _CAUSES = re.compile("No space|quota|too large|Read-only|Permission", re.IGNORECASE)
@@ -84,7 +82,7 @@ class Submission(Struct, frozen=True, kw_only=True):
     @property
     def run(self) -> str:
         """What its folder is called."""
-        return f"{_plain(self.name)[:_LONGEST_NAME]}-{self.key}"
+        return f"{plain(self.name)[:_LONGEST_NAME]}-{self.key}"
 
     @property
     def folder(self) -> str:
@@ -94,7 +92,7 @@ class Submission(Struct, frozen=True, kw_only=True):
     @property
     def script_name(self) -> str:
         """What the script is called in the folder."""
-        return f"{_plain(self.name)[:_LONGEST_NAME]}.sbatch"
+        return f"{plain(self.name)[:_LONGEST_NAME]}.sbatch"
 
     @property
     def log_dir(self) -> str:
@@ -121,51 +119,12 @@ class Submitted(Struct, frozen=True):
     "The hash of what it runs."
 
 
-class Parcel(Struct, frozen=True):
-    """What is sent of a project."""
-
-    base: str
-    """The snapshot over there that it goes onto; `-` for none, `?` only asks which are there."""
-    gone: tuple[str, ...] = ()
-    "Names that the base has and the project has not, or not so."
-    names: tuple[str, ...] = ()
-    "Of the files that go along."
-
-
 class Closed(CommandFailed):
     """Slurm refused an earlier submission with this key, and the key is not used again."""
 
 
 class Refused(CommandFailed):
     """Slurm refused the job; the key is not used again."""
-
-
-def parent_folder(remote_dir: str, project: str) -> str:
-    """Where what belongs to a project goes; what does not begin with a slash is in the home over there.
-
-    Raises:
-        RequestError: Slurm could not write a log in that folder.
-    """
-    return rooted(f"{remote_folder(remote_dir)}/{_plain(project) or 'project'}")
-
-
-def remote_folder(remote_dir: str) -> str:
-    """The folder for all projects, as a path that no program takes for anything else.
-
-    Raises:
-        RequestError: Slurm could not write a log in that folder.
-    """
-    if _UNFIT.search(remote_dir):
-        raise RequestError(
-            f"the remote folder {remote_dir!r} has a %, a backslash or a control character",
-            "Slurm reads those in the path of a log; give another with --remote-dir.",
-        )
-    return rooted(remote_dir.removeprefix("~/").rstrip("/"))
-
-
-def rooted(path: str) -> str:
-    """The same path, which can be taken neither for an option nor for a name in CDPATH."""
-    return path if path.startswith("/") or not path else f"./{path.removeprefix('./')}"
 
 
 def submit(
@@ -212,31 +171,10 @@ def _submit(
         outcome, *told = _asked(far, submission, parcel, data, waits)
         if outcome != "wanted":
             break
-        parcel = _difference(submission.content, sent, told)
+        parcel = difference(submission.content, sent, told)
     if outcome == "submitted" and parcel.base != "?":
         sent.add(submission.content)
     return _ANSWERS.get(outcome, _unknown)(far, submission, told)
-
-
-def expected(content: Manifest, sent: Sent) -> Parcel:
-    """What to send at first, by what was sent from here before.
-
-    Where it turns out to be there already, the far side reads nothing of it.
-    """
-    known = sent.names()
-    return Parcel("?") if content.hash in known else _difference(content, sent, known)
-
-
-def _difference(content: Manifest, sent: Sent, there: list[str]) -> Parcel:
-    """What to send onto the best of the snapshots that are there."""
-    best = sent.best(content, there)
-    if best is None:
-        return Parcel("-", names=tuple(content.entries))
-    name, base = best
-    changed = content.changed_since(base)
-    # What changed goes too: snapshots share files, and nothing is ever written into one that is there.
-    gone = base.entries.keys() & changed | set(content.gone_since(base))
-    return Parcel(name, tuple(sorted(gone, key=os.fsencode)), tuple(changed))
 
 
 def _asked(
@@ -333,8 +271,3 @@ def try_out(far: Transport, script: str) -> str:
     if completed.returncode:
         raise refusal(argv, completed)
     return visible(replies.trial(completed.err))
-
-
-def _plain(name: str) -> str:
-    """A name that is safe as a file's anywhere."""
-    return re.sub(r"[^\w.+=:@-]", "_", name, flags=re.ASCII).lstrip(".-")

@@ -17,11 +17,12 @@ import pytest
 
 from slurmgen.errors import RemoteError, Unresolved
 from slurmgen.remote import hops
+from slurmgen.remote.folders import parent_folder
 from slurmgen.remote.manifest import Sent, manifest
 from slurmgen.remote.snapshot import snapshot
 from slurmgen.remote.ssh import connect
 from slurmgen.remote.ssh_config import destination
-from slurmgen.remote.submission import Submission, Submitted, Waits, parent_folder, submit
+from slurmgen.remote.submission import Submission, Submitted, Waits, submit
 from slurmgen.remote.transport import Transport
 from slurmgen.twin import daemons
 from tests.remote.faults import STEPS, Direction, Fault, Proxy, Sbatch, proxy, sbatch

@@ -20,11 +20,12 @@ from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RemoteError, TransferFailed
 from slurmgen.ledger import Ledger
 from slurmgen.remote import far_side
+from slurmgen.remote.folders import parent_folder
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.manifest import Sent, manifest
 from slurmgen.remote.results import fetch
 from slurmgen.remote.snapshot import snapshot
-from slurmgen.remote.submission import Submission, Submitted, Waits, parent_folder, submit
+from slurmgen.remote.submission import Submission, Submitted, Waits, submit
 from slurmgen.remote.transport import Completed, Transport
 from tests.conftest import REPOSITORY
 from tests.support.twins import Testbed, eventually, settled

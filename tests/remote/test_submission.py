@@ -18,12 +18,13 @@ from slurmgen.errors import (
 )
 from slurmgen.remote import slurm
 from slurmgen.remote import submission as submission_there
+from slurmgen.remote.folders import parent_folder
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.logs import Shown, follow, log_path, read
 from slurmgen.remote.manifest import Sent, manifest
 from slurmgen.remote.slurm import call, cancel, describe, ended, job_states, outcome
 from slurmgen.remote.snapshot import snapshot
-from slurmgen.remote.submission import Closed, Refused, Submission, Submitted, Waits, parent_folder, try_out
+from slurmgen.remote.submission import Closed, Refused, Submission, Submitted, Waits, try_out
 from slurmgen.remote.transport import Completed, TimedOut, Transport
 from slurmgen.slurm.commands import JobId
 from tests.remote.sshd import Server

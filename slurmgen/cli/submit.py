@@ -8,7 +8,8 @@ import click
 
 from slurmgen.cli.options import Asked, JobCommand, request_options
 from slurmgen.cli.route_options import route_options, set_out
-from slurmgen.wording import counted
+from slurmgen.cli.submit_told import amount_of, print_id, say, show, warn, what_happened
+from slurmgen.cli.told import print_json
 
 if TYPE_CHECKING:
     from slurmgen.ledger import Ledger, Record
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from slurmgen.remote.submission import Count, Submitted
     from slurmgen.remote.transport import Transport
     from slurmgen.submitting import Prepared
-
-LARGE = 100_000_000
-"Bytes, above which a person may not have meant to send all this."
 
 
 def _bytes(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
@@ -82,8 +80,8 @@ def command(
             return
         prepared = _prepared(asked, plan, text, way, remote_dir, max_size)
         if dry_run:
-            _warn(prepared, plan)
-            _show(prepared, as_json)
+            warn(prepared, plan)
+            show(prepared, as_json)
             return
         _submit(going, prepared, plan, again, follow, as_json)
 
@@ -124,47 +122,9 @@ def _try_out(going: "Early", way: "Route", text: str, as_json: bool) -> None:
     with going.transport() as far:
         answer = try_out(far, text)
     if as_json:
-        _print({"site": way.site, "via": way.via, "answer": answer})
+        print_json({"site": way.site, "via": way.via, "answer": answer})
     of = "the twin of " if way.via == "twin" else ""
     click.echo(f"{of}{way.site} would take the job: {answer}", err=True)
-
-
-def _show(prepared: "Prepared", as_json: bool) -> None:
-    """Print the script, and on stderr what would be sent where."""
-    submission, way = prepared.submission, prepared.way
-    if as_json:
-        _print(
-            {
-                "script": submission.script,
-                "folder": submission.folder,
-                "snapshot": submission.content.hash,
-                "bytes": submission.content.size,
-                "files": list(submission.files.files),
-            }
-        )
-        return
-    ways = {"ssh": f"through {way.host} over SSH", "local": "from this machine", "twin": "to its twin here"}
-    click.echo(submission.script, nl=False)
-    _say(f"would submit to site {way.site}, {ways[way.via]}")
-    _say(f"would send {_amount(prepared)} to {_from_home(submission.folder)}:")
-    for name in (*submission.files.files, submission.script_name):
-        _say(f"  {name}")
-    _say(_known(prepared))
-
-
-def _known(prepared: "Prepared") -> str:
-    """What of this was sent before, as far as is known here."""
-    content = prepared.submission.content
-    best = prepared.sent.best(content, prepared.sent.names())
-    if best is None:
-        return "nothing of this was sent there from here before"
-    changed = len(content.changed_since(best[1]))
-    same = counted(len(content.entries) - changed, "file")
-    return f"{same} sent before, and only {changed} to be sent now"
-
-
-def _from_home(folder: str) -> str:
-    return folder if folder.startswith("/") else f"~/{folder.removeprefix('./')}"
 
 
 def _submit(
@@ -176,52 +136,19 @@ def _submit(
     ledger = Ledger()
     entry = ledger.claim(prepared.record, again=again)
     with reached(ledger, entry, going.transport) as far:
-        _warn(prepared, plan)
+        warn(prepared, plan)
         if entry.key != prepared.record.key:
             when = entry.submitted
-            _say(f"this was submitted at {when}, and what became of it is not known yet: finding out")
-        click.echo(f"{_amount(prepared)} in all, to {far.where}", err=True)
+            say(f"this was submitted at {when}, and what became of it is not known yet: finding out")
+        click.echo(f"{amount_of(prepared)} in all, to {far.where}", err=True)
         with _progress() as count:
             entry, done = submit_entry(far, prepared, entry, ledger, count=count)
         settled = settled_record(prepared, entry, done)
         _write_down(ledger, settled)
-        _print_id(settled, done, as_json)
-        _say(_what_happened(prepared, settled, done, far))
+        print_id(settled, done, as_json)
+        say(what_happened(prepared, settled, done, far))
         if follow:
             _follow(far, prepared.way, settled, done)
-
-
-def _print_id(settled: "Record", done: "Submitted", as_json: bool) -> None:
-    """Print the id. There is a job, even if nobody reads that."""
-    from slurmgen.errors import SlurmgenError
-
-    try:
-        _print(_told(settled, done)) if as_json else click.echo(done.job)
-    except OSError as error:
-        raise SlurmgenError(
-            f"job {done.job} is submitted, but its id could not be printed: {error.strerror}",
-            f"`slurmgen status {done.job}` tells of it.",
-        ) from None
-
-
-def _what_happened(prepared: "Prepared", settled: "Record", done: "Submitted", far: "Transport") -> str:
-    folder = f"its folder on {far.where} is {done.folder}"
-    if not done.earlier:
-        return f"submitted job {done.job}; {folder}"
-    from datetime import UTC, datetime
-
-    when = datetime.fromtimestamp(done.seconds, UTC).isoformat(timespec="seconds")
-    other = done.snapshot != prepared.submission.content.hash
-    differs = " It runs the files as they were then; --again submits those of now." if other else ""
-    return f"job {done.job} is the earlier submission, of {when}; {folder}.{differs}"
-
-
-def _told(settled: "Record", done: "Submitted") -> dict[str, object]:
-    from msgspec import structs
-
-    kept = "id cluster site via host name folder key snapshot commit dirty submitted".split()
-    said = structs.asdict(settled)
-    return {**{key: said[key] for key in kept}, "earlier": done.earlier}
 
 
 def _write_down(ledger: "Ledger", settled: "Record") -> None:
@@ -231,7 +158,7 @@ def _write_down(ledger: "Ledger", settled: "Record") -> None:
     try:
         ledger.settle(settled)
     except ConfigError as error:
-        _say(
+        say(
             f"warning: job {settled.id} is submitted, in {settled.folder}, but not in your records: "
             f"{error.fact}. Reach it with --site {settled.site}."
         )
@@ -246,7 +173,7 @@ def _follow(far: "Transport", way: "Route", settled: "Record", done: "Submitted"
     for state in job_states(far, done.job):
         if state.state == "PENDING":
             why = f" ({state.reason})" if state.reason else ""
-            _say(f"job {done.job} is PENDING{why}; its log follows when it starts")
+            say(f"job {done.job} is PENDING{why}; its log follows when it starts")
     follow_to_end(far, way, done.job, path, err=True)
 
 
@@ -265,32 +192,3 @@ def _progress() -> "Iterator[Count | None]":
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("sending", total=None, visible=False)
         yield lambda part, total: bar.update(task, advance=part, total=max(total, 1), visible=True)
-
-
-def _amount(prepared: "Prepared") -> str:
-    from slurmgen.submitting import amount
-
-    content = prepared.submission.content
-    return f"{counted(len(content.entries) + 1, 'file')} ({amount(content.size)})"
-
-
-def _warn(prepared: "Prepared", plan: "Plan") -> None:
-    for notice in prepared.submission.files.notices:
-        _say(notice)
-    if plan.asked.script is None:
-        _say(f"no script is named: the bundled example {plan.script} goes along; name yours with --script")
-    if prepared.submission.content.size > LARGE:
-        _say("this is a lot; name what the job does not need in .slurmgenignore")
-
-
-def _print(value: object) -> None:
-    from slurmgen.cli.told import print_json
-
-    print_json(value)
-
-
-def _say(text: str) -> None:
-    """Tell the person; a name in it may be anybody's."""
-    from slurmgen.slurm.shell import visible
-
-    click.echo(visible(text), err=True)

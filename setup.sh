@@ -19,6 +19,9 @@ need mariadbd mariadb-server
 need sshd openssh-server
 need ssh openssh-client
 need shellcheck shellcheck
+need fish fish
+need tcsh tcsh
+need zsh zsh
 need ps procps
 python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 

@@ -1,6 +1,7 @@
 """Every test starts from a clean environment and a config folder of its own."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,10 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 # The same examples each time: a failure can be repeated. `--hypothesis-profile=default` explores.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+
+# Whoever starts the tests in the background has their commands ignore ^C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

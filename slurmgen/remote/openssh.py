@@ -7,7 +7,6 @@ command where their ssh_config says so (ControlPersist). Otherwise one is made t
 
 import contextlib
 import re
-import shlex
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +19,7 @@ from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.openssh_login import Master
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.terminal import Ask
-from slurmgen.remote.transport import Closing, Completed, TimedOut, failed, timed_out
+from slurmgen.remote.transport import Closing, Completed, TimedOut, command_line, failed, timed_out
 
 FAILED = 255
 "Exit status of ssh itself; a command over there may have it too."
@@ -86,7 +85,7 @@ class OpenSshTransport(Closing):
         self._resources.close()
 
     def _over_there(self, argv: Sequence[str]) -> list[str]:
-        return [*self._ssh, "--", self._alias, shlex.join(["sh", "-c", _TOLD, "slurmgen", *argv])]
+        return [*self._ssh, "--", self._alias, command_line(["sh", "-c", _TOLD, "slurmgen", *argv])]
 
     def _judged(self, argv: Sequence[str], completed: Completed) -> Completed:
         """A command's own end, or the error for the end of the connection."""

@@ -1,7 +1,6 @@
 """SSH through paramiko: one login, then a channel for each command."""
 
 import contextlib
-import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from slurmgen.remote.pulse import SILENCE
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.ssh_errors import translated
 from slurmgen.remote.terminal import Ask
-from slurmgen.remote.transport import Closing, Completed, chunks, failed, timed_out
+from slurmgen.remote.transport import Closing, Completed, chunks, command_line, failed, timed_out
 
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
 "What paramiko raises when it cannot send."
@@ -81,7 +80,7 @@ class SshTransport(Closing):
     def _execute(self, channel: paramiko.Channel, argv: Sequence[str], timeout: float) -> None:
         with translated(**self._names), _ends(channel, timeout) as late:
             try:
-                channel.exec_command(shlex.join(argv))
+                channel.exec_command(command_line(argv))
             except paramiko.SSHException:
                 if not late.is_set():
                     raise

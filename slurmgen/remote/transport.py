@@ -5,6 +5,7 @@ Behind it are paramiko (`ssh.py`), OpenSSH's own client (`openssh.py`) and this 
 which one it speaks to.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Protocol, Self
@@ -114,6 +115,16 @@ def failed(argv: Sequence[str], where: str, status: int, stderr: bytes) -> Comma
     said = stderr.decode(errors="replace").strip().splitlines()
     last = f": {said[-1]}" if said else ""
     return CommandFailed(f"{command_name(argv)} failed on {where} with exit status {status}{last}")
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """An argument vector for whichever shell a person has over there: a POSIX one, csh or fish.
+
+    >>> print(command_line(["echo", "it's", "${!name}"]))
+    echo 'it'"'"'s' '${'\\!'name}'
+    """
+    # csh looks for a word of its history behind a `!` even between single quotes.
+    return shlex.join(argv).replace("!", "'\\!'")
 
 
 def command_name(argv: Sequence[str]) -> str:

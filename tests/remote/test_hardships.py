@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -137,9 +138,9 @@ def test_a_folder_that_becomes_read_only_loses_no_job(
     with small(there, "size=50m"):
         first = submit(far, one, Sent(tmp_path / "m"), WAITS)
         mount(there, "remount", "ro")
-        for each in (one, two):
-            with pytest.raises(TransferFailed, match=r"Read-only|could not be written|cannot"):
-                submit(far, each, Sent(tmp_path / "m"), WAITS)
+        assert submit(far, one, Sent(tmp_path / "m"), WAITS).job == first.job
+        with pytest.raises(TransferFailed, match=r"Read-only|could not be written|cannot"):
+            submit(far, two, Sent(tmp_path / "m"), WAITS)
         mount(there, "remount", "rw")
         assert submit(far, one, Sent(tmp_path / "m"), WAITS).job == first.job
         submit(far, two, Sent(tmp_path / "m"), WAITS)
@@ -238,7 +239,8 @@ def test_what_was_sent_serves_until_a_snapshot_is_made_of_it(
         (project / "1").write_text("changed")
         (project / "2").unlink()
         second = submit(far, submission(project, there, "second"), sent, WAITS)
-    assert not list((tmp_path / "far/p/snapshots").iterdir())
+    snapshots = tmp_path / "far/p/snapshots"
+    assert [path.name for path in snapshots.iterdir()] == [first.snapshot]  # the next was sent onto it
     parts: list[int] = []
     third = submit(
         far, submission(project, there, "third"), sent, WAITS, lambda part, _total: parts.append(part)
@@ -246,30 +248,90 @@ def test_what_was_sent_serves_until_a_snapshot_is_made_of_it(
     assert sum(parts) < 4096  # none of the files
     assert third.snapshot == second.snapshot
     for each in (second, third):
-        (Path(each.folder) / "hard.sbatch").unlink()
-        assert manifest(snapshot(Path(each.folder))).hash == each.snapshot
-    kept = tmp_path / "far/p/snapshots" / second.snapshot
+        assert contents(each) == each.snapshot
+    kept = snapshots / second.snapshot
     eventually(kept.is_dir)
     assert manifest(snapshot(kept)).hash == second.snapshot != first.snapshot
 
 
-@pytest.mark.parametrize("lost", ["tar", "base", "gone", ""])
+def contents(done: Submitted) -> str:
+    """The hash of what a run has, without its script."""
+    (Path(done.folder) / "hard.sbatch").unlink()
+    return manifest(snapshot(Path(done.folder))).hash
+
+
+@pytest.mark.parametrize("lost", ["tar", "gone", ""])
 def test_what_is_left_of_something_sent_is_not_taken_for_all_of_it(
     far: Transport, project: Path, tmp_path: Path, lost: str
 ) -> None:
     there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    submit(far, submission(project, there, "first"), sent, WAITS)
+    settled(tmp_path / "far/p")
+    (project / "1").unlink()
     with no_snapshots_made():
-        first = submit(far, submission(project, there, "first"), sent, WAITS)
+        second = submit(far, submission(project, there, "second"), sent, WAITS)
     (kept,) = (tmp_path / "far/p/staging").glob("sent.*")
     if lost:
-        os.truncate(kept / lost, 0 if lost != "tar" else (kept / "tar").stat().st_size - 4096)
+        os.truncate(kept / lost, (kept / lost).stat().st_size // 2)
     else:
         shutil.rmtree(kept)
-    if lost == "gone":
-        (kept / "gone").unlink()
-    second = submit(far, submission(project, there, "second"), sent, WAITS)
-    (Path(second.folder) / "hard.sbatch").unlink()
-    assert manifest(snapshot(Path(second.folder))).hash == second.snapshot == first.snapshot
+    third = submit(far, submission(project, there, "third"), sent, WAITS)
+    assert contents(third) == third.snapshot == second.snapshot
+
+
+def test_a_copy_of_what_was_sent_with_a_hole_in_it_is_not_kept(
+    testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    """As on a file server that tells of a quota only when the file is closed."""
+    (tmp_path / "bin").mkdir()
+    tee = 'head -c 20480 >"$1.all"; cat "$1.all"; head -c 20480 /dev/zero >"$1"; tee -a "$1"; exit 1'
+    (tmp_path / "bin/tee").write_text(f"#!/bin/sh\nPATH={os.environ['PATH']}\n{tee}\n")
+    (tmp_path / "bin/tee").chmod(0o755)
+    far = LocalTransport({**testbed.twin.environ(), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
+    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    first, second = (submit(far, submission(project, there, key), sent, WAITS) for key in ("one", "two"))
+    assert contents(first) == contents(second) == first.snapshot == second.snapshot
+    assert not list((tmp_path / "far/p/staging").glob("sent.*"))
+
+
+def test_a_base_that_goes_before_the_snapshot_is_made_holds_nothing_up(
+    far: Transport, project: Path, tmp_path: Path
+) -> None:
+    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    first = submit(far, submission(project, there, "first"), sent, WAITS)
+    settled(tmp_path / "far/p")
+    (project / "1").write_text("changed")
+    with no_snapshots_made():
+        submit(far, submission(project, there, "second"), sent, WAITS)
+    shutil.rmtree(tmp_path / "far/p/snapshots" / first.snapshot)
+    third = submit(far, submission(project, there, "third"), sent, WAITS)
+    assert contents(third) == third.snapshot != first.snapshot
+
+
+def test_where_snapshots_are_never_made_in_the_background_nothing_piles_up(
+    far: Transport, project: Path, tmp_path: Path
+) -> None:
+    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    with no_snapshots_made():
+        for number in range(5):
+            (project / "1").write_text(f"{number}")
+            done = submit(far, submission(project, there, f"pile-{number}"), sent, WAITS)
+    assert len(list((tmp_path / "far/p/staging").iterdir())) == 1
+    assert contents(done) == done.snapshot
+
+
+def test_what_a_folder_grants_to_a_group_does_not_reach_into_ours(
+    far: Transport, project: Path, tmp_path: Path
+) -> None:
+    granted = (2, (1, 7, -1), (4, 7, -1), (16, 7, -1), (32, 5, -1))  # setfacl -m d:u::rwx,d:g::rwx,d:o::rx
+    entries = b"".join(struct.pack("<HHi", *entry) for entry in granted[1:-1])
+    entries += struct.pack("<HHi", *granted[-1])
+    (tmp_path / "shared").mkdir()
+    os.setxattr(tmp_path / "shared", "system.posix_acl_default", struct.pack("<I", granted[0]) + entries)
+    (tmp_path / "shared/new").mkdir()
+    assert (tmp_path / "shared/new").stat().st_mode & 0o070  # whatever the umask
+    submit(far, submission(project, str(tmp_path / "shared"), "granted"), Sent(tmp_path / "m"), WAITS)
+    assert (tmp_path / "shared/p").stat().st_mode & 0o777 == 0o700
 
 
 AT_ONCE = """

@@ -15,8 +15,8 @@ _START = 'exec 3<&0 </dev/null; exec "$@"'
 _END = "# slurmgen: the end"
 # If the connection is cut within the program, none of it is run.
 _READ = (
-    'read -r size <&3 && program=$(head -c "$size" <&3) && '
-    f'case $program in *"{_END}") eval "$program" ;; *) exit 1 ;; esac'
+    'read -r slurmgen_size <&3 && slurmgen_program=$(head -c "$slurmgen_size" <&3) && '
+    f'case $slurmgen_program in *"{_END}") eval "$slurmgen_program" ;; *) exit 1 ;; esac'
 )
 _MARK = "slurmgen answers"
 

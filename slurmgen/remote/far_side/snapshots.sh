@@ -93,9 +93,11 @@ project() {
       [ ! -d "$spare" ] || remove "$spare"
     done
   fi
+  onto=$(ls -d staging/sent.* 2>/dev/null)
   for snapshot in snapshots/*; do
     [ -d "$snapshot" ] || continue
     state=free detail=
+    case $onto in *"${snapshot##*/}"*) state=kept detail='another one is being made from it' ;; esac
     case $needed in *"${snapshot##*/}"*) state=kept detail='a job that has not ended runs it' ;; esac
     settle snapshot "${1##*/}" "$snapshot"
   done

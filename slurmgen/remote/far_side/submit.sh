@@ -12,8 +12,8 @@
 #       record.json       what a person may want to know of it
 #   envs/HASH             a Python environment that runs of the same uv.lock share: their .venv is a link to it
 #   staging               what is not whole yet, and
-#       sent.HASH         what was sent, as it came: the base, the names that are gone from it, and the tar; a
-#                         snapshot is made of it when the job is submitted, so that nobody waits for that
+#       sent.HASH.BASE.N  what was sent, as it came: the tar, and N bytes of names that are gone from snapshots/BASE
+#                         (`-` for none); a snapshot is made of it when the job is submitted: nobody waits for that
 #       spare.HASH        a copy of a snapshot for the next run
 #
 # Standard input, as descriptor 3: the names that are gone from BASE (each ended by a NUL), and a tar of what is
@@ -26,7 +26,7 @@ set -u
 umask 077
 
 parent=$1 name=$2 key=$3 hash=$4 base=$5 gone_bytes=$6
-script=$7 text=$8 record=$9
+script=$7 script_text=$8 record=$9
 shift 9
 log_dir=$1 log_prefix=$2 comment=$3 clusters=$4 sbatch_seconds=$5 grace=$6
 
@@ -46,7 +46,7 @@ failed() { # there is no job, and nothing was left half done
 now() { date +%s; }
 
 time_up() { # in seconds; not by the clock, which a person may set, nor by a process, which takes a millisecond
-  read -r up _ </proc/uptime
+  { read -r up _ </proc/uptime; } 2>/dev/null || up=$(now)
   up=${up%%.*}
 }
 
@@ -64,7 +64,7 @@ tell_job() { # tell_job EARLIER
 }
 
 made() { # made EARLIER SECONDS SNAPSHOT: there is $job, whether or not that can be written down
-  made=$1
+  fresh=$1
   printf '%s\n%s\n%s\n' "$job" "$2" "$3" >"$records/job.$mine" && mv -f "$records/job.$mine" "$records/job"
   answer submitted "$job" "$run" "$1" "$2" "$3"
 }
@@ -77,7 +77,7 @@ last_intent() { # its number; 0 if there is none
 sbatch_runs() { # a child may outlive its holder; who cannot know waits
   command -v ps >/dev/null || return 0
   # shellcheck disable=SC2009  # pgrep does not show a command line with line feeds on one line
-  ps -u "$(id -u)" -o args= | grep -F -- "$key" | grep -v '^[^ ]*sh -c ' | grep -q 'sbatch --parsable'
+  ps -u "$(id -u)" -o args= | grep -F -- "$key" | grep -q 'sbatch --parsable'
 }
 
 holder_lives() {
@@ -166,7 +166,7 @@ conclude() { # what came of the last attempt
   find_job
   case $? in
     0) made earlier "$began" "$(cat "$records/intent.$number.snapshot" 2>/dev/null)" ;;
-    1) : >"$records/intent.$number.over" || failed "cannot write in $records" ;;
+    1) printf '' >"$records/intent.$number.over" || failed "cannot write in $records" ;;
     *) answer unknown "Slurm does not say whether it has the job: $said" ;;
   esac
 }
@@ -175,43 +175,60 @@ conclude() { # what came of the last attempt
 
 copy() { # copy FROM TO [-l]: fails if FROM is taken away meanwhile, by whoever prunes
   inode=$(ls -di "$1" 2>/dev/null) || return 1
-  # A reflink shares the blocks where the file system can.
-  said=$(cp -pPR "${3:---reflink=auto}" "$1" "$2" 2>&1) || return 1
+  # A reflink shares the blocks where the file system can; a link is not to be had everywhere.
+  said=$(cp -pPR "${3:---reflink=auto}" "$1" "$2" 2>&1) ||
+    { [ $# = 3 ] && rm -rf "$2" && said=$(cp -pPR --reflink=auto "$1" "$2" 2>&1); } || return 1
   [ "$(ls -di "$1" 2>/dev/null)" = "$inode" ] || return 1
   touch "$2" # a copy has its original's time, and what is old in staging is taken for left behind
 }
 
 build() { # build HASH TO [-l]: the content of that hash, from a snapshot or from what will become one
-  copy "snapshots/$1" "$2" "${3:---reflink=auto}" && return
+  copy "snapshots/$1" "$2" ${3:+"$3"} && return
+  for sent in "staging/sent.$1."*; do
+    rm -rf "$2"
+    if [ -d "$sent" ] && assemble "$@"; then return; fi
+  done
   rm -rf "$2"
-  assemble "$1" "$2" "${3:---reflink=auto}" && return
-  rm -rf "$2"
-  copy "snapshots/$1" "$2" # it was made meanwhile, or links are not to be had
+  copy "snapshots/$1" "$2" ${3:+"$3"} # it was made meanwhile
 }
 
-assemble() { # assemble HASH TO HOW: from what was sent
-  [ -d "staging/sent.$1" ] && base_of=$(cat "staging/sent.$1/base") || return 1
-  if [ "$base_of" = - ]; then mkdir "$2"; else build "$base_of" "$2" "$3"; fi || return 1
-  remove_gone "$2" "$PWD/staging/sent.$1/gone" && unpack "$2" <"staging/sent.$1/tar" && whole "$2" "$1" && return
-  discard "staging/sent.$1" # it is not whole
+assemble() { # assemble HASH TO [-l]: from $sent; what fails once is discarded, and sent again
+  bytes=${sent##*.} onto=${sent%.*} onto=${onto##*.}
+  { if [ "$onto" = - ]; then mkdir "$2"; else copy "snapshots/$onto" "$2" ${3:+"$3"}; fi; } &&
+    [ "$(wc -c <"$sent/gone")" -eq "$bytes" ] && remove_gone "$2" "$PWD/$sent/gone" &&
+    unpack "$2" <"$sent/tar" && whole "$2" "$1" && return
+  discard "$sent"
   return 1
 }
 
+snapshot_of() { # snapshot_of HASH: makes it, unless it is there already or somebody else is faster
+  [ -d "snapshots/$1" ] || { build "$1" "staging/$mine.new" -l && mv -T "staging/$mine.new" "snapshots/$1"; }
+  [ -d "snapshots/$1" ] || return 1
+  for sent in "staging/sent.$1."*; do [ ! -d "$sent" ] || discard "$sent"; done
+}
+
 receive() { # what is sent, and BASE, become the run folder; what was sent is kept, for the snapshot
-  sent=staging/$mine.sent
-  { mkdir "$sent" && printf '%s\n' "$base" >"$sent/base"; } || failed "cannot make a folder in $PWD/staging"
+  coming=staging/$mine.sent
+  mkdir "$coming" || failed "cannot make a folder in $PWD/staging"
   # The names come from standard input, so that they cannot be too many for a command line.
-  { head -c "$gone_bytes" <&3 >"$sent/gone" && [ "$(wc -c <"$sent/gone")" -eq "$gone_bytes" ]; } ||
-    failed "$PWD/$sent could not be written in full"
+  { head -c "$gone_bytes" <&3 >"$coming/gone" && [ "$(wc -c <"$coming/gone")" -eq "$gone_bytes" ]; } ||
+    failed "$PWD/$coming could not be written in full"
+  begin_with_base
+  said=$({ { tee "$coming/tar" <&3 || rm -f "$coming/gone"; } | unpack "staging/$mine"; } 2>&1)
+  whole "staging/$mine" "$hash" || failed "${said:-the files came incomplete}"
+  # Without its names the copy is not whole. Who sends the same at the same time may have been faster.
+  [ ! -e "$coming/gone" ] || mv -T "$coming" "staging/sent.$hash.$base.$gone_bytes" 2>/dev/null
+}
+
+begin_with_base() {
   if [ "$base" = - ]; then
     mkdir "staging/$mine" || failed "cannot make a folder in $PWD/staging"
-  else
-    mv -T "staging/spare.$base" "staging/$mine" 2>/dev/null || build "$base" "staging/$mine" || lacking "$base"
-    remove_gone "staging/$mine" "$PWD/$sent/gone" || failed "cannot remove what is gone in $PWD/staging"
+    return
   fi
-  said=$({ tee "$sent/tar" <&3 | unpack "staging/$mine"; } 2>&1)
-  whole "staging/$mine" "$hash" || failed "${said:-the files came incomplete}"
-  mv -T "$sent" "staging/sent.$hash" 2>/dev/null # who sends the same at the same time may have been faster
+  snapshot_of "$base" || lacking "$base" # what is sent never goes onto what is only sent itself
+  mv -T "staging/spare.$base" "staging/$mine" 2>/dev/null || copy "snapshots/$base" "staging/$mine" || lacking "$base"
+  touch "staging/$mine"
+  remove_gone "staging/$mine" "$PWD/$coming/gone" || failed "cannot remove what is gone in $PWD/staging"
 }
 
 remove_gone() { (cd "$1" && xargs -0 rm -rf -- <"$2"); }
@@ -235,7 +252,7 @@ lacking() { # a snapshot could not be copied: it went away, or there is no room
 
 offer() { # the snapshots that are here, or will be, the last used first
   # shellcheck disable=SC2046,SC2010,SC2012  # the names are hashes
-  answer wanted $({ ls -t staging | sed -n 's/^sent[.]//p' && ls -t snapshots; } | grep '^[0-9a-f]*$' | head -n 30)
+  answer wanted $({ ls -t staging | sed -n 's/^sent[.]\([0-9a-f]*\)[.].*/\1/p' && ls -t snapshots; } | grep '^[0-9a-f]*$' | head -n 30)
 }
 
 finish() { # what nobody waits for
@@ -243,14 +260,9 @@ finish() { # what nobody waits for
   sleep 0.5 # until the answer is there
   # shellcheck disable=SC2044  # our own names
   for old in $(find staging -mindepth 1 -maxdepth 1 -mmin +1440 2>/dev/null); do discard "$old"; done
-  if [ -d "staging/sent.$hash" ]; then
-    if [ -d "snapshots/$hash" ] || build "$hash" "staging/$mine.new" -l; then
-      mv -T "staging/$mine.new" "snapshots/$hash"
-      [ ! -d "snapshots/$hash" ] || discard "staging/sent.$hash"
-    fi
-  fi
+  snapshot_of "$hash"
   # A project that is submitted again will be once more.
-  if [ "$made" = new ] && [ "$base" != - ] && [ ! -d "staging/spare.$hash" ] &&
+  if [ "$fresh" = new ] && [ "$base" != - ] && [ ! -d "staging/spare.$hash" ] &&
     copy "snapshots/$hash" "staging/$mine.spare"; then
     mv -T "staging/$mine.spare" "staging/spare.$hash"
   fi
@@ -259,14 +271,10 @@ finish() { # what nobody waits for
 
 # --- the job -------------------------------------------------------------------------------------------------
 
-prepare() { # the run folder, whole but not yet in its place
-  mv -T "staging/spare.$hash" "staging/$mine" 2>/dev/null || build "$hash" "staging/$mine" || lacking "$hash"
-}
-
 add_script() { # and the folder for the log, which Slurm does not make
   at=staging/$mine/$script
   { [ ! -e "$at" ] && [ ! -L "$at" ]; } || rm -rf "$at" # the project's own, or a link to anywhere
-  { printf '%s' "$text" >"$at" &&
+  { printf '%s' "$script_text" >"$at" &&
     { [ "$log_dir" = ./. ] || (cd "staging/$mine" && mkdir -p "$log_dir"); }; } ||
     failed "cannot write in $PWD/staging"
 }
@@ -274,16 +282,17 @@ add_script() { # and the folder for the log, which Slurm does not make
 intend() { # fails if somebody else is first
   time_up
   number=$((number + 1)) began=$(now) intended=$up
+  [ -n "$began" ] || failed 'date does not tell the time'
   printf '%s\n' "$hash" >"$records/intent.$number.snapshot" || failed "cannot write in $records"
   ln -s "$host $$ $began" "$records/intent.$number" 2>/dev/null || {
     [ -L "$records/intent.$number" ] || failed "cannot write in $records"
     [ "$(readlink "$records/intent.$number")" = "$host $$ $began" ] # a file server may answer twice
   } || return 1
-  timeout -s KILL 20 sync "$records" 2>/dev/null 3<&- &
+  timeout -s KILL 20 sync "$records" >/dev/null 2>&1 3<&- &
 }
 
 give_up() {
-  : >"$records/intent.$number.over"
+  printf '' >"$records/intent.$number.over"
   tidy
   failed "$1"
 }
@@ -308,7 +317,7 @@ unheard() { # sbatch does not know whether Slurm took the job
   find_job
   case $? in
     0) made new "$(now)" "$hash" ;;
-    1) : >"$records/intent.$number.over" && answer unheard "${words:-no answer within $sbatch_seconds seconds}" ;;
+    1) printf '' >"$records/intent.$number.over" && answer unheard "${words:-no answer within $sbatch_seconds seconds}" ;;
   esac
   answer unknown "sbatch: ${words:-no answer within $sbatch_seconds seconds}. $said"
 }
@@ -320,9 +329,11 @@ is_job() { # whether that is ID or ID;CLUSTER
 
 call_sbatch() {
   out=$records/sbatch.$number.out err=$records/sbatch.$number.err
-  { : >"$out" && : >"$err"; } || give_up "cannot write in $records"
+  # Not `:`, at which a shell would end if it cannot write.
+  { printf '' >"$out" && printf '' >"$err"; } || give_up "cannot write in $records"
   time_up # whoever was held up for so long may have been given up
   [ "$up" -le "$((intended + 30))" ] || give_up 'this machine is too busy'
+  [ ! -e "$records/intent.$number.over" ] || give_up 'somebody else took it for given up'
   timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" "$run/$script" \
     >"$out" 2>"$err" 3<&- </dev/null
   status=$?
@@ -338,14 +349,16 @@ submit() {
     said=$(cat "$err")
     [ "$status" != 127 ] || give_up 'slurmgen finds no sbatch'
     refused "$status" || unheard
-    { : >"$records/closed" && : >"$records/intent.$number.over"; } || failed "$said"
+    { printf '' >"$records/closed" && printf '' >"$records/intent.$number.over"; } || failed "$said"
     answer refused "$said"
   fi
   made new "$began" "$hash"
 }
 
-write_down() { # what a person may want to know of this submission
-  printf '%s' "$record" >"$records/record.json" || failed "cannot write in $records"
+make_folders() {
+  # Whatever a folder above it grants to a group, beyond the umask.
+  [ -d "$parent" ] || { mkdir -p "$parent" && chmod 700 "$parent"; } || return 1
+  mkdir -p "$parent/snapshots" "$parent/runs" "$parent/envs" "$parent/staging" "$parent/submissions/$name"
 }
 
 leave() {
@@ -355,19 +368,19 @@ leave() {
 
 main() {
   { read -r host </proc/sys/kernel/hostname; } 2>/dev/null || host=$(uname -n)
-  said='' made=''
+  said='' fresh=''
   mine=$name.$host.$$
-  said=$(mkdir -p "$parent/snapshots" "$parent/runs" "$parent/envs" \
-    "$parent/staging" "$parent/submissions/$name" 2>&1) ||
-    failed "cannot make folders in $parent: $said"
+  said=$(make_folders 2>&1) || failed "cannot make folders in $parent: $said"
   cd "$parent" || failed "cannot enter $parent"
   run=$PWD/runs/$name records=$PWD/submissions/$name
   trap leave EXIT
   trap 'exit 1' HUP INT PIPE TERM
-  write_down
+  tidy # what another of that number left
   resolve
-  if [ -d "snapshots/$hash" ] || [ -d "staging/sent.$hash" ]; then
-    prepare
+  printf '%s' "$record" >"$records/record.json" || failed "cannot write in $records"
+  set -- "staging/sent.$hash."*
+  if [ -d "snapshots/$hash" ] || [ -d "$1" ]; then
+    mv -T "staging/spare.$hash" "staging/$mine" 2>/dev/null || build "$hash" "staging/$mine" || lacking "$hash"
   else
     [ "$base" != '?' ] || offer
     receive

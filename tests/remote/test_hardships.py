@@ -267,7 +267,8 @@ def test_what_is_left_of_something_sent_is_not_taken_for_all_of_it(
     there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
     submit(far, submission(project, there, "first"), sent, WAITS)
     settled(tmp_path / "far/p")
-    (project / "1").unlink()
+    for name in "123":
+        (project / name).unlink()
     with no_snapshots_made():
         second = submit(far, submission(project, there, "second"), sent, WAITS)
     (kept,) = (tmp_path / "far/p/staging").glob("sent.*")

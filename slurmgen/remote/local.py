@@ -76,6 +76,7 @@ class LocalTransport(Closing):
             env=self._environment,
             cwd=Path.home(),
             start_new_session=True,
+            pipesize=1 << 20,
         ) as process:
             try:
                 yield process

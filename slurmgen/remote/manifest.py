@@ -132,10 +132,13 @@ def _seen(path: Path, status: os.stat_result, known: _Seen | None) -> _Seen:
 def hash_of(path: Path) -> tuple[int, str]:
     """A file's size as read, and the hash of that."""
     total, size = sha256(), 0
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 (faster than Path.open)
-        while chunk := file.read(_CHUNK):
+    file = os.open(path, os.O_RDONLY)  # of many small files, making file objects takes a third of the time
+    try:
+        while chunk := os.read(file, _CHUNK):
             total.update(chunk)
             size += len(chunk)
+    finally:
+        os.close(file)
     return size, total.hexdigest()
 
 

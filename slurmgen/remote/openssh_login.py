@@ -31,8 +31,8 @@ _WATCHED = [
     'exec "$@" 4<&-',
     "ssh",
 ]
-_LOOK = 0.002
-"""Seconds between two looks for the socket, which ssh makes when it is logged in."""
+_LOOK = 0.002, 0.1
+"""Seconds between two looks for the socket, which ssh makes when it is logged in; longer, once it takes long."""
 
 
 class Ours(Struct, frozen=True):
@@ -165,13 +165,13 @@ class Master:
 
     def _await(self, seconds: float) -> bool:
         """Whether we are in; it has ended if not."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        begun = time.monotonic()
+        while (passed := time.monotonic() - begun) < seconds:
             if self._socket and self._socket.exists():
                 return True
             if (status := self._process.poll()) is not None:
                 return self._socket is None and status == 0
-            time.sleep(_LOOK)
+            time.sleep(min(max(_LOOK[0], passed / 100), _LOOK[1]))
         raise errors.ConnectionFailed(
             f"{self._to.alias} let nobody in within {seconds:g} seconds",
             _NETWORK.format(alias=self._to.alias),

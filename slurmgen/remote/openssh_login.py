@@ -32,7 +32,7 @@ _WATCHED = [
     "ssh",
 ]
 _LOOK = 0.002, 0.1
-"""Seconds between two looks for the socket, which ssh makes when it is logged in; longer, once it takes long."""
+"Seconds between two looks for the socket, which ssh makes when it is logged in; longer once it takes long."
 
 
 class Ours(Struct, frozen=True):

@@ -83,7 +83,7 @@ def ask(jobs: Sequence[Named], reach: Reach, *, explain: bool = True) -> list[An
     """What became of jobs, in their order. A site that is not reached does not hide the others.
 
     Raises:
-        SlurmgenError: all are at one site, it was not reached, and of one it is not known how it ended.
+        SlurmgenError: all are at one site, it was not reached, and of none it is known how it ended.
     """
     ways = by_way(jobs)
     found: dict[Named, Answer] = {}
@@ -92,7 +92,7 @@ def ask(jobs: Sequence[Named], reach: Reach, *, explain: bool = True) -> list[An
             with reach(way) as far:
                 answers = answers_of(far, some, explain=explain)
         except SlurmgenError as error:
-            if len(ways) == 1 and explain and not all(one.final for one in some):
+            if len(ways) == 1 and explain and not any(one.final for one in some):
                 raise
             answers = [unreached(one, error) for one in some]
         found |= {one.named: one for one in answers}
@@ -132,8 +132,11 @@ def remember(answers: Iterable[Answer]) -> None:
 
 
 def _is_whole(one: Named) -> bool:
-    """Whether it is all of what was submitted, and not one task of it."""
-    return one.record is not None and one.record.id == one.job.number
+    """Whether it is all of what was submitted, and not one task of it, nor a job of that id elsewhere."""
+    record, way = one.record, one.way
+    if record is None or record.id != one.job.number:
+        return False
+    return (record.site, record.via, record.host) == (way.site, way.via, way.host)
 
 
 def unreached(one: Named, error: SlurmgenError) -> Answer:

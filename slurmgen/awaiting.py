@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from slurmgen.asking import Answer, Named, Reach, answers_of, by_way
+from slurmgen.asking import Answer, Named, Reach, answers_of, by_way, unreached
 from slurmgen.errors import AuthenticationFailed, HostKeyError, RemoteError
 from slurmgen.remote.route import Route
 from slurmgen.remote.slurm import GONE
@@ -43,7 +43,7 @@ class Watch:
             raise
         except RemoteError as error:
             if not self._has_answered:
-                raise
+                return self._remembered(error)
             tell(f"{error.fact}; waiting on")
             self.close()
             return []
@@ -51,6 +51,13 @@ class Watch:
         done = [one for one in answers if self._is_over(one)]
         self.waiting = [one.named for one in answers if one not in done]
         return done
+
+    def _remembered(self, error: RemoteError) -> list[Answer]:
+        """How the jobs ended, if that was seen of all of them; else raises the error."""
+        if not all(one.final for one in self.waiting):
+            raise error
+        known, self.waiting = self.waiting, []
+        return [unreached(one, error) for one in known]
 
     @property
     def lingers(self) -> bool:

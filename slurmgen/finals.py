@@ -14,8 +14,12 @@ FORGOTTEN = "Slurm there does not know it any more"
 
 
 def as_text(states: Sequence[JobState]) -> str:
-    """How a job ended, with all its tasks; nothing if it has not, or may come back."""
-    is_final = bool(states) and all(one.state in FINAL for one in states)
+    """How a job ended, with all its tasks; nothing if it has not, or may come back.
+
+    Of an array without accounting Slurm forgets task after task, so that nobody knows whether these are all.
+    """
+    is_all = (len(states) == 1 and "_" not in states[0].id) or all(one.usage is not None for one in states)
+    is_final = bool(states) and is_all and all(one.state in FINAL for one in states)
     return json.encode(states).decode() if is_final else ""
 
 

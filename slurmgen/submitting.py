@@ -40,6 +40,7 @@ from slurmgen.remote.submission import (
 )
 from slurmgen.remote.transport import Transport
 from slurmgen.software import needed_files
+from slurmgen.wording import counted
 
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
@@ -256,7 +257,7 @@ def amount(size: int) -> str:
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= factor:
             return f"{size / factor:.1f} {unit}"
-    return f"{size} bytes"
+    return counted(size, "byte")
 
 
 def _new_key() -> str:

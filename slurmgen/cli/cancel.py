@@ -59,5 +59,5 @@ def _after(before: "Answer", after: "Answer") -> "Answer":
 
     if after.states or not before.states:
         return after
-    states = tuple(structs.replace(one, state="CANCELLED") for one in before.states)
+    states = tuple(one if one.ended else structs.replace(one, state="CANCELLED") for one in before.states)
     return answer(before.named, states)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.options import Asked, JobCommand, request_options
+from slurmgen.cli.options import Asked, JobCommand, max_size_option, request_options
 from slurmgen.cli.route_options import reach, route_options
+from slurmgen.cli.submit_told import amount_of
 
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
@@ -23,8 +24,9 @@ _WIDTH, _NAME_WIDTH = 11, 15
 @click.option(
     "--remote-dir", metavar="FOLDER", help="Folder over there for submissions; ~/slurmgen if unset."
 )
+@max_size_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-def command(asked: Asked, remote_dir: str | None, as_json: bool, **said: Any) -> int:
+def command(asked: Asked, remote_dir: str | None, max_size: int, as_json: bool, **said: Any) -> int:
     """Check step by step that one could submit.
 
     With one login, from the project's files and the host's name to what Slurm says of the job; nothing is
@@ -44,7 +46,7 @@ def command(asked: Asked, remote_dir: str | None, as_json: bool, **said: Any) ->
         way,
         open=lambda: reach(way),
         plan=lambda: _planned(asked),
-        prepare=lambda plan, text: _prepared(asked, plan, text, way, folder),
+        prepare=lambda plan, text: _prepared(asked, plan, text, way, folder, max_size),
         remote_dir=folder,
     )
     steps = []
@@ -66,12 +68,12 @@ def _planned(asked: Asked) -> "tuple[Plan, str]":
     return plan, render(plan, asked.template_dir)
 
 
-def _prepared(asked: Asked, plan: "Plan", text: str, way: "Route", folder: str) -> str:
-    from slurmgen.submitting import amount, prepare
+def _prepared(asked: Asked, plan: "Plan", text: str, way: "Route", folder: str, max_size: int) -> str:
+    from slurmgen.submitting import prepare
 
-    content = prepare(plan, text, way, asked.project_dir, folder).submission.content
-    sent = f"{len(content.entries) + 1} files ({amount(content.size)}) would be sent"
-    is_sent = str(PurePosixPath(plan.script)) in content.entries
+    prepared = prepare(plan, text, way, asked.project_dir, folder, max_size)
+    sent = f"{amount_of(prepared)} would be sent"
+    is_sent = str(PurePosixPath(plan.script)) in prepared.submission.content.entries
     return f"{sent}, {plan.script} among them" if is_sent else f"{sent}; {plan.script} is none of them"
 
 

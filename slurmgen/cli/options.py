@@ -165,9 +165,30 @@ _OPTIONS = [
     ),
     click.option("--name", metavar="NAME", help="Name of the job; the script's if nobody says."),
     click.option(
-        "--log-dir", metavar="FOLDER", help="Folder for the log; it must exist when the job starts."
+        "--log-dir",
+        metavar="FOLDER",
+        help="Folder for the log; `submit` makes it, else it must exist when the job starts.",
     ),
 ]
+
+
+def _bytes(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
+    from slurmgen.slurm.sizes import megabytes
+
+    try:
+        return megabytes(value) << 20
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a size, such as 500M or 2G.") from None
+
+
+max_size_option = click.option(
+    "--max-size",
+    metavar="SIZE",
+    default="1G",
+    show_default=True,
+    callback=_bytes,
+    help="Refuse to send a project that is larger.",
+)
 
 
 def request_options(function: Callable[..., Any]) -> Callable[..., Any]:

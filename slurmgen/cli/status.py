@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 LIMIT = 20
 PENDING = "not known to have become a job; repeat its `slurmgen submit`, which finds the job or submits it"
-
 ENDED = "it had ended when it was last asked for"
 
 
@@ -35,7 +34,8 @@ def command(
 ) -> int:
     """Show what became of submitted jobs; without ID, of the last.
 
-    ID is a job's id, ID_TASK in an array, a job's name, or `last`. Exit code 3 if a site was not reached.
+    ID is a job's id, ID_TASK in an array, a job's name, or `last`. Exit code 3 if a site was not reached, and
+    it is not known how a job there ended.
     """
     if not job_ids:
         return _list(site, 0 if everything else limit, as_json, said)
@@ -72,11 +72,11 @@ def _answers(jobs: "list[Named]") -> "list[Answer]":
     from slurmgen.asking import answer, ask, remember, remembered
 
     # Where a site gave an id twice, nobody knows the earlier job any more.
-    latest = {(one.way, one.job): one for one in jobs}
+    latest = {(one.way.site, one.way.via, one.job): one for one in jobs}
     known = {
         one: remembered(one, ENDED) or answer(one, ())
         for one in jobs
-        if one.final or latest[one.way, one.job] is not one
+        if one.final or latest[one.way.site, one.way.via, one.job] is not one
     }
     asked = ask([one for one in jobs if one not in known], reach, explain=False)
     remember(asked)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.options import Asked, JobCommand, request_options
+from slurmgen.cli.options import Asked, JobCommand, max_size_option, request_options
 from slurmgen.cli.route_options import route_options, set_out
 from slurmgen.cli.submit_told import amount_of, print_id, say, show, warn, what_happened
 from slurmgen.cli.told import print_json
@@ -21,27 +21,11 @@ if TYPE_CHECKING:
     from slurmgen.submitting import Prepared
 
 
-def _bytes(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
-    from slurmgen.slurm.sizes import megabytes
-
-    try:
-        return megabytes(value) << 20
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not a size, such as 500M or 2G.") from None
-
-
 @click.command(cls=JobCommand)
 @request_options
 @route_options
 @click.option("--remote-dir", metavar="FOLDER", help="Folder over there for all this; ~/slurmgen if unset.")
-@click.option(
-    "--max-size",
-    metavar="SIZE",
-    default="1G",
-    show_default=True,
-    callback=_bytes,
-    help="Refuse to send a project that is larger.",
-)
+@max_size_option
 @click.option(
     "--again", is_flag=True, help="Submit a new job although it is unknown what became of the last."
 )
@@ -75,10 +59,10 @@ def command(
     # On the way there while the plan and the project are looked at.
     with set_out(way, starts=not dry_run) as going:
         plan, text = _script(asked, follow=follow)
+        prepared = _prepared(asked, plan, text, way, remote_dir, max_size)
         if test_only:
             _try_out(going, way, text, as_json)
             return
-        prepared = _prepared(asked, plan, text, way, remote_dir, max_size)
         if dry_run:
             warn(prepared, plan)
             show(prepared, as_json)

@@ -90,9 +90,18 @@ def _welcome(twin: Twin, account: str) -> str:
             f"  export SLURM_CONF={quote(str(twin.slurm_conf))}",
             f"  {ssh}sinfo",
             f"  slurmgen submit --site {twin.site} --via twin{account}",
+            *_over_ssh(twin, account),
             f"  slurmgen twin down --site {twin.site}",
         ]
     )
+
+
+def _over_ssh(twin: Twin, account: str) -> list[str]:
+    """How to submit as to the real site, with a login."""
+    if not twin.ssh_config:
+        return []
+    way = f"--host {twin.ssh_host} --ssh-config {quote(str(twin.ssh_config))}"
+    return [f"  slurmgen submit --site {twin.site} {way}{account}"]
 
 
 def _report(twin: Twin) -> str:

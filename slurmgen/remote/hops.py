@@ -46,7 +46,7 @@ def check_host_keys(to: Destination) -> tuple[Destination, ...]:
     before: Link | None = None
     with contextlib.ExitStack() as resources, contextlib.suppress(AuthenticationFailed):
         for hop in to.hops:
-            if hop.proxy_command or (hop is not to and host_keys.known(hop).by_authority_alone):
+            if hop.proxy_command or host_keys.known(hop).by_authority_alone:
                 break
             met = _met(hop, before, resources)
             seen.append(hop)
@@ -86,7 +86,7 @@ def _let_in(
 
 
 def _named(to: Destination) -> contextlib.AbstractContextManager[None]:
-    return translated(alias=to.alias, host=to.host, port=to.port, user=to.user)
+    return translated(alias=to.alias, host=to.host, port=to.port, user=to.user, ssh=to.ssh)
 
 
 def _connection(heard: Heard, resources: contextlib.ExitStack) -> paramiko.Transport:
@@ -120,7 +120,7 @@ def _forwarded(to: Destination, before: Link) -> paramiko.Channel:
     except paramiko.ChannelException as error:
         raise ConnectionFailed(
             f"{to.jump.alias} cannot connect to {to.alias} at {to.host} port {to.port}: {error.text}",
-            f"Is the name known there, and may one pass on? `ssh {to.alias}` should work first.",
+            f"Is the name known there, and may one pass on? `{to.ssh}` should work first.",
         ) from error
 
 

@@ -75,7 +75,7 @@ def check(key: paramiko.PKey, keys: Known, to: Destination) -> None:
     raise HostKeyError(
         f"the host key of {_title(to)} is not known: {_describe(key)}",
         "Compare this fingerprint with the one your site publishes. If it is the same, "
-        f"run `ssh {to.alias}` once and say yes, or add this line to {file}:\n"
+        f"run `{to.ssh}` once and say yes, or add this line to {file}:\n"
         f"{to.host_key_name} {key.get_name()} {key.get_base64()}",
     )
 

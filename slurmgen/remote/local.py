@@ -1,6 +1,7 @@
 """This machine as a transport: for a login node one is logged in to, and for the twin."""
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -11,6 +12,8 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from slurmgen.remote.transport import Closing, Completed, chunks, failed, timed_out
+
+_PIPE = 1 << 20
 
 
 class LocalTransport(Closing):
@@ -31,6 +34,7 @@ class LocalTransport(Closing):
         with ThreadPoolExecutor(1) as pool, self._started(argv, subprocess.PIPE, subprocess.PIPE) as process:
             # Fed by a thread as it is made: a whole project would take room and time as a file.
             stdin, process.stdin = process.stdin, None
+            _widen(stdin)
             fed = pool.submit(_feed, process, stdin, input)
             try:
                 stdout, stderr = process.communicate(timeout=timeout)
@@ -76,12 +80,18 @@ class LocalTransport(Closing):
             env=self._environment,
             cwd=Path.home(),
             start_new_session=True,
-            pipesize=1 << 20,
         ) as process:
             try:
                 yield process
             finally:
                 _kill(process)
+
+
+def _widen(pipe: IO[bytes] | None) -> None:
+    """Let a pipe hold more, so that a project is packed while it is sent; all of a user hold only so much."""
+    if pipe and hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE)
 
 
 def _feed(process: "subprocess.Popen[bytes]", stdin: IO[bytes] | None, data: bytes | Iterable[bytes]) -> None:

@@ -137,6 +137,9 @@ def hash_of(path: Path) -> tuple[int, str]:
         while chunk := os.read(file, _CHUNK):
             total.update(chunk)
             size += len(chunk)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     finally:
         os.close(file)
     return size, total.hexdigest()

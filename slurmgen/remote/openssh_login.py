@@ -34,6 +34,9 @@ _WATCHED = [
 _LOOK = 0.002, 0.1
 "Seconds between two looks for the socket, which ssh makes when it is logged in; longer once it takes long."
 
+_SUMMARY = re.compile(r"Transferred: |Bytes per second: |Authenticated to ")
+"What ssh says at the end of any connection, or at its beginning."
+
 
 class Ours(Struct, frozen=True):
     """The error that words of ssh become; the hint may name the alias."""
@@ -45,7 +48,7 @@ class Ours(Struct, frozen=True):
     hint: str
 
 
-_TRY = "`ssh {alias}` should work first."
+_TRY = "`{ssh}` should work first."
 _NETWORK = f"Check the host name and your network (is a VPN needed?); {_TRY}"
 ERRORS = (
     Ours(
@@ -53,7 +56,7 @@ ERRORS = (
         errors.HostKeyError,
         "THE HOST KEY OF {alias} OR OF A HOST BEFORE IT HAS CHANGED. "
         "Somebody may be between you and the host; nothing was sent",
-        "Ask the site's staff whether they changed it; `ssh {alias}` tells the line of known_hosts.",
+        "Ask the site's staff whether they changed it; `{ssh}` tells the line of known_hosts.",
     ),
     Ours(
         "REVOKED HOST KEY|is marked as revoked",
@@ -65,7 +68,7 @@ ERRORS = (
         "Host key verification failed|host key is known",
         errors.HostKeyError,
         "the host key of {alias} or of a host before it is not known",
-        "Run `ssh {alias}` once, compare the fingerprint with the one your site publishes, and say yes.",
+        "Run `{ssh}` once, compare the fingerprint with the one your site publishes, and say yes.",
     ),
     Ours(
         "[Bb]ad configuration option|bad configuration options|Can't open user config|jumphost loop",
@@ -161,7 +164,8 @@ class Master:
     def last_words(self) -> str:
         """What it said when it ended, to put behind a fact."""
         self._listener.join(1.0)
-        return f": {self._said[-1]}" if self._said else ""
+        words = [line for line in self._said if line and not _SUMMARY.match(line)]
+        return f": {words[-1]}" if words else ""
 
     def _await(self, seconds: float) -> bool:
         """Whether we are in; it has ended if not."""
@@ -174,7 +178,7 @@ class Master:
             time.sleep(min(max(_LOOK[0], passed / 100), _LOOK[1]))
         raise errors.ConnectionFailed(
             f"{self._to.alias} let nobody in within {seconds:g} seconds",
-            _NETWORK.format(alias=self._to.alias),
+            _NETWORK.format(ssh=self._to.ssh),
         )
 
     def _listen(self) -> None:
@@ -189,7 +193,7 @@ class Master:
 
 def failure(to: Destination, said: str, *, is_alone: bool) -> errors.SlurmgenError:
     """The error for what ssh said when it failed."""
-    names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user}
+    names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user, "ssh": to.ssh}
     ours = next(one for one in ERRORS if re.search(one.words, said))
     # Of a host behind others ssh says at last only that somebody hung up.
     lines = [line for line in said.splitlines() if line.strip() and "UNKNOWN port" not in line]

@@ -53,8 +53,8 @@ def why(job: JobState, log: str = "") -> Why | None:
 
 def status_and_signal(job: JobState) -> tuple[int, int]:
     """The exit status and the signal of a record's `1:0`; zeros if it has none."""
-    status, _, signal = job.exit_code.partition(":")
-    return (int(status), int(signal or 0)) if status.isdigit() and signal.isdigit() else (0, 0)
+    found = re.fullmatch(r"([0-9]{1,3}):([0-9]{1,3})", job.exit_code)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _recorded(job: JobState) -> Why:

@@ -40,7 +40,8 @@ def project_files(project_dir: Path, script: str, needed: tuple[str, ...] = ()) 
 
 _IGNORED = "Is the name right, from that folder on? Does a .gitignore or .slurmgenignore leave it out?"
 _NO_PROJECT = (
-    "Write a pyproject.toml (`uv init`), or give the full path of an environment over there: --python-env."
+    "Write a pyproject.toml (`uv init`), or name another environment with --python-env: the full path of one "
+    "over there, or none."
 )
 
 

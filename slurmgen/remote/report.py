@@ -139,8 +139,8 @@ def _head(states: Sequence[JobState], told: Report, where: str) -> Iterator[str]
         yield gone(told.id, where)
     elif told.tasks:
         counts = Counter(one.state for one in states)
-        counted = ", ".join(f"{number} {state}" for state, number in counts.most_common())
-        yield f"job {told.id} ({told.name}) is {told.state}, an array of {len(states)}: {counted}"
+        tally = ", ".join(f"{number} {state}" for state, number in counts.most_common())
+        yield f"job {told.id} ({told.name}) is {told.state}, an array of {len(states)}: {tally}"
         # What is not as it should be comes first.
         first = sorted(states, key=lambda one: (one.state in {"COMPLETED", "PENDING"}, one.state))
         yield from (f"  {line(one)}" for one in first[:MOST_TASKS])

@@ -93,6 +93,11 @@ SIGNS = (
         "Look there with `ls -l`.",
     ),
     _sign(
+        r"^(?:SyntaxError|IndentationError|TabError): (.+)$",
+        "a Python file cannot be read as Python: {0}",
+        "The lines above in the log name the file and the line.",
+    ),
+    _sign(
         r"can't open file '([^']+)': \[Errno 2\]",
         "Python did not find the script {0}",
         "Is it in the project, and not ignored?",

@@ -30,7 +30,7 @@ class SshTransport(Closing):
         self._resources = resources
         self.where = to.alias
         self.login = link.login
-        self._names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user}
+        self._names = {"alias": to.alias, "host": to.host, "port": to.port, "user": to.user, "ssh": to.ssh}
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""

@@ -3,6 +3,7 @@
 import getpass
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -73,6 +74,12 @@ class Destination(Struct, frozen=True, kw_only=True):
     def hops(self) -> tuple["Destination", ...]:
         """The hosts on the way, the nearest first and this one last."""
         return (*(self.jump.hops if self.jump else ()), self)
+
+    @property
+    def ssh(self) -> str:
+        """What a person types to go there by hand."""
+        file = ["-F", str(self.config_file)] if self.config_file else []
+        return shlex.join(["ssh", *file, self.alias])
 
 
 def destination(name: str, config_file: str | None = None) -> Destination:

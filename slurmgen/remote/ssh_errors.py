@@ -16,11 +16,11 @@ from paramiko.sftp import SFTPError
 
 from slurmgen import errors
 
-_TRY_SSH = "`ssh {alias}` should work first."
+_TRY_SSH = "`{ssh}` should work first."
 
 
 class Ours(Struct, frozen=True):
-    """The error that a foreign one becomes; its texts may name alias, host, port and user."""
+    """The error that a foreign one becomes; its texts may name alias, host, port, user and ssh."""
 
     kind: type[errors.SlurmgenError]
     fact: str
@@ -74,7 +74,7 @@ ERRORS: dict[type[Exception], Ours] = {
 
 @contextmanager
 def translated(**names: object) -> Iterator[None]:
-    """Raise our error for a foreign one; `names` are alias, host, port and user."""
+    """Raise our error for a foreign one; `names` are alias, host, port, user and ssh."""
     try:
         yield
     except tuple(ERRORS) as error:

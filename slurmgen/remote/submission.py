@@ -32,6 +32,7 @@ COMMENT = "slurmgen:"
 
 _AGAIN = "The same command again finds the job, or submits it if there is none."
 _LONGEST_NAME = 100
+_SECONDS = re.compile(r"[0-9]{1,11}")
 _CAUSES = re.compile("No space|quota|too large|Read-only|Permission", re.IGNORECASE)
 "What tells why, among the many lines of a tar that failed."
 _ROOM = "Is there room, and may you write there? Another folder is given with --remote-dir."
@@ -215,7 +216,7 @@ def _uncounted(_part: int, _total: int) -> None:
 
 def _done(far: Transport, submission: Submission, told: list[str]) -> Submitted:
     job, seconds = replies.job_id(told[0]), told[3]
-    if job is None or not seconds.isdecimal():
+    if job is None or not _SECONDS.fullmatch(seconds):
         raise CommandFailed(f"{far.where} answered without a job id: {told[0]!r}")
     return Submitted(job, told[1], told[2] == "earlier", int(seconds), told[4])
 

@@ -118,13 +118,15 @@ def failed(argv: Sequence[str], where: str, status: int, stderr: bytes) -> Comma
 
 
 def command_line(argv: Sequence[str]) -> str:
-    """An argument vector for whichever shell a person has over there: a POSIX one, csh or fish.
+    """An argument vector for whichever shell a person has over there: a POSIX one, fish, or csh.
+
+    csh alone cannot read a word with a line feed in it.
 
     >>> print(command_line(["echo", "it's", "${!name}"]))
     echo 'it'"'"'s' '${'\\!'name}'
     """
-    # csh looks for a word of its history behind a `!` even between single quotes.
-    return shlex.join(argv).replace("!", "'\\!'")
+    # Even between single quotes `!` means something to csh, and a backslash to fish.
+    return shlex.join(argv).replace("\\", r"'\\'").replace("!", r"'\!'")
 
 
 def command_name(argv: Sequence[str]) -> str:

@@ -217,6 +217,8 @@ def test_what_would_be_sent_is_told_as_submit_tells_it(
     assert said == "3 files (2.5 MB) would be sent, train.py among them"
     submit = slurmgen("submit", *JOB, *args, "--dry-run", env=os.environ | env)
     assert "would send 3 files (2.5 MB) to " in submit.stderr
+    code, steps = examine(*args, "--max-size", "1M", **env)
+    assert (code, states(steps, "failed")) == (2, ["project"])
     said = examine(*args, "--script", "/there/train.py", **env)[1]["project"]["said"]
     assert said == "3 files (2.5 MB) would be sent; /there/train.py is none of them"
 

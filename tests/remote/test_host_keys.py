@@ -36,7 +36,7 @@ def test_an_unknown_host_is_refused_with_its_fingerprint_and_the_line_to_add(
         let_in(server, tmp_path, "")
     message = str(caught.value)
     assert fingerprint(server.folder / "host_key.pub") in message
-    assert "run `ssh far` once" in message
+    assert f"run `ssh -F {tmp_path}/ssh_config far` once" in message
     assert str(tmp_path / "known_hosts") in message
     line = message.splitlines()[-1]
     assert line == f"{server.name} {server.host_key}"

@@ -14,6 +14,7 @@ from tests.support.twins import Testbed
 
 SHELLS = ["fish", "tcsh", "zsh"]
 SCRIPT = "it's !! $HOME; `a`.py"
+HOSTILE = ["!!", "a'b", "-x", "\\\\", "\\'$(touch pwned)\"\\'", "a\\"]
 TRAIN = "import sys; print(sys.argv[1:]); open('made !1', 'w').write('made')\n"
 
 
@@ -44,10 +45,11 @@ def test_every_command_works_whatever_the_login_shell(
         assert reply.returncode == 0, reply.stdout + reply.stderr
         return reply.stdout
 
-    asked = ["--framework", "python", "--script", SCRIPT, "--name", "odd", "--", "!!", "a'b", "-x"]
+    asked = ["--framework", "python", "--script", SCRIPT, "--name", "odd", "--", *HOSTILE]
     job = run("submit", *way, *there, *asked).strip()
     assert json.loads(run("wait", job, "--json"))["state"] == "COMPLETED"
-    assert "['!!', \"a'b\", '-x']" in run("logs", job)
+    assert str(HOSTILE) in run("logs", job)
+    assert not list(login_node.home.rglob("pwned"))
     assert "COMPLETED" in run("status", job)
     run("cancel", job)
     assert (project / run("fetch", job).strip() / "made !1").read_text() == "made"

@@ -83,6 +83,26 @@ def test_a_ledger_that_breaks_meanwhile_does_not_make_a_job_look_refused(machine
     assert "error" not in err.replace("sqlite", "")
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("sbatch: unrecognized option '--nosuch=3'", "unrecognized option '--nosuch=3'"),
+        ("sbatch: fatal: Could not establish a configuration source", "no job was made in"),
+    ],
+)
+def test_what_never_reached_slurm_is_no_job_and_nothing_is_pending(
+    machine: Machine, said: str, told: str
+) -> None:
+    machine.answers("sbatch", f'echo "{said}" >&2; exit 1')
+    code, out, err = machine.submit()
+    assert (code, out) == (3, "")
+    assert told in err
+    assert "not known" not in err
+    machine.answers("sbatch", "echo 12")
+    assert machine.submit()[:2] == (0, "12\n")
+    assert [one.id for one in Ledger().all()] == ["12"]
+
+
 def test_a_ledger_of_a_newer_version_is_told(machine: Machine) -> None:
     Ledger().check()
     with sqlite3.connect(Ledger().path) as database:
@@ -339,21 +359,56 @@ def test_a_job_that_may_go_on_is_not_remembered(machine: Machine, state: str) ->
     assert "job 12 is gone from the records" in machine.slurmgen("status", "12")[1]
 
 
+def kept(*rows: tuple[str, str]) -> str:
+    """What sacct says of tasks and their states."""
+    return "".join(f"{id_}|{state}|0:0|0:01|1:00|Unknown|n1||00:01|cpu=1|a\n" for id_, state in rows)
+
+
 def test_of_an_array_each_task_is_remembered(machine: Machine) -> None:
     Ledger().add(MINE)
+    both = ("12_1", "COMPLETED"), ("12_2", "FAILED")
     machine.says("squeue", row("COMPLETED", "12_1") + row("FAILED", "12_2"))
+    machine.says("sacct", kept(*both))
     machine.slurmgen("status")
     machine.says("squeue", row("COMPLETED", "12_1"))  # a part is forgotten
+    machine.says("sacct", kept(both[0]))
     head = "job 12 (a) is FAILED, an array of 2: 1 COMPLETED, 1 FAILED\n"
     out = machine.slurmgen("status", "12")[1]
     assert out.startswith(head)
     assert FORGOTTEN not in out
     forgets(machine)
+    machine.says("sacct", "")
     assert machine.slurmgen("status", "12")[1].startswith(head)
-    assert (
-        machine.slurmgen("status", "12_1")[1] == f"job 12_1 (a) is COMPLETED after 0:01 on n1\n  {FORGOTTEN}"
-    )
+    assert "is COMPLETED after 0:01 on n1" in machine.slurmgen("status", "12_1")[1]
+    assert FORGOTTEN in machine.slurmgen("status", "12_1")[1]
     assert "job 12_3 is gone" in machine.slurmgen("status", "12_3")[1]
+
+
+def test_the_last_tasks_of_an_array_are_not_taken_for_all_where_there_is_no_accounting(
+    machine: Machine,
+) -> None:
+    Ledger().add(MINE)
+    machine.says("squeue", row("FAILED", "12_1") + row("RUNNING", "12_2"))
+    machine.slurmgen("status", "12")
+    machine.says("squeue", row("COMPLETED", "12_2"))  # the controller has forgotten the other
+    machine.slurmgen("status", "12")
+    assert Ledger().all() == (MINE,)
+
+
+def test_what_another_slurm_says_of_the_same_id_is_not_remembered(machine: Machine) -> None:
+    far = structs.replace(MINE, via="ssh", host="far")
+    Ledger().add(far)
+    machine.says("squeue", row("COMPLETED"))
+    assert "COMPLETED" in machine.slurmgen("status", "12", "--via", "local")[1]
+    assert Ledger().all() == (far,)
+
+
+def test_wait_too_tells_what_was_seen_where_the_site_is_not_reached(machine: Machine) -> None:
+    failed = JobState(id="12", name="a", state="FAILED", exit_code="4:0", elapsed="0:01")
+    down = structs.replace(MINE, via="ssh", host="nobody.invalid", final=as_text((failed,)))
+    Ledger().add(down)
+    code, out, _ = machine.slurmgen("wait", "12")
+    assert (code, out.splitlines()[0]) == (4, "job 12 (a) is FAILED after 0:01 with exit code 4:0")
 
 
 def test_a_task_that_ended_does_not_end_its_array(machine: Machine) -> None:
@@ -400,9 +455,10 @@ def test_a_site_that_is_not_reached_hides_no_end_that_was_seen(machine: Machine,
     assert (code, err) == (0, "")
     assert out.startswith("job 12 (a) is COMPLETED\n  remembered: not reached: ")
     Ledger().add(structs.replace(far, id="13", final=""))
-    code, out, err = machine.slurmgen("status", "12", "13")
-    assert (code, out) == (3, "")
-    assert err.startswith("error: ")
+    code, out, _ = machine.slurmgen("status", "12", "13")
+    assert code == 3
+    assert "job 12 (a) is COMPLETED\n" in out
+    assert "job 13 is UNKNOWN: not reached: " in out
 
 
 def test_how_a_job_ended_outlives_its_twin(machine: Machine) -> None:

@@ -76,6 +76,9 @@ LOGS = {
     "RuntimeError: No CUDA GPUs are available": "no GPU was to be seen",
     "FileNotFoundError: [Errno 2] No such file or directory: '/data/x'": "the file /data/x is not there",
     "PermissionError: [Errno 13] Permission denied: '/data'": "it may not use /data",
+    "  File \"a.py\", line 3\n    f(\n     ^\nSyntaxError: '(' was never closed": (
+        "a Python file cannot be read as Python: '(' was never closed"
+    ),
     "python: can't open file '/home/me/trian.py': [Errno 2] No such file or directory": (
         "Python did not find the script /home/me/trian.py"
     ),

@@ -8,7 +8,7 @@ import pytest
 from slurmgen.errors import SlurmgenError
 from slurmgen.remote.ssh_errors import ERRORS, translated
 
-NAMES = {"alias": "far", "host": "h", "port": 22, "user": "me"}
+NAMES = {"alias": "far", "host": "h", "port": 22, "user": "me", "ssh": "ssh far"}
 
 
 def foreign() -> list[type[Exception]]:

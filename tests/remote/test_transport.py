@@ -1,5 +1,6 @@
 """What holds for every transport: one test, each transport."""
 
+import fcntl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import CommandFailed
+from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.slurm import CLEAN
 from slurmgen.remote.transport import TimedOut, Transport
 from tests.remote.sshd import Server
@@ -128,3 +130,13 @@ def test_only_slurm_conf_of_slurms_variables_remains(either: Transport) -> None:
 def test_a_command_ended_by_a_signal_is_told(far: Transport) -> None:
     with pytest.raises(CommandFailed, match="ended by a signal"):
         far.run(["sh", "-c", "kill -KILL $PPID"], timeout=60)
+
+
+def test_where_a_pipe_may_not_hold_more_it_holds_what_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user has room for so much in all pipes, and root for more."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    assert LocalTransport().run(["cat"], input=b"all of it", timeout=60).stdout == b"all of it"

@@ -90,8 +90,8 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def settled(parent: Path) -> Path:
-    """A project's folder over there, once snapshots are made of all that was sent."""
-    eventually(lambda: not list(parent.glob("staging/sent.*")))
+    """A project's folder over there, once all is done that can wait: a snapshot of what was sent, a spare."""
+    eventually(lambda: not [*parent.glob("staging/sent.*"), *parent.glob("staging/*-*")])
     return parent
 
 

@@ -74,6 +74,7 @@ def test_up_says_where_it_is_and_what_to_do_next(twin: Run, state: Path) -> None
         f"  export SLURM_CONF='{state}/generic/slurm.conf'",
         f"  ssh -F '{state}/generic/ssh_config' generic sinfo",
         "  slurmgen submit --site generic --via twin",
+        f"  slurmgen submit --site generic --host generic --ssh-config '{state}/generic/ssh_config'",
         "  slurmgen twin down --site generic",
     ]
     ssh = subprocess.run(["bash", "-c", up.stdout.splitlines()[9]], capture_output=True, text=True)

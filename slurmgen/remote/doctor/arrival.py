@@ -85,6 +85,8 @@ def _located(error: SlurmgenError, visit: Visit) -> SlurmgenError:
     """What went wrong, with the host where it did: OpenSSH names the last one of a chain for any of them."""
     if visit.way.ssh_client != "openssh" or not visit.to or not visit.to.jump:
         return error
+    if not isinstance(error, ConnectionFailed | AuthenticationFailed):
+        return error
     from slurmgen.remote.hops import check_host_keys
 
     try:

@@ -2,11 +2,12 @@
 
 import re
 
-from slurmgen.errors import CommandFailed, did_you_mean
+from slurmgen.errors import CommandFailed, RequestError, TransferFailed, did_you_mean
 from slurmgen.remote.doctor.visit import Visit
 from slurmgen.remote.slurm import HINTS, call, refusal
 from slurmgen.remote.submission import try_out
 from slurmgen.slurm import commands
+from slurmgen.wording import counted
 
 _VERSION = re.compile(r"^slurm\S* (\S+)$", re.MULTILINE)
 _UP = re.compile(r"^Slurmctld\(\w+\) at (\S+) is UP$", re.MULTILINE)
@@ -18,15 +19,17 @@ def request(visit: Visit) -> str:
     """Whether the site's profile and what is asked for fit together."""
     visit.planned = visit.plan()
     plan = visit.planned[0]
-    gpus = f"{plan.world_size} GPU" + ("s" if plan.world_size > 1 else "")
-    nodes = f"{plan.nodes} node" + ("s" if plan.nodes > 1 else "")
+    gpus, nodes = counted(plan.world_size, "GPU"), counted(plan.nodes, "node")
     return f"{plan.name} on {plan.site}: {plan.framework}, {gpus} on {nodes}"
 
 
 def project(visit: Visit) -> str:
     """Whether the training script would be sent, and how much goes with it; nothing is."""
     assert visit.planned  # noqa: S101 (the request came first)
-    return visit.prepare(*visit.planned)
+    try:
+        return visit.prepare(*visit.planned)
+    except TransferFailed as error:  # a file cannot be read: nothing of the far side
+        raise RequestError(error.fact, error.hint) from None
 
 
 def slurm(visit: Visit) -> str:

@@ -98,7 +98,7 @@ project() {
     [ -d "$snapshot" ] || continue
     state=free detail=
     case $onto in *"${snapshot##*/}"*) state=kept detail='another one is being made from it' ;; esac
-    case $needed in *"${snapshot##*/}"*) state=kept detail='a job that has not ended runs it' ;; esac
+    case $needed in *"${snapshot##*/}"*) state=kept detail='a run that stays has it' ;; esac
     settle snapshot "${1##*/}" "$snapshot"
   done
   for env in envs/*; do

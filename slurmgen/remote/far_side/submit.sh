@@ -304,12 +304,12 @@ place() { # the run folder comes to its place; what an attempt without a job lef
 
 communicates() { # whether sbatch failed by not being heard or hearing nothing, rather than by a refusal
   grep -q -i -e 'timed out' -e 'unable to contact' -e 'connect' -e 'communication' -e 'zero bytes' -e 'receive' \
-    -e 'endpoint' -e 'standby' -e 'temporar' -e 'configuration source' "$records/sbatch.$number.err"
+    -e 'endpoint' -e 'standby' -e 'temporar' "$records/sbatch.$number.err"
 }
 
 refused() {
   [ "$1" != 137 ] && ! communicates &&
-    grep -q -e 'Batch job submission failed' -e 'error: ' -e 'nvalid' "$records/sbatch.$number.err"
+    grep -q -e 'Batch job submission failed' -e 'error: ' -e 'nvalid' -e 'nrecognized' -e 'requires an argument' "$records/sbatch.$number.err"
 }
 
 unheard() { # sbatch does not know whether Slurm took the job
@@ -348,6 +348,7 @@ submit() {
   if [ -z "$job" ]; then
     said=$(cat "$err")
     [ "$status" != 127 ] || give_up 'slurmgen finds no sbatch'
+    case $said in *'establish a configuration source'*) give_up "$said" ;; esac # it does not know whom to ask
     refused "$status" || unheard
     { printf '' >"$records/closed" && printf '' >"$records/intent.$number.over"; } || failed "$said"
     answer refused "$said"

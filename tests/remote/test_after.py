@@ -129,9 +129,7 @@ def cluster() -> Iterator[Cluster]:
 def test_an_account_that_one_may_not_use_is_refused(cluster: Cluster) -> None:
     (cluster.testbed.folder / "train.py").write_text("")
     job = ["--site", "generic", "--via", "local", "--framework", "python", "--script", "train.py"]
-    reply = cluster.slurmgen(
-        "submit", *job, "--account", "nobodys", "--test-only", HOME=str(cluster.testbed.folder)
-    )
+    reply = cluster.slurmgen("submit", *job, "--account", "nobodys", "--test-only")
     assert (reply.returncode, reply.stdout) == (3, "")
     assert "Invalid account" in reply.stderr
 

@@ -151,18 +151,16 @@ def unreached(one: Named, error: SlurmgenError) -> Answer:
     )
 
 
-def answer(
-    one: Named, states: tuple[JobState, ...], reason: Why | None = None, remembered: str = ""
-) -> Answer:
+def answer(one: Named, states: tuple[JobState, ...], reason: Why | None = None, memory: str = "") -> Answer:
     """What Slurm said of a job, beside what its record knows.
 
     Args:
         one: the job.
         states: what Slurm said.
         reason: why it failed.
-        remembered: why Slurm said that earlier, and not now.
+        memory: why Slurm said that earlier, and not now.
     """
-    own = {**_of_record(one), "remembered": remembered}
+    own = {**_of_record(one), "remembered": memory}
     young = _is_young(one.record)
     told = report(one.job, states, one.way.site, one.way.via, why=reason, young=young, **own)
     return Answer(one, told, states)

@@ -43,12 +43,10 @@ def show(prepared: "Prepared", as_json: bool) -> None:
 
 def _known(prepared: "Prepared") -> str:
     """What of this was sent before, as far as is known here."""
-    content = prepared.submission.content
-    best = prepared.sent.best(content, prepared.sent.names())
-    if best is None:
+    if prepared.first.base == "-":
         return "nothing of this was sent there from here before"
-    changed = len(content.changed_since(best[1]))
-    same = counted(len(content.entries) - changed, "file")
+    changed = len(prepared.first.names)
+    same = counted(len(prepared.submission.content.entries) - changed, "file")
     return f"{same} sent before, and only {changed} to be sent now"
 
 

@@ -106,7 +106,7 @@ def manifest(
     known = _load(cache)
     entries, seen = {}, {}
     with readable():
-        for name, status in (statuses or files.statuses()).items():
+        for name, status in (files.statuses() if statuses is None else statuses).items():
             path = files.files[name]
             if stat.S_ISLNK(status.st_mode):
                 entries[name] = Entry(-1, 0, link_target(path))

@@ -61,11 +61,8 @@ def command(asked: Asked, remote_dir: str | None, max_size: int, as_json: bool, 
 
 
 def _planned(asked: Asked) -> "tuple[Plan, str]":
-    from slurmgen.plan import resolve
-    from slurmgen.script import render
-
-    plan = resolve(asked.request, asked.site, asked.command, asked.sources)
-    return plan, render(plan, asked.template_dir)
+    plan = asked.plan()
+    return plan, asked.text(plan)
 
 
 def _prepared(asked: Asked, plan: "Plan", text: str, way: "Route", folder: str, max_size: int) -> str:

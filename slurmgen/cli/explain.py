@@ -12,9 +12,9 @@ from slurmgen.cli.options import Asked, JobCommand, request_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def command(asked: Asked, as_json: bool) -> None:
     """Show every number of the plan and its reason."""
-    from slurmgen.plan import as_dict, resolve
+    from slurmgen.plan import as_dict
 
-    values = as_dict(resolve(asked.request, asked.site, asked.command, asked.sources))
+    values = as_dict(asked.plan())
     if as_json:
         import json
 

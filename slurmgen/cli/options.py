@@ -3,16 +3,20 @@
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.personal import Personal
 from slurmgen.project import Project
 from slurmgen.request import NONE, Request
 from slurmgen.site import Site
+
+if TYPE_CHECKING:
+    from slurmgen.plan import Plan
 
 _SCRIPT_ARGS = "slurmgen.script_args"
 
@@ -31,6 +35,18 @@ class Asked(NamedTuple):
     command: str
     "The command line that the script names as its maker."
     job: str | None = None
+
+    def plan(self) -> "Plan":
+        """Resolve what is asked."""
+        from slurmgen.plan import resolve
+
+        return resolve(self.request, self.site, self.command, self.sources)
+
+    def text(self, plan: "Plan") -> str:
+        """Render a plan with the project's templates, compiled ones kept for the next time."""
+        from slurmgen.script import render
+
+        return render(plan, self.template_dir, cache_dir())
 
 
 class JobCommand(click.Command):

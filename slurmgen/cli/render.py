@@ -37,13 +37,11 @@ def command(
 
 
 def _render_one(asked: Asked, output: Path | None, write: bool, force: bool) -> None:
-    from slurmgen.plan import resolve
     from slurmgen.project import script_path
     from slurmgen.provenance import signed
-    from slurmgen.script import render
 
-    plan = resolve(asked.request, asked.site, asked.command, asked.sources)
-    text = render(plan, asked.template_dir, cache_dir())
+    plan = asked.plan()
+    text = asked.text(plan)
     if write:
         output = asked.project_dir / script_path(asked.project, asked.job or plan.name, plan.site)
     if output is None:

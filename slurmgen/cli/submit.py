@@ -71,14 +71,10 @@ def command(
 
 
 def _script(asked: Asked, *, follow: bool) -> "tuple[Plan, str]":
-    from slurmgen.plan import resolve
-
-    plan = resolve(asked.request, asked.site, asked.command, asked.sources)
+    plan = asked.plan()
     if follow:
         _refuse_array(plan)
-    from slurmgen.script import render
-
-    return plan, render(plan, asked.template_dir)
+    return plan, asked.text(plan)
 
 
 def _prepared(

@@ -11,8 +11,8 @@ from typing import Any
 
 from slurmgen.config import convert, read_toml
 from slurmgen.errors import ConfigError, SlurmgenError, did_you_mean
+from slurmgen.paths import bundled
 from slurmgen.personal import config_dir
-from slurmgen.resources import bundled
 from slurmgen.site import Site
 from slurmgen.slurm import durations, options, sizes
 from slurmgen.slurm.shell import unprintable

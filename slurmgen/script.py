@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurmgen.errors import ConfigError
+from slurmgen.paths import bundled
 from slurmgen.plan import Plan
-from slurmgen.resources import bundled
 from slurmgen.slurm.shell import quote
 from slurmgen.software import COMMENTS
 from slurmgen.wording import counted

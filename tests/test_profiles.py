@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import ConfigError
+from slurmgen.paths import bundled
 from slurmgen.profiles import load_profile, load_site, profile_paths
-from slurmgen.resources import bundled
 from tests.conftest import Run
 
 

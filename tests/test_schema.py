@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from slurmgen.resources import bundled
+from slurmgen.paths import bundled
 from slurmgen.schema import SCHEMAS, schema_text
 from tests.conftest import REPOSITORY
 from tests.test_project import PERSONAL, PROJECT

@@ -85,7 +85,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _copy_training(folder: Path) -> None:
-    from slurmgen.resources import bundled
+    from slurmgen.paths import bundled
 
     shutil.copytree(bundled(TRAINING), folder, ignore=shutil.ignore_patterns("__pycache__"))
     click.echo(f"copied the training examples to {shown(folder)}/", err=True)

@@ -3,8 +3,8 @@
 from pathlib import Path, PurePosixPath
 
 from slurmgen.errors import RequestError
+from slurmgen.paths import bundled
 from slurmgen.remote.snapshot import Snapshot, snapshot
-from slurmgen.resources import bundled
 
 BUNDLED = "training"
 "The folder of the bundled training scripts, here and over there."

@@ -1,0 +1,116 @@
+"""Paths: the folders that come with slurmgen, and the user's own for settings, state and caches."""
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+from slurmgen.errors import ConfigError
+
+_PACKAGE = Path(__file__).parent
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def bundled(name: str) -> Path:
+    """The folder `templates`, `site_profiles` or `training`.
+
+    A wheel carries it inside the package; in a checkout it stands beside it.
+    """
+    inside = _PACKAGE / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name
+
+
+def config_folder() -> Path:
+    """The user's settings, such as ~/.config/slurmgen."""
+    from platformdirs import user_config_path  # 10 ms
+
+    return user_config_path("slurmgen")
+
+
+def state_folder() -> Path:
+    """The ledger and the twins, such as ~/.local/state/slurmgen."""
+    from platformdirs import user_state_path  # 10 ms
+
+    return user_state_path("slurmgen")
+
+
+def cache_folder() -> Path:
+    """What can be computed again, such as ~/.cache/slurmgen."""
+    from platformdirs import user_cache_path  # 10 ms
+
+    return user_cache_path("slurmgen")
+
+
+def make_private(folder: Path) -> Path:
+    """Make a folder that only the user may read or write, with every missing folder above it.
+
+    Raises:
+        ConfigError: other users may write to the folder, or replace it.
+        OSError: it cannot be made.
+    """
+    for path in (*reversed(folder.parents), folder):
+        try:
+            path.mkdir(mode=0o700)
+        except OSError:  # it exists, or cannot be made; the last one decides
+            if path == folder and not folder.is_dir():
+                raise
+    require_private(folder)
+    return folder
+
+
+def require_private(path: Path) -> None:
+    """Refuse a file or folder that another user could have written or replaced.
+
+    Raises:
+        ConfigError: another user owns it or may write to it, or to a folder above it.
+        OSError: it does not exist.
+    """
+    if (reason := writable_by_others(path)) is not None:
+        raise ConfigError(
+            f"{path} is not safe to use: {reason}",
+            "Make it yours alone (chown, chmod go-w), or remove it.",
+        )
+
+
+def writable_by_others(path: Path) -> str | None:
+    """Why another user could have written or replaced what is at a path; None if nobody could.
+
+    Links count as well as where they lead. A folder that others may write to is accepted above the path
+    if its sticky bit is set, as in /tmp. The group that belongs to the user alone is the user.
+
+    Raises:
+        OSError: there is nothing at the path.
+    """
+    path = path.absolute()  # `resolve` would follow the links that are to be checked
+    for place in (path, *path.parents):
+        status = place.lstat()
+        if status.st_uid not in (0, os.geteuid()):
+            return f"{place} belongs to {_user(status.st_uid)}"
+        if stat.S_ISLNK(status.st_mode):
+            if reason := writable_by_others(place.resolve(strict=True)):
+                return reason
+        elif _others_may_write(status) and not (place != path and status.st_mode & stat.S_ISVTX):
+            return f"other users may write to {place}"
+    return None
+
+
+def _others_may_write(status: os.stat_result) -> bool:
+    mode = status.st_mode & _WRITABLE_BY_OTHERS
+    return bool(mode) and not (mode == stat.S_IWGRP and _is_own_group(status.st_gid))
+
+
+def _is_own_group(gid: int) -> bool:
+    """Whether a group holds this user and no other, as many systems make one for each user."""
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return user.pw_gid == gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _user(uid: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user {uid}"

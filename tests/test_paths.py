@@ -1,0 +1,59 @@
+"""The user's own folders, which no other user may write to."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from slurmgen.errors import ConfigError
+from slurmgen.paths import make_private, require_private, writable_by_others
+
+SOMEBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+
+
+@pytest.fixture(autouse=True)
+def any_umask() -> object:
+    before = os.umask(0o002)
+    yield
+    os.umask(before)
+
+
+def test_every_folder_that_is_made_is_private(tmp_path: Path) -> None:
+    make_private(tmp_path / "a" / "b")
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b")] == [0o700, 0o700]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o757])
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a").chmod(mode)
+    with pytest.raises(ConfigError, match="other users may write to"):
+        make_private(tmp_path / "a")
+    with pytest.raises(ConfigError, match="other users may write to"):
+        make_private(tmp_path / "a" / "b")
+
+
+def test_a_sticky_folder_above_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True, mode=0o700)
+    (tmp_path / "a").chmod(0o1777)
+    (tmp_path / "a" / "b").chmod(0o700)
+    assert writable_by_others(tmp_path / "a" / "b") is None
+
+
+@as_root
+def test_a_link_of_another_user_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("mine")
+    require_private(tmp_path / "link")
+    os.chown(tmp_path / "link", SOMEBODY, SOMEBODY, follow_symlinks=False)
+    with pytest.raises(ConfigError, match="belongs to user"):
+        require_private(tmp_path / "link")
+
+
+def test_where_a_link_leads_counts(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to("open")
+    with pytest.raises(ConfigError, match="other users may write to"):
+        require_private(tmp_path / "link")

@@ -1,5 +1,5 @@
 # `make demo` runs the main job here; `make test` passes every test. Each installs what it needs.
-.PHONY: demo test check lock bench clean
+.PHONY: demo test check docs lock bench clean
 .DELETE_ON_ERROR:
 
 # Importing torch without cached bytecode takes minutes.
@@ -20,6 +20,10 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Warnings, such as a broken link, are errors.
+docs: $(READY)
+	$(BIN)/sphinx-build -W --keep-going --nitpicky --quiet docs build/docs
+
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 
@@ -37,4 +41,4 @@ lock: $(READY)
 	  - -o requirements/uv.txt
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""Request: what a person asks for, before any site has a say."""
+"""Request: what the user asks for, before any site has a say."""
 
 from functools import lru_cache
 from typing import Any, Literal

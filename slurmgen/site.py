@@ -93,7 +93,7 @@ class Account(Fact, frozen=True):
 
     required: bool = False
     hint: str | None = None
-    "How a person finds theirs; shown when it is missing."
+    "How users find theirs; shown when it is missing."
 
 
 class Cpu(Fact, frozen=True):
@@ -181,7 +181,7 @@ class Site(Fact, frozen=True):
     python_env: str | None = None
     "Where Python comes from: none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."
     time: str | None = None
-    "The time limit a job gets when nobody says one."
+    "The time limit of a job that asks for none."
     login: Login = Login()
     account: Account = Account()
     partitions: dict[Name, Partition] = {}
@@ -199,7 +199,7 @@ class Site(Fact, frozen=True):
 
     @property
     def default_partition(self) -> str | None:
-        """The partition a job gets when nobody says one."""
+        """The partition of a job that names none."""
         for name, partition in self.partitions.items():
             if partition.default:
                 return name

@@ -135,11 +135,9 @@ _OPTIONS = [
         "--framework",
         metavar="NAME",
         shell_complete=_complete_frameworks,
-        help="python, lightning, ddp or accelerate; ddp if nobody says.",
+        help="python, lightning, ddp or accelerate; default: ddp.",
     ),
-    click.option(
-        "--gpus", type=int, metavar="N", help="GPUs of the whole job, as in Slurm; 1 if nobody says."
-    ),
+    click.option("--gpus", type=int, metavar="N", help="GPUs of the whole job, as in Slurm; default: 1."),
     click.option("--nodes", type=int, metavar="N", help="Nodes; follows from --gpus and the site."),
     click.option(
         "--gpu-type",
@@ -189,7 +187,7 @@ _OPTIONS = [
         metavar="K[=V]",
         help="Further sbatch option, K alone if it has no value; may repeat.",
     ),
-    click.option("--script", metavar="PATH", help="Training script; the bundled CIFAR one if nobody says."),
+    click.option("--script", metavar="PATH", help="Training script; default: the bundled CIFAR one."),
     click.option(
         "--replace-args",
         is_flag=True,
@@ -206,7 +204,7 @@ _OPTIONS = [
         default=None,
         help="Back into the queue if the ranks leave unfinished (status 75), told by USR2.",
     ),
-    click.option("--name", metavar="NAME", help="Name of the job; the script's if nobody says."),
+    click.option("--name", metavar="NAME", help="Name of the job; default: the script's."),
     click.option(
         "--log-dir",
         metavar="FOLDER",

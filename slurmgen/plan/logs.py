@@ -27,7 +27,7 @@ def log_folder(folder: str | None) -> str | None:
 
 
 def check_error_file(error: str | None, log_dir: str | None) -> None:
-    """Refuse a file for stderr in a folder that nobody makes; `submit` makes that of --log-dir.
+    """Refuse a file for stderr in a folder that may not exist; `submit` makes that of --log-dir.
 
     Raises:
         RequestError: the folder is another one.

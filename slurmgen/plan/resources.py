@@ -45,7 +45,7 @@ def cpus(
     """CPUs for each task.
 
     Raises:
-        RequestError: not a multiple of what the site gives out, or more than a node has.
+        RequestError: not a multiple of what the site allocates, or more than a node has.
     """
     per_gpu, source = _first(
         (request.cpus_per_gpu, origin("cpus_per_gpu")),

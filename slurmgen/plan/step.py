@@ -49,7 +49,7 @@ def find_step(
     `--cpus-per-task` is said again because srun does not inherit it since Slurm 22.05.
 
     Raises:
-        RequestError: an option means nothing to this launcher, or a bind has no container.
+        RequestError: an option has no effect with this launcher, or a bind has no container.
     """
     several_nodes = geometry.nodes > 1
     container = setup.container

@@ -1,4 +1,4 @@
-"""Text for a POSIX shell: every value that came from a person goes through here."""
+"""Text for a POSIX shell: every value from the user goes through here."""
 
 import re
 import shlex

@@ -42,7 +42,34 @@ def convert(data: dict[str, Any], kind: type[T], path: Path) -> T:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), data, kind, path) from None
+        raise _explained(str(error), data, kind, path)[0] from None
+
+
+def problems(
+    data: dict[str, Any], kind: Any, path: Path, required: dict[str, Any]
+) -> tuple[list[ConfigError], dict[str, Any]]:
+    """Every error that `convert` would raise, one after the other, and the data without what is wrong.
+
+    `required` are values for the keys that the struct cannot do without.
+    """
+    found: list[ConfigError] = []
+    data = required | data
+    while True:
+        try:
+            msgspec.convert(data, kind)
+        except msgspec.ValidationError as error:
+            problem, keys = _explained(str(error), data, kind, path)
+            found.append(problem)
+            data = required | _without(data, keys)
+        else:
+            return found, data
+
+
+def _without(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """The data without one key, or with nothing if it is at the root."""
+    if len(keys) < 2:
+        return {key: value for key, value in data.items() if key not in keys}
+    return {**data, keys[0]: _without(data[keys[0]], keys[1:])}
 
 
 def line_of(text: str, keys: Sequence[str]) -> int | None:
@@ -52,7 +79,7 @@ def line_of(text: str, keys: Sequence[str]) -> int | None:
     the one that brings the key on, every such text has it: so the parser itself finds the line.
     """
     lines = text.split("\n")
-    known = bisect_left(range(len(lines) + 1), True, key=lambda line: _has(_begun(lines, line), keys))
+    known = bisect_left(range(len(lines) + 1), True, key=lambda line: has(_begun(lines, line), keys))
     return known if known <= len(lines) else None
 
 
@@ -66,7 +93,8 @@ def _begun(lines: list[str], end: int) -> dict[str, Any]:
     return {}
 
 
-def _has(data: Any, keys: Sequence[str]) -> bool:
+def has(data: Any, keys: Sequence[str]) -> bool:
+    """Whether nested tables have a value under these keys."""
     for key in keys:
         if not isinstance(data, dict) or key not in data:
             return False
@@ -74,7 +102,8 @@ def _has(data: Any, keys: Sequence[str]) -> bool:
     return True
 
 
-def _explained(message: str, data: Any, kind: Any, path: Path) -> ConfigError:
+def _explained(message: str, data: Any, kind: Any, path: Path) -> tuple[ConfigError, list[str]]:
+    """The error in words, and the keys that lead to what is wrong."""
     match = re.match(_AT, message)
     assert match is not None  # noqa: S101  (the pattern matches any text)
     place = (match["place"] or "") + (_ANY_KEY if match["key"] else "")
@@ -82,15 +111,15 @@ def _explained(message: str, data: Any, kind: Any, path: Path) -> ConfigError:
     unknown = re.search(_UNKNOWN, match["fact"])
     if unknown:
         keys.append(unknown["name"])
-        known = getattr(kind, "__struct_fields__", ())
+        known = getattr(_struct_in(kind), "__struct_fields__", ())
         fact, hint = f"unknown key {'.'.join(keys)}", did_you_mean(unknown["name"], known)
     elif match["key"]:
-        fact, hint = f"{'.'.join(keys)}: {keys[-1]!r} cannot stand here", "Mend that key."
+        fact, hint = f"{'.'.join(keys)}: {_invalid(keys[-1], kind)}", "Mend that key."
     else:
         fact = f"{'.'.join(keys) or 'the file'}: {_fact(match['fact'], kind, value)}"
         hint = "Mend that value."
     line = line_of(path.read_text(encoding="utf-8"), keys) if keys else None
-    return ConfigError(f"{path}:{line}: {fact}" if line else f"{path}: {fact}", hint)
+    return ConfigError(f"{path}:{line}: {fact}" if line else f"{path}: {fact}", hint), keys
 
 
 _TYPES = {
@@ -105,13 +134,27 @@ _TYPES = {
 def _fact(message: str, kind: Any, value: Any) -> str:
     """msgspec's message in a person's words, with the value."""
     if choices := _choices(kind):
-        return f"{value!r} is none of {', '.join(choices)}"
+        wrong = [item for item in value if item not in choices] if isinstance(value, list) else [value]
+        return f"{', '.join(map(repr, wrong))} is none of {', '.join(choices)}"
     if message.startswith("Object missing"):
         return "a key is missing: " + message.rpartition(" ")[2].strip("`")
     if "matching regex" in message:
-        return f"{value!r} cannot stand here"
+        return _invalid(value, kind)
     words = re.sub(r"`([^`]*)`", lambda found: _in_words(found[1]), message)
     return f"{words[:1].lower()}{words[1:]}: {value!r}"
+
+
+def _invalid(value: Any, kind: Any) -> str:
+    """What is wrong with a text that does not match its pattern, which the pattern's description tells."""
+    description = _description(kind)
+    return f"{value!r} is not valid" + (f"; it must be {description}" if description else "")
+
+
+def _description(kind: Any) -> str | None:
+    """What is written beside the pattern of a type, also within `list` and `Type | None`."""
+    found = [meta.description for meta in getattr(kind, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
+    inner = (_description(arg) for arg in getattr(kind, "__args__", ()) if arg is not Ellipsis)
+    return next(filter(None, [*found, *inner]), None)
 
 
 def _in_words(types: str) -> str:
@@ -121,7 +164,7 @@ def _in_words(types: str) -> str:
 
 def _choices(kind: Any) -> tuple[str, ...]:
     """The words of a Literal, also within `Literal | None`."""
-    options = [arg for arg in getattr(kind, "__args__", ()) if arg is not type(None)]
+    options = [arg for arg in getattr(kind, "__args__", ()) if arg not in (type(None), Ellipsis)]
     if options and all(isinstance(option, str) for option in options):
         return tuple(options)
     return _choices(options[0]) if len(options) == 1 else ()
@@ -146,7 +189,7 @@ def _walk(place: str, data: Any, kind: Any) -> tuple[list[str], Any, Any]:
             kind = next(field.type for field in fields if field.name == step)
         data = data.get(step) if isinstance(data, dict) else None
         keys.append(step)
-    return keys, _struct_in(kind), data
+    return keys, kind, data
 
 
 def _fits(value: Any, kind: Any) -> bool:

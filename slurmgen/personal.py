@@ -54,8 +54,9 @@ def fill(request: Request, personal: Personal, site: Site) -> Request:
     """The request with what is unset filled from your own facts."""
     image = site.container.image if site.container else None
     wants_python = (request.python_env or "none") != "none"
+    own_image = None if image or wants_python else personal.image
     return structs.replace(
         request,
-        account=request.account or personal.account,
-        container=request.container or (None if image or wants_python else personal.image),
+        account=personal.account if request.account is None else request.account,
+        container=own_image if request.container is None else request.container,
     )

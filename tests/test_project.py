@@ -1,5 +1,7 @@
 """slurmgen.toml and the personal file."""
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -54,9 +56,36 @@ def test_render_of_a_job_names_it_and_the_options_beyond_it(project: Path, slurm
 
 
 def test_options_overrule_the_job(project: Path, slurmgen: Run) -> None:
-    text = slurmgen("render", "cifar", "--time", "2:00:00", "--", "--epochs", "1", cwd=project).stdout
+    text = slurmgen("render", "cifar", "--time", "2:00:00", cwd=project).stdout
     assert "#SBATCH --time=02:00:00\n" in text
-    assert text.endswith("train.py --epochs 1\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "end"),
+    [
+        (["--", "--epochs", "1"], "train.py --epochs 5 --epochs 1\n"),
+        (["--replace-args", "--", "--epochs", "1"], "train.py --epochs 1\n"),
+        (["--replace-args"], "train.py\n"),
+        ([], "train.py --epochs 5\n"),
+    ],
+)
+def test_arguments_follow_those_of_the_job_or_replace_them(
+    words: list[str], end: str, project: Path, slurmgen: Run
+) -> None:
+    text = slurmgen("render", "cifar", *words, cwd=project).stdout
+    assert text.endswith(end)
+    command = shlex.split(text.splitlines()[2].removeprefix("# Made by: slurmgen "))
+    assert slurmgen(*command, cwd=project).stdout == text
+
+
+def test_arguments_of_the_defaults_are_not_doubled_by_the_command_in_the_head(
+    tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "slurmgen.toml").write_text('[defaults]\nscript_args = ["--a"]')
+    text = slurmgen("render", "--", "--b").stdout
+    assert text.endswith("cifar_ddp.py --a --b\n")
+    command = shlex.split(text.splitlines()[2].removeprefix("# Made by: slurmgen "))
+    assert slurmgen(*command).stdout == text
 
 
 def test_a_job_that_goes_back_into_the_queue_can_be_asked_not_to(project: Path, slurmgen: Run) -> None:
@@ -174,3 +203,64 @@ def test_a_wrong_personal_file_is_named(config_dir: Path, slurmgen: Run) -> None
     (config_dir / "personal.toml").write_text("[daic]\npassword = 'x'")
     result = slurmgen("render", "--site", "daic")
     assert (result.returncode, "personal.toml:2: unknown key" in result.stderr) == (2, True)
+
+
+def test_explain_names_the_file_that_a_value_comes_from(
+    tmp_path: Path, config_dir: Path, slurmgen: Run
+) -> None:
+    (config_dir / "personal.toml").write_text('[generic]\naccount = "mine"\nimage = "/x.sif"')
+    (tmp_path / "slurmgen.toml").write_text(
+        "[job.a]\ngpus = 4\nnodes = 2\ncpus_per_gpu = 3\nmodules = ['m']\n"
+        "env = { A = '1', B = '1' }\nsbatch = { nice = '5' }"
+    )
+    plan = json.loads(slurmgen("explain", "a", "--env", "B=2", "--sbatch", "hold", "--json").stdout)
+    wanted = {
+        "nodes": ("slurmgen.toml", "2 nodes from slurmgen.toml, so 2 of 4 GPUs on each"),
+        "cpus_per_task": ("slurmgen.toml", "3 CPUs per GPU (from slurmgen.toml) x 2 ranks per task"),
+        "modules": ("derived", "those that the container's binds need, and those of the request"),
+        "account": ("personal.toml", "from personal.toml"),
+        "container": ("personal.toml", "from personal.toml"),
+        "env.A": ("slurmgen.toml", "from slurmgen.toml"),
+        "env.B": ("request", "as asked"),
+        "directives.nice": ("slurmgen.toml", "from slurmgen.toml"),
+        "directives.hold": ("request", "as asked"),
+    }
+    assert {key: (plan["sources"][key], plan["reasons"][key]) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    "option", ["--account", "--qos", "--mem", "--time", "--site", "--name", "--container"]
+)
+def test_an_empty_value_is_an_error_wherever_it_stands(
+    option: str, config_dir: Path, tmp_path: Path, slurmgen: Run
+) -> None:
+    (config_dir / "personal.toml").write_text('[generic]\naccount = "mine"\nimage = "/x.sif"')
+    result = slurmgen("render", option, "")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert option in result.stderr
+    assert "empty. Leave it out, or give it a value." in result.stderr
+
+
+def test_an_sbatch_option_without_a_value_is_true_and_a_later_layer_takes_it_out(
+    tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "slurmgen.toml").write_text(
+        "[defaults.sbatch]\nexclusive = true\nhold = true\n[job.a.sbatch]\nhold = false"
+    )
+    lines = slurmgen("render", "a").stdout.splitlines()
+    assert "#SBATCH --exclusive" in lines
+    assert "#SBATCH --hold" not in lines
+    assert "#SBATCH --exclusive" in slurmgen("render", "--sbatch", "exclusive").stdout.splitlines()
+    assert "#SBATCH --exclusive=user" in slurmgen("render", "--sbatch", "exclusive=user").stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "line", ["gpus = -4", "gpus = 99999999999", "nodes = 9999999999999999999999", "time = '-5'"]
+)
+def test_an_absurd_number_in_slurmgen_toml_is_refused(line: str, tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "slurmgen.toml").write_text(f"[job.a]\n{line}")
+    result = slurmgen("render", "a")
+    key, _, value = line.replace("'", "").partition(" = ")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"--{key}" in result.stderr
+    assert value in result.stderr

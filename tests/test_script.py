@@ -3,13 +3,18 @@
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
-from slurmgen import Request, load_site, render, resolve
+from slurmgen import Request, lint, load_site, render, resolve
+from slurmgen.bundled_scripts import BUNDLED_SCRIPTS
 from slurmgen.errors import ConfigError
-from slurmgen.site import Rendezvous
+from slurmgen.launchers import LAUNCHERS
+from slurmgen.paths import bundled
+from slurmgen.site import Env, Modules, Rendezvous
+from tests.conftest import Run
 from tests.support.golden import golden_requests
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -56,6 +61,13 @@ VARIANTS = {
     "array": Request(sbatch={"array": "0-3"}, log_dir="logs"),
     "container": Request(container="/a b.sif", binds=("$HOME/data:/data",), gpus=4, nodes=2),
     "values": Request(env={"A": "it's", "B": "a b"}, script_args=("--name", "a b", "it's")),
+    "variables": Request(
+        env={"A": "$HOME/it's", "B": "~/a b", "C": "$$HOME `x` \\"},
+        script_args=("$SLURM_ARRAY_TASK_ID", "~/x"),
+    ),
+    "variables in a container": Request(container="~/x.sif", binds=("~/data:/data", "$SCRATCH"), gpus=2),
+    "variables in uv": Request(python_env="uv:$SCRATCH/my project", script="train.py"),
+    "variables in venv": Request(python_env="venv:~/my env", script="train.py"),
 }
 
 
@@ -77,7 +89,6 @@ HOSTILE = [
     '"; touch x; "',
     "a\\",
     "#",
-    "$HOME",
     "*",
     "-x",
     "é",
@@ -85,13 +96,10 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("value", HOSTILE)
-def test_arguments_and_variables_reach_the_training_script_as_they_were_written(
-    value: str, tmp_path: Path
-) -> None:
-    """The step runs under a stand-in for srun and torchrun that writes down its words."""
+def words_of(value: str, folder: Path) -> list[str]:
+    """What a value becomes as a variable and as an argument, under stand-ins that write down their words."""
     text = script_of("generic", gpus=2, nodes=1, env={"VALUE": value}, script_args=(value, "end"))
-    recorder = tmp_path / "bin"
+    recorder = folder / "bin"
     recorder.mkdir()
     for tool, body in {
         "srun": 'shift 2; exec "$@"',
@@ -101,13 +109,42 @@ def test_arguments_and_variables_reach_the_training_script_as_they_were_written(
         (recorder / tool).chmod(0o755)
     subprocess.run(
         ["bash", "-c", text],
-        cwd=tmp_path,
-        env={"PATH": f"{recorder}:/usr/bin:/bin"},
+        cwd=folder,
+        env={"PATH": f"{recorder}:/usr/bin:/bin", "HOME": "/home/ada", "TASK": "a  b*", "EVIL": "$(touch x)"},
         check=True,
         capture_output=True,
     )
-    words = (tmp_path / "words").read_text().split("\0")
-    assert (words[0], words[-3:-1]) == (value, [value, "end"])
+    assert shellcheck("-", text=text) == ""
+    words = (folder / "words").read_text().split("\0")
+    return [words[0], *words[-3:-1]]
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ("$HOME/x", "/home/ada/x"),
+        ("${HOME}s", "/home/adas"),
+        ("~/my data", "/home/ada/my data"),
+        ("~", "/home/ada"),
+        ("a~/x", "a~/x"),
+        ("--fold=$TASK", "--fold=a  b*"),
+        ("$EVIL", "$(touch x)"),
+        ("$$HOME", "$HOME"),
+        ("a$$b $TASK", "a$b a  b*"),
+        ("$$(touch x) ${TASK", "$(touch x) ${TASK"),
+        ("$1 $? ${TASK:-x}", "$1 $? ${TASK:-x}"),
+    ],
+)
+def test_only_plain_variables_and_the_home_expand(value: str, word: str, tmp_path: Path) -> None:
+    assert words_of(value, tmp_path) == [word, word, "end"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "words"]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_arguments_and_variables_reach_the_training_script_as_they_were_written(
+    value: str, tmp_path: Path
+) -> None:
+    assert words_of(value, tmp_path) == [value, value, "end"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "words"]
 
 
@@ -203,6 +240,9 @@ def test_container_exec_stands_inside_the_step() -> None:
         ),
         ("venv:~/my env", ['export PATH="$HOME"/\'my env\'/bin:"$PATH"']),
         ("venv:env", ['export PATH="$PWD"/env/bin:"$PATH"']),
+        ("venv:$HOME/venv", ['export PATH="$HOME/venv"/bin:"$PATH"']),
+        ("uv:$SCRATCH/p", ['venv="$(readlink -f "$SCRATCH/p"/.venv)"']),
+        ("conda:$HOME/envs/x", ['conda activate "$HOME/envs/x"']),
         ("conda:torch", ['hook="$(conda shell.bash hook)"', 'eval "$hook"', "conda activate torch"]),
     ],
 )
@@ -214,6 +254,92 @@ def test_python_environment_is_made_ready_once_before_the_step(python_env: str, 
 def test_the_bundled_training_brings_its_own_project_for_uv() -> None:
     assert " flock training/.venv.lock uv sync --project training\n" in script_of("daic", account="a")
     assert " flock .venv.lock uv sync\n" in script_of("daic", account="a", script="train.py")
+
+
+@pytest.mark.parametrize("script", sorted(BUNDLED_SCRIPTS))
+def test_every_bundled_script_brings_its_project_for_uv(script: str) -> None:
+    text = script_of("generic", python_env="uv", script=script)
+    assert " flock training/.venv.lock uv sync --project training\n" in text
+
+
+def test_the_list_of_bundled_scripts_is_what_the_folder_holds() -> None:
+    assert {f"training/{path.name}" for path in bundled("training").glob("*.py")} == BUNDLED_SCRIPTS
+    assert {launcher.bundled_script for launcher in LAUNCHERS.values()} <= BUNDLED_SCRIPTS
+
+
+@pytest.mark.parametrize("script", ["training/cifar100_ddp.py", "training/mnist_lightning.py"])
+def test_a_bundled_script_with_uv_can_be_submitted(script: str, slurmgen: Run) -> None:
+    words = ["--python-env", "uv", "--script", script, "--via", "local", "--dry-run"]
+    result = slurmgen("submit", *words)
+    assert (result.returncode, result.stderr.count("  training/pyproject.toml\n")) == (0, 1)
+
+
+INIT = Modules(init=("module purge", "ulimit -n 4096"))
+
+
+@pytest.mark.parametrize(
+    ("modules", "asked", "lines"),
+    [
+        (INIT, {}, ["module purge", "ulimit -n 4096"]),
+        (INIT, {"container": "/x.sif"}, ["module purge", "ulimit -n 4096"]),
+        (INIT, {"modules": ("a",)}, ["module purge", "ulimit -n 4096", "module load a"]),
+        (INIT, {"modules": ()}, []),
+        (structs.replace(INIT, load=("b",)), {}, ["module purge", "ulimit -n 4096", "module load b"]),
+        (structs.replace(INIT, load=("b",)), {"container": "/x.sif"}, []),
+    ],
+)
+def test_the_first_commands_for_modules_run_with_and_without_modules(
+    modules: Modules, asked: dict[str, Any], lines: list[str]
+) -> None:
+    plan = resolve(Request(**asked), structs.replace(load_site("generic"), modules=modules))
+    assert list(plan.setup.modules) == lines
+    assert "".join(f"{line}\n" for line in lines) in render(plan)
+
+
+TASK_ENV = Env(
+    task={"ROCR_VISIBLE_DEVICES": "$SLURM_LOCALID", "TEXT": "it's $SLURM_PROCID"},
+    notes={"ROCR_VISIBLE_DEVICES": "One GPU for each task."},
+)
+TASKS = 'shift 2; for i in 0 1 2; do SLURM_LOCALID=$i SLURM_PROCID=$((i + 3)) "$@" || exit; done'
+"A stand-in for srun that starts three tasks, one after the other."
+
+
+def test_each_task_has_its_own_value_of_a_variable_of_env_task(tmp_path: Path) -> None:
+    site = structs.replace(load_site("generic"), env=TASK_ENV)
+    plan = resolve(Request(framework="lightning", gpus=3, container="~/x.sif", requeue=True), site)
+    text = render(plan)
+    assert shellcheck("-", text=text) == ""
+    assert "# ROCR_VISIBLE_DEVICES: One GPU for each task.\n" in text
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool, body in {"srun": TASKS, "apptainer": 'echo "$ROCR_VISIBLE_DEVICES $TEXT" >> seen'}.items():
+        (tools / tool).write_text(f"#!/bin/sh\n{body}\n")
+        (tools / tool).chmod(0o755)
+    (tools / "scontrol").symlink_to("/bin/echo")
+    variables = {
+        "PATH": f"{tools}:/usr/bin:/bin",
+        "HOME": "/h",
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NODELIST": "n",
+    }
+    subprocess.run(["bash", "-c", text], cwd=tmp_path, env=variables, check=True)
+    assert (tmp_path / "seen").read_text().splitlines() == ["0 it's 3", "1 it's 4", "2 it's 5"]
+    assert plan.reasons["task_env.ROCR_VISIBLE_DEVICES"] == "set in each task: One GPU for each task."
+
+
+def test_a_variable_of_the_request_overrules_one_of_env_task() -> None:
+    site = structs.replace(load_site("generic"), env=TASK_ENV)
+    text = render(resolve(Request(env={"ROCR_VISIBLE_DEVICES": "0"}), site))
+    assert "export ROCR_VISIBLE_DEVICES=0\n" in text
+    assert text.count("export ROCR_VISIBLE_DEVICES") == 1
+
+
+def test_lint_finds_nothing_in_a_script_whose_tasks_export_variables() -> None:
+    site = structs.replace(load_site("generic"), env=TASK_ENV)
+    for framework in LAUNCHERS:
+        gpus = 1 if framework == "python" else 4
+        plan = resolve(Request(framework=framework, gpus=gpus, nodes=min(gpus, 2)), site)
+        assert lint.lint(render(plan), site) == ()
 
 
 def test_the_ranks_get_what_the_script_exports_even_with_export_none() -> None:

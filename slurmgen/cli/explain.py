@@ -30,6 +30,7 @@ def _print_table(values: dict[str, object]) -> None:
     from rich.text import Text
 
     reasons = values.pop("reasons")
+    del values["sources"]
     assert isinstance(reasons, dict)  # noqa: S101
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("what", no_wrap=True)

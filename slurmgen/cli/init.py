@@ -8,13 +8,12 @@ from pathlib import Path
 
 import click
 
+from slurmgen.bundled_scripts import FOLDER as TRAINING
 from slurmgen.cli.paths import shown
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.project import DEFAULT_SITE, FILE_NAME
 from slurmgen.site import Site
-
-TRAINING = "training"
 
 
 @click.command()

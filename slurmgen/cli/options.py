@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from msgspec import structs
 
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.personal import Personal
-from slurmgen.project import Project
+from slurmgen.project import FILE_NAME, Project
 from slurmgen.request import NONE, Request
 from slurmgen.site import Site
 
@@ -30,8 +31,8 @@ class Asked(NamedTuple):
     project_dir: Path
     project: Project
     template_dir: Path | None
-    sources: dict[str, str]
-    "Where a field of the request was said, if not on the command line."
+    files: dict[str, str]
+    "The file that a field of the request comes from, if not from the command line."
     command: str
     "The command line that the script names as its maker."
     job: str | None = None
@@ -40,7 +41,7 @@ class Asked(NamedTuple):
         """Resolve what is asked."""
         from slurmgen.plan import resolve
 
-        return resolve(self.request, self.site, self.command, self.sources)
+        return resolve(self.request, self.site, self.command, self.files)
 
     def text(self, plan: "Plan") -> str:
         """Render a plan with the project's templates, compiled ones kept for the next time."""
@@ -103,17 +104,28 @@ def _complete_of_site(
     return complete
 
 
-def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """`KEY=VALUE` words as a dict; `--sbatch` also takes a KEY alone."""
+def _variables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=VALUE` words as a dict."""
     pairs = {}
     for text in values:
-        key, equals, value = text.partition("=")
-        if not key or (not equals and param.name != "sbatch"):
+        name, equals, value = text.partition("=")
+        if not name or not equals:
             raise click.BadParameter(f"{text!r} is not KEY=VALUE.")
-        if param.name == "env" and not (key.isidentifier() and key.isascii()):
-            raise click.BadParameter(f"{key!r} is no name of a variable.")
-        pairs[key] = value
+        if not (name.isidentifier() and name.isascii()):
+            raise click.BadParameter(f"{name!r} is no name of a variable.")
+        pairs[name] = value
     return pairs
+
+
+def _sbatch(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str | bool]:
+    """`KEY=VALUE` words, or a KEY alone for an option without a value, as a dict."""
+    found: dict[str, str | bool] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not key or (equals and not value):
+            raise click.BadParameter(f"{text!r} is neither KEY=VALUE nor KEY.")
+        found[key] = value if equals else True
+    return found
 
 
 _OPTIONS = [
@@ -123,11 +135,9 @@ _OPTIONS = [
         "--framework",
         metavar="NAME",
         shell_complete=_complete_frameworks,
-        help="python, lightning, ddp or accelerate; ddp if nobody says.",
+        help="python, lightning, ddp or accelerate; default: ddp.",
     ),
-    click.option(
-        "--gpus", type=int, metavar="N", help="GPUs of the whole job, as in Slurm; 1 if nobody says."
-    ),
+    click.option("--gpus", type=int, metavar="N", help="GPUs of the whole job, as in Slurm; default: 1."),
     click.option("--nodes", type=int, metavar="N", help="Nodes; follows from --gpus and the site."),
     click.option(
         "--gpu-type",
@@ -155,7 +165,13 @@ _OPTIONS = [
     click.option(
         "--bind", "binds", multiple=True, metavar="SRC[:DST]", help="Folder to bind in the container."
     ),
-    click.option("--env", multiple=True, callback=_pairs, metavar="K=V", help="Variable to set; may repeat."),
+    click.option(
+        "--env",
+        multiple=True,
+        callback=_variables,
+        metavar="K=V",
+        help="Variable to set, in which $NAME expands in the job; may repeat.",
+    ),
     click.option(
         "--module",
         "modules",
@@ -165,9 +181,18 @@ _OPTIONS = [
     ),
     click.option("--python-env", metavar="ENV", help="none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."),
     click.option(
-        "--sbatch", multiple=True, callback=_pairs, metavar="K[=V]", help="Further sbatch option; may repeat."
+        "--sbatch",
+        multiple=True,
+        callback=_sbatch,
+        metavar="K[=V]",
+        help="Further sbatch option, K alone if it has no value; may repeat.",
     ),
-    click.option("--script", metavar="PATH", help="Training script; the bundled CIFAR one if nobody says."),
+    click.option("--script", metavar="PATH", help="Training script; default: the bundled CIFAR one."),
+    click.option(
+        "--replace-args",
+        is_flag=True,
+        help="SCRIPT ARGS stand for those of slurmgen.toml, instead of after them.",
+    ),
     click.option("--rendezvous", type=click.Choice(["static", "c10d"]), help="How torchrun's nodes meet."),
     click.option(
         "--mixed-precision",
@@ -179,7 +204,7 @@ _OPTIONS = [
         default=None,
         help="Back into the queue if the ranks leave unfinished (status 75), told by USR2.",
     ),
-    click.option("--name", metavar="NAME", help="Name of the job; the script's if nobody says."),
+    click.option("--name", metavar="NAME", help="Name of the job; default: the script's."),
     click.option(
         "--log-dir",
         metavar="FOLDER",
@@ -213,7 +238,7 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(**params: Any) -> Any:
         ctx = click.get_current_context()
-        said = {key: params.pop(key) for key in ("job", "site", *_REQUEST_KEYS)}
+        said = {key: params.pop(key) for key in ("job", "site", "replace_args", *_REQUEST_KEYS)}
         return function(gather(JobCommand.script_args(ctx), **said, personal=uses_personal(params)), **params)
 
     for option in reversed(_OPTIONS):
@@ -230,26 +255,45 @@ def uses_personal(params: dict[str, Any]) -> bool:
 
 
 def gather(
-    script_args: tuple[str, ...] | None, job: str | None, site: str | None, *, personal: bool, **said: Any
+    script_args: tuple[str, ...] | None,
+    job: str | None,
+    site: str | None,
+    *,
+    replace_args: bool = False,
+    personal: bool,
+    **said: Any,
 ) -> Asked:
-    """What the options, the project and the personal file ask for together."""
+    """What the options, the project and the personal file ask for together.
+
+    Args:
+        script_args: the words after `--`.
+        job: the job of slurmgen.toml.
+        site: the name of the site.
+        replace_args: `script_args` stand for those of slurmgen.toml, instead of after them.
+        personal: whether the user's own facts and profiles count.
+        said: the other fields of the request.
+    """
     from slurmgen.personal import fill, load_personal
     from slurmgen.profiles import load_site
     from slurmgen.project import DEFAULT_SITE, find_project, job_request, own_templates
     from slurmgen.request import command_line, merge
 
     project_dir, project = find_project(Path.cwd())
-    given = Request(**_without_empty(said), script_args=script_args)
     if job is not None and not project.job:
         raise RequestError(
             f"there is no job {job!r}: {project_dir} has no slurmgen.toml with jobs", _ARGUMENTS_HINT
         )
-    place = load_site(site or project.site or DEFAULT_SITE, project_dir, personal=personal)
+    names = (site, project.site, DEFAULT_SITE)
+    place = load_site(next(name for name in names if name is not None), project_dir, personal=personal)
     own = load_personal(place.name) if personal else Personal()
     written = job_request(project, job, place.name)
+    given = Request(**_without_empty(said), script_args=_arguments(script_args, replace_args))
     merged = merge(written, given)
+    if not replace_args and written.script_args and given.script_args:
+        merged = structs.replace(merged, script_args=written.script_args + given.script_args)
     request = fill(merged, own, place)
     _check_names(project, project_dir)
+    replaces = replace_args if job else written.script_args is not None
     return Asked(
         request=request,
         site=place,
@@ -257,10 +301,15 @@ def gather(
         project_dir=project_dir,
         project=project,
         template_dir=own_templates(project_dir, project),
-        sources=_sources(request, merged, given),
-        command=command_line(place.name, given if job else merge(project.defaults, given), job),
+        files=_files(request, merged, given),
+        command=command_line(place.name, given if job else merged, job, replace_args=replaces),
         job=job,
     )
+
+
+def _arguments(script_args: tuple[str, ...] | None, replace_args: bool) -> tuple[str, ...] | None:
+    """The words after `--`; if they replace others, nothing stands for none at all."""
+    return script_args or () if replace_args else script_args
 
 
 def _check_names(project: Project, project_dir: Path) -> None:
@@ -268,7 +317,6 @@ def _check_names(project: Project, project_dir: Path) -> None:
     from slurmgen.config import line_of
     from slurmgen.errors import ConfigError, did_you_mean
     from slurmgen.profiles import profile_paths
-    from slurmgen.project import FILE_NAME
 
     known = profile_paths(project_dir)
     for name, job in project.job.items():
@@ -284,15 +332,18 @@ def _check_names(project: Project, project_dir: Path) -> None:
         )
 
 
-def _sources(request: Request, merged: Request, given: Request) -> dict[str, str]:
-    """Where each field that the command line leaves open was said."""
-    said = {}
+def _files(request: Request, merged: Request, given: Request) -> dict[str, str]:
+    """The file that each field, variable and sbatch option comes from, if not from the command line."""
+    found: dict[str, str] = {}
     for key in Request.__struct_fields__:
-        if getattr(request, key) != getattr(merged, key):
-            said[key] = "from personal.toml"
-        elif getattr(given, key) in (None, {}):
-            said[key] = "from slurmgen.toml"
-    return said
+        value, on_line = getattr(request, key), getattr(given, key)
+        if isinstance(value, dict):
+            found |= {f"{key}.{name}": FILE_NAME for name in value.keys() - on_line.keys()}
+        elif value != getattr(merged, key):
+            found[key] = "personal.toml"
+        elif on_line is None and value is not None:
+            found[key] = FILE_NAME
+    return found
 
 
 _ARGUMENTS_HINT = "Arguments of the training script go behind `--`."

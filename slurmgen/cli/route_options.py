@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs
 
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.site_option import not_empty, site_option
 from slurmgen.errors import RequestError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ _OPTIONS = [
     click.option(
         "--host",
         metavar="[USER@]HOST",
+        callback=not_empty,
         shell_complete=_complete_hosts,
         help="Login host, or its alias in ssh_config.",
     ),

@@ -2,16 +2,14 @@
 
 from pathlib import Path, PurePosixPath
 
+from slurmgen.bundled_scripts import FOLDER, is_bundled
 from slurmgen.errors import RequestError
 from slurmgen.paths import bundled
 from slurmgen.remote.snapshot import Snapshot, snapshot
 
-BUNDLED = "training"
-"The folder of the bundled training scripts, here and over there."
-
 
 def project_files(project_dir: Path, script: str, needed: tuple[str, ...] = ()) -> Snapshot:
-    """The project's files, with the bundled training folder if `script` is in it and not in the project.
+    """The project's files, with the bundled training folder if `script` is one of it and not in the project.
 
     Args:
         project_dir: the folder that is sent.
@@ -29,8 +27,8 @@ def project_files(project_dir: Path, script: str, needed: tuple[str, ...] = ()) 
         )
     found = snapshot(project_dir)
     name = str(PurePosixPath(script))
-    if name not in found.files and name.startswith(f"{BUNDLED}/"):
-        found = found.over(snapshot(bundled(BUNDLED)).under(BUNDLED))
+    if name not in found.files and is_bundled(name):
+        found = found.over(snapshot(bundled(FOLDER)).under(FOLDER))
     _demand(f"the script {script!r}", script, found, project_dir, _IGNORED)
     for path in needed:
         what = f"{str(PurePosixPath(path))!r}, which the Python environment needs,"

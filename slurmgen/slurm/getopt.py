@@ -98,13 +98,7 @@ def _with_next(words: Sequence[str], option: Option) -> Option:
     return option._replace(value=words[after], value_at=after)
 
 
-_FLAGS = frozenset(
-    """
-    contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue
-    spread-job stepmgr test-only usage use-min-nodes verbose version wait
-    """.split()
-)
-_OPTIONAL = frozenset("exclusive get-user-env nice no-kill propagate resv-ports".split())
+_FLAGS, _OPTIONAL = options.FLAGS, options.OPTIONAL
 _SHORT = {
     **{"A": "account", "B": "extra-node-info", "C": "constraint", "D": "chdir", "F": "nodefile", "G": "gpus"},
     **{"H": "hold", "J": "job-name", "L": "licenses", "M": "clusters", "N": "nodes", "O": "overcommit"},

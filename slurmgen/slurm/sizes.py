@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-_UNITS = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
+_KIBIBYTES = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}
 _SIZE = re.compile(r"(\d+)([KMGT]?)B?", re.ASCII | re.IGNORECASE)
 
 
@@ -20,7 +20,7 @@ def megabytes(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if not match:
         raise ValueError(text)
-    return -int(-int(match[1]) * _UNITS[match[2].upper()] // 1)
+    return -(-int(match[1]) * _KIBIBYTES[match[2].upper()] // 1024)
 
 
 @lru_cache(maxsize=1024)

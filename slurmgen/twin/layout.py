@@ -76,8 +76,8 @@ def groups(site: Site, nodes: int, gpu_type: str | None = None) -> tuple[Group, 
         TwinError: that many nodes cannot be had, or there is no such GPU type.
     """
     by_shape: dict[Shape, list[str]] = {}
-    for name, partition in partitions(site).items():
-        by_shape.setdefault(shape(site, partition, gpu_type), []).append(name)
+    for name in partitions(site):
+        by_shape.setdefault(shape(site, name, gpu_type), []).append(name)
     most = MOST_NODES // len(by_shape)
     if not 1 <= nodes <= most:
         raise TwinError(f"{nodes} nodes cannot be had", f"Ask for 1 to {most}.")

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from slurmgen.errors import did_you_mean
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.place import partitions
+from slurmgen.sites.nodes import gpu_partitions, partitions_of
 
 CODE = "SG901"
 SEVERITY = "error"
@@ -39,17 +39,17 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
         or not directive.value
     ):
         return
-    for name in partitions(script, site):
+    useful = gpu_partitions(site) if script.job.has_gpus else site.partitions
+    for name in partitions_of(site, directive.value):
         if name not in site.partitions:
             yield Finding(
                 directive.value_span,
                 f"{site.name} has no partition {name!r}",
-                did_you_mean(name, site.partitions),
+                did_you_mean(name, useful),
             )
         elif site.partitions[name].max_gpus == 0 and script.job.has_gpus:
-            others = [key for key, partition in site.partitions.items() if partition.max_gpus != 0]
             yield Finding(
                 directive.value_span,
                 f"partition {name} of {site.name} has no GPUs",
-                f"use {' or '.join(others)}",
+                f"use {' or '.join(useful)}" if useful else "",
             )

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.place import limits
+from slurmgen.lint.rules.place import place
 from slurmgen.slurm import durations
 
 CODE = "SG903"
@@ -39,8 +39,8 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
         asked = durations.seconds(directive.value)
     except ValueError:
         return
-    for name, limit in limits(script, site).items():
-        if limit.max_time and asked > durations.seconds(limit.max_time):
+    for name, limit in place(script, site).limits.items():
+        if limit.max_seconds is not None and asked > limit.max_seconds:
             yield Finding(
                 directive.value_span,
                 f"{name} of {site.name} ends jobs after {limit.max_time}",

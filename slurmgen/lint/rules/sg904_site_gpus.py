@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script, Span
-from slurmgen.lint.rules.place import limits, node
+from slurmgen.lint.rules.place import place
 
 CODE = "SG904"
 SEVERITY = "error"
@@ -32,14 +32,14 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     """Compare the numbers of the header with the profile."""
     if site is None:
         return
-    job, have = script.job, node(script, site).gpus
+    job, have = script.job, place(script, site).node.gpus
     if job.gpus_per_node and have and job.gpus_per_node > have:
         yield Finding(
             _place(script, "gres", "gpus-per-node", "gpus", "gpus-per-task"),
             f"{job.gpus_per_node} GPUs a node are asked for, but a node of {site.name} has {have}",
             f"ask for at most {have} a node, on more nodes",
         )
-    for name, limit in limits(script, site).items():
+    for name, limit in place(script, site).limits.items():
         counts = (("GPUs", job.gpus, limit.max_gpus), ("nodes", job.nodes, limit.max_nodes))
         for what, asked, most in counts:
             if asked and most and asked > most:

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.reader.header import Directive
-from slurmgen.lint.rules.place import node
+from slurmgen.lint.rules.place import place
 from slurmgen.lint.rules.sg109_memory_options import FORMS
 from slurmgen.slurm import sizes
 
@@ -42,7 +42,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
 
 
 def _fact(script: Script, site: Site, directive: Directive) -> tuple[str, str] | None:
-    form, most = site.memory.form, node(script, site).memory
+    form, most = site.memory.form, place(script, site).node.memory
     if form == "none":
         return f"{site.name} gives memory with the GPUs and takes no request", "take the line out"
     if directive.name == "mem" and form != "mem":

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.place import node
+from slurmgen.lint.rules.place import place
 
 CODE = "SG907"
 SEVERITY = "error"
@@ -33,7 +33,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     directive, cpus = script.header.last("cpus-per-task"), script.job.cpus_per_task
     if site is None or directive is None or not cpus:
         return
-    multiple, most = site.cpu.multiple_of, node(script, site).cpus
+    multiple, most = site.cpu.multiple_of, place(script, site).node.cpus
     on_node = cpus * (script.job.ntasks_per_node or 1)
     if cpus % multiple:
         yield Finding(

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.place import node
+from slurmgen.lint.rules.place import place
 from slurmgen.wording import counted
 
 CODE = "SG908"
@@ -37,7 +37,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     job, directive = script.job, script.header.last("cpus-per-task")
     if site is None or directive is None or not site.cpu.per_gpu or script.header.last("exclusive"):
         return
-    gpus = node(script, site).gpus
+    gpus = place(script, site).node.gpus
     if not (gpus and job.gpus_per_node == gpus and job.cpus_per_task and job.ntasks_per_node):
         return
     used, belong = job.cpus_per_task * job.ntasks_per_node, gpus * site.cpu.per_gpu

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script, Span
 from slurmgen.lint.rules.common import has_module
-from slurmgen.slurm.shell import expandable
+from slurmgen.slurm.shell import word
 
 CODE = "SG909"
 SEVERITY = "error"
@@ -40,7 +40,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     }
     if missing:
         notes = " ".join(note for name in missing if (note := site.env.notes.get(name)))
-        exports = [f"export {name}={expandable(value)}" for name, value in missing.items()]
+        exports = [f"export {name}={word(value)}" for name, value in missing.items()]
         yield Finding(
             launch.span,
             f"{site.name} needs {', '.join(missing)} here. {notes}".rstrip(". ") + ("." if notes else ""),

@@ -62,8 +62,8 @@ def partition(visit: Visit) -> str:
     if completed.returncode:
         raise CommandFailed(refusal(argv, completed).fact, f"`{argv[0]}` should work when typed there.")
     rows = {row[0]: row for row in _PARTITION.findall(completed.out)}
-    asked = visit.planned[0].place.partition
-    names = asked.split(",") if asked else [name for name, row in rows.items() if row[1]]
+    asked = visit.planned[0].place.partitions
+    names = asked or [name for name, row in rows.items() if row[1]]
     if not names:
         raise CommandFailed(
             "Slurm has no default partition", f"Name one with --partition. {did_you_mean('', rows)}"

@@ -48,8 +48,11 @@ def read_text(path: Path, limit: int = MAX_TEXT) -> str:
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Whether a path stays in a folder when all links are followed."""
-    return path.resolve().is_relative_to(folder.resolve())
+    """Whether a path stays in a folder when all links are followed; not if they go in a circle."""
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except RuntimeError:  # Python 3.11 and 3.12 raise it for a circle
+        return False
 
 
 def write_inside(folder: Path, name: str | Path, content: bytes, mode: int = 0o666) -> Path:

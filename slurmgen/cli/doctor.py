@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.options import Asked, JobCommand, max_size_option, request_options
+from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options
 from slurmgen.cli.route_options import reach, route_options
 from slurmgen.cli.submit_told import amount_of
 
@@ -24,7 +24,7 @@ _WIDTH, _NAME_WIDTH = 11, 15
 @click.option(
     "--remote-dir", metavar="FOLDER", help="Folder over there for submissions; ~/slurmgen if unset."
 )
-@max_size_option
+@project_size_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(asked: Asked, remote_dir: str | None, max_size: int, as_json: bool, **said: Any) -> int:
     """Check step by step that one could submit.

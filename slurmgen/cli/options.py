@@ -10,6 +10,7 @@ from msgspec import structs
 
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.site_option import site_option
+from slurmgen.cli.size_option import max_size_option
 from slurmgen.errors import RequestError
 from slurmgen.personal import Personal
 from slurmgen.project import FILE_NAME, Project
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
 _SCRIPT_ARGS = "slurmgen.script_args"
+project_size_option = max_size_option("1G", "Refuse to send a project that is larger.")
 
 
 class Asked(NamedTuple):
@@ -211,25 +213,6 @@ _OPTIONS = [
         help="Folder for the log; `submit` makes it, else it must exist when the job starts.",
     ),
 ]
-
-
-def _bytes(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
-    from slurmgen.slurm.sizes import megabytes
-
-    try:
-        return megabytes(value) << 20
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not a size, such as 500M or 2G.") from None
-
-
-max_size_option = click.option(
-    "--max-size",
-    metavar="SIZE",
-    default="1G",
-    show_default=True,
-    callback=_bytes,
-    help="Refuse to send a project that is larger.",
-)
 
 
 def request_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.options import Asked, JobCommand, max_size_option, request_options
+from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options
 from slurmgen.cli.route_options import route_options, set_out
 from slurmgen.cli.submit_told import amount_of, print_id, say, show, warn, what_happened
 from slurmgen.cli.told import print_json
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @request_options
 @route_options
 @click.option("--remote-dir", metavar="FOLDER", help="Folder over there for all this; ~/slurmgen if unset.")
-@max_size_option
+@project_size_option
 @click.option(
     "--again", is_flag=True, help="Submit a new job although it is unknown what became of the last."
 )

@@ -56,7 +56,7 @@ def command(
     gc.enable()
     linted += [_lint(name, place, codes) for name in files[1:]]
     if diff or fix:
-        changed = [(file, _mended(file, place, codes)) for file in linted]
+        changed = [(file, _fixed(file, place, codes)) for file in linted]
         if diff:
             return _show_changes(changed)
         linted = [_write(file, text, place, codes) for file, text in changed]
@@ -100,10 +100,10 @@ def _lint(name: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
     return Linted(name, text, lint_text(text, site, _path(name), codes))
 
 
-def _mended(file: "Linted", site: "Site | None", codes: tuple[str, ...]) -> str:
-    from slurmgen.lint import mended
+def _fixed(file: "Linted", site: "Site | None", codes: tuple[str, ...]) -> str:
+    from slurmgen.lint import fix_all
 
-    return mended(file.text, site, _path(file.name), codes)
+    return fix_all(file.text, site, _path(file.name), codes)
 
 
 def _write(file: "Linted", text: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
@@ -134,8 +134,8 @@ def _path(name: str) -> Path | None:
 def _explain(code: str) -> int:
     from slurmgen.lint import chosen
     from slurmgen.lint.docs import explain
-    from slurmgen.lint.rules import rule
+    from slurmgen.lint.rules import all_rules
 
     for known in chosen([code]):
-        click.echo(explain(rule(known)), nl=False)
+        click.echo(explain(all_rules()[known]), nl=False)
     return 0

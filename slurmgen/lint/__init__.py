@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from slurmgen.lint.engine import chosen, fixed, lint_text, mended
+from slurmgen.lint.engine import chosen, fix_all, fixed, lint_text
 from slurmgen.lint.finding import Edit, Finding, Report, Rule
 from slurmgen.lint.rules import all_rules
 
@@ -50,4 +50,15 @@ class _Callable(ModuleType):
 
 sys.modules[__name__].__class__ = _Callable
 
-__all__ = ["Edit", "Finding", "Report", "Rule", "all_rules", "chosen", "fixed", "lint", "lint_text", "mended"]
+__all__ = [
+    "Edit",
+    "Finding",
+    "Report",
+    "Rule",
+    "all_rules",
+    "chosen",
+    "fix_all",
+    "fixed",
+    "lint",
+    "lint_text",
+]

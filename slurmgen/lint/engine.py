@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.lint.finding import Edit, Finding, Report, Rule
 from slurmgen.lint.reader import Script, read
-from slurmgen.lint.rules import SITE_CODES, concerns, rule, rule_names
+from slurmgen.lint.rules import all_rules
 
 if TYPE_CHECKING:
     from slurmgen.site import Site
@@ -27,9 +27,9 @@ def chosen(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tuple[str,
     """
     select, ignore = tuple(map(str.upper, select)), tuple(map(str.upper, ignore))
     for code in (*select, *ignore):
-        if not any(known.startswith(code) for known in rule_names()):
-            raise RequestError(f"there is no lint rule {code!r}", did_you_mean(code, rule_names()))
-    codes = [code for code in rule_names() if not select or code.startswith(select)]
+        if not any(known.startswith(code) for known in all_rules()):
+            raise RequestError(f"there is no lint rule {code!r}", did_you_mean(code, all_rules()))
+    codes = [code for code in all_rules() if not select or code.startswith(select)]
     return tuple(code for code in codes if not (ignore and code.startswith(ignore)))
 
 
@@ -45,18 +45,16 @@ def lint_text(
         codes: the rules to run; all of them if None.
     """
     script = read(text, path)
-    asked = rule_names() if codes is None else codes
-    useful = [code for code in asked if concerns(code, text) and (site or not code.startswith(SITE_CODES))]
-    found = _reports(script, site, useful)
+    found = _reports(script, site, all_rules() if codes is None else codes)
     return tuple(sorted(found, key=lambda report: (report.start, report.rule.code)))
 
 
 def _reports(script: Script, site: "Site | None", codes: Iterable[str]) -> Iterator[Report]:
     allowed = _allowed(script)
     for code in codes:
-        seen = set()
-        for finding in rule(code).check(script, site):
-            report = _report(script, rule(code), finding)
+        rule, seen = all_rules()[code], set()
+        for finding in rule.check(script, site):
+            report = _report(script, rule, finding)
             if finding.span not in seen and code not in allowed.get(report.start.line, ()):
                 seen.add(finding.span)
                 yield report
@@ -85,10 +83,10 @@ def _lines_of(line: int, text: str) -> tuple[int, ...]:
     return (1, 2, 3) if line == 2 else (line, line + 1)
 
 
-def mended(
+def fix_all(
     text: str, site: "Site | None" = None, path: Path | None = None, codes: Iterable[str] | None = None
 ) -> str:
-    """The script with every certain change made, also those that only a change makes possible."""
+    """The script with every fix applied, including fixes for findings that an earlier fix reveals."""
     asked = None if codes is None else tuple(codes)
     for _ in range(_PASSES):
         before, text = text, fixed(text, lint_text(text, site, path, asked))

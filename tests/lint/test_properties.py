@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RequestError
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.lint import all_rules, fixed, lint, lint_text
-from slurmgen.lint.reader import read
+from slurmgen.lint import fixed, lint, lint_text
 from slurmgen.lint.reports import FORMATS, Linted, report
-from slurmgen.lint.rules import SITE_CODES
 from tests.lint import corpus
 
 SITES = {name: load_site(name) for name in ("generic", "daic", "olivia")}
@@ -120,22 +118,6 @@ def test_a_mutated_real_script_is_answered(text: str, data: st.DataObject) -> No
     cut = data.draw(st.integers(0, 40))
     new = data.draw(st.sampled_from([*PIECES, "", "\n", "\x00", "\ud800", "\u202e", "`", "${", "((", "<<X"]))
     answer(text[:at] + new + text[at + cut :])
-
-
-@given(st.sampled_from(REAL), st.data())
-@settings(max_examples=100, deadline=None)
-def test_a_rule_without_its_words_would_have_found_nothing(text: str, data: st.DataObject) -> None:
-    """Rules are not even imported for a text that has none of their words: nothing is lost by that."""
-    words = data.draw(st.sampled_from(PIECES))
-    text = text.replace(words, "")
-    script = read(text)
-    every = {
-        (code, item.span)
-        for code, rule in all_rules().items()
-        if not code.startswith(SITE_CODES)
-        for item in rule.check(script, None)
-    }
-    assert {(item.rule.code, item.finding.span) for item in lint_text(text)} == every
 
 
 def test_a_fixed_script_is_still_bash() -> None:

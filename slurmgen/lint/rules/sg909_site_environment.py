@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script, Span
 from slurmgen.lint.rules.common import has_module
-from slurmgen.slurm.shell import word
 
 CODE = "SG909"
 SEVERITY = "error"
@@ -39,6 +38,8 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
         name: value for name, value in _needed(script, site, launch).items() if not _is_set(script, name)
     }
     if missing:
+        from slurmgen.slurm.shell import word  # takes 20 ms; not needed without a site
+
         notes = " ".join(note for name in missing if (note := site.env.notes.get(name)))
         exports = [f"export {name}={word(value)}" for name, value in missing.items()]
         yield Finding(

@@ -7,7 +7,7 @@ from pathlib import Path
 from slurmgen.lint.finding import Rule
 from slurmgen.lint.rules import all_rules
 
-SECTIONS = ("What it finds", "Why it is bad", "Example", "Use instead", "Reference")
+SECTIONS = ("What it checks", "Why it matters", "Example", "Use instead", "Reference")
 PAGE = Path("docs", "rules.md")
 
 _GROUPS = {

@@ -1,8 +1,8 @@
 """The ranks meet on a fixed port.
 
 ## What it finds
-A port written as a number, or accelerate's and deepspeed's 29500 where none is given, in a job that may
-share its nodes (no `--exclusive`).
+A port written as a number, or accelerate's and deepspeed's 29500 where none is given, in a job that may share
+its nodes (no `--exclusive`).
 
 ## Why it is bad
 Two jobs on one node want the same port; the second dies with "address already in use".
@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
-from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, insert, names_in, procs_of
+from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, insert, procs_of, variables_in
 
 CODE = "SG301"
 SEVERITY = "warning"
@@ -82,7 +82,7 @@ def _on_one_node(launch: Launch) -> bool:
 
 def _assignments(script: Script, launch: Launch) -> Iterator[Assignment]:
     """Where the script sets this launch's port to a number; Python takes MASTER_PORT from its environment."""
-    names = names_in(launch, PORT_OPTIONS)
+    names = variables_in(launch, PORT_OPTIONS)
     if launch.kind == "python" and launch.step and (script.step(launch).ntasks or 0) > 1:
         names |= {"MASTER_PORT"}
     return (

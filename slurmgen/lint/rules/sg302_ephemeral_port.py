@@ -4,8 +4,8 @@
 A port that is computed or drawn, from a range that reaches into 32768-60999.
 
 ## Why it is bad
-Linux gives those ports to any program that opens a connection. Now and then one is taken when the ranks
-want it, and the job dies at its start; the more jobs, the more often.
+Linux gives those ports to any program that opens a connection. Now and then one is taken when the ranks want
+it, and the job dies at its start; the more jobs, the more often.
 
 ## Example
     MASTER_PORT=$((10000 + RANDOM % 50000))
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
-from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, names_in
+from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, variables_in
 
 CODE = "SG302"
 SEVERITY = "warning"
@@ -50,7 +50,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 def _names(launch: Launch) -> set[str]:
     if "standalone" in launch.options.given:
         return set()
-    return names_in(launch, PORT_OPTIONS) | ({"MASTER_PORT"} if launch.kind == "python" else set())
+    return variables_in(launch, PORT_OPTIONS) | ({"MASTER_PORT"} if launch.kind == "python" else set())
 
 
 def _bounds(found: Assignment) -> tuple[float, float]:

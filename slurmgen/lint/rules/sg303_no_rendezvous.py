@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import several_nodes, starters
+from slurmgen.lint.rules.common import rank_launchers, several_nodes
 
 CODE = "SG303"
 SEVERITY = "error"
@@ -32,7 +32,7 @@ SUMMARY = "ranks of several nodes have no address to meet at"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look at launchers that run on several nodes."""
-    for launch in starters(script):
+    for launch in rank_launchers(script):
         if several_nodes(script, launch) and _is_lost(launch):
             nodes = script.step(launch).nodes
             yield Finding(

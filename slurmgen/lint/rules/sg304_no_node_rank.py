@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import several_nodes, starters
+from slurmgen.lint.rules.common import rank_launchers, several_nodes
 
 CODE = "SG304"
 SEVERITY = "error"
@@ -30,7 +30,7 @@ SUMMARY = "nodes do not know their rank"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look at launchers that run on several nodes and are told where to meet."""
-    for launch in starters(script):
+    for launch in rank_launchers(script):
         option = _missing(launch)
         if option and several_nodes(script, launch):
             yield Finding(

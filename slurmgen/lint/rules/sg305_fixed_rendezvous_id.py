@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import insert, replace_value, several_nodes, starters
+from slurmgen.lint.rules.common import insert, rank_launchers, replace_value, several_nodes
 
 CODE = "SG305"
 SEVERITY = "warning"
@@ -29,7 +29,7 @@ SUMMARY = "every run has the same rendezvous id"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look at dynamic rendezvous of several nodes."""
-    for launch in starters(script):
+    for launch in rank_launchers(script):
         options = launch.options
         given = options.given.get("rdzv-id")
         dynamic = launch.kind == "torchrun" and options.text("rdzv-backend") not in (None, "static")

@@ -5,8 +5,7 @@
 tasks: on the srun line outside single quotes, or in a variable exported before it.
 
 ## Why it is bad
-In the batch script they are 0, always. Every node or task gets rank 0, and they wait for each other for
-ever.
+In the batch script they are 0, always. Every node or task gets rank 0, and they wait for each other for ever.
 
 ## Example
     srun torchrun --node-rank=$SLURM_NODEID ... train.py

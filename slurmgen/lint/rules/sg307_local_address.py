@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import ADDRESS_OPTIONS, in_force, names_in, several_nodes
+from slurmgen.lint.rules.common import ADDRESS_OPTIONS, in_force, several_nodes, variables_in
 
 CODE = "SG307"
 SEVERITY = "error"
@@ -41,7 +41,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     for launch in script.launches:
         if not several_nodes(script, launch):
             continue
-        names = names_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}
+        names = variables_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}
         places = [
             found.span
             for found in in_force(script, launch, names)

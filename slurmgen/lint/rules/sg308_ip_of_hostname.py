@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import ADDRESS_OPTIONS, names_in, several_nodes
+from slurmgen.lint.rules.common import ADDRESS_OPTIONS, several_nodes, variables_in
 
 CODE = "SG308"
 SEVERITY = "warning"
@@ -37,7 +37,7 @@ _LOOKUP = r"\bhostname\s+(-i|-I|--ip-address|--all-ip-addresses)\s*['\"`)]"
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look at where addresses of launches on several nodes come from."""
     launches = [launch for launch in script.launches if several_nodes(script, launch)]
-    names = {name for launch in launches for name in names_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}}
+    names = {name for launch in launches for name in variables_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}}
     sources = (
         names | {name for found in script.assigned(*names) for name in found.names} if launches else set()
     )

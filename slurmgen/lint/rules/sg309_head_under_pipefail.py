@@ -4,8 +4,8 @@
 `scontrol show hostnames ... | head -n 1` where both errexit and pipefail are set.
 
 ## Why it is bad
-head leaves after the first line. If scontrol is still writing it dies of SIGPIPE, the pipeline fails, and
-the job ends with exit code 141: rarely, and mostly with many nodes.
+head leaves after the first line. If scontrol is still writing it dies of SIGPIPE, the pipeline fails, and the
+job ends with exit code 141: rarely, and mostly with many nodes.
 
 ## Example
     set -eo pipefail

@@ -5,8 +5,8 @@ A header with `--cpus-per-task` and an srun that starts Python or a launcher wit
 `SRUN_CPUS_PER_TASK` exported.
 
 ## Why it is bad
-From Slurm 22.05 on srun does not take the header's value by itself, and later versions differ. Each task
-then has one CPU, and data loading starves the GPUs.
+From Slurm 22.05 on srun does not take the header's value by itself, and later versions differ. Each task then
+has one CPU, and data loading starves the GPUs.
 
 ## Example
     #SBATCH --cpus-per-task=16

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Command, Script
-from slurmgen.lint.rules.common import stands
+from slurmgen.lint.rules.common import is_literal
 
 CODE = "SG501"
 SEVERITY = "warning"
@@ -62,6 +62,6 @@ def _without_u(script: Script, commands: tuple[Command, ...]) -> tuple[Edit, ...
     for command in reversed(commands):
         for word in command.words[1:] if command.name == "set" else ():
             letters = word.text.removeprefix("-")
-            if word.text[:1] == "-" and "u" in letters and stands(script, word):
+            if word.text[:1] == "-" and "u" in letters and is_literal(script, word):
                 return (Edit(word.span, f"-{letters.replace('u', '')}" if letters != "u" else "+u"),)
     return ()

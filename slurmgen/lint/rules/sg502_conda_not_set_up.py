@@ -1,8 +1,8 @@
 """conda is used in a way that a batch shell does not know.
 
 ## What it finds
-`source activate`, and `conda activate` with nothing before it that could set conda up: no file is sourced,
-no module loaded, nothing evaluated, and the shell is not a login shell.
+`source activate`, and `conda activate` with nothing before it that could set conda up: no file is sourced, no
+module loaded, nothing evaluated, and the shell is not a login shell.
 
 ## Why it is bad
 `conda activate` is a shell function that your .bashrc defines; a batch script does not read it. `source

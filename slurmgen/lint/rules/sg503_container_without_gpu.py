@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import has_module
+from slurmgen.lint.rules.common import loads_module
 
 CODE = "SG503"
 SEVERITY = "error"
@@ -40,7 +40,7 @@ _SWITCHES = {
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look at the containers around launches."""
-    if not script.job.has_gpus or has_module(script, "bindings"):
+    if not script.job.has_gpus or loads_module(script, "bindings"):
         return
     for launch in script.launches:
         for layer in launch.layers:

@@ -4,8 +4,8 @@
 `uv run` inside an srun of several tasks, without `--no-sync`.
 
 ## Why it is bad
-Each task first brings the environment up to date. On a shared file system they race, and some see a half
-made one; every start of the job also waits for it.
+Each task first brings the environment up to date. On a shared file system they race, and some see a half made
+one; every start of the job also waits for it.
 
 ## Example
     srun uv run python train.py

@@ -4,8 +4,8 @@
 A launch piped into another program, such as tee, without `set -o pipefail`.
 
 ## Why it is bad
-The exit code of a pipe is that of its last program. tee succeeds, Slurm notes COMPLETED, and jobs that
-depend on this one start.
+The exit code of a pipe is that of its last program. tee succeeds, Slurm notes COMPLETED, and jobs that depend
+on this one start.
 
 ## Example
     srun python train.py | tee train.log

@@ -4,8 +4,8 @@
 `set +e` after `set -e`, with other commands between it and the launch, and no `set -e` again before that.
 
 ## Why it is bad
-What prepares the step may now fail unnoticed: the lookup of the first node, a `cd`, a module. Only the
-step's own exit code needs `set +e`.
+What prepares the step may now fail unnoticed: the lookup of the first node, a `cd`, a module. Only the step's
+own exit code needs `set +e`.
 
 ## Example
     set -e

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.signals import asked_signal
+from slurmgen.lint.rules.signals import requested_signal
 
 CODE = "SG601"
 SEVERITY = "warning"
@@ -32,7 +32,7 @@ SUMMARY = "NCCL takes USR1"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look at the signal that goes to the ranks."""
-    asked = asked_signal(script)
+    asked = requested_signal(script)
     if (
         asked
         and asked.name == "USR1"

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.signals import asked_signal, traps
+from slurmgen.lint.rules.signals import requested_signal, traps
 
 CODE = "SG602"
 SEVERITY = "error"
@@ -35,7 +35,7 @@ SUMMARY = "the batch shell does not handle the signal in time"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look for a trap, and for a launch that lets it run."""
-    asked = asked_signal(script)
+    asked = requested_signal(script)
     if asked is None or not asked.to_batch_shell or not script.launches or script.shell.sourced:
         return
     if any(layer.word.text == "exec" for launch in script.launches for layer in launch.layers[:1]):

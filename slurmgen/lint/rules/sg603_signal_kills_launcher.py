@@ -26,8 +26,8 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import starters
-from slurmgen.lint.rules.signals import asked_signal, traps
+from slurmgen.lint.rules.common import rank_launchers
+from slurmgen.lint.rules.signals import requested_signal, traps
 
 CODE = "SG603"
 SEVERITY = "error"
@@ -39,10 +39,10 @@ _HARMLESS = ("CONT", "CHLD", "URG", "WINCH")
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look at the launchers of steps."""
-    asked = asked_signal(script)
+    asked = requested_signal(script)
     if asked is None or asked.to_batch_shell or asked.name in _FORWARDED + _HARMLESS:
         return
-    for launch in starters(script):
+    for launch in rank_launchers(script):
         if launch.step and not _survives(launch, asked.name):
             yield Finding(
                 launch.span,

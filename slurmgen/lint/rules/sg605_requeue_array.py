@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import stands
+from slurmgen.lint.rules.common import is_literal
 from slurmgen.lint.rules.signals import requeues
 
 CODE = "SG605"
@@ -42,5 +42,5 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 word.span,
                 "in an array this id may be the whole array's",
                 f"write {task}",
-                (Edit(word.span, task),) if stands(script, word) else (),
+                (Edit(word.span, task),) if is_literal(script, word) else (),
             )

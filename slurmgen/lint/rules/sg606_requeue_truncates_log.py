@@ -4,8 +4,8 @@
 `scontrol requeue` in a script without `--open-mode=append`.
 
 ## Why it is bad
-The requeued job keeps its id, so it opens the same log again and, on most clusters, empties it: what
-happened before is gone.
+The requeued job keeps its id, so it opens the same log again and, on most clusters, empties it: what happened
+before is gone.
 
 ## Example
     #SBATCH --output=%x-%j.out

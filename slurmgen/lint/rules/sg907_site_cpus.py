@@ -1,8 +1,7 @@
 """CPUs are asked for in a number that the site does not give.
 
 ## What it finds
-With a site: CPUs a task that are no multiple of what the site gives out, and more CPUs on a node than it
-has.
+With a site: CPUs a task that are no multiple of what the site gives out, and more CPUs on a node than it has.
 
 ## Why it is bad
 The job gets more CPUs than its tasks use, or is refused.

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script, Span
-from slurmgen.lint.rules.common import has_module
+from slurmgen.lint.rules.common import loads_module
 
 CODE = "SG909"
 SEVERITY = "error"
@@ -31,7 +31,7 @@ SUMMARY = "a variable that the site needs is not set"
 
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
     """Look for each variable of the profile, once for the script."""
-    if site is None or not script.launches or script.shell.sourced or has_module(script, "nccl"):
+    if site is None or not script.launches or script.shell.sourced or loads_module(script, "nccl"):
         return
     launch = script.launches[0]
     missing = {

@@ -41,7 +41,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             edit = Edit(Span(found.span.end - len(found.raw), found.span.end), JOB_PORT)
             yield Finding(
                 found.span,
-                f"{found.name} is in {low:.0f}-{high:.0f}, which overlaps the ephemeral ports {_FIRST}-{_LAST}",
+                f"{found.name} is in {low:.0f}-{high:.0f}; the ephemeral ports are {_FIRST}-{_LAST}",
                 f"use a port below {_FIRST}: `{JOB_PORT}`",
                 (edit,),
             )

@@ -1,4 +1,4 @@
-"""Nodes have no node rank.
+"""Launchers on several nodes have no node rank.
 
 ## What it checks
 Checks for torchrun with a static rendezvous on several nodes without `--node-rank`, and for accelerate on
@@ -26,7 +26,7 @@ from slurmgen.lint.rules.common import rank_launchers, several_nodes
 
 CODE = "SG304"
 SEVERITY = "error"
-SUMMARY = "nodes have no node rank"
+SUMMARY = "launchers on several nodes have no node rank"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:

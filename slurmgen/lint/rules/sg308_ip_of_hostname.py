@@ -5,8 +5,8 @@ Checks for jobs with several nodes that use the whole output of `hostname -i`, `
 `--all-ip-addresses` as an address.
 
 ## Why it matters
-The command prints 127.0.1.1 if /etc/hosts says so, and several addresses if the node has several. The other
-nodes then cannot connect to the first one.
+The command prints 127.0.1.1 if /etc/hosts assigns it to the host, and several addresses if the node has
+several. The other nodes then cannot connect to the first one.
 
 ## Example
     head_ip=$(srun -N1 -n1 -w "$head_node" hostname --ip-address)

@@ -41,7 +41,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         if step and _lacks_cpus(launch):
             yield Finding(
                 step.word.span,
-                f"srun does not inherit --cpus-per-task={cpus}; with many Slurm versions each task gets one CPU",
+                f"srun does not inherit --cpus-per-task={cpus}; in many Slurm versions a task gets one CPU",
                 'add `--cpus-per-task="$SLURM_CPUS_PER_TASK"`',
                 insert(script, step.word, step.word.span.end, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),
             )

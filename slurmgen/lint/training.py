@@ -1,4 +1,4 @@
-"""What a training script says of itself: the constants in its calls, read from its syntax tree."""
+"""The constant arguments of calls in a training script, read from its syntax tree."""
 
 import ast
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ _LARGEST = 1_000_000
 
 
 class Call(NamedTuple):
-    """A call with what is constant in its keywords."""
+    """A call with its constant keyword arguments."""
 
     name: str
     line: int
     constants: dict[str, Constant]
     complete: bool
-    "No keyword is hidden in a dictionary."
+    "Whether all keywords are known; `**options` may contain others."
 
-    def number(self, keyword: str, otherwise: int | None = None) -> int | None:
-        """The number that a keyword gives; `otherwise` if it is certainly left out."""
+    def number(self, keyword: str, default: int | None = None) -> int | None:
+        """The number of a keyword; `default` if the call is known to omit it; None if unknown."""
         if keyword not in self.constants:
-            return otherwise if self.complete else None
+            return default if self.complete else None
         value = self.constants[keyword]
         if isinstance(value, str) and value.isdigit():
             return int(value)
@@ -32,21 +32,21 @@ class Call(NamedTuple):
 
 
 _UNKNOWN = "unknown"
-"What a keyword holds whose value is no constant."
+"The value of a keyword whose argument is not a constant."
 
 
 def calls(script: Script, launch: Launch, name: str) -> tuple[Path | None, list[Call]]:
-    """The calls of one name in the script that a launch runs, if it is at hand, and where that is."""
+    """The path of the training script that a launch runs, if available, and its calls of a function."""
     path = training_script(script, launch)
     return path, [call for call in _calls(path) if call.name == name] if path else []
 
 
 def training_script(script: Script, launch: Launch) -> Path | None:
-    """The training script on this machine: beside the batch script, or from the folder you are in."""
+    """The training script on this machine: next to the batch script, or in the current directory."""
     word = launch.script
     if script.path is None or word is None or not word.known or not word.text.endswith(".py"):
         return None
-    candidates = [place / word.text for place in (script.path.parent, Path.cwd())]
+    candidates = [folder / word.text for folder in (script.path.parent, Path.cwd())]
     return next((path for path in candidates if path.is_file()), None)
 
 
@@ -63,7 +63,7 @@ def _calls(path: Path) -> tuple[Call, ...]:
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, Constant]]:
-    """Names that the module sets once, at its top, to a constant."""
+    """Names that the module sets to a constant at its top level."""
     for node in tree.body:
         match node:
             case ast.Assign(
@@ -75,8 +75,8 @@ def _assigned(tree: ast.Module) -> Iterator[tuple[str, Constant]]:
 def _call(node: ast.Call, names: dict[str, Constant]) -> Call:
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    said = {word.arg: _constant(word.value, names) for word in node.keywords if word.arg}
-    return Call(name, node.lineno, said, all(word.arg for word in node.keywords))
+    constants = {word.arg: _constant(word.value, names) for word in node.keywords if word.arg}
+    return Call(name, node.lineno, constants, all(word.arg for word in node.keywords))
 
 
 def _constant(node: ast.expr, names: dict[str, Constant]) -> Constant:

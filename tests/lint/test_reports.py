@@ -21,9 +21,9 @@ def test_text_shows_the_line_and_the_fault() -> None:
         "a b/job.sbatch:2:16: error SG110 24:00 is 24 minutes, not hours",
         "    2 | #SBATCH --time=24:00",
         "      |                ^^^^^",
-        "  = write `24:00:00` for hours, or `00:24:00` if minutes are meant",
+        "  = write `24:00:00` for hours, or `00:24:00` for minutes",
     ]
-    assert report("text", linted()).splitlines()[-1] == "2 findings in 1 file; --fix mends 1"
+    assert report("text", linted()).splitlines()[-1] == "2 findings in 1 file; 1 fixable with --fix"
 
 
 def test_a_caret_stands_under_what_is_not_ascii_too() -> None:

@@ -57,5 +57,5 @@ def _summary(files: Sequence[Linted]) -> str:
     if not found:
         return f"{counted(len(files), 'file')}: nothing found"
     fixable = sum(bool(item.finding.edits) for item in found)
-    hint = f"; --fix mends {fixable}" if fixable else ""
+    hint = f"; {fixable} fixable with --fix" if fixable else ""
     return f"{counted(len(found), 'finding')} in {counted(len(files), 'file')}{hint}"

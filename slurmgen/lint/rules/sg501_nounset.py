@@ -40,7 +40,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             yield Finding(
                 command.span,
                 f"`{' '.join(command.texts[:2])}` runs under `set -u`, but may use unset variables",
-                "remove the u from `set -u`, or write `set +u` before this line",
+                "remove the u from `set`, or write `set +u` before this line",
                 _without_u(script, script.commands[:index]),
             )
             return

@@ -42,13 +42,13 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             command.name == "conda"
             and command.texts[1:2] == ["activate"]
             and not login
-            and not _may_initialize(before)
+            and not _initializes(before)
         ):
             yield _finding(command, "no command before this one initializes conda")
             return
 
 
-def _may_initialize(commands: tuple[Command, ...]) -> bool:
+def _initializes(commands: tuple[Command, ...]) -> bool:
     return any(command.name in _INITIALIZERS and command.texts[1:2] != ["activate"] for command in commands)
 
 

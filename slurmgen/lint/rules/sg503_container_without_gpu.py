@@ -2,8 +2,8 @@
 
 ## What it checks
 In jobs with GPUs, checks for launches in `apptainer` or `singularity` without `--nv` or `--rocm`, and in
-podman or docker without a GPU option. A script that loads a module whose name contains "bindings" is not
-reported: at some sites, such a module binds the driver.
+podman or docker without a GPU option. A script that sets a variable such as `APPTAINER_NV`, or loads a module
+whose name contains "bindings" is not reported: at some sites such a module binds the driver.
 
 ## Why it matters
 The libraries of the GPU driver are not visible in the container. PyTorch finds no GPU, and stops or trains on
@@ -50,9 +50,8 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             if flags and layer.options.lacks(*flags) and not _has_gpu_variable(launch):
                 yield Finding(
                     layer.word.span,
-                    f"{layer.word.text.rpartition('/')[2]} has no GPU option, so the container has no GPUs",
-                    f"add `--{flags[0]}`"
-                    + (", or `--rocm` for AMD GPUs" if layer.kind == "apptainer" else ""),
+                    f"{layer.word.text.rpartition('/')[2]} has no GPU option, so the container has no GPU",
+                    f"add `--{flags[0]}`" + (" (AMD GPUs: `--rocm`)" if layer.kind == "apptainer" else ""),
                 )
 
 

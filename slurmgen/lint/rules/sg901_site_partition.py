@@ -1,10 +1,11 @@
-"""The site has no such partition, or it has no GPUs.
+"""The site has no such partition, or the partition has no GPUs.
 
-## What it finds
-With a site: a `--partition` that its profile does not list, and a GPU job in a partition without GPUs.
+## What it checks
+With `--site`: checks for a partition that is not in the site's profile, and for a GPU job in a partition
+without GPUs.
 
-## Why it is bad
-sbatch refuses the job, or it waits for ever.
+## Why it matters
+sbatch rejects the job, or the job stays pending forever.
 
 ## Example
     #SBATCH --partition=gpu          # on Olivia
@@ -24,11 +25,11 @@ from slurmgen.lint.reader import Script
 
 CODE = "SG901"
 SEVERITY = "error"
-SUMMARY = "the site has no such partition for this job"
+SUMMARY = "the partition does not exist, or has no GPUs"
 
 
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
-    """Compare the partition with the profile."""
+    """Compare the partition with the site's profile."""
     directive = script.header.last("partition")
     if (
         site is None
@@ -52,5 +53,5 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
             yield Finding(
                 directive.value_span,
                 f"partition {name} of {site.name} has no GPUs",
-                f"use {' or '.join(useful)}" if useful else "",
+                f"use {' or '.join(f'`--partition={name}`' for name in useful)}" if useful else "",
             )

@@ -41,7 +41,7 @@ def page() -> str:
 
 def explain(rule: Rule, heading: str = "#") -> str:
     """The page of one rule."""
-    title = f"{heading} {rule.code} {rule.name}\n\n*{rule.severity}*: {rule.summary}.\n\n"
+    title = f"{heading} {rule.code} {rule.name}\n\nSeverity: {rule.severity}\n\n"
     body = textwrap.dedent(rule.doc).strip()
     return title + re.sub(r"^## ", f"{heading}# ", body, flags=re.MULTILINE) + "\n"
 

@@ -1,7 +1,7 @@
 """A launcher starts fewer ranks on a node than there are GPUs.
 
 ## What it checks
-Checks whether the only launch of a job starts fewer ranks on a node than the job requests GPUs there.
+If a job has only one launch, compares its ranks on a node with the GPUs that the job requests per node.
 torchrun starts one rank unless `--nproc-per-node` is given. A script that sets `CUDA_VISIBLE_DEVICES` or
 `ROCR_VISIBLE_DEVICES` is not reported.
 

@@ -16,7 +16,7 @@ small, each node trains on its own or is rejected.
     #SBATCH --nodes=2
     srun torchrun --nnodes=2 ... train.py
 
-`--nnodes="$SLURM_JOB_NUM_NODES"` follows the header.
+`--nnodes="$SLURM_JOB_NUM_NODES"` always matches the header.
 
 ## Reference
 https://docs.pytorch.org/docs/stable/elastic/run.html

@@ -5,8 +5,8 @@ Checks for torchrun, accelerate or deepspeed with several ranks and without srun
 node.
 
 ## Why it matters
-Training works, but Slurm has no job step for it: the signal of `--signal` does not reach the ranks, so they
-cannot save a checkpoint before the time limit, accounting shows no separate step, and CPU binding and
+Training works, but outside any job step. The signal of `--signal` does not reach the ranks, so they cannot
+save a checkpoint before the time limit. Accounting shows no separate step for the training. CPU binding and
 `--kill-on-bad-exit` do not apply.
 
 ## Example

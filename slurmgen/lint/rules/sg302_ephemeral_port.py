@@ -5,7 +5,7 @@ Checks for a port that is computed or random, and whose possible values overlap 
 
 ## Why it matters
 Linux assigns these ports to programs that open outgoing connections. If one is in use when the ranks start,
-the job fails. This is rare for a single job, and certain to happen over many jobs.
+the job fails. This is rare for a single job, but likely over many jobs.
 
 ## Example
     MASTER_PORT=$((10000 + RANDOM % 50000))

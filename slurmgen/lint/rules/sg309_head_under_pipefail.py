@@ -27,7 +27,7 @@ from slurmgen.lint.reader import Command, Script
 
 CODE = "SG309"
 SEVERITY = "warning"
-SUMMARY = "head may end the script through SIGPIPE"
+SUMMARY = "head may end the script with exit code 141 (SIGPIPE)"
 
 _FIRST_LINE = (["-n", "1"], ["-n1"], ["-1"], ["--lines=1"])
 

@@ -1,12 +1,12 @@
-"""srun does not pass on `--cpus-per-task`.
+"""srun does not inherit `--cpus-per-task` from the header.
 
 ## What it checks
 Checks for a header with `--cpus-per-task` and an srun without it that starts Python or a launcher, in a
 script that does not export `SRUN_CPUS_PER_TASK`.
 
 ## Why it matters
-Since Slurm 22.05, srun does not inherit the value from the header, and later versions differ in this. Each
-task then has one CPU, and the GPUs wait for the data loaders.
+Since Slurm 22.05, srun does not inherit the value from the header; the details differ between versions. A
+task may then get a single CPU, and the GPUs wait for the data loaders.
 
 ## Example
     #SBATCH --cpus-per-task=16

@@ -2,7 +2,7 @@
 
 ## What it checks
 Checks for a header with GPUs and a number of tasks, but without any option for CPUs, in a script that starts
-Python or a launcher. An srun with `--cpus-per-task` counts as well.
+Python or a launcher. A script with `--cpus-per-task` on an srun is not reported.
 
 ## Why it matters
 Slurm allocates one CPU per task, unless the site has a different default. All workers of the data loader

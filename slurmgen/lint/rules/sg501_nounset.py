@@ -1,8 +1,8 @@
 """`set -u` is in effect while modules or conda are loaded.
 
 ## What it checks
-Checks for `module`, `ml`, `conda activate`, and sourced profile, module or conda scripts while nounset (`set
--u`) is in effect.
+Checks for `module`, `ml`, `conda activate`, and sourced profile, module or conda scripts while `set -u` is in
+effect.
 
 ## Why it matters
 These tools run shell code that uses unset variables. The job ends there with "unbound variable", often only

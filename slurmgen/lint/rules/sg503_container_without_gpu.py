@@ -3,7 +3,7 @@
 ## What it checks
 In jobs with GPUs, checks for launches in `apptainer` or `singularity` without `--nv` or `--rocm`, and in
 podman or docker without a GPU option. A script that sets a variable such as `APPTAINER_NV`, or loads a module
-whose name contains "bindings" is not reported: at some sites such a module binds the driver.
+whose name contains "bindings", is not reported: at some sites, such a module binds the driver.
 
 ## Why it matters
 The libraries of the GPU driver are not visible in the container. PyTorch finds no GPU, and stops or trains on

@@ -5,8 +5,8 @@ Checks for `--signal=B:...` in a script that has no `trap` for the signal, or th
 launch in the foreground.
 
 ## Why it matters
-Without a trap, the signal terminates the batch shell, and the job ends. With a trap, bash runs it only after
-the command in the foreground has ended, which is too late.
+Without a trap, the signal terminates the batch shell, and the job ends. bash runs a trap only after the
+command in the foreground has ended, which is too late.
 
 ## Example
     #SBATCH --signal=B:USR2@120

@@ -38,7 +38,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
         yield Finding(
             _place(script, "gres", "gpus-per-node", "gpus", "gpus-per-task"),
             f"the job requests {job.gpus_per_node} GPUs per node, but a node of {site.name} has {available}",
-            f"request at most {available} per node, on more nodes",
+            f"request at most {available} GPUs per node, on more nodes",
         )
     for name, limit in place(script, site).limits.items():
         counts = (("GPUs", job.gpus, limit.max_gpus), ("nodes", job.nodes, limit.max_nodes))
@@ -47,7 +47,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
                 yield Finding(
                     _place(script, "nodes", "gpus", "gres"),
                     f"the job requests {requested} {what}, but {name} of {site.name} allows {most} per job",
-                    f"request at most {most}",
+                    f"request at most {most} {what}",
                 )
 
 

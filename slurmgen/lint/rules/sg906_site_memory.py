@@ -34,22 +34,21 @@ SUMMARY = "the site does not accept this memory request"
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
     """Compare each memory option with the site's profile."""
     for directive in script.header.directives if site else ():
-        if site and directive.name in FORMS and (fact := _fact(script, site, directive)):
+        if site and directive.name in FORMS and (texts := _texts(script, site, directive)):
             line = script.source.line_span(directive.span.start)
             alone = script.source.quote(line).strip() == f"#SBATCH {script.source.quote(directive.span)}"
             forbidden = site.memory.form == "none" and alone
-            yield Finding(directive.span, *fact, (Edit(line, ""),) if forbidden else ())
+            yield Finding(directive.span, *texts, (Edit(line, ""),) if forbidden else ())
 
 
-def _fact(script: Script, site: Site, directive: Directive) -> tuple[str, str] | None:
+def _texts(script: Script, site: Site, directive: Directive) -> tuple[str, str] | None:
+    """The message and the advice for an option that the site does not accept."""
     form, most = site.memory.form, place(script, site).node.memory
     if form == "none":
         return f"{site.name} allocates memory with the GPUs and accepts no memory option", "delete the option"
     if directive.name == "mem" and form != "mem":
-        return (
-            f"{site.name} requires --{form} instead of --mem",
-            f"write `--{form}={site.memory.per_gpu or 'SIZE'}`",
-        )
+        size = site.memory.per_gpu if form == "mem-per-gpu" else None
+        return f"{site.name} requires --{form} instead of --mem", f"write `--{form}={size or 'SIZE'}`"
     if directive.name == "mem" and most and _megabytes(directive.value) > sizes.megabytes(most):
         return (
             f"--mem={directive.value} exceeds the memory of a node of {site.name}: {most}",

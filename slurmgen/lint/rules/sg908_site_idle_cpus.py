@@ -44,6 +44,6 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     if used * 2 < belong:
         yield Finding(
             directive.span,
-            f"the job requests {used} of the {belong} CPUs that belong to {counted(gpus, 'GPU')} on {site.name}",
+            f"the job has {used} of the {belong} CPUs that belong to {counted(gpus, 'GPU')} on {site.name}",
             f"request `--cpus-per-task={belong // job.ntasks_per_node}`",
         )

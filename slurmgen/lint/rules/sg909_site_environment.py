@@ -46,8 +46,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
         exports = [f"export {name}={word(value)}" for name, value in missing.items()]
         yield Finding(
             launch.span,
-            f"{site.name} requires {', '.join(missing)} for this job. {notes}".rstrip(". ")
-            + ("." if notes else ""),
+            f"{site.name} requires {', '.join(missing)}. {notes}".rstrip(". ") + ("." if notes else ""),
             f"add `{'; '.join(exports)}` before this line",
             _before(script, launch, exports),
         )

@@ -1,4 +1,4 @@
-"""How fast the linter is, and how often it is right; prints the tables of docs/lint.md.
+"""How fast the linter is, and how often it is right; prints the figures of docs/lint.md and docs/benchmarks.md.
 
 Run it alone on the machine: `python benchmarks/lint.py`.
 """

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from slurmgen.config import convert, read_toml
+from slurmgen.config import convert, read_toml, shortened
 from slurmgen.errors import ConfigError, SlurmgenError, did_you_mean
-from slurmgen.paths import bundled
-from slurmgen.personal import config_dir
+from slurmgen.paths import bundled, config_folder
+from slurmgen.personal import read_own
 from slurmgen.site import Site
 from slurmgen.slurm import durations, options, sizes
 from slurmgen.slurm.shell import unprintable
@@ -23,7 +23,7 @@ def search_path(project_dir: Path | None = None, *, personal: bool = True) -> li
     """The folders that profiles are looked for in, the nearest first; yours only if `personal`."""
     folders = [project_dir / "site_profiles"] if project_dir else []
     if personal:
-        folders.append(config_dir() / "site_profiles")
+        folders.append(config_folder() / "site_profiles")
     return list(dict.fromkeys([*folders, bundled("site_profiles")]))
 
 
@@ -69,8 +69,6 @@ def load_profile(path: Path, project_dir: Path | None = None) -> Site:
 
 def _loaded(path: Path, folders: Sequence[Path]) -> Site:
     layers = list(_lineage(path, folders))
-    for layer_path, data in layers:
-        convert({**data, "name": data.get("name", layer_path.stem)}, Site, layer_path)
     merged: dict[str, Any] = {}
     for _, data in reversed(layers):
         if data.get("name") != merged.get("name"):
@@ -88,10 +86,13 @@ def _lineage(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, dict[s
         if path in seen:
             raise ConfigError(f"{path} extends itself", "Take one `extends` out.")
         seen.append(path)
-        data = read_toml(path)
+        data = read_own(path) if path.absolute().is_relative_to(config_folder()) else read_toml(path)
         text = unprintable(data)
         if text is not None:
-            raise ConfigError(f"{path}: a value has a control character: {text!r}", "Take it out.")
+            raise ConfigError(
+                f"{path}: a value has a control character: {shortened(repr(text))}", "Take it out."
+            )
+        convert({**data, "name": data.get("name", path.stem)}, Site, path)
         yield path, data
         if "extends" not in data:
             return

@@ -12,8 +12,10 @@ Rendezvous = Literal["static", "c10d"]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 NONE = "none"
 "Said instead of a name, to have none of what the site has."
+OMITTED = "..."
+"Stands for the value of a variable in the command that a script names."
 
-VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")]
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -99,7 +101,7 @@ def check_text(request: Request) -> None:
 
 
 def command_line(site: str, request: Request, job: str | None = None) -> str:
-    """The slurmgen command that says just this, the same text every time."""
+    """The slurmgen command that says just this, the same text every time; values of variables are omitted."""
     return command_of(site, to_builtins(request), job)
 
 
@@ -142,6 +144,7 @@ def _texts(key: str, value: dict[str, str] | tuple[str, ...]) -> list[str] | tup
     if value == ():
         return (NONE,)
     if isinstance(value, dict):
-        alone = key == "sbatch"  # an sbatch option may have no value; a variable has one, if empty
-        return [name if alone and not text else f"{name}={text}" for name, text in value.items()]
+        if key == "env":  # a value may be a secret, and this text stands in scripts that are checked in
+            return [f"{name}={OMITTED}" for name in value]
+        return [f"{name}={text}" if text else name for name, text in value.items()]
     return value

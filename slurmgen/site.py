@@ -13,9 +13,9 @@ from slurmgen.slurm.shell import Variable, expandable
 
 Count = Annotated[int, Meta(ge=1)]
 Limit = Annotated[int, Meta(ge=0)]
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*$")]
-Folder = Annotated[str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*$")]
-Environment = dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z")]
+Folder = Annotated[str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*\Z")]
+Environment = dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")], str]
 
 GpuRequest = Literal["gres", "gpus-per-node", "gpus"]
 MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "none"]

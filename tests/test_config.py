@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmgen.config import line_of
+from slurmgen.toml_lines import line_of
 
 PLAIN = [
     "{key} = 1",

@@ -106,8 +106,8 @@ def test_the_sites_of_a_job_are_its_own_else_the_files_else_those_it_speaks_of(
         ),
         ("[defaults]\ngpus = 'two'", r"defaults\.gpus: expected a whole number, got a string: 'two'"),
         ("[jobs.a]", "unknown key jobs. Did you mean job"),
-        ("[defaults]\nenv = { 'A-B' = '1' }", r"slurmgen\.toml:2: defaults\.env\.A-B: .* Mend that key"),
-        ("[job.a]\n[job.'b c']", r"slurmgen\.toml:2: job\.b c: .* Mend that key"),
+        ("[defaults]\nenv = { 'A-B' = '1' }", r"slurmgen\.toml:2: defaults\.env\.A-B: .* Correct that key"),
+        ("[job.a]\n[job.'b c']", r"slurmgen\.toml:2: job\.b c: .* Correct that key"),
         ("site =\n", r"slurmgen\.toml is not TOML: .* line 1"),
     ],
 )

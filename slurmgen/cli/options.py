@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.personal import Personal
 from slurmgen.project import Project
-from slurmgen.request import NONE, Request
+from slurmgen.request import NONE, OMITTED, Request
 from slurmgen.site import Site
 
 if TYPE_CHECKING:
@@ -43,10 +42,10 @@ class Asked(NamedTuple):
         return resolve(self.request, self.site, self.command, self.sources)
 
     def text(self, plan: "Plan") -> str:
-        """Render a plan with the project's templates, compiled ones kept for the next time."""
+        """Render a plan with the project's templates."""
         from slurmgen.script import render
 
-        return render(plan, self.template_dir, cache_dir())
+        return render(plan, self.template_dir)
 
 
 class JobCommand(click.Command):
@@ -112,6 +111,8 @@ def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
             raise click.BadParameter(f"{text!r} is not KEY=VALUE.")
         if param.name == "env" and not (key.isidentifier() and key.isascii()):
             raise click.BadParameter(f"{key!r} is no name of a variable.")
+        if param.name == "env" and value == OMITTED:
+            raise click.BadParameter(f"{text!r} has no value; a script's header omits it.")
         pairs[key] = value
     return pairs
 
@@ -265,7 +266,7 @@ def gather(
 
 def _check_names(project: Project, project_dir: Path) -> None:
     """Refuse what slurmgen.toml names and is not there: a misspelt name would silently do nothing."""
-    from slurmgen.config import line_of
+    from slurmgen.config import located
     from slurmgen.errors import ConfigError, did_you_mean
     from slurmgen.profiles import profile_paths
     from slurmgen.project import FILE_NAME
@@ -273,8 +274,7 @@ def _check_names(project: Project, project_dir: Path) -> None:
     known = profile_paths(project_dir)
     for name, job in project.job.items():
         for site in job.site.keys() - known.keys():
-            text = (project_dir / FILE_NAME).read_text(encoding="utf-8")
-            place = f"{FILE_NAME}:{line_of(text, ['job', name, 'site', site])}"
+            place = located(project_dir / FILE_NAME, ["job", name, "site", site])
             raise ConfigError(
                 f"{place}: job {name} on {site}: there is no site {site!r}", did_you_mean(site, known)
             )

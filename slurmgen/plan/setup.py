@@ -98,11 +98,10 @@ def _container(request: Request, site: Site) -> tuple[Container | None, str, str
     if request.container == NONE:
         return None, "", "as asked"
     of_site = site.container or Container()
+    image = request.container or of_site.image or ""
+    if image.startswith("-"):
+        raise RequestError(f"--container {image!r} begins with a dash", "Write the image's full path.")
     if request.container:
-        if request.container.startswith("-"):
-            raise RequestError(
-                f"--container {request.container!r} begins with a dash", "Write its full path."
-            )
         return of_site, quote(request.container), "as asked"
     if of_site.image:
         return of_site, expandable(of_site.image), f"from the profile of {site.name}"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
+from slurmgen.paths import make_private
 from slurmgen.remote.snapshot import Snapshot, readable
 
 FOLDER = "envs"
@@ -58,7 +59,7 @@ def _is_shareable(lock: bytes) -> bool:
 def _links(folder: Path, target: str) -> dict[str, Path]:
     """The links as they are sent, made here first."""
     with readable():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         for name, leads in {".venv": target, ".venv.lock": f"{target}.lock"}.items():
             new = folder / f"{name}.{os.getpid()}"
             new.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from slurmgen.config import convert, located, read_toml
 from slurmgen.errors import ConfigError, RequestError, did_you_mean
 from slurmgen.files import OutsideFolder, is_inside, refuse_links
-from slurmgen.paths import controlled_by_others
+from slurmgen.paths import bundled, controlled_by_others
 from slurmgen.request import Request, merge
 from slurmgen.site import Name
 from slurmgen.slurm.shell import unprintable
@@ -201,4 +201,5 @@ def own_templates(folder: Path, project: Project) -> Path | None:
     path = folder / project.template_dir
     if not is_inside(path, folder):
         raise ConfigError(f"{path} leads out of the project", "Put the templates into the project.")
-    return path if path.is_dir() else None
+    is_own = path.is_dir() and path.resolve() != bundled("templates").resolve()
+    return path if is_own else None

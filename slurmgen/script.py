@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
-from slurmgen import sandbox
 from slurmgen.errors import ConfigError
 from slurmgen.files import MAX_TEXT, OutsideFolder, read_inside
 from slurmgen.paths import bundled
@@ -52,6 +51,8 @@ def render_all(plans: Sequence[Plan], template_dir: Path | None = None) -> list[
     if template_dir is None:
         template = _main_template()
         return [template.render(_values(plan)) for plan in plans]
+    from slurmgen import sandbox  # 6 ms
+
     folder = template_dir.absolute()
     try:
         seconds = _SECONDS + _SECONDS_PER_SCRIPT * len(plans)
@@ -91,13 +92,15 @@ def _render_own(plans: Sequence[Plan], folder: Path) -> list[str] | str:
     from jinja2 import ChoiceLoader, FileSystemLoader, FunctionLoader
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+    from slurmgen.sandbox import MEMORY
+
     read: list[Path] = []
     loader = ChoiceLoader([FunctionLoader(_source_in(folder, read)), FileSystemLoader(bundled("templates"))])
     try:
         template = _environment(ImmutableSandboxedEnvironment, loader).get_template(MAIN_TEMPLATE)
         texts = [template.render(_values(plan)) for plan in plans]
     except MemoryError as error:
-        return f"{_place(error, folder, read)}: it needs more than {sandbox.MEMORY // 10**6} MB of memory"
+        return f"{_place(error, folder, read)}: it needs more than {MEMORY // 10**6} MB of memory"
     except Exception as error:  # a template may do anything wrong that Python can
         return f"{_place(error, folder, read)}: {error}"
     fault = next(filter(None, map(_fault, texts)), None)

@@ -11,16 +11,16 @@ MAX_PARTS = 16
 _KEY = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _FURTHER = rf"(?:[ \t]*+\.[ \t]*+{_KEY})"
 _TOO_DEEP = re.compile(rf"(?:^|[\[{{,])[ \t]*+{_KEY}{_FURTHER}{{{MAX_PARTS}}}", re.MULTILINE)
-_HEAD = re.compile(rf"[ \t]*+(?P<table>\[?)\[?[ \t]*+(?P<key>{_KEY}{_FURTHER}*+)")
-_INLINE_TABLE = re.compile(r"[ \t]*=[ \t]*\{")
-_STRUCTURE = re.compile(
+# Compiled where they are used: only an error needs them.
+_HEAD = rf"[ \t]*+(?P<table>\[?)\[?[ \t]*+(?P<key>{_KEY}{_FURTHER}*+)"
+_INLINE_TABLE = r"[ \t]*=[ \t]*\{"
+_STRUCTURE = (
     r'"""(?:[^"\\]|\\.|"(?!""))*+"{0,5}'
     r"|'''(?:[^']|'(?!''))*+'{0,5}"
     r'|"(?:[^"\\\n]|\\.)*+"?'
     r"|'[^'\n]*+'?"
     r"|\#[^\n]*+"
-    r"|[\[{\]}\n]",
-    re.DOTALL,
+    r"|[\[{\]}\n]"
 )
 _DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1}
 
@@ -42,15 +42,16 @@ def line_of(text: str, keys: Sequence[str]) -> int | None:
     """
     wanted = tuple(keys)
     table: tuple[str, ...] | None = ()
+    pattern, inline_table = re.compile(_HEAD), re.compile(_INLINE_TABLE)
     for start, line in _statements(text):
-        head = _HEAD.match(text, start)
+        head = pattern.match(text, start)
         if head is None:  # blank, or a comment
             continue
         if head["table"]:
             path = table = _path((), head["key"], wanted)
         else:
             path = None if table is None else _path(table, head["key"], wanted)
-        if path and (len(path) >= len(wanted) or _INLINE_TABLE.match(text, head.end())):
+        if path and (len(path) >= len(wanted) or inline_table.match(text, head.end())):
             return line
     return None
 
@@ -74,7 +75,7 @@ def _parts(key: str) -> Iterator[str]:
 def _statements(text: str) -> Iterator[tuple[int, int]]:
     """Where each statement, blank line or comment starts, and its line."""
     start, line, lines, depth = 0, 1, 1, 0
-    for match in _STRUCTURE.finditer(text):
+    for match in re.finditer(_STRUCTURE, text, re.DOTALL):
         part = match[0]
         lines += part.count("\n")
         depth += _DEPTH.get(part, 0)

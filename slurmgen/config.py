@@ -81,7 +81,12 @@ def _explained(message: str, data: Any, kind: Any, path: Path) -> ConfigError:
     place = (match["place"] or "") + (_ANY_KEY if match["key"] else "")
     try:
         keys, kind, value = _walk(place, data, kind)
-    except (LookupError, AttributeError, StopIteration):  # a key of the file looks like msgspec's notation
+    except (
+        LookupError,
+        AttributeError,
+        TypeError,
+        StopIteration,
+    ):  # a key of the file looks like msgspec's notation
         return ConfigError(f"{path}: {shortened(message)}", "Correct that key.")
     unknown = re.search(_UNKNOWN, match["fact"])
     if unknown:

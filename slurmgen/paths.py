@@ -105,13 +105,11 @@ def controlled_by_others(path: Path) -> str | None:
         OSError: there is nothing at the path.
     """
     status = path.lstat()
-    if stat.S_ISLNK(status.st_mode) and path.exists() and (reason := controlled_by_others(path.resolve())):
-        return reason
     if status.st_uid not in (0, os.geteuid()):
         return f"{path} belongs to {_user(status.st_uid)}"
-    if not stat.S_ISLNK(status.st_mode) and status.st_mode & stat.S_IWOTH:
-        return f"every user may write to {path}"
-    return None
+    if stat.S_ISLNK(status.st_mode):
+        return controlled_by_others(path.resolve()) if path.is_file() or path.is_dir() else None
+    return f"every user may write to {path}" if status.st_mode & stat.S_IWOTH else None
 
 
 def _others_may_write(status: os.stat_result) -> bool:

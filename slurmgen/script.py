@@ -15,7 +15,7 @@ from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 from slurmgen.errors import ConfigError
-from slurmgen.files import MAX_TEXT, OutsideFolder, read_inside
+from slurmgen.files import MAX_TEXT, read_inside
 from slurmgen.paths import bundled
 from slurmgen.plan import Plan
 from slurmgen.slurm.shell import quote
@@ -30,6 +30,8 @@ MAIN_TEMPLATE = "job.sbatch.j2"
 _SECONDS, _SECONDS_PER_SCRIPT = 0.7, 0.002
 "Of CPU time for a project's templates. The first scripts take 0.1 s, each further one 0.2 ms."
 _COLUMNS = 96
+
+
 _TEMPLATE_HINT = "Correct the template; docs/templates.md lists the values that it may place."
 
 
@@ -48,7 +50,7 @@ def render(plan: Plan, template_dir: Path | None = None) -> str:
 
 def render_all(plans: Sequence[Plan], template_dir: Path | None = None) -> list[str]:
     """The batch script of each plan; see `render`."""
-    if template_dir is None:
+    if template_dir is None or not plans:
         template = _main_template()
         return [template.render(_values(plan)) for plan in plans]
     from slurmgen import sandbox  # 6 ms
@@ -87,6 +89,10 @@ def _environment(kind: "type[Environment]", loader: "BaseLoader") -> "Environmen
     return environment
 
 
+class _Unreadable(Exception):
+    """A template cannot be read, or must not be."""
+
+
 def _render_own(plans: Sequence[Plan], folder: Path) -> list[str] | str:
     """In the sandbox: the scripts by a project's templates, or what is wrong with one."""
     from jinja2 import ChoiceLoader, FileSystemLoader, FunctionLoader
@@ -99,6 +105,8 @@ def _render_own(plans: Sequence[Plan], folder: Path) -> list[str] | str:
     try:
         template = _environment(ImmutableSandboxedEnvironment, loader).get_template(MAIN_TEMPLATE)
         texts = [template.render(_values(plan)) for plan in plans]
+    except _Unreadable as error:
+        return str(error)
     except MemoryError as error:
         return f"{_place(error, folder, read)}: it needs more than {MEMORY // 10**6} MB of memory"
     except Exception as error:  # a template may do anything wrong that Python can
@@ -113,7 +121,7 @@ def _source_in(folder: Path, read: list[Path]) -> Callable[[str], tuple[str, str
     def source(name: str) -> tuple[str, str, None] | None:
         path = folder / name
         if any(part.startswith((".", "/")) for part in PurePosixPath(name).parts):
-            raise OutsideFolder(f"{name!r} is not the name of a template")
+            raise ValueError(f"{name!r} is not the name of a template")
         if not os.path.lexists(path):
             return None
         read.append(path)
@@ -122,7 +130,7 @@ def _source_in(folder: Path, read: list[Path]) -> Callable[[str], tuple[str, str
             return read_inside(folder, name).decode(), str(path), None
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise OutsideFolder(f"{path} cannot be read: {reason}") from None
+            raise _Unreadable(f"{path} cannot be read: {reason}") from None
 
     return source
 

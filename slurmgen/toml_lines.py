@@ -59,17 +59,20 @@ def line_of(text: str, keys: Sequence[str]) -> int | None:
 def _path(table: tuple[str, ...], key: str, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
     """A dotted key after its table, if it leads to the wanted key or into it."""
     following = wanted[len(table)]
-    if following not in key and "\\" not in key:  # most keys end here; parsing takes longer
+    if following not in key and "\\" not in key:  # most keys end here
         return None
     path = (*table, *_parts(key))
     return path if all(one == other for one, other in zip(path, wanted, strict=False)) else None
 
 
-def _parts(key: str) -> Iterator[str]:
-    data = tomllib.loads(f"{key} = 0")
+def _parts(key: str) -> list[str]:
+    if '"' not in key and "'" not in key:
+        return [part.strip() for part in key.split(".")]
+    parts, data = [], tomllib.loads(f"{key} = 0")
     while isinstance(data, dict):
-        (part, data), *_ = data.items()
-        yield part
+        ((part, data),) = data.items()
+        parts.append(part)
+    return parts
 
 
 def _statements(text: str) -> Iterator[tuple[int, int]]:

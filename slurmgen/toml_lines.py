@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 MAX_PARTS = 16
 "Of a dotted key. tomllib's time grows with its square, and with it times the lines below a table."
@@ -68,7 +69,8 @@ def _path(table: tuple[str, ...], key: str, wanted: tuple[str, ...]) -> tuple[st
 def _parts(key: str) -> list[str]:
     if '"' not in key and "'" not in key:
         return [part.strip() for part in key.split(".")]
-    parts, data = [], tomllib.loads(f"{key} = 0")
+    parts = []
+    data: Any = tomllib.loads(f"{key} = 0")
     while isinstance(data, dict):
         ((part, data),) = data.items()
         parts.append(part)

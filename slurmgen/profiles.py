@@ -131,6 +131,9 @@ def _check(site: Site, path: Path) -> None:
         except ValueError:
             form = "a Slurm time such as 1-12:00:00" if key.endswith("time") else "a size such as 64G"
             raise ConfigError(f"{path}: {key}: {text!r} is not {form}", "Mend that value.") from None
+    image = site.container.image if site.container else None
+    if image and image.startswith("-"):
+        raise ConfigError(f"{path}: container.image: {image!r} begins with a dash", "Write its full path.")
     try:
         setup_lines(site.python_env or "none")
         for key, value in site.sbatch.items():

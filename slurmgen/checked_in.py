@@ -46,7 +46,7 @@ class Finding(NamedTuple):
         return MESSAGES[self.kind]
 
 
-def expected(folder: Path, project: Project) -> dict[Path, bytes]:
+def expected(folder: Path, project: Project, cache_dir: Path | None = None) -> dict[Path, bytes]:
     """Every script that the project's jobs make, by its file. No fact of your own has a say.
 
     Raises:
@@ -61,7 +61,7 @@ def expected(folder: Path, project: Project) -> dict[Path, bytes]:
             if path in plans:
                 raise RequestError(f"another job makes {path.name} too", "Rename one of the two.")
             plans[path] = _plan(project, job, place(name))
-    texts = render_all([*plans.values()], own_templates(folder, project))
+    texts = render_all([*plans.values()], own_templates(folder, project), cache_dir)
     return dict(zip(plans, map(signed, texts), strict=True))
 
 

@@ -18,7 +18,7 @@ from slurmgen.slurm.shell import unprintable
 FILE_NAME = "slurmgen.toml"
 DEFAULT_SITE = "generic"
 SAFE_DIRECTORY = "SLURMGEN_SAFE_DIRECTORY"
-"Environment variable: folders of other users whose projects may be used."
+"Environment variable: folders in which projects may be used whoever controls them."
 Folder = Annotated[str, Meta(min_length=1)]
 
 
@@ -107,7 +107,7 @@ def _refuse_foreign(folder: Path, path: Path) -> None:
     """Refuse a project that another user controls. Write access of a group was given to it on purpose."""
     allowed = [Path(name).resolve() for name in os.environ.get(SAFE_DIRECTORY, "").split(os.pathsep) if name]
     reason = controlled_by_others(path) or controlled_by_others(folder)
-    if reason and folder not in allowed:
+    if reason and not any(folder.is_relative_to(one) for one in allowed):
         raise ConfigError(
             f"{path} is not used: {reason}",
             f"Work in a folder of your own with its own {FILE_NAME}; or, if you trust whoever can change "

@@ -238,6 +238,8 @@ def test_another_users_project_is_used_if_the_user_says_that_it_is_safe(
     monkeypatch.setenv("SLURMGEN_SAFE_DIRECTORY", f"/nowhere:{project}")
     assert find_project(project)[1].job
     monkeypatch.setenv("SLURMGEN_SAFE_DIRECTORY", str(project.parent))
+    assert find_project(project)[1].job
+    monkeypatch.setenv("SLURMGEN_SAFE_DIRECTORY", f"{project}/a:")
     with pytest.raises(ConfigError):
         find_project(project)
 

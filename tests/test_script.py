@@ -14,6 +14,7 @@ from slurmgen.errors import ConfigError
 from slurmgen.site import Rendezvous
 from tests.conftest import Run
 from tests.support.golden import golden_requests
+from tests.test_paths import SOMEBODY, as_root
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = golden_requests()
@@ -472,3 +473,57 @@ def test_a_command_of_a_header_cannot_be_run_with_its_values_left_out(slurmgen: 
     result = slurmgen("render", "--env", "TOKEN=...")
     assert (result.returncode, result.stdout) == (2, "")
     assert "'TOKEN=...' has no value" in result.stderr
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's cache folder, which others can see."""
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_compiled_templates_are_kept_in_a_private_folder(cache: Path, slurmgen: Run) -> None:
+    text = slurmgen("render").stdout
+    kept = list((cache / "slurmgen" / "bytecode").iterdir())
+    assert len(kept) == 6
+    assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
+    assert (cache / "slurmgen").stat().st_mode & 0o777 == 0o700
+    assert slurmgen("render").stdout == text
+
+
+@pytest.mark.parametrize("place", ["", "slurmgen", "slurmgen/bytecode"])
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_compiled_templates_are_not_kept_where_others_may_write(
+    place: str, mode: int, cache: Path, slurmgen: Run
+) -> None:
+    (cache / "slurmgen" / "bytecode").mkdir(parents=True)
+    (cache / place).chmod(mode)
+    result = slurmgen("render")
+    assert (result.returncode, result.stderr) == (0, "")
+    kept = list((cache / "slurmgen" / "bytecode").iterdir())
+    assert bool(kept) == (
+        mode == 0o1777 and place != "slurmgen/bytecode"
+    )  # what is in a sticky folder stays ours
+
+
+@as_root
+@pytest.mark.parametrize("place", ["slurmgen", "slurmgen/bytecode"])
+def test_compiled_templates_are_not_kept_behind_another_users_link(
+    place: str, cache: Path, tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "mine" / "bytecode").mkdir(parents=True, mode=0o700)
+    (cache / place).parent.mkdir(exist_ok=True)
+    (cache / place).symlink_to(tmp_path / "mine")
+    os.chown(cache / place, SOMEBODY, SOMEBODY, follow_symlinks=False)
+    assert slurmgen("render").returncode == 0
+    assert [path.name for path in (tmp_path / "mine").rglob("*")] == ["bytecode"]
+
+
+def test_templates_of_a_project_are_not_kept_in_compiled_form(
+    cache: Path, tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "step.j2").write_text("hello")
+    assert slurmgen("render").stdout.endswith("hello")
+    assert list((cache / "slurmgen" / "bytecode").iterdir()) == []

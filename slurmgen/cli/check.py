@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmgen.cli.paths import shown
+from slurmgen.cli.paths import cache_dir, shown
 from slurmgen.project import FILE_NAME
 from slurmgen.wording import counted
 
@@ -43,7 +43,7 @@ def command(folder: Path, format_: str) -> int:
 
     folder, project = find_project(folder)
     require_project(folder)
-    wanted = expected(folder, project)
+    wanted = expected(folder, project, cache_dir())
     findings = compare(wanted, found(script_folder(folder, project), wanted))
     click.echo(_REPORTS[format_](findings, len(wanted)), nl=False)
     return int(bool(findings))

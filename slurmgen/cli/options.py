@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.personal import Personal
@@ -45,7 +46,7 @@ class Asked(NamedTuple):
         """Render a plan with the project's templates."""
         from slurmgen.script import render
 
-        return render(plan, self.template_dir)
+        return render(plan, self.template_dir, cache_dir())
 
 
 class JobCommand(click.Command):

@@ -1,10 +1,19 @@
-"""Paths that the user gives or sees."""
+"""Paths on this machine: where compiled templates are kept, and what the user gives or sees."""
 
 import os
 from pathlib import Path
 
-from slurmgen.errors import RequestError
+from slurmgen.errors import ConfigError, RequestError
 from slurmgen.files import OutsideFolder, refuse_links, write_inside
+from slurmgen.paths import cache_folder, make_private
+
+
+def cache_dir() -> Path | None:
+    """The user's folder for compiled templates; None where other users could put code into it."""
+    try:
+        return make_private(cache_folder() / "bytecode")
+    except (ConfigError, OSError):
+        return None
 
 
 def shown(path: Path) -> str:

@@ -7,7 +7,7 @@ import click
 from click.core import ParameterSource
 
 from slurmgen.cli.options import Asked, JobCommand, request_options
-from slurmgen.cli.paths import shown, write_in_project
+from slurmgen.cli.paths import cache_dir, shown, write_in_project
 from slurmgen.cli.paths import write as write_file
 
 _WITH_ALL = {"all_jobs", "write", "force"}
@@ -65,7 +65,7 @@ def _all_scripts(asked: Asked) -> dict[Path, bytes]:
     from slurmgen.project import require_project
 
     require_project(asked.project_dir)
-    return expected(asked.project_dir, asked.project)
+    return expected(asked.project_dir, asked.project, cache_dir())
 
 
 def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> None:

@@ -12,13 +12,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 MEMORY = 250_000_000
-"Bytes of address space."
-_TIMEOUT = 10.0
-"Seconds until a process that does not use the CPU is ended."
-_LIMITS = {resource.RLIMIT_AS: MEMORY, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
+"Bytes, beyond what the interpreter and its files take at the start."
+_TIMEOUT = 60.0
+"Seconds until a process is ended that does not use the CPU; importing takes long on some file systems."
 # -I: nothing is imported from the working directory.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from slurmgen.sandbox import main; main()"
 
@@ -64,9 +64,18 @@ def main() -> None:
     faulthandler.enable()
     # The kernel delivers the signal and faulthandler writes the stack even within one long operation.
     faulthandler.register(signal.SIGPROF, all_threads=False, chain=True)
-    for limit, most in _LIMITS.items():
+    for limit, most in _limits().items():
         hard = resource.getrlimit(limit)[1]
         value = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(limit, (value, value))
     signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
     json.dump(function(*args), sys.stdout)
+
+
+def _limits() -> dict[int, int]:
+    limits = {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except OSError:  # no Linux; elsewhere the address space cannot be limited reliably
+        return limits
+    return limits | {resource.RLIMIT_AS: pages * resource.getpagesize() + MEMORY}

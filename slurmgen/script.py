@@ -29,8 +29,6 @@ MAIN_TEMPLATE = "job.sbatch.j2"
 _SECONDS, _SECONDS_PER_SCRIPT = 0.7, 0.002
 "Of CPU time for a project's templates. The first scripts take 0.1 s, each further one 0.2 ms."
 _COLUMNS = 96
-
-
 _TEMPLATE_HINT = "Correct the template; docs/templates.md lists the values that it may place."
 
 

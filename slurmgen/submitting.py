@@ -20,10 +20,11 @@ from msgspec import Struct, json, structs
 
 from slurmgen.errors import RequestError, SlurmgenError, TransferFailed
 from slurmgen.ledger import Ledger, Record
+from slurmgen.paths import cache_folder
 from slurmgen.remote import submission as there
 from slurmgen.remote.environments import with_environment
 from slurmgen.remote.folders import parent_folder
-from slurmgen.remote.manifest import Sent, cache_folder, manifest
+from slurmgen.remote.manifest import Sent, manifest
 from slurmgen.remote.parcel import Parcel, expected
 from slurmgen.remote.project_files import project_files
 from slurmgen.remote.revision import Revision, revision

@@ -39,12 +39,12 @@ def command(folder: Path, format_: str) -> int:
     if no job makes it any more. FOLDER is the project's, or one below; this one if unset.
     """
     from slurmgen.checked_in import compare, expected, found
-    from slurmgen.project import find_project, require_project
+    from slurmgen.project import find_project, require_project, script_folder
 
     folder, project = find_project(folder)
     require_project(folder)
     wanted = expected(folder, project, cache_dir())
-    findings = compare(wanted, found(folder / project.script_dir, wanted))
+    findings = compare(wanted, found(script_folder(folder, project), wanted))
     click.echo(_REPORTS[format_](findings, len(wanted)), nl=False)
     return int(bool(findings))
 

@@ -1,5 +1,6 @@
 """`slurmgen init`: a slurmgen.toml to start from, and the training examples."""
 
+import os
 import shutil
 import socket
 import subprocess
@@ -41,7 +42,7 @@ def command(site: str | None, training: bool) -> None:
 
 
 def _refuse_if_there(path: Path) -> None:
-    if path.exists():
+    if os.path.lexists(path):
         raise RequestError(f"there is a {shown(path)} here already", "It stays as it is.")
 
 

@@ -1,15 +1,20 @@
 """What a training script says of itself: the constants in its calls, read from its syntax tree."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
+from warnings import catch_warnings, simplefilter
 
+from slurmgen.files import read_text
 from slurmgen.lint.reader import Launch, Script
 
 Constant = str | int | float | bool | None
-_LARGEST = 1_000_000
+_LARGEST = 10**9
+"Of a whole number that counts something."
+_NUMBER = re.compile("[0-9]{1,9}")
 
 
 class Call(NamedTuple):
@@ -26,7 +31,7 @@ class Call(NamedTuple):
         if keyword not in self.constants:
             return otherwise if self.complete else None
         value = self.constants[keyword]
-        if isinstance(value, str) and value.isdigit():
+        if isinstance(value, str) and _NUMBER.fullmatch(value):
             return int(value)
         return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
@@ -53,10 +58,10 @@ def training_script(script: Script, launch: Launch) -> Path | None:
 @lru_cache(maxsize=64)
 def _calls(path: Path) -> tuple[Call, ...]:
     try:
-        if path.stat().st_size > _LARGEST:
-            return ()
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError, RecursionError):
+        with catch_warnings():
+            simplefilter("ignore")  # of the user's code, and no part of the report
+            tree = ast.parse(read_text(path))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # the last if nested too deeply
         return ()
     constants = dict(_assigned(tree))
     return tuple(_call(node, constants) for node in ast.walk(tree) if isinstance(node, ast.Call))
@@ -67,9 +72,9 @@ def _assigned(tree: ast.Module) -> Iterator[tuple[str, Constant]]:
     for node in tree.body:
         match node:
             case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.Constant(value=str() | int() | float() as value)
+                targets=[ast.Name(id=name)], value=ast.Constant(value=str() | int() | float()) as value
             ):
-                yield name, value
+                yield name, _constant(value, {})
 
 
 def _call(node: ast.Call, names: dict[str, Constant]) -> Call:
@@ -81,6 +86,8 @@ def _call(node: ast.Call, names: dict[str, Constant]) -> Call:
 
 def _constant(node: ast.expr, names: dict[str, Constant]) -> Constant:
     match node:
+        case ast.Constant(value=int(value)) if abs(value) > _LARGEST:
+            return _UNKNOWN
         case ast.Constant(value=bool() | int() | float() | str() | None as value):
             return value
         case ast.List(elts=items) | ast.Tuple(elts=items):

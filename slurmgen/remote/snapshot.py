@@ -76,15 +76,19 @@ def snapshot(root: Path) -> Snapshot:
 
 
 def _walk(folder: Path, above: _Rules | None) -> "Iterator[os.DirEntry[str]]":
-    rules = _rules(folder, above)
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        is_folder = entry.is_dir(follow_symlinks=False)
-        if entry.name in NEVER_SENT or rules.ignore(entry.path, is_folder=is_folder):
-            continue
-        if is_folder:
-            yield from _walk(Path(entry.path), rules)
-        else:
-            yield entry
+    """Every file and link, in any order; no recursion, since folders may be a thousand deep."""
+    waiting = [(folder, above)]
+    while waiting:
+        folder, above = waiting.pop()
+        rules = _rules(folder, above)
+        for entry in os.scandir(folder):
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if entry.name in NEVER_SENT or rules.ignore(entry.path, is_folder=is_folder):
+                continue
+            if is_folder:
+                waiting.append((Path(entry.path), rules))
+            else:
+                yield entry
 
 
 def _rules(folder: Path, above: _Rules | None) -> _Rules:

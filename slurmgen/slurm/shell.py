@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 VariableName = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="letters, digits and _, not beginning with a digit"
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", description="letters, digits and _, not beginning with a digit"
     ),
 ]
 

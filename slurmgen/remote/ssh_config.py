@@ -22,6 +22,7 @@ _USER = re.compile(r"[^-\s\x00-\x1f;&<>|`$'\"\\(){}][^\s\x00-\x1f;&<>|`$'\"\\(){
 # `[USER@]HOST[:PORT]`, as ProxyJump has it; an IPv6 address stands in brackets.
 _HOP = re.compile(r"(?:ssh://)?(?:(.*)@)?(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::(\d+))?/?")
 _MOST_HOPS = 8
+_PROXY_SSH = re.compile(r"^\s*(?:\S*/)?ssh(?=\s)")
 
 Said = Mapping[str, Sequence[str]]
 "What the files say of a host: keywords in small letters, with their values."
@@ -33,6 +34,11 @@ class Hop(Struct, frozen=True):
     alias: str
     user: str = ""
     port: str = ""
+
+    @property
+    def options(self) -> list[str]:
+        """ssh's options for the user and port, where they are given."""
+        return [*(["-l", self.user] if self.user else []), *(["-p", self.port] if self.port else [])]
 
     def __str__(self) -> str:
         return self.alias + (f":{self.port}" if self.port else "")
@@ -50,8 +56,8 @@ class Sharing(Struct, frozen=True):
 class Destination(Struct, frozen=True, kw_only=True):
     """One host and all that is needed to log in there, except secrets."""
 
-    alias: str
-    "What the person called it."
+    asked: Hop
+    "The name, user and port as given."
     host: str
     port: int
     user: str
@@ -71,6 +77,11 @@ class Destination(Struct, frozen=True, kw_only=True):
     config_file: Path | None = None
 
     @property
+    def alias(self) -> str:
+        """The name as given."""
+        return self.asked.alias
+
+    @property
     def hops(self) -> tuple["Destination", ...]:
         """The hosts on the way, the nearest first and this one last."""
         return (*(self.jump.hops if self.jump else ()), self)
@@ -79,7 +90,7 @@ class Destination(Struct, frozen=True, kw_only=True):
     def ssh(self) -> str:
         """What a person types to go there by hand."""
         file = ["-F", str(self.config_file)] if self.config_file else []
-        return shlex.join(["ssh", *file, self.alias])
+        return shlex.join(["ssh", *file, *self.asked.options, self.alias])
 
 
 def destination(name: str, config_file: str | None = None) -> Destination:
@@ -158,7 +169,7 @@ def _destination(hop: Hop, config_file: Path | None, said: Said) -> Destination:
         *said.get("globalknownhostsfile", _SYSTEM_KNOWN_HOSTS),
     ]
     return Destination(
-        alias=hop.alias,
+        asked=hop,
         host=host,
         port=port,
         user=hop.user or one("user", "") or getpass.getuser(),
@@ -168,10 +179,19 @@ def _destination(hop: Hop, config_file: Path | None, said: Said) -> Destination:
         agent=_agent(one("identityagent", "")),
         known_hosts=_paths(known_hosts),
         host_key_name=one("hostkeyalias", "") or (host if port == 22 else f"[{host}]:{port}"),
-        proxy_command=None if _proxy_jump(said) else one("proxycommand", "") or None,
+        proxy_command=None if _proxy_jump(said) else _strict(one("proxycommand", "")) or None,
         sharing=_sharing(one("controlpath", "none"), one("controlmaster", "no"), one("controlpersist", "no")),
         config_file=config_file,
     )
+
+
+def _strict(proxy_command: str) -> str:
+    """A ProxyCommand in which ssh, if that is what it runs, accepts no unknown host key.
+
+    >>> _strict("ssh -W h:22 gate")
+    'ssh -oStrictHostKeyChecking=yes -W h:22 gate'
+    """
+    return _PROXY_SSH.sub(r"\g<0> -oStrictHostKeyChecking=yes", proxy_command, count=1)
 
 
 def _paths(texts: Sequence[str]) -> tuple[Path, ...]:

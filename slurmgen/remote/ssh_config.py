@@ -5,12 +5,15 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, structs
 
 from slurmgen.errors import ConfigError, RequestError
+from slurmgen.files import read_bytes
+from slurmgen.remote import algorithms
 
 _USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 _SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
@@ -18,6 +21,14 @@ _DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 # A host name ends up in a ProxyCommand, which is a shell's; OpenSSH refuses the same.
 _HOST = re.compile(r"[\w:\[\]%][\w.:\[\]%-]*")
 _USER = re.compile(r"[^-\s\x00-\x1f;&<>|`$'\"\\(){}][^\s\x00-\x1f;&<>|`$'\"\\(){}]*")
+
+METHODS = ("publickey", "keyboard-interactive", "password")
+"The ways to log in that slurmgen has, in OpenSSH's order."
+_SWITCHES = {
+    "publickey": "pubkeyauthentication",
+    "keyboard-interactive": "kbdinteractiveauthentication",
+    "password": "passwordauthentication",
+}
 
 # `[USER@]HOST[:PORT]`, as ProxyJump has it; an IPv6 address stands in brackets.
 _HOP = re.compile(r"(?:ssh://)?(?:(.*)@)?(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::(\d+))?/?")
@@ -70,6 +81,14 @@ class Destination(Struct, frozen=True, kw_only=True):
     known_hosts: tuple[Path, ...]
     host_key_name: str
     "The name that the host has in known_hosts."
+    known_hosts_command: str | None = None
+    revoked_host_keys: tuple[Path, ...] = ()
+    required_rsa_size: int = 1024
+    "Bits that an RSA key of the host must have at least."
+    algorithms: dict[str, str] = {}
+    "Ciphers and the like, by keyword in small letters."
+    methods: tuple[str, ...] = METHODS
+    "The ways to log in that may be tried."
     proxy_command: str | None = None
     jump: "Destination | None" = None
     "The host through which this one is reached."
@@ -105,11 +124,21 @@ def destination(name: str, config_file: str | None = None) -> Destination:
         raise RequestError(f"{name!r} is no host name", "Give --host as HOST or USER@HOST.")
     try:
         file = Path(config_file).expanduser().absolute() if config_file else None
+        _check_readable(file)
         return _resolved(Hop(alias, user), file, ())
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot read ssh_config: {error}", "Mend it, or give another with --ssh-config."
         ) from None
+
+
+def _check_readable(config_file: Path | None) -> None:
+    """Refuse what ssh would wait for, such as a FIFO."""
+    if config_file:
+        read_bytes(config_file)
+    else:
+        with suppress(FileNotFoundError):
+            read_bytes(Path("~/.ssh/config").expanduser())
 
 
 def _resolved(hop: Hop, config_file: Path | None, way: tuple[str, ...]) -> Destination:
@@ -164,6 +193,8 @@ def _destination(hop: Hop, config_file: Path | None, said: Said) -> Destination:
         return said.get(keyword, [otherwise])[0]
 
     host, port = one("hostname", hop.alias).lower(), int(one("port", "22"))
+    if not 0 < port < 65536:
+        raise ValueError(f"{port} is not a port")
     known_hosts = [
         *said.get("userknownhostsfile", _USER_KNOWN_HOSTS),
         *said.get("globalknownhostsfile", _SYSTEM_KNOWN_HOSTS),
@@ -179,9 +210,25 @@ def _destination(hop: Hop, config_file: Path | None, said: Said) -> Destination:
         agent=_agent(one("identityagent", "")),
         known_hosts=_paths(known_hosts),
         host_key_name=one("hostkeyalias", "") or (host if port == 22 else f"[{host}]:{port}"),
+        known_hosts_command=_some(one("knownhostscommand", "none")),
+        revoked_host_keys=_paths(said.get("revokedhostkeys", ())),
+        required_rsa_size=int(one("requiredrsasize", "1024")),
+        algorithms={keyword: said[keyword][0] for keyword in algorithms.KEYWORDS if keyword in said},
+        methods=_methods(one),
         proxy_command=None if _proxy_jump(said) else _strict(one("proxycommand", "")) or None,
         sharing=_sharing(one("controlpath", "none"), one("controlmaster", "no"), one("controlpersist", "no")),
         config_file=config_file,
+    )
+
+
+def _some(text: str) -> str | None:
+    return None if text.lower() == "none" else text
+
+
+def _methods(one: Callable[[str, str], str]) -> tuple[str, ...]:
+    preferred = one("preferredauthentications", ",".join(METHODS)).split(",")
+    return tuple(
+        name for name in preferred if name in METHODS and one(_SWITCHES[name], "yes").lower() not in _NO
     )
 
 

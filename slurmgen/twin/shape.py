@@ -1,5 +1,6 @@
 """The size of a twin's nodes: the site's facts, and stated defaults where it has none."""
 
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct, structs
@@ -47,6 +48,18 @@ def shape(site: Site, partition: Partition, gpu_type: str | None = None) -> Shap
     gpus = 0 if partition.max_gpus == 0 else node.gpus or 0
     memory = megabytes(node.memory or "")
     return Shape(gpus=gpus, cpus=node.cpus or 1, memory=memory, gpu_type=kind if gpus else None)
+
+
+def features(site: Site) -> tuple[str, ...]:
+    """The node features that the site's directives ask for.
+
+    >>> features(Site(name="x", sbatch={"constraint": "[rack1*2&rack2*4]|a100&(nvlink|ib)"}))
+    ('rack1', 'rack2', 'a100', 'nvlink', 'ib')
+    """
+    asked = " ".join(site.sbatch.get(option, "") for option in ("constraint", "prefer", "batch"))
+    # Behind an asterisk is a number of nodes.
+    words = re.split(r"[^\w.+:/=@-]+", re.sub(r"\*\d+", " ", asked))
+    return tuple(dict.fromkeys(filter(None, words)))
 
 
 def usual_type(site: Site, gpus: int | None) -> str | None:

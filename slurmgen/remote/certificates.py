@@ -10,7 +10,6 @@ from copy import copy
 from pathlib import Path
 
 import paramiko
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -21,14 +20,14 @@ from paramiko.pkey import PublicBlob
 
 from slurmgen import files
 
-_UNREADABLE = (ValueError, UnsupportedAlgorithm, paramiko.SSHException)
-"What is raised for a text that is not a certificate we can use."
+_UNREADABLE = Exception
+"What is raised for a text that is not a certificate we can use: cryptography does not document it."
 
 
 def of(key: paramiko.PKey, paths: Iterable[Path]) -> Iterator[tuple[str, paramiko.PKey]]:
     """The key with each certificate among the files that is its own, by the file's name."""
     for file in paths:
-        with contextlib.suppress(OSError, *_UNREADABLE):  # there is none, or it is something else
+        with contextlib.suppress(_UNREADABLE):  # there is none, or it is something else
             text = files.read_text(file)
             if _is_of(text.encode(), key):
                 certified = _copy(key)
@@ -58,7 +57,7 @@ def public_blob(key: paramiko.AgentKey) -> bytes:
     """The public half of an agent's key, also where it holds only a certificate of it."""
     if "-cert-" not in key.get_name():
         return key.asbytes()
-    with contextlib.suppress(*_UNREADABLE):
+    with contextlib.suppress(_UNREADABLE):
         return _certified_blob(f"{key.get_name()} {b64encode(key.blob).decode()}".encode())
     return key.blob
 

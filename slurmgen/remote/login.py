@@ -129,7 +129,7 @@ def _load(path: Path, ask: Ask | None) -> paramiko.PKey | None:
             return _private_key(text, password)
         except paramiko.PasswordRequiredException:
             continue
-        except (ValueError, paramiko.SSHException):  # not a key, or the wrong passphrase
+        except ValueError:  # not a key, or the wrong passphrase
             if password is None:
                 return None
     return None
@@ -140,16 +140,20 @@ def _private_key(text: str, password: bytes | None) -> paramiko.PKey:
 
     Raises:
         PasswordRequiredException: it is locked, and there is no password.
-        ValueError, SSHException: it is not a key, or the password is wrong.
+        ValueError: it is not a key, or the password is wrong.
     """
-    errors: list[Exception] = []
+    is_locked = False
     for kind in _KINDS:
         try:
             # paramiko's annotation says str, cryptography beneath it wants bytes.
             return kind.from_private_key(io.StringIO(text), password)  # type: ignore[arg-type]
-        except (ValueError, paramiko.SSHException) as error:
-            errors.append(error)
-    raise max(errors, key=lambda error: isinstance(error, paramiko.PasswordRequiredException))
+        except paramiko.PasswordRequiredException:
+            is_locked = True
+        except Exception:  # noqa: S112 (what paramiko raises for junk is not documented)
+            continue
+    if is_locked:
+        raise paramiko.PasswordRequiredException
+    raise ValueError("not a private key")
 
 
 def _passphrases(path: Path, ask: Ask | None) -> Iterator[bytes | None]:

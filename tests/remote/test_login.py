@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from getpass import getuser
@@ -343,6 +344,16 @@ def test_a_file_that_is_not_a_key_is_passed_over(
         shutil.copy(server.key, tmp_path / "id")
     more = f"IdentityFile {server.key}"
     assert echo(destination("far", server.config(tmp_path, key=tmp_path / "id", more=more)), Person()) == "in"
+
+
+def test_a_damaged_key_is_passed_over(server: Server, tmp_path: Path) -> None:
+    lines = keygen(tmp_path / "id").read_text().splitlines()
+    blob = bytearray(b64decode("".join(lines[1:-1])))
+    blob[-30] ^= 1  # a part of the private half, which then does not belong to the public one
+    text = "\n".join([lines[0], b64encode(blob).decode(), lines[-1], ""])
+    (tmp_path / "id").write_text(text)
+    more = f"IdentityFile {server.key}"
+    assert echo(destination("far", server.config(tmp_path, key=tmp_path / "id", more=more))) == "in"
 
 
 @pytest.mark.parametrize("form", ["RFC4716", "PEM"])

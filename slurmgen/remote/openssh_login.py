@@ -59,7 +59,7 @@ ERRORS = (
         "Ask the site's staff whether they changed it; `{ssh}` tells the line of known_hosts.",
     ),
     Ours(
-        "REVOKED HOST KEY|is marked as revoked",
+        "REVOKED HOST KEY|is marked as revoked|revoked by file",
         errors.HostKeyError,
         "the host key of {alias} is revoked",
         "Ask the site's staff.",

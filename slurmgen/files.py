@@ -49,7 +49,8 @@ def read_text(path: Path, limit: int = MAX_TEXT) -> str:
 
 def is_inside(path: Path, folder: Path) -> bool:
     """Whether a path stays in a folder when all links are followed."""
-    return path.resolve().is_relative_to(folder.resolve())
+    # Path.resolve fails at a link that leads to itself.
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def write_inside(folder: Path, name: str | Path, content: bytes, mode: int = 0o666) -> Path:

@@ -22,7 +22,7 @@ class Revision(Struct, frozen=True):
 
     commit: str = ""
     dirty: bool = False
-    "True also if that is not known: filters, as for LFS, do not run, and a touched file with one is a change."
+    "True also if that is not known: as filters do not run, a touched file of LFS counts as changed."
 
 
 def repository(folder: Path) -> Path | None:

@@ -1,5 +1,8 @@
 """Words for people."""
 
+from collections.abc import Collection
+from itertools import islice
+
 
 def counted(number: int, noun: str) -> str:
     """A number of things.
@@ -8,3 +11,13 @@ def counted(number: int, noun: str) -> str:
     ('1 file', '0 files')
     """
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def listed(names: Collection[str], most: int = 5) -> str:
+    """The first of some names, and how many more there are.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(islice(names, most)) + more

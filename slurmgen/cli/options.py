@@ -217,6 +217,14 @@ _OPTIONS = [
 ]
 
 
+send_option = click.option(
+    "--send",
+    multiple=True,
+    metavar="PATH",
+    help="Send this file although it may hold secrets, or is ignored; may repeat.",
+)
+
+
 def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the JOB argument and every request option; it is called with an Asked first."""
 

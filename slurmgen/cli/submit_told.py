@@ -29,6 +29,7 @@ def show(prepared: "Prepared", as_json: bool) -> None:
                 "snapshot": submission.content.hash,
                 "bytes": submission.content.size,
                 "files": list(submission.files.files),
+                "secrets": list(submission.files.secrets),
             }
         )
         return
@@ -98,7 +99,8 @@ def amount_of(prepared: "Prepared") -> str:
 
 def warn(prepared: "Prepared", plan: "Plan") -> None:
     """Say what a person may not have meant."""
-    for notice in prepared.submission.files.notices:
+    files = prepared.submission.files
+    for notice in filter(None, (*files.notices, files.secrets_notice())):
         say(notice)
     if plan.asked.script is None:
         say(f"no script is named: the bundled example {plan.script} goes along; name yours with --script")

@@ -94,6 +94,15 @@ def test_without_a_lock_file_that_can_be_read_nothing_is_shared(tmp_path: Path, 
     assert links(tmp_path / "p") == set()
 
 
+@pytest.mark.parametrize("text", ["a." * 50_000 + "a = 1", "x = " + "[" * 50_000, "#" * 10_000_001])
+def test_a_lock_file_that_uv_did_not_write_takes_no_time(tmp_path: Path, text: str) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "uv.lock").write_text(text)
+    begun = time.process_time()
+    assert links(tmp_path / "p") == set()
+    assert time.process_time() - begun < 2
+
+
 @pytest.mark.parametrize(
     "python_env", ["none", "venv:.venv", "uv:/there", "uv:~/there", "uv:../there", "conda:x"]
 )

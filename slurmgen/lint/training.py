@@ -1,15 +1,22 @@
 """What a training script says of itself: the constants in its calls, read from its syntax tree."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from slurmgen import files
 from slurmgen.lint.reader import Launch, Script
+from slurmgen.lint.reader.budget import Budget, TooLarge
 
 Constant = str | int | float | bool | None
-_LARGEST = 1_000_000
+_LARGEST = 200_000
+"Bytes."
+_BYTE = 3
+"Steps that a byte of Python takes."
+_NUMBER = r"[0-9]{1,9}"
 
 
 class Call(NamedTuple):
@@ -26,8 +33,8 @@ class Call(NamedTuple):
         if keyword not in self.constants:
             return otherwise if self.complete else None
         value = self.constants[keyword]
-        if isinstance(value, str) and value.isdigit():
-            return int(value)
+        if isinstance(value, str):
+            return int(value) if re.fullmatch(_NUMBER, value) else None
         return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
@@ -38,7 +45,16 @@ _UNKNOWN = "unknown"
 def calls(script: Script, launch: Launch, name: str) -> tuple[Path | None, list[Call]]:
     """The calls of one name in the script that a launch runs, if it is at hand, and where that is."""
     path = training_script(script, launch)
-    return path, [call for call in _calls(path) if call.name == name] if path else []
+    return path, _calls_named(name, path, script.budget) if path else []
+
+
+def _calls_named(name: str, path: Path, budget: Budget) -> list[Call]:
+    try:
+        found = _calls(path, budget).get(name, [])
+        budget.spend(len(found))
+    except TooLarge:
+        return []
+    return found
 
 
 def training_script(script: Script, launch: Launch) -> Path | None:
@@ -51,15 +67,21 @@ def training_script(script: Script, launch: Launch) -> Path | None:
 
 
 @lru_cache(maxsize=64)
-def _calls(path: Path) -> tuple[Call, ...]:
+def _calls(path: Path, budget: Budget) -> dict[str, list[Call]]:
+    """The calls in a Python file by name; none if it cannot be read. Each script pays for its own reading."""
     try:
-        if path.stat().st_size > _LARGEST:
-            return ()
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return ()
-    constants = dict(_assigned(tree))
-    return tuple(_call(node, constants) for node in ast.walk(tree) if isinstance(node, ast.Call))
+        text = files.read_text(path, _LARGEST)
+        budget.spend(_BYTE * len(text))
+        tree = ast.parse(text)
+        constants = dict(_assigned(tree))
+        found: dict[str, list[Call]] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                call = _call(node, constants)
+                found.setdefault(call.name, []).append(call)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    return found
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, Constant]]:

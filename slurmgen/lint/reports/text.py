@@ -40,7 +40,7 @@ def _block(name: str, source: Source, found: Report) -> str:
 
 def _excerpt(source: Source, found: Report) -> list[str]:
     """The line with a caret under each column of the fault."""
-    text = source.line(found.start.line)
+    text = source.line(found.start.line)[:_COLUMNS]
     before, rest = text[: found.start.column - 1], text[found.start.column - 1 :]
     if found.end.line == found.start.line:
         rest = rest[: max(found.end.column - found.start.column, 1)]

@@ -46,6 +46,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
                 f"{site.name} has no partition {name!r}",
                 did_you_mean(name, site.partitions),
             )
+            return  # one finding at a place
         elif site.partitions[name].max_gpus == 0 and script.job.has_gpus:
             others = [key for key, partition in site.partitions.items() if partition.max_gpus != 0]
             yield Finding(

@@ -100,7 +100,7 @@ def _told(record: "Record", folder: Path, came: "Fetched") -> dict[str, Any]:
 
 
 def _report(record: "Record", folder: Path, came: "Fetched", *, quiet: bool) -> None:
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     if not quiet:
         click.echo(visible(str(folder)))

@@ -8,6 +8,8 @@ from click.core import ParameterSource
 
 from slurmgen.cli.options import Asked, JobCommand, request_options
 from slurmgen.cli.paths import cache_dir, shown
+from slurmgen.cli.told import print_script
+from slurmgen.wording import visible
 
 _WITH_ALL = {"all_jobs", "write", "force"}
 
@@ -45,7 +47,7 @@ def _render_one(asked: Asked, output: Path | None, write: bool, force: bool) -> 
     if write:
         output = asked.project_dir / script_path(asked.project, asked.job or plan.name, plan.site)
     if output is None:
-        click.echo(text, nl=False)
+        print_script(text)
     else:
         _write({output: signed(text)}, force)
 
@@ -75,7 +77,7 @@ def _write(scripts: Mapping[Path, bytes], force: bool) -> None:
         _refuse_edited(there)
     for path, script in scripts.items():
         if there.get(path) == script:
-            click.echo(f"{shown(path)} is up to date", err=True)
+            click.echo(visible(f"{shown(path)} is up to date"), err=True)
         else:
             _put(path, script)
 
@@ -100,4 +102,4 @@ def _put(path: Path, script: bytes) -> None:
         path.write_bytes(script)
     except OSError as error:
         raise RequestError(f"{shown(path)} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {shown(path)}", err=True)
+    click.echo(visible(f"wrote {shown(path)}"), err=True)

@@ -3,7 +3,6 @@
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import PurePath
 from urllib.parse import quote
@@ -11,6 +10,7 @@ from urllib.parse import quote
 from slurmgen.lint.finding import Edit, Report, Rule
 from slurmgen.lint.reader.source import Position, Source
 from slurmgen.lint.reports.base import Linted, each
+from slurmgen.wording import visible_json
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -36,7 +36,7 @@ def report(files: Sequence[Linted]) -> str:
             for found in file.reports
         ],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+    return visible_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
 def _rule(rule: Rule) -> dict[str, object]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from slurmgen.lint.finding import Report
 from slurmgen.lint.reader.source import Source
 from slurmgen.lint.reports.base import Linted
-from slurmgen.wording import counted
+from slurmgen.wording import counted, visible
 
 _COLUMNS = 140
 
@@ -14,11 +14,6 @@ def report(files: Sequence[Linted]) -> str:
     """All findings, and how many."""
     blocks = [block for file in files for block in _of_file(file)]
     return "\n".join([*blocks, _summary(files)]) + "\n"
-
-
-def visible(text: str) -> str:
-    """Text of a file with everything escaped that a terminal would act on."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text)
 
 
 def _of_file(file: Linted) -> list[str]:

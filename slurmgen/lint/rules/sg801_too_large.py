@@ -2,8 +2,8 @@
 
 ## What it finds
 A script with about 20,000 commands or more, with commands nested or chained more than 50 deep, or with
-strings, arrays and functions that expand to as much. Of such a script only the #SBATCH lines are checked. Of a
-rule with more than 1,000 findings the first 1,000 are reported.
+strings, arrays and functions that expand to as much. Of such a script only the #SBATCH lines are checked. Of
+a rule with more than 1,000 findings the first 1,000 are reported.
 
 ## Why it is bad
 The other rules are silent about what was not read, and that does not mean that it has no fault.

@@ -40,9 +40,8 @@ from slurmgen.remote.submission import (
     Waits,
 )
 from slurmgen.remote.transport import Transport
-from slurmgen.slurm.shell import visible
 from slurmgen.software import needed_files
-from slurmgen.wording import counted
+from slurmgen.wording import counted, visible
 
 if TYPE_CHECKING:
     from slurmgen.plan import Plan

@@ -61,7 +61,7 @@ def command(
             if not as_json:
                 _show(step)
     if as_json:
-        click.echo(_json(asked.site.name, steps))
+        click.echo(_json(asked.site.name, steps), nl=False)
     return exit_code(steps)
 
 
@@ -79,7 +79,7 @@ def _described(plan: "Plan", prepared: "Prepared") -> str:
 
 def _show(step: "Step") -> None:
     """One line, as soon as it is known; and below it what to do."""
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     state = click.style(f"{step.state:{_WIDTH}}", fg=COLORS[step.state])
     click.echo(f"{state}  {step.name:{_NAME_WIDTH}}  {visible(step.said)}")
@@ -88,11 +88,11 @@ def _show(step: "Step") -> None:
 
 
 def _json(site: str, steps: "list[Step]") -> str:
-    import json
+    from slurmgen.wording import visible_json
 
     shown = [
         {"step": one.name, "state": one.state, "said": one.said, "hint": one.hint or None} for one in steps
     ]
-    return json.dumps(
+    return visible_json(
         {"site": site, "ok": all(one.state != "failed" for one in steps), "steps": shown}, indent=2
     )

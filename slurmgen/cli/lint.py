@@ -137,7 +137,7 @@ def _write(file: "Linted", text: str, site: "Site | None", codes: tuple[str, ...
 def _show_changes(changed: "list[tuple[Linted, str]]") -> int:
     from difflib import unified_diff
 
-    from slurmgen.lint.reports.text import visible
+    from slurmgen.wording import visible
 
     for file, text in changed:
         before, after = file.text.splitlines(), text.splitlines()

@@ -9,6 +9,8 @@ from click.core import ParameterSource
 from slurmgen.cli.options import Asked, JobCommand, request_options
 from slurmgen.cli.paths import cache_dir, shown, write_in_project
 from slurmgen.cli.paths import write as write_file
+from slurmgen.cli.told import print_script
+from slurmgen.wording import visible
 
 _WITH_ALL = {"all_jobs", "write", "force"}
 
@@ -49,7 +51,7 @@ def _render_one(asked: Asked, output: Path | None, write: bool, force: bool) -> 
     elif output:
         _write_output(output, signed(text), force)
     else:
-        click.echo(text, nl=False)
+        print_script(text)
 
 
 def _refuse_more_than_all(ctx: click.Context, write: bool) -> None:
@@ -78,7 +80,7 @@ def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> 
     for path, script in scripts.items():
         if _is_new(path, script, there):
             write_in_project(folder, path, script)
-            click.echo(f"wrote {shown(path)}", err=True)
+            click.echo(visible(f"wrote {shown(path)}"), err=True)
 
 
 def _write_output(path: Path, script: bytes, force: bool) -> None:
@@ -93,12 +95,12 @@ def _write_output(path: Path, script: bytes, force: bool) -> None:
         _refuse_edited(there)
     if _is_new(path, script, there):
         write_file(path, script)
-        click.echo(f"wrote {shown(path)}", err=True)
+        click.echo(visible(f"wrote {shown(path)}"), err=True)
 
 
 def _is_new(path: Path, script: bytes, there: Mapping[Path, bytes]) -> bool:
     if there.get(path) == script:
-        click.echo(f"{shown(path)} is up to date", err=True)
+        click.echo(visible(f"{shown(path)} is up to date"), err=True)
     return there.get(path) != script
 
 

@@ -112,7 +112,7 @@ def _try_out(going: "Early", way: "Route", text: str, as_json: bool) -> None:
     if as_json:
         print_json({"site": way.site, "via": way.via, "answer": answer})
     of = "the twin of " if way.via == "twin" else ""
-    click.echo(f"{of}{way.site} would take the job: {answer}", err=True)
+    say(f"{of}{way.site} would take the job: {answer}")
 
 
 def _submit(
@@ -128,7 +128,7 @@ def _submit(
         if entry.key != prepared.record.key:
             when = entry.submitted
             say(f"this was submitted at {when}, and what became of it is not known yet: finding out")
-        click.echo(f"{amount_of(prepared)} in all, to {far.where}", err=True)
+        say(f"{amount_of(prepared)} in all, to {far.where}")
         with _progress() as count:
             entry, done = submit_entry(far, prepared, entry, ledger, count=count)
         settled = settled_record(prepared, entry, done)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmgen.cli.told import print_json
+from slurmgen.cli.told import print_json, print_script
 from slurmgen.wording import counted
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def show(prepared: "Prepared", as_json: bool) -> None:
         )
         return
     ways = {"ssh": f"through {way.host} over SSH", "local": "from this machine", "twin": "to its twin here"}
-    click.echo(submission.script, nl=False)
+    print_script(submission.script)
     say(f"would submit to site {way.site}, {ways[way.via]}")
     say(f"would send {amount_of(prepared)} to {_from_home(submission.folder)}:")
     for name in (*submission.files.files, submission.script_name):
@@ -110,6 +110,6 @@ def warn(prepared: "Prepared", plan: "Plan") -> None:
 
 def say(text: str) -> None:
     """Tell the person; a name in it may be anybody's."""
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     click.echo(visible(text), err=True)

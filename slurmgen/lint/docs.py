@@ -18,6 +18,7 @@ _GROUPS = {
     "SG5": "The shell around the step",
     "SG6": "Signals and requeue",
     "SG7": "The training script, where it is at hand",
+    "SG8": "What is not checked",
     "SG9": "The site, with --site",
 }
 

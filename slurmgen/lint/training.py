@@ -10,8 +10,13 @@ from warnings import catch_warnings, simplefilter
 
 from slurmgen.files import read_text
 from slurmgen.lint.reader import Launch, Script
+from slurmgen.lint.reader.budget import Budget, TooLarge
 
 Constant = str | int | float | bool | None
+_LARGEST_FILE = 200_000
+"Bytes."
+_BYTE = 3
+"Steps that a byte of Python takes."
 _LARGEST = 10**9
 "Of a whole number that counts something."
 _NUMBER = re.compile("[0-9]{1,9}")
@@ -31,8 +36,8 @@ class Call(NamedTuple):
         if keyword not in self.constants:
             return otherwise if self.complete else None
         value = self.constants[keyword]
-        if isinstance(value, str) and _NUMBER.fullmatch(value):
-            return int(value)
+        if isinstance(value, str):
+            return int(value) if _NUMBER.fullmatch(value) else None
         return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
@@ -43,7 +48,16 @@ _UNKNOWN = "unknown"
 def calls(script: Script, launch: Launch, name: str) -> tuple[Path | None, list[Call]]:
     """The calls of one name in the script that a launch runs, if it is at hand, and where that is."""
     path = training_script(script, launch)
-    return path, [call for call in _calls(path) if call.name == name] if path else []
+    return path, _calls_named(name, path, script.budget) if path else []
+
+
+def _calls_named(name: str, path: Path, budget: Budget) -> list[Call]:
+    try:
+        found = _calls(path, budget).get(name, [])
+        budget.spend(len(found))
+    except TooLarge:
+        return []
+    return found
 
 
 def training_script(script: Script, launch: Launch) -> Path | None:
@@ -56,15 +70,23 @@ def training_script(script: Script, launch: Launch) -> Path | None:
 
 
 @lru_cache(maxsize=64)
-def _calls(path: Path) -> tuple[Call, ...]:
+def _calls(path: Path, budget: Budget) -> dict[str, list[Call]]:
+    """The calls in a Python file by name; none if it cannot be read. Each script pays for its own reading."""
     try:
+        text = read_text(path, _LARGEST_FILE)
+        budget.spend(_BYTE * len(text))
         with catch_warnings():
             simplefilter("ignore")  # of the user's code, and no part of the report
-            tree = ast.parse(read_text(path))
+            tree = ast.parse(text)
+        constants = dict(_assigned(tree))
+        found: dict[str, list[Call]] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                call = _call(node, constants)
+                found.setdefault(call.name, []).append(call)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # the last if nested too deeply
-        return ()
-    constants = dict(_assigned(tree))
-    return tuple(_call(node, constants) for node in ast.walk(tree) if isinstance(node, ast.Call))
+        return {}
+    return found
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, Constant]]:

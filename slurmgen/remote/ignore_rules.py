@@ -10,7 +10,7 @@ from slurmgen.errors import RequestError
 from slurmgen.files import NotPlainFile, is_inside, read_bytes
 from slurmgen.remote.ignore_patterns import Patterns, split_lines
 from slurmgen.remote.revision import repository
-from slurmgen.slurm.shell import visible
+from slurmgen.wording import visible
 
 OWN = ".slurmgenignore"
 IGNORE_FILES = (OWN, ".gitignore")

@@ -17,8 +17,7 @@ from slurmgen.errors import AuthenticationFailed
 from slurmgen.remote import certificates
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.terminal import Ask
-from slurmgen.slurm.shell import visible
-from slurmgen.wording import counted
+from slurmgen.wording import counted, visible
 
 _AGENT = "SSH_AUTH_SOCK"
 _KINDS = (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from slurmgen import errors
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.terminal import Ask, show_typing_at_exit
-from slurmgen.slurm.shell import visible
+from slurmgen.wording import visible
 
 LOGIN_TIMEOUT = 300.0
 "Seconds for a login; a person may have to fetch a code first."

@@ -9,7 +9,7 @@ from pathlib import Path
 from slurmgen.errors import TransferFailed
 from slurmgen.remote.manifest import Manifest
 from slurmgen.remote.snapshot import readable
-from slurmgen.slurm.shell import visible
+from slurmgen.wording import visible
 
 COMPLETE = ".slurmgen/complete"
 "The last member; a project has no files of that name, since .slurmgen is never sent."

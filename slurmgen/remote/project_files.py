@@ -6,7 +6,7 @@ from slurmgen.bundled_scripts import FOLDER, is_bundled
 from slurmgen.errors import RequestError
 from slurmgen.paths import bundled
 from slurmgen.remote.snapshot import Snapshot, snapshot
-from slurmgen.slurm.shell import visible
+from slurmgen.wording import visible
 
 
 def project_files(

@@ -15,8 +15,7 @@ from msgspec import Struct
 from slurmgen.errors import RequestError, TransferFailed
 from slurmgen.remote.walk import NEVER_SENT as NEVER_SENT
 from slurmgen.remote.walk import walk
-from slurmgen.slurm.shell import visible
-from slurmgen.wording import counted, listed
+from slurmgen.wording import counted, listed, visible
 
 _NAMED = 10
 "Files that are named one by one, where they cannot be sent."

@@ -15,7 +15,7 @@ from paramiko.pkey import UnknownKeyType
 from paramiko.sftp import SFTPError
 
 from slurmgen import errors
-from slurmgen.slurm.shell import visible
+from slurmgen.wording import visible
 
 _MOST = 300
 "Characters of a foreign message, which may quote what a host sent."

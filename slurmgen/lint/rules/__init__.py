@@ -9,6 +9,9 @@ from slurmgen.lint.finding import Rule
 SITE_CODES = "SG9"
 "How the codes of rules begin that are silent without a site."
 
+TOO_LARGE = "SG801"
+"The rule that reports what the others could not see."
+
 _LAUNCHERS = ("torch", "accelerate", "deepspeed")
 WORDS: dict[str, tuple[str, ...]] = {
     "SG102": ("\r",),

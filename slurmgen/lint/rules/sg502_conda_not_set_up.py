@@ -34,19 +34,14 @@ _SETS_UP = ("source", ".", "eval", "module", "ml", "spack")
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Look at every activation, and at what comes before it."""
     login = any("l" in word for word in script.first_line.split()[1:] if word.startswith("-"))
-    for index, command in enumerate(script.commands):
-        before = script.commands[:index]
+    is_set_up = login
+    for command in script.commands:
         if command.name in ("source", ".") and command.texts[1:2] == ["activate"]:
             yield _finding(command, "`source activate` finds no script, or another one")
-        elif (
-            command.name == "conda" and command.texts[1:2] == ["activate"] and not login and not _any(before)
-        ):
+        elif command.name == "conda" and command.texts[1:2] == ["activate"] and not is_set_up:
             yield _finding(command, "nothing has set conda up here")
             return
-
-
-def _any(commands: tuple[Command, ...]) -> bool:
-    return any(command.name in _SETS_UP and command.texts[1:2] != ["activate"] for command in commands)
+        is_set_up |= command.name in _SETS_UP and command.texts[1:2] != ["activate"]
 
 
 def _finding(command: Command, fact: str) -> Finding:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from msgspec import Struct, ValidationError, convert, structs
 
 from slurmgen.errors import ConfigError
+from slurmgen.paths import make_private, require_private, state_folder
 
 BUSY_TIMEOUT = 10.0
 "Seconds to wait for another slurmgen that is writing."
@@ -192,9 +193,10 @@ class Ledger:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.path.parent)
             if not self.path.exists():
                 _make(self.path)
+            require_private(self.path)
             # Closing rolls back what was not committed.
             with closing(sqlite3.connect(self.path, BUSY_TIMEOUT, isolation_level=None)) as database:
                 self._prepare(database)
@@ -222,9 +224,7 @@ class Ledger:
 
 def default_path() -> Path:
     """Where the ledger is: ~/.local/state/slurmgen/ledger.sqlite, or as XDG_STATE_HOME says."""
-    from platformdirs import user_state_path
-
-    return user_state_path("slurmgen") / "ledger.sqlite"
+    return state_folder() / "ledger.sqlite"
 
 
 def _make(path: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from slurmgen.config import has, line_of, problems, read_toml
+from slurmgen.config import has, located, problems, read_toml, shortened
 from slurmgen.errors import ConfigError, did_you_mean
-from slurmgen.paths import bundled
-from slurmgen.personal import config_dir
+from slurmgen.paths import bundled, config_folder
+from slurmgen.personal import read_own
 from slurmgen.site import Site
 from slurmgen.sites.checks import Fault, faults
 from slurmgen.slurm.shell import unprintable
@@ -29,7 +29,7 @@ def search_path(project_dir: Path | None = None, *, personal: bool = True) -> li
     """The folders that profiles are looked for in, the nearest first; yours only if `personal`."""
     folders = [project_dir / "site_profiles"] if project_dir else []
     if personal:
-        folders.append(config_dir() / "site_profiles")
+        folders.append(config_folder() / "site_profiles")
     return list(dict.fromkeys([*folders, bundled("site_profiles")]))
 
 
@@ -112,8 +112,7 @@ def _located(fault: Fault, layers: Sequence[Layer]) -> ConfigError:
         keys = fault.keys[:end]
         for path, data in layers:
             if has(data, keys):
-                line = line_of(path.read_text(encoding="utf-8"), keys)
-                return ConfigError(f"{path}:{line}: {'.'.join(fault.keys)}: {fault.fact}", fault.hint)
+                return ConfigError(f"{located(path, keys)}: {'.'.join(fault.keys)}: {fault.fact}", fault.hint)
     return ConfigError(f"{layers[0][0]}: {fault.fact}", fault.hint)
 
 
@@ -124,14 +123,17 @@ def _lineage(path: Path, folders: Sequence[Path]) -> Iterator[Layer]:
         if path in seen:
             raise ConfigError(f"{path} extends itself", "Take one `extends` out.")
         seen.append(path)
-        data = read_toml(path)
+        data = read_own(path) if path.absolute().is_relative_to(config_folder()) else read_toml(path)
         text = unprintable(data)
         if text is not None:
-            raise ConfigError(f"{path}: a value has a control character: {text!r}", "Take it out.")
+            raise ConfigError(
+                f"{path}: a value has a control character: {shortened(repr(text))}", "Take it out."
+            )
         yield path, data
-        if "extends" not in data:
+        parent = data.get("extends")
+        if not isinstance(parent, str) or Path(parent).name != parent:  # none, or reported as wrong
             return
-        path = _parent(str(data["extends"]), path, folders, seen)
+        path = _parent(parent, path, folders, seen)
 
 
 def _parent(name: str, child: Path, folders: Sequence[Path], seen: list[Path]) -> Path:

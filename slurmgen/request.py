@@ -13,6 +13,8 @@ Rendezvous = Literal["static", "c10d"]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 NONE = "none"
 "Said instead of a name, to have none of what the site has."
+OMITTED = "..."
+"Stands for the value of a variable in the command that a script names."
 
 MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024}
 "Larger numbers are typing errors: no cluster has so many."
@@ -112,7 +114,7 @@ def check_text(request: Request) -> None:
 
 
 def command_line(site: str, request: Request, job: str | None = None, *, replace_args: bool = False) -> str:
-    """The slurmgen command that makes this request, the same text every time.
+    """The slurmgen command that makes this request, the same text each time; values of variables are omitted.
 
     Args:
         site: the site.
@@ -166,5 +168,6 @@ def _texts(key: str, value: dict[str, Any] | tuple[str, ...]) -> list[str] | tup
     if key == "sbatch" and isinstance(value, dict):
         return [f"{name}={text}" if text else name for name, text in given(value).items()]
     if isinstance(value, dict):
-        return [f"{name}={text}" for name, text in value.items()]
+        # A value may be a secret, and this text stands in scripts that are checked in.
+        return [f"{name}={OMITTED}" for name in value]
     return value

@@ -21,12 +21,12 @@ Limit = Annotated[int, Meta(ge=0, le=MOST)]
 Name = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*$",
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z",
         description="letters, digits and _ . + -, beginning with none of . + -",
     ),
 ]
 Folder = Annotated[
-    str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*$", description="a full path of letters, digits and _ . / + -")
+    str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*\Z", description="a full path of letters, digits and _ . / + -")
 ]
 Environment = dict[VariableName, str]
 

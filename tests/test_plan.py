@@ -3,11 +3,12 @@
 import time
 
 import pytest
+from msgspec import structs
 
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import as_dict
-from slurmgen.site import Cpu, Gpu, GpuType, Memory, Node, Partition, Rendezvous, Site
+from slurmgen.site import Container, Cpu, Gpu, GpuType, Memory, Node, Partition, Rendezvous, Site
 
 ACCOUNT = {"daic": "a", "olivia": "nn1k", "generic": None}
 
@@ -417,3 +418,16 @@ def test_an_error_file_stands_beside_the_log() -> None:
     plan = plan_of("generic", log_dir="logs", sbatch={"error": "logs/%x-%j.err"})
     assert ("error", "logs/%x-%j.err") in plan.directives
     assert ("output", "logs/%x-%j.out") in plan.directives
+
+
+def test_an_image_of_a_site_that_would_be_an_option_is_refused() -> None:
+    site = structs.replace(load_site("generic"), container=Container(image="--help"))
+    with pytest.raises(RequestError, match="'--help' begins with a dash"):
+        resolve(Request(), site)
+    assert resolve(Request(container="none"), site).setup.image == ""
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\x1b[2J", "\0"])
+def test_a_control_character_in_a_variable_is_refused(value: str) -> None:
+    with pytest.raises(RequestError, match="env has a control character"):
+        resolve(Request(env={"A": value}), load_site("generic"))

@@ -105,6 +105,8 @@ def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) 
         ("[sbatch", "is not TOML"),
         ("[container]\nmulti_node_library_path = ['$(x)']", "multi_node_library_path"),
         ("[env.always]\n'A;B' = '1'", r"env\.always"),
+        ("[container]\nimage = '--help'", r"container\.image: '--help' begins with a dash"),
+        ("extends = '../x'", r"extends: '\.\./x' is not valid"),
     ],
 )
 def test_a_wrong_profile_is_refused_with_its_file_and_key(text: str, message: str, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """The text of a batch script."""
 
+import os
 import shlex
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from slurmgen.paths import bundled
 from slurmgen.site import Env, Modules, Rendezvous
 from tests.conftest import Run
 from tests.support.golden import golden_requests
+from tests.test_paths import SOMEBODY, as_root
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = golden_requests()
@@ -169,7 +172,6 @@ def test_the_command_in_the_head_makes_the_same_script(slurmgen) -> None:  # typ
         framework="lightning",
         gpus=8,
         account="nn1k",
-        env={"A": "b c", "EMPTY": ""},
         binds=("/data",),
         modules=("X/1",),
         sbatch={"hold": "", "comment": "two words"},
@@ -458,3 +460,195 @@ def test_a_wrong_template_is_named(source: str, tmp_path: Path) -> None:
     (tmp_path / "environment.j2").write_text(source)
     with pytest.raises(ConfigError, match=r"environment\.j2|no_such_value|division by zero"):
         render(resolve(Request(), load_site("generic")), tmp_path)
+
+
+def wrong(template: str, folder: Path, name: str = "step.j2") -> str:
+    """The error for a template, which must come soon."""
+    (folder / name).write_text(template)
+    start = time.monotonic()
+    with pytest.raises(ConfigError) as error:
+        render(resolve(Request(), load_site("generic")), folder)
+    assert time.monotonic() - start < 8  # less than 2 s on a machine that does nothing else
+    assert len(str(error.value)) < 500
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ cycler.__init__.__globals__.os.popen('touch made').read() }}",
+        "{{ lipsum.__globals__.os.system('touch made') }}",
+        "{{ plan.launcher.command.__globals__ }}",
+        "{{ plan.launcher.command | attr('__globals__') }}",
+        "{{ '{0.__class__.__mro__}'.format(plan) }}",
+        "{{ self.__init__ }}",
+        "{{ plan.__class__ }}",
+        "{% set _ = plan.env.update({'A': 'b'}) %}",
+        "{% include '../secret' %}",
+        "{% include 'a/../../secret' %}",
+        "{% include '/etc/passwd' %}",
+        "{% import '/etc/passwd' as x %}",
+        "{% extends '../secret' %}",
+        "{% include '.git/config' %}",
+        "{% include 'link' %}",
+        "{% include 'folder/secret' %}",
+        "{% include 'pipe' %}",
+        "{% include 'zero' %}",
+        "{% include 'large' %}",
+    ],
+)
+def test_a_template_cannot_leave_its_folder_or_run_code(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret").write_text("token")
+    folder = tmp_path / "templates"
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "config").write_text("token")
+    (folder / "link").symlink_to("../secret")
+    (folder / "folder").symlink_to("..")
+    os.mkfifo(folder / "pipe")
+    (folder / "zero").symlink_to("/dev/zero")
+    (folder / "large").write_text("#" * 1_000_001)
+    text = wrong(template, folder)
+    assert str(folder) in text
+    assert "token" not in text
+    assert not (tmp_path / "made").exists()
+
+
+LOOP = "{% for _ in range(99999) %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (f"{LOOP * 3}{'{% endfor %}' * 3}", "longer than 0.7 s of CPU time"),
+        (f"{LOOP * 2}{'a' * 100}{'{% endfor %}' * 2}", "longer than 0.7 s of CPU time"),
+        ("{{ 2 ** (10 ** 10) }}", "longer than 0.7 s of CPU time"),
+        ("{{ 'x' * 10 ** 9 }}", ":1: it needs more than 250 MB of memory"),
+        ("{{ 'x' | center(10 ** 9) }}", ":1: it needs more than 250 MB of memory"),
+        ("{{ '%1000000000d' | format(1) }}", ":1: it needs more than 250 MB of memory"),
+        ("{{ 'x' * 10 ** 7 }}", "the script has more than 1,000,000 bytes"),
+        ("{{ range(10 ** 9) | list }}", "Range too big"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion"),
+        ("{% include 'step.j2' %}", "recursion"),
+        ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "recursion"),
+        ("{% if 1 %}" * 500 + "{% endif %}" * 500, "recursion"),
+        ("{{ '\\ud800' }}", "surrogates not allowed"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_template_has_limits(template: str, message: str, tmp_path: Path) -> None:
+    text = wrong(template, tmp_path)
+    assert f"{tmp_path / 'step.j2'}" in text
+    assert message in text
+
+
+def test_the_template_at_fault_is_named_among_several(tmp_path: Path) -> None:
+    (tmp_path / "environment.j2").write_text("{{ plan.nodes }}")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "step.j2").write_text("\n{% include 'parts/one.j2' %}")
+    endless = f"{LOOP * 3}{'{% endfor %}' * 3}"
+    assert f"{tmp_path}/parts/one.j2: it took" in wrong(endless, tmp_path, "parts/one.j2")
+    assert f"{tmp_path}/parts/one.j2:2: 'x' is undefined" in wrong("\n{{ x }}", tmp_path, "parts/one.j2")
+
+
+def test_a_template_may_use_further_templates_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "hello.txt").write_text(
+        "{% macro hello(name) %}hello {{ name | quote }}{% endmacro %}"
+    )
+    (tmp_path / "step.j2").write_text("{% from 'parts/hello.txt' import hello %}{{ hello('the world') }}")
+    plan = resolve(Request(), load_site("generic"))
+    assert render(plan, tmp_path).endswith("\n\nhello 'the world'")
+
+
+def test_a_module_of_the_working_directory_is_not_imported_for_templates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("json", "jinja2", "pickle", "resource", "slurmgen"):
+        (tmp_path / f"{name}.py").write_text("open('made', 'w')")
+    (tmp_path / "step.j2").write_text("hello")
+    assert render(resolve(Request(), load_site("generic")), tmp_path).endswith("\nhello")
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("target", ["/", "..", "/proc/self"])
+def test_a_template_folder_that_leads_out_of_the_project_is_refused(
+    target: str, tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "templates").symlink_to(target)
+    for command in (["render"], ["check"]):
+        (tmp_path / "p" / "slurmgen.toml").write_text("[job.a]")
+        result = slurmgen(*command, cwd=tmp_path / "p")
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "templates leads out of the project" in result.stderr
+
+
+def test_values_of_variables_are_not_in_the_header_but_their_names_are(slurmgen: Run) -> None:
+    text = slurmgen("render", "--env", "TOKEN=hunter2", "--env", "EMPTY=").stdout
+    assert text.count("hunter2") == text.count("export TOKEN=hunter2\n") == 1
+    assert "# Made by: slurmgen render --site generic --env TOKEN=... --env EMPTY=...\n" in text
+    assert text == slurmgen("render", "--env", "TOKEN=hunter2", "--env", "EMPTY=").stdout
+
+
+def test_a_command_of_a_header_cannot_be_run_with_its_values_left_out(slurmgen: Run) -> None:
+    result = slurmgen("render", "--env", "TOKEN=...")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "'TOKEN=...' has no value" in result.stderr
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's cache folder, which others can see."""
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_compiled_templates_are_kept_in_a_private_folder(cache: Path, slurmgen: Run) -> None:
+    text = slurmgen("render").stdout
+    kept = list((cache / "slurmgen" / "bytecode").iterdir())
+    assert len(kept) == 6
+    assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
+    assert (cache / "slurmgen").stat().st_mode & 0o777 == 0o700
+    assert slurmgen("render").stdout == text
+
+
+@pytest.mark.parametrize("place", ["", "slurmgen", "slurmgen/bytecode"])
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_compiled_templates_are_not_kept_where_others_may_write(
+    place: str, mode: int, cache: Path, slurmgen: Run
+) -> None:
+    (cache / "slurmgen" / "bytecode").mkdir(parents=True)
+    (cache / place).chmod(mode)
+    result = slurmgen("render")
+    assert (result.returncode, result.stderr) == (0, "")
+    kept = list((cache / "slurmgen" / "bytecode").iterdir())
+    assert bool(kept) == (
+        mode == 0o1777 and place != "slurmgen/bytecode"
+    )  # what is in a sticky folder stays ours
+
+
+@as_root
+@pytest.mark.parametrize("place", ["slurmgen", "slurmgen/bytecode"])
+def test_compiled_templates_are_not_kept_behind_another_users_link(
+    place: str, cache: Path, tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "mine" / "bytecode").mkdir(parents=True, mode=0o700)
+    (cache / place).parent.mkdir(exist_ok=True)
+    (cache / place).symlink_to(tmp_path / "mine")
+    os.chown(cache / place, SOMEBODY, SOMEBODY, follow_symlinks=False)
+    assert slurmgen("render").returncode == 0
+    assert [path.name for path in (tmp_path / "mine").rglob("*")] == ["bytecode"]
+
+
+def test_templates_of_a_project_are_not_kept_in_compiled_form(
+    cache: Path, tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "step.j2").write_text("hello")
+    assert slurmgen("render").stdout.endswith("hello")
+    assert list((cache / "slurmgen" / "bytecode").iterdir()) == []

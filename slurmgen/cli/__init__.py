@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 
 from slurmgen.errors import SlurmgenError, did_you_mean
+from slurmgen.wording import visible
 
 BUG = 70
 "Exit code of an error that is ours (EX_SOFTWARE of sysexits.h)."
@@ -111,14 +112,13 @@ def _told(error: Exception) -> int:
         case _:
             import traceback
 
-            traceback.print_exception(error)
+            click.echo(visible("".join(traceback.format_exception(error)), keep="\n"), nl=False, err=True)
             return _say("this is a bug in slurmgen. Please report it with the lines above.", BUG)
 
 
 def _say(message: str, exit_code: int) -> int:
-    from slurmgen.slurm.shell import visible  # a message may quote what a person or a far side wrote
-
-    click.echo("error: " + visible(message, keep="\n"), err=True)
+    # A message may quote anybody; no line of it looks like one of ours.
+    click.echo("error: " + visible(message, keep="\n").replace("\n", "\n  "), err=True)
     return exit_code
 
 

@@ -126,7 +126,7 @@ def _as_json(record: "Record", folder: Path, fetched: "Fetched") -> dict[str, An
 
 
 def _report(record: "Record", folder: Path, fetched: "Fetched", *, quiet: bool) -> None:
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     if not quiet:
         click.echo(visible(str(folder)))

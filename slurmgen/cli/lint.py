@@ -1,12 +1,15 @@
 """`slurmgen lint`: find the faults of batch scripts."""
 
 import gc
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from slurmgen.cli.paths import write as write_file
 from slurmgen.cli.site_option import site_option
+from slurmgen.errors import RequestError
 
 if TYPE_CHECKING:
     from slurmgen.lint.reports import Linted
@@ -95,9 +98,25 @@ def _lint(name: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
     from slurmgen.lint import lint_text
     from slurmgen.lint.reports import Linted
 
-    with click.open_file(name, "rb") as stream:
-        text = stream.read().decode("utf-8", "surrogateescape")
+    text = _content(name).decode("utf-8", "surrogateescape")
     return Linted(name, text, lint_text(text, site, _path(name), codes))
+
+
+def _content(name: str) -> bytes:
+    from slurmgen.files import MAX_TEXT, NotPlainFile, read_bytes
+
+    try:
+        if name != "-":
+            return read_bytes(Path(name))
+        content = sys.stdin.buffer.read(MAX_TEXT + 1)
+        if len(content) > MAX_TEXT:
+            raise NotPlainFile(f"it is larger than {MAX_TEXT:,} bytes")
+    except OSError as error:
+        raise RequestError(f"{name} cannot be read: {error.strerror or error}", _LINT_HINT) from error
+    return content
+
+
+_LINT_HINT = "Give a regular file that you may read; for a pipe, give `-`."
 
 
 def _fixed(file: "Linted", site: "Site | None", codes: tuple[str, ...]) -> str:
@@ -111,14 +130,14 @@ def _write(file: "Linted", text: str, site: "Site | None", codes: tuple[str, ...
     from slurmgen.lint import lint_text
 
     if text != file.text:
-        Path(file.name).write_bytes(text.encode("utf-8", "surrogateescape"))
+        write_file(Path(file.name), text.encode("utf-8", "surrogateescape"))
     return file._replace(text=text, reports=lint_text(text, site, _path(file.name), codes))
 
 
 def _show_changes(changed: "list[tuple[Linted, str]]") -> int:
     from difflib import unified_diff
 
-    from slurmgen.lint.reports.text import visible
+    from slurmgen.wording import visible
 
     for file, text in changed:
         before, after = file.text.splitlines(), text.splitlines()

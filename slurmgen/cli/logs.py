@@ -60,7 +60,7 @@ def command(
 
 def _head(one: "Named", path: str) -> None:
     """Say whose log follows, as tail does."""
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     click.echo(visible(f"==> job {one.job} at {one.way.site}: {path} <=="))
 
@@ -81,7 +81,7 @@ def follow_to_end(
     from slurmgen.remote.following import follow_through
     from slurmgen.remote.logs import Shown
     from slurmgen.remote.slurm import describe, outcome
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     ctx = click.get_current_context()
     shown = Shown(lambda chunk: _write(chunk, err=err), start)
@@ -143,7 +143,7 @@ def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
 def _show(far: "Transport", job: "JobId", path: str, start: int) -> None:
     from slurmgen.remote.logs import read
     from slurmgen.remote.slurm import describe, job_states
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     is_empty = True
     for chunk in read(far, path, start):

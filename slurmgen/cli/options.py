@@ -14,7 +14,7 @@ from slurmgen.cli.size_option import max_size_option
 from slurmgen.errors import RequestError
 from slurmgen.personal import Personal
 from slurmgen.project import FILE_NAME, Project
-from slurmgen.request import NONE, Request
+from slurmgen.request import NONE, OMITTED, Request
 from slurmgen.site import Site
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Asked(NamedTuple):
         return resolve(self.request, self.site, self.command, self.files)
 
     def text(self, plan: "Plan") -> str:
-        """Render a plan with the project's templates, compiled ones kept for the next time."""
+        """Render a plan with the project's templates."""
         from slurmgen.script import render
 
         return render(plan, self.template_dir, cache_dir())
@@ -114,7 +114,9 @@ def _variables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, 
         if not name or not equals:
             raise click.BadParameter(f"{text!r} is not KEY=VALUE.")
         if not (name.isidentifier() and name.isascii()):
-            raise click.BadParameter(f"{name!r} is no name of a variable.")
+            raise click.BadParameter(f"{name!r} is not a valid variable name.")
+        if value == OMITTED:
+            raise click.BadParameter(f"{text!r} has no value; a script's header omits it.")
         pairs[name] = value
     return pairs
 
@@ -215,6 +217,14 @@ _OPTIONS = [
 ]
 
 
+send_option = click.option(
+    "--send",
+    multiple=True,
+    metavar="PATH",
+    help="Send this file although it may hold secrets, or is ignored; may repeat.",
+)
+
+
 def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the JOB argument and every request option; it is called with an Asked first."""
 
@@ -297,15 +307,14 @@ def _arguments(script_args: tuple[str, ...] | None, replace_args: bool) -> tuple
 
 def _check_names(project: Project, project_dir: Path) -> None:
     """Refuse what slurmgen.toml names and is not there: a misspelt name would silently do nothing."""
-    from slurmgen.config import line_of
+    from slurmgen.config import located
     from slurmgen.errors import ConfigError, did_you_mean
     from slurmgen.profiles import profile_paths
 
     known = profile_paths(project_dir)
     for name, job in project.job.items():
         for site in job.site.keys() - known.keys():
-            text = (project_dir / FILE_NAME).read_text(encoding="utf-8")
-            place = f"{FILE_NAME}:{line_of(text, ['job', name, 'site', site])}"
+            place = located(project_dir / FILE_NAME, ["job", name, "site", site])
             raise ConfigError(
                 f"{place}: job {name} on {site}: there is no site {site!r}", did_you_mean(site, known)
             )

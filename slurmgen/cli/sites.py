@@ -20,7 +20,7 @@ def list_sites() -> int:
     """Name every site and where its profile is; exit with 1 if one is wrong."""
     from slurmgen.errors import ConfigError
     from slurmgen.profiles import load_profile, profile_paths
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     project = project_dir()
     paths = profile_paths(project)
@@ -42,12 +42,13 @@ def show(name: str, as_json: bool) -> None:
     import msgspec
 
     from slurmgen.profiles import load_site
+    from slurmgen.wording import visible_json, visible_strings
 
     site = load_site(name, project_dir())
     if as_json:
-        click.echo(_escaped(msgspec.json.format(msgspec.json.encode(site)).decode()))
+        click.echo(visible_json(msgspec.to_builtins(site), indent=2), nl=False)
     else:
-        click.echo(_escaped(_toml(msgspec.to_builtins(site))), nl=False)
+        click.echo(visible_strings(_toml(msgspec.to_builtins(site))), nl=False)
 
 
 @command.command()
@@ -57,7 +58,7 @@ def show(name: str, as_json: bool) -> None:
 def validate(files: tuple[Path, ...]) -> int:
     """Check profile files and print every error; exit with 1 if there is one."""
     from slurmgen.profiles import profile_errors
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     wrong = 0
     for path in files:
@@ -71,14 +72,9 @@ def validate(files: tuple[Path, ...]) -> int:
 
 
 def _complain(error: Exception) -> None:
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     click.echo(visible(f"error: {error}", keep="\n"), err=True)
-
-
-def _escaped(text: str) -> str:
-    """JSON or TOML whose strings show what could steer a terminal, as escapes that both languages have."""
-    return "".join(c if c.isprintable() or c == "\n" or c > "\uffff" else f"\\u{ord(c):04x}" for c in text)
 
 
 def _toml(data: dict[str, object], prefix: str = "") -> str:

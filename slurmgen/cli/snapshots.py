@@ -67,8 +67,8 @@ def command(
 def _show(found: "tuple[Kept, ...]") -> None:
     from datetime import UTC, datetime
 
-    from slurmgen.slurm.shell import visible
     from slurmgen.submitting import amount
+    from slurmgen.wording import visible
 
     for one in found:
         when = datetime.fromtimestamp(one.used, UTC).isoformat(sep=" ", timespec="minutes")[:16]
@@ -79,8 +79,8 @@ def _show(found: "tuple[Kept, ...]") -> None:
 
 
 def _sum_up(found: "tuple[Kept, ...]", complaint: str, prune: bool) -> None:
-    from slurmgen.slurm.shell import visible
     from slurmgen.submitting import amount
+    from slurmgen.wording import visible
 
     if complaint:
         words = " ".join(complaint.split())

@@ -109,7 +109,7 @@ def _pending(record: "Record") -> "Report":
 
 def _show(rows: "Sequence[tuple[Route, Report]]") -> None:
     """Print a table for each site, and what is to be said of it once."""
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     table = [("ID", "NAME", "STATE", "SUBMITTED", "FOLDER")]
     table += [(one.id or "-", one.name, one.state, one.submitted, one.folder) for _, one in rows]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options
+from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options, send_option
 from slurmgen.cli.route_options import route_options, set_out
 from slurmgen.cli.submit_told import amount_of, print_id, say, show, warn, what_happened
 from slurmgen.cli.told import print_json
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @route_options
 @click.option("--remote-dir", metavar="FOLDER", help="Folder over there for all this; ~/slurmgen if unset.")
 @project_size_option
+@send_option
 @click.option(
     "--again", is_flag=True, help="Submit a new job although it is unknown what became of the last."
 )
@@ -39,6 +40,7 @@ def command(
     asked: Asked,
     remote_dir: str | None,
     max_size: int,
+    send: tuple[str, ...],
     again: bool,
     test_only: bool,
     dry_run: bool,
@@ -59,7 +61,7 @@ def command(
     # On the way there while the plan and the project are looked at.
     with set_out(way, starts=not dry_run) as going:
         plan, text = _script(asked, follow=follow)
-        prepared = _prepared(asked, plan, text, way, remote_dir, max_size)
+        prepared = _prepared(asked, plan, text, way, remote_dir, max_size, send)
         if test_only:
             _try_out(going, way, text, as_json)
             return
@@ -78,12 +80,18 @@ def _script(asked: Asked, *, follow: bool) -> "tuple[Plan, str]":
 
 
 def _prepared(
-    asked: Asked, plan: "Plan", text: str, way: "Route", remote_dir: str | None, max_size: int
+    asked: Asked,
+    plan: "Plan",
+    text: str,
+    way: "Route",
+    remote_dir: str | None,
+    max_size: int,
+    send: tuple[str, ...],
 ) -> "Prepared":
     from slurmgen.submitting import prepare
 
     folder = remote_dir or asked.personal.remote_dir
-    return prepare(plan, text, way, asked.project_dir, folder, max_size)
+    return prepare(plan, text, way, asked.project_dir, folder, max_size, send)
 
 
 def _refuse_array(plan: "Plan") -> None:
@@ -104,7 +112,7 @@ def _try_out(going: "Early", way: "Route", text: str, as_json: bool) -> None:
     if as_json:
         print_json({"site": way.site, "via": way.via, "answer": answer})
     of = "the twin of " if way.via == "twin" else ""
-    click.echo(f"{of}{way.site} would take the job: {answer}", err=True)
+    say(f"{of}{way.site} would take the job: {answer}")
 
 
 def _submit(
@@ -120,7 +128,7 @@ def _submit(
         if entry.key != prepared.record.key:
             when = entry.submitted
             say(f"this was submitted at {when}, and what became of it is not known yet: finding out")
-        click.echo(f"{amount_of(prepared)} in all, to {far.where}", err=True)
+        say(f"{amount_of(prepared)} in all, to {far.where}")
         with _progress() as count:
             entry, done = submit_entry(far, prepared, entry, ledger, count=count)
         settled = settled_record(prepared, entry, done)

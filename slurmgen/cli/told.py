@@ -1,5 +1,6 @@
 """Answers about jobs, printed: in lines, or as an object for --json."""
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +33,20 @@ def print_jobs(told: Sequence[Any], *, several: bool) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON, in ASCII: no name in it steers a terminal, and none need be UTF-8."""
-    import json
-
+    """Print a value as JSON."""
     from msgspec import to_builtins
 
-    click.echo(json.dumps(to_builtins(value)))
+    from slurmgen.wording import visible_json
+
+    click.echo(visible_json(to_builtins(value)), nl=False)
+
+
+def print_script(text: str) -> None:
+    """Print a script: exactly, but to a terminal without what could steer it."""
+    from slurmgen.wording import visible
+
+    is_shown = sys.stdout is not None and sys.stdout.isatty()
+    click.echo(visible(text, keep="\n\t") if is_shown else text, nl=False)
 
 
 def exit_code(answers: "Sequence[Answer]") -> int:

@@ -29,7 +29,7 @@ def command(
     """
     from slurmgen.asking import remember
     from slurmgen.awaiting import wait
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     if timeout is not None and isnan(timeout):
         raise click.BadParameter("nan is no number of seconds.", param_hint="--timeout")

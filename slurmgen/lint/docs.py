@@ -18,6 +18,7 @@ _GROUPS = {
     "SG5": "Shell commands",
     "SG6": "Signals and requeue",
     "SG7": "Training script (if available)",
+    "SG8": "Limits of the linter",
     "SG9": "Site (with --site)",
 }
 

@@ -207,7 +207,7 @@ def resolve(
         RequestError: what was asked for cannot be had; it says what can.
     """
     made_by = command_of(site.name, check_form(request))
-    if unprintable(made_by):  # it says every value of the request, so one look is enough
+    if unprintable(made_by) or unprintable(request.env):  # together they say every value of the request
         check_text(request)
     origin = origin_of(files or {})
     launcher = _launcher(request)

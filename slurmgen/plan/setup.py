@@ -99,11 +99,10 @@ def _container(request: Request, origin: Origin, site: Site) -> tuple[Container 
     if request.container == NONE:
         return None, "", origin("container")
     of_site = site.container or Container()
+    image = request.container or of_site.image or ""
+    if image.startswith("-"):
+        raise RequestError(f"--container {image!r} begins with a dash", "Write the image's full path.")
     if request.container:
-        if request.container.startswith("-"):
-            raise RequestError(
-                f"--container {request.container!r} begins with a dash", "Write its full path."
-            )
         return of_site, word(request.container), origin("container")
     if of_site.image:
         return of_site, word(of_site.image), from_profile(site)

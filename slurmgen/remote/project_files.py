@@ -6,15 +6,19 @@ from slurmgen.bundled_scripts import FOLDER, is_bundled
 from slurmgen.errors import RequestError
 from slurmgen.paths import bundled
 from slurmgen.remote.snapshot import Snapshot, snapshot
+from slurmgen.wording import visible
 
 
-def project_files(project_dir: Path, script: str, needed: tuple[str, ...] = ()) -> Snapshot:
+def project_files(
+    project_dir: Path, script: str, needed: tuple[str, ...] = (), send: tuple[str, ...] = ()
+) -> Snapshot:
     """The project's files, with the bundled training folder if `script` is one of it and not in the project.
 
     Args:
         project_dir: the folder that is sent.
         script: the training script, from that folder on.
         needed: the files that the Python environment is made from or is in.
+        send: files that are sent although they hold secrets by their names, or are ignored.
 
     Raises:
         RequestError: one of the files is not among them, so the job could only fail; or the
@@ -22,10 +26,10 @@ def project_files(project_dir: Path, script: str, needed: tuple[str, ...] = ()) 
     """
     if Path.home().resolve().is_relative_to(project_dir.resolve()):
         raise RequestError(
-            f"the project folder is {project_dir}, with all that you have in it",
+            f"the project folder is {visible(str(project_dir))}, with all that you have in it",
             "Go to the folder of the project, and submit from there.",
         )
-    found = snapshot(project_dir)
+    found = snapshot(project_dir, send)
     name = str(PurePosixPath(script))
     if name not in found.files and is_bundled(name):
         found = found.over(snapshot(bundled(FOLDER)).under(FOLDER))
@@ -41,8 +45,14 @@ _NO_PROJECT = (
     "Write a pyproject.toml (`uv init`), or name another environment with --python-env: the full path of one "
     "over there, or none."
 )
+_UNSENT = "Rename it, or send it with --send PATH."
 
 
 def _demand(what: str, path: str, found: Snapshot, project_dir: Path, hint: str) -> None:
-    if not path.startswith("/") and str(PurePosixPath(path)) not in found.files:
-        raise RequestError(f"{what} is not among the files of {project_dir} that are sent", hint)
+    name = str(PurePosixPath(path))
+    if path.startswith("/") or name in found.files:
+        return
+    for secret, content in found.secrets.items():
+        if f"{name}/".startswith(f"{secret.rstrip('/')}/"):
+            raise RequestError(f"{what} is not sent: by its name, {visible(secret)} holds {content}", _UNSENT)
+    raise RequestError(f"{what} is not among the files of {visible(str(project_dir))} that are sent", hint)

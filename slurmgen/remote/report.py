@@ -11,9 +11,8 @@ from slurmgen.remote.slurm import GONE, UNKNOWN, ended, gone, line, outcome
 from slurmgen.slurm import sizes, waiting
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
-from slurmgen.slurm.shell import visible
 from slurmgen.slurm.usage import Usage, whole_seconds
-from slurmgen.wording import counted
+from slurmgen.wording import counted, visible
 
 MOST_TASKS = 20
 "Tasks of an array that are shown one by one."

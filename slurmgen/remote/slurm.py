@@ -10,7 +10,7 @@ from slurmgen.remote.transport import COMMAND_TIMEOUT, Completed, Transport
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
-from slurmgen.slurm.shell import visible
+from slurmgen.wording import visible
 
 # Slurm's commands take options from variables too. From inside an allocation, or from a
 # profile, they would change the job: a leaked SLURM_CPU_BIND slowed a fleet threefold

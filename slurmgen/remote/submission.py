@@ -23,7 +23,7 @@ from slurmgen.remote.snapshot import Snapshot
 from slurmgen.remote.transport import Completed, Transport
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.shell import visible
+from slurmgen.wording import visible
 
 SLOWEST_LINK = 50_000
 "Bytes a second, below which sending the project counts as hung."

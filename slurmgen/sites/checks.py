@@ -28,6 +28,7 @@ def faults(site: Site, file_stem: str) -> Iterator[Fault]:
     unreadable = [*_unreadable(site)]
     yield from unreadable
     yield from _python_env(site)
+    yield from _image(site)
     yield from _sbatch(site)
     yield from _default_partitions(site)
     yield from _variables(site.env)
@@ -75,6 +76,15 @@ def _python_env(site: Site) -> Iterator[Fault]:
         setup_lines(site.python_env or "none")
     except SlurmgenError as error:
         yield Fault(("python_env",), error.fact, error.hint)
+
+
+def _image(site: Site) -> Iterator[Fault]:
+    if site.container and (site.container.image or "").startswith("-"):
+        yield Fault(
+            ("container", "image"),
+            f"{site.container.image!r} begins with a dash",
+            "Write the image's full path.",
+        )
 
 
 def _sbatch(site: Site) -> Iterator[Fault]:

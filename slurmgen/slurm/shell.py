@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 VariableName = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="letters, digits and _, not beginning with a digit"
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", description="letters, digits and _, not beginning with a digit"
     ),
 ]
 
@@ -81,20 +81,6 @@ def unprintable(value: object) -> str | None:
     if isinstance(value, list | tuple) and value:
         return next((found for item in value if (found := unprintable(item)) is not None), None)
     return None
-
-
-def visible(text: str, keep: str = "") -> str:
-    r"""Text from a far side or a file, fit for a terminal: what could steer one stands as its escape.
-
-    That is every control character and what turns the direction of writing; `keep` holds those
-    that are meant, such as a newline.
-
-    >>> print(visible("a\x1b[2J\u202eb\n"))
-    a\x1b[2J\u202eb\n
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
 class Variable(Struct, frozen=True, gc=False):

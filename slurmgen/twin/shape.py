@@ -1,5 +1,6 @@
 """The size of a twin's nodes: the site's facts, and stated defaults where it has none."""
 
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -54,6 +55,18 @@ def _known(site: Site, partition: str, gpu_type: str | None) -> tuple[Node, str 
         return place.node, place.gpu_type
     kind = usual_type(site, place.node.gpus)
     return over(site.gpu.types[kind] if kind else Node(), place.node), kind
+
+
+def features(site: Site) -> tuple[str, ...]:
+    """The node features that the site's directives ask for.
+
+    >>> features(Site(name="x", sbatch={"constraint": "[rack1*2&rack2*4]|a100&(nvlink|ib)"}))
+    ('rack1', 'rack2', 'a100', 'nvlink', 'ib')
+    """
+    asked = " ".join(str(site.sbatch.get(option, "")) for option in ("constraint", "prefer", "batch"))
+    # Behind an asterisk is a number of nodes.
+    words = re.split(r"[^\w.+:/=@-]+", re.sub(r"\*\d+", " ", asked))
+    return tuple(dict.fromkeys(filter(None, words)))
 
 
 def usual_type(site: Site, gpus: int | None) -> str | None:

@@ -1,6 +1,8 @@
 """The command `slurmgen lint`."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,60 @@ def test_the_package_is_callable() -> None:
     assert [report.rule.code for report in package.lint(BAD)] == ["SG110"]
     assert [report.rule.code for report in package.lint(BAD, site="daic")] == ["SG902", "SG110"]
     assert package.lint(BAD, package.load_site("generic"))[0].rule.severity == "error"
+
+
+def test_fix_changes_no_file_through_a_link(slurmgen: Run, bad: Path) -> None:
+    (bad.parent / "link.sbatch").symlink_to(bad)
+    assert slurmgen("lint", "link.sbatch").returncode == 1
+    result = slurmgen("lint", "link.sbatch", "--fix")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "error: link.sbatch cannot be written: it is a link to " in result.stderr
+    assert bad.read_text() == BAD
+
+
+def test_fix_keeps_the_permissions_of_the_file(slurmgen: Run, bad: Path) -> None:
+    bad.chmod(0o750)
+    assert slurmgen("lint", "bad.sbatch", "--fix").returncode == 0
+    assert bad.stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (os.mkfifo, "it is not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "it is not a regular file"),
+        (lambda path: path.write_text("#" * 1_000_001), "it is larger than 1,000,000 bytes"),
+    ],
+)
+def test_what_cannot_be_a_script_is_refused_at_once(
+    make: Callable[[Path], None], reason: str, slurmgen: Run, tmp_path: Path
+) -> None:
+    make(tmp_path / "a.sbatch")
+    result = slurmgen("lint", "a.sbatch")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"error: a.sbatch cannot be read: {reason}" in result.stderr
+
+
+def test_standard_input_has_a_limit(slurmgen: Run) -> None:
+    result = slurmgen("lint", "-", input="#" * 1_000_001)
+    assert (result.returncode, "- cannot be read: it is larger than" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"x = {'-' * 100_000}1",
+        f"Trainer(devices={'0x' + 'f' * 6000})",
+        f"n = 0x{'f' * 6000}\nTrainer(devices=n)",
+        "Trainer(devices='²')",
+        f"Trainer(devices='{'1' * 5000}')",
+        "x = '\\d'\n1if x else 2",
+    ],
+)
+def test_any_training_script_is_read_or_left_alone(text: str, slurmgen: Run, tmp_path: Path) -> None:
+    (tmp_path / "fit.py").write_text(f"from lightning import Trainer\n{text}\n")
+    (tmp_path / "a.sbatch").write_text(
+        "#!/bin/bash\n#SBATCH -N1 --ntasks-per-node=1 --gres=gpu:1 -c8 -t 1:0:0\nsrun -c8 python fit.py\n"
+    )
+    result = slurmgen("lint", "a.sbatch")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "1 file: nothing found\n", "")

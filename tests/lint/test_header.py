@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.lint.reader import read
+from slurmgen.lint.reader.budget import Budget
 from slurmgen.lint.reader.header import read_header, split_words
 from slurmgen.lint.reader.shape import Shape
 from slurmgen.lint.reader.source import Source
@@ -31,7 +32,7 @@ LINES = {
 
 @pytest.mark.parametrize("line", sorted(LINES))
 def test_options(line: str) -> None:
-    header = read_header(Source(f"#!/bin/bash\n#SBATCH {line}\n"))
+    header = read_header(Source(f"#!/bin/bash\n#SBATCH {line}\n"), Budget())
     assert [(d.name, d.option.value) for d in header.directives] == LINES[line]
     assert header.strays == ()
 
@@ -66,18 +67,20 @@ def test_words_are_split_as_by_sbatch(line: str, tmp_path: Path) -> None:
 
 def test_the_header_ends_at_the_first_command() -> None:
     text = "#!/bin/bash\n# a comment\n\n#SBATCH -N1\n  # another\n#SBATCH -n2\n ls\n#SBATCH -t5\n"
-    header = read_header(Source(text))
+    header = read_header(Source(text), Budget())
     assert [d.name for d in header.directives] == ["nodes", "ntasks"]
     assert [text[slice(*span)] for span in header.late] == ["#SBATCH -t5"]
 
 
 def test_other_comments_are_not_directives() -> None:
-    assert read_header(Source("#!/bin/bash\n# SBATCH -N1\n##SBATCH -N1\n #SBATCH -N1\n")).directives == ()
+    text = "#!/bin/bash\n# SBATCH -N1\n##SBATCH -N1\n #SBATCH -N1\n"
+    assert read_header(Source(text), Budget()).directives == ()
 
 
 def test_parts_of_a_heterogeneous_job() -> None:
     header = read_header(
-        Source("#!/bin/bash\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n#SBATCH packjob # old\n")
+        Source("#!/bin/bash\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n#SBATCH packjob # old\n"),
+        Budget(),
     )
     assert header.components == 3
     assert [d.component for d in header.directives] == [0, 1]

@@ -1,7 +1,9 @@
+import os
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +12,8 @@ from msgspec import structs
 
 from slurmgen.errors import ConfigError
 from slurmgen.ledger import Ledger, Record, default_path
+from tests.conftest import Run
+from tests.test_paths import SOMEBODY, as_root
 
 
 def record(id_: str, site: str = "daic", folder: str = "/f") -> Record:
@@ -245,3 +249,40 @@ def test_only_the_rows_of_an_id_are_read(ledger: Ledger) -> None:
 def test_it_is_in_the_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert default_path() == Path("/state/slurmgen/ledger.sqlite")
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_every_folder_that_is_made_for_it_is_private(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "state/slurmgen/ledger.sqlite")
+    ledger.add(record("12"))
+    modes = [path.stat().st_mode & 0o777 for path in (ledger.path, *ledger.path.parents[:2])]
+    assert modes == [0o600, 0o700, 0o700]
+
+
+@pytest.mark.parametrize("place", [".", "slurmgen", "slurmgen/ledger.sqlite"])
+def test_one_that_other_users_may_change_is_not_used(place: str, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "slurmgen/ledger.sqlite")
+    ledger.add(record("12"))
+    (tmp_path / place).chmod((tmp_path / place).stat().st_mode | 0o022)
+    for use in (ledger.all, ledger.check, lambda: ledger.find("12"), lambda: ledger.add(record("13"))):
+        with pytest.raises(ConfigError, match="is not safe to use: other users may write to"):
+            use()
+
+
+@as_root
+@pytest.mark.parametrize("place", ["slurmgen", "slurmgen/ledger.sqlite"])
+def test_one_of_another_user_is_not_used(place: str, tmp_path: Path, slurmgen: Run) -> None:
+    path = tmp_path / "slurmgen/ledger.sqlite"
+    Ledger(path).add(record("12"))
+    os.chown(tmp_path / place, SOMEBODY, SOMEBODY)
+    result = slurmgen("status", env=os.environ | {"XDG_STATE_HOME": str(tmp_path)})
+    assert result.returncode == 2
+    assert f"error: {path if place != 'slurmgen' else path.parent} is not safe to use: " in result.stderr
+    assert "belongs to user" in result.stderr

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from slurmgen.lint.finding import Report
 from slurmgen.lint.reader.source import Source
 from slurmgen.lint.reports.base import Linted
-from slurmgen.wording import counted
+from slurmgen.wording import counted, visible
 
 _COLUMNS = 140
 
@@ -14,11 +14,6 @@ def report(files: Sequence[Linted]) -> str:
     """All findings, and how many."""
     blocks = [block for file in files for block in _of_file(file)]
     return "\n".join([*blocks, _summary(files)]) + "\n"
-
-
-def visible(text: str) -> str:
-    """Text of a file with everything escaped that a terminal would act on."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text)
 
 
 def _of_file(file: Linted) -> list[str]:
@@ -40,7 +35,7 @@ def _block(name: str, source: Source, found: Report) -> str:
 
 def _excerpt(source: Source, found: Report) -> list[str]:
     """The line with a caret under each column of the fault."""
-    text = source.line(found.start.line)
+    text = source.line(found.start.line)[:_COLUMNS]
     before, rest = text[: found.start.column - 1], text[found.start.column - 1 :]
     if found.end.line == found.start.line:
         rest = rest[: max(found.end.column - found.start.column, 1)]

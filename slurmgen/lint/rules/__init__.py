@@ -7,6 +7,9 @@ from types import ModuleType
 
 from slurmgen.lint.finding import Rule
 
+TOO_LARGE = "SG801"
+"The rule that reports that a script is not checked in full."
+
 
 @cache
 def all_rules() -> dict[str, Rule]:

@@ -29,7 +29,7 @@ SEVERITY = "warning"
 SUMMARY = "the port may be in use: its range overlaps the ephemeral ports"
 
 _FIRST, _LAST = 32768, 60999
-_SHUF = r"shuf\s+(?:-n\s*1\s+)?-i\s*(\d+)-(\d+)"
+_SHUF = r"shuf\s+(?:-n\s*1\s+)?-i\s*(\d{1,9})-(\d{1,9})"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ nebius/nebius-solutions-library issue 177 ; skypilot-org/skypilot issue 10333
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
@@ -42,8 +43,10 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     sources = (
         names | {name for found in script.assigned(*names) for name in found.names} if launches else set()
     )
-    for found in script.assigned(*sources):
-        if re.search(_LOOKUP, found.raw) and len(list(script.assigned(found.name))) == 1:
+    assigned = list(script.assigned(*sources))
+    times = Counter(found.name for found in assigned)
+    for found in assigned:
+        if times[found.name] == 1 and re.search(_LOOKUP, found.raw):
             yield Finding(
                 found.span,
                 "the address may be 127.0.1.1, or several addresses on one line",

@@ -33,23 +33,14 @@ _INITIALIZERS = ("source", ".", "eval", "module", "ml", "spack")
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check every activation, and the commands before it."""
-    login = any("l" in word for word in script.first_line.split()[1:] if word.startswith("-"))
-    for index, command in enumerate(script.commands):
-        before = script.commands[:index]
+    initialized = any("l" in word for word in script.first_line.split()[1:] if word.startswith("-"))
+    for command in script.commands:
         if command.name in ("source", ".") and command.texts[1:2] == ["activate"]:
             yield _finding(command, "`source activate` is obsolete, and may find no script or the wrong one")
-        elif (
-            command.name == "conda"
-            and command.texts[1:2] == ["activate"]
-            and not login
-            and not _initializes(before)
-        ):
+        elif command.name == "conda" and command.texts[1:2] == ["activate"] and not initialized:
             yield _finding(command, "no command before this one initializes conda")
             return
-
-
-def _initializes(commands: tuple[Command, ...]) -> bool:
-    return any(command.name in _INITIALIZERS and command.texts[1:2] != ["activate"] for command in commands)
+        initialized |= command.name in _INITIALIZERS and command.texts[1:2] != ["activate"]
 
 
 def _finding(command: Command, fact: str) -> Finding:

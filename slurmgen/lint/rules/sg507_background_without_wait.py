@@ -40,7 +40,8 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     after = [command for command in script.commands if command.span.start > last.command.span.start]
     fronts = [command for command in after if "background" not in command.place]
     waits = any(command.name in _WAITS or not command.name for command in fronts)
-    if not waits and not any(launch.command in fronts for launch in script.launches):
+    starts = {command.span for command in fronts}
+    if not waits and not any(launch.command.span in starts for launch in script.launches):
         end = len(script.source.text)
         newline = "" if script.source.text.endswith("\n") else "\n"
         yield Finding(

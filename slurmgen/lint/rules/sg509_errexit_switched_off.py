@@ -33,24 +33,29 @@ CODE = "SG509"
 SEVERITY = "warning"
 SUMMARY = "set +e ignores failures before the step"
 
-_CANNOT_FAIL = ("set", "echo", "date", "printf", ":")
+_CANNOT_FAIL = ("echo", "date", "printf", ":")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check the commands between `set +e` and the first launch after it."""
-    starts = [launch.command.span.start for launch in script.launches]
-    for command in script.commands:
-        if command.name != "set" or "+e" not in command.texts or "errexit" not in command.settings:
-            continue
-        launch = next((start for start in starts if start > command.span.start), 0)
-        between = [c for c in script.commands if command.span.end < c.span.start < launch]
-        if any(_can_fail(c) for c in between) and not any(c.name == "set" for c in between):
-            yield Finding(
-                command.span,
-                "failures of the commands between this line and the step are ignored",
-                "delete the line, and store the exit code of the step: `srun ... || code=$?`",
-            )
+    starts = {launch.command.span.start for launch in script.launches}
+    switched_off: Command | None = None
+    hidden = False
+    for command in sorted(script.commands, key=lambda command: command.span.start):
+        if command.span.start in starts:
+            if switched_off and hidden:
+                yield _finding(switched_off)
+            switched_off = None
+        elif command.name == "set":
+            switched_off = command if "+e" in command.texts and "errexit" in command.settings else None
+            hidden = False
+        else:
+            hidden |= command.name not in _CANNOT_FAIL
 
 
-def _can_fail(command: Command) -> bool:
-    return command.name not in _CANNOT_FAIL
+def _finding(command: Command) -> Finding:
+    return Finding(
+        command.span,
+        "failures of the commands between this line and the step are ignored",
+        "delete the line, and store the exit code of the step: `srun ... || code=$?`",
+    )

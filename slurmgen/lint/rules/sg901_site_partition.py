@@ -49,6 +49,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
                 f"{site.name} has no partition {name!r}",
                 did_you_mean(name, useful),
             )
+            return  # one finding at a place
         elif site.partitions[name].max_gpus == 0 and script.job.has_gpus:
             yield Finding(
                 directive.value_span,

@@ -1,4 +1,4 @@
-"""The report for programs: one JSON list."""
+"""The format `json`: one list with all findings."""
 
 from collections.abc import Sequence
 

@@ -19,7 +19,7 @@ _MOST_EDITS = 1000
 
 
 def report(files: Sequence[Linted]) -> str:
-    """One run with every finding, and the rules that made them."""
+    """One run with all findings and their rules."""
     used = {found.rule.code: found.rule for _, found in each(files)}
     order = sorted(used)
     driver = {

@@ -1,4 +1,4 @@
-"""The report for people: the line, a caret under the fault, and what to write instead."""
+"""The format `text`: for each finding the line, carets under the fault, and the advice."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _COLUMNS = 140
 
 
 def report(files: Sequence[Linted]) -> str:
-    """All findings, and how many."""
+    """All findings, and their number."""
     blocks = [block for file in files for block in _of_file(file)]
     return "\n".join([*blocks, _summary(files)]) + "\n"
 
@@ -34,7 +34,7 @@ def _block(name: str, source: Source, found: Report) -> str:
 
 
 def _excerpt(source: Source, found: Report) -> list[str]:
-    """The line with a caret under each column of the fault."""
+    """The line, with a caret under each column of the finding."""
     text = source.line(found.start.line)[:_COLUMNS]
     before, rest = text[: found.start.column - 1], text[found.start.column - 1 :]
     if found.end.line == found.start.line:

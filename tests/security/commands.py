@@ -1,0 +1,109 @@
+"""Every command of slurmgen, with arguments to run it in a hostile repository, and what it may do there."""
+
+from dataclasses import dataclass
+
+SHELL = frozenset("bash dash sh cat chmod cp date df dirname find getent grep head hostname id ln ls".split())
+SHELL |= frozenset(
+    "mkdir mktemp mv od pwd readlink rm rmdir sed sleep sort stat tail tar touch tr uname".split()
+)
+SHELL |= frozenset("timeout wc xargs cut awk mawk basename du env expr sha256sum sync".split())
+SLURM = frozenset("sacct sacctmgr sbatch scancel scontrol sinfo squeue".split())
+TWIN = frozenset("dash munged sinfo slurmctld slurmctld-wlm slurmd slurmd-wlm slurmstepd".split())
+GIT = frozenset({"git"})
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command line. `{job}` stands for the id of a job that has ended."""
+
+    words: str
+    exit_code: int = 0
+    "In the repository of all traps that let a command go on."
+    writes: tuple[str, ...] = ()
+    "What it may change: names in the project, or full paths; of either, what begins so."
+    programs: frozenset[str] = frozenset()
+    "What it may start besides Python."
+    seconds: float = 10.0
+    then: str = ""
+    "A command line to run after it, whatever came of it."
+
+
+CASES = {
+    "init": [
+        Case("init", 2, programs=SLURM),
+        Case("init --training", 2, programs=SLURM),
+    ],
+    "render": [
+        Case("render a"),
+        Case("render b"),
+        Case("render b --write", writes=("slurm/",)),
+        Case("render --all --write --force", writes=("slurm/",)),
+        Case("render a --output out.sbatch", 2),
+    ],
+    "explain": [Case("explain a"), Case("explain b --json")],
+    "submit": [
+        Case("submit b --dry-run --via local", programs=GIT),
+        Case("submit a --dry-run --via twin --json", programs=GIT),
+        Case("submit a --test-only --via twin", programs=GIT | SHELL | SLURM),
+    ],
+    "status": [
+        Case("status", programs=SHELL | SLURM),
+        Case("status {job} --json", programs=SHELL | SLURM),
+    ],
+    "logs": [Case("logs {job}", programs=SHELL | SLURM)],
+    "wait": [Case("wait {job}", programs=SHELL | SLURM)],
+    "cancel": [Case("cancel {job}", programs=SHELL | SLURM)],
+    "fetch": [
+        Case("fetch {job}", 2, programs=SHELL),
+        Case("fetch {job} --to results --overwrite", 1, writes=("results/",), programs=SHELL),
+    ],
+    "snapshots": [
+        Case("snapshots --via twin", programs=SHELL | SLURM),
+        Case("snapshots --via twin --prune", programs=SHELL | SLURM),
+    ],
+    "doctor": [
+        Case("doctor a --via twin", programs=GIT | SHELL | SLURM),
+        Case("doctor b --via local", programs=GIT | SHELL | SLURM),
+    ],
+    "lint": [
+        Case("lint hand.sbatch ./-x.sbatch linked.sbatch", 1),
+        Case("lint --format github hand.sbatch", 1),
+        Case("lint --format sarif hand.sbatch", 1),
+        Case("lint --diff hand.sbatch linked.sbatch", 1),
+        Case("lint --fix hand.sbatch", 1, writes=("hand.sbatch", ".")),
+        Case("lint --fix linked.sbatch", 2),
+        Case("lint --explain SG1"),
+    ],
+    "check": [
+        Case("check", 1),
+        Case("check --format json", 1),
+        Case("check --format github", 1),
+    ],
+    "sites list": [Case("sites list", 1)],
+    "sites show": [Case("sites show generic")],
+    "sites validate": [Case("sites validate site_profiles/*.toml", 1)],
+    "twin status": [Case("twin status", programs=SLURM)],
+    "twin up": [
+        Case(
+            "twin up --site lab --nodes 1",
+            writes=("/tmp/slurmgen-",),
+            programs=TWIN,
+            seconds=60,
+            then="twin down --site lab",
+        )
+    ],
+    "twin down": [Case("twin down --site lab", 3)],
+}
+"By the name of the command."
+
+FROM_BELOW = (
+    *("render a", "explain a", "check", "sites list", "sites show generic"),
+    *("submit b --dry-run --via local", "doctor a --via twin", "lint --explain SG1"),
+)
+"What looks for the project in the folders above."
+
+
+def case(words: str) -> Case:
+    """The case of these words; any other one may do nothing."""
+    known = {one.words: one for cases in CASES.values() for one in cases}
+    return known.get(words) or Case(words)

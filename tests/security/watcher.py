@@ -1,0 +1,170 @@
+"""Run a command under strace: which programs it starts, what it opens or changes, where it connects to."""
+
+import os
+import re
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+MAX_MEMORY = 2 << 30
+"Bytes of address space. A command that needs more fails, instead of the machine."
+
+CHANGES = {
+    *("creat", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat"),
+    *("unlink", "unlinkat", "rmdir", "mkdir", "mkdirat", "mknod", "mknodat", "truncate"),
+    *("chmod", "fchmod", "fchmodat", "chown", "lchown", "fchown", "fchownat"),
+    *("setxattr", "lsetxattr", "fsetxattr"),
+}
+FOLLOW_LINKS = {"truncate", "chmod", "fchmodat", "chown", "setxattr"}
+OPENS = {"open", "openat", "openat2"}
+STARTS = {"execve", "execveat"}
+MOVES = {"chdir", "fchdir", "clone", "clone3", "fork", "vfork"}
+TRACED = CHANGES | OPENS | STARTS | MOVES | {"connect", "bind"}
+WRITING = "O_WRONLY|O_RDWR|O_CREAT|O_TRUNC"
+
+_HEX = r"(?:\\x[0-9a-f]{2})*"
+_CALL = re.compile(rf"(?P<name>\w+)\((?P<args>.*)\) += (?P<result>-?\w+)(?:<(?P<path>{_HEX})>)?")
+_FORK = re.compile(r"^(?:fork|vfork|clone3?)\(.* = (\d+)$", re.MULTILINE)
+_FOLDER_AND_NAME = re.compile(rf'(?:(?:AT_FDCWD|\d+)<(?P<folder>{_HEX})>, )?"(?P<name>{_HEX})"')
+_OPEN_FILE = re.compile(rf"\d+<({_HEX})>")
+_ADDRESS = re.compile(rf'sa_family=(?P<family>\w+)(?:.*?"(?P<address>{_HEX})")?')
+
+
+@dataclass(frozen=True)
+class Event:
+    """One call that a program made, with the path or address it is about."""
+
+    program: str
+    call: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.program}: {self.call} {self.target!r}"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a command did."""
+
+    exit_code: int | None
+    "None if it did not end in time."
+    seconds: float
+    out: bytes
+    err: bytes
+    started: tuple[Event, ...]
+    read: tuple[Event, ...]
+    changed: tuple[Event, ...]
+    connected: tuple[Event, ...]
+
+
+def watch(argv: Sequence[str], cwd: Path, environ: Mapping[str, str], limit: float) -> Watched:
+    """Run a command for at most `limit` seconds, and list what it and its children did."""
+    with tempfile.TemporaryDirectory(prefix="trace-") as name:
+        # One file per process: lines of several processes in one file interrupt each other.
+        options = ["--follow-forks", "--output-separately", f"--output={name}/of", "--seccomp-bpf"]
+        shown = ["--strings-in-hex=all", "--decode-fds=path", "--string-limit=4096", "--quiet=all"]
+        calls = ["--signal=none", f"--trace={','.join(sorted(TRACED))}"]
+        started = time.monotonic()
+        process = subprocess.Popen(
+            ["strace", *options, *shown, *calls, "--", *argv],
+            cwd=cwd,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+            preexec_fn=_limit_memory,
+        )
+        try:
+            out, err = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            out, err = process.communicate()
+        seconds = time.monotonic() - started
+        events = tuple(_events(Path(name), cwd))
+    return Watched(
+        exit_code=process.returncode if seconds < limit else None,
+        seconds=seconds,
+        out=out,
+        err=err,
+        started=tuple(event for event in events if event.call in STARTS),
+        read=tuple(event for event in events if event.call == "read"),
+        changed=tuple(event for event in events if event.call in CHANGES | {"write", "bind"}),
+        connected=tuple(event for event in events if event.call == "connect"),
+    )
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+
+
+@dataclass
+class _Process:
+    """What is known of a process at one line of its trace."""
+
+    cwd: str
+    program: str = "?"
+
+
+def _events(traces: Path, cwd: Path) -> Iterator[Event]:
+    """The events of all traces. A process begins where its parent was when it forked."""
+    texts = {int(path.suffix[1:]): path.read_text() for path in traces.iterdir()}
+    forked = {int(pid) for text in texts.values() for pid in _FORK.findall(text)}
+    begun = {pid: _Process(str(cwd)) for pid in texts.keys() - forked}
+    assert len(begun) == 1, f"several processes without a parent: {sorted(begun)}"
+    while begun:
+        pid, process = begun.popitem()
+        for line in texts[pid].splitlines():
+            if (call := _CALL.match(line)) is None:
+                continue
+            if call["name"] in MOVES:
+                _follow(process, call, begun, texts.keys())
+            else:
+                yield from _seen(process, call)
+
+
+def _follow(process: _Process, call: re.Match[str], begun: dict[int, _Process], known: Set[int]) -> None:
+    """Note a new folder of the process, or a new process."""
+    if call["result"].startswith("-"):
+        return
+    if call["name"] in ("chdir", "fchdir"):
+        (process.cwd,) = _paths(process, call["args"])
+    elif int(call["result"]) in known:
+        begun[int(call["result"])] = replace(process)
+
+
+def _seen(process: _Process, call: re.Match[str]) -> Iterator[Event]:
+    name, args = call["name"], call["args"]
+    if name == "connect":
+        address = _ADDRESS.search(args)
+        assert address, args
+        yield Event(process.program, name, f"{address['family']} {_text(address['address'] or '')}".strip())
+    elif (name == "bind" and "AF_UNIX" not in args) or call["result"].startswith("-"):  # it makes no file
+        return
+    elif name in STARTS:
+        process.program = os.path.realpath(_paths(process, args)[0])
+        yield Event(process.program, name, process.program)
+    elif name in OPENS:
+        yield Event(process.program, "write" if re.search(WRITING, args) else "read", _text(call["path"]))
+    else:
+        paths = _paths(process, args)[name.startswith("symlink") :]  # not what the link is to hold
+        follow = os.path.realpath if name in FOLLOW_LINKS else str
+        yield from (Event(process.program, name, follow(path)) for path in paths)
+
+
+def _paths(process: _Process, args: str) -> list[str]:
+    """The paths in a call's arguments, absolute, with the links above them followed."""
+    named = [
+        Path(process.cwd, _text(match["folder"] or ""), _text(match["name"]))
+        for match in _FOLDER_AND_NAME.finditer(args)
+    ]
+    found = named or [Path(_text(path)) for path in _OPEN_FILE.findall(args)]
+    return [str(Path(os.path.realpath(path.parent), path.name)) for path in found]
+
+
+def _text(escaped: str) -> str:
+    return os.fsdecode(bytes.fromhex(escaped.replace("\\x", "")))

@@ -198,7 +198,7 @@ class Ledger:
                 _make(self.path)
             require_private(self.path)
             # Closing rolls back what was not committed.
-            with closing(sqlite3.connect(self.path, BUSY_TIMEOUT, isolation_level=None)) as database:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None)) as database:
                 self._prepare(database)
                 yield database
         except (OSError, sqlite3.Error, ValidationError) as error:

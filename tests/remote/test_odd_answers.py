@@ -6,6 +6,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ def test_what_never_reached_slurm_is_no_job_and_nothing_is_pending(
 
 def test_a_ledger_of_a_newer_version_is_told(machine: Machine) -> None:
     Ledger().check()
-    with sqlite3.connect(Ledger().path) as database:
+    with closing(sqlite3.connect(Ledger().path)) as database:
         database.execute("PRAGMA user_version = 99")
     code, out, err = machine.submit()
     assert (code, out) == (2, "")

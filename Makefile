@@ -1,5 +1,5 @@
 # `make demo` runs the main job here; `make test` passes every test. Each installs what it needs.
-.PHONY: demo test check docs audit lock bench clean
+.PHONY: demo test check docs audit semgrep lock bench clean
 .DELETE_ON_ERROR:
 
 # Importing torch without cached bytecode takes minutes.
@@ -27,6 +27,12 @@ audit:
 	build/audit/bin/python -m pip install --quiet --require-hashes -r requirements/audit.txt
 	for file in requirements/*.txt; do build/audit/bin/pip-audit --strict --disable-pip -r $$file || exit; done
 
+# Static analysis for security faults. It downloads its rules, so it is no part of `test`.
+semgrep:
+	python3 -m venv --clear build/semgrep
+	build/semgrep/bin/python -m pip install --quiet --require-hashes -r requirements/semgrep.txt
+	PATH="$$PWD/build/semgrep/bin:$$PATH" semgrep scan --metrics=off --error --config p/python --config p/github-actions
+
 # Warnings, such as a broken link, are errors.
 docs: $(READY)
 	$(BIN)/sphinx-build -W --keep-going --nitpicky --quiet docs build/docs
@@ -44,7 +50,7 @@ lock: $(READY)
 	  pyproject.toml -o requirements/core.txt
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	  --extra training --group dev pyproject.toml -o requirements/dev.txt
-	for name in uv hatchling:build pip-audit:audit; do \
+	for name in uv hatchling:build pip-audit:audit semgrep; do \
 	  echo $${name%:*} | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	    --no-header - -o requirements/$${name#*:}.txt || exit; \
 	done

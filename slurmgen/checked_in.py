@@ -1,6 +1,6 @@
 """Checked-in scripts: what slurmgen.toml says they should be, and what they are."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import unified_diff
 from functools import lru_cache
@@ -10,10 +10,11 @@ from typing import Literal, NamedTuple
 
 from slurmgen.config import line_of
 from slurmgen.errors import ConfigError, RequestError, SlurmgenError
-from slurmgen.plan import resolve
+from slurmgen.plan import Plan, resolve
 from slurmgen.profiles import load_site
 from slurmgen.project import FILE_NAME, Project, job_request, own_templates, script_path, sites_of
 from slurmgen.provenance import as_written, has_mark, signed
+from slurmgen.remote.project_files import missing_files
 from slurmgen.request import Request, command_line
 from slurmgen.script import render
 from slurmgen.site import Site
@@ -44,8 +45,19 @@ class Finding(NamedTuple):
         return MESSAGES[self.kind]
 
 
-def expected(folder: Path, project: Project, cache_dir: Path | None = None) -> dict[Path, bytes]:
+def expected(
+    folder: Path,
+    project: Project,
+    cache_dir: Path | None = None,
+    warn: Callable[[str], None] = lambda _warning: None,
+) -> dict[Path, bytes]:
     """Every script that the project's jobs make, by its file. No fact of your own has a say.
+
+    Args:
+        folder: the project's.
+        project: what its slurmgen.toml says.
+        cache_dir: where compiled templates are kept.
+        warn: is called for each file that a job needs and that does not exist.
 
     Raises:
         ConfigError: a job cannot be had on a site, or two make the same file.
@@ -58,13 +70,15 @@ def expected(folder: Path, project: Project, cache_dir: Path | None = None) -> d
             path = folder / script_path(project, job, name)
             if path in scripts:
                 raise RequestError(f"another job makes {path.name} too", "Rename one of the two.")
-            scripts[path] = signed(_text(folder, project, job, place(name), cache_dir))
+            plan = _plan(project, job, place(name))
+            for warning in missing_files(plan, folder):
+                warn(f"job {job} on {name}: {warning}")
+            scripts[path] = signed(render(plan, own_templates(folder, project), cache_dir))
     return scripts
 
 
-def _text(folder: Path, project: Project, job: str, site: Site, cache_dir: Path | None) -> str:
-    plan = resolve(job_request(project, job, site.name), site, command_line(site.name, Request(), job))
-    return render(plan, own_templates(folder, project), cache_dir)
+def _plan(project: Project, job: str, site: Site) -> Plan:
+    return resolve(job_request(project, job, site.name), site, command_line(site.name, Request(), job))
 
 
 @contextmanager

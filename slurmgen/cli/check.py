@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmgen.cli.paths import cache_dir, shown
+from slurmgen.cli.told import warn
 from slurmgen.project import FILE_NAME
 from slurmgen.wording import counted
 
@@ -43,7 +44,7 @@ def command(folder: Path, format_: str) -> int:
 
     folder, project = find_project(folder)
     require_project(folder)
-    wanted = expected(folder, project, cache_dir())
+    wanted = expected(folder, project, cache_dir(), warn)
     findings = compare(wanted, found(folder / project.script_dir, wanted))
     click.echo(_REPORTS[format_](findings, len(wanted)), nl=False)
     return int(bool(findings))

@@ -187,7 +187,9 @@ _OPTIONS = [
         metavar="K[=V]",
         help="Further sbatch option, K alone if it has no value; may repeat.",
     ),
-    click.option("--script", metavar="PATH", help="Training script; default: the bundled CIFAR one."),
+    click.option(
+        "--script", metavar="PATH", help="Training script; default: the job's, else the bundled CIFAR one."
+    ),
     click.option(
         "--replace-args",
         is_flag=True,
@@ -239,7 +241,9 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(**params: Any) -> Any:
         ctx = click.get_current_context()
         said = {key: params.pop(key) for key in ("job", "site", "replace_args", *_REQUEST_KEYS)}
-        return function(gather(JobCommand.script_args(ctx), **said, personal=uses_personal(params)), **params)
+        one_job = not params.get("all_jobs")
+        asked = gather(JobCommand.script_args(ctx), **said, personal=uses_personal(params), one_job=one_job)
+        return function(asked, **params)
 
     for option in reversed(_OPTIONS):
         call = option(call)
@@ -261,6 +265,7 @@ def gather(
     *,
     replace_args: bool = False,
     personal: bool,
+    one_job: bool = True,
     **said: Any,
 ) -> Asked:
     """What the options, the project and the personal file ask for together.
@@ -271,7 +276,11 @@ def gather(
         site: the name of the site.
         replace_args: `script_args` stand for those of slurmgen.toml, instead of after them.
         personal: whether the user's own facts and profiles count.
+        one_job: whether it is about one job, and not about all of slurmgen.toml.
         said: the other fields of the request.
+
+    Raises:
+        RequestError: there is no such job, or slurmgen.toml has several and none is named.
     """
     from slurmgen.personal import fill, load_personal
     from slurmgen.profiles import load_site
@@ -283,6 +292,8 @@ def gather(
         raise RequestError(
             f"there is no job {job!r}: {project_dir} has no slurmgen.toml with jobs", _ARGUMENTS_HINT
         )
+    if job is None and one_job:
+        job = _only_job(project, said.get("script"))
     names = (site, project.site, DEFAULT_SITE)
     place = load_site(next(name for name in names if name is not None), project_dir, personal=personal)
     own = load_personal(place.name) if personal else Personal()
@@ -305,6 +316,22 @@ def gather(
         command=command_line(place.name, given if job else merged, job, replace_args=replaces),
         job=job,
     )
+
+
+def _only_job(project: Project, script: str | None) -> str | None:
+    """The job of a command line that names none: the only one; none if it names a script of its own.
+
+    Raises:
+        RequestError: the project has several.
+    """
+    if script is not None or not project.job:
+        return None
+    if len(project.job) > 1:
+        raise RequestError(
+            f"{FILE_NAME} has several jobs: {', '.join(project.job)}",
+            f"Name one, such as {next(iter(project.job))}; --script alone makes a job from [defaults].",
+        )
+    return next(iter(project.job))
 
 
 def _arguments(script_args: tuple[str, ...] | None, replace_args: bool) -> tuple[str, ...] | None:

@@ -45,3 +45,10 @@ def exit_code(answers: "Sequence[Answer]") -> int:
     from slurmgen.remote.slurm import GONE
 
     return 3 if any(one.report.error and one.report.state != GONE for one in answers) else 0
+
+
+def warn(text: str) -> None:
+    """Print a warning to stderr; a name in it may be anybody's."""
+    from slurmgen.slurm.shell import visible
+
+    click.echo(visible(f"warning: {text}"), err=True)

@@ -105,3 +105,12 @@ def test_the_package_is_the_function() -> None:
     assert [report.rule.code for report in package.lint(BAD)] == ["SG110"]
     assert [report.rule.code for report in package.lint(BAD, site="daic")] == ["SG902", "SG110"]
     assert package.lint(BAD, package.load_site("generic"))[0].rule.severity == "error"
+
+
+def test_a_profile_beside_the_script_is_found_without_a_slurmgen_toml(slurmgen: Run, tmp_path: Path) -> None:
+    (tmp_path / "site_profiles").mkdir()
+    (tmp_path / "site_profiles" / "mine.toml").write_text('name = "mine"')
+    (tmp_path / "a.sbatch").write_text(CLEAN)
+    assert slurmgen("render", "--site", "mine").returncode == 0
+    reply = slurmgen("lint", "a.sbatch", "--site", "mine")
+    assert (reply.returncode, reply.stderr) == (0, "")

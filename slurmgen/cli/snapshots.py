@@ -68,19 +68,19 @@ def _show(found: "tuple[Kept, ...]") -> None:
     from datetime import UTC, datetime
 
     from slurmgen.slurm.shell import visible
-    from slurmgen.submitting import amount
+    from slurmgen.slurm.sizes import of_bytes
 
     for one in found:
         when = datetime.fromtimestamp(one.used, UTC).isoformat(sep=" ", timespec="minutes")[:16]
         name = one.name if one.kind == "run" else one.name[:12]
         detail = f": {one.detail}" if one.detail else ""
-        line = f"{when}  {amount(one.size):>9}  {one.kind:8}  {one.project}/{name}  {one.state}{detail}"
+        line = f"{when}  {of_bytes(one.size):>9}  {one.kind:8}  {one.project}/{name}  {one.state}{detail}"
         click.echo(visible(line))
 
 
 def _sum_up(found: "tuple[Kept, ...]", complaint: str, prune: bool) -> None:
     from slurmgen.slurm.shell import visible
-    from slurmgen.submitting import amount
+    from slurmgen.slurm.sizes import of_bytes
 
     if complaint:
         words = " ".join(complaint.split())
@@ -88,4 +88,4 @@ def _sum_up(found: "tuple[Kept, ...]", complaint: str, prune: bool) -> None:
     state = "removed" if prune else "free"
     chosen = [one for one in found if one.state == state]
     what = "removed" if prune else "no job needs"
-    click.echo(f"{what} {len(chosen)} of {len(found)}: {amount(sum(one.size for one in chosen))}", err=True)
+    click.echo(f"{what} {len(chosen)} of {len(found)}: {of_bytes(sum(one.size for one in chosen))}", err=True)

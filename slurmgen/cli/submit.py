@@ -166,9 +166,17 @@ def _progress() -> "Iterator[Count | None]":
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+    from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-    columns = ("sending", BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    from slurmgen.slurm.sizes import of_bytes
+
+    columns = ("sending", BarColumn(), "{task.description}", TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("sending", total=None, visible=False)
-        yield lambda part, total: bar.update(task, advance=part, total=max(total, 1), visible=True)
+        task = bar.add_task("", total=None, visible=False)
+
+        def count(part: int, total: int) -> None:
+            sent = int(bar.tasks[task].completed) + part
+            how_much = f"{of_bytes(sent)} of {of_bytes(total)}"
+            bar.update(task, completed=sent, total=max(total, 1), description=how_much, visible=True)
+
+        yield count

@@ -27,6 +27,11 @@ GONE = "GONE"
 UNKNOWN = "UNKNOWN"
 "A job's state where who might know did not answer."
 
+NO_SLURM = "Is it the login node of a Slurm cluster? A login shell there must have Slurm on its PATH."
+_CONFIGURATION = (
+    "Slurm's commands there do not find their cluster: `sinfo` should work when typed there. "
+    "Is it a login node, and does SLURM_CONF, if it is set, name the right file?"
+)
 HINTS = {
     "Invalid account": "Name the account that is charged with --account.",
     "invalid partition": "Name one of the site's partitions with --partition; `sinfo` lists them.",
@@ -34,6 +39,9 @@ HINTS = {
     "node configuration is not available": "Ask for less, or for another --partition or --gpu-type.",
     "time limit": "Ask for a shorter --time, or for another --partition.",
     "Unable to contact slurm controller": "Slurm is down there; try again later.",
+    "establish a configuration source": _CONFIGURATION,
+    "process configuration file": _CONFIGURATION,
+    "control machine address": _CONFIGURATION,
 }
 "What to do about a refusal, by words of it."
 
@@ -58,7 +66,7 @@ def call(
     if completed.returncode == _NOT_FOUND:
         raise NotInstalled(
             f"there is no {argv[0]} on {transport.where}",
-            "Is it the login node of a Slurm cluster? A login shell there must have Slurm on its PATH.",
+            NO_SLURM,
         )
     return completed
 
@@ -66,8 +74,12 @@ def call(
 def refusal(argv: Sequence[str], completed: Completed) -> CommandFailed:
     """The error for a command that Slurm refused, in Slurm's words and with what to do."""
     said = replies.complaint(completed.err, argv[0])
-    hint = next((hint for words, hint in HINTS.items() if words in said), "")
-    return CommandFailed(f"{argv[0]}: {said}", hint)
+    return CommandFailed(f"{argv[0]}: {said}", hint_for(said))
+
+
+def hint_for(said: str) -> str:
+    """What to do about what Slurm's commands complained of; nothing if that is not known."""
+    return next((hint for words, hint in HINTS.items() if words in said), "")
 
 
 def job_states(transport: Transport, job: JobId) -> tuple[JobState, ...]:

@@ -18,7 +18,7 @@ from slurmgen.remote.folders import plain, rooted
 from slurmgen.remote.manifest import Manifest, Sent
 from slurmgen.remote.pack import pack
 from slurmgen.remote.parcel import Parcel, difference, expected
-from slurmgen.remote.slurm import call, refusal
+from slurmgen.remote.slurm import NO_SLURM, call, hint_for, refusal
 from slurmgen.remote.snapshot import Snapshot
 from slurmgen.remote.transport import Completed, Transport
 from slurmgen.slurm import commands, replies
@@ -36,6 +36,13 @@ _SECONDS = re.compile(r"[0-9]{1,11}")
 _CAUSES = re.compile("No space|quota|too large|Read-only|Permission", re.IGNORECASE)
 "What tells why, among the many lines of a tar that failed."
 _ROOM = "Is there room, and may you write there? Another folder is given with --remote-dir."
+_HINTS = {
+    "finds no sbatch": NO_SLURM,
+    "too busy": "Try again later.",
+    "given up": "Try again.",
+    "does not tell the time": "`date +%s` should work when typed there.",
+}
+"What to do where no job was made for another reason than the folder."
 
 
 Count = Callable[[int, int], None]
@@ -229,13 +236,15 @@ def _refused(far: Transport, submission: Submission, told: list[str]) -> Submitt
 
 def _failed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
     lines = told[0].strip().splitlines() or ["it gave no reason"]
-    words = next((line for line in lines if _CAUSES.search(line)), lines[0])
-    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words}", _ROOM)
+    words = next((line for line in lines if hint_for(line) or _CAUSES.search(line)), lines[0])
+    hint = hint_for(words) or next((hint for part, hint in _HINTS.items() if part in words), _ROOM)
+    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words}", hint)
 
 
 def _unheard(far: Transport, submission: Submission, told: list[str]) -> Submitted:
     said = replies.complaint(told[0], "sbatch")
-    raise TransferFailed(f"Slurm on {far.where} did not hear of the job: {said}", "There is none; try again.")
+    hint = f"There is no job. {hint_for(said) or 'Try again.'}"
+    raise TransferFailed(f"Slurm on {far.where} did not receive the job: {said}", hint)
 
 
 def _wanted(far: Transport, submission: Submission, told: list[str]) -> Submitted:

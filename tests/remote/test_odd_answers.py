@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -87,7 +88,12 @@ def test_a_ledger_that_breaks_meanwhile_does_not_make_a_job_look_refused(machine
     ("said", "told"),
     [
         ("sbatch: unrecognized option '--nosuch=3'", "unrecognized option '--nosuch=3'"),
-        ("sbatch: fatal: Could not establish a configuration source", "no job was made in"),
+        ("sbatch: fatal: Could not establish a configuration source", "`sinfo` should work when typed there"),
+        ("sbatch: fatal: Unable to process configuration file", "`sinfo` should work when typed there"),
+        (
+            "sbatch: error: Unable to establish control machine address",
+            "`sinfo` should work when typed there",
+        ),
     ],
 )
 def test_what_never_reached_slurm_is_no_job_and_nothing_is_pending(
@@ -98,9 +104,28 @@ def test_what_never_reached_slurm_is_no_job_and_nothing_is_pending(
     assert (code, out) == (3, "")
     assert told in err
     assert "not known" not in err
+    assert "Is there room" not in err
     machine.answers("sbatch", "echo 12")
     assert machine.submit()[:2] == (0, "12\n")
     assert [one.id for one in Ledger().all()] == ["12"]
+
+
+def test_a_machine_without_slurm_is_no_login_node(machine: Machine, slurmgen: Run, tmp_path: Path) -> None:
+    programs = tmp_path / "few programs"
+    programs.mkdir()
+    for name in ("sh", "bash", "git"):
+        (programs / name).symlink_to(shutil.which(name) or "")
+    environ = {**machine.environ, "PATH": str(programs)}
+    job = ["--site", "generic", "--framework", "python", "--script", "train.py"]
+    for command in (["submit", *job], ["status", "12", "--site", "generic"]):
+        reply = slurmgen(*command, cwd=machine.project, env=environ)
+        assert (reply.returncode, reply.stdout) == (2, "")
+        assert (
+            "this machine (--via local, the default without a login host), which has no Slurm" in reply.stderr
+        )
+        assert all(way in reply.stderr for way in ("--host", "personal.toml", "[login] host"))
+    assert Ledger().all() == ()
+    assert slurmgen("submit", *job, "--dry-run", cwd=machine.project, env=environ).returncode == 0
 
 
 def test_a_ledger_of_a_newer_version_is_told(machine: Machine) -> None:

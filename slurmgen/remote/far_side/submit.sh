@@ -348,7 +348,8 @@ submit() {
   if [ -z "$job" ]; then
     said=$(cat "$err")
     [ "$status" != 127 ] || give_up 'slurmgen finds no sbatch'
-    case $said in *'establish a configuration source'*) give_up "$said" ;; esac # it does not know whom to ask
+    # It does not know which cluster to ask.
+    case $said in *'establish a configuration source'* | *'process configuration file'*) give_up "$said" ;; esac
     refused "$status" || unheard
     { printf '' >"$records/closed" && printf '' >"$records/intent.$number.over"; } || failed "$said"
     answer refused "$said"

@@ -207,6 +207,7 @@ def settled_record(prepared: Prepared, entry: Record, done: Submitted) -> Record
 def _pending(submission: Submission, way: Route, project_dir: Path, at: Revision) -> Record:
     return Record(
         id="",
+        cluster=submission.clusters,
         name=submission.name,
         folder=submission.folder,
         output=submission.output,

@@ -27,16 +27,19 @@ INTERRUPTED = 130
 @click.command()
 @jobs_options
 @click.option(
-    "-f", "--follow", is_flag=True, help="Go on until the job ends; exit 0 if it COMPLETED, else 1."
+    "-f", "--follow", is_flag=True, help="Follow the log until the job ends; exit 0 if it COMPLETED, else 1."
 )
-@click.option("--start", type=click.IntRange(min=0), default=0, metavar="BYTE", help="Begin there.")
+@click.option(
+    "--start", type=click.IntRange(min=0), default=0, metavar="BYTE", help="First byte to show; default: 0."
+)
 def command(
     job_ids: tuple[str, ...], site: str | None, as_json: bool, follow: bool, start: int, **said: Any
-) -> None:
+) -> int:
     """Show a job's log, or follow it to the job's end.
 
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. With --follow, a link that breaks
     is made anew, and no byte is lost or shown twice. --json tells what the logs are, not what is in them.
+    Exit code 1 if the folder of a job, and with it the log, was pruned.
     """
     if follow and (as_json or len(job_ids) > 1):
         raise click.UsageError("--follow shows one log, and goes without --json.")
@@ -44,18 +47,21 @@ def command(
 
     jobs = find_jobs(job_ids, site, **said)
 
-    def show(far: "Transport", one: "Named") -> None:
+    def show(far: "Transport", one: "Named") -> bool:
         path = _path(far, one.job, one.record)
-        if follow:
+        if follow and not _is_pruned(far, one):
             follow_to_end(far, one.way, one.job, path, start=start)
         if len(jobs) > 1:
             _head(one, path)
-        _show(far, one.job, path, start)
+        return _show(far, one, path, start)
 
     if as_json:
-        print_jobs(each(jobs, reach, _metadata), several=len(job_ids) > 1)
+        logs = each(jobs, reach, _metadata)
+        print_jobs(logs, several=len(job_ids) > 1)
+        pruned = [log["pruned"] for log in logs]
     else:
-        each(jobs, reach, show)
+        pruned = each(jobs, reach, show)
+    return int(any(pruned))
 
 
 def _head(one: "Named", path: str) -> None:
@@ -71,7 +77,15 @@ def _metadata(far: "Transport", one: "Named") -> dict[str, object]:
     from slurmgen.remote.log_files import look
 
     log = look(far, _path(far, one.job, one.record))
-    return {"id": one.job.number, "site": one.way.site, **structs.asdict(log)}
+    pruned = log.size is None and _is_pruned(far, one)
+    return {"id": one.job.number, "site": one.way.site, **structs.asdict(log), "pruned": pruned}
+
+
+def _is_pruned(far: "Transport", one: "Named") -> bool:
+    """Whether the folder that the job ran in is gone."""
+    from slurmgen.remote.log_files import has_folder
+
+    return one.record is not None and not has_folder(far, one.record.folder)
 
 
 def follow_to_end(
@@ -140,16 +154,32 @@ def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
     return log_path(record.folder, record.output, record.name, str(job))
 
 
-def _show(far: "Transport", job: "JobId", path: str, start: int) -> None:
+def _show(far: "Transport", one: "Named", path: str, start: int) -> bool:
+    """Print a log, or why there is none; whether that is since it was pruned."""
     from slurmgen.remote.logs import read
-    from slurmgen.remote.slurm import describe, job_states
-    from slurmgen.slurm.shell import visible
 
     is_empty = True
     for chunk in read(far, path, start):
         _write(chunk)
         is_empty = False
-    if is_empty:
-        click.echo(visible(f"there is nothing in {path}"), err=True)
-        for line in describe(job_states(far, job), job, far.where):
-            click.echo(line, err=True)
+    if not is_empty:
+        return False
+    if _is_pruned(far, one):
+        _say(f"job {one.job} was pruned: its folder is gone from {far.where}, and its log with it")
+        return True
+    _say(f"there is nothing in {path}")
+    _say_state(far, one.job)
+    return False
+
+
+def _say_state(far: "Transport", job: "JobId") -> None:
+    from slurmgen.remote.slurm import describe, job_states
+
+    for line in describe(job_states(far, job), job, far.where):
+        _say(line)
+
+
+def _say(text: str) -> None:
+    from slurmgen.slurm.shell import visible
+
+    click.echo(visible(text), err=True)

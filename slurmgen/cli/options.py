@@ -1,5 +1,7 @@
 """The options that say what a job should be, the same for every command that takes a job."""
 
+import re
+import shlex
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
 _SCRIPT_ARGS = "slurmgen.script_args"
+_WORDS = "slurmgen.words"
+_HIDDEN = "..."
+"Stands for the value of a variable, which may be a secret."
+_VARIABLE = re.compile(r"((?:--env=)?[^=]*=).*", re.DOTALL)
 
 
 class Asked(NamedTuple):
@@ -55,6 +61,7 @@ class JobCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the words after the first `--` aside."""
+        ctx.meta[_WORDS] = tuple(args)
         if "--" in args:
             at = args.index("--")
             ctx.meta[_SCRIPT_ARGS] = tuple(args[at + 1 :])
@@ -70,6 +77,19 @@ class JobCommand(click.Command):
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """The usage line, with the words after `--`."""
         return [*super().collect_usage_pieces(ctx), "[-- SCRIPT ARGS]"]
+
+
+def typed(ctx: click.Context) -> str:
+    """The command line as it was typed, without the values of --env."""
+    words: tuple[str, ...] = ctx.meta[_WORDS]
+    end = words.index("--") if "--" in words else len(words)
+    shown = [_without_value(before, word) for before, word in zip(("", *words), words[:end], strict=False)]
+    return shlex.join(["slurmgen", str(ctx.info_name), *shown, *words[end:]])
+
+
+def _without_value(before: str, word: str) -> str:
+    is_variable = before == "--env" or word.startswith("--env=")
+    return _VARIABLE.sub(rf"\1{_HIDDEN}", word) if is_variable else word
 
 
 def _complete_frameworks(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.options import Asked, JobCommand, max_size_option, request_options
+from slurmgen.cli.options import Asked, JobCommand, max_size_option, request_options, typed
 from slurmgen.cli.route_options import route_options, set_out
 from slurmgen.cli.submit_told import amount_of, print_id, say, show, warn, what_happened
 from slurmgen.cli.told import print_json
@@ -80,10 +81,16 @@ def _script(asked: Asked, *, follow: bool) -> "tuple[Plan, str]":
 def _prepared(
     asked: Asked, plan: "Plan", text: str, way: "Route", remote_dir: str | None, max_size: int
 ) -> "Prepared":
+    from msgspec import structs
+
     from slurmgen.submitting import prepare
 
     folder = remote_dir or asked.personal.remote_dir
-    return prepare(plan, text, way, asked.project_dir, folder, max_size)
+    prepared = prepare(plan, text, way, asked.project_dir, folder, max_size)
+    command, directory = typed(click.get_current_context()), str(Path.cwd())
+    return structs.replace(
+        prepared, record=structs.replace(prepared.record, command=command, directory=directory)
+    )
 
 
 def _refuse_array(plan: "Plan") -> None:

@@ -9,13 +9,25 @@ if TYPE_CHECKING:
     from slurmgen.asking import Answer
 
 
-def tell(answers: "Sequence[Answer]", *, as_json: bool, several: bool) -> None:
-    """Print what became of jobs; `several` were asked for, though some may be the same."""
+def tell(answers: "Sequence[Answer]", *, as_json: bool, several: bool, origins: bool = False) -> None:
+    """Print the state of jobs.
+
+    Args:
+        answers: what is known of them.
+        as_json: as one object.
+        several: more than one was named, though some may be the same.
+        origins: also print where each comes from.
+    """
+    from slurmgen.remote.report import origin
+
     if as_json:
         print_jobs([one.report for one in answers], several=several)
         return
     for answer in answers:
         tell_one(answer)
+        if origins:
+            for line in origin(answer.report):
+                click.echo(line)
 
 
 def tell_one(answer: "Answer", *, err: bool = False) -> None:

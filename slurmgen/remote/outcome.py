@@ -42,13 +42,20 @@ SIGNALS = {
 }
 
 
-def why(job: JobState, log: str = "") -> Why | None:
-    """Why a job failed, as far as its record or the end of its log shows it; None if it did not."""
+def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
+    """Why a job failed, as far as its record or the end of its log shows it; None if it did not.
+
+    Args:
+        job: what Slurm says of it.
+        log: the end of its log; nothing if there is none any more.
+        seen: what this said before, when the log may have been there.
+    """
     if not job.ended or job.state == "COMPLETED":
         return None
     if job.state != "FAILED":
         return _recorded(job)
-    return _not_started(job) or _out_of_memory(job) or _logged(log) or _by_exit_code(job)
+    kept = None if log else seen
+    return _out_of_memory(job) or kept or _not_started(job) or _logged(log) or _by_exit_code(job)
 
 
 def status_and_signal(job: JobState) -> tuple[int, int]:

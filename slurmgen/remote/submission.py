@@ -110,8 +110,13 @@ class Submission(Struct, frozen=True, kw_only=True):
     @property
     def log_prefix(self) -> str:
         """The log's path up to the job's id; nothing if others write there too."""
-        before, percent, after = self.output.replace("%x", self.name).partition("%")
-        return before if percent and after[:1] in {"j", "A"} and not before.startswith("/") else ""
+        return log_prefix(self.output, self.name)
+
+
+def log_prefix(output: str, name: str) -> str:
+    """The path of a job's log up to its id; nothing if others write there too."""
+    before, percent, after = output.replace("%x", name).partition("%")
+    return before if percent and after[:1] in {"j", "A"} and not before.startswith("/") else ""
 
 
 class Submitted(Struct, frozen=True):
@@ -128,7 +133,7 @@ class Submitted(Struct, frozen=True):
 
 
 class Closed(CommandFailed):
-    """Slurm refused an earlier submission with this key, and the key is not used again."""
+    """An earlier submission with this key was refused or given up, and the key is not used again."""
 
 
 class Refused(CommandFailed):
@@ -221,11 +226,20 @@ def _uncounted(_part: int, _total: int) -> None:
     pass
 
 
-def _done(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+def submitted(far: Transport, told: list[str]) -> Submitted:
+    """The job in an answer.
+
+    Raises:
+        CommandFailed: there is none in it.
+    """
     job, seconds = replies.job_id(told[0]), told[3]
     if job is None or not _SECONDS.fullmatch(seconds):
         raise CommandFailed(f"{far.where} answered without a job id: {told[0]!r}")
     return Submitted(job, told[1], told[2] == "earlier", int(seconds), told[4])
+
+
+def _done(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    return submitted(far, told)
 
 
 def _refused(far: Transport, submission: Submission, told: list[str]) -> Submitted:
@@ -252,7 +266,7 @@ def _wanted(far: Transport, submission: Submission, told: list[str]) -> Submitte
 
 
 def _closed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    raise Closed(f"Slurm refused an earlier submission of {submission.run}", "Submit it again.")
+    raise Closed(f"an earlier submission of {submission.run} was refused or given up", "Submit it again.")
 
 
 def _unknown(far: Transport, submission: Submission, told: list[str]) -> Submitted:

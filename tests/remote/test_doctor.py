@@ -297,7 +297,7 @@ def test_made_up_commands_are_well(local: Local) -> None:
         ("sinfo", "echo 'slurm_load_partitions: timed out' >&2; exit 1", "partition", "timed out"),
         ("date", "echo 1000000000", "clock", "s ahead of that of this machine"),
         ("date", "echo 9000000000", "clock", "s behind that of this machine"),
-        ("df", "echo fs 100 90 10 90% /", "remote folder", "there is room for 90K only"),
+        ("df", "echo fs 100 90 10 90% /", "remote folder", "there is room for 10K only"),
         ("head", "echo 'No space left on device' >&2; exit 1", "remote folder", "No space left on device"),
         ("mktemp", "echo 'Read-only file system' >&2; exit 1", "remote folder", "Read-only file system"),
     ],

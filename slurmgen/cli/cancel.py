@@ -20,7 +20,7 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **said: A
     """Cancel jobs, and show their state.
 
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. A job that has ended is left as it is.
-    Exit code 3 if a job is not known there.
+    Exit code 3 if Slurm does not know a job.
     """
     from slurmgen.asking import by_way, remember
 

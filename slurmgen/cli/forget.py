@@ -26,7 +26,7 @@ _FORCE_HINT = "Nothing was changed. --force removes the entry here, although a j
     help="Remove the entry even if the remote host cannot be asked; a job may exist.",
 )
 def command(submission: str, site: str | None, cancel: bool, force: bool, **said: Any) -> None:
-    """Give up a submission of which it is not known whether it became a job.
+    """Give up a submission that may not have become a job.
 
     It is named by its job's name or by its key, as `slurmgen status` shows it. The remote host is asked
     first: a job that there is gets recorded. If there is none, the key is closed on the remote host, so that

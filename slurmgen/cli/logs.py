@@ -49,8 +49,10 @@ def command(
 
     def show(far: "Transport", one: "Named") -> bool:
         path = _path(far, one.job, one.record)
-        if follow and not _is_pruned(far, one):
-            follow_to_end(far, one.way, one.job, path, start=start)
+        if follow:
+            if pruned := _is_pruned(far, one):
+                _say(_pruned(one))
+            follow_to_end(far, one.way, one.job, path, start=start, fails=pruned)
         if len(jobs) > 1:
             _head(one, path)
         return _show(far, one, path, start)
@@ -89,9 +91,26 @@ def _is_pruned(far: "Transport", one: "Named") -> bool:
 
 
 def follow_to_end(
-    far: "Transport", way: "Route", job: "JobId", path: str, *, start: int = 0, err: bool = False
+    far: "Transport",
+    way: "Route",
+    job: "JobId",
+    path: str,
+    *,
+    start: int = 0,
+    err: bool = False,
+    fails: bool = False,
 ) -> None:
-    """Show the log until the job ends, then say how it did; leaves with 0 if it COMPLETED, else 1."""
+    """Follow the log until the job ends, and print its state; exits with 0 if it COMPLETED, else 1.
+
+    Args:
+        far: where the job is.
+        way: how to connect again.
+        job: the job.
+        path: its log.
+        start: the first byte to show.
+        err: write to stderr.
+        fails: exit with 1 in any case.
+    """
     from slurmgen.remote.following import follow_through
     from slurmgen.remote.logs import Shown
     from slurmgen.remote.slurm import describe, outcome
@@ -115,7 +134,7 @@ def follow_to_end(
     _remember(way, job, states)
     for line in describe(states, job, far.where):
         click.echo(line, err=True)
-    ctx.exit(0 if outcome(states) == "COMPLETED" else 1)
+    ctx.exit(1 if fails or outcome(states) != "COMPLETED" else 0)
 
 
 def _remember(way: "Route", job: "JobId", states: "tuple[JobState, ...]") -> None:
@@ -165,11 +184,15 @@ def _show(far: "Transport", one: "Named", path: str, start: int) -> bool:
     if not is_empty:
         return False
     if _is_pruned(far, one):
-        _say(f"job {one.job} was pruned: its folder is gone from {far.where}, and its log with it")
+        _say(_pruned(one))
         return True
     _say(f"there is nothing in {path}")
     _say_state(far, one.job)
     return False
+
+
+def _pruned(one: "Named") -> str:
+    return f"job {one.job} was pruned: its folder at {one.way.site} is gone, and its log with it"
 
 
 def _say_state(far: "Transport", job: "JobId") -> None:

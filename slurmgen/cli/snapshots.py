@@ -17,13 +17,13 @@ DAYS = 7.0
 @click.command()
 @site_option
 @route_options
-@click.option("--remote-dir", metavar="FOLDER", help="The folder over there; ~/slurmgen if unset.")
+@click.option("--remote-dir", metavar="FOLDER", help="Remote folder of submissions; default: ~/slurmgen.")
 @click.option("--prune", is_flag=True, help="Remove ended runs, and snapshots that no job still runs.")
 @click.option(
     "--older-than",
     type=click.FloatRange(min=0),
     metavar="DAYS",
-    help=f"With --prune: what was not used for so long; {DAYS:g} if unset.",
+    help=f"With --prune: what was not used for this long; default: {DAYS:g}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print an object, and nothing else.")
 def command(

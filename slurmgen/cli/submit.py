@@ -25,15 +25,13 @@ if TYPE_CHECKING:
 @click.command(cls=JobCommand)
 @request_options
 @route_options
-@click.option("--remote-dir", metavar="FOLDER", help="Folder over there for all this; ~/slurmgen if unset.")
+@click.option("--remote-dir", metavar="FOLDER", help="Remote folder for submissions; default: ~/slurmgen.")
 @max_size_option
+@click.option("--again", is_flag=True, help="Submit a new job even if an earlier submission is unsettled.")
+@click.option("--test-only", is_flag=True, help="Ask Slurm whether it would accept the job; submit nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the script and what would be sent; connect to no host.")
 @click.option(
-    "--again", is_flag=True, help="Submit a new job although it is unknown what became of the last."
-)
-@click.option("--test-only", is_flag=True, help="Ask Slurm whether it would take the job; submit nothing.")
-@click.option("--dry-run", is_flag=True, help="Show the script and what would be sent; contact nobody.")
-@click.option(
-    "--follow", is_flag=True, help="Show the log until the job ends; exit 0 if it COMPLETED, else 1."
+    "--follow", is_flag=True, help="Follow the log until the job ends; exit 0 if it COMPLETED, else 1."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print an object instead of the id.")
 def command(
@@ -49,8 +47,10 @@ def command(
 ) -> None:
     """Send the project to the site and submit the job.
 
-    The id is printed to stdout, and everything else to stderr. After any failure the same
-    command finds the job, or submits it if there is none.
+    JOB is a job of slurmgen.toml; default: its only job. With --script and no JOB, the job is made from
+    [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted. The id is printed to
+    stdout, and everything else to stderr. After any failure the same command finds the job, or submits it
+    if there is none.
     """
     from slurmgen.remote.route import route
 

@@ -13,6 +13,8 @@ LOG_END = 32_768
 "Bytes of a log's end in which signs are looked for."
 _LONGEST = 300
 "Characters of a line that are shown."
+_HALF = 500
+"Characters that are searched at each end of a line: the time for a single word grows with its square."
 _HEAD = re.compile(r"^(?P<prefix>.*?)Traceback \(most recent call last\):\s*$")
 _LAST = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Iteration|[A-Z]\w*)(?:: .*)?$")
 _FIRST_RANK = re.compile(r"Root Cause \(first observed failure\):.*?rank\s*:\s*(\d+)", re.DOTALL)
@@ -117,6 +119,9 @@ def _not_started(job: JobState) -> Why | None:
 
 
 def _logged(log: str) -> Why | None:
+    log = "\n".join(
+        line if len(line) <= 2 * _HALF else f"{line[:_HALF]} {line[-_HALF:]}" for line in log.split("\n")
+    )
     last = _last_of_traceback(log)
     found = (
         _shown(SIGNS, last),

@@ -143,7 +143,9 @@ def lines(states: Sequence[JobState], told: Report, where: str) -> Iterator[str]
 
 
 def origin(told: Report) -> Iterator[str]:
-    """Where a job comes from, in lines for a terminal."""
+    """Where a job of the ledger comes from, in lines for a terminal; nothing of another job."""
+    if not told.submitted:
+        return
     dirty = "with uncommitted changes (dirty)" if told.dirty else "clean"
     words = (
         ("site", told.site if told.via != "twin" else f"the twin of {told.site} on this machine"),

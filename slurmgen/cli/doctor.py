@@ -28,7 +28,7 @@ def command(asked: Asked, remote_dir: str | None, max_size: int, as_json: bool, 
     """Check step by step that one could submit.
 
     With one login, from the project's files and the host's name to what Slurm says of the job; nothing is
-    sent or submitted. Exit code 0 if all is well, 2 if the request or the project is wrong, 3 if the remote
+    sent or submitted. Exit 0 if all is well, 2 if the request or the project is wrong, 3 if the remote
     host is not ready.
     """
     from contextlib import closing

@@ -57,13 +57,11 @@ def command(
             _head(one, path)
         return _show(far, one, path, start)
 
-    if as_json:
-        logs = each(jobs, reach, _metadata)
-        print_jobs(logs, several=len(job_ids) > 1)
-        pruned = [log["pruned"] for log in logs]
-    else:
-        pruned = each(jobs, reach, show)
-    return int(any(pruned))
+    if not as_json:
+        return int(any(each(jobs, reach, show)))
+    logs = each(jobs, reach, _metadata)
+    print_jobs([log for log, _ in logs], several=len(job_ids) > 1)
+    return int(any(pruned for _, pruned in logs))
 
 
 def _head(one: "Named", path: str) -> None:
@@ -73,14 +71,16 @@ def _head(one: "Named", path: str) -> None:
     click.echo(visible(f"==> job {one.job} at {one.way.site}: {path} <=="))
 
 
-def _metadata(far: "Transport", one: "Named") -> dict[str, object]:
+def _metadata(far: "Transport", one: "Named") -> tuple[dict[str, object], bool]:
+    """What a log is, and whether it was pruned."""
     from msgspec import structs
 
     from slurmgen.remote.log_files import look
 
     log = look(far, _path(far, one.job, one.record))
-    pruned = log.size is None and _is_pruned(far, one)
-    return {"id": one.job.number, "site": one.way.site, **structs.asdict(log), "pruned": pruned}
+    if pruned := log.size is None and _is_pruned(far, one):
+        _say(_pruned(one))
+    return {"id": one.job.number, "site": one.way.site, **structs.asdict(log)}, pruned
 
 
 def _is_pruned(far: "Transport", one: "Named") -> bool:

@@ -86,7 +86,7 @@ def _answers(jobs: "list[Named]") -> "list[Answer]":
     """What became of jobs; a site is asked only for those of which it is not known how they ended."""
     from slurmgen.asking import answer, ask, remember, remembered
 
-    # Where a site gave an id twice, nobody knows the earlier job any more.
+    # Where a site gave an id twice, Slurm does not know the earlier job any more.
     latest = {(one.way.site, one.way.via, one.job): one for one in jobs}
     known = {
         one: remembered(one, ENDED) or answer(one, ())

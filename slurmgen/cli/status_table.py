@@ -28,8 +28,6 @@ FAILED = "red"
 
 def print_table(reports: "Sequence[Report]", console: "Console") -> None:
     """Print a table that fits the console, and each reason why a site is not known once below it."""
-    from rich.text import Text
-
     rows = [_cells(one) for one in reports]
     widths = fitted([max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)], console.width)
     console.print(_row(HEADINGS, widths, "bold"), no_wrap=True, overflow="ellipsis")
@@ -37,11 +35,9 @@ def print_table(reports: "Sequence[Report]", console: "Console") -> None:
         style = STYLES.get(report.state, FAILED if report.ended else "")
         console.print(_row(cells, widths, "", style), no_wrap=True, overflow="ellipsis")
         for reason in _reasons(report):
-            for line in Text(visible(reason)).wrap(console, console.width - GAP):
-                line.rstrip()
-                console.print(Text(" " * GAP).append_text(line), style="dim")
+            _print_wrapped(reason, console, " " * GAP, "dim")
     for error in dict.fromkeys(f"{one.site}: {one.error}" for one in reports if one.error and one.id):
-        console.print(visible(error))
+        _print_wrapped(error, console)
 
 
 def fitted(widths: Sequence[int], total: int) -> list[int]:
@@ -69,6 +65,14 @@ def _row(cells: Sequence[str], widths: Sequence[int], style: str, state_style: s
         row.append_text(text).append(" " * GAP)
     row.rstrip()
     return row
+
+
+def _print_wrapped(words: str, console: "Console", indent: str = "", style: str = "") -> None:
+    from rich.text import Text
+
+    for line in Text(visible(words)).wrap(console, console.width - len(indent)):
+        line.rstrip()
+        console.print(Text(indent).append_text(line), style=style)
 
 
 def _cells(one: "Report") -> tuple[str, ...]:

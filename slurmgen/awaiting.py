@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from slurmgen.asking import Answer, Named, Reach, answer, answers_of, by_way, unreached
 from slurmgen.errors import AuthenticationFailed, HostKeyError, RemoteError
+from slurmgen.finals import FINAL
 from slurmgen.remote.route import Route
 from slurmgen.remote.slurm import GONE, by_task
 from slurmgen.remote.transport import Transport
@@ -95,8 +96,9 @@ class Watch:
         looks = self._looks[one.named] = self._looks.get(one.named, 0) + 1
         if one.report.state == GONE:
             return one.named not in self._seen or looks >= LOOKS_UNTIL_GONE
-        no_more = one.report.remembered or all(state.unaccounted for state in one.states)
-        return bool(no_more) or one.report.usage is not None or looks >= LOOKS_FOR_USAGE
+        no_more = all(state.unaccounted and state.state in FINAL for state in one.states)
+        is_known = no_more or one.report.remembered or one.report.usage is not None
+        return bool(is_known) or looks >= LOOKS_FOR_USAGE
 
 
 def wait(

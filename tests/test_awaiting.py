@@ -127,6 +127,11 @@ def test_a_job_that_had_ended_where_there_are_no_accounts_is_asked_for_once() ->
     assert story.pauses == []
 
 
+def test_a_job_that_slurm_may_bring_back_is_asked_for_again() -> None:
+    failed = (JobState(id="12", state="NODE_FAIL", unaccounted=True),)
+    assert Story(failed, "PENDING", "COMPLETED").wait() == ["COMPLETED"]
+
+
 def test_a_job_that_was_forgotten_before_is_asked_for_once() -> None:
     story = Story("")
     assert story.wait() == ["GONE"]

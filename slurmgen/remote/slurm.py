@@ -29,8 +29,8 @@ UNKNOWN = "UNKNOWN"
 
 NO_SLURM = "Is it the login node of a Slurm cluster? A login shell there must have Slurm on its PATH."
 _CONFIGURATION = (
-    "Slurm's commands there do not find their cluster: `sinfo` should work when typed there. "
-    "Is it a login node, and does SLURM_CONF, if it is set, name the right file?"
+    "Slurm's commands there do not find their cluster. Is it a login node, and does SLURM_CONF, if it is "
+    "set, name the right file? `sinfo` should work when typed there."
 )
 HINTS = {
     "Invalid account": "Name the account that is charged with --account.",

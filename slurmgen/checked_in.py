@@ -1,7 +1,7 @@
 """Checked-in scripts: what slurmgen.toml says they should be, and what they are."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import unified_diff
 from functools import lru_cache
@@ -16,6 +16,7 @@ from slurmgen.plan import Plan, resolve
 from slurmgen.profiles import load_site
 from slurmgen.project import FILE_NAME, Project, job_request, own_templates, script_path, sites_of
 from slurmgen.provenance import as_written, has_mark, signed
+from slurmgen.remote.project_files import missing_files
 from slurmgen.request import Request, command_line
 from slurmgen.script import render_all
 from slurmgen.site import Site
@@ -46,8 +47,19 @@ class Finding(NamedTuple):
         return MESSAGES[self.kind]
 
 
-def expected(folder: Path, project: Project, cache_dir: Path | None = None) -> dict[Path, bytes]:
+def expected(
+    folder: Path,
+    project: Project,
+    cache_dir: Path | None = None,
+    warn: Callable[[str], None] = lambda _warning: None,
+) -> dict[Path, bytes]:
     """Every script that the project's jobs make, by its file. No fact of your own has a say.
+
+    Args:
+        folder: the project's.
+        project: what its slurmgen.toml says.
+        cache_dir: where compiled templates are kept.
+        warn: is called for each file that a job needs and that does not exist.
 
     Raises:
         ConfigError: a job cannot be had on a site, or two make the same file.
@@ -61,6 +73,8 @@ def expected(folder: Path, project: Project, cache_dir: Path | None = None) -> d
             if path in plans:
                 raise RequestError(f"another job makes {path.name} too", "Rename one of the two.")
             plans[path] = _plan(project, job, place(name))
+            for warning in missing_files(plans[path], folder):
+                warn(f"job {job} on {name}: {warning}")
     texts = render_all([*plans.values()], own_templates(folder, project), cache_dir)
     return dict(zip(plans, map(signed, texts), strict=True))
 

@@ -40,15 +40,16 @@ from slurmgen.remote.submission import (
     Waits,
 )
 from slurmgen.remote.transport import Transport
+from slurmgen.slurm.sizes import of_bytes
 from slurmgen.software import needed_files
-from slurmgen.wording import counted, visible
+from slurmgen.wording import visible
 
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
 DEFAULT_REMOTE_DIR = "slurmgen"
-MAX_SIZE = 10**9
-"Bytes of a project, above which it is not sent unless a person says so."
+MAX_SIZE = 1 << 30
+"Bytes of a project, above which it is not sent unless the user allows it."
 _NAMED = 5
 
 
@@ -211,6 +212,7 @@ def settled_record(prepared: Prepared, entry: Record, done: Submitted) -> Record
 def _pending(submission: Submission, way: Route, project_dir: Path, at: Revision) -> Record:
     return Record(
         id="",
+        cluster=submission.clusters,
         name=submission.name,
         folder=submission.folder,
         output=submission.output,
@@ -248,20 +250,12 @@ def _check_size(statuses: Mapping[str, stat_result], most: int) -> None:
     if sum(sizes.values()) <= most:
         return
     biggest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_NAMED]
-    told = ", ".join(f"{visible(name)} ({amount(sizes[name])})" for name in biggest)
+    told = ", ".join(f"{visible(name)} ({of_bytes(sizes[name])})" for name in biggest)
     raise RequestError(
-        f"the project has {amount(sum(sizes.values()))}, more than {amount(most)}; "
+        f"the project has {of_bytes(sum(sizes.values()))}, more than {of_bytes(most)}; "
         f"its biggest files are {told}",
         "Name what the job does not need in .slurmgenignore, or allow more with --max-size.",
     )
-
-
-def amount(size: int) -> str:
-    """A number of bytes for a person."""
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return counted(size, "byte")
 
 
 def _new_key() -> str:

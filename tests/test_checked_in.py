@@ -134,7 +134,9 @@ def test_a_script_redirected_from_stdout_lacks_its_hash(project: Path, slurmgen:
     assert kinds(slurmgen) == {f"slurm/{NAMES[0]}": "edited"}
 
 
-@pytest.mark.parametrize("how", [["--all", "--write"], ["cifar", "--write"], ["-o", f"slurm/{NAMES[0]}"]])
+@pytest.mark.parametrize(
+    "how", [["--all", "--write"], ["cifar", "--write"], ["cifar", "-o", f"slurm/{NAMES[0]}"]]
+)
 def test_an_edited_script_is_overwritten_only_with_force(
     how: list[str], project: Path, slurmgen: Run
 ) -> None:
@@ -361,3 +363,40 @@ def test_a_wrong_template_is_named_once_for_all_scripts(project: Path, slurmgen:
     assert (result.returncode, result.stdout) == (2, "")
     assert f"error: {project}/templates/step.j2:2: " in result.stderr
     assert "has no attribute 'no_such_value'" in result.stderr
+
+
+@pytest.mark.parametrize("how", [["render"], ["render", "--all", "--write"], ["check"]])
+def test_what_submit_would_refuse_for_a_missing_file_is_a_warning(
+    how: list[str], tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "slurmgen.toml").write_text('[job.a]\nscript = "no.py"\npython_env = "uv:env"\n')
+    assert slurmgen("render", "--all", "--write").returncode == 0
+    reply = slurmgen(*how)
+    assert reply.returncode == 0
+    assert f"there is no no.py in {tmp_path}, which the job runs\n" in reply.stderr
+    assert f"there is no env/pyproject.toml in {tmp_path}, which the Python environment needs" in reply.stderr
+    for name in ("no.py", "env/pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert "warning" not in slurmgen(*how).stderr
+
+
+def test_a_script_is_printed_although_what_it_runs_is_missing(slurmgen: Run) -> None:
+    reply = slurmgen("render", "--script", "missing.py")
+    assert reply.returncode == 0
+    assert reply.stdout.endswith("missing.py\n")
+    assert reply.stderr.startswith("warning: there is no missing.py in ")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        [],
+        ["--script", "training/mnist_lightning.py", "--python-env", "uv:training"],
+        ["--script", "/on/the/cluster.py"],
+        ["--python-env", "venv:~/envs/torch"],
+    ],
+)
+def test_what_comes_along_or_is_on_the_remote_host_is_not_missing(how: list[str], slurmgen: Run) -> None:
+    reply = slurmgen("render", *how)
+    assert (reply.returncode, reply.stderr) == (0, "")

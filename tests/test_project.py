@@ -38,6 +38,8 @@ account = "nn1k"
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "slurmgen.toml").write_text(PROJECT)
+    for name in ("train.py", "pyproject.toml"):
+        (tmp_path / name).touch()
     return tmp_path
 
 
@@ -62,6 +64,54 @@ def test_render_of_a_job_names_it_and_the_options_beyond_it(project: Path, slurm
 def test_options_overrule_the_job(project: Path, slurmgen: Run) -> None:
     text = slurmgen("render", "cifar", "--time", "2:00:00", cwd=project).stdout
     assert "#SBATCH --time=02:00:00\n" in text
+
+
+JOBLESS = (["render"], ["explain"], ["submit", "--dry-run"], ["doctor", "--via", "local"])
+
+
+@pytest.mark.parametrize("command", JOBLESS, ids=lambda words: words[0])
+def test_a_command_without_a_job_takes_the_only_one(command: list[str], project: Path, slurmgen: Run) -> None:
+    reply = slurmgen(*command, "--time", "2:00:00", cwd=project)
+    assert "cifar_ddp" not in reply.stdout
+    assert "cifar" in reply.stdout
+    if command[0] in ("render", "submit"):
+        head = "# Made by: slurmgen render cifar --site daic --time 2:00:00"
+        assert reply.stdout.splitlines()[2] == head
+        assert reply.stdout.endswith("train.py --epochs 5\n")
+
+
+@pytest.mark.parametrize("command", JOBLESS, ids=lambda words: words[0])
+def test_a_command_without_a_job_is_refused_where_there_are_several(
+    command: list[str], project: Path, slurmgen: Run
+) -> None:
+    with (project / "slurmgen.toml").open("a") as file:
+        file.write("[job.mnist]\n")
+    reply = slurmgen(*command, cwd=project)
+    assert (reply.returncode, reply.stdout) == (2, "")
+    assert reply.stderr.startswith("error: slurmgen.toml has several jobs: cifar, mnist. Name one")
+
+
+def test_a_script_without_a_job_is_a_job_made_from_the_defaults(project: Path, slurmgen: Run) -> None:
+    (project / "mine.py").touch()
+    with (project / "slurmgen.toml").open("a") as file:
+        file.write("[job.mnist]\n")
+    text = slurmgen("render", "--script", "mine.py", cwd=project).stdout
+    head = (
+        "# Made by: slurmgen render --site daic --time 01:00:00 --account ewi-insy --env A=1 --script mine.py"
+    )
+    assert text.splitlines()[2] == head
+    assert text.splitlines()[1].startswith("# mine on daic: ddp")
+    assert text.endswith("mine.py\n")
+    assert slurmgen(*shlex.split(head.removeprefix("# Made by: slurmgen ")), cwd=project).stdout == text
+
+
+@pytest.mark.parametrize("text", [None, "", "[defaults]\nqos = 'long'\n"])
+def test_without_jobs_the_bundled_example_is_taken(text: str | None, tmp_path: Path, slurmgen: Run) -> None:
+    if text is not None:
+        (tmp_path / "slurmgen.toml").write_text(text)
+    reply = slurmgen("submit", "--site", "daic", "--account", "a", "--dry-run")
+    assert reply.returncode == 0, reply.stderr
+    assert "training/cifar_ddp.py" in reply.stdout
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmgen.cli.paths import cache_dir, shown
+from slurmgen.cli.told import warn
 from slurmgen.project import FILE_NAME
 from slurmgen.wording import annotation, counted, visible, visible_json
 
@@ -42,7 +43,7 @@ def command(folder: Path, format_: str) -> int:
 
     folder, project = find_project(folder)
     require_project(folder)
-    wanted = expected(folder, project, cache_dir())
+    wanted = expected(folder, project, cache_dir(), warn)
     findings = compare(wanted, found(script_folder(folder, project), wanted))
     click.echo(_REPORTS[format_](findings, len(wanted)), nl=False)
     return int(bool(findings))

@@ -21,9 +21,7 @@ _WIDTH, _NAME_WIDTH = 11, 15
 @click.command(cls=JobCommand)
 @request_options
 @route_options
-@click.option(
-    "--remote-dir", metavar="FOLDER", help="Folder over there for submissions; ~/slurmgen if unset."
-)
+@click.option("--remote-dir", metavar="FOLDER", help="Remote folder for submissions; default: ~/slurmgen.")
 @project_size_option
 @send_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
@@ -33,8 +31,8 @@ def command(
     """Check step by step that one could submit.
 
     With one login, from the project's files and the host's name to what Slurm says of the job; nothing is
-    sent or submitted. Exit 0 if all is well, 2 if the request or the project is wrong, 3 if the far side
-    is not ready.
+    sent or submitted. Exit 0 if all is well, 2 if the request or the project is wrong, 3 if the remote
+    host is not ready.
     """
     from contextlib import closing
 

@@ -75,8 +75,7 @@ def _settings(
     """The rules and the site; what slurmgen.toml says of rules holds where the command says nothing."""
     from slurmgen.lint import chosen
 
-    here = Path.cwd()
-    project_dir = None
+    project_dir = here = Path.cwd()
     if any((folder / "slurmgen.toml").is_file() for folder in (here, *here.parents)):
         from slurmgen.project import find_project
 

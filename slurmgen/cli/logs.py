@@ -27,16 +27,19 @@ INTERRUPTED = 130
 @click.command()
 @jobs_options
 @click.option(
-    "-f", "--follow", is_flag=True, help="Go on until the job ends; exit 0 if it COMPLETED, else 1."
+    "-f", "--follow", is_flag=True, help="Follow the log until the job ends; exit 0 if it COMPLETED, else 1."
 )
-@click.option("--start", type=click.IntRange(min=0), default=0, metavar="BYTE", help="Begin there.")
+@click.option(
+    "--start", type=click.IntRange(min=0), default=0, metavar="BYTE", help="First byte to show; default: 0."
+)
 def command(
     job_ids: tuple[str, ...], site: str | None, as_json: bool, follow: bool, start: int, **said: Any
-) -> None:
+) -> int:
     """Show a job's log, or follow it to the job's end.
 
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. With --follow, a link that breaks
     is made anew, and no byte is lost or shown twice. --json tells what the logs are, not what is in them.
+    Exit code 1 if the folder of a job, and with it the log, was pruned.
     """
     if follow and (as_json or len(job_ids) > 1):
         raise click.UsageError("--follow shows one log, and goes without --json.")
@@ -44,18 +47,21 @@ def command(
 
     jobs = find_jobs(job_ids, site, **said)
 
-    def show(far: "Transport", one: "Named") -> None:
+    def show(far: "Transport", one: "Named") -> bool:
         path = _path(far, one.job, one.record)
         if follow:
-            follow_to_end(far, one.way, one.job, path, start=start)
+            if pruned := _is_pruned(far, one):
+                _say(_pruned(one))
+            follow_to_end(far, one.way, one.job, path, start=start, fails=pruned)
         if len(jobs) > 1:
             _head(one, path)
-        _show(far, one.job, path, start)
+        return _show(far, one, path, start)
 
-    if as_json:
-        print_jobs(each(jobs, reach, _metadata), several=len(job_ids) > 1)
-    else:
-        each(jobs, reach, show)
+    if not as_json:
+        return int(any(each(jobs, reach, show)))
+    logs = each(jobs, reach, _metadata)
+    print_jobs([log for log, _ in logs], several=len(job_ids) > 1)
+    return int(any(pruned for _, pruned in logs))
 
 
 def _head(one: "Named", path: str) -> None:
@@ -65,19 +71,46 @@ def _head(one: "Named", path: str) -> None:
     click.echo(visible(f"==> job {one.job} at {one.way.site}: {path} <=="))
 
 
-def _metadata(far: "Transport", one: "Named") -> dict[str, object]:
+def _metadata(far: "Transport", one: "Named") -> tuple[dict[str, object], bool]:
+    """What a log is, and whether it was pruned."""
     from msgspec import structs
 
     from slurmgen.remote.log_files import look
 
     log = look(far, _path(far, one.job, one.record))
-    return {"id": one.job.number, "site": one.way.site, **structs.asdict(log)}
+    if pruned := log.size is None and _is_pruned(far, one):
+        _say(_pruned(one))
+    return {"id": one.job.number, "site": one.way.site, **structs.asdict(log)}, pruned
+
+
+def _is_pruned(far: "Transport", one: "Named") -> bool:
+    """Whether the folder that the job ran in is gone."""
+    from slurmgen.remote.log_files import has_folder
+
+    return one.record is not None and not has_folder(far, one.record.folder)
 
 
 def follow_to_end(
-    far: "Transport", way: "Route", job: "JobId", path: str, *, start: int = 0, err: bool = False
+    far: "Transport",
+    way: "Route",
+    job: "JobId",
+    path: str,
+    *,
+    start: int = 0,
+    err: bool = False,
+    fails: bool = False,
 ) -> None:
-    """Show the log until the job ends, then say how it did; leaves with 0 if it COMPLETED, else 1."""
+    """Follow the log until the job ends, and print its state; exits with 0 if it COMPLETED, else 1.
+
+    Args:
+        far: where the job is.
+        way: how to connect again.
+        job: the job.
+        path: its log.
+        start: the first byte to show.
+        err: write to stderr.
+        fails: exit with 1 in any case.
+    """
     from slurmgen.remote.following import follow_through
     from slurmgen.remote.logs import Shown
     from slurmgen.remote.slurm import describe, outcome
@@ -101,7 +134,7 @@ def follow_to_end(
     _remember(way, job, states)
     for line in describe(states, job, far.where):
         click.echo(line, err=True)
-    ctx.exit(0 if outcome(states) == "COMPLETED" else 1)
+    ctx.exit(1 if fails or outcome(states) != "COMPLETED" else 0)
 
 
 def _remember(way: "Route", job: "JobId", states: "tuple[JobState, ...]") -> None:
@@ -140,16 +173,36 @@ def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
     return log_path(record.folder, record.output, record.name, str(job))
 
 
-def _show(far: "Transport", job: "JobId", path: str, start: int) -> None:
+def _show(far: "Transport", one: "Named", path: str, start: int) -> bool:
+    """Print a log, or why there is none; whether that is since it was pruned."""
     from slurmgen.remote.logs import read
-    from slurmgen.remote.slurm import describe, job_states
-    from slurmgen.wording import visible
 
     is_empty = True
     for chunk in read(far, path, start):
         _write(chunk)
         is_empty = False
-    if is_empty:
-        click.echo(visible(f"there is nothing in {path}"), err=True)
-        for line in describe(job_states(far, job), job, far.where):
-            click.echo(line, err=True)
+    if not is_empty:
+        return False
+    if _is_pruned(far, one):
+        _say(_pruned(one))
+        return True
+    _say(f"there is nothing in {path}")
+    _say_state(far, one.job)
+    return False
+
+
+def _pruned(one: "Named") -> str:
+    return f"job {one.job} was pruned: its folder at {one.way.site} is gone, and its log with it"
+
+
+def _say_state(far: "Transport", job: "JobId") -> None:
+    from slurmgen.remote.slurm import describe, job_states
+
+    for line in describe(job_states(far, job), job, far.where):
+        _say(line)
+
+
+def _say(text: str) -> None:
+    from slurmgen.wording import visible
+
+    click.echo(visible(text), err=True)

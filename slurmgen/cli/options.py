@@ -1,5 +1,7 @@
 """The options that say what a job should be, the same for every command that takes a job."""
 
+import re
+import shlex
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 _SCRIPT_ARGS = "slurmgen.script_args"
 project_size_option = max_size_option("1G", "Refuse to send a project that is larger.")
+_WORDS = "slurmgen.words"
+_HIDDEN = "..."
+"Stands for the value of a variable, which may be a secret."
+_VARIABLE = re.compile(r"((?:--env=)?[^=]*=).*", re.DOTALL)
 
 
 class Asked(NamedTuple):
@@ -57,6 +63,7 @@ class JobCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the words after the first `--` aside."""
+        ctx.meta[_WORDS] = tuple(args)
         if "--" in args:
             at = args.index("--")
             ctx.meta[_SCRIPT_ARGS] = tuple(args[at + 1 :])
@@ -72,6 +79,19 @@ class JobCommand(click.Command):
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """The usage line, with the words after `--`."""
         return [*super().collect_usage_pieces(ctx), "[-- SCRIPT ARGS]"]
+
+
+def typed(ctx: click.Context) -> str:
+    """The command line as it was typed, without the values of --env."""
+    words: tuple[str, ...] = ctx.meta[_WORDS]
+    end = words.index("--") if "--" in words else len(words)
+    shown = [_without_value(before, word) for before, word in zip(("", *words), words[:end], strict=False)]
+    return shlex.join(["slurmgen", str(ctx.info_name), *shown, *words[end:]])
+
+
+def _without_value(before: str, word: str) -> str:
+    is_variable = before == "--env" or word.startswith("--env=")
+    return _VARIABLE.sub(rf"\1{_HIDDEN}", word) if is_variable else word
 
 
 def _complete_frameworks(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -191,7 +211,9 @@ _OPTIONS = [
         metavar="K[=V]",
         help="Further sbatch option, K alone if it has no value; may repeat.",
     ),
-    click.option("--script", metavar="PATH", help="Training script; default: the bundled CIFAR one."),
+    click.option(
+        "--script", metavar="PATH", help="Training script; default: the job's, else the bundled CIFAR one."
+    ),
     click.option(
         "--replace-args",
         is_flag=True,
@@ -232,7 +254,9 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(**params: Any) -> Any:
         ctx = click.get_current_context()
         said = {key: params.pop(key) for key in ("job", "site", "replace_args", *_REQUEST_KEYS)}
-        return function(gather(JobCommand.script_args(ctx), **said, personal=uses_personal(params)), **params)
+        one_job = not params.get("all_jobs")
+        asked = gather(JobCommand.script_args(ctx), **said, personal=uses_personal(params), one_job=one_job)
+        return function(asked, **params)
 
     for option in reversed(_OPTIONS):
         call = option(call)
@@ -254,6 +278,7 @@ def gather(
     *,
     replace_args: bool = False,
     personal: bool,
+    one_job: bool = True,
     **said: Any,
 ) -> Asked:
     """What the options, the project and the personal file ask for together.
@@ -264,7 +289,11 @@ def gather(
         site: the name of the site.
         replace_args: `script_args` stand for those of slurmgen.toml, instead of after them.
         personal: whether the user's own facts and profiles count.
+        one_job: whether it is about one job, and not about all of slurmgen.toml.
         said: the other fields of the request.
+
+    Raises:
+        RequestError: there is no such job, or slurmgen.toml has several and none is named.
     """
     from slurmgen.personal import fill, load_personal
     from slurmgen.profiles import load_site
@@ -276,6 +305,8 @@ def gather(
         raise RequestError(
             f"there is no job {job!r}: {project_dir} has no slurmgen.toml with jobs", _ARGUMENTS_HINT
         )
+    if job is None and one_job:
+        job = _only_job(project, said.get("script"))
     names = (site, project.site, DEFAULT_SITE)
     place = load_site(next(name for name in names if name is not None), project_dir, personal=personal)
     own = load_personal(place.name) if personal else Personal()
@@ -298,6 +329,22 @@ def gather(
         command=command_line(place.name, given if job else merged, job, replace_args=replaces),
         job=job,
     )
+
+
+def _only_job(project: Project, script: str | None) -> str | None:
+    """The job of a command line that names none: the only one; none if it names a script of its own.
+
+    Raises:
+        RequestError: the project has several.
+    """
+    if script is not None or not project.job:
+        return None
+    if len(project.job) > 1:
+        raise RequestError(
+            f"{FILE_NAME} has several jobs: {', '.join(project.job)}",
+            f"Name one, such as {next(iter(project.job))}; --script alone makes a job from [defaults].",
+        )
+    return next(iter(project.job))
 
 
 def _arguments(script_args: tuple[str, ...] | None, replace_args: bool) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 from slurmgen.cli.options import Asked, JobCommand, request_options
 from slurmgen.cli.paths import cache_dir, shown, write_in_project
 from slurmgen.cli.paths import write as write_file
-from slurmgen.cli.told import print_script
+from slurmgen.cli.told import print_script, warn
 from slurmgen.wording import visible
 
 _WITH_ALL = {"all_jobs", "write", "force"}
@@ -42,9 +42,12 @@ def command(
 def _render_one(asked: Asked, output: Path | None, write: bool, force: bool) -> None:
     from slurmgen.project import script_path
     from slurmgen.provenance import signed
+    from slurmgen.remote.project_files import missing_files
 
     plan = asked.plan()
     text = asked.text(plan)
+    for warning in missing_files(plan, asked.project_dir):
+        warn(warning)
     if write:
         path = asked.project_dir / script_path(asked.project, asked.job or plan.name, plan.site)
         _write_scripts(asked.project_dir, {path: signed(text)}, force)
@@ -67,7 +70,7 @@ def _all_scripts(asked: Asked) -> dict[Path, bytes]:
     from slurmgen.project import require_project
 
     require_project(asked.project_dir)
-    return expected(asked.project_dir, asked.project, cache_dir())
+    return expected(asked.project_dir, asked.project, cache_dir(), warn)
 
 
 def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> None:

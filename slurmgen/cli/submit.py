@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options, send_option
+from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.route_options import route_options, set_out
 from slurmgen.cli.submit_told import amount_of, print_id, say, show, warn, what_happened
 from slurmgen.cli.told import print_json
@@ -24,16 +25,14 @@ if TYPE_CHECKING:
 @click.command(cls=JobCommand)
 @request_options
 @route_options
-@click.option("--remote-dir", metavar="FOLDER", help="Folder over there for all this; ~/slurmgen if unset.")
+@click.option("--remote-dir", metavar="FOLDER", help="Remote folder for submissions; default: ~/slurmgen.")
 @project_size_option
 @send_option
+@click.option("--again", is_flag=True, help="Submit a new job even if an earlier submission is unsettled.")
+@click.option("--test-only", is_flag=True, help="Ask Slurm whether it would accept the job; submit nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the script and what would be sent; connect to no host.")
 @click.option(
-    "--again", is_flag=True, help="Submit a new job although it is unknown what became of the last."
-)
-@click.option("--test-only", is_flag=True, help="Ask Slurm whether it would take the job; submit nothing.")
-@click.option("--dry-run", is_flag=True, help="Show the script and what would be sent; contact nobody.")
-@click.option(
-    "--follow", is_flag=True, help="Show the log until the job ends; exit 0 if it COMPLETED, else 1."
+    "--follow", is_flag=True, help="Follow the log until the job ends; exit 0 if it COMPLETED, else 1."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print an object instead of the id.")
 def command(
@@ -50,8 +49,10 @@ def command(
 ) -> None:
     """Send the project to the site and submit the job.
 
-    The id is printed to stdout, and everything else to stderr. After any failure the same
-    command finds the job, or submits it if there is none.
+    JOB is a job of slurmgen.toml; default: its only job. With --script and no JOB, the job is made from
+    [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted. The id is printed to
+    stdout, and everything else to stderr. After any failure the same command finds the job, or submits it
+    if there is none.
     """
     from slurmgen.remote.route import route
 
@@ -88,10 +89,16 @@ def _prepared(
     max_size: int,
     send: tuple[str, ...],
 ) -> "Prepared":
+    from msgspec import structs
+
     from slurmgen.submitting import prepare
 
     folder = remote_dir or asked.personal.remote_dir
-    return prepare(plan, text, way, asked.project_dir, folder, max_size, send)
+    prepared = prepare(plan, text, way, asked.project_dir, folder, max_size, send)
+    command, directory = typed(click.get_current_context()), str(Path.cwd())
+    return structs.replace(
+        prepared, record=structs.replace(prepared.record, command=command, directory=directory)
+    )
 
 
 def _refuse_array(plan: "Plan") -> None:
@@ -174,9 +181,17 @@ def _progress() -> "Iterator[Count | None]":
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+    from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-    columns = ("sending", BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    from slurmgen.slurm.sizes import of_bytes
+
+    columns = ("sending", BarColumn(), "{task.description}", TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("sending", total=None, visible=False)
-        yield lambda part, total: bar.update(task, advance=part, total=max(total, 1), visible=True)
+        task = bar.add_task("", total=None, visible=False)
+
+        def count(part: int, total: int) -> None:
+            sent = int(bar.tasks[task].completed) + part
+            how_much = f"{of_bytes(sent)} of {of_bytes(total)}"
+            bar.update(task, completed=sent, total=max(total, 1), description=how_much, visible=True)
+
+        yield count

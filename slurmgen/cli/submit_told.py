@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from slurmgen.remote.transport import Transport
     from slurmgen.submitting import Prepared
 
-LARGE = 100_000_000
-"Bytes, above which a person may not have meant to send all this."
+LARGE = 100 << 20
+"Bytes, above which the user may not have meant to send all this."
 
 
 def show(prepared: "Prepared", as_json: bool) -> None:
@@ -91,10 +91,10 @@ def _told(settled: "Record", done: "Submitted") -> dict[str, object]:
 
 def amount_of(prepared: "Prepared") -> str:
     """How much the project is, with the batch script."""
-    from slurmgen.submitting import amount
+    from slurmgen.slurm.sizes import of_bytes
 
     content = prepared.submission.content
-    return f"{counted(len(content.entries) + 1, 'file')} ({amount(content.size)})"
+    return f"{counted(len(content.entries) + 1, 'file')} ({of_bytes(content.size)})"
 
 
 def warn(prepared: "Prepared", plan: "Plan") -> None:

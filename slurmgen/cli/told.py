@@ -10,13 +10,25 @@ if TYPE_CHECKING:
     from slurmgen.asking import Answer
 
 
-def tell(answers: "Sequence[Answer]", *, as_json: bool, several: bool) -> None:
-    """Print what became of jobs; `several` were asked for, though some may be the same."""
+def tell(answers: "Sequence[Answer]", *, as_json: bool, several: bool, origins: bool = False) -> None:
+    """Print the state of jobs.
+
+    Args:
+        answers: what is known of them.
+        as_json: as one object.
+        several: more than one was named, though some may be the same.
+        origins: also print where each comes from.
+    """
+    from slurmgen.remote.report import origin
+
     if as_json:
         print_jobs([one.report for one in answers], several=several)
         return
     for answer in answers:
         tell_one(answer)
+        if origins:
+            for line in origin(answer.report):
+                click.echo(line)
 
 
 def tell_one(answer: "Answer", *, err: bool = False) -> None:
@@ -54,3 +66,10 @@ def exit_code(answers: "Sequence[Answer]") -> int:
     from slurmgen.remote.slurm import GONE
 
     return 3 if any(one.report.error and one.report.state != GONE for one in answers) else 0
+
+
+def warn(text: str) -> None:
+    """Print a warning to stderr; a name in it may be anybody's."""
+    from slurmgen.wording import visible
+
+    click.echo(visible(f"warning: {text}"), err=True)

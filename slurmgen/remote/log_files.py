@@ -35,3 +35,8 @@ def look(far: Transport, path: str) -> LogFile:
     said = far.run(["sh", "-c", _LOOK, str(_HEAD), path], timeout=COMMAND_TIMEOUT)
     size, _, head = said.stdout.partition(b"\n")
     return LogFile(path, int(size), b"\0" not in head) if size.strip().isdigit() else LogFile(path)
+
+
+def has_folder(far: Transport, path: str) -> bool:
+    """Whether the remote host has that folder."""
+    return not far.run(["test", "-d", path], timeout=COMMAND_TIMEOUT).returncode

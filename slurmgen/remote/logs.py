@@ -13,6 +13,8 @@ from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 
 FIRST_PAUSE = 1.0
+REST = 0.3
+"Seconds for which the log of an ended job must not grow."
 LONGEST_PAUSE = 10.0
 "Seconds between two looks at a log in which nothing happens; a controller serves many people."
 
@@ -93,5 +95,5 @@ def follow(
         if is_over and was_over and not new:
             return states
         was_over = is_over
-        pause = FIRST_PAUSE if new or is_over else min(pause * 1.5, LONGEST_PAUSE)
-        sleep(pause)
+        pause = FIRST_PAUSE if new else min(pause * 1.5, LONGEST_PAUSE)
+        sleep(REST if is_over else pause)

@@ -13,6 +13,8 @@ LOG_END = 32_768
 "Bytes of a log's end in which signs are looked for."
 _LONGEST = 300
 "Characters of a line that are shown."
+_HALF = 500
+"Characters that are searched at each end of a line: the time for a single word grows with its square."
 _HEAD = re.compile(r"^(?P<prefix>.*?)Traceback \(most recent call last\):\s*$")
 _LAST = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Iteration|[A-Z]\w*)(?:: .*)?$")
 _FIRST_RANK = re.compile(r"Root Cause \(first observed failure\):.*?rank\s*:\s*(\d+)", re.DOTALL)
@@ -42,13 +44,20 @@ SIGNALS = {
 }
 
 
-def why(job: JobState, log: str = "") -> Why | None:
-    """Why a job failed, as far as its record or the end of its log shows it; None if it did not."""
+def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
+    """Why a job failed, as far as its record or the end of its log shows it; None if it did not.
+
+    Args:
+        job: what Slurm says of it.
+        log: the end of its log; nothing if there is none any more.
+        seen: what this said before, when the log may have been there.
+    """
     if not job.ended or job.state == "COMPLETED":
         return None
     if job.state != "FAILED":
         return _recorded(job)
-    return _not_started(job) or _out_of_memory(job) or _logged(log) or _by_exit_code(job)
+    kept = None if log else seen
+    return _out_of_memory(job) or kept or _not_started(job) or _logged(log) or _by_exit_code(job)
 
 
 def status_and_signal(job: JobState) -> tuple[int, int]:
@@ -110,6 +119,9 @@ def _not_started(job: JobState) -> Why | None:
 
 
 def _logged(log: str) -> Why | None:
+    log = "\n".join(
+        line if len(line) <= 2 * _HALF else f"{line[:_HALF]} {line[-_HALF:]}" for line in log.split("\n")
+    )
     last = _last_of_traceback(log)
     found = (
         _shown(SIGNS, last),

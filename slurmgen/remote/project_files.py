@@ -1,12 +1,18 @@
 """What of a project is sent with a job."""
 
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from slurmgen.bundled_scripts import FOLDER, is_bundled
 from slurmgen.errors import RequestError
 from slurmgen.paths import bundled
 from slurmgen.remote.snapshot import Snapshot, snapshot
+from slurmgen.slurm.shell import is_full_path
+from slurmgen.software import needed_files
 from slurmgen.wording import visible
+
+if TYPE_CHECKING:
+    from slurmgen.plan import Plan
 
 
 def project_files(
@@ -38,6 +44,21 @@ def project_files(
         what = f"{str(PurePosixPath(path))!r}, which the Python environment needs,"
         _demand(what, path, found, project_dir, _NO_PROJECT)
     return found
+
+
+def missing_files(plan: "Plan", project_dir: Path) -> list[str]:
+    """The files of a job that do not exist, in words: `submit` would refuse it.
+
+    Only existence is checked, which is quick: no ignore file is read.
+    """
+    needed = needed_files(plan.setup.python_env)
+    folders = (project_dir, bundled(FOLDER).parent if is_bundled(plan.script) else project_dir)
+    causes = {plan.script: "the job runs", **dict.fromkeys(needed, "the Python environment needs")}
+    return [
+        f"there is no {PurePosixPath(path)} in {project_dir}, which {cause}"
+        for path, cause in causes.items()
+        if not is_full_path(path) and not any((folder / path).exists() for folder in folders)
+    ]
 
 
 _IGNORED = "Is the name right, from that folder on? Does a .gitignore or .slurmgenignore leave it out?"

@@ -18,7 +18,7 @@ from slurmgen.remote.folders import plain, rooted
 from slurmgen.remote.manifest import Manifest, Sent
 from slurmgen.remote.pack import pack
 from slurmgen.remote.parcel import Parcel, difference, expected
-from slurmgen.remote.slurm import call, refusal
+from slurmgen.remote.slurm import NO_SLURM, call, hint_for, refusal
 from slurmgen.remote.snapshot import Snapshot
 from slurmgen.remote.transport import Completed, Transport
 from slurmgen.slurm import commands, replies
@@ -36,6 +36,13 @@ _SECONDS = re.compile(r"[0-9]{1,11}")
 _CAUSES = re.compile("No space|quota|too large|Read-only|Permission", re.IGNORECASE)
 "What tells why, among the many lines of a tar that failed."
 _ROOM = "Is there room, and may you write there? Another folder is given with --remote-dir."
+_HINTS = {
+    "finds no sbatch": NO_SLURM,
+    "too busy": "Try again later.",
+    "given up": "Try again.",
+    "does not tell the time": "`date +%s` should work when typed there.",
+}
+"What to do where no job was made for another reason than the folder."
 
 
 Count = Callable[[int, int], None]
@@ -103,8 +110,13 @@ class Submission(Struct, frozen=True, kw_only=True):
     @property
     def log_prefix(self) -> str:
         """The log's path up to the job's id; nothing if others write there too."""
-        before, percent, after = self.output.replace("%x", self.name).partition("%")
-        return before if percent and after[:1] in {"j", "A"} and not before.startswith("/") else ""
+        return log_prefix(self.output, self.name)
+
+
+def log_prefix(output: str, name: str) -> str:
+    """The path of a job's log up to its id; nothing if others write there too."""
+    before, percent, after = output.replace("%x", name).partition("%")
+    return before if percent and after[:1] in {"j", "A"} and not before.startswith("/") else ""
 
 
 class Submitted(Struct, frozen=True):
@@ -121,7 +133,7 @@ class Submitted(Struct, frozen=True):
 
 
 class Closed(CommandFailed):
-    """Slurm refused an earlier submission with this key, and the key is not used again."""
+    """An earlier submission with this key was refused or given up, and the key is not used again."""
 
 
 class Refused(CommandFailed):
@@ -214,11 +226,20 @@ def _uncounted(_part: int, _total: int) -> None:
     pass
 
 
-def _done(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+def submitted(far: Transport, told: list[str]) -> Submitted:
+    """The job in an answer.
+
+    Raises:
+        CommandFailed: there is none in it.
+    """
     job, seconds = replies.job_id(told[0]), told[3]
     if job is None or not _SECONDS.fullmatch(seconds):
         raise CommandFailed(f"{far.where} answered without a job id: {told[0]!r}")
     return Submitted(job, told[1], told[2] == "earlier", int(seconds), told[4])
+
+
+def _done(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    return submitted(far, told)
 
 
 def _refused(far: Transport, submission: Submission, told: list[str]) -> Submitted:
@@ -229,13 +250,15 @@ def _refused(far: Transport, submission: Submission, told: list[str]) -> Submitt
 
 def _failed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
     lines = told[0].strip().splitlines() or ["it gave no reason"]
-    words = next((line for line in lines if _CAUSES.search(line)), lines[0])
-    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words}", _ROOM)
+    words = next((line for line in lines if hint_for(line) or _CAUSES.search(line)), lines[0])
+    hint = hint_for(words) or next((hint for part, hint in _HINTS.items() if part in words), _ROOM)
+    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words}", hint)
 
 
 def _unheard(far: Transport, submission: Submission, told: list[str]) -> Submitted:
     said = replies.complaint(told[0], "sbatch")
-    raise TransferFailed(f"Slurm on {far.where} did not hear of the job: {said}", "There is none; try again.")
+    hint = f"There is no job. {hint_for(said) or 'Try again.'}"
+    raise TransferFailed(f"Slurm on {far.where} did not receive the job: {said}", hint)
 
 
 def _wanted(far: Transport, submission: Submission, told: list[str]) -> Submitted:
@@ -243,7 +266,7 @@ def _wanted(far: Transport, submission: Submission, told: list[str]) -> Submitte
 
 
 def _closed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    raise Closed(f"Slurm refused an earlier submission of {submission.run}", "Submit it again.")
+    raise Closed(f"an earlier submission of {submission.run} was refused or given up", "Submit it again.")
 
 
 def _unknown(far: Transport, submission: Submission, told: list[str]) -> Submitted:

@@ -46,6 +46,8 @@ class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cancelled_by: str = ""
     "The user, mostly as a number."
     usage: Usage | None = None
+    unaccounted: bool = False
+    "Whether it ended where Slurm keeps no accounts, so that no more will be known of it."
 
     @property
     def ended(self) -> bool:

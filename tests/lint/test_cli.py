@@ -164,3 +164,12 @@ def test_any_training_script_is_read_or_left_alone(text: str, slurmgen: Run, tmp
     )
     result = slurmgen("lint", "a.sbatch")
     assert (result.returncode, result.stdout, result.stderr) == (0, "1 file: nothing found\n", "")
+
+
+def test_a_profile_beside_the_script_is_found_without_a_slurmgen_toml(slurmgen: Run, tmp_path: Path) -> None:
+    (tmp_path / "site_profiles").mkdir()
+    (tmp_path / "site_profiles" / "mine.toml").write_text('name = "mine"')
+    (tmp_path / "a.sbatch").write_text(CLEAN)
+    assert slurmgen("render", "--site", "mine").returncode == 0
+    reply = slurmgen("lint", "a.sbatch", "--site", "mine")
+    assert (reply.returncode, reply.stderr) == (0, "")

@@ -214,13 +214,13 @@ def test_what_would_be_sent_is_told_as_submit_tells_it(
     env = {"XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"]}
     args = ["--site", "generic", "--via", "twin"]
     said = examine(*args, **env)[1]["project"]["said"]
-    assert said == "3 files (2.5 MB) would be sent, train.py among them"
+    assert said == "3 files (2.4M) would be sent, train.py among them"
     submit = slurmgen("submit", *JOB, *args, "--dry-run", env=os.environ | env)
-    assert "would send 3 files (2.5 MB) to " in submit.stderr
+    assert "would send 3 files (2.4M) to " in submit.stderr
     code, steps = examine(*args, "--max-size", "1M", **env)
     assert (code, states(steps, "failed")) == (2, ["project"])
     said = examine(*args, "--script", "/there/train.py", **env)[1]["project"]["said"]
-    assert said == "3 files (2.5 MB) would be sent; /there/train.py is none of them"
+    assert said == "3 files (2.4M) would be sent; /there/train.py is none of them"
 
 
 def test_a_proxy_command_is_trusted_with_name_and_port(
@@ -297,7 +297,7 @@ def test_made_up_commands_are_well(local: Local) -> None:
         ("sinfo", "echo 'slurm_load_partitions: timed out' >&2; exit 1", "partition", "timed out"),
         ("date", "echo 1000000000", "clock", "s ahead of that of this machine"),
         ("date", "echo 9000000000", "clock", "s behind that of this machine"),
-        ("df", "echo fs 100 90 10 90% /", "remote folder", "there is room for 0 MB only"),
+        ("df", "echo fs 100 90 10 90% /", "remote folder", "there is room for 10K only"),
         ("head", "echo 'No space left on device' >&2; exit 1", "remote folder", "No space left on device"),
         ("mktemp", "echo 'Read-only file system' >&2; exit 1", "remote folder", "Read-only file system"),
     ],

@@ -119,17 +119,40 @@ def test_an_older_file_is_read_on_and_loses_nothing(ledger: Ledger, form: int) -
 def test_a_file_without_ends_is_read_on(ledger: Ledger) -> None:
     ledger.add(record("12"))
     with closing(sqlite3.connect(ledger.path)) as database:
-        database.executescript("ALTER TABLE jobs DROP COLUMN final; PRAGMA user_version = 2;")
+        later = ("final", "why", "command", "directory")
+        steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in later)
+        database.executescript(f"{steps} PRAGMA user_version = 2;")
     assert ledger.find("12") == (record("12"),)
+
+
+def test_a_file_without_reasons_is_read_on(ledger: Ledger) -> None:
+    """As the version before this one wrote it: 3, with an end and an unsettled submission."""
+    ended = structs.replace(record("12"), final='[{"id":"12","state":"FAILED"}]')
+    for one in (ended, pending("a", "same")):
+        ledger.add(one)
+    with closing(sqlite3.connect(ledger.path)) as database:
+        steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in ("why", "command", "directory"))
+        database.executescript(f"{steps} PRAGMA user_version = 3;")
+    assert ledger.all() == (ended, pending("a", "same"))
+    ledger.remember({ended: (ended.final, "so")})
+    assert [one.why for one in ledger.all()] == ["so", ""]
 
 
 def test_how_a_job_ended_is_kept_with_that_job_alone(ledger: Ledger) -> None:
     for one in (record("12"), record("12", "olivia"), record("13")):
         ledger.add(one)
-    ledger.remember({record("12"): "well"})
+    ledger.remember({record("12"): ("well", "")})
     assert [one.final for one in ledger.all()] == ["well", "", ""]
-    ledger.remember({record("12"): "", record("13"): "badly"})
-    assert [one.final for one in ledger.all()] == ["", "", "badly"]
+    ledger.remember({record("12"): ("", ""), record("13"): ("badly", "since")})
+    assert [(one.final, one.why) for one in ledger.all()] == [("", ""), ("", ""), ("badly", "since")]
+
+
+def test_an_unsettled_entry_is_found_by_its_key_and_by_its_name(ledger: Ledger) -> None:
+    for one in (pending("a", "one"), pending("b", "two"), record("12")):
+        ledger.add(one)
+    assert [one.key for one in ledger.unsettled("a")] == ["a"]
+    assert [one.key for one in ledger.unsettled("n")] == ["a", "b"]
+    assert ledger.unsettled("n", "olivia") == ledger.unsettled("12") == ()
 
 
 def test_many_may_bring_an_older_file_to_our_form_at_once(ledger: Ledger) -> None:

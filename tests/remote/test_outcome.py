@@ -1,10 +1,12 @@
 """Why a job failed, from records as Slurm gave them and from ends of logs as programs wrote them."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmgen.remote.outcome import why
+from slurmgen.remote.outcome import LOG_END, Why, why
 from slurmgen.remote.report import report
 from slurmgen.remote.signs import LAST_SIGNS, SIGNS
 from slurmgen.slurm import waiting
@@ -231,3 +233,38 @@ def test_of_an_array_what_lives_counts_before_what_failed() -> None:
         False,
         ["FAILED", "PENDING", "RUNNING"],
     )
+
+
+@pytest.mark.parametrize("word", ["x", "/", "a."])
+def test_a_log_of_one_long_word_is_read_in_no_time(word: str) -> None:
+    began = time.process_time()
+    assert why(JobState(id="1", state="FAILED", exit_code="1:0"), word * (LOG_END // len(word)))
+    assert time.process_time() - began < 1
+
+
+def test_an_error_at_the_end_of_a_long_line_is_found() -> None:
+    log = f"{'=' * 5000}> ModuleNotFoundError: No module named 'einops'\n"
+    told = why(JobState(id="1", state="FAILED", exit_code="1:0"), log)
+    assert told
+    assert told.what == "Python has no module einops there"
+
+
+SEEN = Why("Python has no module einops there")
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "log", "what"),
+    [
+        ("1:0", "", SEEN.what),
+        ("0:53", "", SEEN.what),
+        ("1:0", "train.py: command not found\n", "there is no command train.py there"),
+    ],
+)
+def test_what_was_seen_in_a_log_counts_once_that_is_gone(exit_code: str, log: str, what: str) -> None:
+    told = why(JobState(id="1", state="FAILED", exit_code=exit_code), log, SEEN)
+    assert told
+    assert told.what == what
+
+
+def test_a_job_that_completed_at_last_has_no_reason() -> None:
+    assert why(JobState(id="1", state="COMPLETED"), "", SEEN) is None

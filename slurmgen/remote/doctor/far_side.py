@@ -7,11 +7,12 @@ from slurmgen.errors import CommandFailed
 from slurmgen.plan import Plan
 from slurmgen.remote.doctor.visit import NotChecked, Visit, answer, last_words, said
 from slurmgen.request import NONE
+from slurmgen.slurm.sizes import of_bytes
 
 MOST_SKEW = 60.0
 "Seconds between two clocks that still do: tickets and one-time codes fail beyond a few minutes at most."
-LEAST_ROOM = 100_000
-"Kilobytes."
+LEAST_ROOM = 100 << 10
+"KiB."
 
 _TOOLS = (
     'missing=; for tool in sh tar mkdir tail; do command -v "$tool" >/dev/null || missing="$missing $tool"; '
@@ -69,10 +70,10 @@ def folder(visit: Visit) -> str:
         return f"{visit.remote_dir} can be written; how much room there is is not known"
     if int(free[1]) < LEAST_ROOM:
         raise CommandFailed(
-            f"there is room for {int(free[1]) / 1e3:.0f} MB only in {visit.remote_dir}",
+            f"there is room for {of_bytes(int(free[1]) << 10)} only in {visit.remote_dir}",
             "Make room, or name another folder with --remote-dir.",
         )
-    return f"{visit.remote_dir} can be written; {int(free[1]) / 1e6:.1f} GB are free"
+    return f"{visit.remote_dir} can be written; {of_bytes(int(free[1]) << 10)} are free"
 
 
 def image(visit: Visit) -> str:

@@ -38,9 +38,8 @@ def slurm(visit: Visit) -> str:
     completed = call(visit.far, argv)
     found = _VERSION.findall(completed.out)
     if not found:
-        raise CommandFailed(
-            refusal(argv, completed).fact, f"`{' '.join(argv)}` should work when typed there."
-        )
+        error = refusal(argv, completed)
+        raise CommandFailed(error.fact, error.hint or f"`{' '.join(argv)}` should work when typed there.")
     return f"Slurm {found[-1]}"
 
 

@@ -21,10 +21,16 @@ _READ = (
 _MARK = "slurmgen answers"
 
 
+_MAIN = 'main "$@"'
+_AFTER = {"close": "submit"}
+"Programs that use the functions of another one."
+
+
 @cache
 def program(name: str) -> str:
-    """The text of a program, `name`.sh in this folder."""
-    return (Path(__file__).parent / f"{name}.sh").read_text(encoding="ascii").strip()
+    """The text of a program, `name`.sh in this folder, with the functions that it uses before it."""
+    text = (Path(__file__).parent / f"{name}.sh").read_text(encoding="ascii").strip()
+    return f"{program(_AFTER[name]).removesuffix(_MAIN)}{text}" if name in _AFTER else text
 
 
 def ask(

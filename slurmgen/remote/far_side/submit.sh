@@ -8,7 +8,7 @@
 #       intent.N          a link to `HOST PID SECONDS`: who is about to call sbatch for the Nth time
 #       intent.N.over     there: it is certain that no job came of that
 #       job               the job: its id, when, and the snapshot it runs
-#       closed            there: Slurm refused it, and no job will ever have this key
+#       closed            there: Slurm refused it or close.sh gave it up, and no job will ever have this key
 #       record.json       what a person may want to know of it
 #   envs/HASH             a Python environment that runs of the same uv.lock share: their .venv is a link to it
 #   staging               what is not whole yet, and
@@ -348,7 +348,8 @@ submit() {
   if [ -z "$job" ]; then
     said=$(cat "$err")
     [ "$status" != 127 ] || give_up 'slurmgen finds no sbatch'
-    case $said in *'establish a configuration source'*) give_up "$said" ;; esac # it does not know whom to ask
+    # It does not know which cluster to ask.
+    case $said in *'establish a configuration source'* | *'process configuration file'*) give_up "$said" ;; esac
     refused "$status" || unheard
     { printf '' >"$records/closed" && printf '' >"$records/intent.$number.over"; } || failed "$said"
     answer refused "$said"
@@ -367,7 +368,7 @@ leave() {
   (finish) </dev/null >/dev/null 2>&1 3<&- &
 }
 
-main() {
+enter() { # the folders of the project and of this submission
   { read -r host </proc/sys/kernel/hostname; } 2>/dev/null || host=$(uname -n)
   said='' fresh=''
   mine=$name.$host.$$
@@ -377,6 +378,10 @@ main() {
   trap leave EXIT
   trap 'exit 1' HUP INT PIPE TERM
   tidy # what another of that number left
+}
+
+main() {
+  enter
   resolve
   printf '%s' "$record" >"$records/record.json" || failed "cannot write in $records"
   set -- "staging/sent.$hash."*
@@ -389,6 +394,7 @@ main() {
   add_script
   trap '' HUP INT PIPE TERM # from here on it must be known what became of it
   while ! intend; do resolve; done
+  [ ! -e "$records/closed" ] || answer closed # by who held an intent before us
   submit
 }
 

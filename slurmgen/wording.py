@@ -1,7 +1,7 @@
 """Text for the user, a terminal, or the log of a continuous integration service."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any
 
@@ -50,11 +50,11 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
-def visible_json(value: Any, indent: int | None = None) -> str:
+def visible_json(value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
     """A value as JSON, in ASCII, with a newline behind it; nothing in it steers a terminal or a log."""
     import json  # slow to import
 
-    return visible_strings(json.dumps(value, indent=indent)) + "\n"
+    return visible_strings(json.dumps(value, indent=indent, default=default)) + "\n"
 
 
 def visible_strings(text: str) -> str:

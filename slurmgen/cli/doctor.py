@@ -1,5 +1,6 @@
 """`slurmgen doctor`: check step by step that one could submit."""
 
+import os
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from slurmgen.remote.doctor import Step
     from slurmgen.submitting import Prepared
 
-COLORS = {"ok": "green", "failed": "red", "not checked": "yellow"}
+COLORS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "yellow"}
 _WIDTH, _NAME_WIDTH = 11, 15
 
 
@@ -51,6 +52,7 @@ def command(
             plan, prepare(plan, text, way, asked.project_dir, folder, max_size, send)
         ),
         remote_dir=folder,
+        project=asked.project_dir.resolve().name,
     )
     steps = []
     with closing(visit):
@@ -79,7 +81,8 @@ def _show(step: "Step") -> None:
     """One line, as soon as it is known; and below it what to do."""
     from slurmgen.wording import visible
 
-    state = click.style(f"{step.state:{_WIDTH}}", fg=COLORS[step.state])
+    color = None if os.environ.get("NO_COLOR") else COLORS[step.state]
+    state = click.style(f"{step.state:{_WIDTH}}", fg=color) if color else f"{step.state:{_WIDTH}}"
     click.echo(f"{state}  {step.name:{_NAME_WIDTH}}  {visible(step.said)}")
     for line in step.hint.splitlines():
         click.echo(f"{'':{_WIDTH}}  {'':{_NAME_WIDTH}}  {visible(line)}")

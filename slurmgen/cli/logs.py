@@ -1,5 +1,6 @@
 """`slurmgen logs`: a job's log, once or until the job ends."""
 
+import codecs
 import re
 import sys
 from contextlib import suppress
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from slurmgen.slurm.replies import JobState
 
 # Kept: backspace, tab, line feed, carriage return, SGR (colours) and EL (erase the line).
-_CONTROLS = re.compile(rb"\x1b\[[0-9;]*[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f])")
+# Bytes 80 to 9F that are not part of UTF-8 are decoded to DC80 to DC9F.
+_CONTROLS = re.compile("\x1b\\[[0-9;:]{0,64}[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udc9f])")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z")
 INTERRUPTED = 130
 "Exit code after ^C."
 
@@ -117,7 +120,8 @@ def follow_to_end(
     from slurmgen.wording import visible
 
     ctx = click.get_current_context()
-    shown = Shown(lambda chunk: _write(chunk, err=err), start)
+    write = _Output(err=err)
+    shown = Shown(write, start)
     try:
         states = follow_through(
             far,
@@ -131,6 +135,8 @@ def follow_to_end(
     except KeyboardInterrupt:
         click.echo(f"\njob {job} goes on; see `slurmgen logs -f {job}` and `slurmgen cancel {job}`", err=True)
         ctx.exit(INTERRUPTED)
+    finally:
+        write.finish()
     _remember(way, job, states)
     for line in describe(states, job, far.where):
         click.echo(line, err=True)
@@ -146,10 +152,37 @@ def _remember(way: "Route", job: "JobId", states: "tuple[JobState, ...]") -> Non
         remember(answer(Named(job, way, record), states) for record in Ledger().find(str(job), way.site))
 
 
-def _write(chunk: bytes, *, err: bool = False) -> None:
-    """Write a part of a log: to a terminal without what could steer it, elsewhere as it is."""
-    stream = sys.stderr if err else sys.stdout
-    click.echo(harmless(chunk) if stream and stream.isatty() else chunk, nl=False, err=err)
+class _Output:
+    """Writes a log part by part: to a terminal without what could steer it, elsewhere as it is."""
+
+    def __init__(self, *, err: bool = False) -> None:
+        stream = sys.stderr if err else sys.stdout
+        self._harmless = Harmless() if stream and stream.isatty() else None
+        self._err = err
+
+    def __call__(self, part: bytes) -> None:
+        click.echo(self._harmless(part) if self._harmless else part, nl=False, err=self._err)
+
+    def finish(self) -> None:
+        """Write what was held back."""
+        if self._harmless:
+            click.echo(self._harmless(b"", final=True), nl=False, err=self._err)
+
+
+class Harmless:
+    """Makes a log fit for a terminal part by part; a sequence that is cut is held back until the next one."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+        self._held = ""
+
+    def __call__(self, part: bytes, *, final: bool = False) -> bytes:
+        """The part, with what was held back of the one before it."""
+        text = self._held + self._decode(part, final)
+        cut = _UNFINISHED.search(text) if not final else None
+        end = cut.start() if cut else len(text)
+        self._held = text[end:]
+        return _CONTROLS.sub(_escaped, text[:end]).encode(errors="surrogateescape")
 
 
 def harmless(log: bytes) -> bytes:
@@ -158,11 +191,13 @@ def harmless(log: bytes) -> bytes:
     >>> harmless(b"\x1b[31mred\x1b[0m\r50 %\x1b[K\x1b[2J\x07\n")
     b'\x1b[31mred\x1b[0m\r50 %\x1b[K\\x1b[2J\\x07\n'
     """
-    return _CONTROLS.sub(lambda found: found[0] if found[1] is None else _escaped(found[1]), log)
+    return Harmless()(log, final=True)
 
 
-def _escaped(controls: bytes) -> bytes:
-    return b"".join(b"\\x%02x" % one for one in controls)
+def _escaped(found: re.Match[str]) -> str:
+    if found[1] is None:
+        return found[0]
+    return "".join(f"\\x{byte:02x}" for byte in found[1].encode(errors="surrogateescape"))
 
 
 def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
@@ -177,10 +212,11 @@ def _show(far: "Transport", one: "Named", path: str, start: int) -> bool:
     """Print a log, or why there is none; whether that is since it was pruned."""
     from slurmgen.remote.logs import read
 
-    is_empty = True
+    is_empty, write = True, _Output()
     for chunk in read(far, path, start):
-        _write(chunk)
+        write(chunk)
         is_empty = False
+    write.finish()
     if not is_empty:
         return False
     if _is_pruned(far, one):

@@ -142,6 +142,8 @@ def _submit(
         _write_down(ledger, settled)
         print_id(settled, done, as_json)
         say(what_happened(prepared, settled, done, far))
+        if done.warning:
+            say(f"warning: {done.warning}; docs/reliability.md says what a group's folder needs")
         if follow:
             _follow(far, prepared.way, settled, done)
 

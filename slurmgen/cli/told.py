@@ -50,7 +50,8 @@ def print_json(value: Any) -> None:
 
     from slurmgen.wording import visible_json
 
-    click.echo(visible_json(to_builtins(value)), nl=False)
+    # Structs are converted one by one: an array may have very many tasks.
+    click.echo(visible_json(value, default=to_builtins), nl=False)
 
 
 def print_script(text: str) -> None:

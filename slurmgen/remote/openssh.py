@@ -57,7 +57,7 @@ class OpenSshTransport(Closing):
     def __init__(
         self, to: Destination, path: str, login: str, master: Master | None, resources: contextlib.ExitStack
     ) -> None:
-        self._here = LocalTransport()
+        self._here = LocalTransport(where=to.alias)
         self._ssh = ssh(to, path, **_SHARED)
         self._alias = to.alias
         self._master = master

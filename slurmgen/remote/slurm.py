@@ -18,8 +18,8 @@ from slurmgen.wording import visible
 # what lets a person in where munge does not. SLURM_CLUSTERS goes: which cluster a job is for stands in
 # its script, and a job found on one cluster must be found there again.
 CLEAN = (
-    'for name in "${!SLURM_@}" "${!SBATCH_@}" "${!SQUEUE_@}" "${!SACCT_@}" "${!SCANCEL_@}"; do '
-    'case $name in SLURM_CONF|SLURM_JWT) ;; *) unset "$name" ;; esac; done; exec "$@"'
+    'for slurmgen_name in "${!SLURM_@}" "${!SBATCH_@}" "${!SQUEUE_@}" "${!SACCT_@}" "${!SCANCEL_@}"; do '
+    'case $slurmgen_name in SLURM_CONF|SLURM_JWT) ;; *) unset "$slurmgen_name" ;; esac; done; exec "$@"'
 )
 _NOT_FOUND = 127
 GONE = "GONE"
@@ -140,7 +140,7 @@ def _asked(
         raise refusal(argv, completed)
     answered: dict[str, list[JobState]] = {}
     for one in parse(completed.out):
-        answered.setdefault(re.split("[_+]", one.id)[0], []).append(one)
+        answered.setdefault(one.id.partition("_")[0].partition("+")[0], []).append(one)
     return {job: tuple(one for one in answered.get(_array(job), ()) if job.covers(one.id)) for job in jobs}
 
 
@@ -182,7 +182,7 @@ def _array(job: JobId) -> str:
 def by_task(one: JobState) -> tuple[int, str]:
     """What the tasks of an array are sorted by."""
     number = re.split("[_+]", one.id)[-1]
-    return (int(number) if number.isdigit() else 0, one.id)
+    return (int(number) if re.fullmatch("[0-9]{1,18}", number) else 0, one.id)
 
 
 def cancel(transport: Transport, *jobs: JobId) -> None:

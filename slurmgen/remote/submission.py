@@ -32,6 +32,8 @@ COMMENT = "slurmgen:"
 
 _AGAIN = "The same command again finds the job, or submits it if there is none."
 _LONGEST_NAME = 100
+_LONGEST = 4096
+"Characters of a path."
 _SECONDS = re.compile(r"[0-9]{1,11}")
 _CAUSES = re.compile("No space|quota|too large|Read-only|Permission", re.IGNORECASE)
 "What tells why, among the many lines of a tar that failed."
@@ -130,6 +132,8 @@ class Submitted(Struct, frozen=True):
     "When, since 1970 by the clock over there."
     snapshot: str = ""
     "The hash of what it runs."
+    warning: str = ""
+    "Who else could change what it runs; nothing if nobody could."
 
 
 class Closed(CommandFailed):
@@ -235,7 +239,9 @@ def submitted(far: Transport, told: list[str]) -> Submitted:
     job, seconds = replies.job_id(told[0]), told[3]
     if job is None or not _SECONDS.fullmatch(seconds):
         raise CommandFailed(f"{far.where} answered without a job id: {told[0]!r}")
-    return Submitted(job, told[1], told[2] == "earlier", int(seconds), told[4])
+    if not told[1].startswith("/") or max(map(len, told)) > _LONGEST:
+        raise CommandFailed(f"{far.where} answered without the folder of job {job}: {told[1]!r}")
+    return Submitted(job, told[1], told[2] == "earlier", int(seconds), told[4], told[5])
 
 
 def _done(far: Transport, submission: Submission, told: list[str]) -> Submitted:
@@ -253,6 +259,13 @@ def _failed(far: Transport, submission: Submission, told: list[str]) -> Submitte
     words = next((line for line in lines if hint_for(line) or _CAUSES.search(line)), lines[0])
     hint = hint_for(words) or next((hint for part, hint in _HINTS.items() if part in words), _ROOM)
     raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words}", hint)
+
+
+def _unsafe(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    raise TransferFailed(
+        f"no job was made in {submission.folder} on {far.where}: {told[0]}, who could change what jobs run",
+        "Name a folder of your own with --remote-dir; slurmgen makes it with mode 700.",
+    )
 
 
 def _unheard(far: Transport, submission: Submission, told: list[str]) -> Submitted:
@@ -277,6 +290,7 @@ _ANSWERS = {
     "submitted": _done,
     "refused": _refused,
     "failed": _failed,
+    "unsafe": _unsafe,
     "unheard": _unheard,
     "wanted": _wanted,
     "closed": _closed,

@@ -1,6 +1,8 @@
 """Why a job failed, from records as Slurm gave them and from ends of logs as programs wrote them."""
 
+import re
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from slurmgen.remote.outcome import LOG_END, Why, why
 from slurmgen.remote.report import report
-from slurmgen.remote.signs import LAST_SIGNS, SIGNS
+from slurmgen.remote.signs import LAST_SIGNS, SIGNS, Sign
 from slurmgen.slurm import waiting
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -268,3 +270,43 @@ def test_what_was_seen_in_a_log_counts_once_that_is_gone(exit_code: str, log: st
 
 def test_a_job_that_completed_at_last_has_no_reason() -> None:
     assert why(JobState(id="1", state="COMPLETED"), "", SEEN) is None
+
+
+def adversarial(pattern: str) -> set[str]:
+    """Texts on which a pattern that backtracks takes long: 64 kB of what it looks for, without its end."""
+    literals = [re.sub(r"\\(?=[\[\]().])", "", word) for word in re.split(r"\\[sSdwb]|[|?*+{}^$\n]", pattern)]
+    words = {*literals, *"a A 1 : ' / . \n".split(" "), " ", ": ", "a: ", "a b:", "'x' ", "1:", "\r", "Aa."}
+    fillers = ("", " ", "a", ": ", ":", "1")
+    return {
+        (word + filler) * (2 * LOG_END // len(word + filler)) for word in words if word for filler in fillers
+    }
+
+
+@pytest.mark.parametrize("sign", SIGNS + LAST_SIGNS, ids=lambda sign: sign.what)
+def test_no_log_makes_a_search_slow(sign: Sign) -> None:
+    for text in adversarial(sign.pattern.pattern):
+        for log in (text, f"{text}x", text.replace("\n", " ")):
+            assert seconds(lambda log=log: sign.pattern.search(log)) < 0.2, log[:80]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Traceback (most recent call last):\n",
+        "Traceback (most recent call last):\n" * 200 + "\n" * LOG_END,
+        "Root Cause (first observed failure): rank ",
+        "Traceback (most recent call last):\n" + "Aa." * LOG_END,
+        "Traceback (most recent call last):" + " " * LOG_END,
+    ],
+)
+def test_no_log_makes_an_explanation_slow(text: str) -> None:
+    log = (text * (1 + 2 * LOG_END // len(text)))[: 2 * LOG_END]
+    job = JobState(id="12", state="FAILED", exit_code="1:0")
+    assert seconds(lambda: why(job, log)) < 0.5
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Processor time, which others on this machine do not lengthen."""
+    start = time.thread_time()
+    call()
+    return time.thread_time() - start

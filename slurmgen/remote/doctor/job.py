@@ -9,9 +9,11 @@ from slurmgen.remote.submission import try_out
 from slurmgen.slurm import commands
 from slurmgen.wording import counted
 
-_VERSION = re.compile(r"^slurm\S* (\S+)$", re.MULTILINE)
-_UP = re.compile(r"^Slurmctld\(\w+\) at (\S+) is UP$", re.MULTILINE)
-_PARTITION = re.compile(r"^([\w.@+-]+)(\*?)\|(\w+)\|(\d+)/(\d+)/(\d+)/(\d+)$", re.MULTILINE)
+_VERSION = re.compile(r"^slurm\S{0,32} (\S{1,64})$", re.MULTILINE)
+_UP = re.compile(r"^Slurmctld\(\w{1,32}\) at (\S{1,256}) is UP$", re.MULTILINE)
+_PARTITION = re.compile(
+    r"^([\w.@+-]{1,256})(\*?)\|(\w{1,32})\|(\d{1,9})/(\d{1,9})/(\d{1,9})/(\d{1,9})$", re.MULTILINE | re.ASCII
+)
 _DOWN = "Unable to contact slurm controller"
 
 

@@ -16,6 +16,8 @@
 #                         (`-` for none); a snapshot is made of it when the job is submitted: nobody waits for that
 #       spare.HASH        a copy of a snapshot for the next run
 #
+# All these are the user's alone: if another user owns one or may write to it, nothing is done. See folders.sh.
+#
 # Standard input, as descriptor 3: the names that are gone from BASE (each ended by a NUL), and a tar of what is
 # new, which ends with .slurmgen/complete.
 # The answer on standard output: texts ended by NULs, the first of them "slurmgen answers".
@@ -60,13 +62,13 @@ tidy() {
 
 tell_job() { # tell_job EARLIER
   { read -r job && read -r seconds && read -r snapshot; } <"$records/job" || return 1
-  answer submitted "$job" "$run" "$1" "$seconds" "$snapshot"
+  answer submitted "$job" "$run" "$1" "$seconds" "$snapshot" "$exposed"
 }
 
 made() { # made EARLIER SECONDS SNAPSHOT: there is $job, whether or not that can be written down
   fresh=$1
   printf '%s\n%s\n%s\n' "$job" "$2" "$3" >"$records/job.$mine" && mv -f "$records/job.$mine" "$records/job"
-  answer submitted "$job" "$run" "$1" "$2" "$3"
+  answer submitted "$job" "$run" "$1" "$2" "$3" "$exposed"
 }
 
 last_intent() { # its number; 0 if there is none
@@ -327,6 +329,13 @@ is_job() { # whether that is ID or ID;CLUSTER
   case ${1#"${1%%;*}"} in *[!A-Za-z0-9_.\;-]* | ';'*';'*) return 1 ;; esac
 }
 
+# The user may have variables of the same names as ours, and it is the user's that the job gets.
+# shellcheck disable=SC2016  # bash expands that
+as_started='own=()
+while IFS= read -r -d "" one; do own+=("$one"); done <"/proc/$1/environ"
+shift
+exec ${own[0]+env -i -- "${own[@]}"} "$@"'
+
 call_sbatch() {
   out=$records/sbatch.$number.out err=$records/sbatch.$number.err
   # Not `:`, at which a shell would end if it cannot write.
@@ -334,7 +343,8 @@ call_sbatch() {
   time_up # whoever was held up for so long may have been given up
   [ "$up" -le "$((intended + 30))" ] || give_up 'this machine is too busy'
   [ ! -e "$records/intent.$number.over" ] || give_up 'somebody else took it for given up'
-  timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" "$run/$script" \
+  bash -p -c "$as_started" slurmgen "$$" \
+    timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" "$run/$script" \
     >"$out" 2>"$err" 3<&- </dev/null
   status=$?
   job=
@@ -357,10 +367,15 @@ submit() {
   made new "$began" "$hash"
 }
 
+make() { # make FOLDER: for the user alone, whatever the folder above it grants to a group beyond the umask
+  [ -d "$1" ] || { mkdir -p "$1" && { chmod 700 "$1" 2>/dev/null || :; }; } # a network share may refuse that
+}
+
 make_folders() {
-  # Whatever a folder above it grants to a group, beyond the umask.
-  [ -d "$parent" ] || { mkdir -p "$parent" && chmod 700 "$parent"; } || return 1
-  mkdir -p "$parent/snapshots" "$parent/runs" "$parent/envs" "$parent/staging" "$parent/submissions/$name"
+  make "${parent%/*}/" && make "$parent" || return
+  for folder in snapshots runs envs staging submissions "submissions/$name"; do
+    make "$parent/$folder" || return
+  done
 }
 
 leave() {
@@ -374,6 +389,9 @@ enter() { # the folders of the project and of this submission
   mine=$name.$host.$$
   said=$(make_folders 2>&1) || failed "cannot make folders in $parent: $said"
   cd "$parent" || failed "cannot enter $parent"
+  said=$(refusal .. . snapshots runs envs staging submissions)
+  [ -z "$said" ] || answer unsafe "$said"
+  exposed=$(exposure "$(pwd -P)" "$PWD")
   run=$PWD/runs/$name records=$PWD/submissions/$name
   trap leave EXIT
   trap 'exit 1' HUP INT PIPE TERM

@@ -389,10 +389,10 @@ def test_the_plan_as_a_dict_has_the_documented_keys(key: str) -> None:
     ],
 )
 def test_an_absurd_number_is_refused_at_once(asked: dict[str, object]) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(RequestError):
         plan_of("olivia", **asked)
-    assert time.perf_counter() - start < 0.1
+    assert time.process_time() - start < 0.1
 
 
 def test_a_limit_names_the_partitions_that_give_more() -> None:

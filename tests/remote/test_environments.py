@@ -147,7 +147,7 @@ def test_the_folder_of_the_links_is_private(tmp_path: Path) -> None:
     [
         "x = " + "[" * 100_000,
         ".".join("a" * 500_000) + " = 1",
-        LOCK % 'registry = "r"' + "#" * 5_000_000,
+        LOCK % 'registry = "r"' + "#" * 10_000_000,
     ],
     ids=["deep", "dotted", "large"],
 )

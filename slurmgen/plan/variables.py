@@ -17,7 +17,7 @@ OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name)
 
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
 _TEMPORARY = ("nodes", "addresses")
-_REQUEUE = ("REQUEUE_FILE", "SLURM_JOB_END_TIME", "now", "status")
+_REQUEUE = ("REQUEUE_FILE", "now", "status")
 
 
 def variables(

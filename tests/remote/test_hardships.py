@@ -551,7 +551,12 @@ def test_a_hundred_hostile_arguments_reach_the_script_as_they_are(testbed: Testb
         import slurmgen
 
         plan = resolve(
-            Request(framework="python", script="show.py", script_args=words, time="00:05:00"),
+            Request(
+                framework="python",
+                script="show.py",
+                script_args=tuple(word.replace("$", "$$") for word in words),
+                time="00:05:00",
+            ),
             load_site("generic"),
         )
         job = slurmgen.submit(plan, root, via="twin", remote_dir=str(tmp_path / "`touch pwned`"))

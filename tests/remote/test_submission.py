@@ -19,9 +19,12 @@ from slurmgen.errors import (
 from slurmgen.remote import slurm
 from slurmgen.remote import submission as submission_there
 from slurmgen.remote.folders import parent_folder
+from slurmgen.remote.kept import kept
 from slurmgen.remote.local import LocalTransport
+from slurmgen.remote.log_files import LogFile, ends, look
 from slurmgen.remote.logs import Shown, follow, log_path, read
 from slurmgen.remote.manifest import Sent, manifest
+from slurmgen.remote.outcome import LOG_END
 from slurmgen.remote.slurm import call, cancel, describe, ended, job_states, outcome
 from slurmgen.remote.snapshot import snapshot
 from slurmgen.remote.submission import Closed, Refused, Submission, Submitted, Waits, try_out
@@ -227,6 +230,11 @@ def told(*texts: str) -> Completed:
         ConnectionFailed("it broke"),
         Completed(1, b"", b"sh: killed\n"),
         told("submitted", "no id", "/f", "new", "1", "h"),
+        told("submitted", "\u0661\u0662", "/f", "new", "1", "h"),
+        told("submitted", "1" * 19, "/f", "new", "1", "h"),
+        told("submitted", "12", "f", "new", "1", "h"),
+        told("submitted", "12", "/f", "new", "1" * 12, "h"),
+        told("submitted", "12", "/f", "new", "1", "h" * 4097),
         told("unknown", "Slurm says nothing"),
         told("what?"),
         Completed(0, b"\0slurmgen answers\0submitted\00012"),
@@ -337,3 +345,33 @@ def test_an_interrupted_submission_leaves_word_that_there_may_be_a_job(tmp_path:
     with pytest.raises(Interrupted, match="The same command again finds the job") as caught:
         submit(Hasty(), submission(tmp_path / "p", "true\n", remote_dir=str(tmp_path / "sent")))
     assert caught.value.exit_code == 130
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("run", "p", "n", "9" * 4000, "1", "free", ""),
+        ("run", "p", "n", "1", "9" * 4000, "free", ""),
+        ("run", "p", "n", "-1", "1", "free", ""),
+        ("run", "p", "n", "\u0661", "1", "free", ""),
+        ("run", "p", "n", "1", "", "free", ""),
+        ("what", "p", "n", "1", "1", "free", ""),
+        ("run", "p", "n", "1", "1", "what", ""),
+        ("run", "p"),
+    ],
+)
+def test_a_list_of_what_is_kept_that_cannot_be_read_is_an_error(row: tuple[str, ...]) -> None:
+    with pytest.raises(CommandFailed, match="the list from far cannot be read"):
+        kept(Far(submit=told("", *row)), "/f")  # type: ignore[arg-type]
+    assert kept(Far(submit=told("", "run", "p", "n", "2", "1", "free", "")), "/f")[1][0].size == 2048  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", ["9" * 5000, "\u0661", "-1", "1 2"])
+def test_a_log_whose_size_is_no_number_is_not_there(size: str) -> None:
+    assert look(Far(submit=Completed(0, f"{size}\nhead".encode())), "/log") == LogFile("/log")  # type: ignore[arg-type]
+
+
+def test_the_ends_of_logs_are_as_long_as_was_asked_for() -> None:
+    said = Completed(0, b"a" * 10**6 + b"\0b\0c\0d\0")
+    one, two = ends(Far(submit=said), ["/1", "/2"])  # type: ignore[arg-type]
+    assert (len(one), two) == (LOG_END, "b")

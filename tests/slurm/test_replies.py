@@ -1,9 +1,13 @@
 """Answers as Slurm 22.05 gave them, answers with noise, and answers of nothing but noise."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurmgen.errors import CommandFailed
+from slurmgen.remote.report import lines, report
 from slurmgen.slurm import replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import ENDED, JobState
@@ -173,3 +177,76 @@ def test_sizes_are_read_as_slurm_prints_them(text: str, mebibytes_of_it: int | N
 )
 def test_times_are_read_as_slurm_prints_them(text: str, seconds: int | None) -> None:
     assert whole_seconds(text) == seconds
+
+
+DIGITS = "9" * 4000
+
+
+@pytest.mark.parametrize(
+    "id_", ["\u0661\u0662", "\u00b2", "1" * 19, "12_\u0663", "12_[1-\u0663]", "12+\u00b2", f"12_{DIGITS}"]
+)
+def test_an_id_has_few_digits_and_only_ascii_ones(id_: str) -> None:
+    assert replies.job_id(f"{id_}\n") is None
+    assert replies.squeue(f"{id_}|RUNNING|None|1:02|5:00|N/A|n1|a\n") == ()
+    assert replies.sacct(f"{id_}|FAILED|1:0|0:15|1:00|Unknown|n1|cpu=1|0:01||a\n") == ()
+    assert replies.scontrol(f"JobId={id_} JobName=a\n   JobState=FAILED Reason=None\n") == ()
+
+
+@pytest.mark.parametrize("cluster", ["-x", "a b", "x" * 65, "caf\u00e9"])
+def test_a_cluster_is_a_short_name(cluster: str) -> None:
+    assert replies.job_id(f"12;{cluster}\n") is None
+
+
+@pytest.mark.parametrize("state", ["RUNNING\t", "Running", "RUNNING now", "A" * 40, ""])
+def test_a_state_is_one_word(state: str) -> None:
+    assert replies.squeue(f"12|{state}|None|1:02|5:00|N/A|n1|a\n") == ()
+
+
+def test_what_is_no_number_of_slurms_is_not_known() -> None:
+    (state,) = replies.sacct(
+        f"12|FAILED|{DIGITS}:0|{DIGITS}|{DIGITS}:0|Unknown|n|cpu={DIGITS},mem={DIGITS}G|{DIGITS}||a\n"
+    )
+    told = report(JobId("12"), [state], "daic", "ssh")
+    assert (told.elapsed, told.time_limit, told.usage) == (None, None, Usage())
+    assert list(lines([state], told, "daic"))
+
+
+def test_a_heterogeneous_job_is_read() -> None:
+    (state,) = replies.scontrol(
+        "JobId=12 HetJobId=11 HetJobOffset=1 JobName=a JobName=b\n   JobState=FAILED Reason=None\n"
+    )
+    assert (state.id, state.name) == ("12", "a JobName=b")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "JobId=" + "1" * 64_000,
+        "JobId=1 ArrayJobId=1 ArrayTaskId=" + "1" * 64_000,
+        "JobId=1" + " a=b" * 16_000,
+        "\nJobId=1 a=" * 6_000,
+        "\n" * 64_000,
+        " " * 64_000,
+        "Job 1 to start at " * 4_000,
+        "   Requeue=1 ExitCode=" * 3_000,
+        "sbatch: error: " * 4_000,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_no_answer_takes_long_to_read(text: str) -> None:
+    start = time.thread_time()
+    for parse in (
+        replies.squeue,
+        replies.sacct,
+        replies.scontrol,
+        replies.job_id,
+        replies.trial,
+        replies.log_path,
+    ):
+        parse(text)
+    assert time.thread_time() - start < 0.5
+
+
+def test_a_long_complaint_is_cut() -> None:
+    assert len(replies.complaint(f"sbatch: error: {DIGITS}", "sbatch")) <= 1000
+    assert len(str(CommandFailed(DIGITS, DIGITS))) < 2100

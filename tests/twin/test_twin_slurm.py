@@ -36,7 +36,7 @@ def test_partitions_have_the_sites_limits_and_cpu_partitions_no_gpus(olivia: Tes
 
 def test_a_gpu_type_shapes_the_nodes() -> None:
     with twin("daic", nodes=1, gpu_type="turing") as testbed:
-        assert nodes(testbed) == ["127.0.0.1 idle 48 515072 gpu:turing:4"]
+        assert nodes(testbed) == ["127.0.0.1 idle 64 524288 gpu:turing:4"]
 
 
 def test_a_job_sees_its_nodes_and_gpus(daic: Testbed) -> None:

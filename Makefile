@@ -20,6 +20,11 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Ten minutes of inputs for what reads others' text; tests/fuzz runs a few of them in `test`.
+.PHONY: fuzz
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz 600
+
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 

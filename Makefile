@@ -1,5 +1,5 @@
 # `make demo` runs the main job here; `make test` passes every test. Each installs what it needs.
-.PHONY: demo test check lock bench clean
+.PHONY: demo test check docs audit semgrep lock bench clean
 .DELETE_ON_ERROR:
 
 # Importing torch without cached bytecode takes minutes.
@@ -19,6 +19,23 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/zizmor --offline --quiet .
+
+# Known vulnerabilities of the locked packages. It asks a service on the network, so it is no part of `test`.
+audit:
+	python3 -m venv --clear build/audit
+	build/audit/bin/python -m pip install --quiet --require-hashes -r requirements/audit.txt
+	for file in requirements/*.txt; do build/audit/bin/pip-audit --strict --disable-pip -r $$file || exit; done
+
+# Static analysis for security faults. It downloads its rules, so it is no part of `test`.
+semgrep:
+	python3 -m venv --clear build/semgrep
+	build/semgrep/bin/python -m pip install --quiet --require-hashes -r requirements/semgrep.txt
+	PATH="$$PWD/build/semgrep/bin:$$PATH" semgrep scan --metrics=off --error --config p/python --config p/github-actions
+
+# Warnings, such as a broken link, are errors.
+docs: $(READY)
+	$(BIN)/sphinx-build -W --keep-going --nitpicky --quiet docs build/docs
 
 # Ten minutes of inputs for what reads others' text; tests/fuzz runs a few of them in `test`.
 .PHONY: fuzz
@@ -38,8 +55,10 @@ lock: $(READY)
 	  pyproject.toml -o requirements/core.txt
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	  --extra training --group dev pyproject.toml -o requirements/dev.txt
-	echo uv | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
-	  - -o requirements/uv.txt
+	for name in uv hatchling:build pip-audit:audit semgrep; do \
+	  echo $${name%:*} | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	    --no-header - -o requirements/$${name#*:}.txt || exit; \
+	done
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

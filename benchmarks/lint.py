@@ -1,4 +1,4 @@
-"""How fast the linter is, and how often it is right; prints the tables of docs/lint.md.
+"""Measures the speed and accuracy of the linter, for docs/benchmarks.md and docs/lint.md.
 
 Run it alone on the machine: `python benchmarks/lint.py`.
 """

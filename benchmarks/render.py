@@ -41,7 +41,7 @@ def seconds(work: Callable[[], object]) -> float:
 def main() -> None:
     """Print ours, the floor, the ratio and its goal."""
     asked = requests()
-    template = _main_template(None, None)
+    template = _main_template(None)
     ready = [_values(resolve(request, SITE)) for request in asked]
     texts = {template.render(values) for values in ready}
     assert len(texts) == len(asked) == 1000

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from slurmgen.errors import ConfigError, SlurmgenError, TwinError
-from slurmgen.finals import as_text, from_text, recalled
+from slurmgen.finals import as_text, from_text, recalled, why_as_text, why_from_text
 from slurmgen.ledger import Ledger, Record
 from slurmgen.remote.log_files import ends
 from slurmgen.remote.logs import log_path
@@ -18,10 +18,11 @@ from slurmgen.remote.route import Route
 from slurmgen.remote.slurm import GONE, UNKNOWN, states_of
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.replies import ENDED, JobState
 
 YOUNG = 60.0
 "Seconds after its submission in which a job that nobody knows is not gone."
+FAILURES = ENDED - {"COMPLETED"}
 Reach = Callable[[Route], Transport]
 Found = TypeVar("Found")
 
@@ -49,6 +50,16 @@ class Named(Struct, frozen=True):
     def final(self) -> tuple[JobState, ...]:
         """How it ended, if that was seen once."""
         return from_text(self.record.final, self.job) if self.record else ()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all is known of how it ended, so that nobody need be asked."""
+        return bool(self.final) and (self.why is not None or all(one.state != "FAILED" for one in self.final))
+
+    @property
+    def why(self) -> Why | None:
+        """Why it failed, if that was seen once."""
+        return why_from_text(self.record.why) if self.record else None
 
 
 class Answer(Struct, frozen=True):
@@ -79,20 +90,21 @@ def each(jobs: Sequence[Named], reach: Reach, do: Callable[[Transport, Named], F
     return [found[one] for one in jobs]
 
 
-def ask(jobs: Sequence[Named], reach: Reach, *, explain: bool = True) -> list[Answer]:
+def ask(jobs: Sequence[Named], reach: Reach, *, lenient: bool = False) -> list[Answer]:
     """What became of jobs, in their order. A site that is not reached does not hide the others.
 
     Raises:
-        SlurmgenError: all are at one site, it was not reached, and of none it is known how it ended.
+        SlurmgenError: all are at one site, it was not reached, and of none it is known how it ended;
+            never if `lenient`.
     """
     ways = by_way(jobs)
     found: dict[Named, Answer] = {}
     for way, some in ways.items():
         try:
             with reach(way) as far:
-                answers = answers_of(far, some, explain=explain)
+                answers = answers_of(far, some)
         except SlurmgenError as error:
-            if len(ways) == 1 and explain and not any(one.final for one in some):
+            if len(ways) == 1 and not lenient and not any(one.final for one in some):
                 raise
             answers = [unreached(one, error) for one in some]
         found |= {one.named: one for one in answers}
@@ -118,14 +130,18 @@ def answers_of(far: Transport, jobs: Sequence[Named], *, explain: bool = True) -
 
 def remembered(one: Named, reason: str) -> Answer | None:
     """What was seen of a job once it had ended, if anything; `reason` is why nobody is asked now."""
-    failed = (why(state) for state in one.final)
+    failed = (why(state, seen=one.why) for state in one.final)
     return answer(one, one.final, next(filter(None, failed), None), reason) if one.final else None
 
 
 def remember(answers: Iterable[Answer]) -> None:
-    """Keep in the ledger how jobs ended, and forget it of one that came back."""
-    seen = {one.named.record: as_text(one.states) for one in answers if _is_whole(one.named)}
-    changed = {record: final for record, final in seen.items() if record and final != record.final}
+    """Keep in the ledger how jobs ended and why they failed, and forget it of one that came back."""
+    seen = {
+        one.named.record: (as_text(one.states), why_as_text(one.report.why))
+        for one in answers
+        if one.states and _is_whole(one.named)
+    }
+    changed = {record: end for record, end in seen.items() if record and end != (record.final, record.why)}
     if changed:
         with suppress(ConfigError):  # they are asked for again, and nothing is lost
             Ledger().remember(changed)
@@ -157,9 +173,11 @@ def answer(one: Named, states: tuple[JobState, ...], reason: Why | None = None, 
     Args:
         one: the job.
         states: what Slurm said.
-        reason: why it failed.
+        reason: why it failed; else what was seen earlier counts.
         memory: why Slurm said that earlier, and not now.
     """
+    if reason is None and (not states or any(state.state in FAILURES for state in states)):
+        reason = one.why
     own = {**_of_record(one), "remembered": memory}
     young = _is_young(one.record)
     told = report(one.job, states, one.way.site, one.way.via, why=reason, young=young, **own)
@@ -174,6 +192,11 @@ def _of_record(one: Named) -> dict[str, Any]:
         "submitted": one.record.submitted,
         "folder": one.record.folder,
         "log": one.log,
+        "commit": one.record.commit,
+        "dirty": one.record.dirty,
+        "key": one.record.key,
+        "command": one.record.command,
+        "directory": one.record.directory,
     }
 
 
@@ -188,7 +211,11 @@ def _reasons(
     logs = {one: _log_of(one, state) for one, state in failed.items() if state and state.state == "FAILED"}
     paths = list(dict.fromkeys(filter(None, logs.values())))
     texts = dict(zip(paths, ends(far, paths), strict=True)) if paths else {}
-    return {one.job: why(state, texts.get(logs.get(one, ""), "")) for one, state in failed.items() if state}
+    return {
+        one.job: why(state, texts.get(logs.get(one, ""), ""), one.why)
+        for one, state in failed.items()
+        if state
+    }
 
 
 def _log_of(one: Named, state: JobState) -> str:

@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Sequence
 
-from slurmgen.asking import Answer, Named, Reach, answers_of, by_way, unreached
+from slurmgen.asking import Answer, Named, Reach, answer, answers_of, by_way, unreached
 from slurmgen.errors import AuthenticationFailed, HostKeyError, RemoteError
+from slurmgen.finals import FINAL
 from slurmgen.remote.route import Route
-from slurmgen.remote.slurm import GONE
+from slurmgen.remote.slurm import GONE, by_task
 from slurmgen.remote.transport import Transport
 
 FIRST_PAUSE = 2.0
@@ -15,7 +16,9 @@ LONGEST_PAUSE = 60.0
 LOOKS_UNTIL_GONE = 4
 "Questions after which a job of ours that nobody knows is believed to be gone."
 LOOKS_FOR_USAGE = 2
-"Questions for what an ended job used; there may be no accounting."
+"Questions for what an ended job used."
+LINGER = 0.5
+"Seconds until what has ended is asked for once more."
 
 
 class Watch:
@@ -27,6 +30,8 @@ class Watch:
         self._far: Transport | None = None
         self._has_answered = False
         self._looks: dict[Named, int] = {}
+        self._seen: dict[Named, Answer] = {}
+        "The last answer for each job that Slurm knew, with all its tasks."
 
     def look(self, tell: Callable[[str], None]) -> list[Answer]:
         """The jobs that have ended since the last look.
@@ -48,6 +53,7 @@ class Watch:
             self.close()
             return []
         self._has_answered = True
+        answers = [self._with_forgotten(one) for one in answers]
         done = [one for one in answers if self._is_over(one)]
         self.waiting = [one.named for one in answers if one not in done]
         return done
@@ -70,15 +76,29 @@ class Watch:
             self._far.close()
         self._far = None
 
+    def _with_forgotten(self, one: Answer) -> Answer:
+        """An answer with the tasks that had ended before, and that Slurm has forgotten since."""
+        before, known = self._seen.get(one.named), {state.id for state in one.states}
+        if before:
+            forgotten = [state for state in before.states if state.ended and state.id not in known]
+            if forgotten:
+                states = tuple(sorted((*forgotten, *one.states), key=by_task))
+                one = answer(one.named, states, one.report.why or before.report.why)
+        if one.states:
+            self._seen[one.named] = one
+        return one
+
     def _is_over(self, one: Answer) -> bool:
-        """Whether a job has ended, and all is told of it that will be: the database lags behind a little."""
+        """Whether a job has ended, and all is known of it that will be: the database lags behind a little."""
         if not one.report.ended:
             self._looks.pop(one.named, None)
             return False
         looks = self._looks[one.named] = self._looks.get(one.named, 0) + 1
         if one.report.state == GONE:
-            return one.named.record is None or looks >= LOOKS_UNTIL_GONE
-        return one.report.usage is not None or looks >= LOOKS_FOR_USAGE
+            return one.named not in self._seen or looks >= LOOKS_UNTIL_GONE
+        no_more = all(state.unaccounted and state.state in FINAL for state in one.states)
+        is_known = no_more or one.report.remembered or one.report.usage is not None
+        return bool(is_known) or looks >= LOOKS_FOR_USAGE
 
 
 def wait(
@@ -111,8 +131,10 @@ def wait(
             left = [one for watch in watches for one in watch.waiting]
             if not left or (deadline is not None and clock() >= deadline):
                 return left
-            if done or any(watch.lingers for watch in watches):
+            if done:
                 pause = FIRST_PAUSE
+            if any(watch.lingers for watch in watches):
+                pause = LINGER
             sleep(pause if deadline is None else max(0.0, min(pause, deadline - clock())))
             pause = min(pause * 1.5, LONGEST_PAUSE)
     finally:

@@ -1,21 +1,24 @@
 """Checked-in scripts: what slurmgen.toml says they should be, and what they are."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from difflib import unified_diff
 from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from slurmgen.config import line_of
+from slurmgen.config import located, unreadable
 from slurmgen.errors import ConfigError, RequestError, SlurmgenError
-from slurmgen.plan import resolve
+from slurmgen.files import read_inside
+from slurmgen.plan import Plan, resolve
 from slurmgen.profiles import load_site
 from slurmgen.project import FILE_NAME, Project, job_request, own_templates, script_path, sites_of
 from slurmgen.provenance import as_written, has_mark, signed
+from slurmgen.remote.project_files import missing_files
 from slurmgen.request import Request, command_line
-from slurmgen.script import render
+from slurmgen.script import render_all
 from slurmgen.site import Site
 
 Kind = Literal["outdated", "missing", "edited", "no-job"]
@@ -44,27 +47,40 @@ class Finding(NamedTuple):
         return MESSAGES[self.kind]
 
 
-def expected(folder: Path, project: Project, cache_dir: Path | None = None) -> dict[Path, bytes]:
+def expected(
+    folder: Path,
+    project: Project,
+    cache_dir: Path | None = None,
+    warn: Callable[[str], None] = lambda _warning: None,
+) -> dict[Path, bytes]:
     """Every script that the project's jobs make, by its file. No fact of your own has a say.
+
+    Args:
+        folder: the project's.
+        project: what its slurmgen.toml says.
+        cache_dir: where compiled templates are kept.
+        warn: is called for each file that a job needs and that does not exist.
 
     Raises:
         ConfigError: a job cannot be had on a site, or two make the same file.
     """
     place = lru_cache(lambda name: load_site(name, folder, personal=False))
-    scripts: dict[Path, bytes] = {}
+    plans: dict[Path, Plan] = {}
     pairs = [(job, site) for job in project.job for site in sites_of(project, job)]
     for job, name in pairs:
         with _located(folder / FILE_NAME, job, name):
             path = folder / script_path(project, job, name)
-            if path in scripts:
+            if path in plans:
                 raise RequestError(f"another job makes {path.name} too", "Rename one of the two.")
-            scripts[path] = signed(_text(folder, project, job, place(name), cache_dir))
-    return scripts
+            plans[path] = _plan(project, job, place(name))
+            for warning in missing_files(plans[path], folder):
+                warn(f"job {job} on {name}: {warning}")
+    texts = render_all([*plans.values()], own_templates(folder, project), cache_dir)
+    return dict(zip(plans, map(signed, texts), strict=True))
 
 
-def _text(folder: Path, project: Project, job: str, site: Site, cache_dir: Path | None) -> str:
-    plan = resolve(job_request(project, job, site.name), site, command_line(site.name, Request(), job))
-    return render(plan, own_templates(folder, project), cache_dir)
+def _plan(project: Project, job: str, site: Site) -> Plan:
+    return resolve(job_request(project, job, site.name), site, command_line(site.name, Request(), job))
 
 
 @contextmanager
@@ -73,28 +89,34 @@ def _located(path: Path, job: str, site: str) -> Iterator[None]:
     try:
         yield
     except SlurmgenError as error:
-        text = path.read_text(encoding="utf-8")
-        line = line_of(text, ["job", job, "site", site]) or line_of(text, ["job", job])
+        place = located(path, ["job", job, "site", site], ["job", job])
         as_key = f" In {FILE_NAME} an option is a key of the job." if "--" in error.hint else ""
-        raise ConfigError(f"{path}:{line}: job {job} on {site}: {error.fact}", error.hint + as_key) from error
+        raise ConfigError(f"{place}: job {job} on {site}: {error.fact}", error.hint + as_key) from error
 
 
 def found(folder: Path, scripts: Iterable[Path]) -> dict[Path, bytes]:
     """What stands in these files, where they exist, and in all others of the folder that slurmgen wrote."""
-    wanted = read(scripts)
-    return wanted | {path: data for path, data in read(folder.glob("*.sbatch")).items() if has_mark(data)}
+    others = {}
+    for path in folder.glob("*.sbatch"):
+        with suppress(OSError):  # a link, for example, is no script of slurmgen's
+            others[path] = read_inside(folder, path.name)
+    return {path: data for path, data in others.items() if has_mark(data)} | read(scripts)
 
 
 def read(paths: Iterable[Path]) -> dict[Path, bytes]:
     """What stands in those of the files that exist.
 
     Raises:
-        ConfigError: one cannot be read.
+        ConfigError: one is a link, which could lead to anything, or cannot be read.
     """
+    return {path: _read(path) for path in paths if os.path.lexists(path) and not path.is_dir()}
+
+
+def _read(path: Path) -> bytes:
     try:
-        return {path: path.read_bytes() for path in paths if path.is_file()}
+        return read_inside(path.parent, path.name)
     except OSError as error:
-        raise ConfigError(f"{error.filename} cannot be read: {error.strerror}") from error
+        raise unreadable(path, error) from error
 
 
 def compare(wanted: Mapping[Path, bytes], there: Mapping[Path, bytes]) -> list[Finding]:

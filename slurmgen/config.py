@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from slurmgen.errors import ConfigError, did_you_mean
+from slurmgen.files import MAX_TEXT, read_text
+from slurmgen.toml_lines import MAX_PARTS, is_too_deep, line_of
 
 T = TypeVar("T")
 _AT = r"(?s)^(?P<fact>.*?)(?: - at (?P<key>`key` in )?`\$(?P<place>[^`]*)`)?$"
@@ -17,6 +18,11 @@ _ANY_VALUE = "[...]"
 _ANY_KEY = "[key]"
 _STEP = r"\[\.\.\.\]|\[key\]|\[\d+\]|[^.\[]+"
 _UNKNOWN = r"unknown field `(?P<name>[^`]*)`"
+_LONGEST = 200
+"Characters of a value in a message."
+_MOST_PROBLEMS = 20
+"Errors of one file that are reported at once; finding each takes a pass over the file."
+_PLAIN_HINT = f"It must be a regular file in UTF-8 of at most {MAX_TEXT:,} bytes that you may read."
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -25,12 +31,38 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: it cannot be read, or is not TOML.
     """
+    text = _text(path)
+    if is_too_deep(text):
+        raise ConfigError(f"{path}: a key has more than {MAX_PARTS} parts", "Remove it.")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+        data = tomllib.loads(text)
+        msgspec.msgpack.encode(data)  # takes integers of 64 bits, as TOML has; tomllib takes any
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}", "Mend that line.") from error
+        raise ConfigError(f"{path} is not TOML: {shortened(str(error))}", "Correct that line.") from error
+    except RecursionError:
+        raise ConfigError(f"{path}: lists or tables are nested too deeply", "Remove them.") from None
+    except (ValueError, OverflowError):
+        raise ConfigError(f"{path}: a number has more than 64 bits", "Correct that number.") from None
+    return data
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path | str, error: Exception) -> ConfigError:
+    """The error for a file that `slurmgen.files` could not read."""
+    return ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", _PLAIN_HINT)
+
+
+def located(path: Path, *places: Sequence[str]) -> str:
+    """A file with the line of the first of some keys that it defines, as `FILE:LINE`."""
+    text = _text(path)
+    line = next((line for keys in places if (line := line_of(text, keys))), None)
+    return f"{path}:{line}" if line else str(path)
 
 
 def convert(data: dict[str, Any], kind: type[T], path: Path) -> T:
@@ -42,31 +74,40 @@ def convert(data: dict[str, Any], kind: type[T], path: Path) -> T:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), data, kind, path) from None
+        raise _explained(str(error), data, kind, path)[0] from None
 
 
-def line_of(text: str, keys: Sequence[str]) -> int | None:
-    """The line of the statement that first speaks of a key, with all its tables; None if none does.
+def problems(
+    data: dict[str, Any], kind: Any, path: Path, required: dict[str, Any]
+) -> tuple[list[ConfigError], dict[str, Any]]:
+    """Every error that `convert` would raise, one after the other, and the data without what is wrong.
 
-    tomllib knows no positions. But a statement ends where the text up to there is TOML again, and from
-    the one that brings the key on, every such text has it: so the parser itself finds the line.
+    `required` are values for the keys that the struct cannot do without.
     """
-    lines = text.split("\n")
-    known = bisect_left(range(len(lines) + 1), True, key=lambda line: _has(_begun(lines, line), keys))
-    return known if known <= len(lines) else None
-
-
-def _begun(lines: list[str], end: int) -> dict[str, Any]:
-    """The data of so many lines, with the rest of a statement that goes on."""
-    for more in range(end, len(lines) + 1):
+    found: list[ConfigError] = []
+    data = required | data
+    while True:
         try:
-            return tomllib.loads("\n".join(lines[:more]))
-        except tomllib.TOMLDecodeError:
-            continue
-    return {}
+            msgspec.convert(data, kind)
+        except msgspec.ValidationError as error:
+            problem, keys = _explained(str(error), data, kind, path)
+            found.append(problem)
+            if not has(data, keys) or not keys or len(found) == _MOST_PROBLEMS:
+                return found, required
+            data = required | _without(data, keys)
+        else:
+            return found, data
 
 
-def _has(data: Any, keys: Sequence[str]) -> bool:
+def _without(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """The data without one key, or with nothing if it is at the root."""
+    if len(keys) < 2:
+        return {key: value for key, value in data.items() if key not in keys}
+    return {**data, keys[0]: _without(data[keys[0]], keys[1:])}
+
+
+def has(data: Any, keys: Sequence[str]) -> bool:
+    """Whether nested tables have a value under these keys."""
     for key in keys:
         if not isinstance(data, dict) or key not in data:
             return False
@@ -74,23 +115,37 @@ def _has(data: Any, keys: Sequence[str]) -> bool:
     return True
 
 
-def _explained(message: str, data: Any, kind: Any, path: Path) -> ConfigError:
+def _explained(message: str, data: Any, kind: Any, path: Path) -> tuple[ConfigError, list[str]]:
+    """The error in words, and the keys that lead to the wrong value; none if they are not known."""
     match = re.match(_AT, message)
     assert match is not None  # noqa: S101  (the pattern matches any text)
     place = (match["place"] or "") + (_ANY_KEY if match["key"] else "")
-    keys, kind, value = _walk(place, data, kind)
+    try:
+        keys, kind, value = _walk(place, data, kind)
+    except (
+        LookupError,
+        AttributeError,
+        TypeError,
+        StopIteration,
+    ):  # a key of the file looks like msgspec's notation
+        return ConfigError(f"{path}: {shortened(message)}", "Correct that key."), []
     unknown = re.search(_UNKNOWN, match["fact"])
     if unknown:
         keys.append(unknown["name"])
-        known = getattr(kind, "__struct_fields__", ())
+        known = getattr(_struct_in(kind), "__struct_fields__", ())
         fact, hint = f"unknown key {'.'.join(keys)}", did_you_mean(unknown["name"], known)
     elif match["key"]:
-        fact, hint = f"{'.'.join(keys)}: {keys[-1]!r} cannot stand here", "Mend that key."
+        fact, hint = f"{'.'.join(keys)}: {_invalid(keys[-1], kind)}", "Correct that key."
     else:
         fact = f"{'.'.join(keys) or 'the file'}: {_fact(match['fact'], kind, value)}"
-        hint = "Mend that value."
-    line = line_of(path.read_text(encoding="utf-8"), keys) if keys else None
-    return ConfigError(f"{path}:{line}: {fact}" if line else f"{path}: {fact}", hint)
+        hint = "Correct that value."
+    place = located(path, keys) if keys else str(path)
+    return ConfigError(f"{place}: {shortened(fact)}", hint), keys
+
+
+def shortened(text: str) -> str:
+    """A text as it fits in a message."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 _TYPES = {
@@ -105,13 +160,27 @@ _TYPES = {
 def _fact(message: str, kind: Any, value: Any) -> str:
     """msgspec's message in a person's words, with the value."""
     if choices := _choices(kind):
-        return f"{value!r} is none of {', '.join(choices)}"
+        wrong = [item for item in value if item not in choices] if isinstance(value, list) else [value]
+        return f"{', '.join(map(repr, wrong))} is none of {', '.join(choices)}"
     if message.startswith("Object missing"):
         return "a key is missing: " + message.rpartition(" ")[2].strip("`")
     if "matching regex" in message:
-        return f"{value!r} cannot stand here"
+        return _invalid(value, kind)
     words = re.sub(r"`([^`]*)`", lambda found: _in_words(found[1]), message)
     return f"{words[:1].lower()}{words[1:]}: {value!r}"
+
+
+def _invalid(value: Any, kind: Any) -> str:
+    """What is wrong with a text that does not match its pattern, which the pattern's description tells."""
+    description = _description(kind)
+    return f"{value!r} is not valid" + (f"; it must be {description}" if description else "")
+
+
+def _description(kind: Any) -> str | None:
+    """What is written beside the pattern of a type, also within `list` and `Type | None`."""
+    found = [meta.description for meta in getattr(kind, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
+    inner = (_description(arg) for arg in getattr(kind, "__args__", ()) if arg is not Ellipsis)
+    return next(filter(None, [*found, *inner]), None)
 
 
 def _in_words(types: str) -> str:
@@ -121,7 +190,7 @@ def _in_words(types: str) -> str:
 
 def _choices(kind: Any) -> tuple[str, ...]:
     """The words of a Literal, also within `Literal | None`."""
-    options = [arg for arg in getattr(kind, "__args__", ()) if arg is not type(None)]
+    options = [arg for arg in getattr(kind, "__args__", ()) if arg not in (type(None), Ellipsis)]
     if options and all(isinstance(option, str) for option in options):
         return tuple(options)
     return _choices(options[0]) if len(options) == 1 else ()
@@ -146,7 +215,7 @@ def _walk(place: str, data: Any, kind: Any) -> tuple[list[str], Any, Any]:
             kind = next(field.type for field in fields if field.name == step)
         data = data.get(step) if isinstance(data, dict) else None
         keys.append(step)
-    return keys, _struct_in(kind), data
+    return keys, kind, data
 
 
 def _fits(value: Any, kind: Any) -> bool:

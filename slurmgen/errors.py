@@ -45,9 +45,12 @@ class TwinError(SlurmgenError):
 
 
 class RemoteError(SlurmgenError):
-    """The far side failed."""
+    """The far side failed. The message may quote it, so a long one is cut."""
 
     exit_code = 3
+
+    def __init__(self, fact: str, hint: str = "") -> None:
+        super().__init__(shortened(fact), shortened(hint))
 
 
 class ConnectionFailed(RemoteError):
@@ -78,6 +81,16 @@ class Interrupted(RemoteError):
     """^C came while the far side was deciding."""
 
     exit_code = 130
+
+
+def shortened(text: str, most: int = 1000) -> str:
+    """A text of at most so many characters, as much of its end as of its beginning.
+
+    >>> shortened("0123456789", 7)
+    '01 … 89'
+    """
+    half = (most - 3) // 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -47,9 +47,32 @@ def read_text(path: Path, limit: int = MAX_TEXT) -> str:
     return read_bytes(path, limit).decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
+def read_inside(folder: Path, name: str | Path, limit: int = MAX_TEXT) -> bytes:
+    """The content of a regular file in a folder, reached through no link within it.
+
+    Raises:
+        OutsideFolder: as `refuse_links`.
+        OSError: as `read_bytes`.
+    """
+    refuse_links(folder, name)
+    return read_bytes(folder / name, limit)
+
+
+def refuse_links(folder: Path, name: str | Path) -> None:
+    """Refuse a name that is not that of a file in the folder itself.
+
+    Raises:
+        OutsideFolder: the file, or a folder on the way, is a link, or the name leads out of the folder.
+    """
+    real = Path(os.path.realpath(folder))
+    if Path(name).is_absolute() or os.path.realpath(folder / name) != str(real / name):
+        raise OutsideFolder("it is a link, or below one")
+
+
 def is_inside(path: Path, folder: Path) -> bool:
     """Whether a path stays in a folder when all links are followed."""
-    return path.resolve().is_relative_to(folder.resolve())
+    # Path.resolve fails at a link that leads to itself.
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def write_inside(folder: Path, name: str | Path, content: bytes, mode: int = 0o666) -> Path:

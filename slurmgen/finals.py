@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import DecodeError, json
 
+from slurmgen.remote.outcome import Why
 from slurmgen.remote.slurm import UNKNOWN, ended
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -29,6 +30,19 @@ def from_text(text: str, job: JobId) -> tuple[JobState, ...]:
         return tuple(one for one in json.decode(text or "[]", type=list[JobState]) if job.covers(one.id))
     except DecodeError:
         return ()
+
+
+def why_as_text(why: Why | None) -> str:
+    """Why a job failed; nothing if it did not, or if that is not known."""
+    return json.encode(why).decode() if why else ""
+
+
+def why_from_text(text: str) -> Why | None:
+    """Why a job failed; None if that is not known or cannot be read."""
+    try:
+        return json.decode(text, type=Why) if text else None
+    except DecodeError:
+        return None
 
 
 def recalled(final: tuple[JobState, ...], said: tuple[JobState, ...]) -> tuple[tuple[JobState, ...], str]:

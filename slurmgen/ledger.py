@@ -18,11 +18,12 @@ from typing import Any, Literal
 from msgspec import Struct, ValidationError, convert, structs
 
 from slurmgen.errors import ConfigError
+from slurmgen.paths import make_private, require_private, state_folder
 
 BUSY_TIMEOUT = 10.0
 "Seconds to wait for another slurmgen that is writing."
-FORM = 3
-"Of the tables, kept as SQLite's user_version; whoever changes them counts it up."
+FORM = 4
+"Version of the tables, kept as SQLite's user_version; whoever changes them counts it up."
 
 # A cluster whose ids start anew gives two rows; the later one counts.
 # Not WAL: home folders are on NFS, where it is not safe (https://sqlite.org/wal.html).
@@ -55,6 +56,11 @@ _FORMS = (
         "CREATE UNIQUE INDEX one_a_key ON jobs ([key]) WHERE [key] != ''",
     ),
     ("ALTER TABLE jobs ADD COLUMN final TEXT NOT NULL DEFAULT ''",),
+    (
+        "ALTER TABLE jobs ADD COLUMN why TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE jobs ADD COLUMN command TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE jobs ADD COLUMN directory TEXT NOT NULL DEFAULT ''",
+    ),
 )
 "What leads to each form from the one before it."
 
@@ -65,6 +71,7 @@ class Record(Struct, frozen=True, kw_only=True):
     id: str
     "Nothing, while it is pending."
     cluster: str = ""
+    "While pending, the clusters that the script names."
     site: str
     via: Literal["ssh", "local", "twin"]
     host: str | None = None
@@ -90,6 +97,12 @@ class Record(Struct, frozen=True, kw_only=True):
     "Whether the project differed from that commit."
     final: str = ""
     "How it ended, once that was seen, in the form of `slurmgen.finals`."
+    why: str = ""
+    "Why it failed, once that was seen, in the form of `slurmgen.finals`."
+    command: str = ""
+    "The command line that submitted it, without the values of --env."
+    directory: str = ""
+    "The folder where that was typed."
 
     @property
     def pending(self) -> bool:
@@ -103,7 +116,7 @@ _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
 _INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
 _DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] = ?"
-_REMEMBER = "UPDATE jobs SET final = ? WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
+_REMEMBER = "UPDATE jobs SET final = ?, why = ? WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
 _SETTLE = f"""{_INSERT} ON CONFLICT ([key]) WHERE [key] != '' DO UPDATE SET """ + ", ".join(
     f"[{name}] = excluded.[{name}]" for name in _FIELDS
 )
@@ -160,9 +173,9 @@ class Ledger:
         with self._writing() as database:
             database.execute(_INSERT, structs.asdict(record))
 
-    def remember(self, finals: Mapping[Record, str]) -> None:
-        """Write down how jobs ended; nothing of one that came back."""
-        rows = [(final, one.id, one.site, one.submitted, one.key) for one, final in finals.items()]
+    def remember(self, ends: Mapping[Record, tuple[str, str]]) -> None:
+        """Write down how jobs ended and why they failed; nothing of one that came back."""
+        rows = [(*end, one.id, one.site, one.submitted, one.key) for one, end in ends.items()]
         with self._writing() as database:
             database.executemany(_REMEMBER, rows)
 
@@ -170,6 +183,11 @@ class Ledger:
         """The jobs of that id, the last submitted at each site, at one site or at all."""
         found = [one for one in self._records("WHERE id = ?", job_id) if site in (None, one.site)]
         return tuple({one.site: one for one in found}.values())
+
+    def unsettled(self, name: str, site: str | None = None) -> tuple[Record, ...]:
+        """The pending entries of that key, or of that name, at one site or at all."""
+        found = self._records("WHERE state = 'pending' AND ([key] = ? OR name = ?)", name, name)
+        return tuple(one for one in found if site in (None, one.site))
 
     def all(self) -> tuple[Record, ...]:
         """Every entry in the order of submission, the pending ones too; none if there never was one."""
@@ -192,11 +210,12 @@ class Ledger:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.path.parent)
             if not self.path.exists():
                 _make(self.path)
+            require_private(self.path)
             # Closing rolls back what was not committed.
-            with closing(sqlite3.connect(self.path, BUSY_TIMEOUT, isolation_level=None)) as database:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None)) as database:
                 self._prepare(database)
                 yield database
         except (OSError, sqlite3.Error, ValidationError) as error:
@@ -222,9 +241,7 @@ class Ledger:
 
 def default_path() -> Path:
     """Where the ledger is: ~/.local/state/slurmgen/ledger.sqlite, or as XDG_STATE_HOME says."""
-    from platformdirs import user_state_path
-
-    return user_state_path("slurmgen") / "ledger.sqlite"
+    return state_folder() / "ledger.sqlite"
 
 
 def _make(path: Path) -> None:

@@ -95,6 +95,23 @@ def writable_by_others(path: Path) -> str | None:
     return None
 
 
+def controlled_by_others(path: Path) -> str | None:
+    """Why a file or folder is another user's, or everybody's; None if it is neither.
+
+    Unlike `writable_by_others`, the group and the folders above do not count: colleagues share a project
+    by giving their group write access to it.
+
+    Raises:
+        OSError: there is nothing at the path.
+    """
+    status = path.lstat()
+    if status.st_uid not in (0, os.geteuid()):
+        return f"{path} belongs to {_user(status.st_uid)}"
+    if stat.S_ISLNK(status.st_mode):
+        return controlled_by_others(path.resolve()) if path.is_file() or path.is_dir() else None
+    return f"every user may write to {path}" if status.st_mode & stat.S_IWOTH else None
+
+
 def _others_may_write(status: os.stat_result) -> bool:
     mode = status.st_mode & _WRITABLE_BY_OTHERS
     return bool(mode) and not (mode == stat.S_IWGRP and _is_own_group(status.st_gid))

@@ -4,12 +4,14 @@
 you submit, or render to stdout; a script that is checked in never depends on it.
 """
 
+import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from slurmgen.config import convert, read_toml
+from slurmgen.config import convert, read_toml, unreadable
+from slurmgen.paths import config_folder, require_private
 from slurmgen.request import Request
 from slurmgen.site import Site
 
@@ -31,31 +33,38 @@ class Personal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     "Whose SSH: paramiko, or OpenSSH's own client, which can share one login."
 
 
-def config_dir() -> Path:
-    """Your config folder for slurmgen, such as ~/.config/slurmgen."""
-    from click import get_app_dir  # imported already where speed matters; platformdirs is not
-
-    return Path(get_app_dir("slurmgen"))
-
-
 def load_personal(site: str) -> Personal:
     """Your facts about a site; all unset if you wrote none down.
 
     Raises:
-        ConfigError: the file is wrong.
+        ConfigError: the file is wrong, or another user may change it.
     """
-    path = config_dir() / "personal.toml"
-    if not path.exists():
+    path = config_folder() / "personal.toml"
+    if not os.path.lexists(path):
         return Personal()
-    return convert(read_toml(path), dict[str, Personal], path).get(site, Personal())
+    return convert(read_own(path), dict[str, Personal], path).get(site, Personal())
+
+
+def read_own(path: Path) -> dict[str, Any]:
+    """Parse a TOML file of the user's own, which may name programs to run.
+
+    Raises:
+        ConfigError: it cannot be read or is not TOML, or another user may change it.
+    """
+    try:
+        require_private(path)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return read_toml(path)
 
 
 def fill(request: Request, personal: Personal, site: Site) -> Request:
     """The request with what is unset filled from your own facts."""
     image = site.container.image if site.container else None
     wants_python = (request.python_env or "none") != "none"
+    own_image = None if image or wants_python else personal.image
     return structs.replace(
         request,
-        account=request.account or personal.account,
-        container=request.container or (None if image or wants_python else personal.image),
+        account=personal.account if request.account is None else request.account,
+        container=own_image if request.container is None else request.container,
     )

@@ -1,4 +1,4 @@
-"""Site profiles: found in three places, inherited, validated.
+"""Site profiles: found in three places and inherited. sites/checks.py says which facts are wrong.
 
 A profile NAME.toml is looked for in the project's `site_profiles/`, then in
 `site_profiles/` of your config folder, then among the bundled ones. A profile may
@@ -9,21 +9,27 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from slurmgen.config import convert, read_toml
-from slurmgen.errors import ConfigError, SlurmgenError, did_you_mean
-from slurmgen.paths import bundled
-from slurmgen.personal import config_dir
+import msgspec
+
+from slurmgen.config import has, located, problems, read_toml, shortened
+from slurmgen.errors import ConfigError, did_you_mean
+from slurmgen.paths import bundled, config_folder
+from slurmgen.personal import read_own
 from slurmgen.site import Site
-from slurmgen.slurm import durations, options, sizes
+from slurmgen.sites.checks import Fault, faults
 from slurmgen.slurm.shell import unprintable
-from slurmgen.software import setup_lines
+
+Layer = tuple[Path, dict[str, Any]]
+"A profile's file and what it says itself."
+_UNNAMED = "unnamed"
+"Of a site whose name is wrong."
 
 
 def search_path(project_dir: Path | None = None, *, personal: bool = True) -> list[Path]:
     """The folders that profiles are looked for in, the nearest first; yours only if `personal`."""
     folders = [project_dir / "site_profiles"] if project_dir else []
     if personal:
-        folders.append(config_dir() / "site_profiles")
+        folders.append(config_folder() / "site_profiles")
     return list(dict.fromkeys([*folders, bundled("site_profiles")]))
 
 
@@ -67,35 +73,67 @@ def load_profile(path: Path, project_dir: Path | None = None) -> Site:
     return _loaded(path, search_path(project_dir))
 
 
+def profile_errors(path: Path, project_dir: Path | None = None) -> list[ConfigError]:
+    """Everything that is wrong with a profile file, or with one that it extends; each names file and line."""
+    try:
+        return _read(path, search_path(project_dir))[1]
+    except ConfigError as error:  # a file cannot be read at all
+        return [error]
+
+
 def _loaded(path: Path, folders: Sequence[Path]) -> Site:
-    layers = list(_lineage(path, folders))
-    for layer_path, data in layers:
-        convert({**data, "name": data.get("name", layer_path.stem)}, Site, layer_path)
-    merged: dict[str, Any] = {}
-    for _, data in reversed(layers):
-        if data.get("name") != merged.get("name"):
-            merged.pop("title", None)  # another site's
-        merged = _merged(merged, data)
-    site = convert(merged, Site, path)
-    _check(site, path)
+    site, errors = _read(path, folders)
+    if errors:
+        raise errors[0]
     return site
 
 
-def _lineage(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _read(path: Path, folders: Sequence[Path]) -> tuple[Site, list[ConfigError]]:
+    """The site of a profile, without the facts that are wrong, and what is wrong with these."""
+    errors: list[ConfigError] = []
+    layers: list[Layer] = []
+    for layer_path, data in _lineage(path, folders):
+        found, right = problems({"name": layer_path.stem, **data}, Site, layer_path, {"name": _UNNAMED})
+        errors += found
+        layers.append((layer_path, right))
+    merged: dict[str, Any] = {}
+    for _, data in reversed(layers):
+        if data["name"] != merged.get("name"):
+            merged.pop("title", None)  # another site's
+        merged = _merged(merged, data)
+    site = msgspec.convert(merged, Site)
+    stem = _UNNAMED if site.name == _UNNAMED else path.stem
+    return site, errors + [_located(fault, layers) for fault in faults(site, stem)]
+
+
+def _located(fault: Fault, layers: Sequence[Layer]) -> ConfigError:
+    """A fault with the file and the line of its key, or of the nearest table that there is."""
+    for end in range(len(fault.keys), 0, -1):
+        keys = fault.keys[:end]
+        for path, data in layers:
+            if has(data, keys):
+                return ConfigError(f"{located(path, keys)}: {'.'.join(fault.keys)}: {fault.fact}", fault.hint)
+    return ConfigError(f"{layers[0][0]}: {fault.fact}", fault.hint)
+
+
+def _lineage(path: Path, folders: Sequence[Path]) -> Iterator[Layer]:
     """The profile, then what it extends, then what that extends."""
     seen: list[Path] = []
     while True:
         if path in seen:
             raise ConfigError(f"{path} extends itself", "Take one `extends` out.")
         seen.append(path)
-        data = read_toml(path)
+        data = read_own(path) if path.absolute().is_relative_to(config_folder()) else read_toml(path)
         text = unprintable(data)
         if text is not None:
-            raise ConfigError(f"{path}: a value has a control character: {text!r}", "Take it out.")
+            raise ConfigError(
+                f"{path}: a value has a control character: {shortened(repr(text))}", "Take it out."
+            )
         yield path, data
-        if "extends" not in data:
+        parent = data.get("extends")
+        if not isinstance(parent, str) or Path(parent).name != parent:  # none, or reported as wrong
             return
-        path = _parent(str(data["extends"]), path, folders, seen)
+        path = _parent(parent, path, folders, seen)
 
 
 def _parent(name: str, child: Path, folders: Sequence[Path], seen: list[Path]) -> Path:
@@ -115,39 +153,3 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         if isinstance(base[key], dict) and isinstance(over[key], dict):
             both[key] = _merged(base[key], over[key])
     return both
-
-
-def _check(site: Site, path: Path) -> None:
-    """Refuse values that the types let through: file name, times and sizes."""
-    if site.name != path.stem:
-        raise ConfigError(
-            f"{path}: name is {site.name!r}",
-            f"A profile is found by its file name; call it {site.name}.toml.",
-        )
-    for key, text in _texts(site):
-        try:
-            (durations.seconds if key.endswith("time") else sizes.megabytes)(text)
-        except ValueError:
-            form = "a Slurm time such as 1-12:00:00" if key.endswith("time") else "a size such as 64G"
-            raise ConfigError(f"{path}: {key}: {text!r} is not {form}", "Mend that value.") from None
-    try:
-        setup_lines(site.python_env or "none")
-        for key, value in site.sbatch.items():
-            options.checked(key, value)
-    except SlurmgenError as error:
-        raise ConfigError(f"{path}: {error.fact}", error.hint) from None
-    defaults = [name for name, partition in site.partitions.items() if partition.default]
-    if len(defaults) > 1:
-        raise ConfigError(f"{path}: several default partitions: {', '.join(defaults)}", "Keep one.")
-
-
-def _texts(site: Site) -> Iterator[tuple[str, str]]:
-    """Every time and size of a profile with the key it stands under."""
-    pairs: list[tuple[str, str | None]] = [("time", site.time), ("memory.per_gpu", site.memory.per_gpu)]
-    pairs.append(("node.memory", site.node.memory))
-    pairs += [(f"gpu.types.{name}.memory", kind.memory) for name, kind in site.gpu.types.items()]
-    pairs += [(f"qos.{name}.max_time", qos.max_time) for name, qos in site.qos.items()]
-    for name, partition in site.partitions.items():
-        pairs.append((f"partitions.{name}.max_time", partition.max_time))
-        pairs.append((f"partitions.{name}.node.memory", partition.node.memory if partition.node else None))
-    yield from ((key, text) for key, text in pairs if text is not None)

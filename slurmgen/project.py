@@ -1,17 +1,24 @@
 """Project: slurmgen.toml, with named jobs and what differs from site to site."""
 
-from pathlib import Path
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from slurmgen.config import convert, read_toml
-from slurmgen.errors import RequestError, did_you_mean
+from slurmgen.config import convert, located, read_toml
+from slurmgen.errors import ConfigError, RequestError, did_you_mean
+from slurmgen.files import OutsideFolder, is_inside, refuse_links
+from slurmgen.paths import bundled, controlled_by_others
 from slurmgen.request import Request, merge
 from slurmgen.site import Name
+from slurmgen.slurm.shell import unprintable
 
 FILE_NAME = "slurmgen.toml"
 DEFAULT_SITE = "generic"
+SAFE_DIRECTORY = "SLURMGEN_SAFE_DIRECTORY"
+"Environment variable: folders in which projects may be used whoever controls them."
 Folder = Annotated[str, Meta(min_length=1)]
 
 
@@ -54,14 +61,58 @@ class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def find_project(start: Path) -> tuple[Path, Project]:
     """The nearest folder upward with a slurmgen.toml, and what it says; else `start` and nothing.
 
+    As git does, the search ends at the home folder and at the boundary of the file system. A project decides
+    what runs on the cluster in the user's name, so one that another user controls is refused.
+
     Raises:
-        ConfigError: the file is wrong.
+        ConfigError: the file is wrong, or another user controls it.
     """
-    for folder in (start, *start.parents):
+    start = start.resolve()
+    for folder in _upward(start):
         path = folder / FILE_NAME
-        if path.exists() or path.is_symlink():
+        if os.path.lexists(path):
+            _refuse_foreign(folder, path)
             return folder, load_project(path)
+    for name in ("site_profiles", Project().template_dir):
+        if os.path.lexists(start / name):
+            _refuse_foreign(start, start / name)
     return start, Project()
+
+
+def _upward(start: Path) -> Iterator[Path]:
+    """The folder and those above it in which a project may be."""
+    yield start
+    home = _home()
+    for folder, below in zip(start.parents, (start, *start.parents), strict=False):
+        if home in (folder, below) or not _on_one_file_system(folder, below):
+            return
+        yield folder
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home().resolve()
+    except RuntimeError:  # a user without a home, as in some containers
+        return None
+
+
+def _on_one_file_system(folder: Path, below: Path) -> bool:
+    try:
+        return folder.stat().st_dev == below.stat().st_dev
+    except OSError:  # not ours to look at
+        return False
+
+
+def _refuse_foreign(folder: Path, path: Path) -> None:
+    """Refuse a project that another user controls. Write access of a group was given to it on purpose."""
+    allowed = [Path(name).resolve() for name in os.environ.get(SAFE_DIRECTORY, "").split(os.pathsep) if name]
+    reason = controlled_by_others(path) or controlled_by_others(folder)
+    if reason and not any(folder.is_relative_to(one) for one in allowed):
+        raise ConfigError(
+            f"{path} is not used: {reason}",
+            f"Work in a folder of your own with its own {FILE_NAME}; or, if you trust whoever can change "
+            f"these files, set {SAFE_DIRECTORY}={folder}.",
+        )
 
 
 def require_project(folder: Path) -> None:
@@ -82,7 +133,19 @@ def load_project(path: Path) -> Project:
     Raises:
         ConfigError: a key is unknown or a value is wrong.
     """
-    return convert(read_toml(path), Project, path)
+    project = convert(read_toml(path), Project, path)
+    for key in ("script_dir", "template_dir"):
+        text = getattr(project, key)
+        folder = PurePosixPath(text)
+        if folder.is_absolute() or _OUTSIDE & set(folder.parts) or unprintable(text):
+            raise ConfigError(
+                f"{located(path, [key])}: {key}: {text!r} is not a folder of the project",
+                f"Write a path from the folder of {FILE_NAME} on, without `..`.",
+            )
+    return project
+
+
+_OUTSIDE = {"..", ".git"}
 
 
 def job_request(project: Project, job: str | None, site: str) -> Request:
@@ -116,7 +179,27 @@ def script_path(project: Project, job: str, site: str) -> Path:
     return Path(project.script_dir, f"{job}.{site}.sbatch")
 
 
+def script_folder(folder: Path, project: Project) -> Path:
+    """The folder of the checked-in scripts.
+
+    Raises:
+        ConfigError: a link is on the way, which could lead to anything.
+    """
+    try:
+        refuse_links(folder, project.script_dir)
+    except OutsideFolder as error:
+        raise ConfigError(f"{folder / project.script_dir}: {error}", "Make it a folder.") from None
+    return folder / project.script_dir
+
+
 def own_templates(folder: Path, project: Project) -> Path | None:
-    """The folder of templates that replace bundled ones, if the project has one."""
+    """The folder of templates that replace bundled ones, if the project has one.
+
+    Raises:
+        ConfigError: it is a link that leads out of the project.
+    """
     path = folder / project.template_dir
-    return path if path.is_dir() else None
+    if not is_inside(path, folder):
+        raise ConfigError(f"{path} leads out of the project", "Put the templates into the project.")
+    is_own = path.is_dir() and path.resolve() != bundled("templates").resolve()
+    return path if is_own else None

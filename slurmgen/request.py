@@ -1,19 +1,23 @@
-"""Request: what a person asks for, before any site has a say."""
+"""Request: what the user asks for, before any site has a say."""
 
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import Meta, Struct, convert, to_builtins
+from msgspec import Struct, convert, to_builtins
 
 from slurmgen.errors import RequestError
-from slurmgen.slurm.shell import quote, unprintable
+from slurmgen.slurm.options import SbatchOptions, given
+from slurmgen.slurm.shell import VariableName, quote, unprintable
 
 Rendezvous = Literal["static", "c10d"]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 NONE = "none"
 "Said instead of a name, to have none of what the site has."
+OMITTED = "..."
+"Stands for the value of a variable in the command that a script names."
 
-VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024}
+"Larger numbers are typing errors: no cluster has so many."
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -39,7 +43,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Instead of the site's modules; an empty list loads none."
     python_env: str | None = None
     "Where Python comes from: none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."
-    sbatch: dict[str, str] = {}
+    sbatch: SbatchOptions = {}
+    "Further sbatch options by long name; `true` for one without a value, `false` for none of it."
     script: str | None = None
     script_args: tuple[str, ...] | None = None
     rendezvous: Rendezvous | None = None
@@ -72,6 +77,7 @@ def check_form(request: Request) -> dict[str, Any]:
     Raises:
         RequestError: it names the value; a variable's name, above all, must be one.
     """
+    _check_counts(request)
     try:
         said: dict[str, Any] = to_builtins(request)
         convert(said, Request)
@@ -81,6 +87,15 @@ def check_form(request: Request) -> dict[str, Any]:
         empty = next(key for key, value in said.items() if value == "" or (key in _LISTS and "" in value))
         raise RequestError(f"{_FLAGS[empty]} is empty", "Leave it out, or give it a value.")
     return said
+
+
+def _check_counts(request: Request) -> None:
+    for key, most in MOST.items():
+        value = getattr(request, key)
+        if isinstance(value, int) and not 1 <= value <= most:
+            raise RequestError(
+                f"{_FLAGS[key]} is {value}", f"It takes a whole number from 1 on, and at most {most:,}."
+            )
 
 
 def check_text(request: Request) -> None:
@@ -98,12 +113,19 @@ def check_text(request: Request) -> None:
             )
 
 
-def command_line(site: str, request: Request, job: str | None = None) -> str:
-    """The slurmgen command that says just this, the same text every time."""
-    return command_of(site, to_builtins(request), job)
+def command_line(site: str, request: Request, job: str | None = None, *, replace_args: bool = False) -> str:
+    """The slurmgen command that makes this request, the same text each time; values of variables are omitted.
+
+    Args:
+        site: the site.
+        request: what the command line says.
+        job: the job of slurmgen.toml, if one is named.
+        replace_args: the request's `script_args` stand for those of slurmgen.toml, instead of after them.
+    """
+    return command_of(site, to_builtins(request), job, replace_args=replace_args)
 
 
-def command_of(site: str, said: dict[str, Any], job: str | None = None) -> str:
+def command_of(site: str, said: dict[str, Any], job: str | None = None, *, replace_args: bool = False) -> str:
     """The same for what a request says by field, as `check_form` gives it; it is taken apart."""
     words = ["slurmgen render", *([quote(job)] if job else []), f"--site {site}"]
     script_args = said.pop("script_args", ())
@@ -114,6 +136,8 @@ def command_of(site: str, said: dict[str, Any], job: str | None = None) -> str:
             words.append(_option(key, value))
         else:
             words += [_option(key, text) for text in _texts(key, value)]
+    if replace_args:
+        words.append("--replace-args")
     if script_args:
         words += ["--", *map(quote, script_args)]
     return " ".join(words)
@@ -137,11 +161,13 @@ def _switch(key: str, on: bool) -> str:
     return _FLAGS[key] if on else _FLAGS[key].replace("--", "--no-", 1)
 
 
-def _texts(key: str, value: dict[str, str] | tuple[str, ...]) -> list[str] | tuple[str, ...]:
+def _texts(key: str, value: dict[str, Any] | tuple[str, ...]) -> list[str] | tuple[str, ...]:
     """What stands behind an option that may repeat, each time it stands there."""
     if value == ():
         return (NONE,)
+    if key == "sbatch" and isinstance(value, dict):
+        return [f"{name}={text}" if text else name for name, text in given(value).items()]
     if isinstance(value, dict):
-        alone = key == "sbatch"  # an sbatch option may have no value; a variable has one, if empty
-        return [name if alone and not text else f"{name}={text}" for name, text in value.items()]
+        # A value may be a secret, and this text stands in scripts that are checked in.
+        return [f"{name}={OMITTED}" for name in value]
     return value

@@ -29,7 +29,8 @@ def schema_text(file_name: str) -> str:
     for name, definition in schema.get("$defs", {}).items():
         _describe(definition, _struct_named(name))
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
-    return json.dumps(head | schema, indent=2) + "\n"
+    # ECMA-262, which JSON Schema has its patterns from, writes the end of the text as `$`.
+    return json.dumps(head | schema, indent=2).replace(r"\\Z", "$") + "\n"
 
 
 def _struct_named(name: str) -> type:

@@ -1,14 +1,20 @@
 """render: a plan into the text of a batch script.
 
 Templates place values and compute nothing. One folder of a project's own may replace
-any of them by name; the others stay.
+any of them by name; the others stay. Those of a project are somebody else's program: they are rendered
+in Jinja's sandbox, in a process of its own with limits on time and memory.
 """
 
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from slurmgen.errors import ConfigError
+from slurmgen.files import MAX_TEXT, read_inside
 from slurmgen.paths import bundled
 from slurmgen.plan import Plan
 from slurmgen.slurm.shell import quote
@@ -16,12 +22,14 @@ from slurmgen.software import COMMENTS
 from slurmgen.wording import counted
 
 if TYPE_CHECKING:
-    from jinja2 import Environment, Template
+    from jinja2 import BaseLoader, Environment, Template
 
 MAIN_TEMPLATE = "job.sbatch.j2"
 
+_SECONDS, _SECONDS_PER_SCRIPT = 0.7, 0.002
+"Of CPU time for a project's templates. The first scripts take 0.1 s, each further one 0.2 ms."
 _COLUMNS = 96
-_TEMPLATE_HINT = "Mend the template; docs/templates.md lists its values."
+_TEMPLATE_HINT = "Correct the template; docs/templates.md lists the values that it may place."
 
 
 def render(plan: Plan, template_dir: Path | None = None, cache_dir: Path | None = None) -> str:
@@ -30,40 +38,136 @@ def render(plan: Plan, template_dir: Path | None = None, cache_dir: Path | None 
     Args:
         plan: what the script is to say.
         template_dir: a folder whose templates replace the bundled ones of the same name.
-        cache_dir: where compiled templates are kept, if they are to be kept: it saves 5 ms.
+        cache_dir: a private folder for the bundled templates in compiled form, which saves 8 ms.
 
     Raises:
         ConfigError: a template of that folder is wrong.
     """
+    return render_all([plan], template_dir, cache_dir)[0]
+
+
+def render_all(
+    plans: Sequence[Plan], template_dir: Path | None = None, cache_dir: Path | None = None
+) -> list[str]:
+    """The batch script of each plan; see `render`."""
+    if template_dir is None or not plans:
+        template = _main_template(cache_dir)
+        return [template.render(_values(plan)) for plan in plans]
+    from slurmgen import sandbox  # 6 ms
+
+    folder = template_dir.absolute()
     try:
-        return _main_template(template_dir, cache_dir).render(_values(plan))
-    except Exception as error:  # a template may do anything wrong that Python can
-        if template_dir is None:
-            raise
-        place = getattr(error, "filename", None) or template_dir
-        raise ConfigError(f"{place}: {error}", _TEMPLATE_HINT) from error
+        seconds = _SECONDS + _SECONDS_PER_SCRIPT * len(plans)
+        reply = sandbox.call(_render_own, list(plans), folder, cpu_seconds=seconds)
+    except sandbox.Stopped as error:
+        raise ConfigError(f"{_last_template(error.log, folder)}: it {error}", _TEMPLATE_HINT) from None
+    if isinstance(reply, str):
+        raise ConfigError(reply, _TEMPLATE_HINT)
+    return list(reply)
 
 
-@lru_cache(maxsize=8)
-def _main_template(template_dir: Path | None, cache_dir: Path | None) -> "Template":
-    return _environment(template_dir, cache_dir).get_template(MAIN_TEMPLATE)
+@lru_cache(maxsize=1)
+def _main_template(cache_dir: Path | None) -> "Template":
+    """The bundled template of the whole script."""
+    from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader
+
+    environment = _environment(Environment, FileSystemLoader(bundled("templates")))
+    environment.bytecode_cache = FileSystemBytecodeCache(str(cache_dir)) if cache_dir else None
+    return environment.get_template(MAIN_TEMPLATE)
 
 
-def _environment(template_dir: Path | None, cache_dir: Path | None) -> "Environment":
-    from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+def _environment(kind: "type[Environment]", loader: "BaseLoader") -> "Environment":
+    from jinja2 import StrictUndefined
 
-    folders = [*([template_dir] if template_dir else []), bundled("templates")]
-    environment = Environment(  # noqa: S701  (the output is a shell script; values are quoted for a shell)
-        loader=FileSystemLoader(folders),
+    environment = kind(
+        loader=loader,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         auto_reload=False,
-        bytecode_cache=FileSystemBytecodeCache(str(cache_dir)) if cache_dir else None,
     )
     environment.filters["quote"] = quote
     return environment
+
+
+class _Unreadable(Exception):
+    """A template cannot be read, or must not be."""
+
+
+def _render_own(plans: Sequence[Plan], folder: Path) -> list[str] | str:
+    """In the sandbox: the scripts by a project's templates, or what is wrong with one."""
+    from jinja2 import ChoiceLoader, FileSystemLoader, FunctionLoader
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    from slurmgen.sandbox import MEMORY
+
+    read: list[Path] = []
+    loader = ChoiceLoader([FunctionLoader(_source_in(folder, read)), FileSystemLoader(bundled("templates"))])
+    try:
+        template = _environment(ImmutableSandboxedEnvironment, loader).get_template(MAIN_TEMPLATE)
+        texts = [template.render(_values(plan)) for plan in plans]
+    except _Unreadable as error:
+        return str(error)
+    except MemoryError as error:
+        return f"{_place(error, folder, read)}: it needs more than {MEMORY // 10**6} MB of memory"
+    except Exception as error:  # a template may do anything wrong that Python can
+        return f"{_place(error, folder, read)}: {error}"
+    fault = next(filter(None, map(_fault, texts)), None)
+    return f"{read[0] if len(read) == 1 else folder}: {fault}" if fault else texts
+
+
+def _source_in(folder: Path, read: list[Path]) -> Callable[[str], tuple[str, str, None] | None]:
+    """What finds a template of the folder by name; None stands for one that is not there."""
+
+    def source(name: str) -> tuple[str, str, None] | None:
+        path = folder / name
+        if any(part.startswith((".", "/")) for part in PurePosixPath(name).parts):
+            raise ValueError(f"{name!r} is not the name of a template")
+        if not os.path.lexists(path):
+            return None
+        read.append(path)
+        sys.stderr.write(_escaped(f'File "{path}", line 1\n'))  # for `_last_template`
+        try:
+            return read_inside(folder, name).decode(), str(path), None
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise _Unreadable(f"{path} cannot be read: {reason}") from None
+
+    return source
+
+
+def _fault(text: str) -> str | None:
+    """Why a text is no script; None if it is one."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        return str(error)
+    return f"the script has more than {MAX_TEXT:,} bytes" if size > MAX_TEXT else None
+
+
+def _place(error: BaseException, folder: Path, read: Sequence[Path]) -> str:
+    """The template of a project that an error comes from, with the line if it is known."""
+    from traceback import extract_tb  # only an error needs it
+
+    if (path := getattr(error, "filename", None)) and hasattr(error, "lineno"):
+        return f"{path}:{error.lineno}"
+    frames = [f"{one.filename}:{one.lineno}" for one in extract_tb(error.__traceback__)]
+    own = [one for one in frames if one.startswith(f"{folder}/")]
+    return str([folder, *read, *own][-1])
+
+
+def _last_template(log: str, folder: Path) -> Path:
+    """The innermost template on the stack that faulthandler wrote; else the one that was last read."""
+    read, _, stack = log.partition("(most recent call first)")
+    own = rf'File "{re.escape(_escaped(str(folder)))}/(.*)", line'
+    names = re.findall(own, stack)[:1] or re.findall(own, read)[-1:]
+    return folder.joinpath(*names)
+
+
+def _escaped(text: str) -> str:
+    """As faulthandler writes it."""
+    return text.encode("ascii", "backslashreplace").decode()
 
 
 def _values(plan: Plan) -> dict[str, Any]:

@@ -9,13 +9,26 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from slurmgen.slurm.shell import Variable, expandable
+from slurmgen.slurm import durations
+from slurmgen.slurm.options import SbatchOptions
+from slurmgen.slurm.shell import Variable, VariableName, word
 
-Count = Annotated[int, Meta(ge=1)]
-Limit = Annotated[int, Meta(ge=0)]
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*$")]
-Folder = Annotated[str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*$")]
-Environment = dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str]
+MOST = 1_000_000
+"A larger number is a typing error, whatever it counts."
+
+Count = Annotated[int, Meta(ge=1, le=MOST)]
+Limit = Annotated[int, Meta(ge=0, le=MOST)]
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z",
+        description="letters, digits and _ . + -, beginning with none of . + -",
+    ),
+]
+Folder = Annotated[
+    str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*\Z", description="a full path of letters, digits and _ . / + -")
+]
+Environment = dict[VariableName, str]
 
 GpuRequest = Literal["gres", "gpus-per-node", "gpus"]
 MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "none"]
@@ -36,13 +49,10 @@ class Node(Fact, frozen=True):
     "All the memory a job can ask for on the node, such as '808G'."
 
 
-class GpuType(Fact, frozen=True):
-    """A GPU type by its Slurm name; `gpus` and the rest overrule the site's node."""
+class GpuType(Node, frozen=True):
+    """A GPU type by its Slurm name, and how its nodes differ from the usual one (see sites/nodes.py)."""
 
     label: str | None = None
-    gpus: Count | None = None
-    cpus: Count | None = None
-    memory: str | None = None
 
 
 class Gpu(Fact, frozen=True):
@@ -57,8 +67,14 @@ class Limits(Fact, frozen=True):
     """What one job may ask for; unset means no limit is known."""
 
     max_time: str | None = None
+    "As Slurm writes it; UNLIMITED and INFINITE are no limit."
     max_nodes: Limit | None = None
     max_gpus: Limit | None = None
+
+    @property
+    def max_seconds(self) -> int | None:
+        """The longest time of a job in seconds; None if there is no limit."""
+        return durations.limit(self.max_time)
 
 
 class Partition(Limits, frozen=True):
@@ -77,7 +93,7 @@ class Account(Fact, frozen=True):
 
     required: bool = False
     hint: str | None = None
-    "How a person finds theirs; shown when it is missing."
+    "How users find theirs; shown when it is missing."
 
 
 class Cpu(Fact, frozen=True):
@@ -95,10 +111,12 @@ class Memory(Fact, frozen=True):
 
 
 class Modules(Fact, frozen=True):
-    """Environment modules: `init` are whole commands, `load` are module names."""
+    """Environment modules."""
 
     init: tuple[str, ...] = ()
+    "Whole commands that run before the modules are loaded; in every job where `load` is empty."
     load: tuple[str, ...] = ()
+    "Module names."
 
 
 class Env(Fact, frozen=True, dict=True):
@@ -109,6 +127,8 @@ class Env(Fact, frozen=True, dict=True):
     multi_node: Environment = {}
     container: Environment = {}
     "Set inside the container only, over what its image sets."
+    task: Environment = {}
+    "Exported by each task of the job step, so that $SLURM_LOCALID and the like are its own."
     notes: dict[str, str] = {}
     "Why a variable is there, by its name; becomes the comment above it."
 
@@ -117,10 +137,7 @@ class Env(Fact, frozen=True, dict=True):
         """Those outside a container, ready for the shell: for one rank, for one node, for several nodes."""
         groups = (self.always, self.always | self.multi_gpu, self.always | self.multi_gpu | self.multi_node)
         return tuple(
-            {
-                name: Variable(name, value, expandable(value), self.notes.get(name))
-                for name, value in values.items()
-            }
+            {name: Variable(name, value, word(value), self.notes.get(name)) for name, value in values.items()}
             for values in groups
         )
 
@@ -164,7 +181,7 @@ class Site(Fact, frozen=True):
     python_env: str | None = None
     "Where Python comes from: none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."
     time: str | None = None
-    "The time limit a job gets when nobody says one."
+    "The time limit of a job that asks for none."
     login: Login = Login()
     account: Account = Account()
     partitions: dict[Name, Partition] = {}
@@ -177,12 +194,12 @@ class Site(Fact, frozen=True):
     env: Env = Env()
     container: Container | None = None
     rendezvous: Rendezvous = Rendezvous()
-    sbatch: dict[str, str] = {}
-    "Further directives that every job of this site needs, by long option name."
+    sbatch: SbatchOptions = {}
+    "Further directives of every job, by long option name; `true` for one without a value."
 
     @property
     def default_partition(self) -> str | None:
-        """The partition a job gets when nobody says one."""
+        """The partition of a job that names none."""
         for name, partition in self.partitions.items():
             if partition.default:
                 return name

@@ -7,11 +7,11 @@ create one environment.
 from collections.abc import Callable
 
 from slurmgen.errors import RequestError, did_you_mean
-from slurmgen.slurm.shell import quote
+from slurmgen.slurm.shell import is_full_path, word
 
 
 def _uv(folder: str) -> tuple[str, ...]:
-    here, project = (f"{_place(folder)}/", f" --project {_place(folder)}") if folder else ("", "")
+    here, project = (f"{word(folder)}/", f" --project {word(folder)}") if folder else ("", "")
     # .venv may be a link to what several runs share, whose programs must not name one run's folder.
     return (
         f'venv="$(readlink -f {here}.venv)"',
@@ -21,23 +21,18 @@ def _uv(folder: str) -> tuple[str, ...]:
 
 
 def _venv(folder: str) -> tuple[str, ...]:
-    place = _place(folder)
+    place = word(folder)
     check = f"[ -x {place}/bin/python ] || {{ echo 'there is no Python in' {place} >&2; exit 1; }}"
     return (check, _on_path(folder))
 
 
 def _on_path(folder: str) -> str:
-    from_here = "" if folder.startswith(("/", "~/")) else '"$PWD"/'
-    return f'export PATH={from_here}{_place(folder)}/bin:"$PATH"'
-
-
-def _place(folder: str) -> str:
-    """A folder as a shell word; `~/` is the home over there."""
-    return f'"$HOME"/{quote(folder[2:])}' if folder.startswith("~/") else quote(folder)
+    from_here = "" if is_full_path(folder) else '"$PWD"/'
+    return f'export PATH={from_here}{word(folder)}/bin:"$PATH"'
 
 
 def _conda(name: str) -> tuple[str, ...]:
-    return ('hook="$(conda shell.bash hook)"', 'eval "$hook"', f"conda activate {quote(name)}")
+    return ('hook="$(conda shell.bash hook)"', 'eval "$hook"', f"conda activate {word(name)}")
 
 
 def _none(_where: str) -> tuple[str, ...]:
@@ -53,9 +48,9 @@ _KINDS: dict[str, tuple[Callable[[str], tuple[str, ...]], str]] = {
 
 
 def needed_files(python_env: str) -> tuple[str, ...]:
-    """The files of the project that the environment is made from or is in, on the far side."""
+    """The files of the project that the environment is made from or is in, on the remote host."""
     kind, _, folder = python_env.partition(":")
-    if folder.startswith(("/", "~/")):
+    if is_full_path(folder):
         return ()
     needed = {"uv": "pyproject.toml", "venv": "bin/python"}
     return (f"{folder or '.'}/{needed[kind]}",) if kind in needed else ()

@@ -20,10 +20,11 @@ from msgspec import Struct, json, structs
 
 from slurmgen.errors import RequestError, SlurmgenError, TransferFailed
 from slurmgen.ledger import Ledger, Record
+from slurmgen.paths import cache_folder
 from slurmgen.remote import submission as there
 from slurmgen.remote.environments import with_environment
 from slurmgen.remote.folders import parent_folder
-from slurmgen.remote.manifest import Sent, cache_folder, manifest
+from slurmgen.remote.manifest import Sent, manifest
 from slurmgen.remote.parcel import Parcel, expected
 from slurmgen.remote.project_files import project_files
 from slurmgen.remote.revision import Revision, revision
@@ -39,15 +40,16 @@ from slurmgen.remote.submission import (
     Waits,
 )
 from slurmgen.remote.transport import Transport
+from slurmgen.slurm.sizes import of_bytes
 from slurmgen.software import needed_files
-from slurmgen.wording import counted
+from slurmgen.wording import visible
 
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
 DEFAULT_REMOTE_DIR = "slurmgen"
-MAX_SIZE = 10**9
-"Bytes of a project, above which it is not sent unless a person says so."
+MAX_SIZE = 1 << 30
+"Bytes of a project, above which it is not sent unless the user allows it."
 _NAMED = 5
 
 
@@ -69,6 +71,7 @@ def submit(
     *,
     remote_dir: str | None = None,
     again: bool = False,
+    send: tuple[str, ...] = (),
     **way: Any,
 ) -> Record:
     """Send a project and submit its job, exactly once, as `slurmgen submit` does.
@@ -80,6 +83,7 @@ def submit(
         project_dir: the folder that is sent; its slurmgen.toml and site profiles count.
         remote_dir: the folder over there.
         again: submit a new job although it is not known what became of the last one.
+        send: files that are sent although they hold secrets by their names, or are ignored.
         way: `via`, `host` and `ssh_config`, if not those of your personal file and the profile.
 
     Raises:
@@ -99,7 +103,7 @@ def submit(
     route_there = route(load_site(plan.site, folder), personal, **way)
     with Early(route_there) as going:
         text = render(plan, own_templates(folder, project))
-        prepared = prepare(plan, text, route_there, folder, remote_dir or personal.remote_dir)
+        prepared = prepare(plan, text, route_there, folder, remote_dir or personal.remote_dir, send=send)
         ledger = Ledger()
         entry = ledger.claim(prepared.record, again=again)
         with reached(ledger, entry, going.transport) as far:
@@ -116,6 +120,7 @@ def prepare(
     project_dir: Path,
     remote_dir: str | None = None,
     max_size: int = MAX_SIZE,
+    send: tuple[str, ...] = (),
 ) -> Prepared:
     """Read the project, and make all that a submission needs. Contacts nobody.
 
@@ -124,15 +129,15 @@ def prepare(
         TransferFailed: a file cannot be read.
     """
     parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
-    with ThreadPoolExecutor(1) as pool:
-        revised = pool.submit(revision, project_dir)
-        files = _files(plan, project_dir)
-        at = revised.result()
+    files = _files(plan, project_dir, send)
     if way.via != "ssh":
         _refuse_nesting(parent, project_dir)
     statuses = files.statuses()
     _check_size(statuses, max_size)
-    content = manifest(files, cache_folder() / "hashes" / _short(str(project_dir.resolve())), statuses)
+    with ThreadPoolExecutor(1) as pool:
+        revised = pool.submit(revision, project_dir)
+        content = manifest(files, cache_folder() / "hashes" / _short(str(project_dir.resolve())), statuses)
+        at = revised.result()
     options = {key: (value or "").strip('"') for key, value in plan.extra_directives}  # a blank needs quotes
     submission = Submission(
         name=plan.name,
@@ -207,6 +212,7 @@ def settled_record(prepared: Prepared, entry: Record, done: Submitted) -> Record
 def _pending(submission: Submission, way: Route, project_dir: Path, at: Revision) -> Record:
     return Record(
         id="",
+        cluster=submission.clusters,
         name=submission.name,
         folder=submission.folder,
         output=submission.output,
@@ -224,9 +230,9 @@ def _pending(submission: Submission, way: Route, project_dir: Path, at: Revision
     )
 
 
-def _files(plan: "Plan", project_dir: Path) -> Snapshot:
+def _files(plan: "Plan", project_dir: Path, send: tuple[str, ...]) -> Snapshot:
     setup = plan.setup
-    files = project_files(project_dir, plan.script, needed_files(setup.python_env))
+    files = project_files(project_dir, plan.script, needed_files(setup.python_env), send)
     return with_environment(files, setup.python_env, setup.modules, cache_folder() / "environments")
 
 
@@ -244,20 +250,12 @@ def _check_size(statuses: Mapping[str, stat_result], most: int) -> None:
     if sum(sizes.values()) <= most:
         return
     biggest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_NAMED]
-    told = ", ".join(f"{name} ({amount(sizes[name])})" for name in biggest)
+    told = ", ".join(f"{visible(name)} ({of_bytes(sizes[name])})" for name in biggest)
     raise RequestError(
-        f"the project has {amount(sum(sizes.values()))}, more than {amount(most)}; "
+        f"the project has {of_bytes(sum(sizes.values()))}, more than {of_bytes(most)}; "
         f"its biggest files are {told}",
         "Name what the job does not need in .slurmgenignore, or allow more with --max-size.",
     )
-
-
-def amount(size: int) -> str:
-    """A number of bytes for a person."""
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return counted(size, "byte")
 
 
 def _new_key() -> str:

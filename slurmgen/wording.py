@@ -1,4 +1,16 @@
-"""Words for people."""
+"""Text for the user, a terminal, or the log of a continuous integration service."""
+
+import re
+from collections.abc import Callable, Collection
+from itertools import islice
+from typing import Any
+
+# GitHub takes `::name ...::` at the start of a line for a command, after blanks too, and it takes
+# `##[name]` anywhere, as Azure takes `##vso[...]`.
+_COLONS = re.compile(r"^([ \t]*):(?=:.*::)", re.MULTILINE)
+_HASHES = re.compile(r"#(?=#[A-Za-z]*\[)")
+_DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
 
 
 def counted(number: int, noun: str) -> str:
@@ -8,3 +20,67 @@ def counted(number: int, noun: str) -> str:
     ('1 file', '0 files')
     """
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def listed(names: Collection[str], most: int = 5) -> str:
+    """The first of some names, and how many more there are.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(islice(names, most)) + more
+
+
+def visible(text: str, keep: str = "") -> str:
+    r"""Text that may be anybody's, fit for a terminal and a log: what could steer one stands as its escape.
+
+    That is every control character, what turns the direction of writing, and what begins a command to a
+    continuous integration service; `keep` holds those that are meant, such as a newline.
+
+    >>> print(visible("a\x1b[2J\u202eb\n"), visible("::error::a"))
+    a\x1b[2J\u202eb\n \x3a:error::a
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
+    return _HASHES.sub(r"\\x23", _COLONS.sub(r"\1\\x3a", text))
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def visible_json(value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
+    """A value as JSON, in ASCII, with a newline behind it; nothing in it steers a terminal or a log."""
+    import json  # slow to import
+
+    return visible_strings(json.dumps(value, indent=indent, default=default)) + "\n"
+
+
+def visible_strings(text: str) -> str:
+    r"""JSON or TOML with the escapes of both languages for what `visible` escapes; newlines stay.
+
+    >>> print(visible_strings('["\x7f", "##[add-mask]é"]'))
+    ["\u007f", "\u0023#[add-mask]é"]
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else _unicode_escape(c) for c in text)
+    return _HASHES.sub(r"\\u0023", text)
+
+
+def _unicode_escape(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def annotation(severity: str, message: str, **properties: object) -> str:
+    """A line that GitHub shows beside the lines of a pull request.
+
+    https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions
+    """
+    said = ",".join(f"{name}={_encoded(str(value), _PROPERTY)}" for name, value in properties.items())
+    return f"::{severity} {said}::{_encoded(message, _DATA)}\n"
+
+
+def _encoded(text: str, table: dict[str, str]) -> str:
+    return "".join(table.get(c, c if c.isprintable() else _escape(c)) for c in text)

@@ -6,7 +6,7 @@ import pytest
 
 from slurmgen import awaiting
 from slurmgen.asking import Answer, Named
-from slurmgen.awaiting import FIRST_PAUSE, LONGEST_PAUSE, wait
+from slurmgen.awaiting import FIRST_PAUSE, LINGER, LONGEST_PAUSE, wait
 from slurmgen.errors import AuthenticationFailed, CommandFailed, ConnectionFailed, RemoteError
 from slurmgen.ledger import Record
 from slurmgen.remote.report import report
@@ -27,7 +27,7 @@ class Far:
 class Story:
     """What each look sees: the state of the job, nothing if it is gone, or an error."""
 
-    def __init__(self, *looks: str | RemoteError) -> None:
+    def __init__(self, *looks: "str | RemoteError | tuple[JobState, ...]") -> None:
         self.looks = list(looks)
         self.pauses: list[float] = []
         self.logins = 0
@@ -38,7 +38,7 @@ class Story:
         look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
         if isinstance(look, RemoteError):
             raise look
-        states = (JobState(id="12", state=look),) if look else ()
+        states = look if isinstance(look, tuple) else (JobState(id="12", state=look),) if look else ()
         return [Answer(one, report(one.job, states, "daic", "local"), states) for one in jobs]
 
     def reach(self, _way: Route) -> Far:
@@ -53,10 +53,13 @@ class Story:
         return self.now
 
     def wait(self, timeout: float | None = None) -> list[str]:
+        return [one.report.state for one in self.answered(timeout)]
+
+    def answered(self, timeout: float | None = None) -> list[Answer]:
         ended: list[Answer] = []
         with patch.object(awaiting, "answers_of", self.answers):
             wait([JOB], self.reach, self.told.append, ended.append, timeout, self.sleep, self.clock)  # type: ignore[arg-type]
-        return [one.report.state for one in ended]
+        return ended
 
 
 def test_it_ends_with_the_job_over_one_login() -> None:
@@ -73,7 +76,7 @@ def test_pauses_grow_up_to_a_minute() -> None:
     assert pauses == sorted(pauses)
     assert pauses[-1] == LONGEST_PAUSE
     # The job has ended, and what it used may come any moment.
-    assert last == FIRST_PAUSE
+    assert last == LINGER
 
 
 def test_a_link_that_breaks_later_is_made_anew() -> None:
@@ -116,3 +119,35 @@ def test_what_an_ended_job_used_is_looked_for_once_more() -> None:
 
 def test_a_job_that_comes_back_after_its_end_is_waited_for() -> None:
     assert Story("FAILED", "PENDING", "COMPLETED").wait() == ["COMPLETED"]
+
+
+def test_a_job_that_had_ended_where_there_are_no_accounts_is_asked_for_once() -> None:
+    story = Story((JobState(id="12", state="FAILED", exit_code="7:0", unaccounted=True),))
+    assert [one.report.code for one in story.answered()] == [7]
+    assert story.pauses == []
+
+
+def test_a_job_that_slurm_may_bring_back_is_asked_for_again() -> None:
+    failed = (JobState(id="12", state="NODE_FAIL", unaccounted=True),)
+    assert Story(failed, "PENDING", "COMPLETED").wait() == ["COMPLETED"]
+
+
+def test_a_job_that_was_forgotten_before_is_asked_for_once() -> None:
+    story = Story("")
+    assert story.wait() == ["GONE"]
+    assert story.pauses == []
+
+
+def test_a_task_that_failed_counts_although_slurm_forgets_it_before_the_array_ends() -> None:
+    failed = JobState(id="12_0", state="FAILED", exit_code="7:0", unaccounted=True)
+    living, good = (
+        JobState(id="12_1", state="RUNNING"),
+        JobState(id="12_1", state="COMPLETED", unaccounted=True),
+    )
+    (answer,) = Story((failed, living), (living,), (good,)).answered()
+    assert (answer.report.state, answer.report.code) == ("FAILED", 7)
+    assert [one.id for one in answer.states] == ["12_0", "12_1"]
+
+
+def test_a_job_that_slurm_forgets_between_two_looks_is_not_gone() -> None:
+    assert Story("RUNNING", "COMPLETED", "").wait() == ["COMPLETED"]

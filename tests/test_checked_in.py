@@ -1,6 +1,7 @@
 """Scripts in files against slurmgen.toml: `render --all --write` and `check`."""
 
 import json
+import os
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -133,7 +134,9 @@ def test_a_script_redirected_from_stdout_lacks_its_hash(project: Path, slurmgen:
     assert kinds(slurmgen) == {f"slurm/{NAMES[0]}": "edited"}
 
 
-@pytest.mark.parametrize("how", [["--all", "--write"], ["cifar", "--write"], ["-o", f"slurm/{NAMES[0]}"]])
+@pytest.mark.parametrize(
+    "how", [["--all", "--write"], ["cifar", "--write"], ["cifar", "-o", f"slurm/{NAMES[0]}"]]
+)
 def test_an_edited_script_is_overwritten_only_with_force(
     how: list[str], project: Path, slurmgen: Run
 ) -> None:
@@ -297,3 +300,103 @@ def test_what_is_written_is_right_and_any_edit_of_it_is_found(project: Project, 
             path.write_bytes(wanted[path][:at] + bytes([byte]) + wanted[path][at + 1 :])
             findings = compare(wanted, found(folder / project.script_dir, wanted))
             assert [(finding.path, finding.kind) for finding in findings] == [(path, "edited")]
+
+
+@pytest.mark.parametrize("before", [None, "", "mine"])
+@pytest.mark.parametrize(
+    "how", [["--all", "--write"], ["--all", "--write", "--force"], ["-o", "slurm/a.generic.sbatch"]]
+)
+def test_a_link_is_not_written_through(
+    how: list[str], before: str | None, tmp_path: Path, slurmgen: Run
+) -> None:
+    project, target = tmp_path / "project", tmp_path / "target"
+    (project / "slurm").mkdir(parents=True)
+    (project / "slurmgen.toml").write_text("[job.a]")
+    (project / "slurm" / "a.generic.sbatch").symlink_to(target)
+    if before is not None:
+        target.write_text(before)
+    result = slurmgen("render", *how, cwd=project)
+    assert result.returncode == 2
+    assert "slurm/a.generic.sbatch" in result.stderr
+    assert (target.read_text() if target.exists() else None) == before
+
+
+@pytest.mark.parametrize("target", ["..", "other"])
+def test_nothing_is_written_to_or_shown_from_below_a_link(target: str, tmp_path: Path, slurmgen: Run) -> None:
+    project = tmp_path / "project"
+    (project / "other").mkdir(parents=True)
+    (project / "slurmgen.toml").write_text("[job.a]")
+    (project / "slurm").symlink_to(target)
+    for command in (["render", "--all", "--write"], ["render", "a", "--write"], ["check"]):
+        result = slurmgen(*command, cwd=project)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "it is a link, or below one" in result.stderr
+    assert not list(tmp_path.rglob("*.sbatch"))
+
+
+def test_check_does_not_show_what_a_link_leads_to(project: Path, slurmgen: Run) -> None:
+    (project / "secret").write_text("token\n# slurmgen: sha256:0\n")
+    (project / "slurm" / "link.sbatch").symlink_to("../secret")
+    assert kinds(slurmgen) == {}
+    (project / "slurm" / NAMES[0]).unlink()
+    (project / "slurm" / NAMES[0]).symlink_to("../secret")
+    result = slurmgen("check")
+    assert (result.returncode, "token" in result.stdout + result.stderr) == (2, False)
+    assert f"slurm/{NAMES[0]} cannot be read: it is a link" in result.stderr
+
+
+def test_a_pipe_in_the_place_of_a_script_is_not_waited_for(project: Path, slurmgen: Run) -> None:
+    os.mkfifo(project / "slurm" / "foreign.sbatch")
+    assert kinds(slurmgen) == {}
+    (project / "slurm" / NAMES[0]).unlink()
+    os.mkfifo(project / "slurm" / NAMES[0])
+    for command in (["check"], ["render", "--all", "--write"]):
+        result = slurmgen(*command)
+        assert result.returncode == 2
+        assert f"slurm/{NAMES[0]} cannot be read: it is not a regular file" in result.stderr
+
+
+def test_a_wrong_template_is_named_once_for_all_scripts(project: Path, slurmgen: Run) -> None:
+    (project / "templates").mkdir()
+    (project / "templates" / "step.j2").write_text("{{ plan.nodes }}\n{{ plan.no_such_value }}\n")
+    result = slurmgen("check")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"error: {project}/templates/step.j2:2: " in result.stderr
+    assert "has no attribute 'no_such_value'" in result.stderr
+
+
+@pytest.mark.parametrize("how", [["render"], ["render", "--all", "--write"], ["check"]])
+def test_what_submit_would_refuse_for_a_missing_file_is_a_warning(
+    how: list[str], tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "slurmgen.toml").write_text('[job.a]\nscript = "no.py"\npython_env = "uv:env"\n')
+    assert slurmgen("render", "--all", "--write").returncode == 0
+    reply = slurmgen(*how)
+    assert reply.returncode == 0
+    assert f"there is no no.py in {tmp_path}, which the job runs\n" in reply.stderr
+    assert f"there is no env/pyproject.toml in {tmp_path}, which the Python environment needs" in reply.stderr
+    for name in ("no.py", "env/pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert "warning" not in slurmgen(*how).stderr
+
+
+def test_a_script_is_printed_although_what_it_runs_is_missing(slurmgen: Run) -> None:
+    reply = slurmgen("render", "--script", "missing.py")
+    assert reply.returncode == 0
+    assert reply.stdout.endswith("missing.py\n")
+    assert reply.stderr.startswith("warning: there is no missing.py in ")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        [],
+        ["--script", "training/mnist_lightning.py", "--python-env", "uv:training"],
+        ["--script", "/on/the/cluster.py"],
+        ["--python-env", "venv:~/envs/torch"],
+    ],
+)
+def test_what_comes_along_or_is_on_the_remote_host_is_not_missing(how: list[str], slurmgen: Run) -> None:
+    reply = slurmgen("render", *how)
+    assert (reply.returncode, reply.stderr) == (0, "")

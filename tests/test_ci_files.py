@@ -73,17 +73,28 @@ def test_the_lint_hook_passes_until_a_script_has_a_fault(repository: Path) -> No
 
 def act(folder: Path, files: str, check: str) -> "subprocess.CompletedProcess[str]":
     """Run the last step of the action as its runner does, with this slurmgen for the installed one."""
-    installed = folder / ".git" / "slurmgen" / "bin" / "slurmgen"
+    installed = folder / ".git" / "slurmgen" / "bin" / "python"
     installed.parent.mkdir(parents=True)
-    installed.write_text(f'#!/bin/sh\nexec {HERE} "$@"\n')
+    installed.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     installed.chmod(0o755)
     step = ACTION["runs"]["steps"][-1]
     assert step["env"].keys() == {"FILES", "CHECK", "FOLDER"}
-    values = {"FILES": files, "CHECK": check, "FOLDER": ".", "RUNNER_TEMP": str(folder / ".git")}
+    return run_step(step, folder, FILES=files, CHECK=check, FOLDER=".", RUNNER_TEMP=str(folder / ".git"))
+
+
+def run_step(step: dict[str, Any], folder: Path, **values: str) -> "subprocess.CompletedProcess[str]":
     said = [f"{name}={value}" for name, value in values.items()]
     return run(
         "env", *said, "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"], cwd=folder
     )
+
+
+def set_traps(folder: Path) -> Path:
+    """Modules in the checkout that leave a mark if they are imported; the mark."""
+    mark = folder / ".git" / "imported"
+    for name in ("venv", "logging", "pip", "click", "json", "slurmgen", "sitecustomize", "hatchling"):
+        (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write({name!r})\n")
+    return mark
 
 
 def test_the_action_passes_on_right_scripts(repository: Path) -> None:
@@ -104,6 +115,42 @@ def test_the_action_annotates_a_fault(repository: Path) -> None:
     result = act(repository, "**/*.sbatch", "false")
     assert result.returncode == 1
     assert re.search(r"^::\w+ file=a b/faulty\.sbatch,line=3", result.stdout, re.MULTILINE), result
+
+
+def test_the_action_lints_without_importing_from_the_checkout(repository: Path) -> None:
+    mark = set_traps(repository)
+    result = act(repository, "**/*.sbatch", "true")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert not mark.exists()
+
+
+def test_the_action_installs_without_importing_from_the_checkout(repository: Path) -> None:
+    mark = set_traps(repository)
+    (install,) = (step for step in ACTION["runs"]["steps"] if step.get("name") == "Install slurmgen")
+    values = {"PYTHON": sys.executable, "RUNNER_TEMP": str(repository / ".git")}
+    # There is no network here: pip ends where it would fetch the first package.
+    result = run_step(install, repository, GITHUB_ACTION_PATH=str(REPOSITORY), PIP_NO_INDEX="1", **values)
+    assert "No matching distribution found" in result.stderr
+    assert not mark.exists()
+
+
+def test_the_lint_hook_takes_no_file_name_for_an_option(repository: Path) -> None:
+    (repository / "--site=nowhere.sbatch").write_text(FAULTY)
+    failed = hook("slurmgen-lint", repository)
+    assert failed.returncode == 1
+    assert "--site=nowhere.sbatch:3:1: error SG103" in failed.stdout
+
+
+def uses() -> list[tuple[str, str]]:
+    """Every action that is used, with what stands behind the @."""
+    paths = [REPOSITORY / "action.yml", *(REPOSITORY / ".github" / "workflows").iterdir()]
+    text = PAGE + "".join(path.read_text() for path in paths)
+    return re.findall(r"uses: ([\w/-]+)@(.*)", text.replace("OWNER/", "./"))
+
+
+def test_every_action_is_pinned_and_everywhere_to_the_same_version() -> None:
+    assert all(re.fullmatch(r"[0-9a-f]{40} # v\d+\.\d+\.\d+", version) for _, version in uses())
+    assert len(dict(uses())) == len(set(uses())) >= 5
 
 
 def test_the_scripts_of_the_action_pass_shellcheck() -> None:

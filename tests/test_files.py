@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from slurmgen.files import NotPlainFile, OutsideFolder, read_bytes, read_text, write_inside
+from slurmgen.files import (
+    NotPlainFile,
+    OutsideFolder,
+    is_inside,
+    read_bytes,
+    read_inside,
+    read_text,
+    write_inside,
+)
 
 
 def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
@@ -63,3 +71,31 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
 
 def test_missing_folders_are_made(tmp_path: Path) -> None:
     assert write_inside(tmp_path, "a/b/file", b"new").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(
+    "name", ["link", "below/file", "../secret", "folder/../../secret", "/etc/passwd", "loop"]
+)
+def test_a_file_is_not_read_by_way_of_a_link_or_outside_the_folder(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    (folder / "folder").mkdir(parents=True)
+    (tmp_path / "secret").write_text("token")
+    (folder / "file").write_text("mine")
+    (folder / "link").symlink_to("file")
+    (folder / "below").symlink_to(".")
+    (folder / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match=r"it is a link, or below one|Too many levels"):
+        read_inside(folder, name)
+    assert read_inside(folder, "file") == b"mine"
+
+
+def test_a_folder_may_itself_be_reached_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("mine")
+    (tmp_path / "link").symlink_to("folder")
+    assert read_inside(tmp_path / "link", "file") == b"mine"
+
+
+def test_a_link_that_leads_to_itself_is_inside(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert is_inside(tmp_path / "loop", tmp_path)

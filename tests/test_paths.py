@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import ConfigError
-from slurmgen.paths import make_private, require_private, writable_by_others
+from slurmgen.paths import controlled_by_others, make_private, require_private, writable_by_others
 
 SOMEBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -57,3 +57,26 @@ def test_where_a_link_leads_counts(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("open")
     with pytest.raises(ConfigError, match="other users may write to"):
         require_private(tmp_path / "link")
+
+
+def test_a_folder_of_a_group_is_controlled_by_its_owner_alone(tmp_path: Path) -> None:
+    tmp_path.chmod(0o2775)
+    assert controlled_by_others(tmp_path) is None
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o757])
+def test_what_every_user_may_write_to_is_controlled_by_others(mode: int, tmp_path: Path) -> None:
+    tmp_path.chmod(mode)
+    assert controlled_by_others(tmp_path) == f"every user may write to {tmp_path}"
+
+
+@as_root
+def test_a_link_is_controlled_by_its_owner_and_that_of_its_target(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.touch()
+    link.symlink_to(target)
+    assert controlled_by_others(link) is None
+    for path in (target, link):
+        os.chown(path, SOMEBODY, SOMEBODY, follow_symlinks=False)
+        assert str(controlled_by_others(link)).startswith(f"{path} belongs to user")
+        os.chown(path, 0, 0, follow_symlinks=False)

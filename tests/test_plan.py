@@ -1,11 +1,14 @@
 """The plan: what is derived, and what is refused."""
 
+import time
+
 import pytest
+from msgspec import structs
 
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import as_dict
-from slurmgen.site import Cpu, Gpu, GpuType, Memory, Node, Partition, Rendezvous, Site
+from slurmgen.site import Container, Cpu, Gpu, GpuType, Memory, Node, Partition, Rendezvous, Site
 
 ACCOUNT = {"daic": "a", "olivia": "nn1k", "generic": None}
 
@@ -65,8 +68,26 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
             "6 GPUs do not fill whole nodes: a node of olivia has 4",
             "4 or 8 GPUs, or add --nodes 2",
         ),
-        ("olivia", {"gpus": 1, "nodes": 2}, "1 GPU cannot be divided over 2 nodes", "for 2 GPUs"),
-        ("olivia", {"gpus": 5, "nodes": 2}, "5 GPUs cannot be divided over 2 nodes", "4 or 6 GPUs"),
+        (
+            "olivia",
+            {"gpus": 1, "nodes": 2},
+            "1 GPU cannot be divided over 2 nodes",
+            "for 2 GPUs, 8 for whole nodes, or for --nodes 1.",
+        ),
+        (
+            "olivia",
+            {"gpus": 5, "nodes": 2},
+            "5 GPUs cannot be divided over 2 nodes",
+            "4 or 6 GPUs, 8 for whole nodes, or for --nodes 5.",
+        ),
+        (
+            "olivia",
+            {"gpus": 9, "nodes": 2},
+            "9 GPUs cannot be divided over 2 nodes",
+            "8 GPUs, or for --nodes 3.",
+        ),
+        ("olivia", {"qos": "devl"}, "olivia has no QoS 'devl'", "Did you mean devel?"),
+        ("olivia", {"partition": "smal"}, "olivia has no partition 'smal'", "Known: accel."),
         (
             "olivia",
             {"gpus": 8, "nodes": 1},
@@ -75,7 +96,12 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
         ),
         ("olivia", {"gpus": 36}, "36 GPUs are more than partition accel gives a job: 32", "--gpus 32"),
         ("olivia", {"gpus": 20, "qos": "devel"}, "20 GPUs are more than qos devel", "--gpus 16"),
-        ("olivia", {"gpus": 4, "partition": "small"}, "partition small has no GPUs", "Choose"),
+        (
+            "olivia",
+            {"gpus": 4, "partition": "small"},
+            "partition small has no GPUs",
+            "Choose one that has: accel.",
+        ),
         ("olivia", {"partition": "acel"}, "olivia has no partition 'acel'", "Did you mean accel?"),
         ("daic", {"gpu_type": "a4"}, "daic has no GPU type 'a4'", "Did you mean a40?"),
         (
@@ -110,6 +136,62 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
         ("generic", {"modules": ("",)}, "--module is empty", "Leave it out"),
         ("generic", {"framework": "DPP"}, "unknown framework 'DPP'", "Did you mean ddp?"),
         ("generic", {"gpus": 0}, "--gpus is 0", "from 1 on"),
+        ("generic", {"gpus": 99999999999}, "--gpus is 99999999999", "at most 100,000"),
+        ("olivia", {"gpus": 99991}, "99991 GPUs do not fill whole nodes", "Ask for 99988 or 99992 GPUs"),
+        ("generic", {"gpus": 1000}, "1000 GPUs would be on one node", "Add --nodes"),
+        ("generic", {"gpus": 1000, "nodes": 2}, "500 GPUs would be on one node", "more --nodes"),
+        ("generic", {"nodes": 99999999999}, "--nodes is 99999999999", "at most 65,536"),
+        ("generic", {"cpus_per_gpu": 99999}, "--cpus-per-gpu is 99999", "at most 1,024"),
+        ("generic", {"mem": "99999999999G"}, "--mem 99999999999G is more than any node has", "such as 64G"),
+        ("generic", {"mem": "9" * 400 + "K"}, "is more than", "such as 64G"),
+        ("generic", {"mem": "-1G"}, "'-1G' is not a size", "such as 64G"),
+        ("generic", {"time": "99999999999"}, "--time 99999999999 is longer than a year", "04:00:00"),
+        ("generic", {"time": "9" * 5000}, "is not a Slurm time", "04:00:00"),
+        ("generic", {"time": "-5"}, "'-5' is not a Slurm time", "04:00:00"),
+        ("generic", {"sbatch": {"array": "0-99999999999"}}, "an index of more than 4,000,000", "no larger"),
+        ("generic", {"sbatch": {"array": "9" * 5000}}, "an index of more than 4,000,000", "no larger"),
+        ("generic", {"sbatch": {"array": "-5"}}, "array=-5 is not an array", "0-99%4"),
+        ("generic", {"sbatch": {"array": True}}, "--sbatch array has no value", "Write array=VALUE"),
+        ("generic", {"sbatch": {"hold": "5"}}, "--sbatch hold takes no value, not '5'", "Write hold alone"),
+        ("generic", {"sbatch": {"error": "errs/%j"}}, "folder of --sbatch error=errs/%j", "--log-dir errs"),
+        (
+            "generic",
+            {"log_dir": "$SCRATCH/logs"},
+            "--log-dir '$SCRATCH/logs' has a variable",
+            "Write the path",
+        ),
+        ("generic", {"log_dir": "~/logs"}, "Slurm expands none in #SBATCH lines", "Write the path"),
+        (
+            "generic",
+            {"env": {"MASTER_PORT": "1"}},
+            "--env MASTER_PORT would have no effect: ddp sets",
+            "Leave",
+        ),
+        (
+            "generic",
+            {"framework": "lightning", "gpus": 2, "env": {"MASTER_PORT": "1"}},
+            "--env MASTER_PORT would have no effect: the port comes from the job's id",
+            "Leave it out",
+        ),
+        ("generic", {"requeue": True, "env": {"REQUEUE_FILE": "x"}}, "--env REQUEUE_FILE", "Leave it out"),
+        (
+            "generic",
+            {"python_env": "uv", "env": {"UV_PROJECT_ENVIRONMENT": "x"}},
+            "--python-env says",
+            "Leave",
+        ),
+        (
+            "generic",
+            {"framework": "lightning", "gpus": 2, "env": {"A": "${SLURM_LOCALID}"}},
+            "--env A has $SLURM_LOCALID, which the batch script expands",
+            "[env.task]",
+        ),
+        (
+            "generic",
+            {"framework": "lightning", "gpus": 2, "script_args": ("--rank=$SLURM_PROCID",)},
+            "the argument '--rank=$SLURM_PROCID' has $SLURM_PROCID",
+            "[env.task]",
+        ),
         ("generic", {"nodes": -1}, "--nodes is -1", "from 1 on"),
         ("generic", {"cpus_per_gpu": 0}, "--cpus-per-gpu is 0", "from 1 on"),
         ("generic", {"env": {"A": "b\nc"}}, "env has a control character", "take it out"),
@@ -290,3 +372,62 @@ def test_accelerate_is_told_its_precision() -> None:
 )
 def test_the_plan_as_a_dict_has_the_documented_keys(key: str) -> None:
     assert key in as_dict(plan_of("generic"))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"gpus": 99999999999},
+        {"gpus": 99991},
+        {"gpus": 99991, "nodes": 60000},
+        {"nodes": 10**30},
+        {"cpus_per_gpu": 10**30},
+        {"mem": "9" * 100_000},
+        {"time": "9" * 100_000},
+        {"sbatch": {"array": "9" * 100_000}},
+        {"sbatch": {"array": ",".join(["1"] * 50_000) + "x"}},
+    ],
+)
+def test_an_absurd_number_is_refused_at_once(asked: dict[str, object]) -> None:
+    start = time.perf_counter()
+    with pytest.raises(RequestError):
+        plan_of("olivia", **asked)
+    assert time.perf_counter() - start < 0.1
+
+
+def test_a_limit_names_the_partitions_that_give_more() -> None:
+    parts = {
+        "small": Partition(default=True, max_gpus=4),
+        "large": Partition(max_gpus=32),
+        "open": Partition(),
+        "cpus": Partition(max_gpus=0),
+    }
+    site = Site(name="x", node=Node(gpus=4), partitions=parts)
+    with pytest.raises(RequestError, match=r"at most --gpus 4, or use --partition large or open\."):
+        plan_of(site, gpus=8)
+    with pytest.raises(RequestError, match=r"at most --gpus 32, or use --partition open\."):
+        plan_of(site, gpus=36, partition="large")
+
+
+@pytest.mark.parametrize("name", ["MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "PYTHONUNBUFFERED"])
+def test_a_variable_that_nothing_sets_later_counts(name: str) -> None:
+    assert plan_of("generic", framework="python", env={name: "7"}).env[name] == "7"
+
+
+def test_an_error_file_stands_beside_the_log() -> None:
+    plan = plan_of("generic", log_dir="logs", sbatch={"error": "logs/%x-%j.err"})
+    assert ("error", "logs/%x-%j.err") in plan.directives
+    assert ("output", "logs/%x-%j.out") in plan.directives
+
+
+def test_an_image_of_a_site_that_would_be_an_option_is_refused() -> None:
+    site = structs.replace(load_site("generic"), container=Container(image="--help"))
+    with pytest.raises(RequestError, match="'--help' begins with a dash"):
+        resolve(Request(), site)
+    assert resolve(Request(container="none"), site).setup.image == ""
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\x1b[2J", "\0"])
+def test_a_control_character_in_a_variable_is_refused(value: str) -> None:
+    with pytest.raises(RequestError, match="env has a control character"):
+        resolve(Request(env={"A": value}), load_site("generic"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RequestError
 from slurmgen.slurm import durations, sizes
-from slurmgen.slurm.shell import expandable
+from slurmgen.slurm.shell import expandable, word
 
 SITES = {name: load_site(name) for name in ("generic", "daic", "olivia")}
 
@@ -137,6 +137,20 @@ def test_a_value_of_a_profile_keeps_only_its_variables(text: str) -> None:
         ["env", "-i", "bash", "-c", f"printf %s {expandable(text)}"], capture_output=True, check=True
     ).stdout.decode()
     assert shown == re.sub(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})", "", text)
+
+
+@given(st.text(st.sampled_from(list("$AB{}()`\\\"' *~!#;&|<>\u00e9/:"))))
+@settings(max_examples=300, deadline=None)
+def test_two_dollars_are_one_that_expands_nothing(text: str) -> None:
+    """A value is split at each `$$`; what is between expands as ever, and a `~/` at the beginning."""
+    shown = subprocess.run(
+        ["env", "-i", "HOME=/h", "bash", "-c", f"printf %s {word(text)}"], capture_output=True, check=True
+    ).stdout.decode()
+    home = re.sub(r"\A~(?=/|\Z)", "/h", text)
+    parts = [
+        re.sub(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})", "", part, flags=re.A) for part in home.split("$$")
+    ]
+    assert shown == "$".join(parts)
 
 
 @given(st.integers(1, 10**7))

@@ -1,16 +1,24 @@
 """The text of a batch script."""
 
+import os
 import shlex
 import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
-from slurmgen import Request, load_site, render, resolve
+from slurmgen import Request, lint, load_site, render, resolve
+from slurmgen.bundled_scripts import BUNDLED_SCRIPTS
 from slurmgen.errors import ConfigError
-from slurmgen.site import Rendezvous
+from slurmgen.launchers import LAUNCHERS
+from slurmgen.paths import bundled
+from slurmgen.site import Env, Modules, Rendezvous
+from tests.conftest import Run
 from tests.support.golden import golden_requests
+from tests.test_paths import SOMEBODY, as_root
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = golden_requests()
@@ -56,6 +64,13 @@ VARIANTS = {
     "array": Request(sbatch={"array": "0-3"}, log_dir="logs"),
     "container": Request(container="/a b.sif", binds=("$HOME/data:/data",), gpus=4, nodes=2),
     "values": Request(env={"A": "it's", "B": "a b"}, script_args=("--name", "a b", "it's")),
+    "variables": Request(
+        env={"A": "$HOME/it's", "B": "~/a b", "C": "$$HOME `x` \\"},
+        script_args=("$SLURM_ARRAY_TASK_ID", "~/x"),
+    ),
+    "variables in a container": Request(container="~/x.sif", binds=("~/data:/data", "$SCRATCH"), gpus=2),
+    "variables in uv": Request(python_env="uv:$SCRATCH/my project", script="train.py"),
+    "variables in venv": Request(python_env="venv:~/my env", script="train.py"),
 }
 
 
@@ -77,7 +92,6 @@ HOSTILE = [
     '"; touch x; "',
     "a\\",
     "#",
-    "$HOME",
     "*",
     "-x",
     "é",
@@ -85,13 +99,10 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("value", HOSTILE)
-def test_arguments_and_variables_reach_the_training_script_as_they_were_written(
-    value: str, tmp_path: Path
-) -> None:
-    """The step runs under a stand-in for srun and torchrun that writes down its words."""
+def words_of(value: str, folder: Path) -> list[str]:
+    """What a value becomes as a variable and as an argument, under stand-ins that write down their words."""
     text = script_of("generic", gpus=2, nodes=1, env={"VALUE": value}, script_args=(value, "end"))
-    recorder = tmp_path / "bin"
+    recorder = folder / "bin"
     recorder.mkdir()
     for tool, body in {
         "srun": 'shift 2; exec "$@"',
@@ -101,13 +112,42 @@ def test_arguments_and_variables_reach_the_training_script_as_they_were_written(
         (recorder / tool).chmod(0o755)
     subprocess.run(
         ["bash", "-c", text],
-        cwd=tmp_path,
-        env={"PATH": f"{recorder}:/usr/bin:/bin"},
+        cwd=folder,
+        env={"PATH": f"{recorder}:/usr/bin:/bin", "HOME": "/home/ada", "TASK": "a  b*", "EVIL": "$(touch x)"},
         check=True,
         capture_output=True,
     )
-    words = (tmp_path / "words").read_text().split("\0")
-    assert (words[0], words[-3:-1]) == (value, [value, "end"])
+    assert shellcheck("-", text=text) == ""
+    words = (folder / "words").read_text().split("\0")
+    return [words[0], *words[-3:-1]]
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ("$HOME/x", "/home/ada/x"),
+        ("${HOME}s", "/home/adas"),
+        ("~/my data", "/home/ada/my data"),
+        ("~", "/home/ada"),
+        ("a~/x", "a~/x"),
+        ("--fold=$TASK", "--fold=a  b*"),
+        ("$EVIL", "$(touch x)"),
+        ("$$HOME", "$HOME"),
+        ("a$$b $TASK", "a$b a  b*"),
+        ("$$(touch x) ${TASK", "$(touch x) ${TASK"),
+        ("$1 $? ${TASK:-x}", "$1 $? ${TASK:-x}"),
+    ],
+)
+def test_only_plain_variables_and_the_home_expand(value: str, word: str, tmp_path: Path) -> None:
+    assert words_of(value, tmp_path) == [word, word, "end"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "words"]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_arguments_and_variables_reach_the_training_script_as_they_were_written(
+    value: str, tmp_path: Path
+) -> None:
+    assert words_of(value, tmp_path) == [value, value, "end"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "words"]
 
 
@@ -132,7 +172,6 @@ def test_the_command_in_the_head_makes_the_same_script(slurmgen) -> None:  # typ
         framework="lightning",
         gpus=8,
         account="nn1k",
-        env={"A": "b c", "EMPTY": ""},
         binds=("/data",),
         modules=("X/1",),
         sbatch={"hold": "", "comment": "two words"},
@@ -203,6 +242,9 @@ def test_container_exec_stands_inside_the_step() -> None:
         ),
         ("venv:~/my env", ['export PATH="$HOME"/\'my env\'/bin:"$PATH"']),
         ("venv:env", ['export PATH="$PWD"/env/bin:"$PATH"']),
+        ("venv:$HOME/venv", ['export PATH="$HOME/venv"/bin:"$PATH"']),
+        ("uv:$SCRATCH/p", ['venv="$(readlink -f "$SCRATCH/p"/.venv)"']),
+        ("conda:$HOME/envs/x", ['conda activate "$HOME/envs/x"']),
         ("conda:torch", ['hook="$(conda shell.bash hook)"', 'eval "$hook"', "conda activate torch"]),
     ],
 )
@@ -214,6 +256,92 @@ def test_python_environment_is_made_ready_once_before_the_step(python_env: str, 
 def test_the_bundled_training_brings_its_own_project_for_uv() -> None:
     assert " flock training/.venv.lock uv sync --project training\n" in script_of("daic", account="a")
     assert " flock .venv.lock uv sync\n" in script_of("daic", account="a", script="train.py")
+
+
+@pytest.mark.parametrize("script", sorted(BUNDLED_SCRIPTS))
+def test_every_bundled_script_brings_its_project_for_uv(script: str) -> None:
+    text = script_of("generic", python_env="uv", script=script)
+    assert " flock training/.venv.lock uv sync --project training\n" in text
+
+
+def test_the_list_of_bundled_scripts_is_what_the_folder_holds() -> None:
+    assert {f"training/{path.name}" for path in bundled("training").glob("*.py")} == BUNDLED_SCRIPTS
+    assert {launcher.bundled_script for launcher in LAUNCHERS.values()} <= BUNDLED_SCRIPTS
+
+
+@pytest.mark.parametrize("script", ["training/cifar100_ddp.py", "training/mnist_lightning.py"])
+def test_a_bundled_script_with_uv_can_be_submitted(script: str, slurmgen: Run) -> None:
+    words = ["--python-env", "uv", "--script", script, "--via", "local", "--dry-run"]
+    result = slurmgen("submit", *words)
+    assert (result.returncode, result.stderr.count("  training/pyproject.toml\n")) == (0, 1)
+
+
+INIT = Modules(init=("module purge", "ulimit -n 4096"))
+
+
+@pytest.mark.parametrize(
+    ("modules", "asked", "lines"),
+    [
+        (INIT, {}, ["module purge", "ulimit -n 4096"]),
+        (INIT, {"container": "/x.sif"}, ["module purge", "ulimit -n 4096"]),
+        (INIT, {"modules": ("a",)}, ["module purge", "ulimit -n 4096", "module load a"]),
+        (INIT, {"modules": ()}, []),
+        (structs.replace(INIT, load=("b",)), {}, ["module purge", "ulimit -n 4096", "module load b"]),
+        (structs.replace(INIT, load=("b",)), {"container": "/x.sif"}, []),
+    ],
+)
+def test_the_first_commands_for_modules_run_with_and_without_modules(
+    modules: Modules, asked: dict[str, Any], lines: list[str]
+) -> None:
+    plan = resolve(Request(**asked), structs.replace(load_site("generic"), modules=modules))
+    assert list(plan.setup.modules) == lines
+    assert "".join(f"{line}\n" for line in lines) in render(plan)
+
+
+TASK_ENV = Env(
+    task={"ROCR_VISIBLE_DEVICES": "$SLURM_LOCALID", "TEXT": "it's $SLURM_PROCID"},
+    notes={"ROCR_VISIBLE_DEVICES": "One GPU for each task."},
+)
+TASKS = 'shift 2; for i in 0 1 2; do SLURM_LOCALID=$i SLURM_PROCID=$((i + 3)) "$@" || exit; done'
+"A stand-in for srun that starts three tasks, one after the other."
+
+
+def test_each_task_has_its_own_value_of_a_variable_of_env_task(tmp_path: Path) -> None:
+    site = structs.replace(load_site("generic"), env=TASK_ENV)
+    plan = resolve(Request(framework="lightning", gpus=3, container="~/x.sif", requeue=True), site)
+    text = render(plan)
+    assert shellcheck("-", text=text) == ""
+    assert "# ROCR_VISIBLE_DEVICES: One GPU for each task.\n" in text
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool, body in {"srun": TASKS, "apptainer": 'echo "$ROCR_VISIBLE_DEVICES $TEXT" >> seen'}.items():
+        (tools / tool).write_text(f"#!/bin/sh\n{body}\n")
+        (tools / tool).chmod(0o755)
+    (tools / "scontrol").symlink_to("/bin/echo")
+    variables = {
+        "PATH": f"{tools}:/usr/bin:/bin",
+        "HOME": "/h",
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NODELIST": "n",
+    }
+    subprocess.run(["bash", "-c", text], cwd=tmp_path, env=variables, check=True)
+    assert (tmp_path / "seen").read_text().splitlines() == ["0 it's 3", "1 it's 4", "2 it's 5"]
+    assert plan.reasons["task_env.ROCR_VISIBLE_DEVICES"] == "set in each task: One GPU for each task."
+
+
+def test_a_variable_of_the_request_overrules_one_of_env_task() -> None:
+    site = structs.replace(load_site("generic"), env=TASK_ENV)
+    text = render(resolve(Request(env={"ROCR_VISIBLE_DEVICES": "0"}), site))
+    assert "export ROCR_VISIBLE_DEVICES=0\n" in text
+    assert text.count("export ROCR_VISIBLE_DEVICES") == 1
+
+
+def test_lint_finds_nothing_in_a_script_whose_tasks_export_variables() -> None:
+    site = structs.replace(load_site("generic"), env=TASK_ENV)
+    for framework in LAUNCHERS:
+        gpus = 1 if framework == "python" else 4
+        plan = resolve(Request(framework=framework, gpus=gpus, nodes=min(gpus, 2)), site)
+        assert lint.lint(render(plan), site) == ()
 
 
 def test_the_ranks_get_what_the_script_exports_even_with_export_none() -> None:
@@ -332,3 +460,195 @@ def test_a_wrong_template_is_named(source: str, tmp_path: Path) -> None:
     (tmp_path / "environment.j2").write_text(source)
     with pytest.raises(ConfigError, match=r"environment\.j2|no_such_value|division by zero"):
         render(resolve(Request(), load_site("generic")), tmp_path)
+
+
+def wrong(template: str, folder: Path, name: str = "step.j2") -> str:
+    """The error for a template, which must come soon."""
+    (folder / name).write_text(template)
+    start = time.monotonic()
+    with pytest.raises(ConfigError) as error:
+        render(resolve(Request(), load_site("generic")), folder)
+    assert time.monotonic() - start < 8  # less than 2 s on a machine that does nothing else
+    assert len(str(error.value)) < 500
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ cycler.__init__.__globals__.os.popen('touch made').read() }}",
+        "{{ lipsum.__globals__.os.system('touch made') }}",
+        "{{ plan.launcher.command.__globals__ }}",
+        "{{ plan.launcher.command | attr('__globals__') }}",
+        "{{ '{0.__class__.__mro__}'.format(plan) }}",
+        "{{ self.__init__ }}",
+        "{{ plan.__class__ }}",
+        "{% set _ = plan.env.update({'A': 'b'}) %}",
+        "{% include '../secret' %}",
+        "{% include 'a/../../secret' %}",
+        "{% include '/etc/passwd' %}",
+        "{% import '/etc/passwd' as x %}",
+        "{% extends '../secret' %}",
+        "{% include '.git/config' %}",
+        "{% include 'link' %}",
+        "{% include 'folder/secret' %}",
+        "{% include 'pipe' %}",
+        "{% include 'zero' %}",
+        "{% include 'large' %}",
+    ],
+)
+def test_a_template_cannot_leave_its_folder_or_run_code(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret").write_text("token")
+    folder = tmp_path / "templates"
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "config").write_text("token")
+    (folder / "link").symlink_to("../secret")
+    (folder / "folder").symlink_to("..")
+    os.mkfifo(folder / "pipe")
+    (folder / "zero").symlink_to("/dev/zero")
+    (folder / "large").write_text("#" * 1_000_001)
+    text = wrong(template, folder)
+    assert str(folder) in text
+    assert "token" not in text
+    assert not (tmp_path / "made").exists()
+
+
+LOOP = "{% for _ in range(99999) %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (f"{LOOP * 3}{'{% endfor %}' * 3}", "longer than 0.7 s of CPU time"),
+        (f"{LOOP * 2}{'a' * 100}{'{% endfor %}' * 2}", "longer than 0.7 s of CPU time"),
+        ("{{ 2 ** (10 ** 10) }}", "longer than 0.7 s of CPU time"),
+        ("{{ 'x' * 10 ** 9 }}", ":1: it needs more than 250 MB of memory"),
+        ("{{ 'x' | center(10 ** 9) }}", ":1: it needs more than 250 MB of memory"),
+        ("{{ '%1000000000d' | format(1) }}", ":1: it needs more than 250 MB of memory"),
+        ("{{ 'x' * 10 ** 7 }}", "the script has more than 1,000,000 bytes"),
+        ("{{ range(10 ** 9) | list }}", "Range too big"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion"),
+        ("{% include 'step.j2' %}", "recursion"),
+        ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "recursion"),
+        ("{% if 1 %}" * 500 + "{% endif %}" * 500, "recursion"),
+        ("{{ '\\ud800' }}", "surrogates not allowed"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_template_has_limits(template: str, message: str, tmp_path: Path) -> None:
+    text = wrong(template, tmp_path)
+    assert f"{tmp_path / 'step.j2'}" in text
+    assert message in text
+
+
+def test_the_template_at_fault_is_named_among_several(tmp_path: Path) -> None:
+    (tmp_path / "environment.j2").write_text("{{ plan.nodes }}")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "step.j2").write_text("\n{% include 'parts/one.j2' %}")
+    endless = f"{LOOP * 3}{'{% endfor %}' * 3}"
+    assert f"{tmp_path}/parts/one.j2: it took" in wrong(endless, tmp_path, "parts/one.j2")
+    assert f"{tmp_path}/parts/one.j2:2: 'x' is undefined" in wrong("\n{{ x }}", tmp_path, "parts/one.j2")
+
+
+def test_a_template_may_use_further_templates_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "hello.txt").write_text(
+        "{% macro hello(name) %}hello {{ name | quote }}{% endmacro %}"
+    )
+    (tmp_path / "step.j2").write_text("{% from 'parts/hello.txt' import hello %}{{ hello('the world') }}")
+    plan = resolve(Request(), load_site("generic"))
+    assert render(plan, tmp_path).endswith("\n\nhello 'the world'")
+
+
+def test_a_module_of_the_working_directory_is_not_imported_for_templates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("json", "jinja2", "pickle", "resource", "slurmgen"):
+        (tmp_path / f"{name}.py").write_text("open('made', 'w')")
+    (tmp_path / "step.j2").write_text("hello")
+    assert render(resolve(Request(), load_site("generic")), tmp_path).endswith("\nhello")
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("target", ["/", "..", "/proc/self"])
+def test_a_template_folder_that_leads_out_of_the_project_is_refused(
+    target: str, tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "templates").symlink_to(target)
+    for command in (["render"], ["check"]):
+        (tmp_path / "p" / "slurmgen.toml").write_text("[job.a]")
+        result = slurmgen(*command, cwd=tmp_path / "p")
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "templates leads out of the project" in result.stderr
+
+
+def test_values_of_variables_are_not_in_the_header_but_their_names_are(slurmgen: Run) -> None:
+    text = slurmgen("render", "--env", "TOKEN=hunter2", "--env", "EMPTY=").stdout
+    assert text.count("hunter2") == text.count("export TOKEN=hunter2\n") == 1
+    assert "# Made by: slurmgen render --site generic --env TOKEN=... --env EMPTY=...\n" in text
+    assert text == slurmgen("render", "--env", "TOKEN=hunter2", "--env", "EMPTY=").stdout
+
+
+def test_a_command_of_a_header_cannot_be_run_with_its_values_left_out(slurmgen: Run) -> None:
+    result = slurmgen("render", "--env", "TOKEN=...")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "'TOKEN=...' has no value" in result.stderr
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's cache folder, which others can see."""
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_compiled_templates_are_kept_in_a_private_folder(cache: Path, slurmgen: Run) -> None:
+    text = slurmgen("render").stdout
+    kept = list((cache / "slurmgen" / "bytecode").iterdir())
+    assert len(kept) == 6
+    assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
+    assert (cache / "slurmgen").stat().st_mode & 0o777 == 0o700
+    assert slurmgen("render").stdout == text
+
+
+@pytest.mark.parametrize("place", ["", "slurmgen", "slurmgen/bytecode"])
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_compiled_templates_are_not_kept_where_others_may_write(
+    place: str, mode: int, cache: Path, slurmgen: Run
+) -> None:
+    (cache / "slurmgen" / "bytecode").mkdir(parents=True)
+    (cache / place).chmod(mode)
+    result = slurmgen("render")
+    assert (result.returncode, result.stderr) == (0, "")
+    kept = list((cache / "slurmgen" / "bytecode").iterdir())
+    assert bool(kept) == (
+        mode == 0o1777 and place != "slurmgen/bytecode"
+    )  # what is in a sticky folder stays ours
+
+
+@as_root
+@pytest.mark.parametrize("place", ["slurmgen", "slurmgen/bytecode"])
+def test_compiled_templates_are_not_kept_behind_another_users_link(
+    place: str, cache: Path, tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "mine" / "bytecode").mkdir(parents=True, mode=0o700)
+    (cache / place).parent.mkdir(exist_ok=True)
+    (cache / place).symlink_to(tmp_path / "mine")
+    os.chown(cache / place, SOMEBODY, SOMEBODY, follow_symlinks=False)
+    assert slurmgen("render").returncode == 0
+    assert [path.name for path in (tmp_path / "mine").rglob("*")] == ["bytecode"]
+
+
+def test_templates_of_a_project_are_not_kept_in_compiled_form(
+    cache: Path, tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "step.j2").write_text("hello")
+    assert slurmgen("render").stdout.endswith("hello")
+    assert list((cache / "slurmgen" / "bytecode").iterdir()) == []

@@ -124,3 +124,14 @@ def test_training_examples_are_copied_on_request(tmp_path: Path, slurmgen: Run) 
 def test_an_unknown_site_is_refused_before_anything_is_written(tmp_path: Path, slurmgen: Run) -> None:
     assert "Did you mean daic?" in slurmgen("init", "--site", "dapc").stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["slurmgen.toml", "training"])
+def test_nothing_is_written_where_a_link_leads(name: str, tmp_path: Path, slurmgen: Run) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    result = slurmgen("init", "--site", "generic", "--training", cwd=folder)
+    assert (result.returncode, f"there is a {name} here already" in result.stderr) == (2, True)
+    assert [path.name for path in folder.iterdir()] == [name]
+    assert not (tmp_path / "elsewhere").exists()

@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 
 from slurmgen.errors import SlurmgenError, did_you_mean
+from slurmgen.wording import visible
 
 BUG = 70
 "Exit code of an error that is ours (EX_SOFTWARE of sysexits.h)."
@@ -19,10 +20,11 @@ COMMANDS = {
     "render": "Write the batch script for a job to stdout, or to a file.",
     "explain": "Show every number of the plan and its reason.",
     "submit": "Send the project to the site and submit the job.",
-    "status": "Show what became of submitted jobs; without ID, of the last.",
+    "status": "Show the state of submitted jobs; without ID, of the last ones.",
     "logs": "Show a job's log, or follow it to the job's end.",
     "wait": "Wait until jobs have ended, and exit as they did.",
-    "cancel": "Cancel jobs, and say what became of them.",
+    "cancel": "Cancel jobs, and show their state.",
+    "forget": "Give up a submission that may not have become a job.",
     "fetch": "Bring back what a job made in its folder.",
     "snapshots": "List what is kept at a site, and remove what no job needs.",
     "doctor": "Check step by step that one could submit.",
@@ -111,14 +113,13 @@ def _told(error: Exception) -> int:
         case _:
             import traceback
 
-            traceback.print_exception(error)
+            click.echo(visible("".join(traceback.format_exception(error)), keep="\n"), nl=False, err=True)
             return _say("this is a bug in slurmgen. Please report it with the lines above.", BUG)
 
 
 def _say(message: str, exit_code: int) -> int:
-    from slurmgen.slurm.shell import visible  # a message may quote what a person or a far side wrote
-
-    click.echo("error: " + visible(message, keep="\n"), err=True)
+    # A message may quote anybody; no line of it looks like one of ours.
+    click.echo("error: " + visible(message, keep="\n").replace("\n", "\n  "), err=True)
     return exit_code
 
 

@@ -17,10 +17,10 @@ UNKNOWN_THERE = 3
 @click.command()
 @jobs_options
 def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **said: Any) -> int:
-    """Cancel jobs, and say what became of them.
+    """Cancel jobs, and show their state.
 
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. A job that has ended is left as it is.
-    Exit code 3 if a job is not known there.
+    Exit code 3 if Slurm does not know a job.
     """
     from slurmgen.asking import by_way, remember
 
@@ -28,13 +28,14 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **said: A
     answers: list[Answer] = []
     for way, some in by_way(jobs).items():
         with reach(way) as far:
-            answers += _cancel(far, some)
+            answers += cancel_jobs(far, some)
     remember(answers)
     tell(answers, as_json=as_json, several=len(job_ids) > 1)
     return UNKNOWN_THERE if any(not one.states for one in answers) else 0
 
 
-def _cancel(far: "Transport", jobs: "list[Named]") -> "list[Answer]":
+def cancel_jobs(far: "Transport", jobs: "list[Named]") -> "list[Answer]":
+    """Cancel the jobs of one site that have not ended, and return what became of all."""
     from slurmgen.asking import answers_of
     from slurmgen.remote.slurm import cancel, ended
 

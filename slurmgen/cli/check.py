@@ -1,6 +1,5 @@
 """`slurmgen check`: are the checked-in scripts what slurmgen.toml says?"""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmgen.cli.paths import cache_dir, shown
+from slurmgen.cli.told import warn
 from slurmgen.project import FILE_NAME
-from slurmgen.wording import counted
+from slurmgen.wording import annotation, counted, visible, visible_json
 
 if TYPE_CHECKING:
     from slurmgen.checked_in import Finding
@@ -39,12 +39,12 @@ def command(folder: Path, format_: str) -> int:
     if no job makes it any more. FOLDER is the project's, or one below; this one if unset.
     """
     from slurmgen.checked_in import compare, expected, found
-    from slurmgen.project import find_project, require_project
+    from slurmgen.project import find_project, require_project, script_folder
 
     folder, project = find_project(folder)
     require_project(folder)
-    wanted = expected(folder, project, cache_dir())
-    findings = compare(wanted, found(folder / project.script_dir, wanted))
+    wanted = expected(folder, project, cache_dir(), warn)
+    findings = compare(wanted, found(script_folder(folder, project), wanted))
     click.echo(_REPORTS[format_](findings, len(wanted)), nl=False)
     return int(bool(findings))
 
@@ -52,7 +52,7 @@ def command(folder: Path, format_: str) -> int:
 def _as_text(findings: "Sequence[Finding]", scripts: int) -> str:
     if not findings:
         return f"{_count(scripts)} as {FILE_NAME} says\n"
-    shows = "".join(f"{shown(found.path)}: {found.message}\n{_diff(found)}\n" for found in findings)
+    shows = "".join(f"{_name(found)}: {found.message}\n{_visible_diff(found)}\n" for found in findings)
     return f"{shows}{_count(len(findings))} not as {FILE_NAME} says. {_CURE}\n"
 
 
@@ -65,26 +65,29 @@ def _as_json(findings: "Sequence[Finding]", scripts: int) -> str:
         {"path": shown(found.path), "kind": found.kind, "message": found.message, "diff": _diff(found)}
         for found in findings
     ]
-    return json.dumps({"scripts": scripts, "findings": found}, indent=2) + "\n"
+    return visible_json({"scripts": scripts, "findings": found}, indent=2)
 
 
 def _as_github(findings: "Sequence[Finding]", _scripts: int) -> str:
-    """Workflow commands; https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions."""
-    return "".join(
-        f"::error file={_escaped(shown(found.path), ':,')},title=slurmgen check::"
-        f"{_escaped(f'{found.message}. {_CURE}')}\n{_diff(found)}"
-        for found in findings
-    )
+    return "".join(_annotation(found) + _visible_diff(found) for found in findings)
+
+
+def _annotation(found: "Finding") -> str:
+    return annotation("error", f"{found.message}. {_CURE}", file=shown(found.path), title="slurmgen check")
 
 
 def _diff(found: "Finding") -> str:
     from slurmgen.checked_in import diff
 
-    return diff(found, shown(found.path))
+    return diff(found, _name(found))
 
 
-def _escaped(text: str, also: str = "") -> str:
-    return "".join(f"%{ord(c):02X}" if c in f"%\r\n{also}" else c for c in text)
+def _visible_diff(found: "Finding") -> str:
+    return visible(_diff(found), keep="\n\t")
+
+
+def _name(found: "Finding") -> str:
+    return visible(shown(found.path))
 
 
 _REPORTS: dict[str, "Callable[[Sequence[Finding], int], str]"] = {

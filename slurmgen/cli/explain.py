@@ -16,9 +16,9 @@ def command(asked: Asked, as_json: bool) -> None:
 
     values = as_dict(asked.plan())
     if as_json:
-        import json
+        from slurmgen.wording import visible_json
 
-        click.echo(json.dumps(values, indent=2))
+        click.echo(visible_json(values, indent=2), nl=False)
     else:
         _print_table(values)
 
@@ -29,14 +29,17 @@ def _print_table(values: dict[str, object]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from slurmgen.wording import visible
+
     reasons = values.pop("reasons")
+    del values["sources"]
     assert isinstance(reasons, dict)  # noqa: S101
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("what", no_wrap=True)
     table.add_column("value", overflow="fold")
     table.add_column("why", overflow="fold")
     for key, value in _rows(values):
-        table.add_row(Text(key), Text(value), Text(reasons.get(key, "")))
+        table.add_row(*(Text(visible(cell, keep="\n")) for cell in (key, value, reasons.get(key, ""))))
     with Console(width=None if sys.stdout.isatty() else _WIDE) as console:
         console.print(table)
 

@@ -1,11 +1,13 @@
 """`slurmgen fetch`: bring back what a job made."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurmgen.cli.route_options import find_jobs, jobs_options, reach
+from slurmgen.cli.size_option import max_size_option
 from slurmgen.cli.told import print_jobs
 from slurmgen.wording import counted
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from slurmgen.ledger import Record
     from slurmgen.remote.results import Fetched
     from slurmgen.remote.transport import Transport
+
+_LISTED = 20
+"Files of one kind that are named on the terminal; --json names all."
 
 
 @click.command()
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     "--only", multiple=True, metavar="PATTERN", help="Only files or folders so named, as '*.out'; may repeat."
 )
 @click.option("--overwrite", is_flag=True, help="Replace files here that have another content.")
+@max_size_option("100G", "Refuse to fetch more of one job.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -36,50 +42,70 @@ def command(
     to: Path | None,
     only: tuple[str, ...],
     overwrite: bool,
+    max_size: int,
     as_json: bool,
     **said: Any,
 ) -> None:
     """Bring back what a job made in its folder.
 
     That is what it made or changed; what the project had before stays there. The folder here is
-    printed to stdout; a new one of our naming has a .gitignore, so that it is not sent with the next
-    job. Nothing here is overwritten unless you say so; exit code 1 if something was left there for that.
+    printed to stdout; a new one in the project has a .gitignore, so that it is not sent with the next
+    job. Nothing here is overwritten unless you say so; exit code 1 if something was not fetched, for
+    that or because it could do harm here.
     """
     from slurmgen.asking import each
     from slurmgen.remote.results import fetch
 
     jobs = find_jobs(job_ids, site, **said)
     records = {one: _recorded(one) for one in jobs}
+    folders = {one: _folder(records[one], to, len(job_ids)) for one in jobs}
 
-    def bring(far: "Transport", one: "Named") -> dict[str, Any]:
-        record = records[one]
-        folder = _folder(record, to, len(job_ids))
-        is_new = not folder.exists()
-        came = fetch(far, record.folder, folder, only, overwrite=overwrite)
-        if to is None and is_new:
-            _keep_out(folder)
-        _report(record, folder, came, quiet=as_json)
-        return _told(record, folder, came)
+    def bring(transport: "Transport", one: "Named") -> dict[str, Any]:
+        record, folder = records[one], folders[one]
+        is_new = not folder.is_dir() or not any(folder.iterdir())
+        fetched = fetch(transport, record.folder, folder, only, overwrite=overwrite, max_size=max_size)
+        if is_new and _is_in_project(folder):
+            _ignore(folder)
+        _report(record, folder, fetched, quiet=as_json)
+        return _as_json(record, folder, fetched)
 
-    told = each(jobs, reach, bring)
+    outcomes = each(jobs, reach, bring)
     if as_json:
-        print_jobs(told, several=len(job_ids) > 1)
-    ctx.exit(any(one["kept"] or one["refused"] for one in told))
+        print_jobs(outcomes, several=len(job_ids) > 1)
+    ctx.exit(any(one["kept"] or one["refused"] for one in outcomes))
 
 
 def _folder(record: "Record", to: Path | None, jobs: int) -> Path:
     """Where results go: a folder each, since two jobs make files of the same names."""
+    from slurmgen.errors import RequestError
+    from slurmgen.files import is_inside
+
     own = Path(f"{record.name}-{record.id}")
-    if to is None:
-        return own
-    return to if jobs == 1 else to / own
+    folder = own if to is None else to if jobs == 1 else to / own
+    if folder != to and folder.is_symlink():  # a cloned repository may have one of that name
+        raise RequestError(f"{folder} is a link", "Remove it, or name another folder with --to.")
+    if is_inside(Path.home(), folder):
+        raise RequestError(
+            f"{folder} holds your home folder, where a file of a job can change what your shell does",
+            "Name another folder with --to.",
+        )
+    return folder
 
 
-def _keep_out(folder: Path) -> None:
+def _is_in_project(folder: Path) -> bool:
+    """Whether the next submission from here would send a folder."""
+    from slurmgen.files import is_inside
+    from slurmgen.project import FILE_NAME
+
+    here = Path.cwd()
+    project = next((one for one in (here, *here.parents) if (one / FILE_NAME).is_file()), here)
+    return is_inside(folder, project) and not is_inside(project, folder)
+
+
+def _ignore(folder: Path) -> None:
     """Let results in the project's folder neither be committed nor sent along with the next job."""
-    ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("# Made by `slurmgen fetch`: remove it to commit or send what is here.\n*\n")
+    with suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
+        file.write("# Made by `slurmgen fetch`: remove it to commit or send what is here.\n*\n")
 
 
 def _recorded(one: "Named") -> "Record":
@@ -93,22 +119,28 @@ def _recorded(one: "Named") -> "Record":
     return one.record
 
 
-def _told(record: "Record", folder: Path, came: "Fetched") -> dict[str, Any]:
+def _as_json(record: "Record", folder: Path, fetched: "Fetched") -> dict[str, Any]:
     from msgspec import to_builtins
 
-    return {"id": record.id, "site": record.site, "to": str(folder), **to_builtins(came)}
+    return {"id": record.id, "site": record.site, "to": str(folder), **to_builtins(fetched)}
 
 
-def _report(record: "Record", folder: Path, came: "Fetched", *, quiet: bool) -> None:
-    from slurmgen.slurm.shell import visible
+def _report(record: "Record", folder: Path, fetched: "Fetched", *, quiet: bool) -> None:
+    from slurmgen.wording import visible
 
     if not quiet:
         click.echo(visible(str(folder)))
-    same = f"; {counted(len(came.same), 'file')} here already" if came.same else ""
-    lines = [f"fetched {counted(len(came.new), 'file')} of job {record.id} ({record.name}){same}"]
-    lines += [f"not fetched: {name} is here with another content" for name in came.kept]
-    lines += [f"not fetched: {name} is no file, or leads out of the folder" for name in came.refused]
-    if came.kept:
+    same = f"; {counted(len(fetched.same), 'file')} here already" if fetched.same else ""
+    lines = [f"fetched {counted(len(fetched.new), 'file')} of job {record.id} ({record.name}){same}"]
+    lines += _listed([f"{name} is here with another content" for name in fetched.kept])
+    lines += _listed([f"{name}: {fetched.reasons[name]}" for name in fetched.refused])
+    if fetched.kept:
         lines.append("--overwrite replaces what is here; --to takes another folder")
     for line in lines:
         click.echo(visible(line), err=True)
+
+
+def _listed(reasons: list[str]) -> list[str]:
+    lines = [f"not fetched: {reason}" for reason in reasons[:_LISTED]]
+    more = len(reasons) - _LISTED
+    return [*lines, f"not fetched: {more} more, which --json names"] if more > 0 else lines

@@ -1,5 +1,6 @@
 """`slurmgen init`: a slurmgen.toml to start from, and the training examples."""
 
+import os
 import shutil
 import socket
 import subprocess
@@ -8,13 +9,13 @@ from pathlib import Path
 
 import click
 
+from slurmgen.bundled_scripts import FOLDER as TRAINING
 from slurmgen.cli.paths import shown
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.project import DEFAULT_SITE, FILE_NAME
 from slurmgen.site import Site
-
-TRAINING = "training"
+from slurmgen.wording import visible
 
 
 @click.command()
@@ -42,7 +43,7 @@ def command(site: str | None, training: bool) -> None:
 
 
 def _refuse_if_there(path: Path) -> None:
-    if path.exists():
+    if os.path.lexists(path):
         raise RequestError(f"there is a {shown(path)} here already", "It stays as it is.")
 
 
@@ -81,14 +82,14 @@ def _write(path: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise RequestError(f"{shown(path)} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {shown(path)}", err=True)
+    click.echo(visible(f"wrote {shown(path)}"), err=True)
 
 
 def _copy_training(folder: Path) -> None:
     from slurmgen.paths import bundled
 
     shutil.copytree(bundled(TRAINING), folder, ignore=shutil.ignore_patterns("__pycache__"))
-    click.echo(f"copied the training examples to {shown(folder)}/", err=True)
+    click.echo(visible(f"copied the training examples to {shown(folder)}/"), err=True)
 
 
 def _say_what_next(site: Site) -> None:

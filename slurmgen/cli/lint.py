@@ -1,12 +1,15 @@
 """`slurmgen lint`: find the faults of batch scripts."""
 
 import gc
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from slurmgen.cli.paths import write as write_file
 from slurmgen.cli.site_option import site_option
+from slurmgen.errors import RequestError
 
 if TYPE_CHECKING:
     from slurmgen.lint.reports import Linted
@@ -56,7 +59,7 @@ def command(
     gc.enable()
     linted += [_lint(name, place, codes) for name in files[1:]]
     if diff or fix:
-        changed = [(file, _mended(file, place, codes)) for file in linted]
+        changed = [(file, _fixed(file, place, codes)) for file in linted]
         if diff:
             return _show_changes(changed)
         linted = [_write(file, text, place, codes) for file, text in changed]
@@ -72,8 +75,7 @@ def _settings(
     """The rules and the site; what slurmgen.toml says of rules holds where the command says nothing."""
     from slurmgen.lint import chosen
 
-    here = Path.cwd()
-    project_dir = None
+    project_dir = here = Path.cwd()
     if any((folder / "slurmgen.toml").is_file() for folder in (here, *here.parents)):
         from slurmgen.project import find_project
 
@@ -95,15 +97,31 @@ def _lint(name: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
     from slurmgen.lint import lint_text
     from slurmgen.lint.reports import Linted
 
-    with click.open_file(name, "rb") as stream:
-        text = stream.read().decode("utf-8", "surrogateescape")
+    text = _content(name).decode("utf-8", "surrogateescape")
     return Linted(name, text, lint_text(text, site, _path(name), codes))
 
 
-def _mended(file: "Linted", site: "Site | None", codes: tuple[str, ...]) -> str:
-    from slurmgen.lint import mended
+def _content(name: str) -> bytes:
+    from slurmgen.files import MAX_TEXT, NotPlainFile, read_bytes
 
-    return mended(file.text, site, _path(file.name), codes)
+    try:
+        if name != "-":
+            return read_bytes(Path(name))
+        content = sys.stdin.buffer.read(MAX_TEXT + 1)
+        if len(content) > MAX_TEXT:
+            raise NotPlainFile(f"it is larger than {MAX_TEXT:,} bytes")
+    except OSError as error:
+        raise RequestError(f"{name} cannot be read: {error.strerror or error}", _LINT_HINT) from error
+    return content
+
+
+_LINT_HINT = "Give a regular file that you may read; for a pipe, give `-`."
+
+
+def _fixed(file: "Linted", site: "Site | None", codes: tuple[str, ...]) -> str:
+    from slurmgen.lint import fix_all
+
+    return fix_all(file.text, site, _path(file.name), codes)
 
 
 def _write(file: "Linted", text: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
@@ -111,14 +129,14 @@ def _write(file: "Linted", text: str, site: "Site | None", codes: tuple[str, ...
     from slurmgen.lint import lint_text
 
     if text != file.text:
-        Path(file.name).write_bytes(text.encode("utf-8", "surrogateescape"))
+        write_file(Path(file.name), text.encode("utf-8", "surrogateescape"))
     return file._replace(text=text, reports=lint_text(text, site, _path(file.name), codes))
 
 
 def _show_changes(changed: "list[tuple[Linted, str]]") -> int:
     from difflib import unified_diff
 
-    from slurmgen.lint.reports.text import visible
+    from slurmgen.wording import visible
 
     for file, text in changed:
         before, after = file.text.splitlines(), text.splitlines()
@@ -134,8 +152,8 @@ def _path(name: str) -> Path | None:
 def _explain(code: str) -> int:
     from slurmgen.lint import chosen
     from slurmgen.lint.docs import explain
-    from slurmgen.lint.rules import rule
+    from slurmgen.lint.rules import all_rules
 
     for known in chosen([code]):
-        click.echo(explain(rule(known)), nl=False)
+        click.echo(explain(all_rules()[known]), nl=False)
     return 0

@@ -1,5 +1,6 @@
 """`slurmgen logs`: a job's log, once or until the job ends."""
 
+import codecs
 import re
 import sys
 from contextlib import suppress
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from slurmgen.slurm.replies import JobState
 
 # Kept: backspace, tab, line feed, carriage return, SGR (colours) and EL (erase the line).
-_CONTROLS = re.compile(rb"\x1b\[[0-9;]*[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f])")
+# Bytes 80 to 9F that are not part of UTF-8 are decoded to DC80 to DC9F.
+_CONTROLS = re.compile("\x1b\\[[0-9;:]{0,64}[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udc9f])")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z")
 INTERRUPTED = 130
 "Exit code after ^C."
 
@@ -27,16 +30,19 @@ INTERRUPTED = 130
 @click.command()
 @jobs_options
 @click.option(
-    "-f", "--follow", is_flag=True, help="Go on until the job ends; exit 0 if it COMPLETED, else 1."
+    "-f", "--follow", is_flag=True, help="Follow the log until the job ends; exit 0 if it COMPLETED, else 1."
 )
-@click.option("--start", type=click.IntRange(min=0), default=0, metavar="BYTE", help="Begin there.")
+@click.option(
+    "--start", type=click.IntRange(min=0), default=0, metavar="BYTE", help="First byte to show; default: 0."
+)
 def command(
     job_ids: tuple[str, ...], site: str | None, as_json: bool, follow: bool, start: int, **said: Any
-) -> None:
+) -> int:
     """Show a job's log, or follow it to the job's end.
 
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. With --follow, a link that breaks
     is made anew, and no byte is lost or shown twice. --json tells what the logs are, not what is in them.
+    Exit code 1 if the folder of a job, and with it the log, was pruned.
     """
     if follow and (as_json or len(job_ids) > 1):
         raise click.UsageError("--follow shows one log, and goes without --json.")
@@ -44,47 +50,78 @@ def command(
 
     jobs = find_jobs(job_ids, site, **said)
 
-    def show(far: "Transport", one: "Named") -> None:
+    def show(far: "Transport", one: "Named") -> bool:
         path = _path(far, one.job, one.record)
         if follow:
-            follow_to_end(far, one.way, one.job, path, start=start)
+            if pruned := _is_pruned(far, one):
+                _say(_pruned(one))
+            follow_to_end(far, one.way, one.job, path, start=start, fails=pruned)
         if len(jobs) > 1:
             _head(one, path)
-        _show(far, one.job, path, start)
+        return _show(far, one, path, start)
 
-    if as_json:
-        print_jobs(each(jobs, reach, _metadata), several=len(job_ids) > 1)
-    else:
-        each(jobs, reach, show)
+    if not as_json:
+        return int(any(each(jobs, reach, show)))
+    logs = each(jobs, reach, _metadata)
+    print_jobs([log for log, _ in logs], several=len(job_ids) > 1)
+    return int(any(pruned for _, pruned in logs))
 
 
 def _head(one: "Named", path: str) -> None:
     """Say whose log follows, as tail does."""
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     click.echo(visible(f"==> job {one.job} at {one.way.site}: {path} <=="))
 
 
-def _metadata(far: "Transport", one: "Named") -> dict[str, object]:
+def _metadata(far: "Transport", one: "Named") -> tuple[dict[str, object], bool]:
+    """What a log is, and whether it was pruned."""
     from msgspec import structs
 
     from slurmgen.remote.log_files import look
 
     log = look(far, _path(far, one.job, one.record))
-    return {"id": one.job.number, "site": one.way.site, **structs.asdict(log)}
+    if pruned := log.size is None and _is_pruned(far, one):
+        _say(_pruned(one))
+    return {"id": one.job.number, "site": one.way.site, **structs.asdict(log)}, pruned
+
+
+def _is_pruned(far: "Transport", one: "Named") -> bool:
+    """Whether the folder that the job ran in is gone."""
+    from slurmgen.remote.log_files import has_folder
+
+    return one.record is not None and not has_folder(far, one.record.folder)
 
 
 def follow_to_end(
-    far: "Transport", way: "Route", job: "JobId", path: str, *, start: int = 0, err: bool = False
+    far: "Transport",
+    way: "Route",
+    job: "JobId",
+    path: str,
+    *,
+    start: int = 0,
+    err: bool = False,
+    fails: bool = False,
 ) -> None:
-    """Show the log until the job ends, then say how it did; leaves with 0 if it COMPLETED, else 1."""
+    """Follow the log until the job ends, and print its state; exits with 0 if it COMPLETED, else 1.
+
+    Args:
+        far: where the job is.
+        way: how to connect again.
+        job: the job.
+        path: its log.
+        start: the first byte to show.
+        err: write to stderr.
+        fails: exit with 1 in any case.
+    """
     from slurmgen.remote.following import follow_through
     from slurmgen.remote.logs import Shown
     from slurmgen.remote.slurm import describe, outcome
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     ctx = click.get_current_context()
-    shown = Shown(lambda chunk: _write(chunk, err=err), start)
+    write = _Output(err=err)
+    shown = Shown(write, start)
     try:
         states = follow_through(
             far,
@@ -98,10 +135,12 @@ def follow_to_end(
     except KeyboardInterrupt:
         click.echo(f"\njob {job} goes on; see `slurmgen logs -f {job}` and `slurmgen cancel {job}`", err=True)
         ctx.exit(INTERRUPTED)
+    finally:
+        write.finish()
     _remember(way, job, states)
     for line in describe(states, job, far.where):
         click.echo(line, err=True)
-    ctx.exit(0 if outcome(states) == "COMPLETED" else 1)
+    ctx.exit(1 if fails or outcome(states) != "COMPLETED" else 0)
 
 
 def _remember(way: "Route", job: "JobId", states: "tuple[JobState, ...]") -> None:
@@ -113,10 +152,37 @@ def _remember(way: "Route", job: "JobId", states: "tuple[JobState, ...]") -> Non
         remember(answer(Named(job, way, record), states) for record in Ledger().find(str(job), way.site))
 
 
-def _write(chunk: bytes, *, err: bool = False) -> None:
-    """Write a part of a log: to a terminal without what could steer it, elsewhere as it is."""
-    stream = sys.stderr if err else sys.stdout
-    click.echo(harmless(chunk) if stream and stream.isatty() else chunk, nl=False, err=err)
+class _Output:
+    """Writes a log part by part: to a terminal without what could steer it, elsewhere as it is."""
+
+    def __init__(self, *, err: bool = False) -> None:
+        stream = sys.stderr if err else sys.stdout
+        self._harmless = Harmless() if stream and stream.isatty() else None
+        self._err = err
+
+    def __call__(self, part: bytes) -> None:
+        click.echo(self._harmless(part) if self._harmless else part, nl=False, err=self._err)
+
+    def finish(self) -> None:
+        """Write what was held back."""
+        if self._harmless:
+            click.echo(self._harmless(b"", final=True), nl=False, err=self._err)
+
+
+class Harmless:
+    """Makes a log fit for a terminal part by part; a sequence that is cut is held back until the next one."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+        self._held = ""
+
+    def __call__(self, part: bytes, *, final: bool = False) -> bytes:
+        """The part, with what was held back of the one before it."""
+        text = self._held + self._decode(part, final)
+        cut = _UNFINISHED.search(text) if not final else None
+        end = cut.start() if cut else len(text)
+        self._held = text[end:]
+        return _CONTROLS.sub(_escaped, text[:end]).encode(errors="surrogateescape")
 
 
 def harmless(log: bytes) -> bytes:
@@ -125,11 +191,13 @@ def harmless(log: bytes) -> bytes:
     >>> harmless(b"\x1b[31mred\x1b[0m\r50 %\x1b[K\x1b[2J\x07\n")
     b'\x1b[31mred\x1b[0m\r50 %\x1b[K\\x1b[2J\\x07\n'
     """
-    return _CONTROLS.sub(lambda found: found[0] if found[1] is None else _escaped(found[1]), log)
+    return Harmless()(log, final=True)
 
 
-def _escaped(controls: bytes) -> bytes:
-    return b"".join(b"\\x%02x" % one for one in controls)
+def _escaped(found: re.Match[str]) -> str:
+    if found[1] is None:
+        return found[0]
+    return "".join(f"\\x{byte:02x}" for byte in found[1].encode(errors="surrogateescape"))
 
 
 def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
@@ -140,16 +208,37 @@ def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
     return log_path(record.folder, record.output, record.name, str(job))
 
 
-def _show(far: "Transport", job: "JobId", path: str, start: int) -> None:
+def _show(far: "Transport", one: "Named", path: str, start: int) -> bool:
+    """Print a log, or why there is none; whether that is since it was pruned."""
     from slurmgen.remote.logs import read
-    from slurmgen.remote.slurm import describe, job_states
-    from slurmgen.slurm.shell import visible
 
-    is_empty = True
+    is_empty, write = True, _Output()
     for chunk in read(far, path, start):
-        _write(chunk)
+        write(chunk)
         is_empty = False
-    if is_empty:
-        click.echo(visible(f"there is nothing in {path}"), err=True)
-        for line in describe(job_states(far, job), job, far.where):
-            click.echo(line, err=True)
+    write.finish()
+    if not is_empty:
+        return False
+    if _is_pruned(far, one):
+        _say(_pruned(one))
+        return True
+    _say(f"there is nothing in {path}")
+    _say_state(far, one.job)
+    return False
+
+
+def _pruned(one: "Named") -> str:
+    return f"job {one.job} was pruned: its folder at {one.way.site} is gone, and its log with it"
+
+
+def _say_state(far: "Transport", job: "JobId") -> None:
+    from slurmgen.remote.slurm import describe, job_states
+
+    for line in describe(job_states(far, job), job, far.where):
+        _say(line)
+
+
+def _say(text: str) -> None:
+    from slurmgen.wording import visible
+
+    click.echo(visible(text), err=True)

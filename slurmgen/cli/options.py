@@ -1,24 +1,33 @@
 """The options that say what a job should be, the same for every command that takes a job."""
 
+import re
+import shlex
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from msgspec import structs
 
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.site_option import site_option
+from slurmgen.cli.size_option import max_size_option
 from slurmgen.errors import RequestError
 from slurmgen.personal import Personal
-from slurmgen.project import Project
-from slurmgen.request import NONE, Request
+from slurmgen.project import FILE_NAME, Project
+from slurmgen.request import NONE, OMITTED, Request
 from slurmgen.site import Site
 
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
 _SCRIPT_ARGS = "slurmgen.script_args"
+project_size_option = max_size_option("1G", "Refuse to send a project that is larger.")
+_WORDS = "slurmgen.words"
+_HIDDEN = "..."
+"Stands for the value of a variable, which may be a secret."
+_VARIABLE = re.compile(r"((?:--env=)?[^=]*=).*", re.DOTALL)
 
 
 class Asked(NamedTuple):
@@ -30,8 +39,8 @@ class Asked(NamedTuple):
     project_dir: Path
     project: Project
     template_dir: Path | None
-    sources: dict[str, str]
-    "Where a field of the request was said, if not on the command line."
+    files: dict[str, str]
+    "The file that a field of the request comes from, if not from the command line."
     command: str
     "The command line that the script names as its maker."
     job: str | None = None
@@ -40,10 +49,10 @@ class Asked(NamedTuple):
         """Resolve what is asked."""
         from slurmgen.plan import resolve
 
-        return resolve(self.request, self.site, self.command, self.sources)
+        return resolve(self.request, self.site, self.command, self.files)
 
     def text(self, plan: "Plan") -> str:
-        """Render a plan with the project's templates, compiled ones kept for the next time."""
+        """Render a plan with the project's templates."""
         from slurmgen.script import render
 
         return render(plan, self.template_dir, cache_dir())
@@ -54,6 +63,7 @@ class JobCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the words after the first `--` aside."""
+        ctx.meta[_WORDS] = tuple(args)
         if "--" in args:
             at = args.index("--")
             ctx.meta[_SCRIPT_ARGS] = tuple(args[at + 1 :])
@@ -69,6 +79,19 @@ class JobCommand(click.Command):
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """The usage line, with the words after `--`."""
         return [*super().collect_usage_pieces(ctx), "[-- SCRIPT ARGS]"]
+
+
+def typed(ctx: click.Context) -> str:
+    """The command line as it was typed, without the values of --env."""
+    words: tuple[str, ...] = ctx.meta[_WORDS]
+    end = words.index("--") if "--" in words else len(words)
+    shown = [_without_value(before, word) for before, word in zip(("", *words), words[:end], strict=False)]
+    return shlex.join(["slurmgen", str(ctx.info_name), *shown, *words[end:]])
+
+
+def _without_value(before: str, word: str) -> str:
+    is_variable = before == "--env" or word.startswith("--env=")
+    return _VARIABLE.sub(rf"\1{_HIDDEN}", word) if is_variable else word
 
 
 def _complete_frameworks(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -103,17 +126,30 @@ def _complete_of_site(
     return complete
 
 
-def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """`KEY=VALUE` words as a dict; `--sbatch` also takes a KEY alone."""
+def _variables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=VALUE` words as a dict."""
     pairs = {}
     for text in values:
-        key, equals, value = text.partition("=")
-        if not key or (not equals and param.name != "sbatch"):
+        name, equals, value = text.partition("=")
+        if not name or not equals:
             raise click.BadParameter(f"{text!r} is not KEY=VALUE.")
-        if param.name == "env" and not (key.isidentifier() and key.isascii()):
-            raise click.BadParameter(f"{key!r} is no name of a variable.")
-        pairs[key] = value
+        if not (name.isidentifier() and name.isascii()):
+            raise click.BadParameter(f"{name!r} is not a valid variable name.")
+        if value == OMITTED:
+            raise click.BadParameter(f"{text!r} has no value; a script's header omits it.")
+        pairs[name] = value
     return pairs
+
+
+def _sbatch(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str | bool]:
+    """`KEY=VALUE` words, or a KEY alone for an option without a value, as a dict."""
+    found: dict[str, str | bool] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not key or (equals and not value):
+            raise click.BadParameter(f"{text!r} is neither KEY=VALUE nor KEY.")
+        found[key] = value if equals else True
+    return found
 
 
 _OPTIONS = [
@@ -123,11 +159,9 @@ _OPTIONS = [
         "--framework",
         metavar="NAME",
         shell_complete=_complete_frameworks,
-        help="python, lightning, ddp or accelerate; ddp if nobody says.",
+        help="python, lightning, ddp or accelerate; default: ddp.",
     ),
-    click.option(
-        "--gpus", type=int, metavar="N", help="GPUs of the whole job, as in Slurm; 1 if nobody says."
-    ),
+    click.option("--gpus", type=int, metavar="N", help="GPUs of the whole job, as in Slurm; default: 1."),
     click.option("--nodes", type=int, metavar="N", help="Nodes; follows from --gpus and the site."),
     click.option(
         "--gpu-type",
@@ -155,7 +189,13 @@ _OPTIONS = [
     click.option(
         "--bind", "binds", multiple=True, metavar="SRC[:DST]", help="Folder to bind in the container."
     ),
-    click.option("--env", multiple=True, callback=_pairs, metavar="K=V", help="Variable to set; may repeat."),
+    click.option(
+        "--env",
+        multiple=True,
+        callback=_variables,
+        metavar="K=V",
+        help="Variable to set, in which $NAME expands in the job; may repeat.",
+    ),
     click.option(
         "--module",
         "modules",
@@ -165,9 +205,20 @@ _OPTIONS = [
     ),
     click.option("--python-env", metavar="ENV", help="none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."),
     click.option(
-        "--sbatch", multiple=True, callback=_pairs, metavar="K[=V]", help="Further sbatch option; may repeat."
+        "--sbatch",
+        multiple=True,
+        callback=_sbatch,
+        metavar="K[=V]",
+        help="Further sbatch option, K alone if it has no value; may repeat.",
     ),
-    click.option("--script", metavar="PATH", help="Training script; the bundled CIFAR one if nobody says."),
+    click.option(
+        "--script", metavar="PATH", help="Training script; default: the job's, else the bundled CIFAR one."
+    ),
+    click.option(
+        "--replace-args",
+        is_flag=True,
+        help="SCRIPT ARGS stand for those of slurmgen.toml, instead of after them.",
+    ),
     click.option("--rendezvous", type=click.Choice(["static", "c10d"]), help="How torchrun's nodes meet."),
     click.option(
         "--mixed-precision",
@@ -179,7 +230,7 @@ _OPTIONS = [
         default=None,
         help="Back into the queue if the ranks leave unfinished (status 75), told by USR2.",
     ),
-    click.option("--name", metavar="NAME", help="Name of the job; the script's if nobody says."),
+    click.option("--name", metavar="NAME", help="Name of the job; default: the script's."),
     click.option(
         "--log-dir",
         metavar="FOLDER",
@@ -188,22 +239,11 @@ _OPTIONS = [
 ]
 
 
-def _bytes(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
-    from slurmgen.slurm.sizes import megabytes
-
-    try:
-        return megabytes(value) << 20
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not a size, such as 500M or 2G.") from None
-
-
-max_size_option = click.option(
-    "--max-size",
-    metavar="SIZE",
-    default="1G",
-    show_default=True,
-    callback=_bytes,
-    help="Refuse to send a project that is larger.",
+send_option = click.option(
+    "--send",
+    multiple=True,
+    metavar="PATH",
+    help="Send this file although it may hold secrets, or is ignored; may repeat.",
 )
 
 
@@ -213,8 +253,10 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(**params: Any) -> Any:
         ctx = click.get_current_context()
-        said = {key: params.pop(key) for key in ("job", "site", *_REQUEST_KEYS)}
-        return function(gather(JobCommand.script_args(ctx), **said, personal=uses_personal(params)), **params)
+        said = {key: params.pop(key) for key in ("job", "site", "replace_args", *_REQUEST_KEYS)}
+        one_job = not params.get("all_jobs")
+        asked = gather(JobCommand.script_args(ctx), **said, personal=uses_personal(params), one_job=one_job)
+        return function(asked, **params)
 
     for option in reversed(_OPTIONS):
         call = option(call)
@@ -230,26 +272,52 @@ def uses_personal(params: dict[str, Any]) -> bool:
 
 
 def gather(
-    script_args: tuple[str, ...] | None, job: str | None, site: str | None, *, personal: bool, **said: Any
+    script_args: tuple[str, ...] | None,
+    job: str | None,
+    site: str | None,
+    *,
+    replace_args: bool = False,
+    personal: bool,
+    one_job: bool = True,
+    **said: Any,
 ) -> Asked:
-    """What the options, the project and the personal file ask for together."""
+    """What the options, the project and the personal file ask for together.
+
+    Args:
+        script_args: the words after `--`.
+        job: the job of slurmgen.toml.
+        site: the name of the site.
+        replace_args: `script_args` stand for those of slurmgen.toml, instead of after them.
+        personal: whether the user's own facts and profiles count.
+        one_job: whether it is about one job, and not about all of slurmgen.toml.
+        said: the other fields of the request.
+
+    Raises:
+        RequestError: there is no such job, or slurmgen.toml has several and none is named.
+    """
     from slurmgen.personal import fill, load_personal
     from slurmgen.profiles import load_site
     from slurmgen.project import DEFAULT_SITE, find_project, job_request, own_templates
     from slurmgen.request import command_line, merge
 
     project_dir, project = find_project(Path.cwd())
-    given = Request(**_without_empty(said), script_args=script_args)
     if job is not None and not project.job:
         raise RequestError(
             f"there is no job {job!r}: {project_dir} has no slurmgen.toml with jobs", _ARGUMENTS_HINT
         )
-    place = load_site(site or project.site or DEFAULT_SITE, project_dir, personal=personal)
+    if job is None and one_job:
+        job = _only_job(project, said.get("script"))
+    names = (site, project.site, DEFAULT_SITE)
+    place = load_site(next(name for name in names if name is not None), project_dir, personal=personal)
     own = load_personal(place.name) if personal else Personal()
     written = job_request(project, job, place.name)
+    given = Request(**_without_empty(said), script_args=_arguments(script_args, replace_args))
     merged = merge(written, given)
+    if not replace_args and written.script_args and given.script_args:
+        merged = structs.replace(merged, script_args=written.script_args + given.script_args)
     request = fill(merged, own, place)
     _check_names(project, project_dir)
+    replaces = replace_args if job else written.script_args is not None
     return Asked(
         request=request,
         site=place,
@@ -257,24 +325,43 @@ def gather(
         project_dir=project_dir,
         project=project,
         template_dir=own_templates(project_dir, project),
-        sources=_sources(request, merged, given),
-        command=command_line(place.name, given if job else merge(project.defaults, given), job),
+        files=_files(request, merged, given),
+        command=command_line(place.name, given if job else merged, job, replace_args=replaces),
         job=job,
     )
 
 
+def _only_job(project: Project, script: str | None) -> str | None:
+    """The job of a command line that names none: the only one; none if it names a script of its own.
+
+    Raises:
+        RequestError: the project has several.
+    """
+    if script is not None or not project.job:
+        return None
+    if len(project.job) > 1:
+        raise RequestError(
+            f"{FILE_NAME} has several jobs: {', '.join(project.job)}",
+            f"Name one, such as {next(iter(project.job))}; --script alone makes a job from [defaults].",
+        )
+    return next(iter(project.job))
+
+
+def _arguments(script_args: tuple[str, ...] | None, replace_args: bool) -> tuple[str, ...] | None:
+    """The words after `--`; if they replace others, nothing stands for none at all."""
+    return script_args or () if replace_args else script_args
+
+
 def _check_names(project: Project, project_dir: Path) -> None:
     """Refuse what slurmgen.toml names and is not there: a misspelt name would silently do nothing."""
-    from slurmgen.config import line_of
+    from slurmgen.config import located
     from slurmgen.errors import ConfigError, did_you_mean
     from slurmgen.profiles import profile_paths
-    from slurmgen.project import FILE_NAME
 
     known = profile_paths(project_dir)
     for name, job in project.job.items():
         for site in job.site.keys() - known.keys():
-            text = (project_dir / FILE_NAME).read_text(encoding="utf-8")
-            place = f"{FILE_NAME}:{line_of(text, ['job', name, 'site', site])}"
+            place = located(project_dir / FILE_NAME, ["job", name, "site", site])
             raise ConfigError(
                 f"{place}: job {name} on {site}: there is no site {site!r}", did_you_mean(site, known)
             )
@@ -284,15 +371,18 @@ def _check_names(project: Project, project_dir: Path) -> None:
         )
 
 
-def _sources(request: Request, merged: Request, given: Request) -> dict[str, str]:
-    """Where each field that the command line leaves open was said."""
-    said = {}
+def _files(request: Request, merged: Request, given: Request) -> dict[str, str]:
+    """The file that each field, variable and sbatch option comes from, if not from the command line."""
+    found: dict[str, str] = {}
     for key in Request.__struct_fields__:
-        if getattr(request, key) != getattr(merged, key):
-            said[key] = "from personal.toml"
-        elif getattr(given, key) in (None, {}):
-            said[key] = "from slurmgen.toml"
-    return said
+        value, on_line = getattr(request, key), getattr(given, key)
+        if isinstance(value, dict):
+            found |= {f"{key}.{name}": FILE_NAME for name in value.keys() - on_line.keys()}
+        elif value != getattr(merged, key):
+            found[key] = "personal.toml"
+        elif on_line is None and value is not None:
+            found[key] = FILE_NAME
+    return found
 
 
 _ARGUMENTS_HINT = "Arguments of the training script go behind `--`."

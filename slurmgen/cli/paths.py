@@ -1,23 +1,58 @@
-"""Paths on this machine: where things are kept, and how they are shown."""
+"""Paths on this machine: where compiled templates are kept, and what the user gives or sees."""
 
 import os
 from pathlib import Path
 
+from slurmgen.errors import ConfigError, RequestError
+from slurmgen.files import OutsideFolder, refuse_links, write_inside
+from slurmgen.paths import cache_folder, make_private
+
 
 def cache_dir() -> Path | None:
-    """A folder of your own for compiled templates; None where there can be none."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base, "slurmgen", "templates")
+    """The user's folder for compiled templates; None where other users could put code into it."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-    except OSError:
+        return make_private(cache_folder() / "bytecode")
+    except (ConfigError, OSError):
         return None
-    # What is in there gets run, so that nobody else may write to it.
-    is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
-    return folder if is_ours and os.access(folder, os.W_OK) else None
 
 
 def shown(path: Path) -> str:
     """A path as a person would type it here."""
     return os.path.relpath(path)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file that the user named.
+
+    A link in a cloned repository leads to a file that somebody else chose, so a link is refused.
+
+    Raises:
+        RequestError: it is a link, or cannot be written.
+    """
+    try:
+        if path.is_relative_to("/dev") or (path.exists() and not path.is_file()):  # such as a pipe
+            path.write_bytes(content)
+        elif path.is_symlink():
+            raise OutsideFolder(f"it is a link to {path.readlink()}")
+        else:
+            write_inside(path.parent, path.name, content)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def write_in_project(folder: Path, path: Path, content: bytes) -> None:
+    """Write a file of a project, reached through no link.
+
+    Raises:
+        RequestError: a link is on the way, or it cannot be written.
+    """
+    try:
+        refuse_links(folder, path.relative_to(folder))
+        write_inside(folder, path.relative_to(folder), content)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> RequestError:
+    """The error for a file that cannot be written."""
+    return RequestError(f"{shown(path)} cannot be written: {error.strerror or error}")

@@ -7,7 +7,10 @@ import click
 from click.core import ParameterSource
 
 from slurmgen.cli.options import Asked, JobCommand, request_options
-from slurmgen.cli.paths import cache_dir, shown
+from slurmgen.cli.paths import cache_dir, shown, write_in_project
+from slurmgen.cli.paths import write as write_file
+from slurmgen.cli.told import print_script, warn
+from slurmgen.wording import visible
 
 _WITH_ALL = {"all_jobs", "write", "force"}
 
@@ -31,7 +34,7 @@ def command(
         raise click.UsageError("--output and --write exclude each other.")
     if all_jobs:
         _refuse_more_than_all(ctx, write)
-        _write(_all_scripts(asked), force)
+        _write_scripts(asked.project_dir, _all_scripts(asked), force)
     else:
         _render_one(asked, output, write, force)
 
@@ -39,15 +42,19 @@ def command(
 def _render_one(asked: Asked, output: Path | None, write: bool, force: bool) -> None:
     from slurmgen.project import script_path
     from slurmgen.provenance import signed
+    from slurmgen.remote.project_files import missing_files
 
     plan = asked.plan()
     text = asked.text(plan)
+    for warning in missing_files(plan, asked.project_dir):
+        warn(warning)
     if write:
-        output = asked.project_dir / script_path(asked.project, asked.job or plan.name, plan.site)
-    if output is None:
-        click.echo(text, nl=False)
+        path = asked.project_dir / script_path(asked.project, asked.job or plan.name, plan.site)
+        _write_scripts(asked.project_dir, {path: signed(text)}, force)
+    elif output:
+        _write_output(output, signed(text), force)
     else:
-        _write({output: signed(text)}, force)
+        print_script(text)
 
 
 def _refuse_more_than_all(ctx: click.Context, write: bool) -> None:
@@ -63,21 +70,41 @@ def _all_scripts(asked: Asked) -> dict[Path, bytes]:
     from slurmgen.project import require_project
 
     require_project(asked.project_dir)
-    return expected(asked.project_dir, asked.project, cache_dir())
+    return expected(asked.project_dir, asked.project, cache_dir(), warn)
 
 
-def _write(scripts: Mapping[Path, bytes], force: bool) -> None:
-    """Write the files that do not hold their script already; none of them if one was edited by hand."""
+def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> None:
+    """Write a project's scripts where they differ; none of them if one was edited by hand."""
     from slurmgen.checked_in import read
 
     there = read(scripts)
     if not force:
         _refuse_edited(there)
     for path, script in scripts.items():
-        if there.get(path) == script:
-            click.echo(f"{shown(path)} is up to date", err=True)
-        else:
-            _put(path, script)
+        if _is_new(path, script, there):
+            write_in_project(folder, path, script)
+            click.echo(visible(f"wrote {shown(path)}"), err=True)
+
+
+def _write_output(path: Path, script: bytes, force: bool) -> None:
+    from slurmgen.config import unreadable
+    from slurmgen.files import read_bytes
+
+    try:
+        there = {path: read_bytes(path)} if path.is_file() else {}
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not force:
+        _refuse_edited(there)
+    if _is_new(path, script, there):
+        write_file(path, script)
+        click.echo(visible(f"wrote {shown(path)}"), err=True)
+
+
+def _is_new(path: Path, script: bytes, there: Mapping[Path, bytes]) -> bool:
+    if there.get(path) == script:
+        click.echo(visible(f"{shown(path)} is up to date"), err=True)
+    return there.get(path) != script
 
 
 def _refuse_edited(there: Mapping[Path, bytes]) -> None:
@@ -90,14 +117,3 @@ def _refuse_edited(there: Mapping[Path, bytes]) -> None:
             f"edited by hand, or not written by slurmgen: {', '.join(edited)}",
             "Put what you changed into slurmgen.toml (`slurmgen check` shows it), or overwrite with --force.",
         )
-
-
-def _put(path: Path, script: bytes) -> None:
-    from slurmgen.errors import RequestError
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(script)
-    except OSError as error:
-        raise RequestError(f"{shown(path)} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {shown(path)}", err=True)

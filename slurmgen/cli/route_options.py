@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs
 
-from slurmgen.cli.site_option import site_option
+from slurmgen.cli.site_option import not_empty, site_option
 from slurmgen.errors import RequestError
 
 if TYPE_CHECKING:
@@ -36,25 +36,26 @@ _OPTIONS = [
     click.option(
         "--via",
         type=click.Choice(["ssh", "local", "twin"]),
-        help="How to reach the site; ssh where it has a login host, else local.",
+        help="How to reach the site; default: ssh if it has a login host, else local.",
     ),
     click.option(
         "--host",
         metavar="[USER@]HOST",
+        callback=not_empty,
         shell_complete=_complete_hosts,
-        help="Login host, or its alias in ssh_config.",
+        help="Login host, or its alias in ssh_config; default: that of personal.toml or the profile.",
     ),
     click.option(
         "--ssh-config",
         type=click.Path(exists=True, dir_okay=False, resolve_path=True),
         envvar="SLURMGEN_SSH_CONFIG",
         show_envvar=True,
-        help="Instead of ~/.ssh/config.",
+        help="OpenSSH configuration; default: ~/.ssh/config.",
     ),
     click.option(
         "--ssh-client",
         type=click.Choice(["paramiko", "openssh"]),
-        help="Whose SSH; openssh can share one login among commands. paramiko if nobody says.",
+        help="SSH client; openssh can share one login among commands. Default: paramiko.",
     ),
 ]
 
@@ -135,7 +136,8 @@ def _by_name(name: str, site: str | None) -> "Record":
     if found[-1].pending:
         raise RequestError(
             f"it is not known whether the last submission of {found[-1].name} became a job",
-            "Repeat its `slurmgen submit`, which finds the job; or name an earlier one by its id.",
+            "Repeat its `slurmgen submit`, which finds the job; give it up with "
+            f"`slurmgen forget {found[-1].key}`; or name an earlier one by its id.",
         )
     return found[-1]
 

@@ -11,6 +11,17 @@ def _complete_sites(_ctx: click.Context, _param: click.Parameter, incomplete: st
     return [name for name in profile_paths(Path.cwd()) if name.startswith(incomplete)]
 
 
+def not_empty(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """A callback that refuses an empty value: it is a mistake, such as an unset variable."""
+    if value == "":
+        raise click.BadParameter("it is empty. Leave it out, or give it a value.")
+    return value
+
+
 site_option = click.option(
-    "--site", metavar="NAME", shell_complete=_complete_sites, help="Site profile; see `slurmgen sites`."
+    "--site",
+    metavar="NAME",
+    callback=not_empty,
+    shell_complete=_complete_sites,
+    help="Site profile; see `slurmgen sites`.",
 )

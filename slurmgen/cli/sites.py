@@ -1,5 +1,6 @@
 """`slurmgen sites`: list, show and validate site profiles."""
 
+import re
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ def list_sites() -> int:
     """Name every site and where its profile is; exit with 1 if one is wrong."""
     from slurmgen.errors import ConfigError
     from slurmgen.profiles import load_profile, profile_paths
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     project = project_dir()
     paths = profile_paths(project)
@@ -41,12 +42,13 @@ def show(name: str, as_json: bool) -> None:
     import msgspec
 
     from slurmgen.profiles import load_site
+    from slurmgen.wording import visible_json, visible_strings
 
     site = load_site(name, project_dir())
     if as_json:
-        click.echo(_escaped(msgspec.json.format(msgspec.json.encode(site)).decode()))
+        click.echo(visible_json(msgspec.to_builtins(site), indent=2), nl=False)
     else:
-        click.echo(_escaped(_toml(msgspec.to_builtins(site))), nl=False)
+        click.echo(visible_strings(_toml(msgspec.to_builtins(site))), nl=False)
 
 
 @command.command()
@@ -54,31 +56,25 @@ def show(name: str, as_json: bool) -> None:
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 def validate(files: tuple[Path, ...]) -> int:
-    """Check profile files; exit with 1 if one is wrong."""
-    from slurmgen.errors import ConfigError
-    from slurmgen.profiles import load_profile
-    from slurmgen.slurm.shell import visible
+    """Check profile files and print every error; exit with 1 if there is one."""
+    from slurmgen.profiles import profile_errors
+    from slurmgen.wording import visible
 
     wrong = 0
     for path in files:
-        try:
-            load_profile(path, project_dir())
-            click.echo(visible(f"{path}: valid"))
-        except ConfigError as error:
+        errors = profile_errors(path, project_dir())
+        for error in errors:
             _complain(error)
             wrong = 1
+        if not errors:
+            click.echo(visible(f"{path}: valid"))
     return wrong
 
 
 def _complain(error: Exception) -> None:
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     click.echo(visible(f"error: {error}", keep="\n"), err=True)
-
-
-def _escaped(text: str) -> str:
-    """JSON or TOML whose strings show what could steer a terminal, as escapes that both languages have."""
-    return "".join(c if c.isprintable() or c == "\n" or c > "\uffff" else f"\\u{ord(c):04x}" for c in text)
 
 
 def _toml(data: dict[str, object], prefix: str = "") -> str:
@@ -86,10 +82,17 @@ def _toml(data: dict[str, object], prefix: str = "") -> str:
     import json
 
     plain = {key: value for key, value in data.items() if not isinstance(value, dict)}
-    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in plain.items()]
-    if lines and prefix:
+    lines = [f"{_key(key)} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in plain.items()]
+    if prefix and (lines or not data):
         lines.insert(0, f"\n[{prefix}]\n")
     for key, value in data.items():
         if isinstance(value, dict):
-            lines.append(_toml(value, f"{prefix}.{key}" if prefix else key))
+            lines.append(_toml(value, f"{prefix}.{_key(key)}" if prefix else _key(key)))
     return "".join(lines)
+
+
+def _key(name: str) -> str:
+    """A key of TOML, in quotes if it needs them, as a name with a dot does."""
+    import json
+
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

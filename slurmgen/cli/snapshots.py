@@ -17,13 +17,13 @@ DAYS = 7.0
 @click.command()
 @site_option
 @route_options
-@click.option("--remote-dir", metavar="FOLDER", help="The folder over there; ~/slurmgen if unset.")
+@click.option("--remote-dir", metavar="FOLDER", help="Remote folder of submissions; default: ~/slurmgen.")
 @click.option("--prune", is_flag=True, help="Remove ended runs, and snapshots that no job still runs.")
 @click.option(
     "--older-than",
     type=click.FloatRange(min=0),
     metavar="DAYS",
-    help=f"With --prune: what was not used for so long; {DAYS:g} if unset.",
+    help=f"With --prune: what was not used for this long; default: {DAYS:g}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print an object, and nothing else.")
 def command(
@@ -67,20 +67,20 @@ def command(
 def _show(found: "tuple[Kept, ...]") -> None:
     from datetime import UTC, datetime
 
-    from slurmgen.slurm.shell import visible
-    from slurmgen.submitting import amount
+    from slurmgen.slurm.sizes import of_bytes
+    from slurmgen.wording import visible
 
     for one in found:
         when = datetime.fromtimestamp(one.used, UTC).isoformat(sep=" ", timespec="minutes")[:16]
         name = one.name if one.kind == "run" else one.name[:12]
         detail = f": {one.detail}" if one.detail else ""
-        line = f"{when}  {amount(one.size):>9}  {one.kind:8}  {one.project}/{name}  {one.state}{detail}"
+        line = f"{when}  {of_bytes(one.size):>9}  {one.kind:8}  {one.project}/{name}  {one.state}{detail}"
         click.echo(visible(line))
 
 
 def _sum_up(found: "tuple[Kept, ...]", complaint: str, prune: bool) -> None:
-    from slurmgen.slurm.shell import visible
-    from slurmgen.submitting import amount
+    from slurmgen.slurm.sizes import of_bytes
+    from slurmgen.wording import visible
 
     if complaint:
         words = " ".join(complaint.split())
@@ -88,4 +88,4 @@ def _sum_up(found: "tuple[Kept, ...]", complaint: str, prune: bool) -> None:
     state = "removed" if prune else "free"
     chosen = [one for one in found if one.state == state]
     what = "removed" if prune else "no job needs"
-    click.echo(f"{what} {len(chosen)} of {len(found)}: {amount(sum(one.size for one in chosen))}", err=True)
+    click.echo(f"{what} {len(chosen)} of {len(found)}: {of_bytes(sum(one.size for one in chosen))}", err=True)

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.options import Asked, JobCommand, max_size_option, request_options
+from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.route_options import route_options, set_out
 from slurmgen.cli.submit_told import amount_of, print_id, say, show, warn, what_happened
 from slurmgen.cli.told import print_json
@@ -24,21 +25,21 @@ if TYPE_CHECKING:
 @click.command(cls=JobCommand)
 @request_options
 @route_options
-@click.option("--remote-dir", metavar="FOLDER", help="Folder over there for all this; ~/slurmgen if unset.")
-@max_size_option
+@click.option("--remote-dir", metavar="FOLDER", help="Remote folder for submissions; default: ~/slurmgen.")
+@project_size_option
+@send_option
+@click.option("--again", is_flag=True, help="Submit a new job even if an earlier submission is unsettled.")
+@click.option("--test-only", is_flag=True, help="Ask Slurm whether it would accept the job; submit nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the script and what would be sent; connect to no host.")
 @click.option(
-    "--again", is_flag=True, help="Submit a new job although it is unknown what became of the last."
-)
-@click.option("--test-only", is_flag=True, help="Ask Slurm whether it would take the job; submit nothing.")
-@click.option("--dry-run", is_flag=True, help="Show the script and what would be sent; contact nobody.")
-@click.option(
-    "--follow", is_flag=True, help="Show the log until the job ends; exit 0 if it COMPLETED, else 1."
+    "--follow", is_flag=True, help="Follow the log until the job ends; exit 0 if it COMPLETED, else 1."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print an object instead of the id.")
 def command(
     asked: Asked,
     remote_dir: str | None,
     max_size: int,
+    send: tuple[str, ...],
     again: bool,
     test_only: bool,
     dry_run: bool,
@@ -48,8 +49,10 @@ def command(
 ) -> None:
     """Send the project to the site and submit the job.
 
-    The id is printed to stdout, and everything else to stderr. After any failure the same
-    command finds the job, or submits it if there is none.
+    JOB is a job of slurmgen.toml; default: its only job. With --script and no JOB, the job is made from
+    [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted. The id is printed to
+    stdout, and everything else to stderr. After any failure the same command finds the job, or submits it
+    if there is none.
     """
     from slurmgen.remote.route import route
 
@@ -59,7 +62,7 @@ def command(
     # On the way there while the plan and the project are looked at.
     with set_out(way, starts=not dry_run) as going:
         plan, text = _script(asked, follow=follow)
-        prepared = _prepared(asked, plan, text, way, remote_dir, max_size)
+        prepared = _prepared(asked, plan, text, way, remote_dir, max_size, send)
         if test_only:
             _try_out(going, way, text, as_json)
             return
@@ -78,12 +81,24 @@ def _script(asked: Asked, *, follow: bool) -> "tuple[Plan, str]":
 
 
 def _prepared(
-    asked: Asked, plan: "Plan", text: str, way: "Route", remote_dir: str | None, max_size: int
+    asked: Asked,
+    plan: "Plan",
+    text: str,
+    way: "Route",
+    remote_dir: str | None,
+    max_size: int,
+    send: tuple[str, ...],
 ) -> "Prepared":
+    from msgspec import structs
+
     from slurmgen.submitting import prepare
 
     folder = remote_dir or asked.personal.remote_dir
-    return prepare(plan, text, way, asked.project_dir, folder, max_size)
+    prepared = prepare(plan, text, way, asked.project_dir, folder, max_size, send)
+    command, directory = typed(click.get_current_context()), str(Path.cwd())
+    return structs.replace(
+        prepared, record=structs.replace(prepared.record, command=command, directory=directory)
+    )
 
 
 def _refuse_array(plan: "Plan") -> None:
@@ -104,7 +119,7 @@ def _try_out(going: "Early", way: "Route", text: str, as_json: bool) -> None:
     if as_json:
         print_json({"site": way.site, "via": way.via, "answer": answer})
     of = "the twin of " if way.via == "twin" else ""
-    click.echo(f"{of}{way.site} would take the job: {answer}", err=True)
+    say(f"{of}{way.site} would take the job: {answer}")
 
 
 def _submit(
@@ -120,13 +135,15 @@ def _submit(
         if entry.key != prepared.record.key:
             when = entry.submitted
             say(f"this was submitted at {when}, and what became of it is not known yet: finding out")
-        click.echo(f"{amount_of(prepared)} in all, to {far.where}", err=True)
+        say(f"{amount_of(prepared)} in all, to {far.where}")
         with _progress() as count:
             entry, done = submit_entry(far, prepared, entry, ledger, count=count)
         settled = settled_record(prepared, entry, done)
         _write_down(ledger, settled)
         print_id(settled, done, as_json)
         say(what_happened(prepared, settled, done, far))
+        if done.warning:
+            say(f"warning: {done.warning}; docs/reliability.md says what a group's folder needs")
         if follow:
             _follow(far, prepared.way, settled, done)
 
@@ -166,9 +183,17 @@ def _progress() -> "Iterator[Count | None]":
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+    from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-    columns = ("sending", BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    from slurmgen.slurm.sizes import of_bytes
+
+    columns = ("sending", BarColumn(), "{task.description}", TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("sending", total=None, visible=False)
-        yield lambda part, total: bar.update(task, advance=part, total=max(total, 1), visible=True)
+        task = bar.add_task("", total=None, visible=False)
+
+        def count(part: int, total: int) -> None:
+            sent = int(bar.tasks[task].completed) + part
+            how_much = f"{of_bytes(sent)} of {of_bytes(total)}"
+            bar.update(task, completed=sent, total=max(total, 1), description=how_much, visible=True)
+
+        yield count

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurmgen.cli.told import print_json
+from slurmgen.cli.told import print_json, print_script
 from slurmgen.wording import counted
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from slurmgen.remote.transport import Transport
     from slurmgen.submitting import Prepared
 
-LARGE = 100_000_000
-"Bytes, above which a person may not have meant to send all this."
+LARGE = 100 << 20
+"Bytes, above which the user may not have meant to send all this."
 
 
 def show(prepared: "Prepared", as_json: bool) -> None:
@@ -29,11 +29,12 @@ def show(prepared: "Prepared", as_json: bool) -> None:
                 "snapshot": submission.content.hash,
                 "bytes": submission.content.size,
                 "files": list(submission.files.files),
+                "secrets": list(submission.files.secrets),
             }
         )
         return
     ways = {"ssh": f"through {way.host} over SSH", "local": "from this machine", "twin": "to its twin here"}
-    click.echo(submission.script, nl=False)
+    print_script(submission.script)
     say(f"would submit to site {way.site}, {ways[way.via]}")
     say(f"would send {amount_of(prepared)} to {_from_home(submission.folder)}:")
     for name in (*submission.files.files, submission.script_name):
@@ -90,15 +91,16 @@ def _told(settled: "Record", done: "Submitted") -> dict[str, object]:
 
 def amount_of(prepared: "Prepared") -> str:
     """How much the project is, with the batch script."""
-    from slurmgen.submitting import amount
+    from slurmgen.slurm.sizes import of_bytes
 
     content = prepared.submission.content
-    return f"{counted(len(content.entries) + 1, 'file')} ({amount(content.size)})"
+    return f"{counted(len(content.entries) + 1, 'file')} ({of_bytes(content.size)})"
 
 
 def warn(prepared: "Prepared", plan: "Plan") -> None:
     """Say what a person may not have meant."""
-    for notice in prepared.submission.files.notices:
+    files = prepared.submission.files
+    for notice in filter(None, (*files.notices, files.secrets_notice())):
         say(notice)
     if plan.asked.script is None:
         say(f"no script is named: the bundled example {plan.script} goes along; name yours with --script")
@@ -108,6 +110,6 @@ def warn(prepared: "Prepared", plan: "Plan") -> None:
 
 def say(text: str) -> None:
     """Tell the person; a name in it may be anybody's."""
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     click.echo(visible(text), err=True)

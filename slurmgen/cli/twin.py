@@ -31,7 +31,7 @@ def up(site: str, nodes: int, gpu_type: str | None, ssh: bool) -> None:
     from slurmgen import twin
     from slurmgen.cli.route_options import project_dir
     from slurmgen.profiles import load_site
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     shape = load_site(site, project_dir())
     started = twin.up(shape, nodes, ssh=ssh, gpu_type=gpu_type)
@@ -45,11 +45,12 @@ def up(site: str, nodes: int, gpu_type: str | None, ssh: bool) -> None:
 def down(site: str | None, everything: bool) -> None:
     """End a twin, the jobs on it, and all it wrote."""
     from slurmgen import twin
+    from slurmgen.wording import visible
 
     names = [each.site for each in twin.running()] if everything else [site or _only()]
     for name in names:
         twin.down(name)
-        click.echo(f"the twin of {name} is down")
+        click.echo(visible(f"the twin of {name} is down"))
 
 
 @command.command()
@@ -58,13 +59,13 @@ def down(site: str | None, everything: bool) -> None:
 def status(ctx: click.Context, site: str | None) -> None:
     """Show the twins that run, with their nodes and jobs. Exit code 1 if there is none."""
     from slurmgen import twin
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     twins = [each for each in twin.running() if site in (None, each.site)]
     for each in twins:
         click.echo(visible(_report(each), keep="\n"))
     if not twins:
-        click.echo("no twin runs" if site is None else f"no twin of {site} runs")
+        click.echo("no twin runs" if site is None else visible(f"no twin of {site} runs"))
         ctx.exit(1)
 
 

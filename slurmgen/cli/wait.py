@@ -1,4 +1,4 @@
-"""`slurmgen wait`: until jobs end; exits as they did."""
+"""`slurmgen wait`: wait until jobs end, and exit as they did."""
 
 from math import isnan
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,12 @@ TIME_OVER = 124
 
 @click.command()
 @jobs_options
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer; exit 124.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Stop waiting after this time, with exit code 124; default: no limit.",
+)
 def command(
     job_ids: tuple[str, ...], site: str | None, as_json: bool, timeout: float | None, **said: Any
 ) -> int:
@@ -25,14 +30,14 @@ def command(
 
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. The exit code is the job's; of several,
     the first that is not 0. It is 128 + N if signal N ended it: 143 at its time limit or when cancelled, 137
-    out of memory. It is 3 if the job is gone from the records, and 124 if --timeout came first.
+    out of memory. It is 3 if Slurm no longer knows the job, and 124 if --timeout came first.
     """
     from slurmgen.asking import remember
     from slurmgen.awaiting import wait
-    from slurmgen.slurm.shell import visible
+    from slurmgen.wording import visible
 
     if timeout is not None and isnan(timeout):
-        raise click.BadParameter("nan is no number of seconds.", param_hint="--timeout")
+        raise click.BadParameter("nan is not a number of seconds.", param_hint="--timeout")
     jobs = find_jobs(job_ids, site, **said)
     answers: dict[object, Answer] = {}
 

@@ -1,12 +1,12 @@
 """Container engines: one a file. A dict lists them."""
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 from slurmgen.containers import apptainer
 from slurmgen.site import Container
+from slurmgen.slurm.shell import variables_in
 
 
 class Engine(NamedTuple):
@@ -25,5 +25,5 @@ _ALWAYS_SET = {"HOME", "PWD", "USER"}
 @lru_cache(maxsize=256)
 def bind_variables(container: Container) -> tuple[str, ...]:
     """The variables in the binds for several nodes; where one is unset, the wrong folder would be bound."""
-    found = re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", " ".join(container.multi_node_binds))
+    found = variables_in(" ".join(container.multi_node_binds))
     return tuple(dict.fromkeys(name for name in found if name not in _ALWAYS_SET))

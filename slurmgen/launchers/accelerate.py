@@ -36,4 +36,5 @@ LAUNCHER = Launcher(
     meets=several_ranks,
     bundled_script="training/cifar_accelerate.py",
     options=("mixed_precision",),
+    sets=("RANK", "LOCAL_RANK", "WORLD_SIZE"),
 )

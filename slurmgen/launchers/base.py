@@ -52,6 +52,8 @@ class Launcher(NamedTuple):
     options: tuple[str, ...] = ()
     "The fields of Options that mean something to it."
     max_world_size: int | None = None
+    sets: tuple[str, ...] = ()
+    "Variables that it sets for its ranks itself, whatever they were before."
     refused_names: tuple[str, ...] = ()
     "Job names that make the framework ignore Slurm."
 

@@ -36,4 +36,5 @@ LAUNCHER = Launcher(
     meets=several_nodes,
     bundled_script="training/cifar_ddp.py",
     options=("rendezvous",),
+    sets=("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE"),
 )

@@ -1,10 +1,10 @@
-"""The linter: faults of a batch script that burn queue time, seen in its text.
+"""The linter: finds faults in batch scripts that waste queue time.
 
     >>> import slurmgen.lint
     >>> [report.rule.code for report in slurmgen.lint("#!/bin/bash\\n#SBATCH --time=24:00\\n")]
     ['SG110']
 
-The package is a function too, so that `slurmgen.lint(text, site=None)` is one name for both.
+The package is callable: `slurmgen.lint(text, site=None)` calls the function `lint`.
 """
 
 import sys
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from slurmgen.lint.engine import chosen, fixed, lint_text, mended
+from slurmgen.lint.engine import chosen, fix_all, fixed, lint_text
 from slurmgen.lint.finding import Edit, Finding, Report, Rule
 from slurmgen.lint.rules import all_rules
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 def lint(text: str, site: "Site | str | None" = None, path: Path | None = None) -> tuple[Report, ...]:
-    """Every fault of a batch script.
+    """Lint a batch script, and return the findings in the order of the lines.
 
     Args:
         text: the script.
-        site: the cluster it is for, or its name.
-        path: where the script lies, so that the training script can be found.
+        site: the target cluster, or its name.
+        path: the path of the script, needed to find the training script.
 
     Raises:
-        ConfigError: there is no such site.
+        ConfigError: the site does not exist.
     """
     if isinstance(site, str):
         from slurmgen.profiles import load_site
@@ -39,15 +39,26 @@ def lint(text: str, site: "Site | str | None" = None, path: Path | None = None) 
 
 
 class _Callable(ModuleType):
-    """This package, callable."""
+    """Makes this package callable."""
 
     def __call__(
         self, text: str, site: "Site | str | None" = None, path: Path | None = None
     ) -> tuple[Report, ...]:
-        """Every fault of a batch script; see `lint`."""
+        """Lint a batch script; see `lint`."""
         return lint(text, site, path)
 
 
 sys.modules[__name__].__class__ = _Callable
 
-__all__ = ["Edit", "Finding", "Report", "Rule", "all_rules", "chosen", "fixed", "lint", "lint_text", "mended"]
+__all__ = [
+    "Edit",
+    "Finding",
+    "Report",
+    "Rule",
+    "all_rules",
+    "chosen",
+    "fix_all",
+    "fixed",
+    "lint",
+    "lint_text",
+]

@@ -1,4 +1,4 @@
-"""The rule pages: `python -m slurmgen.lint.docs` writes docs/rules.md from the rules' docstrings."""
+"""The rule pages. `python -m slurmgen.lint.docs` generates docs/rules.md from the docstrings of the rules."""
 
 import re
 import textwrap
@@ -7,31 +7,32 @@ from pathlib import Path
 from slurmgen.lint.finding import Rule
 from slurmgen.lint.rules import all_rules
 
-SECTIONS = ("What it finds", "Why it is bad", "Example", "Use instead", "Reference")
+SECTIONS = ("What it checks", "Why it matters", "Example", "Use instead", "Reference")
 PAGE = Path("docs", "rules.md")
 
 _GROUPS = {
-    "SG1": "The header",
-    "SG2": "The shape: nodes, tasks, ranks and GPUs",
-    "SG3": "How ranks meet",
+    "SG1": "Header",
+    "SG2": "Nodes, tasks, ranks and GPUs",
+    "SG3": "Rendezvous",
     "SG4": "CPUs",
-    "SG5": "The shell around the step",
+    "SG5": "Shell commands",
     "SG6": "Signals and requeue",
-    "SG7": "The training script, where it is at hand",
-    "SG9": "The site, with --site",
+    "SG7": "Training script (if available)",
+    "SG8": "Limits of the linter",
+    "SG9": "Site (with --site)",
 }
 
 _HEAD = """\
 # Lint rules
 
-Made from the rules' docstrings by `python -m slurmgen.lint.docs`. `slurmgen lint --explain CODE` prints one.
-A rule is silent where the text of the script does not tell.
+Generated from the docstrings of the rules by `python -m slurmgen.lint.docs`. `slurmgen lint --explain CODE`
+prints the page of one rule. A rule reports nothing if the script does not contain the information it needs.
 
 """
 
 
 def page() -> str:
-    """The whole of docs/rules.md."""
+    """The content of docs/rules.md."""
     parts = [_HEAD, _table(), "\n"]
     for prefix, title in _GROUPS.items():
         parts.append(f"# {title}\n\n")
@@ -41,7 +42,7 @@ def page() -> str:
 
 def explain(rule: Rule, heading: str = "#") -> str:
     """The page of one rule."""
-    title = f"{heading} {rule.code} {rule.name}\n\n*{rule.severity}*: {rule.summary}.\n\n"
+    title = f"{heading} {rule.code} {rule.name}\n\nSeverity: {rule.severity}\n\n"
     body = textwrap.dedent(rule.doc).strip()
     return title + re.sub(r"^## ", f"{heading}# ", body, flags=re.MULTILINE) + "\n"
 
@@ -50,7 +51,7 @@ def _table() -> str:
     rows = [
         f"| {rule.code} | {rule.name} | {rule.severity} | {rule.summary} |" for rule in all_rules().values()
     ]
-    return "\n".join(["| code | name | severity | what |", "|---|---|---|---|", *rows]) + "\n"
+    return "\n".join(["| code | name | severity | summary |", "|---|---|---|---|", *rows]) + "\n"
 
 
 if __name__ == "__main__":

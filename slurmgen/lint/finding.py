@@ -1,4 +1,4 @@
-"""What a rule reports: the place, the fact, and what to write instead."""
+"""The findings of rules, with their location, message, advice and fix."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from slurmgen.lint.reader import Script
     from slurmgen.site import Site as Site
 else:
-    # Rules name the type, and only a caller who has a site needs its module, which is slow to import.
+    # Rules need the name for annotations only, and the module is slow to import.
     Site = object
 
 Severity = Literal["error", "warning"]
 
 
 class Edit(NamedTuple):
-    """A stretch of the text and what is to stand there."""
+    """A span of the text and its replacement."""
 
     span: Span
     text: str
@@ -28,13 +28,13 @@ class Finding(NamedTuple):
     span: Span
     message: str
     advice: str = ""
-    "What to write instead."
+    "What to write instead, in the imperative."
     edits: tuple[Edit, ...] = ()
-    "The change that mends it, where it is certain."
+    "The fix, if there is a safe one."
 
 
 class Rule(NamedTuple):
-    """One rule, as its module says it."""
+    """One rule, as its module defines it."""
 
     code: str
     name: str
@@ -45,7 +45,7 @@ class Rule(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A finding with the rule that made it and its place in the file."""
+    """A finding with its rule and its location in the file."""
 
     rule: Rule
     finding: Finding

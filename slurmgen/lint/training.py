@@ -1,86 +1,115 @@
-"""What a training script says of itself: the constants in its calls, read from its syntax tree."""
+"""The constant arguments of calls in a training script, read from its syntax tree."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
+from warnings import catch_warnings, simplefilter
 
+from slurmgen.files import read_text
 from slurmgen.lint.reader import Launch, Script
+from slurmgen.lint.reader.budget import Budget, TooLarge
 
 Constant = str | int | float | bool | None
-_LARGEST = 1_000_000
+_LARGEST_FILE = 200_000
+"Bytes."
+_BYTE = 3
+"Steps that a byte of Python takes."
+_LARGEST = 10**9
+"Of a whole number that counts something."
+_NUMBER = re.compile("[0-9]{1,9}")
 
 
 class Call(NamedTuple):
-    """A call with what is constant in its keywords."""
+    """A call with its constant keyword arguments."""
 
     name: str
     line: int
     constants: dict[str, Constant]
     complete: bool
-    "No keyword is hidden in a dictionary."
+    "Whether all keywords are known; `**options` may contain others."
 
-    def number(self, keyword: str, otherwise: int | None = None) -> int | None:
-        """The number that a keyword gives; `otherwise` if it is certainly left out."""
+    def number(self, keyword: str, default: int | None = None) -> int | None:
+        """The number of a keyword; `default` if the call is known to omit it; None if unknown."""
         if keyword not in self.constants:
-            return otherwise if self.complete else None
+            return default if self.complete else None
         value = self.constants[keyword]
-        if isinstance(value, str) and value.isdigit():
-            return int(value)
+        if isinstance(value, str):
+            return int(value) if _NUMBER.fullmatch(value) else None
         return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 _UNKNOWN = "unknown"
-"What a keyword holds whose value is no constant."
+"The value of a keyword whose argument is not a constant."
 
 
 def calls(script: Script, launch: Launch, name: str) -> tuple[Path | None, list[Call]]:
-    """The calls of one name in the script that a launch runs, if it is at hand, and where that is."""
+    """The path of the training script that a launch runs, if available, and its calls of a function."""
     path = training_script(script, launch)
-    return path, [call for call in _calls(path) if call.name == name] if path else []
+    return path, _calls_named(name, path, script.budget) if path else []
+
+
+def _calls_named(name: str, path: Path, budget: Budget) -> list[Call]:
+    try:
+        found = _calls(path, budget).get(name, [])
+        budget.spend(len(found))
+    except TooLarge:
+        return []
+    return found
 
 
 def training_script(script: Script, launch: Launch) -> Path | None:
-    """The training script on this machine: beside the batch script, or from the folder you are in."""
+    """The training script on this machine: next to the batch script, or in the current directory."""
     word = launch.script
     if script.path is None or word is None or not word.known or not word.text.endswith(".py"):
         return None
-    candidates = [place / word.text for place in (script.path.parent, Path.cwd())]
+    candidates = [folder / word.text for folder in (script.path.parent, Path.cwd())]
     return next((path for path in candidates if path.is_file()), None)
 
 
 @lru_cache(maxsize=64)
-def _calls(path: Path) -> tuple[Call, ...]:
+def _calls(path: Path, budget: Budget) -> dict[str, list[Call]]:
+    """The calls in a Python file by name; none if it cannot be read. Each script pays for its own reading."""
     try:
-        if path.stat().st_size > _LARGEST:
-            return ()
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return ()
-    constants = dict(_assigned(tree))
-    return tuple(_call(node, constants) for node in ast.walk(tree) if isinstance(node, ast.Call))
+        text = read_text(path, _LARGEST_FILE)
+        budget.spend(_BYTE * len(text))
+        with catch_warnings():
+            simplefilter("ignore")  # of the user's code, and no part of the report
+            tree = ast.parse(text)
+        constants = dict(_assigned(tree))
+        found: dict[str, list[Call]] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                call = _call(node, constants)
+                found.setdefault(call.name, []).append(call)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # the last if nested too deeply
+        return {}
+    return found
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, Constant]]:
-    """Names that the module sets once, at its top, to a constant."""
+    """Names that the module sets to a constant at its top level."""
     for node in tree.body:
         match node:
             case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.Constant(value=str() | int() | float() as value)
+                targets=[ast.Name(id=name)], value=ast.Constant(value=str() | int() | float()) as value
             ):
-                yield name, value
+                yield name, _constant(value, {})
 
 
 def _call(node: ast.Call, names: dict[str, Constant]) -> Call:
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    said = {word.arg: _constant(word.value, names) for word in node.keywords if word.arg}
-    return Call(name, node.lineno, said, all(word.arg for word in node.keywords))
+    constants = {word.arg: _constant(word.value, names) for word in node.keywords if word.arg}
+    return Call(name, node.lineno, constants, all(word.arg for word in node.keywords))
 
 
 def _constant(node: ast.expr, names: dict[str, Constant]) -> Constant:
     match node:
+        case ast.Constant(value=int(value)) if abs(value) > _LARGEST:
+            return _UNKNOWN
         case ast.Constant(value=bool() | int() | float() | str() | None as value):
             return value
         case ast.List(elts=items) | ast.Tuple(elts=items):

@@ -11,16 +11,19 @@ from msgspec import Struct
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.launchers import LAUNCHERS, Geometry, Launcher
 from slurmgen.plan.directives import gpu_directive, mem_directive
+from slurmgen.plan.explanation import explained
 from slurmgen.plan.layout import Layout, lay_out
-from slurmgen.plan.place import Place, check_limits, find_place, roomier
-from slurmgen.plan.reasons import reasons
+from slurmgen.plan.logs import check_error_file, log_folder
+from slurmgen.plan.place import check_limits, find_place, roomier
+from slurmgen.plan.reasons import Reason, origin_of
 from slurmgen.plan.requeue import further_options
 from slurmgen.plan.resources import Cpus, Reasoned, cpus, memory, time
 from slurmgen.plan.setup import Setup, find_setup
 from slurmgen.plan.step import Step, find_step
-from slurmgen.plan.variables import variables
+from slurmgen.plan.variables import check_per_task, task_variables, variables
 from slurmgen.request import Request, check_form, check_text, command_of
 from slurmgen.site import Rendezvous, Site
+from slurmgen.sites.nodes import Place
 from slurmgen.slurm import durations, options
 from slurmgen.slurm.shell import Variable, unprintable
 
@@ -57,8 +60,8 @@ class Plan(Struct, frozen=True, kw_only=True, gc=False):
     command: str
     "The slurmgen command that gives this plan."
     asked: Request
-    sources: dict[str, str] = {}
-    "Where a field of the request was said, if not by whoever asks."
+    files: dict[str, str] = {}
+    "The file that a field of the request comes from, if not from whoever asks."
 
     @property
     def framework(self) -> str:
@@ -126,9 +129,14 @@ class Plan(Struct, frozen=True, kw_only=True, gc=False):
         return bool(self.asked.requeue)
 
     @property
+    def why(self) -> dict[str, Reason]:
+        """Why each value is what it is, by its key in `as_dict`: who decided it, and that in words."""
+        return explained(self)
+
+    @property
     def reasons(self) -> dict[str, str]:
-        """Why each number is what it is, by its key in `as_dict`."""
-        return reasons(self)
+        """The same in words alone."""
+        return {key: reason.text for key, reason in self.why.items()}
 
     @property
     def output(self) -> str:
@@ -142,8 +150,8 @@ class Plan(Struct, frozen=True, kw_only=True, gc=False):
         """The `#SBATCH` lines in the order they stand: long option name and value."""
         said = (
             ("job-name", self.name),
-            ("account", self.place.account),
-            ("partition", self.place.partition),
+            ("account", self.asked.account),
+            ("partition", ",".join(self.place.partitions) or None),
             ("qos", self.asked.qos),
             ("time", self.time),
             ("nodes", str(self.nodes)),
@@ -163,25 +171,29 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "site framework name nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size "
         "mem time requeue"
     ).split()
+    why = plan.why
     return {key: getattr(plan, key) for key in numbers} | {
-        "partition": plan.place.partition,
-        "account": plan.place.account,
+        "gpu_type": plan.place.gpu_type,
+        "partition": ",".join(plan.place.partitions) or None,
+        "account": plan.asked.account,
         "container": plan.setup.image or None,
         "python_env": plan.setup.python_env,
         "modules": list(plan.setup.modules),
         "rendezvous": plan.rendezvous.host if plan.rendezvous else None,
         "directives": dict(plan.directives),
         "env": plan.env,
+        "task_env": {variable.name: variable.value for variable in plan.step.variables},
         "launch": [" ".join(words) for words in plan.step.lines],
         "script": plan.script,
         "output": plan.output,
         "command": plan.command,
-        "reasons": plan.reasons,
+        "reasons": {key: reason.text for key, reason in why.items()},
+        "sources": {key: reason.source for key, reason in why.items()},
     }
 
 
 def resolve(
-    request: Request, site: Site, command: str | None = None, sources: dict[str, str] | None = None
+    request: Request, site: Site, command: str | None = None, files: dict[str, str] | None = None
 ) -> Plan:
     """Decide every number of a job.
 
@@ -189,28 +201,32 @@ def resolve(
         request: what was asked for.
         site: where it is to run.
         command: the command line to name as the script's maker; the request's own if None.
-        sources: where fields of the request were said, for the reasons, such as `from slurmgen.toml`.
+        files: the files that fields of the request come from, such as slurmgen.toml, for the reasons.
 
     Raises:
         RequestError: what was asked for cannot be had; it says what can.
     """
     made_by = command_of(site.name, check_form(request))
-    if unprintable(made_by):  # it says every value of the request, so one look is enough
+    if unprintable(made_by) or unprintable(request.env):  # together they say every value of the request
         check_text(request)
-    _count("cpus-per-gpu", request.cpus_per_gpu)
+    origin = origin_of(files or {})
     launcher = _launcher(request)
-    gpus = _count("gpus", request.gpus) or DEFAULT_GPUS
+    gpus = request.gpus or DEFAULT_GPUS
     _check_ranks(launcher, gpus, request.nodes or 1)
     place = find_place(request, site)
-    layout = _layout(gpus, _count("nodes", request.nodes), place, site)
-    check_limits(place, gpus, layout.nodes)
+    layout = _layout(gpus, request.nodes, place, site, origin("nodes"))
+    check_limits(site, place, gpus, layout.nodes)
     geometry = Geometry(layout.nodes, layout.gpus_per_node)
-    setup = find_setup(request, site, layout.nodes)
+    check_per_task(request, layout.nodes * launcher.ntasks_per_node(layout.gpus_per_node))
+    setup = find_setup(request, origin, site, layout.nodes)
     script = _script(request, launcher)
-    cpu = cpus(request, site, launcher, layout, place.node)
-    mem = memory(request, site, layout, place.node)
-    limit = time(request, site, place.limits)
+    cpu = cpus(request, origin, site, launcher, layout, place.node)
+    mem = memory(request, origin, site, layout, place.node)
+    limit = time(request, origin, site, place.limits)
     further = further_options(request, site, limit.value)
+    log_dir = log_folder(request.log_dir)
+    check_error_file(further.get("error"), log_dir)
+    in_task = task_variables(request, site)
     return Plan(
         site=site.name,
         name=_job_name(request.name or PurePosixPath(script).stem, launcher),
@@ -221,16 +237,16 @@ def resolve(
         memory=mem,
         time_limit=limit,
         setup=setup,
-        variables=variables(request, site, geometry, setup.container, cpu.per_gpu),
+        variables=variables(request, site, launcher, geometry, setup, cpu.per_gpu),
         rendezvous=_rendezvous(request, site, setup) if launcher.meets(geometry) else None,
-        step=find_step(request, further, setup, launcher, geometry, cpu.per_task, script),
-        gpu_directive=gpu_directive(site.gpu.request, request.gpu_type, geometry),
+        step=find_step(request, further, setup, launcher, geometry, cpu.per_task, script, in_task),
+        gpu_directive=gpu_directive(site.gpu.request, place.gpu_type, geometry),
         mem_directive=mem_directive(site, mem.value, geometry, cpu.per_gpu),
         extra_directives=tuple([options.checked(key, value) for key, value in further.items()]),
-        log_dir=_log_dir(request.log_dir),
+        log_dir=log_dir,
         command=command or made_by,
         asked=request,
-        sources=sources or {},
+        files=files or {},
     )
 
 
@@ -241,15 +257,9 @@ def _launcher(request: Request) -> Launcher:
     return LAUNCHERS[name]
 
 
-def _count(key: str, value: int | None) -> int | None:
-    if value is not None and value < 1:
-        raise RequestError(f"--{key} is {value}", "It takes a whole number from 1 on.")
-    return value
-
-
-def _layout(gpus: int, nodes: int | None, place: Place, site: Site) -> Layout:
+def _layout(gpus: int, nodes: int | None, place: Place, site: Site, nodes_why: Reason) -> Layout:
     try:
-        return lay_out(gpus, nodes, place.node.gpus, place.node_name)
+        return lay_out(gpus, nodes, place.node.gpus, place.node_name, nodes_why)
     except RequestError as error:
         types = " or ".join(roomier(site, place.node))
         hint = f" Nodes with more GPUs: --gpu-type {types}." if types else ""
@@ -289,14 +299,6 @@ def _job_name(name: str, launcher: Launcher) -> str:
             "Give another with --name; letters, digits and _ . + = : @ - can stand in one.",
         )
     return name
-
-
-def _log_dir(folder: str | None) -> str | None:
-    if folder is not None and re.search(r"""["'\\\s#%]|^-|^$""", folder):
-        raise RequestError(
-            f"--log-dir {folder!r} cannot stand in a directive", "Spaces, quotes, # and % cannot stand in it."
-        )
-    return folder.rstrip("/") or "/" if folder else None
 
 
 def _rendezvous(request: Request, site: Site, setup: Setup) -> Rendezvous:

@@ -3,7 +3,11 @@
 from msgspec import Struct
 
 from slurmgen.errors import RequestError
+from slurmgen.plan.reasons import Reason, derived
 from slurmgen.wording import counted
+
+MOST_GPUS_PER_NODE = 128
+"More than any node has, also in parts of GPUs (MIG)."
 
 
 class Layout(Struct, frozen=True, gc=False):
@@ -11,42 +15,42 @@ class Layout(Struct, frozen=True, gc=False):
 
     nodes: int
     gpus_per_node: int
-    why: str
+    why: Reason
 
 
-def lay_out(gpus: int, nodes: int | None, per_node: int | None, place: str) -> Layout:
+def lay_out(gpus: int, nodes: int | None, per_node: int | None, place: str, nodes_why: Reason) -> Layout:
     """Spread a job's GPUs over nodes.
 
     Args:
         gpus: GPUs of the whole job.
-        nodes: nodes the person asked for, if any.
+        nodes: nodes the user asked for, if any.
         per_node: GPUs that a node has, if known.
         place: what to call that node in an error.
+        nodes_why: where `nodes` comes from.
 
     Raises:
         RequestError: they do not divide, or a node has fewer.
     """
     if nodes is not None:
-        return _over_given_nodes(gpus, nodes, per_node, place)
+        return _over_given_nodes(gpus, nodes, per_node, place, nodes_why)
     if per_node is None:
-        return Layout(1, gpus, f"{place} does not say how many GPUs a node has, so all are on one node")
+        _check_one_node(gpus, f"{place} does not say how many GPUs a node has", "Add --nodes.")
+        why = f"{place} does not say how many GPUs a node has, so all are on one node"
+        return Layout(1, gpus, derived(why))
     if gpus <= per_node:
-        return Layout(1, gpus, f"a node of {place} has {counted(per_node, 'GPU')}")
+        return Layout(1, gpus, derived(f"a node of {place} has {counted(per_node, 'GPU')}"))
     if gpus % per_node:
         raise RequestError(
             f"{gpus} GPUs do not fill whole nodes: a node of {place} has {per_node}", _nearest(gpus, per_node)
         )
     count = gpus // per_node
-    return Layout(count, per_node, f"{gpus} GPUs fill {count} nodes of {per_node} on {place}")
+    return Layout(count, per_node, derived(f"{gpus} GPUs fill {count} nodes of {per_node} on {place}"))
 
 
-def _over_given_nodes(gpus: int, nodes: int, per_node: int | None, place: str) -> Layout:
+def _over_given_nodes(gpus: int, nodes: int, per_node: int | None, place: str, nodes_why: Reason) -> Layout:
     if gpus % nodes:
-        below = gpus // nodes * nodes
-        choices = [str(n) for n in (below, below + nodes) if n]
         raise RequestError(
-            f"{counted(gpus, 'GPU')} cannot be divided over {nodes} nodes",
-            f"Ask for {' or '.join(choices)} GPUs.",
+            f"{counted(gpus, 'GPU')} cannot be divided over {nodes} nodes", _divisible(gpus, nodes, per_node)
         )
     each = gpus // nodes
     if per_node is not None and each > per_node:
@@ -55,7 +59,14 @@ def _over_given_nodes(gpus: int, nodes: int, per_node: int | None, place: str) -
             f"{gpus} GPUs on {on} are {each} a node, but a node of {place} has {per_node}",
             f"Ask for at most {most}, or for {-(-gpus // per_node)} nodes or more.",
         )
-    return Layout(nodes, each, f"--nodes {nodes}, so {each} of {counted(gpus, 'GPU')} on each")
+    _check_one_node(each, "no node has so many", "Ask for more --nodes.")
+    why = f"{counted(nodes, 'node')} {nodes_why.text}, so {each} of {counted(gpus, 'GPU')} on each"
+    return Layout(nodes, each, Reason(nodes_why.source, why))
+
+
+def _check_one_node(gpus: int, why: str, hint: str) -> None:
+    if gpus > MOST_GPUS_PER_NODE:
+        raise RequestError(f"{gpus} GPUs would be on one node: {why}", hint)
 
 
 def _nearest(gpus: int, per_node: int) -> str:
@@ -65,3 +76,14 @@ def _nearest(gpus: int, per_node: int) -> str:
         f"Ask for {below} or {below + per_node} GPUs, "
         f"or add --nodes {fewest} for {gpus // fewest} on each of {fewest} nodes."
     )
+
+
+def _divisible(gpus: int, nodes: int, per_node: int | None) -> str:
+    """Numbers of GPUs that these nodes can share, and of nodes that can share these GPUs."""
+    room = nodes * (per_node or MOST_GPUS_PER_NODE)
+    below = gpus // nodes * nodes
+    counts = [str(count) for count in (below, below + nodes) if 0 < count <= room] or [str(room)]
+    whole = f", {room} for whole nodes" if per_node and str(room) not in counts else ""
+    fitting = [n for n in range(-(-gpus * nodes // room), gpus + 1) if gpus % n == 0]
+    fewer = max((n for n in fitting if n < nodes), default=min(fitting))
+    return f"Ask for {' or '.join(counts)} GPUs{whole}, or for --nodes {fewer}."

@@ -8,6 +8,7 @@ from msgspec import Struct
 from slurmgen.errors import RequestError
 from slurmgen.launchers import Launcher
 from slurmgen.plan.layout import Layout
+from slurmgen.plan.reasons import PROFILE, Origin, Reason, default, derived, from_profile
 from slurmgen.request import Request
 from slurmgen.site import Limits, Node, Site
 from slurmgen.slurm import durations, sizes
@@ -18,13 +19,16 @@ T = TypeVar("T")
 DEFAULT_CPUS_PER_GPU = 4
 DEFAULT_MEM_PER_GPU = "16G"
 DEFAULT_TIME = "01:00:00"
+MOST_MEMORY = "64T"
+MOST_DAYS = 366
+"More memory on a node or a longer time limit is a typing error."
 
 
 class Reasoned(Struct, frozen=True, gc=False):
     """A value and why it is that."""
 
     value: str | None
-    why: str
+    why: Reason
 
 
 class Cpus(Struct, frozen=True, gc=False):
@@ -32,20 +36,22 @@ class Cpus(Struct, frozen=True, gc=False):
 
     per_gpu: int
     per_task: int
-    why: str
+    why: Reason
 
 
-def cpus(request: Request, site: Site, launcher: Launcher, layout: Layout, node: Node) -> Cpus:
+def cpus(
+    request: Request, origin: Origin, site: Site, launcher: Launcher, layout: Layout, node: Node
+) -> Cpus:
     """CPUs for each task.
 
     Raises:
-        RequestError: not a multiple of what the site gives out, or more than a node has.
+        RequestError: not a multiple of what the site allocates, or more than a node has.
     """
     per_gpu, source = _first(
-        (request.cpus_per_gpu, "as asked"),
-        (site.cpu.per_gpu, f"from the profile of {site.name}"),
-        (_share(node.cpus, node.gpus, site.cpu.multiple_of), "a GPU's share of a node"),
-        (DEFAULT_CPUS_PER_GPU, "slurmgen's default, as the site does not say"),
+        (request.cpus_per_gpu, origin("cpus_per_gpu")),
+        (site.cpu.per_gpu, from_profile(site)),
+        (_share(node.cpus, node.gpus, site.cpu.multiple_of), derived("a GPU's share of a node")),
+        (DEFAULT_CPUS_PER_GPU, default("slurmgen's default, as the site does not say")),
     )
     procs = launcher.procs_per_task(layout.gpus_per_node)
     per_task, multiple = per_gpu * procs, site.cpu.multiple_of
@@ -67,10 +73,10 @@ def cpus(request: Request, site: Site, launcher: Launcher, layout: Layout, node:
             else "Ask for fewer GPUs on each node.",
         )
     share = f" x {procs} ranks per task" if procs > 1 else ""
-    return Cpus(per_gpu, per_task, f"{counted(per_gpu, 'CPU')} per GPU ({source}){share}")
+    return Cpus(per_gpu, per_task, source.within(f"{counted(per_gpu, 'CPU')} per GPU ({{}}){share}"))
 
 
-def memory(request: Request, site: Site, layout: Layout, node: Node) -> Reasoned:
+def memory(request: Request, origin: Origin, site: Site, layout: Layout, node: Node) -> Reasoned:
     """Memory of one node; None where the site wants none said.
 
     Raises:
@@ -79,17 +85,17 @@ def memory(request: Request, site: Site, layout: Layout, node: Node) -> Reasoned
     if site.memory.form == "none":
         if request.mem:
             raise RequestError(f"{site.name} takes no memory request", "Leave --mem out.")
-        return Reasoned(None, f"{site.name} gives memory with the GPUs")
+        return Reasoned(None, Reason(PROFILE, f"{site.name} gives memory with the GPUs"))
     if request.mem:
-        total, why = _size(request.mem), "as asked"
+        total, why = _size(request.mem), origin("mem")
     else:
         per_gpu, source = _first(
-            (site.memory.per_gpu, f"from the profile of {site.name}"),
-            (_memory_share(node), "a GPU's share of a node"),
-            (DEFAULT_MEM_PER_GPU, "slurmgen's default, as the site does not say"),
+            (site.memory.per_gpu, from_profile(site)),
+            (_memory_share(node), derived("a GPU's share of a node")),
+            (DEFAULT_MEM_PER_GPU, default("slurmgen's default, as the site does not say")),
         )
         total = sizes.megabytes(per_gpu) * layout.gpus_per_node
-        why = f"{per_gpu} per GPU ({source}) x {layout.gpus_per_node} per node"
+        why = source.within(f"{per_gpu} per GPU ({{}}) x {layout.gpus_per_node} per node")
     if node.memory and total > sizes.megabytes(node.memory):
         raise RequestError(
             f"{sizes.canonical(total)} per node is asked for, but a node of {site.name} has {node.memory}",
@@ -110,35 +116,37 @@ def _memory_share(node: Node) -> str | None:
 
 
 def _size(text: str) -> int:
+    form = "Write a whole number with M, G or T, such as 64G."
     try:
-        return sizes.megabytes(text)
+        total = sizes.megabytes(text)
     except ValueError:
-        raise RequestError(
-            f"--mem {text!r} is not a size", "Write a whole number with M, G or T, such as 64G."
-        ) from None
+        raise RequestError(f"--mem {text!r} is not a size", form) from None
+    if total > sizes.megabytes(MOST_MEMORY):
+        raise RequestError(f"--mem {text} is more than any node has: {MOST_MEMORY}", form)
+    return total
 
 
-def time(request: Request, site: Site, limits: dict[str, Limits]) -> Reasoned:
+def time(request: Request, origin: Origin, site: Site, limits: dict[str, Limits]) -> Reasoned:
     """Time limit in one form; `limits` are those that hold for the job, by what sets them.
 
     Raises:
         RequestError: it is no time, or over a limit.
     """
     text, why = _first(
-        (request.time, "as asked"),
-        (site.time, f"from the profile of {site.name}"),
-        (DEFAULT_TIME, "slurmgen's default, as neither you nor the site says"),
+        (request.time, origin("time")),
+        (site.time if durations.limit(site.time) else None, from_profile(site)),
+        (DEFAULT_TIME, default("slurmgen's default, as neither you nor the site says")),
     )
     total = _duration(text)
     for name, limit in limits.items():
-        if limit.max_time and total > (most := durations.seconds(limit.max_time)):
+        if (most := limit.max_seconds) is not None and total > most:
             if request.time:
                 asked = f"--time {text} is {durations.canonical(total)}"
                 raise RequestError(
                     f"{asked}, but {name} ends jobs after {limit.max_time}",
                     f"Ask for at most --time {limit.max_time}.",
                 )
-            total, why = most, f"the limit of {name}"
+            total, why = most, Reason(PROFILE, f"the limit of {name}")
     return Reasoned(durations.canonical(total), why)
 
 
@@ -150,10 +158,12 @@ def _duration(text: str) -> int:
         raise RequestError(f"--time {text!r} is not a Slurm time", form) from None
     if not total:
         raise RequestError(f"--time {text} is no time at all", form)
+    if total > MOST_DAYS * 86_400:
+        raise RequestError(f"--time {text} is longer than a year", form)
     return total
 
 
-def _first(*choices: tuple[T | None, str]) -> tuple[T, str]:
+def _first(*choices: tuple[T | None, Reason]) -> tuple[T, Reason]:
     """The first choice that is said, with its source."""
     for value, why in choices:
         if value is not None:

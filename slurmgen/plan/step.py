@@ -10,7 +10,7 @@ from slurmgen.launchers import LAUNCHERS, Geometry, Launcher, Options
 from slurmgen.plan.setup import Setup
 from slurmgen.request import Request
 from slurmgen.site import Container
-from slurmgen.slurm.shell import expandable, quote
+from slurmgen.slurm.shell import Variable, quote, word
 
 
 class Step(Struct, frozen=True, gc=False):
@@ -20,6 +20,8 @@ class Step(Struct, frozen=True, gc=False):
     "Shell words by part: srun, the container, the launcher, the script with its arguments."
     expands_in_task: bool
     "Some variables are for each task to expand, not for the batch script."
+    variables: tuple[Variable, ...] = ()
+    "Those that each task exports for itself."
 
 
 def find_step(
@@ -30,26 +32,37 @@ def find_step(
     geometry: Geometry,
     cpus_per_task: int,
     script: str,
+    variables: tuple[Variable, ...],
 ) -> Step:
-    """How srun starts the ranks; `further` are the sbatch options beyond those that a plan always has.
+    """How srun starts the ranks.
+
+    Args:
+        request: what was asked for.
+        further: the sbatch options beyond those that a plan always has.
+        setup: its container, if any.
+        launcher: what each task runs.
+        geometry: nodes and GPUs.
+        cpus_per_task: the header's value.
+        script: the training script.
+        variables: those that each task exports for itself.
 
     `--cpus-per-task` is said again because srun does not inherit it since Slurm 22.05.
 
     Raises:
-        RequestError: an option means nothing to this launcher, or a bind has no container.
+        RequestError: an option has no effect with this launcher, or a bind has no container.
     """
     several_nodes = geometry.nodes > 1
     container = setup.container
     folders = container.multi_node_library_path if container and several_nodes else ()
     head, in_task = _head(launcher.name, geometry, _options(request, launcher), folders)
-    export, deaf = (_export(further), _deaf(further)) if further else ((), ())
+    export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
     lines = (
         ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *export),
-        deaf,
+        own,
         _container_words(container, setup.image, several_nodes, request.binds or ()) if container else (),
-        *_joined(head, (quote(script), *map(quote, request.script_args or ()))),
+        *_joined(head, (quote(script), *map(word, request.script_args or ()))),
     )
-    return Step(tuple(filter(None, lines)), in_task or bool(deaf))
+    return Step(tuple(filter(None, lines)), in_task or bool(own), variables)
 
 
 def _export(further: dict[str, str]) -> tuple[str, ...]:
@@ -57,15 +70,20 @@ def _export(further: dict[str, str]) -> tuple[str, ...]:
     return ("--export=ALL",) if {"export", "export-file"} & further.keys() else ()
 
 
-def _deaf(further: dict[str, str]) -> tuple[str, ...]:
-    """What makes a launcher deaf to the signal the job asks for: it would die of it, only ranks handle it.
+def _ignored_signal(further: dict[str, str]) -> str | None:
+    """The signal that a launcher must ignore: it would die of it, only ranks handle it.
 
     `B:` sends the signal to the batch shell alone, so that there is nothing to do.
     """
     flags, _, name = further.get("signal", "").partition("@")[0].rpartition(":")
-    if not name or "B" in flags:
-        return ()
-    return ("bash", "-c", f"""'trap "" {name}; exec "$@"'""", "bash")
+    return None if "B" in flags else name or None
+
+
+def _in_each_task(variables: tuple[Variable, ...], signal: str | None) -> tuple[str, ...]:
+    """A shell that each task starts with: it exports the task's own variables, and ignores a signal."""
+    commands = [f"export {variable.name}={variable.word}; " for variable in variables]
+    commands += [f'trap "" {signal}; '] if signal else []
+    return ("bash", "-c", quote("".join(commands) + 'exec "$@"'), "bash") if commands else ()
 
 
 def _joined(head: tuple[str, ...], script: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
@@ -78,7 +96,7 @@ def _container_words(
     container: Container, image: str, several_nodes: bool, own_binds: tuple[str, ...]
 ) -> tuple[str, ...]:
     of_site = (*container.binds, *(container.multi_node_binds if several_nodes else ()))
-    return ENGINES[container.engine].command(image, tuple(map(expandable, (*of_site, *own_binds))))
+    return ENGINES[container.engine].command(image, tuple(map(word, (*of_site, *own_binds))))
 
 
 @lru_cache(maxsize=256)

@@ -18,14 +18,20 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from paramiko.pkey import PublicBlob
 
+from slurmgen import files
 
-def of(key: paramiko.PKey, files: Iterable[Path]) -> Iterator[tuple[str, paramiko.PKey]]:
+_UNREADABLE = Exception
+"What is raised for a text that is not a certificate we can use: cryptography does not document it."
+
+
+def of(key: paramiko.PKey, paths: Iterable[Path]) -> Iterator[tuple[str, paramiko.PKey]]:
     """The key with each certificate among the files that is its own, by the file's name."""
-    for file in files:
-        with contextlib.suppress(OSError, ValueError):  # there is none, or it is something else
-            if _is_of(file.read_bytes(), key):
+    for file in paths:
+        with contextlib.suppress(_UNREADABLE):  # there is none, or it is something else
+            text = files.read_text(file)
+            if _is_of(text.encode(), key):
                 certified = _copy(key)
-                certified.public_blob = PublicBlob.from_file(str(file))
+                certified.public_blob = PublicBlob.from_string(text)
                 yield str(file), certified
 
 
@@ -51,7 +57,7 @@ def public_blob(key: paramiko.AgentKey) -> bytes:
     """The public half of an agent's key, also where it holds only a certificate of it."""
     if "-cert-" not in key.get_name():
         return key.asbytes()
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(_UNREADABLE):
         return _certified_blob(f"{key.get_name()} {b64encode(key.blob).decode()}".encode())
     return key.blob
 

@@ -1,15 +1,21 @@
 """ssh_config as paramiko reads it, where ssh is not installed; with Include, which it does not know."""
 
+import itertools
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import paramiko
 
+from slurmgen import files
+
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 DEEPEST = 16
 "How deep files may include one another, as in OpenSSH."
+MOST_FILES = 256
+"Files that are read in all; each takes longer than the one before."
 
+_PATH_LISTS = {"userknownhostsfile", "globalknownhostsfile", "revokedhostkeys"}
 _ALONE = {"all", "canonical", "final"}
 _WITH_VALUE = {"exec", "host", "localuser", "originalhost", "user"}
 _PROBE = "slurmgenprobe"
@@ -22,11 +28,12 @@ def said(alias: str, config_file: Path | None) -> dict[str, list[str]]:
         OSError, ValueError: a file cannot be read, or not be understood.
     """
     # OpenSSH ignores the system's file too when it is given one.
-    files = [config_file] if config_file else [Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG]
+    paths = [config_file] if config_file else [Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG]
     lines: list[str] = []
-    for path in files:
+    count = itertools.count(1)
+    for path in paths:
         if config_file or path.exists():
-            _read(path, alias, lines)
+            _read(path, alias, lines, count)
             lines.append("Host *")
     return {key: _values(key, value) for key, value in _lookup(lines, alias).items() if value}
 
@@ -34,7 +41,7 @@ def said(alias: str, config_file: Path | None) -> dict[str, list[str]]:
 def _values(keyword: str, value: str | list[str]) -> list[str]:
     if isinstance(value, list):
         return value
-    return shlex.split(value) if keyword.endswith("knownhostsfile") else [value]
+    return shlex.split(value) if keyword in _PATH_LISTS else [value]
 
 
 def _lookup(lines: list[str], alias: str) -> paramiko.SSHConfigDict:
@@ -42,14 +49,19 @@ def _lookup(lines: list[str], alias: str) -> paramiko.SSHConfigDict:
     try:
         config.parse(iter(lines))
         return config.lookup(alias)
-    except (paramiko.ConfigParseError, ImportError) as error:  # `Match exec` wants a package we have not
-        raise ValueError(str(error)) from None
+    except (paramiko.ConfigParseError, paramiko.CouldNotCanonicalize, ImportError) as error:
+        raise ValueError(str(error)) from None  # `Match exec` wants a package we have not
+    except KeyError as error:
+        raise ValueError(f"{error} is missing") from None
 
 
-def _read(path: Path, alias: str, lines: list[str], depth: int = 0) -> None:
+def _read(path: Path, alias: str, lines: list[str], count: Iterator[int], depth: int = 0) -> None:
     """Add the lines of a file; those that it includes only where the block around them is for us."""
+    if depth > DEEPEST or next(count) > MOST_FILES:
+        raise ValueError(f"{path} is one of too many files that include one another")
     block = "Host *"
-    for line in path.read_text().splitlines():
+    # A comment may be in any encoding.
+    for line in files.read_bytes(path).decode(errors="surrogateescape").splitlines():
         keyword, value = _parts(line)
         if keyword == "match":
             _check_match(value)
@@ -57,9 +69,9 @@ def _read(path: Path, alias: str, lines: list[str], depth: int = 0) -> None:
             block = line
         if keyword != "include":
             lines.append(line)
-        elif depth < DEEPEST and _is_active(block, alias, lines):
+        elif _is_active(block, alias, lines):
             for included in _included(value):
-                _read(included, alias, lines, depth + 1)
+                _read(included, alias, lines, count, depth + 1)
                 lines.append(block)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 TIMEOUT = 30.0
 "Seconds for the commands of `Match exec`, and for names to become canonical."
 
-_PATH_LISTS = {"userknownhostsfile", "globalknownhostsfile"}
+_PATH_LISTS = {"userknownhostsfile", "globalknownhostsfile", "revokedhostkeys"}
 _FILLED = {"certificatefile", "identityagent", "identityfile", "proxycommand", "proxyjump", *_PATH_LISTS}
 # ssh prints paths bare, blanks within them too; each begins anew at a slash or a tilde.
 _NEXT_PATH = re.compile(r"\s+(?=[/~])")

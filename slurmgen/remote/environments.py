@@ -6,18 +6,25 @@ makes its own.
 """
 
 import os
-import tomllib
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
+from slurmgen.files import NotPlainFile, read_bytes
+from slurmgen.paths import make_private
 from slurmgen.remote.snapshot import Snapshot, readable
 
 FOLDER = "envs"
 "Stands beside the folder of the runs."
 _MADE_FROM = ("uv.lock", "pyproject.toml", "uv.toml", ".python-version")
 # uv's names for a package that is a folder or file of this machine (https://docs.astral.sh/uv/concepts/projects/layout/).
-_PATHS = {"directory", "editable", "path"}
+_PATHS = {b"directory", b"editable", b"path"}
+_PACKAGE = re.compile(rb"^\[\[package\]\]\r?$", re.MULTILINE)
+_SOURCE = re.compile(rb"^source = \{ (\w+) = ", re.MULTILINE)
+"As uv writes them. Parsed as TOML, a few kilobytes of dots take minutes."
+_LARGEST = 10_000_000
+"Bytes of a file that an environment is made from."
 
 
 def with_environment(files: Snapshot, python_env: str, modules: Sequence[str], cache: Path) -> Snapshot:
@@ -38,7 +45,10 @@ def with_environment(files: Snapshot, python_env: str, modules: Sequence[str], c
         return files
     sources = {name: path for name in _MADE_FROM if (path := files.files.get(str(folder / name)))}
     with readable():
-        texts = {name: path.read_bytes() for name, path in sources.items()}
+        try:
+            texts = {name: read_bytes(path, _LARGEST) for name, path in sources.items()}
+        except NotPlainFile:
+            return files
     if not _is_shareable(texts.get("uv.lock", b"")):
         return files
     digest = sha256(repr((sorted(texts.items()), tuple(modules), str(folder))).encode()).hexdigest()
@@ -47,18 +57,15 @@ def with_environment(files: Snapshot, python_env: str, modules: Sequence[str], c
 
 
 def _is_shareable(lock: bytes) -> bool:
-    try:
-        packages = tomllib.loads(lock.decode()).get("package", [])
-        sources = [package["source"] for package in packages]
-        return bool(sources) and not any(_PATHS & source.keys() for source in sources)
-    except (ValueError, AttributeError, LookupError, TypeError):
-        return False  # uv itself will say what is wrong
+    """Whether each package has a source and none is a path; uv itself says what else is wrong."""
+    packages, sources = _PACKAGE.findall(lock), _SOURCE.findall(lock)
+    return bool(sources) and len(sources) == len(packages) and not _PATHS.intersection(sources)
 
 
 def _links(folder: Path, target: str) -> dict[str, Path]:
     """The links as they are sent, made here first."""
     with readable():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         for name, leads in {".venv": target, ".venv.lock": f"{target}.lock"}.items():
             new = folder / f"{name}.{os.getpid()}"
             new.unlink(missing_ok=True)

@@ -8,16 +8,18 @@ import subprocess
 import paramiko
 from msgspec import Struct
 
-from slurmgen.errors import AuthenticationFailed, ConnectionFailed
-from slurmgen.remote import host_keys
+from slurmgen.errors import AuthenticationFailed, ConfigError, ConnectionFailed, SlurmgenError
+from slurmgen.remote import algorithms, host_keys
 from slurmgen.remote.login import log_in
 from slurmgen.remote.pulse import Heard, Pulse
 from slurmgen.remote.ssh_config import Destination
-from slurmgen.remote.ssh_errors import translated
+from slurmgen.remote.ssh_errors import ERRORS, translated
 from slurmgen.remote.terminal import Ask
 
 CONNECT_TIMEOUT = 20.0
 "Seconds for the network connection and for the handshake, each."
+HANDSHAKE_LIMIT = 1_000_000
+"Bytes that a host may send before keys are exchanged; some kilobytes are usual."
 ANSWER_TIMEOUT = 120.0
 "Seconds for one answer to the host; a person may have to fetch a code first."
 # Without a handler Python prints paramiko's warnings, tracebacks included.
@@ -36,7 +38,7 @@ class Link(Struct, frozen=True):
 def check_host_keys(to: Destination) -> tuple[Destination, ...]:
     """Look whether the hosts on the way show the keys that known_hosts has, as far as one gets unasked.
 
-    Returns those that do. Behind a host where only a person gets in, or whose certificate only OpenSSH
+    Returns those that do. Behind a host where only a person gets in, or whose key or algorithms only OpenSSH
     can judge, none is seen; nor through a ProxyCommand, which may ask a person too.
 
     Raises:
@@ -44,7 +46,7 @@ def check_host_keys(to: Destination) -> tuple[Destination, ...]:
     """
     seen: list[Destination] = []
     before: Link | None = None
-    with contextlib.ExitStack() as resources, contextlib.suppress(AuthenticationFailed):
+    with contextlib.ExitStack() as resources, contextlib.suppress(AuthenticationFailed, ConfigError):
         for hop in to.hops:
             if hop.proxy_command or host_keys.known(hop).by_authority_alone:
                 break
@@ -71,8 +73,9 @@ class _Met(Struct, frozen=True):
 def _met(to: Destination, before: Link | None, resources: contextlib.ExitStack) -> _Met:
     with _named(to):
         heard = Heard(resources.enter_context(_socket(to, before, resources)))
+        heard.limit = HANDSHAKE_LIMIT
         connection = _connection(heard, resources)
-        _shake_hands(connection, to)
+        _shake_hands(connection, heard, to)
     return _Met(connection, heard)
 
 
@@ -89,8 +92,19 @@ def _named(to: Destination) -> contextlib.AbstractContextManager[None]:
     return translated(alias=to.alias, host=to.host, port=to.port, user=to.user, ssh=to.ssh)
 
 
+class _Connection(paramiko.Transport):
+    """A connection on which whatever a malformed message makes paramiko raise is an error of SSH."""
+
+    def get_exception(self) -> Exception | None:
+        """What ended the connection, if it has ended."""
+        error = super().get_exception()
+        if error is None or isinstance(error, (*ERRORS, SlurmgenError)):
+            return error
+        return paramiko.SSHException(f"it sent what is not SSH ({type(error).__name__}: {error})")
+
+
 def _connection(heard: Heard, resources: contextlib.ExitStack) -> paramiko.Transport:
-    connection = paramiko.Transport(heard)  # type: ignore[arg-type]  # it has all that is used of a socket
+    connection = _Connection(heard)  # type: ignore[arg-type]  # it has all that is used of a socket
     resources.callback(connection.close)
     connection.banner_timeout = connection.handshake_timeout = CONNECT_TIMEOUT
     connection.auth_timeout = ANSWER_TIMEOUT
@@ -141,9 +155,18 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _shake_hands(connection: paramiko.Transport, to: Destination) -> None:
+def _shake_hands(connection: paramiko.Transport, heard: Heard, to: Destination) -> None:
+    algorithms.restrict(connection, to.algorithms, to.alias)
     keys = host_keys.known(to)
     options = connection.get_security_options()
     options.key_types = keys.algorithms(options.key_types)
-    connection.start_client(timeout=CONNECT_TIMEOUT)
+    try:
+        connection.start_client(timeout=CONNECT_TIMEOUT)
+    except paramiko.SSHException:
+        if heard.is_over_limit:
+            raise paramiko.SSHException(f"it sent {HANDSHAKE_LIMIT:,} bytes that are not SSH") from None
+        raise
+    if not connection.initial_kex_done:
+        raise TimeoutError(f"no keys were exchanged within {CONNECT_TIMEOUT:g} seconds")
+    heard.limit = None
     host_keys.check(connection.get_remote_server_key(), keys, to)

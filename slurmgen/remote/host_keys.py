@@ -1,22 +1,21 @@
-"""Is this the host we mean? known_hosts, read strictly: an unknown key is refused.
+"""Is this the host we mean? An unknown key is refused, and so is one that known_hosts or ssh_config revokes.
 
 paramiko's own check takes one key of a type for a host, no pattern and no @revoked; the
 login nodes of a cluster often share one name and have a key each.
 """
 
-import contextlib
-from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Iterable
 from pathlib import Path
 
 import paramiko
 from msgspec import Struct
-from paramiko.hostkeys import HostKeyEntry, HostKeys, InvalidHostKey
 
-from slurmgen.errors import HostKeyError
+from slurmgen.errors import ConfigError, HostKeyError
+from slurmgen.files import NotPlainFile
+from slurmgen.remote.known_hosts import AUTHORITY, REVOKED, Entry, entries
+from slurmgen.remote.revoked_keys import is_revoked
 from slurmgen.remote.ssh_config import Destination
 
-_AUTHORITY = "@cert-authority"
 _RSA_ALGORITHMS = ("rsa-sha2-512", "rsa-sha2-256")
 
 
@@ -27,42 +26,60 @@ class Known(Struct, frozen=True):
     revoked: tuple[paramiko.PKey, ...] = ()
     has_authority: bool = False
     "Whether a certificate authority is trusted to vouch for the host."
+    without_port: tuple[paramiko.PKey, ...] = ()
+    "Keys of the name alone, where none is known at the port; they count too, as in OpenSSH."
+
+    @property
+    def accepted(self) -> tuple[paramiko.PKey, ...]:
+        """The keys that the host may show."""
+        return self.trusted or self.without_port
 
     @property
     def by_authority_alone(self) -> bool:
         """Whether only a certificate can say who the host is."""
-        return self.has_authority and not self.trusted
+        return self.has_authority and not self.accepted
 
     def algorithms(self, available: Iterable[str]) -> list[str]:
         """The host key algorithms to ask for: those of keys we know first."""
-        names = [name for key in self.trusted for name in _algorithms(key)]
+        names = [name for key in self.accepted for name in _algorithms(key)]
         return sorted(available, key=lambda name: name not in names)
 
 
 def known(to: Destination) -> Known:
-    """What the destination's known_hosts files say of it."""
-    lines = [line for path in to.known_hosts for line in _lines(path)]
-    trusted = [line for line in lines if not line.startswith("@")]
-    revoked = [line.removeprefix("@revoked").strip() for line in lines if line.startswith("@revoked")]
-    authorities = [line.removeprefix(_AUTHORITY).strip() for line in lines if line.startswith(_AUTHORITY)]
-    return Known(
-        tuple(_keys(trusted, to.host_key_name)),
-        tuple(_keys(revoked, to.host_key_name)),
-        any(_keys(authorities, to.host_key_name)),
-    )
+    """What the destination's known_hosts files say of it.
+
+    Raises:
+        ConfigError: a file cannot be read, or ssh_config has a command for it, which only OpenSSH runs.
+    """
+    if to.known_hosts_command:
+        raise ConfigError(
+            f"KnownHostsCommand of {to.alias} in ssh_config is run by OpenSSH only",
+            "Use its client: --ssh-client openssh.",
+        )
+    here = _known(_entries(to.known_hosts, to.host_key_name))
+    if here.trusted or to.host_key_name != f"[{to.host}]:{to.port}":
+        return here
+    alone = _known(_entries(to.known_hosts, to.host))
+    return Known((), here.revoked + alone.revoked, here.has_authority, alone.trusted)
 
 
 def check(key: paramiko.PKey, keys: Known, to: Destination) -> None:
     """Let a host pass only if its key is known and not revoked.
 
     Raises:
-        HostKeyError: the key is unknown, changed or revoked; the message has its fingerprint.
+        HostKeyError: the key is unknown, changed, revoked or too short; the message has its fingerprint.
+        ConfigError: RevokedHostKeys cannot be read.
     """
-    if key in keys.revoked:
+    if key in keys.revoked or is_revoked(key, to.revoked_host_keys):
         raise HostKeyError(
             f"the host key of {_title(to)} is revoked: {_describe(key)}", "Ask the site's staff."
         )
-    if key in keys.trusted:
+    if key.get_name() == "ssh-rsa" and key.get_bits() < to.required_rsa_size:
+        raise HostKeyError(
+            f"the host key of {_title(to)} has {key.get_bits()} bits: {_describe(key)}",
+            f"ssh_config's RequiredRSASize is {to.required_rsa_size}. Ask the site's staff for a longer key.",
+        )
+    if key in keys.accepted:
         return
     if keys.trusted:
         raise _changed(key, keys, to)
@@ -102,30 +119,19 @@ def _algorithms(key: paramiko.PKey) -> tuple[str, ...]:
     return _RSA_ALGORITHMS if key.get_name() == "ssh-rsa" else (key.get_name(),)
 
 
-def _lines(path: Path) -> list[str]:
-    if not path.is_file():
-        return []
-    lines = path.read_text(errors="replace").splitlines()
-    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+def _known(found: list[Entry]) -> Known:
+    return Known(
+        tuple(entry.key for entry in found if not entry.marker),
+        tuple(entry.key for entry in found if entry.marker == REVOKED),
+        any(entry.marker == AUTHORITY for entry in found),
+    )
 
 
-def _keys(lines: Iterable[str], name: str) -> Iterator[paramiko.PKey]:
-    """The keys of the lines that are for a name; a line that cannot be read is for nobody."""
-    for line in lines:
-        with contextlib.suppress(paramiko.SSHException, InvalidHostKey, ValueError, AssertionError):
-            entry = HostKeyEntry.from_line(" ".join(line.split()))
-            if entry and entry.key and entry.hostnames and _is_for(entry.hostnames, name):
-                yield entry.key
-
-
-def _is_for(patterns: list[str], name: str) -> bool:
-    if any(_matches(pattern[1:], name) for pattern in patterns if pattern.startswith("!")):
-        return False
-    return any(_matches(pattern, name) for pattern in patterns)
-
-
-def _matches(pattern: str, name: str) -> bool:
-    if pattern.startswith("|1|"):
-        return HostKeys.hash_host(name, pattern) == pattern
-    # `[host]:port` is literal, while fnmatch would take it for a set of characters.
-    return pattern == name or ("[" not in pattern and fnmatchcase(name, pattern))
+def _entries(paths: Iterable[Path], host: str) -> list[Entry]:
+    found: list[Entry] = []
+    for path in paths:
+        try:
+            found += entries(path, host)
+        except NotPlainFile as error:
+            raise ConfigError(f"cannot read {path}: {error}", "Name another in ssh_config.") from None
+    return found

@@ -1,11 +1,14 @@
 """What is kept at a site: snapshots, the folders that jobs run or ran in, and the environments they share."""
 
+import re
+
 from msgspec import Struct
 
 from slurmgen.errors import CommandFailed
 from slurmgen.remote import far_side
 from slurmgen.remote.transport import Transport
 
+_KINDS, _STATES = {"run", "snapshot", "env"}, {"kept", "free", "removed"}
 TIMEOUT = 600.0
 "Seconds; the sizes of many files are added up, and many may be removed."
 
@@ -42,9 +45,15 @@ def kept(
     """
     task = ("PRUNE" if prune else "KEEP", str(int(days * 86400)))
     complaint, *cells = far_side.ask(far, "snapshots", [folder, *task], timeout=TIMEOUT)
-    rows = [cells[at : at + 7] for at in range(0, len(cells), 7)]
     try:
-        found = tuple(Kept(row[0], row[1], row[2], int(row[3]) << 10, int(row[4]), *row[5:]) for row in rows)
-    except (ValueError, IndexError, TypeError):
+        return complaint, tuple(_kept(cells[at : at + 7]) for at in range(0, len(cells), 7))
+    except ValueError:
         raise CommandFailed(f"the list from {far.where} cannot be read", "Try again.") from None
-    return complaint, found
+
+
+def _kept(row: list[str]) -> Kept:
+    kind, project, name, kilobytes, used, state, detail = row
+    numbers = re.fullmatch("[0-9]{1,15} [0-9]{1,11}", f"{kilobytes} {used}")
+    if kind not in _KINDS or state not in _STATES or not numbers:
+        raise ValueError(row)
+    return Kept(kind, project, name, int(kilobytes) << 10, int(used), state, detail)

@@ -3,15 +3,15 @@
 import contextlib
 import fcntl
 import os
-import select
+import selectors
 import signal
 import subprocess
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import IO
 
-from slurmgen.remote.transport import Closing, Completed, chunks, failed, timed_out
+from slurmgen.remote.transport import Closing, Completed, Reply, chunks, failed, timed_out
 
 _PIPE = 1 << 20
 
@@ -19,28 +19,33 @@ _PIPE = 1 << 20
 class LocalTransport(Closing):
     """Runs commands here, with `environment` over our own."""
 
-    where = "this machine"
     login = "no login: it is this machine"
     # Not a login shell: we were started from one, and /etc/profile would reset PATH and modules.
     shell = ("bash", "-c")
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None, where: str = "this machine") -> None:
+        self.where = where
         self._environment = {**os.environ, **(environment or {})}
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(1) as pool, self._started(argv, subprocess.PIPE, subprocess.PIPE) as process:
+        with ThreadPoolExecutor(1) as pool, self._started(argv, subprocess.PIPE) as process:
             # Fed by a thread as it is made: a whole project would take room and time as a file.
             stdin, process.stdin = process.stdin, None
             _widen(stdin)
             fed = pool.submit(_feed, process, stdin, input)
+            replies = {process.stdout: Reply(self.where), process.stderr: Reply(self.where)}
+            deadline = time.monotonic() + timeout
             try:
-                stdout, stderr = process.communicate(timeout=timeout)
-            except subprocess.TimeoutExpired:
+                for pipe, part in _parts(process, lambda: deadline - time.monotonic()):
+                    replies[pipe].add(part)
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except (TimeoutError, subprocess.TimeoutExpired):
                 raise timed_out(argv, self.where, timeout) from None
             fed.result()
+        stdout, stderr = map(bytes, replies.values())
         return Completed(process.returncode, stdout, stderr)
 
     def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
@@ -54,29 +59,28 @@ class LocalTransport(Closing):
 
         Raises:
             TimedOut: it was silent for longer.
+            ReplyTooLong: it wrote too many errors.
         """
-        with TemporaryFile() as stderr, self._started(argv, subprocess.DEVNULL, stderr) as process:
-            assert process.stdout  # noqa: S101 (it is a pipe)
-            while select.select([process.stdout], [], [], timeout)[0]:
-                if not (chunk := os.read(process.stdout.fileno(), 65536)):
-                    break
-                yield chunk
-            else:
-                raise timed_out(argv, self.where, timeout)
-            status = process.wait(timeout)
-            stderr.seek(0)
-            return Completed(status, b"", stderr.read())
+        errors = Reply(self.where)
+        with self._started(argv, subprocess.DEVNULL) as process:
+            try:
+                for pipe, part in _parts(process, lambda: timeout):
+                    if pipe is process.stdout:
+                        yield part
+                    else:
+                        errors.add(part)
+                return Completed(process.wait(timeout), b"", bytes(errors))
+            except (TimeoutError, subprocess.TimeoutExpired):
+                raise timed_out(argv, self.where, timeout) from None
 
     @contextlib.contextmanager
-    def _started(
-        self, argv: Sequence[str], stdin: int | IO[bytes], stderr: int | IO[bytes]
-    ) -> Iterator[subprocess.Popen[bytes]]:
+    def _started(self, argv: Sequence[str], stdin: int) -> Iterator["subprocess.Popen[bytes]"]:
         """A process in a group of its own, which ends with the block, whatever happens in it."""
         with subprocess.Popen(
             argv,
             stdin=stdin,
             stdout=subprocess.PIPE,
-            stderr=stderr,
+            stderr=subprocess.PIPE,
             env=self._environment,
             cwd=Path.home(),
             start_new_session=True,
@@ -85,6 +89,29 @@ class LocalTransport(Closing):
                 yield process
             finally:
                 _kill(process)
+
+
+def _parts(
+    process: "subprocess.Popen[bytes]", wait: Callable[[], float]
+) -> Iterator[tuple[IO[bytes] | None, bytes]]:
+    """What a process writes, each part with its pipe, until both are closed.
+
+    Raises:
+        TimeoutError: nothing came within the seconds that `wait` gives.
+    """
+    with selectors.DefaultSelector() as selector:
+        for pipe in (process.stdout, process.stderr):
+            assert pipe  # noqa: S101 (it was asked for)
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(0.0, wait()))
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
+                if part := os.read(key.fd, 65536):
+                    yield key.fileobj, part  # type: ignore[misc]
+                else:
+                    selector.unregister(key.fileobj)
 
 
 def _widen(pipe: IO[bytes] | None) -> None:

@@ -4,21 +4,23 @@ A passphrase, password or code is asked for when it is needed, handed on, and fo
 """
 
 import contextlib
+import io
 import os
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import paramiko
-from paramiko.pkey import UnknownKeyType
 
+from slurmgen import files
 from slurmgen.errors import AuthenticationFailed
 from slurmgen.remote import certificates
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.terminal import Ask
-from slurmgen.wording import counted
+from slurmgen.wording import counted, visible
 
 _AGENT = "SSH_AUTH_SOCK"
+_KINDS = (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey)
 PROMPTS = 3
 "How often a person may answer wrongly, as in OpenSSH."
 
@@ -33,7 +35,7 @@ def log_in(transport: paramiko.Transport, to: Destination, ask: Ask | None) -> s
     """
     tried: list[str] = []
     accepted = _accepted(transport, to.user)
-    if "publickey" in accepted:
+    if "publickey" in accepted and "publickey" in to.methods:
         accepted = _offer_keys(transport, to, ask, accepted, tried)
     if not transport.is_authenticated() and ask:
         accepted = _answer(transport, to, ask, accepted, tried)
@@ -110,27 +112,47 @@ def _public_blob(path: Path) -> bytes | None:
     """The public half of a key file, where it lies beside it as usual."""
     public = path if path.suffix == ".pub" else path.with_name(f"{path.name}.pub")
     try:
-        return b64decode(public.read_text().split()[1], validate=True)
+        return b64decode(files.read_text(public).split()[1], validate=True)
     except (OSError, ValueError, IndexError):
         return None
 
 
 def _load(path: Path, ask: Ask | None) -> paramiko.PKey | None:
     """The key in a file; None if there is none, or it stays locked."""
+    try:
+        text = files.read_text(path)
+    except (OSError, ValueError):
+        return None
     for password in _passphrases(path, ask):
         try:
-            # paramiko's annotation says str, cryptography beneath it wants bytes.
-            key = paramiko.PKey.from_path(path, password)  # type: ignore[arg-type]
-            key.public_blob = None  # a certificate beside it is offered apart
-            return key
-        except (OSError, UnknownKeyType):
-            return None
-        except TypeError:  # it is locked, and this was the try without a passphrase
+            return _private_key(text, password)
+        except paramiko.PasswordRequiredException:
             continue
-        except (ValueError, paramiko.SSHException):  # not a key, or the wrong passphrase
+        except ValueError:  # not a key, or the wrong passphrase
             if password is None:
                 return None
     return None
+
+
+def _private_key(text: str, password: bytes | None) -> paramiko.PKey:
+    """The key that a file's text stands for, of whichever kind.
+
+    Raises:
+        PasswordRequiredException: it is locked, and there is no password.
+        ValueError: it is not a key, or the password is wrong.
+    """
+    is_locked = False
+    for kind in _KINDS:
+        try:
+            # paramiko's annotation says str, cryptography beneath it wants bytes.
+            return kind.from_private_key(io.StringIO(text), password)  # type: ignore[arg-type]
+        except paramiko.PasswordRequiredException:
+            is_locked = True
+        except Exception:  # noqa: S112 (what paramiko raises for junk is not documented)
+            continue
+    if is_locked:
+        raise paramiko.PasswordRequiredException
+    raise ValueError("not a private key")
 
 
 def _passphrases(path: Path, ask: Ask | None) -> Iterator[bytes | None]:
@@ -145,7 +167,7 @@ def _answer(
 ) -> set[str]:
     """Let the person answer, method after method, until the host is content."""
     for _ in range(PROMPTS):
-        method = next((method for method in _METHODS if method in accepted), None)
+        method = next((method for method in to.methods if method in accepted & _METHODS.keys()), None)
         if transport.is_authenticated() or method is None or not transport.is_active():
             break
         tried.append(method)
@@ -162,8 +184,8 @@ def _interactive(transport: paramiko.Transport, to: Destination, ask: Ask) -> It
     def handler(title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
         head = f"{title} {instructions}".strip()
         if head and not prompts:  # such as "approve it on your phone"
-            ask.tell(_printable(f"({_who(to)}) {head}"))
-        return [ask(_printable(f"({_who(to)}) {f'{head} {prompt}'.strip()}")) for prompt, _ in prompts]
+            ask.tell(_shown(f"({_who(to)}) {head}"))
+        return [ask(_shown(f"({_who(to)}) {f'{head} {prompt}'.strip()}")) for prompt, _ in prompts]
 
     return transport.auth_interactive(to.user, handler)
 
@@ -183,14 +205,14 @@ _METHODS: dict[str, Callable[[paramiko.Transport, Destination, Ask], Iterable[st
 }
 
 
-def _printable(text: str) -> str:
-    """A host's prompt without the control characters that could move the cursor."""
-    return "".join(char if char.isprintable() else " " for char in text) + " "
+def _shown(text: str) -> str:
+    """A host's prompt, in which nothing can steer the terminal."""
+    return visible(text.replace("\r\n", "\n"), keep="\n") + " "
 
 
 def _refused(to: Destination, accepted: set[str], tried: list[str], ask: Ask | None) -> AuthenticationFailed:
     hint = f"Give the right user with --host USER@HOST, or have your key accepted: ssh-copy-id {to.alias}"
-    if not ask and accepted & _METHODS.keys():
+    if not ask and accepted & _METHODS.keys() & set(to.methods):
         hint += ". A password or code would be asked for in a terminal, but there is no terminal here."
     return AuthenticationFailed(
         f"{to.alias} did not let {to.user} in, who tried {', '.join(tried) or 'no key'}",

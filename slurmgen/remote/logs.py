@@ -13,8 +13,13 @@ from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 
 FIRST_PAUSE = 1.0
+REST = 0.3
+"Seconds for which the log of an ended job must not grow."
 LONGEST_PAUSE = 10.0
 "Seconds between two looks at a log in which nothing happens; a controller serves many people."
+
+LOOKS_AFTER_END = 3
+"Looks at a log after which it is left although it still grows: its job has ended."
 
 # Slurm makes the log when the job starts, so before that there is nothing to read.
 _READ = '[ ! -e "$1" ] || exec tail -c "+$2" "$1"'
@@ -81,7 +86,7 @@ def follow(
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[JobState, ...]:
     """Show the log until the job has ended and its log is at rest; returns how the job ended."""
-    pause, was_over = FIRST_PAUSE, False
+    pause, looks_after = FIRST_PAUSE, 0
     while True:
         before = shown.bytes
         # Asked before reading, so that the last words of an ended job are read too.
@@ -90,8 +95,8 @@ def follow(
         for chunk in read(far, path, before):
             shown(chunk)
         is_over, new = ended(states), shown.bytes > before
-        if is_over and was_over and not new:
+        if (looks_after and is_over and not new) or looks_after == LOOKS_AFTER_END:
             return states
-        was_over = is_over
+        looks_after = looks_after + 1 if is_over else 0
         pause = FIRST_PAUSE if new or is_over else min(pause * 1.5, LONGEST_PAUSE)
-        sleep(pause)
+        sleep(REST if is_over else pause)

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from slurmgen.paths import make_private, require_private
 from slurmgen.remote.snapshot import Snapshot, link_target, readable
 
 RACY = 2_000_000_000
@@ -147,16 +148,22 @@ def hash_of(path: Path) -> tuple[int, str]:
 
 def _load(cache: Path | None) -> dict[str, _Seen]:
     try:
-        return msgspec.msgpack.decode(cache.read_bytes(), type=dict[str, _Seen]) if cache else {}
+        return msgspec.msgpack.decode(_private(cache), type=dict[str, _Seen]) if cache else {}
     except (OSError, msgspec.MsgspecError, UnicodeError):
         return {}
+
+
+def _private(path: Path) -> bytes:
+    """A file of the cache, in which another user could claim any content for a file."""
+    require_private(path)
+    return path.read_bytes()
 
 
 def _save(path: Path, value: object) -> None:
     """Write a file of the cache at one stroke; a cache that cannot be written is none."""
     try:
         data = msgspec.msgpack.encode(value)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         new = path.with_name(f"{path.name}.{os.getpid()}")
         new.touch(mode=0o600)
         new.write_bytes(data)
@@ -200,17 +207,10 @@ class Sent:
         if not _HASH.fullmatch(name):  # it comes from the far side
             return None
         try:
-            return msgspec.msgpack.decode((self.folder / name).read_bytes(), type=Manifest)
+            return msgspec.msgpack.decode(_private(self.folder / name), type=Manifest)
         except (OSError, msgspec.MsgspecError, UnicodeError):
             return None
 
 
 def _bytes(new: Manifest, base: Manifest) -> int:
     return sum(new.entries[name].size for name in new.changed_since(base))
-
-
-def cache_folder() -> Path:
-    """Where hashes and manifests are remembered: ~/.cache/slurmgen, or as XDG_CACHE_HOME says."""
-    from platformdirs import user_cache_path
-
-    return user_cache_path("slurmgen")

@@ -32,6 +32,7 @@ _ALWAYS = {
     "ConnectTimeout": "20",
     "ForwardAgent": "no",
     "ForwardX11": "no",
+    "NoHostAuthenticationForLocalhost": "no",
     "PermitLocalCommand": "no",
     "RemoteCommand": "none",
     "RequestTTY": "no",
@@ -40,6 +41,8 @@ _ALWAYS = {
     # An unknown host is refused, as everywhere in slurmgen: known_hosts is a person's.
     "StrictHostKeyChecking": "yes",
 }
+# What a host on the way reports is kept for the message, such as a host key that is not known.
+_ON_THE_WAY = {"LogLevel": "INFO"}
 # Over a shared connection. If that is gone, a ProxyCommand that fails keeps ssh from making another one.
 _SHARED = {"BatchMode": "yes", "ControlMaster": "no", "LogLevel": "ERROR", "ProxyCommand": "false"}
 _ALIVE_TIMEOUT = 10.0
@@ -54,7 +57,7 @@ class OpenSshTransport(Closing):
     def __init__(
         self, to: Destination, path: str, login: str, master: Master | None, resources: contextlib.ExitStack
     ) -> None:
-        self._here = LocalTransport()
+        self._here = LocalTransport(where=to.alias)
         self._ssh = ssh(to, path, **_SHARED)
         self._alias = to.alias
         self._master = master
@@ -198,7 +201,21 @@ def _fingerprint_told(to: Destination) -> Iterator[None]:
 
 
 def _login(to: Destination, ask: Ask | None, path: str | None = None, **options: str) -> list[str]:
-    return ssh(to, path, BatchMode="no" if ask else "yes", LogLevel="VERBOSE", **options)
+    batch = "no" if ask else "yes"
+    return ssh(to, path, BatchMode=batch, LogLevel="VERBOSE", **_proxy(to), **options)
+
+
+def _proxy(to: Destination) -> dict[str, str]:
+    """ssh's options for the way to a host: the command that leads there, with our options for each ssh in it.
+
+    ssh would give the ssh that it starts for ProxyJump none of them, so that ssh_config could accept
+    any host key there.
+    """
+    if to.jump:
+        words = [*ssh(to.jump, **_ON_THE_WAY, **_proxy(to.jump)), "-W", f"[{to.host}]:{to.port}"]
+        command = command_line([*words, "--", to.jump.alias])
+        return {"ProxyCommand": command.replace("%", "%%"), "ProxyUseFdpass": "no"}
+    return {"ProxyCommand": to.proxy_command.replace("%", "%%")} if to.proxy_command else {}
 
 
 def ssh(to: Destination, path: str | None = None, **options: str) -> list[str]:
@@ -213,7 +230,7 @@ def ssh(to: Destination, path: str | None = None, **options: str) -> list[str]:
     file = ["-F", str(to.config_file)] if to.config_file else []
     words = [f"-o{name}={value}" for name, value in (_ALWAYS | options).items()]
     shared = ["-S", path.replace("%", "%%")] if path else []
-    return [program, *file, "-l", to.user, *shared, *words]
+    return [program, *file, *to.asked.options, *shared, *words]
 
 
 def is_shared(words: Sequence[str], alias: str) -> bool:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from slurmgen import errors
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.terminal import Ask, show_typing_at_exit
-from slurmgen.slurm.shell import visible
+from slurmgen.wording import visible
 
 LOGIN_TIMEOUT = 300.0
 "Seconds for a login; a person may have to fetch a code first."
@@ -59,7 +59,7 @@ ERRORS = (
         "Ask the site's staff whether they changed it; `{ssh}` tells the line of known_hosts.",
     ),
     Ours(
-        "REVOKED HOST KEY|is marked as revoked",
+        "REVOKED HOST KEY|is marked as revoked|revoked by file",
         errors.HostKeyError,
         "the host key of {alias} is revoked",
         "Ask the site's staff.",

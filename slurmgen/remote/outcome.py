@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 from msgspec import Struct
 
@@ -13,9 +14,12 @@ LOG_END = 32_768
 "Bytes of a log's end in which signs are looked for."
 _LONGEST = 300
 "Characters of a line that are shown."
-_HEAD = re.compile(r"^(?P<prefix>.*?)Traceback \(most recent call last\):\s*$")
-_LAST = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Iteration|[A-Z]\w*)(?:: .*)?$")
-_FIRST_RANK = re.compile(r"Root Cause \(first observed failure\):.*?rank\s*:\s*(\d+)", re.DOTALL)
+_HEAD = "Traceback (most recent call last):"
+_MOST_TRACEBACKS, _MOST_LINES = 100, 1000
+_LAST = re.compile(r"([A-Za-z_][\w.]{0,200})(?:: .*)?$")
+_FIRST_RANK = re.compile(
+    r"Root Cause \(first observed failure\):.{0,1000}?\brank\s{0,20}:\s{0,20}(\d{1,9})", re.DOTALL
+)
 
 
 class Why(Struct, frozen=True):
@@ -42,13 +46,20 @@ SIGNALS = {
 }
 
 
-def why(job: JobState, log: str = "") -> Why | None:
-    """Why a job failed, as far as its record or the end of its log shows it; None if it did not."""
+def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
+    """Why a job failed, as far as its record or the end of its log shows it; None if it did not.
+
+    Args:
+        job: what Slurm says of it.
+        log: the end of its log; nothing if there is none any more.
+        seen: what this said before, when the log may have been there.
+    """
     if not job.ended or job.state == "COMPLETED":
         return None
     if job.state != "FAILED":
         return _recorded(job)
-    return _not_started(job) or _out_of_memory(job) or _logged(log) or _by_exit_code(job)
+    kept = None if log else seen
+    return _out_of_memory(job) or kept or _not_started(job) or _logged(log) or _by_exit_code(job)
 
 
 def status_and_signal(job: JobState) -> tuple[int, int]:
@@ -145,13 +156,24 @@ def _last_of_traceback(log: str) -> str:
 
 def _tracebacks(lines: list[str]) -> Iterable[tuple[str, str]]:
     """Each traceback's rank, where its lines tell it as `[rank3]: `, and its last line."""
-    for number, line in enumerate(lines):
-        if head := _HEAD.match(line):
-            prefix = head["prefix"]
-            own = (one[len(prefix) :] for one in lines[number + 1 :] if one.startswith(prefix))
-            if end := next((one for one in own if one[:1].strip() and _LAST.match(one)), ""):
-                rank = re.search(r"\d+", prefix)
-                yield rank[0] if rank else "", end[:_LONGEST]
+    heads = (number for number, line in enumerate(lines) if line.rstrip().endswith(_HEAD))
+    for number in islice(heads, _MOST_TRACEBACKS):
+        prefix = lines[number].partition(_HEAD)[0]
+        after = lines[number + 1 : number + 1 + _MOST_LINES]
+        own = (one[len(prefix) :] for one in after if one.startswith(prefix))
+        if end := next(filter(_is_exception, own), ""):
+            rank = re.search(r"\d{1,9}", prefix)
+            yield rank[0] if rank else "", end[:_LONGEST]
+
+
+def _is_exception(line: str) -> bool:
+    """Whether a line is a dotted name with a capital, other than its first letter, and perhaps a message.
+
+    >>> [_is_exception(line) for line in ("KeyError: 'x'", "my.lib.Failed", "  File", "Traceback")]
+    [True, True, False, False]
+    """
+    found = _LAST.match(line)
+    return found is not None and any(map(str.isupper, found[1][1:].rpartition(".")[2]))
 
 
 def _by_exit_code(job: JobState) -> Why:

@@ -9,6 +9,7 @@ from pathlib import Path
 from slurmgen.errors import TransferFailed
 from slurmgen.remote.manifest import Manifest
 from slurmgen.remote.snapshot import readable
+from slurmgen.wording import visible
 
 COMPLETE = ".slurmgen/complete"
 "The last member; a project has no files of that name, since .slurmgen is never sent."
@@ -67,7 +68,9 @@ def _file(name: str, path: Path, mode: int, size: int, content: str) -> Iterator
             left -= len(chunk)
             yield chunk
         if left or file.read(1) or total.hexdigest() != content:
-            raise TransferFailed(f"{path} changed while it was sent", "Submit again when it is at rest.")
+            raise TransferFailed(
+                f"{visible(str(path))} changed while it was sent", "Submit again when it is at rest."
+            )
     yield bytes(-size % tarfile.BLOCKSIZE)
 
 

@@ -16,17 +16,28 @@ _LOOK = 1.0
 
 
 class Heard:
-    """A socket, or a channel used as one, that remembers when anything last came."""
+    """A socket, or a channel used as one, that remembers when anything last came.
+
+    It ends the connection when more than `limit` bytes came; None: there is no limit.
+    """
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
+        self.limit: int | None = None
+        self.received = 0
         self.last = time.monotonic()
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether more bytes came than may."""
+        return self.limit is not None and self.received > self.limit
 
     def recv(self, size: int) -> bytes:
         """What came."""
         data: bytes = self._sock.recv(size)
         self.last = time.monotonic()
-        return data
+        self.received += len(data)
+        return b"" if self.is_over_limit else data
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)

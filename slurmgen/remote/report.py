@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -11,9 +12,8 @@ from slurmgen.remote.slurm import GONE, UNKNOWN, ended, gone, line, outcome
 from slurmgen.slurm import sizes, waiting
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
-from slurmgen.slurm.shell import visible
 from slurmgen.slurm.usage import Usage, whole_seconds
-from slurmgen.wording import counted
+from slurmgen.wording import counted, visible
 
 MOST_TASKS = 20
 "Tasks of an array that are shown one by one."
@@ -69,6 +69,15 @@ class Report(Struct, frozen=True, kw_only=True):
     submitted: str = ""
     folder: str = ""
     log: str = ""
+    commit: str = ""
+    dirty: bool = False
+    "Whether the project differed from that commit."
+    key: str = ""
+    "Of the submission."
+    command: str = ""
+    "The command line that submitted it, without the values of --env."
+    directory: str = ""
+    "Where that was typed."
     error: str = ""
     "Why nothing is known: the site was not reached, or it is not known whether there is a job."
     remembered: str = ""
@@ -92,7 +101,7 @@ def report(
     *,
     why: Why | None = None,
     young: bool = False,
-    **of_record: str,
+    **of_record: Any,
 ) -> Report:
     """What Slurm said of a job, as a report.
 
@@ -103,7 +112,7 @@ def report(
         via: the way there.
         why: why it failed.
         young: it was submitted so shortly ago that it cannot be gone.
-        of_record: what the ledger knows: name, submitted, folder, log; and why that is all, `remembered`.
+        of_record: what the ledger knows, such as name and folder; and why that is all, `remembered`.
     """
     young = young and not states
     state = UNKNOWN if young else outcome(states)
@@ -130,6 +139,29 @@ def lines(states: Sequence[JobState], told: Report, where: str) -> Iterator[str]
     """A report in lines for a terminal."""
     yield from map(visible, _head(states, told, where))
     yield from (f"  {visible(text)}" for text in _more(told))
+
+
+def origin(told: Report) -> Iterator[str]:
+    """Where a job of the ledger comes from, in lines for a terminal; nothing of another job."""
+    if not told.submitted:
+        return
+    dirty = "with uncommitted changes (dirty)" if told.dirty else "clean"
+    words = (
+        ("site", told.site if told.via != "twin" else f"the twin of {told.site} on this machine"),
+        ("submitted", local_time(told.submitted)),
+        ("commit", told.commit and f"{told.commit}, {dirty}"),
+        ("command", told.command),
+        ("typed in", told.directory),
+    )
+    yield from (visible(f"  {name}: {text}") for name, text in words if text)
+
+
+def local_time(utc: str) -> str:
+    """A time of the ledger in the time zone of this machine; the text itself if it is none."""
+    try:
+        return datetime.fromisoformat(utc).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return utc
 
 
 def _head(states: Sequence[JobState], told: Report, where: str) -> Iterator[str]:

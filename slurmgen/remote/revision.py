@@ -1,12 +1,20 @@
 """Which commit of git a project is at."""
 
 import os
+import re
 import subprocess
+import time
 from pathlib import Path
 
 from msgspec import Struct
 
+from slurmgen.remote.safe_git import Git, safe_git
+
 TIMEOUT = 20.0
+"Seconds for all that git does."
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_SUBMODULE = "160000 "
+_FAILED = (OSError, ValueError, subprocess.SubprocessError)
 
 
 class Revision(Struct, frozen=True):
@@ -14,18 +22,51 @@ class Revision(Struct, frozen=True):
 
     commit: str = ""
     dirty: bool = False
+    "True also if that is not known: as filters do not run, a touched file of LFS counts as changed."
+
+
+def repository(folder: Path) -> Path | None:
+    """The work tree of git that a folder is in, unless it is that of another user than the folder."""
+    folder = folder.resolve()
+    owners = {0, os.geteuid(), folder.stat().st_uid}
+    for tree in (folder, *folder.parents):
+        if os.path.lexists(tree / ".git"):
+            return tree if (tree / ".git").lstat().st_uid in owners else None
+    return None
 
 
 def revision(folder: Path) -> Revision:
     """The revision of a folder. Files that git ignores do not count."""
-    argv = ["git", "-C", str(folder), "status", "--porcelain=v2", "--branch", "-z", "--", "."]
-    environ = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    deadline = time.monotonic() + TIMEOUT
+    commit = ""
     try:
-        reply = subprocess.run(argv, capture_output=True, env=environ, timeout=TIMEOUT, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        if tree := repository(folder):
+            with safe_git(tree, folder.resolve(), deadline) as git:
+                commit = _commit(git)
+                return Revision(commit, bool(commit) and _differs(git))
         return Revision()
-    lines = reply.stdout.decode(errors="replace").split("\0")
-    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
-    if reply.returncode or not commit.isalnum():  # `(initial)` before the first commit
-        return Revision()
-    return Revision(commit, any(line and not line.startswith("# ") for line in lines))
+    except _FAILED:
+        return Revision(commit, dirty=bool(commit))
+
+
+def _commit(git: Git) -> str:
+    commit = git("rev-parse", "HEAD").strip()
+    return commit if _COMMIT.fullmatch(commit) else ""
+
+
+def _differs(git: Git) -> bool:
+    # `dirty`: git would run itself in each submodule, with the configuration there.
+    if git("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty", "--", "."):
+        return True
+    entries = git("ls-files", "--stage", "-z").split("\0")
+    names = [entry.partition("\t")[2] for entry in entries if entry.startswith(_SUBMODULE)]
+    return any(_submodule_differs(git.folder / name, git.deadline) for name in names)
+
+
+def _submodule_differs(folder: Path, deadline: float) -> bool:
+    if not os.path.lexists(folder / ".git"):  # it is not checked out
+        return False
+    if folder.resolve() != folder:
+        raise ValueError(f"{folder} is behind a link")
+    with safe_git(folder, folder, deadline) as git:
+        return _differs(git)

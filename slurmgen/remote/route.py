@@ -1,5 +1,6 @@
 """Route: which way leads to a site, kept with each job so that it is found again."""
 
+import shutil
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -72,6 +73,7 @@ def open_route(way: Route, ask: "Ask | None" = None) -> Transport:
 
     Raises:
         RemoteError: the host is not reached, not the one we know, or lets nobody in.
+        ConfigError: it is this machine, which has no Slurm.
         TwinError: it is a twin, and none runs.
     """
     if way.via == "ssh":
@@ -91,4 +93,16 @@ def open_route(way: Route, ask: "Ask | None" = None) -> Transport:
         from slurmgen import twin
 
         return LocalTransport(twin.find(way.site).environ())
+    _require_slurm(way)
     return LocalTransport()
+
+
+def _require_slurm(way: Route) -> None:
+    """Refuse to use this machine as a login node if it is none."""
+    if shutil.which("sbatch") is None:
+        raise ConfigError(
+            f"site {way.site} is used from this machine (--via local, the default without a login host), "
+            "which has no Slurm: there is no sbatch on PATH",
+            "Name the site's login host with --host, as `host` in personal.toml, or as [login] host in its "
+            "profile; or run slurmgen on a login node.",
+        )

@@ -10,7 +10,7 @@ from slurmgen.remote.transport import COMMAND_TIMEOUT, Completed, Transport
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
-from slurmgen.slurm.shell import visible
+from slurmgen.wording import visible
 
 # Slurm's commands take options from variables too. From inside an allocation, or from a
 # profile, they would change the job: a leaked SLURM_CPU_BIND slowed a fleet threefold
@@ -18,8 +18,8 @@ from slurmgen.slurm.shell import visible
 # what lets a person in where munge does not. SLURM_CLUSTERS goes: which cluster a job is for stands in
 # its script, and a job found on one cluster must be found there again.
 CLEAN = (
-    'for name in "${!SLURM_@}" "${!SBATCH_@}" "${!SQUEUE_@}" "${!SACCT_@}" "${!SCANCEL_@}"; do '
-    'case $name in SLURM_CONF|SLURM_JWT) ;; *) unset "$name" ;; esac; done; exec "$@"'
+    'for slurmgen_name in "${!SLURM_@}" "${!SBATCH_@}" "${!SQUEUE_@}" "${!SACCT_@}" "${!SCANCEL_@}"; do '
+    'case $slurmgen_name in SLURM_CONF|SLURM_JWT) ;; *) unset "$slurmgen_name" ;; esac; done; exec "$@"'
 )
 _NOT_FOUND = 127
 GONE = "GONE"
@@ -27,6 +27,11 @@ GONE = "GONE"
 UNKNOWN = "UNKNOWN"
 "A job's state where who might know did not answer."
 
+NO_SLURM = "Is it the login node of a Slurm cluster? A login shell there must have Slurm on its PATH."
+_CONFIGURATION = (
+    "Slurm's commands there do not find their cluster. Is it a login node, and does SLURM_CONF, if it is "
+    "set, name the right file? `sinfo` should work when typed there."
+)
 HINTS = {
     "Invalid account": "Name the account that is charged with --account.",
     "invalid partition": "Name one of the site's partitions with --partition; `sinfo` lists them.",
@@ -34,15 +39,19 @@ HINTS = {
     "node configuration is not available": "Ask for less, or for another --partition or --gpu-type.",
     "time limit": "Ask for a shorter --time, or for another --partition.",
     "Unable to contact slurm controller": "Slurm is down there; try again later.",
+    "establish a configuration source": _CONFIGURATION,
+    "process configuration file": _CONFIGURATION,
+    "control machine address": _CONFIGURATION,
 }
 "What to do about a refusal, by words of it."
 
 
 class NotInstalled(CommandFailed):
-    """There is no such command over there."""
+    """The remote host has no such command, or does not use it."""
 
 
-_UNKNOWN = ("Invalid job id", "accounting storage is disabled", "Slurm accounting storage")
+_UNKNOWN = "Invalid job id"
+_NO_ACCOUNTS = ("accounting storage is disabled", "Slurm accounting storage")
 
 
 def call(
@@ -58,7 +67,7 @@ def call(
     if completed.returncode == _NOT_FOUND:
         raise NotInstalled(
             f"there is no {argv[0]} on {transport.where}",
-            "Is it the login node of a Slurm cluster? A login shell there must have Slurm on its PATH.",
+            NO_SLURM,
         )
     return completed
 
@@ -66,8 +75,12 @@ def call(
 def refusal(argv: Sequence[str], completed: Completed) -> CommandFailed:
     """The error for a command that Slurm refused, in Slurm's words and with what to do."""
     said = replies.complaint(completed.err, argv[0])
-    hint = next((hint for words, hint in HINTS.items() if words in said), "")
-    return CommandFailed(f"{argv[0]}: {said}", hint)
+    return CommandFailed(f"{argv[0]}: {said}", hint_for(said))
+
+
+def hint_for(said: str) -> str:
+    """What to do about what Slurm's commands complained of; nothing if that is not known."""
+    return next((hint for words, hint in HINTS.items() if words in said), "")
 
 
 def job_states(transport: Transport, job: JobId) -> tuple[JobState, ...]:
@@ -96,15 +109,21 @@ def states_of(transport: Transport, jobs: Sequence[JobId]) -> dict[JobId, tuple[
 def _on_one_cluster(transport: Transport, jobs: list[JobId]) -> dict[JobId, tuple[JobState, ...]]:
     known = _asked(transport, jobs, commands.squeue(*jobs), replies.squeue)
     past = [job for job in jobs if not known[job] or any(one.ended for one in known[job])]
+    is_accounted = True
     try:
         kept = _asked(transport, past, commands.sacct(*past), replies.sacct) if past else {}
     except NotInstalled:
-        kept = {}  # a cluster may come without
+        kept, is_accounted = {}, False  # a cluster may come without
     except CommandFailed as error:
         # Who might know is silent: that is neither gone nor running.
         silent = JobState(id="", state=UNKNOWN, reason=error.fact)
         kept = {job: (structs.replace(silent, id=job.number),) for job in past if not known[job]}
-    return _with_exit_codes(transport, {job: _merged(known[job], kept.get(job, ())) for job in jobs})
+    found = _with_exit_codes(transport, {job: _merged(known[job], kept.get(job, ())) for job in jobs})
+    return found if is_accounted else {job: tuple(map(_unaccounted, some)) for job, some in found.items()}
+
+
+def _unaccounted(one: JobState) -> JobState:
+    return structs.replace(one, unaccounted=one.ended)
 
 
 def _asked(
@@ -115,11 +134,13 @@ def _asked(
 ) -> dict[JobId, tuple[JobState, ...]]:
     """The answer of one command, job by job."""
     completed = call(transport, argv)
-    if completed.returncode and not any(words in completed.err for words in _UNKNOWN):
+    if completed.returncode and any(words in completed.err for words in _NO_ACCOUNTS):
+        raise NotInstalled(f"{transport.where} keeps no accounts")
+    if completed.returncode and _UNKNOWN not in completed.err:
         raise refusal(argv, completed)
     answered: dict[str, list[JobState]] = {}
     for one in parse(completed.out):
-        answered.setdefault(re.split("[_+]", one.id)[0], []).append(one)
+        answered.setdefault(one.id.partition("_")[0].partition("+")[0], []).append(one)
     return {job: tuple(one for one in answered.get(_array(job), ()) if job.covers(one.id)) for job in jobs}
 
 
@@ -136,7 +157,7 @@ def _merged(living: tuple[JobState, ...], kept: tuple[JobState, ...]) -> tuple[J
     if any("_" in id_ for id_ in tasks):
         # While it takes in an array, the database has one task under the number of the whole.
         tasks = {id_: one for id_, one in tasks.items() if "_" in id_}
-    return tuple(sorted(tasks.values(), key=_by_task))
+    return tuple(sorted(tasks.values(), key=by_task))
 
 
 def _with_exit_codes(
@@ -158,9 +179,10 @@ def _array(job: JobId) -> str:
     return job.number.partition("_")[0]
 
 
-def _by_task(one: JobState) -> tuple[int, str]:
+def by_task(one: JobState) -> tuple[int, str]:
+    """What the tasks of an array are sorted by."""
     number = re.split("[_+]", one.id)[-1]
-    return (int(number) if number.isdigit() else 0, one.id)
+    return (int(number) if re.fullmatch("[0-9]{1,18}", number) else 0, one.id)
 
 
 def cancel(transport: Transport, *jobs: JobId) -> None:

@@ -1,25 +1,25 @@
 """Which files of a project are sent.
 
 `.gitignore` files are respected as git does, those above the project too where it is part
-of a larger repository. `.slurmgenignore` has the same form and the last word.
+of a larger repository. `.slurmgenignore` has the same form and the last word. Files that hold
+secrets by their names are left out, whatever the project says.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
-from slurmgen.errors import TransferFailed
+from slurmgen.errors import RequestError, TransferFailed
+from slurmgen.remote.walk import NEVER_SENT as NEVER_SENT
+from slurmgen.remote.walk import walk
+from slurmgen.wording import counted, listed, visible
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
-
-NEVER_SENT = frozenset({".git", ".venv", "__pycache__", ".slurmgen"})
-IGNORE_FILES = (".gitignore", ".slurmgenignore")
-"Read in this order: the last match counts."
+_NAMED = 10
+"Files that are named one by one, where they cannot be sent."
+_LONGEST = 300
 
 
 class Snapshot(Struct, frozen=True):
@@ -27,6 +27,8 @@ class Snapshot(Struct, frozen=True):
 
     files: dict[str, Path]
     notices: tuple[str, ...] = ()
+    secrets: dict[str, str] = {}
+    "What files and folders hold that are left out for that; the name of a folder ends in a slash."
 
     def statuses(self) -> dict[str, os.stat_result]:
         """What lstat says of each file."""
@@ -35,76 +37,72 @@ class Snapshot(Struct, frozen=True):
 
     def over(self, other: "Snapshot") -> "Snapshot":
         """Both together; where they have the same name, ours is taken."""
-        return Snapshot({**other.files, **self.files}, self.notices + other.notices)
+        files, secrets = {**other.files, **self.files}, {**other.secrets, **self.secrets}
+        return Snapshot(files, self.notices + other.notices, secrets)
 
     def under(self, folder: str) -> "Snapshot":
         """The same files in a folder."""
-        return Snapshot({f"{folder}/{name}": path for name, path in self.files.items()}, self.notices)
+        files = {f"{folder}/{name}": path for name, path in self.files.items()}
+        return Snapshot(
+            files, self.notices, {f"{folder}/{name}": what for name, what in self.secrets.items()}
+        )
+
+    def secrets_notice(self) -> str:
+        """Which secrets were left out; nothing if none were."""
+        if not self.secrets:
+            return ""
+        names = listed([f"{name} ({what})" for name, what in self.secrets.items()])
+        return f"{counted(len(self.secrets), 'possible secret')} not sent: {names}; --send PATH sends a file"
 
 
-class _Rules(Struct, frozen=True):
-    """The ignore rules of one folder and of those above it, the nearest first."""
-
-    folder: str
-    "Its path, with a slash at the end."
-    spec: "GitIgnoreSpec"
-    above: "_Rules | None" = None
-
-    def ignore(self, path: str, *, is_folder: bool) -> bool:
-        """Whether a path is ignored; the nearest rules that say anything decide."""
-        name = path[len(self.folder) :] + ("/" if is_folder else "")
-        said = self.spec.check_file(name).include
-        if said is None and self.above:
-            return self.above.ignore(path, is_folder=is_folder)
-        return bool(said)
-
-
-def snapshot(root: Path) -> Snapshot:
+def snapshot(root: Path, send: Collection[str] = ()) -> Snapshot:
     """The files and links of a project, sorted by name. Empty folders are not sent, as in git.
 
+    Args:
+        root: the project's folder.
+        send: files to send although they hold secrets by their names, or are ignored.
+
     Raises:
+        RequestError: an ignore file cannot be used, or a file of `send` is none.
         TransferFailed: a folder or an ignore file cannot be read.
     """
     root = root.resolve()
     with readable():
-        start = len(os.path.join(root, ""))  # noqa: PTH118 (texts, since Paths take most of the time)
-        entries = {entry.path[start:]: entry for entry in _walk(root, _rules_above(root))}
-        unfit = {name: reason for name, entry in entries.items() if (reason := _unfit(entry, root))}
-    names = sorted(entries.keys() - unfit.keys(), key=os.fsencode)
-    notices = sorted(f"not sent: {name!r}, {reason}" for name, reason in unfit.items())
-    return Snapshot({name: Path(entries[name].path) for name in names}, tuple(notices))
+        found = walk(root)
+        asked = {_plain(name): _asked(root, name) for name in send}
+        unfit = {name: reason for name, entry in found.entries.items() if (reason := _unfit(entry, root))}
+    files = {name: Path(entry.path) for name, entry in found.entries.items() if name not in unfit} | asked
+    return Snapshot(
+        {name: files[name] for name in sorted(files, key=os.fsencode)},
+        (*_unfit_notices(unfit), *_overruled_notices(found.overruled)),
+        {name: found.secrets[name] for name in sorted(found.secrets) if name not in asked},
+    )
 
 
-def _walk(folder: Path, above: _Rules | None) -> "Iterator[os.DirEntry[str]]":
-    rules = _rules(folder, above)
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        is_folder = entry.is_dir(follow_symlinks=False)
-        if entry.name in NEVER_SENT or rules.ignore(entry.path, is_folder=is_folder):
-            continue
-        if is_folder:
-            yield from _walk(Path(entry.path), rules)
-        else:
-            yield entry
+def _plain(name: str) -> str:
+    return str(PurePosixPath(name))
 
 
-def _rules(folder: Path, above: _Rules | None) -> _Rules:
-    from pathspec import GitIgnoreSpec
+def _asked(root: Path, name: str) -> Path:
+    """A file that the user names."""
+    path = root / name
+    if never := NEVER_SENT.intersection(path.parts[len(root.parts) :]):
+        raise RequestError(f"--send {name}: {min(never)} is never sent", "Copy the file to another folder.")
+    if os.path.realpath(path) != f"{root}/{_plain(name)}" or not path.is_file():
+        raise RequestError(f"--send {name}: there is no such file in {root}", "Name it from that folder on.")
+    return path
 
-    found = [path for path in (folder / name for name in IGNORE_FILES) if path.is_file()]
-    if above and not found:
-        return above
-    lines = [line for path in found for line in path.read_text(errors="surrogateescape").splitlines()]
-    return _Rules(os.path.join(folder, ""), GitIgnoreSpec.from_lines(lines), above)  # noqa: PTH118
+
+def _unfit_notices(unfit: Mapping[str, str]) -> list[str]:
+    told = sorted(f"not sent: {name!r}, {reason}" for name, reason in unfit.items())
+    more = len(told) - _NAMED
+    return [*told[:_NAMED], f"not sent: {more} more of that kind"] if more > 0 else told
 
 
-def _rules_above(root: Path) -> _Rules | None:
-    """The rules between the repository that the project is part of and the project."""
-    repository = next((folder for folder in [root, *root.parents] if (folder / ".git").exists()), root)
-    rules = None
-    for folder in reversed(root.parents):
-        if folder.is_relative_to(repository):
-            rules = _rules(folder, rules)
-    return rules
+def _overruled_notices(names: Collection[str]) -> list[str]:
+    if not names:
+        return []
+    return [f"sent, as .slurmgenignore says, although .gitignore names it: {listed(sorted(names))}"]
 
 
 def _unfit(entry: "os.DirEntry[str]", root: Path) -> str | None:
@@ -134,7 +132,9 @@ def readable() -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        name = visible(os.fsdecode(error.filename or "a file"))
+        short = name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}...{name[-_LONGEST // 2 :]}"
         raise TransferFailed(
-            f"cannot read {error.filename}: {error.strerror}",
+            f"cannot read {short}: {error.strerror or error}",
             "Mend it, or name it in .slurmgenignore.",
         ) from None

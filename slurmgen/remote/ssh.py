@@ -13,7 +13,16 @@ from slurmgen.remote.pulse import SILENCE
 from slurmgen.remote.ssh_config import Destination
 from slurmgen.remote.ssh_errors import translated
 from slurmgen.remote.terminal import Ask
-from slurmgen.remote.transport import Closing, Completed, chunks, command_line, failed, timed_out
+from slurmgen.remote.transport import (
+    Closing,
+    Completed,
+    Reply,
+    ReplyTooLong,
+    chunks,
+    command_line,
+    failed,
+    timed_out,
+)
 
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
 "What paramiko raises when it cannot send."
@@ -39,8 +48,8 @@ class SshTransport(Closing):
             self._opened(argv, timeout) as channel,
             _ends(channel, timeout) as late,
         ):
-            stdout = pool.submit(_drain, channel.recv)
-            stderr = pool.submit(_drain, channel.recv_stderr)
+            stdout = pool.submit(self._drain, channel, channel.recv)
+            stderr = pool.submit(self._drain, channel, channel.recv_stderr)
             _feed(channel, input)
             completed = Completed(channel.recv_exit_status(), stdout.result(), stderr.result())
         if completed.returncode >= 0:
@@ -56,11 +65,17 @@ class SshTransport(Closing):
                     yield chunk
             except TimeoutError:
                 raise timed_out(argv, self.where, timeout) from None
-            status = channel.recv_exit_status()
+            except _BROKEN:
+                raise self._lost(argv) from None
+            with _ends(channel, timeout) as late:  # a host may send neither an exit status nor an end
+                status = channel.recv_exit_status()
+                stderr = self._drain(channel, channel.recv_stderr) if status > 0 else b""
+            if late.is_set():
+                raise timed_out(argv, self.where, timeout)
             if status < 0:
                 raise self._lost(argv)
             if status:
-                raise failed(argv, self.where, status, _drain(channel.recv_stderr))
+                raise failed(argv, self.where, status, stderr)
 
     def close(self) -> None:
         """End the connection, those to the hosts before, and the ProxyCommand if there was one."""
@@ -86,6 +101,19 @@ class SshTransport(Closing):
                     raise
         if late.is_set():
             raise timed_out(argv, self.where, timeout)
+
+    def _drain(self, channel: paramiko.Channel, receive: Callable[[int], bytes]) -> bytes:
+        """All that comes. If that is too much, the channel is closed, which wakes all who wait for it."""
+        reply = Reply(self.where)
+        try:
+            while part := receive(65536):
+                reply.add(part)
+        except ReplyTooLong:
+            _close(channel)
+            raise
+        except _BROKEN:  # its exit status tells why
+            _close(channel)
+        return bytes(reply)
 
     def _lost(self, argv: Sequence[str]) -> RemoteError:
         """The error for a command that ended without an exit status."""
@@ -144,7 +172,3 @@ def _close(channel: paramiko.Channel) -> None:
     """Close a channel; on a link that is gone there is nothing to tell the host."""
     with contextlib.suppress(*_BROKEN):
         channel.close()
-
-
-def _drain(receive: Callable[[int], bytes]) -> bytes:
-    return b"".join(iter(lambda: receive(65536), b""))

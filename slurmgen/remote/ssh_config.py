@@ -5,12 +5,15 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, structs
 
 from slurmgen.errors import ConfigError, RequestError
+from slurmgen.files import read_bytes
+from slurmgen.remote import algorithms
 
 _USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 _SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
@@ -19,9 +22,18 @@ _DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 _HOST = re.compile(r"[\w:\[\]%][\w.:\[\]%-]*")
 _USER = re.compile(r"[^-\s\x00-\x1f;&<>|`$'\"\\(){}][^\s\x00-\x1f;&<>|`$'\"\\(){}]*")
 
+METHODS = ("publickey", "keyboard-interactive", "password")
+"The ways to log in that slurmgen has, in OpenSSH's order."
+_SWITCHES = {
+    "publickey": "pubkeyauthentication",
+    "keyboard-interactive": "kbdinteractiveauthentication",
+    "password": "passwordauthentication",
+}
+
 # `[USER@]HOST[:PORT]`, as ProxyJump has it; an IPv6 address stands in brackets.
 _HOP = re.compile(r"(?:ssh://)?(?:(.*)@)?(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::(\d+))?/?")
 _MOST_HOPS = 8
+_PROXY_SSH = re.compile(r"^\s*(?:\S*/)?ssh(?=\s)")
 
 Said = Mapping[str, Sequence[str]]
 "What the files say of a host: keywords in small letters, with their values."
@@ -33,6 +45,11 @@ class Hop(Struct, frozen=True):
     alias: str
     user: str = ""
     port: str = ""
+
+    @property
+    def options(self) -> list[str]:
+        """ssh's options for the user and port, where they are given."""
+        return [*(["-l", self.user] if self.user else []), *(["-p", self.port] if self.port else [])]
 
     def __str__(self) -> str:
         return self.alias + (f":{self.port}" if self.port else "")
@@ -50,8 +67,8 @@ class Sharing(Struct, frozen=True):
 class Destination(Struct, frozen=True, kw_only=True):
     """One host and all that is needed to log in there, except secrets."""
 
-    alias: str
-    "What the person called it."
+    asked: Hop
+    "The name, user and port as given."
     host: str
     port: int
     user: str
@@ -64,11 +81,24 @@ class Destination(Struct, frozen=True, kw_only=True):
     known_hosts: tuple[Path, ...]
     host_key_name: str
     "The name that the host has in known_hosts."
+    known_hosts_command: str | None = None
+    revoked_host_keys: tuple[Path, ...] = ()
+    required_rsa_size: int = 1024
+    "Bits that an RSA key of the host must have at least."
+    algorithms: dict[str, str] = {}
+    "Ciphers and the like, by keyword in small letters."
+    methods: tuple[str, ...] = METHODS
+    "The ways to log in that may be tried."
     proxy_command: str | None = None
     jump: "Destination | None" = None
     "The host through which this one is reached."
     sharing: Sharing | None = None
     config_file: Path | None = None
+
+    @property
+    def alias(self) -> str:
+        """The name as given."""
+        return self.asked.alias
 
     @property
     def hops(self) -> tuple["Destination", ...]:
@@ -79,7 +109,7 @@ class Destination(Struct, frozen=True, kw_only=True):
     def ssh(self) -> str:
         """What a person types to go there by hand."""
         file = ["-F", str(self.config_file)] if self.config_file else []
-        return shlex.join(["ssh", *file, self.alias])
+        return shlex.join(["ssh", *file, *self.asked.options, self.alias])
 
 
 def destination(name: str, config_file: str | None = None) -> Destination:
@@ -94,11 +124,21 @@ def destination(name: str, config_file: str | None = None) -> Destination:
         raise RequestError(f"{name!r} is no host name", "Give --host as HOST or USER@HOST.")
     try:
         file = Path(config_file).expanduser().absolute() if config_file else None
+        _check_readable(file)
         return _resolved(Hop(alias, user), file, ())
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot read ssh_config: {error}", "Mend it, or give another with --ssh-config."
         ) from None
+
+
+def _check_readable(config_file: Path | None) -> None:
+    """Refuse what ssh would wait for, such as a FIFO."""
+    if config_file:
+        read_bytes(config_file)
+    else:
+        with suppress(FileNotFoundError):
+            read_bytes(Path("~/.ssh/config").expanduser())
 
 
 def _resolved(hop: Hop, config_file: Path | None, way: tuple[str, ...]) -> Destination:
@@ -153,12 +193,14 @@ def _destination(hop: Hop, config_file: Path | None, said: Said) -> Destination:
         return said.get(keyword, [otherwise])[0]
 
     host, port = one("hostname", hop.alias).lower(), int(one("port", "22"))
+    if not 0 < port < 65536:
+        raise ValueError(f"{port} is not a port")
     known_hosts = [
         *said.get("userknownhostsfile", _USER_KNOWN_HOSTS),
         *said.get("globalknownhostsfile", _SYSTEM_KNOWN_HOSTS),
     ]
     return Destination(
-        alias=hop.alias,
+        asked=hop,
         host=host,
         port=port,
         user=hop.user or one("user", "") or getpass.getuser(),
@@ -168,10 +210,35 @@ def _destination(hop: Hop, config_file: Path | None, said: Said) -> Destination:
         agent=_agent(one("identityagent", "")),
         known_hosts=_paths(known_hosts),
         host_key_name=one("hostkeyalias", "") or (host if port == 22 else f"[{host}]:{port}"),
-        proxy_command=None if _proxy_jump(said) else one("proxycommand", "") or None,
+        known_hosts_command=_some(one("knownhostscommand", "none")),
+        revoked_host_keys=_paths(said.get("revokedhostkeys", ())),
+        required_rsa_size=int(one("requiredrsasize", "1024")),
+        algorithms={keyword: said[keyword][0] for keyword in algorithms.KEYWORDS if keyword in said},
+        methods=_methods(one),
+        proxy_command=None if _proxy_jump(said) else _strict(one("proxycommand", "")) or None,
         sharing=_sharing(one("controlpath", "none"), one("controlmaster", "no"), one("controlpersist", "no")),
         config_file=config_file,
     )
+
+
+def _some(text: str) -> str | None:
+    return None if text.lower() == "none" else text
+
+
+def _methods(one: Callable[[str, str], str]) -> tuple[str, ...]:
+    preferred = one("preferredauthentications", ",".join(METHODS)).split(",")
+    return tuple(
+        name for name in preferred if name in METHODS and one(_SWITCHES[name], "yes").lower() not in _NO
+    )
+
+
+def _strict(proxy_command: str) -> str:
+    """A ProxyCommand in which ssh, if that is what it runs, accepts no unknown host key.
+
+    >>> _strict("ssh -W h:22 gate")
+    'ssh -oStrictHostKeyChecking=yes -W h:22 gate'
+    """
+    return _PROXY_SSH.sub(r"\g<0> -oStrictHostKeyChecking=yes", proxy_command, count=1)
 
 
 def _paths(texts: Sequence[str]) -> tuple[Path, ...]:

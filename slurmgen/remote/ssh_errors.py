@@ -15,7 +15,10 @@ from paramiko.pkey import UnknownKeyType
 from paramiko.sftp import SFTPError
 
 from slurmgen import errors
+from slurmgen.wording import visible
 
+_MOST = 300
+"Characters of a foreign message, which may quote what a host sent."
 _TRY_SSH = "`{ssh}` should work first."
 
 
@@ -34,6 +37,12 @@ _NO_ROUTE = Ours(
 )
 _SILENT = Ours(errors.ConnectionFailed, "{alias} did not answer in time", _NO_ROUTE.hint)
 _BROKE = Ours(errors.ConnectionFailed, "the connection to {alias} broke", f"Try again; {_TRY_SSH}")
+_NO_COMMON = Ours(
+    errors.ConnectionFailed,
+    "{alias} has no algorithm that is allowed here",
+    "OpenSSH's client has more: --ssh-client openssh. Ciphers, MACs, KexAlgorithms and "
+    f"HostKeyAlgorithms in ssh_config allow more; {_TRY_SSH}",
+)
 _REFUSED = Ours(
     errors.AuthenticationFailed, "{alias} did not let {user} in", f"Check user and key; {_TRY_SSH}"
 )
@@ -57,11 +66,12 @@ ERRORS: dict[type[Exception], Ours] = {
     ssh.ProxyCommandFailure: _NO_ROUTE,
     ssh.NoValidConnectionsError: _NO_ROUTE,
     socket.gaierror: _NO_ROUTE,
+    UnicodeError: _NO_ROUTE,
     OSError: _NO_ROUTE,
     TimeoutError: _SILENT,
     PipeTimeout: _SILENT,
     ssh.ChannelException: _BROKE,
-    ssh.IncompatiblePeer: _BROKE,
+    ssh.IncompatiblePeer: _NO_COMMON,
     ssh.MessageOrderError: _BROKE,
     NeedRekeyException: _BROKE,
     ssh.SSHException: _BROKE,
@@ -79,5 +89,5 @@ def translated(**names: object) -> Iterator[None]:
         yield
     except tuple(ERRORS) as error:
         ours = ERRORS[next(kind for kind in type(error).__mro__ if kind in ERRORS)]
-        why = f": {error}" if str(error) else ""
+        why = f": {visible(str(error)[:_MOST])}" if str(error) else ""
         raise ours.kind(ours.fact.format(**names) + why, ours.hint.format(**names)) from error

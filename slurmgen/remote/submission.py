@@ -18,12 +18,12 @@ from slurmgen.remote.folders import plain, rooted
 from slurmgen.remote.manifest import Manifest, Sent
 from slurmgen.remote.pack import pack
 from slurmgen.remote.parcel import Parcel, difference, expected
-from slurmgen.remote.slurm import call, refusal
+from slurmgen.remote.slurm import NO_SLURM, call, hint_for, refusal
 from slurmgen.remote.snapshot import Snapshot
 from slurmgen.remote.transport import Completed, Transport
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
-from slurmgen.slurm.shell import visible
+from slurmgen.wording import visible
 
 SLOWEST_LINK = 50_000
 "Bytes a second, below which sending the project counts as hung."
@@ -32,10 +32,19 @@ COMMENT = "slurmgen:"
 
 _AGAIN = "The same command again finds the job, or submits it if there is none."
 _LONGEST_NAME = 100
+_LONGEST = 4096
+"Characters of a path."
 _SECONDS = re.compile(r"[0-9]{1,11}")
 _CAUSES = re.compile("No space|quota|too large|Read-only|Permission", re.IGNORECASE)
 "What tells why, among the many lines of a tar that failed."
 _ROOM = "Is there room, and may you write there? Another folder is given with --remote-dir."
+_HINTS = {
+    "finds no sbatch": NO_SLURM,
+    "too busy": "Try again later.",
+    "given up": "Try again.",
+    "does not tell the time": "`date +%s` should work when typed there.",
+}
+"What to do where no job was made for another reason than the folder."
 
 
 Count = Callable[[int, int], None]
@@ -103,8 +112,13 @@ class Submission(Struct, frozen=True, kw_only=True):
     @property
     def log_prefix(self) -> str:
         """The log's path up to the job's id; nothing if others write there too."""
-        before, percent, after = self.output.replace("%x", self.name).partition("%")
-        return before if percent and after[:1] in {"j", "A"} and not before.startswith("/") else ""
+        return log_prefix(self.output, self.name)
+
+
+def log_prefix(output: str, name: str) -> str:
+    """The path of a job's log up to its id; nothing if others write there too."""
+    before, percent, after = output.replace("%x", name).partition("%")
+    return before if percent and after[:1] in {"j", "A"} and not before.startswith("/") else ""
 
 
 class Submitted(Struct, frozen=True):
@@ -118,10 +132,12 @@ class Submitted(Struct, frozen=True):
     "When, since 1970 by the clock over there."
     snapshot: str = ""
     "The hash of what it runs."
+    warning: str = ""
+    "Who else could change what it runs; nothing if nobody could."
 
 
 class Closed(CommandFailed):
-    """Slurm refused an earlier submission with this key, and the key is not used again."""
+    """An earlier submission with this key was refused or given up, and the key is not used again."""
 
 
 class Refused(CommandFailed):
@@ -214,11 +230,22 @@ def _uncounted(_part: int, _total: int) -> None:
     pass
 
 
-def _done(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+def submitted(far: Transport, told: list[str]) -> Submitted:
+    """The job in an answer.
+
+    Raises:
+        CommandFailed: there is none in it.
+    """
     job, seconds = replies.job_id(told[0]), told[3]
     if job is None or not _SECONDS.fullmatch(seconds):
         raise CommandFailed(f"{far.where} answered without a job id: {told[0]!r}")
-    return Submitted(job, told[1], told[2] == "earlier", int(seconds), told[4])
+    if not told[1].startswith("/") or max(map(len, told)) > _LONGEST:
+        raise CommandFailed(f"{far.where} answered without the folder of job {job}: {told[1]!r}")
+    return Submitted(job, told[1], told[2] == "earlier", int(seconds), told[4], told[5])
+
+
+def _done(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    return submitted(far, told)
 
 
 def _refused(far: Transport, submission: Submission, told: list[str]) -> Submitted:
@@ -229,13 +256,22 @@ def _refused(far: Transport, submission: Submission, told: list[str]) -> Submitt
 
 def _failed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
     lines = told[0].strip().splitlines() or ["it gave no reason"]
-    words = next((line for line in lines if _CAUSES.search(line)), lines[0])
-    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words}", _ROOM)
+    words = next((line for line in lines if hint_for(line) or _CAUSES.search(line)), lines[0])
+    hint = hint_for(words) or next((hint for part, hint in _HINTS.items() if part in words), _ROOM)
+    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words}", hint)
+
+
+def _unsafe(far: Transport, submission: Submission, told: list[str]) -> Submitted:
+    raise TransferFailed(
+        f"no job was made in {submission.folder} on {far.where}: {told[0]}, who could change what jobs run",
+        "Name a folder of your own with --remote-dir; slurmgen makes it with mode 700.",
+    )
 
 
 def _unheard(far: Transport, submission: Submission, told: list[str]) -> Submitted:
     said = replies.complaint(told[0], "sbatch")
-    raise TransferFailed(f"Slurm on {far.where} did not hear of the job: {said}", "There is none; try again.")
+    hint = f"There is no job. {hint_for(said) or 'Try again.'}"
+    raise TransferFailed(f"Slurm on {far.where} did not receive the job: {said}", hint)
 
 
 def _wanted(far: Transport, submission: Submission, told: list[str]) -> Submitted:
@@ -243,7 +279,7 @@ def _wanted(far: Transport, submission: Submission, told: list[str]) -> Submitte
 
 
 def _closed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    raise Closed(f"Slurm refused an earlier submission of {submission.run}", "Submit it again.")
+    raise Closed(f"an earlier submission of {submission.run} was refused or given up", "Submit it again.")
 
 
 def _unknown(far: Transport, submission: Submission, told: list[str]) -> Submitted:
@@ -254,6 +290,7 @@ _ANSWERS = {
     "submitted": _done,
     "refused": _refused,
     "failed": _failed,
+    "unsafe": _unsafe,
     "unheard": _unheard,
     "wanted": _wanted,
     "closed": _closed,

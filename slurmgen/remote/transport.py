@@ -16,10 +16,16 @@ from slurmgen.errors import CommandFailed
 
 COMMAND_TIMEOUT = 60.0
 "Seconds that an ordinary command may take."
+MAX_REPLY = 16_000_000
+"Bytes of a command's output that are read, and as many of its errors: squeue's rows of 200,000 jobs."
 
 
 class TimedOut(CommandFailed):
     """A command gave no answer in time. Whether it took effect is not known."""
+
+
+class ReplyTooLong(CommandFailed):
+    """A command wrote more than `MAX_REPLY` bytes."""
 
 
 class Completed(Struct, frozen=True):
@@ -60,6 +66,7 @@ class Transport(Protocol):
 
         Raises:
             TimedOut: it took longer.
+            ReplyTooLong: it wrote too much.
             ConnectionFailed: the connection broke.
         """
 
@@ -100,6 +107,30 @@ class Closing:
 def chunks(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
     """Standard input as parts, in whichever way it was given."""
     return [data] if isinstance(data, bytes) else data
+
+
+class Reply:
+    """What a command writes, put together from its parts."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._bytes = bytearray()
+
+    def add(self, part: bytes) -> None:
+        """Take one more part.
+
+        Raises:
+            ReplyTooLong: that is too much.
+        """
+        self._bytes += part
+        if len(self._bytes) > MAX_REPLY:
+            raise ReplyTooLong(
+                f"{self._where} sent more than {MAX_REPLY / 1e6:g} MB",
+                "Name fewer jobs; or see there what a login shell prints.",
+            )
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._bytes)
 
 
 def timed_out(argv: Sequence[str], where: str, seconds: float) -> TimedOut:

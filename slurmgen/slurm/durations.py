@@ -14,6 +14,8 @@ _FORMS = re.compile(
     re.ASCII,
 )
 
+_NO_LIMIT = ("UNLIMITED", "INFINITE")
+
 
 @lru_cache(maxsize=1024)
 def seconds(text: str) -> int:
@@ -35,6 +37,18 @@ def seconds(text: str) -> int:
         + (part["m"] + part["minutes"] + part["only_minutes"]) * 60
         + (part["s"] + part["seconds"] + part["only_seconds"])
     )
+
+
+def limit(text: str | None) -> int | None:
+    """Seconds of a limit; None if there is none, as Slurm's UNLIMITED and INFINITE say too.
+
+    Raises:
+        ValueError: the text is neither of these nor one of Slurm's forms.
+
+    >>> limit("infinite"), limit("30")
+    (None, 1800)
+    """
+    return None if text is None or text.upper() in _NO_LIMIT else seconds(text)
 
 
 @lru_cache(maxsize=1024)

@@ -26,7 +26,13 @@ class Syntax(NamedTuple):
 
     def matches(self, name: str) -> tuple[str, ...]:
         """The options that a long name means: itself, or all that it abbreviates."""
-        return (name,) if name in self.names else tuple(sorted(n for n in self.names if n.startswith(name)))
+        if self.stands_alone(name) or name in self.valued:
+            return (name,)
+        return tuple(sorted(n for n in self.names if n.startswith(name)))
+
+    def stands_alone(self, name: str) -> bool:
+        """Whether an option needs no value in the next word."""
+        return name in self.flags or name in self.optional
 
 
 class Option(NamedTuple):
@@ -69,7 +75,7 @@ def _long(words: Sequence[str], syntax: Syntax, at: int) -> list[Option]:
     meant = matches[0] if len(matches) == 1 else name
     if equals:
         return [Option(meant, written, value, at, at, matches)]
-    if meant in syntax.flags | syntax.optional:
+    if syntax.stands_alone(meant):
         return [Option(meant, written, None, at, at, matches)]
     return [_with_next(words, Option(meant, written, None, at, at, matches))]
 
@@ -81,7 +87,7 @@ def _short(words: Sequence[str], syntax: Syntax, at: int) -> list[Option]:
         name = syntax.short.get(letter, letter)
         matches = (name,) if letter in syntax.short else ()
         option = Option(name, f"-{letter}", None, at, at, matches)
-        if name not in syntax.flags | syntax.optional:
+        if not syntax.stands_alone(name):
             rest = words[at][index:]
             return [*found, option._replace(value=rest) if rest else _with_next(words, option)]
         found.append(option)
@@ -98,13 +104,7 @@ def _with_next(words: Sequence[str], option: Option) -> Option:
     return option._replace(value=words[after], value_at=after)
 
 
-_FLAGS = frozenset(
-    """
-    contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue
-    spread-job stepmgr test-only usage use-min-nodes verbose version wait
-    """.split()
-)
-_OPTIONAL = frozenset("exclusive get-user-env nice no-kill propagate resv-ports".split())
+_FLAGS, _OPTIONAL = options.FLAGS, options.OPTIONAL
 _SHORT = {
     **{"A": "account", "B": "extra-node-info", "C": "constraint", "D": "chdir", "F": "nodefile", "G": "gpus"},
     **{"H": "hold", "J": "job-name", "L": "licenses", "M": "clusters", "N": "nodes", "O": "overcommit"},

@@ -4,6 +4,9 @@ import re
 
 from slurmgen.errors import RequestError
 
+SbatchOptions = dict[str, str | bool]
+"By long name; `true` for an option without a value, `false` for one that is left out."
+
 MANAGED = {
     "account": "--account",
     "chdir": "the folder you submit from",
@@ -11,7 +14,6 @@ MANAGED = {
     "cores-per-socket": "--cpus-per-gpu",
     "cpus-per-gpu": "--cpus-per-gpu",
     "cpus-per-task": "--cpus-per-gpu",
-    "error": "--log-dir",
     "gpus": "--gpus",
     "gpus-per-node": "--gpus and --nodes",
     "gpus-per-socket": "--gpus and --nodes",
@@ -46,7 +48,7 @@ MANAGED = {
 OTHERS = frozenset(
     """
     acctg-freq array batch bb bbf begin cluster-constraint clusters comment constraint contiguous
-    core-spec cpu-bind cpu-freq deadline delay-boot dependency distribution exclude exclusive export
+    core-spec cpu-bind cpu-freq deadline delay-boot dependency distribution error exclude exclusive export
     export-file extra-node-info get-user-env gid gpu-bind gpu-freq gres-flags hint hold ignore-pbs input
     kill-on-invalid-dep licenses mail-type mail-user mcs-label mem-bind network nice no-kill no-requeue
     nodefile nodelist open-mode overcommit oversubscribe power prefer priority profile propagate quiet
@@ -57,9 +59,27 @@ OTHERS = frozenset(
 )
 "Options that a request may pass through."
 
+FLAGS = frozenset(
+    """
+    contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue
+    spread-job stepmgr test-only usage use-min-nodes verbose version wait
+    """.split()
+)
+"Options that take no value."
+OPTIONAL = frozenset("exclusive get-user-env nice no-kill propagate resv-ports".split())
+"Options that may have a value."
+
+MOST_TASKS = 4_000_000
+"No Slurm has a larger array: its MaxArraySize ends there."
+_ARRAY = r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?"
 _SIGNAL = r"([RB]{1,2}:)?[A-Z0-9+-]+(@[0-9]+)?"
 _NAME = r"[a-z][a-z0-9-]*"
 _VALUE = r"""[^"'\\$`\n]*"""
+
+
+def given(said: SbatchOptions) -> dict[str, str]:
+    """Options with their values as text, without those that are left out."""
+    return {key: "" if value is True else value for key, value in said.items() if value is not False}
 
 
 def checked(key: str, value: str) -> tuple[str, str]:
@@ -69,31 +89,66 @@ def checked(key: str, value: str) -> tuple[str, str]:
     unless it looks like a misspelt one.
 
     Raises:
-        RequestError: slurmgen sets that option itself, or its name or value cannot stand in a script.
+        RequestError: slurmgen sets that option itself, or its name or value is not a valid one.
     """
-
-    if key in MANAGED:
-        raise RequestError(f"slurmgen sets --{key} itself", f"Use {MANAGED[key]} instead of --sbatch.")
-    if not re.fullmatch(_NAME, key):
-        raise RequestError(
-            f"{key!r} is not an sbatch option", "Give its long name without dashes, as KEY=VALUE."
-        )
-    if key == "gpu-bind" and value != "none":
-        raise RequestError(
-            f"--sbatch gpu-bind={value} hides a node's GPUs from each other", "Only none is right."
-        )
-    if key not in OTHERS and (whole := [name for name in (*MANAGED, *OTHERS) if name.startswith(key)]):
-        raise RequestError(f"--sbatch {key} is an abbreviation", f"Write {' or '.join(sorted(whole))}.")
-    if key not in OTHERS and (close := _near(key)):
-        raise RequestError(f"unknown sbatch option {key!r}", f"Did you mean {close[0]}?")
-    if key == "signal" and not re.fullmatch(_SIGNAL, value):
-        raise RequestError(f"--sbatch signal={value} is no signal", "Write one such as USR2@120.")
+    _check_name(key)
+    _check_presence(key, value)
+    if key in _CHECKS:
+        _CHECKS[key](value)
     if not re.fullmatch(_VALUE, value):
         raise RequestError(
             f"the value of --sbatch {key} has a quote, a backslash, a dollar or a backtick: {value!r}",
             "sbatch expands nothing in a directive; write the value itself.",
         )
     return key, f'"{value}"' if re.search(r"[\s#]", value) else value
+
+
+def _check_name(key: str) -> None:
+    if key in MANAGED:
+        raise RequestError(f"slurmgen sets --{key} itself", f"Use {MANAGED[key]} instead of --sbatch.")
+    if not re.fullmatch(_NAME, key):
+        raise RequestError(
+            f"{key!r} is not an sbatch option", "Give its long name without dashes, as KEY=VALUE."
+        )
+    if key not in OTHERS and (whole := [name for name in (*MANAGED, *OTHERS) if name.startswith(key)]):
+        raise RequestError(f"--sbatch {key} is an abbreviation", f"Write {' or '.join(sorted(whole))}.")
+    if key not in OTHERS and (close := _near(key)):
+        raise RequestError(f"unknown sbatch option {key!r}", f"Did you mean {close[0]}?")
+
+
+def _check_presence(key: str, value: str) -> None:
+    if key in FLAGS and value:
+        raise RequestError(f"--sbatch {key} takes no value, not {value!r}", f"Write {key} alone.")
+    if key in OTHERS - FLAGS - OPTIONAL and not value:
+        raise RequestError(f"--sbatch {key} has no value", f"Write {key}=VALUE.")
+
+
+def _check_array(value: str) -> None:
+    if not re.fullmatch(_ARRAY, value, re.ASCII):
+        raise RequestError(
+            f"--sbatch array={value} is not an array", "Write one such as 0-7, 1,3,5 or 0-99%4."
+        )
+    if any(
+        len(number) > len(str(MOST_TASKS)) or int(number) > MOST_TASKS for number in re.findall(r"\d+", value)
+    ):
+        raise RequestError(
+            f"--sbatch array={value} has an index of more than {MOST_TASKS:,}", "Slurm has no larger arrays."
+        )
+
+
+def _check_signal(value: str) -> None:
+    if not re.fullmatch(_SIGNAL, value):
+        raise RequestError(f"--sbatch signal={value} is no signal", "Write one such as USR2@120.")
+
+
+def _check_gpu_bind(value: str) -> None:
+    if value != "none":
+        raise RequestError(
+            f"--sbatch gpu-bind={value} hides a node's GPUs from each other", "Only none is right."
+        )
+
+
+_CHECKS = {"array": _check_array, "signal": _check_signal, "gpu-bind": _check_gpu_bind}
 
 
 def _near(key: str) -> list[str]:

@@ -1,13 +1,15 @@
 """What Slurm's commands answer, read without trusting the text around it.
 
 A login shell may print anything before the answer, and a job's name may hold anything,
-so a parser takes only lines of exactly the right form.
+so a parser takes only lines of exactly the right form. A number has at most 18 digits.
 """
 
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct
 
+from slurmgen.errors import shortened
 from slurmgen.slurm.commands import FIELD_SEPARATOR, JobId
 from slurmgen.slurm.usage import Usage, usage
 from slurmgen.wording import counted
@@ -20,11 +22,14 @@ ENDED = frozenset(
 )
 "The states from which a job does not come back by itself."
 
-_JOB_ID = re.compile(r"(?P<number>\d+)(?:;(?P<cluster>[\w.-]+))?")
-_TASK_ID = re.compile(r"\d+(_(\d+|\[.*\]))?(\+\d+)?(\.\w+)?")
-_STATE = re.compile(r"[A-Z][A-Z_]*")
+_NUMBER = "[0-9]{1,18}"
+_JOB_ID = re.compile(rf"(?P<number>{_NUMBER})(?:;(?P<cluster>\w[\w.-]{{0,63}}))?", re.ASCII)
+_TASKS = rf"(?:{_NUMBER}|\[[0-9,:%.-]+\])"
+_TASK_ID = re.compile(rf"{_NUMBER}(?:_{_TASKS})?(?:\+{_NUMBER})?(?:\.\w{{1,64}})?", re.ASCII)
+_STATE = re.compile(r"[A-Z][A-Z_]{0,31}\+?(?: by [^|]{1,64})?")
 _TEST_ANSWER = re.compile(
-    r"Job \d+ to start at (\S+) using (\d{1,9}) processors on nodes (\S+)(?: in partition (\S+))?"
+    r"Job [0-9]{1,18} to start at (\S{1,64}) using ([0-9]{1,9}) processors on nodes (\S{1,1000})"
+    r"(?: in partition (\S{1,256}))?"
 )
 
 
@@ -46,6 +51,8 @@ class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cancelled_by: str = ""
     "The user, mostly as a number."
     usage: Usage | None = None
+    unaccounted: bool = False
+    "Whether it ended where Slurm keeps no accounts, so that no more will be known of it."
 
     @property
     def ended(self) -> bool:
@@ -82,7 +89,7 @@ def sacct(text: str) -> tuple[JobState, ...]:
 
     `CANCELLED by 1000` is CANCELLED. The rows of a job's steps, as `12.batch`, follow its own.
     """
-    rows = _rows(text, 11)
+    rows = list(_rows(text, 11))
     memory: dict[str, str] = {}
     for row in rows:
         job, _, step = row[0].partition(".")
@@ -98,7 +105,7 @@ def _accounted(row: list[str], memory: str) -> JobState:
     word, _, by = state.partition(" by ")
     return JobState(
         id=id_,
-        state=word.split()[0],
+        state=word.rstrip("+"),
         exit_code=exit_code,
         elapsed=elapsed,
         time_limit=_said(limit),
@@ -136,19 +143,27 @@ def complaint(text: str, program: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if line.startswith(f"{program}: ")]
     words = [re.sub(rf"^{re.escape(program)}: ((error|fatal): )?", "", line) for line in own or lines[-1:]]
-    return "; ".join(dict.fromkeys(words)) or "it gave no reason"
+    return shortened("; ".join(dict.fromkeys(words))) or "it gave no reason"
 
 
-def _rows(text: str, fields: int) -> list[list[str]]:
+def _rows(text: str, fields: int) -> Iterator[list[str]]:
     """The lines of that many fields that begin with the id of a job or a step, and a state."""
-    rows = [line.split(FIELD_SEPARATOR, fields - 1) for line in text.splitlines()]
-    return [row for row in rows if len(row) == fields and _TASK_ID.fullmatch(row[0]) and _STATE.match(row[1])]
+    for line in text.splitlines():
+        row = line.split(FIELD_SEPARATOR, fields - 1)
+        if len(row) == fields and _TASK_ID.fullmatch(row[0]) and _STATE.fullmatch(row[1]):
+            yield row
+
+
+# A heterogeneous job has HetJobId and the like before its name.
+_HEAD = re.compile(
+    rf"^JobId=({_NUMBER})(?: ArrayJobId=({_NUMBER}) ArrayTaskId=([0-9,:%.-]{{1,4096}}))?"
+    r"(?: (?!JobName=)\w{1,32}=\S{1,256}){0,8} JobName=(.*)$",
+    re.MULTILINE | re.ASCII,
+)
 
 
 def _paragraph(text: str) -> JobState | None:
-    head = re.search(
-        r"^JobId=(\d+)(?: ArrayJobId=(\d+) ArrayTaskId=(\S+))?.*? JobName=(.*)$", text, re.MULTILINE
-    )
+    head = _HEAD.search(text)
     state = re.search(r"^ +JobState=([A-Z_]+) Reason=(\S+)", text, re.MULTILINE)
     if not head or not state:
         return None
@@ -161,7 +176,7 @@ def _paragraph(text: str) -> JobState | None:
         time_limit=_said(_field(text, r"^ +RunTime=\S+ TimeLimit=(\S+)")),
         start=_said(_field(text, r"^ +StartTime=(\S+)")),
         nodes=_said(_field(text, r"^ +NodeList=(\S+)")),
-        exit_code=_field(text, r"^ +Requeue=.* ExitCode=(\d+:\d+)"),
+        exit_code=_field(text, r"^ +Requeue=.* ExitCode=([0-9]{1,3}:[0-9]{1,3})"),
         name=name,
     )
 

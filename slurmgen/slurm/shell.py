@@ -1,16 +1,32 @@
-"""Text for a POSIX shell: every value that came from a person goes through here."""
+"""Text for a POSIX shell: every value from the user goes through here."""
 
 import re
 import shlex
 from functools import lru_cache
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+VariableName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", description="letters, digits and _, not beginning with a digit"
+    ),
+]
+
+PER_TASK = frozenset(
+    ("SLURM_GTIDS SLURM_LOCALID SLURM_NODEID SLURM_PROCID SLURM_TASK_PID SLURMD_NODENAME").split()
+)
+"Variables whose value differs from task to task; the batch script has its own, which is the first task's."
 
 # A newline would end a comment or a directive, a NUL ends every C string, and a lone
 # surrogate (an argument that is not UTF-8) cannot be written to the script at all.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
-_ESCAPED = re.compile(r'([\\"`]|\$(?![A-Za-z_]|\{[A-Za-z_][A-Za-z0-9_]*\}))')
+_SPECIAL = re.compile(r'([\\"`]|\$(?![A-Za-z_]|\{[A-Za-z_][A-Za-z0-9_]*\}))')
+
+_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+_VARIABLE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})\}})")
 
 quote = lru_cache(maxsize=4096)(shlex.quote)  # many requests share most of their words
 "Quote a value so that the shell takes it as it stands."
@@ -18,14 +34,42 @@ quote = lru_cache(maxsize=4096)(shlex.quote)  # many requests share most of thei
 
 @lru_cache(maxsize=1024)
 def expandable(text: str) -> str:
-    r"""Quote a value of a site profile: only `$NAME` and `${NAME}` keep their meaning.
+    r"""Quote a value: only `$NAME` and `${NAME}` keep their meaning.
 
     >>> print(expandable("$HOME/a b"), expandable("$(reboot)"), expandable("/usr/lib64"))
     "$HOME/a b" "\$(reboot)" /usr/lib64
     """
-    if "$" not in text:
-        return quote(text)
-    return '"' + _ESCAPED.sub(r"\\\1", text) + '"'
+    return f'"{_escaped(text)}"' if re.search(r"[$`\\]", text) else quote(text)
+
+
+def word(text: str) -> str:
+    r"""A value as a shell word: `$NAME`, `${NAME}` and a `~/` at its beginning expand, and nothing else.
+
+    `$$` is a dollar that expands nothing. docs/values.md lists the values that are written so.
+
+    >>> print(word("~/a b"), word("$HOME/a b"), word("$$HOME"))
+    "$HOME"/'a b' "$HOME/a b" "\$HOME"
+    """
+    if text == "~" or text.startswith("~/"):
+        return '"$HOME"' + (f"/{word(text[2:])}" if text[2:] else text[1:])
+    if "$$" in text:
+        return '"' + r"\$".join(map(_escaped, text.split("$$"))) + '"'
+    return expandable(text)
+
+
+def _escaped(text: str) -> str:
+    """The text within double quotes."""
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def is_full_path(text: str) -> bool:
+    """Whether such a value begins at the root, at the home or at a variable."""
+    return text == "~" or text.startswith(("/", "~/")) or _VARIABLE.match(text) is not None
+
+
+def variables_in(text: str) -> list[str]:
+    """The variables that expand in such a value, in their order."""
+    return [a or b for part in text.split("$$") for a, b in _VARIABLE.findall(part)]
 
 
 def unprintable(value: object) -> str | None:
@@ -37,20 +81,6 @@ def unprintable(value: object) -> str | None:
     if isinstance(value, list | tuple) and value:
         return next((found for item in value if (found := unprintable(item)) is not None), None)
     return None
-
-
-def visible(text: str, keep: str = "") -> str:
-    r"""Text from a far side or a file, fit for a terminal: what could steer one stands as its escape.
-
-    That is every control character and what turns the direction of writing; `keep` holds those
-    that are meant, such as a newline.
-
-    >>> print(visible("a\x1b[2J\u202eb\n"))
-    a\x1b[2J\u202eb\n
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
 class Variable(Struct, frozen=True, gc=False):

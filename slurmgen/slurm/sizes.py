@@ -1,9 +1,11 @@
-"""Slurm's memory sizes: a whole number with K, M, G or T, powers of 1024; without one, M."""
+"""Sizes as Slurm writes them: a number with K, M, G or T, powers of 1024; without one, M."""
 
 import re
 from functools import lru_cache
 
-_UNITS = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
+from slurmgen.wording import counted
+
+_KIBIBYTES = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}
 _SIZE = re.compile(r"(\d+)([KMGT]?)B?", re.ASCII | re.IGNORECASE)
 
 
@@ -20,7 +22,7 @@ def megabytes(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if not match:
         raise ValueError(text)
-    return -int(-int(match[1]) * _UNITS[match[2].upper()] // 1)
+    return -(-int(match[1]) * _KIBIBYTES[match[2].upper()] // 1024)
 
 
 @lru_cache(maxsize=1024)
@@ -32,3 +34,19 @@ def canonical(mebibytes: int) -> str:
     """
     gibibytes, rest = divmod(mebibytes, 1024)
     return f"{mebibytes}M" if rest or not gibibytes else f"{gibibytes}G"
+
+
+def of_bytes(size: int) -> str:
+    """A number of bytes in the same units: whole where it is whole, else with one decimal, rounded up.
+
+    >>> of_bytes(100 << 20), of_bytes((100 << 20) + 1), of_bytes(1536), of_bytes(317)
+    ('100M', '100.1M', '1.5K', '317 bytes')
+    """
+    mebibytes, rest = divmod(size, 1 << 20)
+    if mebibytes and not rest:
+        return canonical(mebibytes)
+    for unit, kibibytes in (("T", 1 << 30), ("G", 1 << 20), ("M", 1 << 10), ("K", 1)):
+        if size >= kibibytes << 10:
+            tenths = -(-size * 10 // (kibibytes << 10))
+            return f"{tenths / 10:g}{unit}" if tenths % 10 == 0 else f"{tenths / 10:.1f}{unit}"
+    return counted(size, "byte")

@@ -8,6 +8,7 @@ from msgspec import Struct
 from slurmgen.slurm import durations
 
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)", re.ASCII)
+_LONGEST_TIME = 32
 _MEBIBYTES = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 
 
@@ -42,6 +43,8 @@ def usage(had: str, cpu: str, used: str = "") -> Usage:
 
 def whole_seconds(text: str) -> int | None:
     """Seconds of a time as Slurm prints it, without fractions; None if it is none, as UNLIMITED."""
+    if len(text) > _LONGEST_TIME:
+        return None
     try:
         return durations.seconds(text.partition(".")[0])
     except ValueError:
@@ -59,4 +62,4 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _count(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return int(text) if re.fullmatch("[0-9]{1,15}", text) else 0

@@ -56,7 +56,7 @@ def munged(layout: Layout, program: str) -> Daemon:
 
 def slurm(layout: Layout, slurmctld: str, slurmd: str) -> tuple[Daemon, ...]:
     """The controller, then one slurmd a node."""
-    conf = str(layout.folder / "slurm.conf")
+    conf = str(layout.daemons_conf)
     argv = {"slurmctld": (slurmctld,)} | {f"slurmd-{node}": (slurmd, "-N", node) for node in layout.nodes}
     return tuple(
         Daemon(

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from slurmgen.twin.layout import Layout
-from slurmgen.twin.slurm_config import SLURM_FILES
+from slurmgen.twin.slurm_config import DAEMONS_CONF, SLURM_FILES
 from slurmgen.twin.ssh_config import known_hosts, ssh_config, sshd_config
 
 STAND_INS = {"module": "module.sh", "ml": "module.sh", "apptainer": "apptainer.py"}
@@ -19,6 +19,8 @@ def write(layout: Layout, *, ssh: bool) -> None:
     (layout.folder / "state").mkdir()
     for name, text in SLURM_FILES.items():
         (layout.folder / name).write_text(text(layout))
+    if layout.daemons_conf.name not in SLURM_FILES:
+        layout.daemons_conf.write_text(DAEMONS_CONF)
     (layout.folder / "task_prolog").chmod(EXECUTABLE)
     _write_stand_ins(layout.folder / "stand_ins")
     _write_run(layout)

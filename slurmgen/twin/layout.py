@@ -9,6 +9,7 @@ from slurmgen.errors import TwinError
 from slurmgen.site import Site
 from slurmgen.twin.shape import Shape, partitions, shape
 
+LOCALHOST = "127.0.0.1"
 MOST_NODES = 254
 
 
@@ -45,9 +46,21 @@ class Layout(Struct, frozen=True, kw_only=True):
     "Sockets, pid files and what else needs a short path; private too."
     user: str
     hostname: str
+    loopback: str | None
+    "The loopback address of the host name; None if it has another address."
     slurm_version: tuple[int, int]
     port: int
     "slurmctld's; the nodes' follow, then sshd's."
+
+    @property
+    def address(self) -> str:
+        """Where the daemons are reached."""
+        return self.loopback or LOCALHOST
+
+    @property
+    def daemons_conf(self) -> Path:
+        """The slurm.conf of the daemons: a file of their own where they listen on an address of their own."""
+        return self.folder / ("slurm.conf" if self.loopback in {None, LOCALHOST} else "daemons.conf")
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -76,8 +89,8 @@ def groups(site: Site, nodes: int, gpu_type: str | None = None) -> tuple[Group, 
         TwinError: that many nodes cannot be had, or there is no such GPU type.
     """
     by_shape: dict[Shape, list[str]] = {}
-    for name, partition in partitions(site).items():
-        by_shape.setdefault(shape(site, partition, gpu_type), []).append(name)
+    for name in partitions(site):
+        by_shape.setdefault(shape(site, name, gpu_type), []).append(name)
     most = MOST_NODES // len(by_shape)
     if not 1 <= nodes <= most:
         raise TwinError(f"{nodes} nodes cannot be had", f"Ask for 1 to {most}.")

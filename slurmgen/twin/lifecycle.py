@@ -11,13 +11,11 @@ from slurmgen.errors import TwinError
 from slurmgen.site import Site
 from slurmgen.twin import daemons, files, machine, processes, store
 from slurmgen.twin.commands import slurm
-from slurmgen.twin.layout import Layout, groups
+from slurmgen.twin.layout import LOCALHOST, Layout, groups
 from slurmgen.twin.shape import assumptions
 from slurmgen.twin.store import Twin
 
 READY_TIMEOUT = 30.0
-# NoInAddrAny and NoCtldInAddrAny bind to whatever the host name resolves to, mostly no loopback address.
-LISTENS = "its Slurm listens on every address of this machine; only who can read its munge key is heard"
 
 
 def up(site: Site, nodes: int, *, ssh: bool = False, gpu_type: str | None = None) -> Twin:
@@ -29,23 +27,26 @@ def up(site: Site, nodes: int, *, ssh: bool = False, gpu_type: str | None = None
         ssh: start an sshd too, so that it can be reached as the login node is.
         gpu_type: give the nodes that type's GPUs and size, instead of the site's usual ones.
 
+    Of a twin that runs, only the daemons that have died are started again; the options do not change it.
+
     Raises:
         TwinError: one runs already, a program is missing, or it did not start; then nothing is left of it.
     """
     with store.locked():
         old = store.load(site.name)
         if old and old.is_running:
-            hint = f"End it: slurmgen twin down --site {site.name}"
-            raise TwinError(f"a twin of {site.name} runs already", hint)
+            return _restarted(old)
         programs = machine.programs(*machine.SLURM_PROGRAMS, *(machine.SSH_PROGRAMS if ssh else ()))
         shape = groups(site, nodes, gpu_type)
         _clear(site.name)
+        hostname = socket.gethostname()
         layout = Layout(
             site=site,
             groups=shape,
             folder=store.root() / site.name,
             user=machine.user_name(),
-            hostname=socket.gethostname(),
+            hostname=hostname,
+            loopback=machine.loopback(hostname),
             slurm_version=machine.slurm_version(programs["slurmctld"]),
             port=machine.free_ports(2 + sum(group.count for group in shape)),
             # Not TMPDIR, which may be long: the path of a socket has 108 bytes.
@@ -80,6 +81,18 @@ def _start(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Tw
     return twin
 
 
+def _restarted(twin: Twin) -> Twin:
+    """A twin after its daemons that have died, such as sshd, were started again."""
+    dead = [daemon for daemon in twin.daemons if daemon.pid is None]
+    if not dead:
+        hint = f"End it: slurmgen twin down --site {twin.site}"
+        raise TwinError(f"a twin of {twin.site} runs already", hint)
+    for daemon in dead:
+        daemons.start(daemon)
+    _wait_until_idle(twin)
+    return twin
+
+
 def _twin(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twin:
     ssh = "sshd" in programs
     return Twin(
@@ -93,10 +106,21 @@ def _twin(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twi
             *([daemons.sshd(layout, programs["sshd"])] if ssh else []),
         ),
         shapes={name: str(group.shape) for group in layout.groups for name in group.partitions},
-        assumptions=(*assumptions(layout.site, gpu_type), LISTENS),
+        assumptions=(*assumptions(layout.site, gpu_type), *_listens(layout)),
         ssh_config=layout.folder / "ssh_config" if ssh else None,
         ssh_host=layout.ssh_hosts[0] if ssh else None,
     )
+
+
+def _listens(layout: Layout) -> list[str]:
+    """What listens on more than the loopback, and what the user can do about it."""
+    if layout.loopback == LOCALHOST:
+        return []
+    who = "srun listens, while it runs," if layout.loopback else "its Slurm listens"
+    return [
+        f"{who} on every address of this machine, since its name {layout.hostname} is not {LOCALHOST}; "
+        f"a first line `{LOCALHOST} {layout.hostname}` in /etc/hosts keeps it on the loopback"
+    ]
 
 
 def _wait_until_idle(twin: Twin) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import subprocess
+from ipaddress import ip_address
 
 from slurmgen.errors import TwinError
 
@@ -61,6 +62,16 @@ def user_name() -> str:
         raise TwinError(
             f"user id {os.getuid()} has no name here", "Slurm needs a line in /etc/passwd."
         ) from None
+
+
+def loopback(host: str) -> str | None:
+    """The loopback address that a host name has for Slurm's daemons; None if it has another one."""
+    try:
+        found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
+    except OSError:
+        return None
+    address = str(found[0][4][0])
+    return address if ip_address(address).is_loopback else None
 
 
 def free_ports(count: int) -> int:

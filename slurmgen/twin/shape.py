@@ -1,11 +1,13 @@
 """The size of a twin's nodes: the site's facts, and stated defaults where it has none."""
 
+import re
 from collections.abc import Iterator
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from slurmgen.errors import TwinError, did_you_mean
 from slurmgen.site import Node, Partition, Site
+from slurmgen.sites.nodes import over, place_of
 from slurmgen.slurm.sizes import megabytes
 from slurmgen.wording import counted
 
@@ -31,22 +33,40 @@ def partitions(site: Site) -> dict[str, Partition]:
     return site.partitions or DEFAULT_PARTITIONS
 
 
-def shape(site: Site, partition: Partition, gpu_type: str | None = None) -> Shape:
-    """One node of a partition; `gpu_type` picks that type's facts, else the site's usual node is meant.
+def shape(site: Site, partition: str, gpu_type: str | None = None) -> Shape:
+    """One node of a partition: what a job there gets, and where that is unknown the usual type's facts.
 
     Raises:
         TwinError: the site has no such GPU type.
     """
-    layers = [DEFAULT_NODE, site.node, partition.node or Node()]
-    kind = gpu_type or usual_type(site, _over(*layers[1:]).gpus)
-    if gpu_type:
-        layers.append(_node_of(site, gpu_type))
-    elif kind:
-        layers.insert(1, _node_of(site, kind))  # knows less of this partition than its own facts do
-    node = _over(*layers)
-    gpus = 0 if partition.max_gpus == 0 else node.gpus or 0
+    if gpu_type and gpu_type not in site.gpu.types:
+        raise TwinError(f"{site.name} has no GPU type {gpu_type!r}", did_you_mean(gpu_type, site.gpu.types))
+    known, kind = _known(site, partition, gpu_type)
+    node = over(DEFAULT_NODE, known)
+    gpus = 0 if partitions(site)[partition].max_gpus == 0 else node.gpus or 0
     memory = megabytes(node.memory or "")
     return Shape(gpus=gpus, cpus=node.cpus or 1, memory=memory, gpu_type=kind if gpus else None)
+
+
+def _known(site: Site, partition: str, gpu_type: str | None) -> tuple[Node, str | None]:
+    """What the profile says of a node, and its GPU type; the usual one if a job does not name any."""
+    place = place_of(site, partition, gpu_type)
+    if place.gpu_type:
+        return place.node, place.gpu_type
+    kind = usual_type(site, place.node.gpus)
+    return over(site.gpu.types[kind] if kind else Node(), place.node), kind
+
+
+def features(site: Site) -> tuple[str, ...]:
+    """The node features that the site's directives ask for.
+
+    >>> features(Site(name="x", sbatch={"constraint": "[rack1*2&rack2*4]|a100&(nvlink|ib)"}))
+    ('rack1', 'rack2', 'a100', 'nvlink', 'ib')
+    """
+    asked = " ".join(str(site.sbatch.get(option, "")) for option in ("constraint", "prefer", "batch"))
+    # Behind an asterisk is a number of nodes.
+    words = re.split(r"[^\w.+:/=@-]+", re.sub(r"\*\d+", " ", asked))
+    return tuple(dict.fromkeys(filter(None, words)))
 
 
 def usual_type(site: Site, gpus: int | None) -> str | None:
@@ -61,9 +81,9 @@ def assumptions(site: Site, gpu_type: str | None = None) -> Iterator[str]:
     """What the twin takes for granted because the profile does not say it, and what it leaves out."""
     if not site.partitions:
         yield "no partition is known; it has one, main"
-    known = _over(site.node, _node_of(site, gpu_type) if gpu_type else Node())
+    nodes = [_known(site, name, gpu_type)[0] for name in partitions(site)]
     for fact, text in {"gpus": "GPUs per node", "cpus": "CPUs per node", "memory": "memory per node"}.items():
-        if getattr(known, fact) is None:
+        if any(getattr(node, fact) is None for node in nodes):
             yield f"{text} unknown; took {getattr(DEFAULT_NODE, fact)} unless a partition says otherwise"
     if any(limits.max_gpus for limits in [*site.partitions.values(), *site.qos.values()]):
         yield "limits on a job's GPUs are not enforced: Slurm needs accounting for that"
@@ -71,16 +91,3 @@ def assumptions(site: Site, gpu_type: str | None = None) -> Iterator[str]:
         yield f"any --qos is accepted, {', '.join(site.qos)} or not: Slurm needs accounting to know them"
     if site.rendezvous.suffix:
         yield f"node names with the suffix {site.rendezvous.suffix!r} do not resolve here"
-
-
-def _node_of(site: Site, gpu_type: str) -> Node:
-    if gpu_type not in site.gpu.types:
-        raise TwinError(f"{site.name} has no GPU type {gpu_type!r}", did_you_mean(gpu_type, site.gpu.types))
-    kind = site.gpu.types[gpu_type]
-    return Node(gpus=kind.gpus, cpus=kind.cpus, memory=kind.memory)
-
-
-def _over(*layers: Node) -> Node:
-    """The last layer that knows a fact wins."""
-    facts = (structs.asdict(layer).items() for layer in layers)
-    return Node(**{fact: value for layer in facts for fact, value in layer if value is not None})

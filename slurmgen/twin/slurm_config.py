@@ -7,8 +7,14 @@ from collections.abc import Callable
 
 from slurmgen.containers import bind_variables
 from slurmgen.site import Partition
-from slurmgen.twin.layout import Group, Layout
-from slurmgen.twin.shape import partitions
+from slurmgen.twin.layout import LOCALHOST, Group, Layout
+from slurmgen.twin.shape import features, partitions
+
+# Without it, on every address of the machine.
+_LISTENS_ON_HOST_NAME = "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny"
+# For slurmctld and slurmd where the host name is such as 127.0.1.1. srun may not listen there: slurmd
+# would answer to 127.0.0.1, from where srun calls it.
+DAEMONS_CONF = f"Include slurm.conf\n{_LISTENS_ON_HOST_NAME}\n"
 
 
 def slurm_conf(layout: Layout) -> str:
@@ -60,6 +66,8 @@ esac
 echo "export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}}"
 # Its GPUs are in name only too; without this, accelerate would start single processes that do not meet.
 echo "export ACCELERATE_USE_CPU=${{ACCELERATE_USE_CPU:-true}}"
+# Not the daemons' own.
+echo "export SLURM_CONF={layout.folder}/slurm.conf"
 {set_by_modules}"""
 
 
@@ -73,10 +81,11 @@ SLURM_FILES: dict[str, Callable[[Layout], str]] = {
 
 def _cluster(layout: Layout) -> str:
     folder, run = layout.folder, layout.run
+    communication = f"\n{_LISTENS_ON_HOST_NAME}" if layout.loopback == LOCALHOST else ""
     return f"""# A twin of {layout.site.name}, written by slurmgen.
 ClusterName={layout.site.name}
-SlurmctldHost={layout.hostname}(127.0.0.1)
-SlurmctldPort={layout.port}
+SlurmctldHost={layout.hostname}({layout.address})
+SlurmctldPort={layout.port}{communication}
 SlurmUser={layout.user}
 SlurmdUser={layout.user}
 AuthType=auth/munge
@@ -109,10 +118,11 @@ GresTypes=gpu"""
 def _nodes(layout: Layout, group: Group) -> str:
     size = group.shape
     kind = f"{size.gpu_type}:" if size.gpu_type else ""
+    feature = f" Feature={','.join(names)}" if (names := features(layout.site)) else ""
     gres = f" Gres=gpu:{kind}{size.gpus}" if size.gpus else ""
     return (
-        f"NodeName={group.hostlist} NodeHostname={layout.hostname} NodeAddr=127.0.0.1"
-        f" Port={layout.node_ports(group)} CPUs={size.cpus} RealMemory={size.memory}{gres}"
+        f"NodeName={group.hostlist} NodeHostname={layout.hostname} NodeAddr={layout.address}"
+        f" Port={layout.node_ports(group)} CPUs={size.cpus} RealMemory={size.memory}{feature}{gres}"
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from slurmgen.errors import TwinError
+from slurmgen.files import read_bytes
+from slurmgen.paths import make_private, require_private, state_folder
 from slurmgen.twin.daemons import Daemon
 
 
@@ -46,9 +48,7 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
 
 def root() -> Path:
     """The folder of all twins."""
-    from platformdirs import user_state_path
-
-    return user_state_path("slurmgen") / "twin"
+    return state_folder() / "twin"
 
 
 def save(twin: Twin) -> None:
@@ -57,10 +57,15 @@ def save(twin: Twin) -> None:
 
 
 def load(site_name: str) -> Twin | None:
-    """What is written of a site's twin, running or not; None if nothing is, or not in our form."""
+    """What is written of a site's twin, running or not; None if nothing is, or not in our form.
+
+    Raises:
+        ConfigError: another user may change what is written; it names programs' files.
+    """
+    path = root() / site_name / "twin.json"
     try:
-        written = (root() / site_name / "twin.json").read_bytes()
-        return msgspec.json.decode(written, type=Twin, dec_hook=_path)
+        require_private(path.parent)
+        return msgspec.json.decode(read_bytes(path), type=Twin, dec_hook=_path)
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -86,8 +91,7 @@ def find(site_name: str) -> Twin:
 @contextmanager
 def locked() -> Iterator[None]:
     """Only one twin starts or stops at a time; the system drops the lock of a process that dies."""
-    root().mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (root() / ".lock").open("w") as file:
+    with (make_private(root()) / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -1,4 +1,4 @@
-"""The scripts that the linter is measured on, and what is true of them."""
+"""The scripts that the linter is tested on, and their faults."""
 
 import tomllib
 from pathlib import Path
@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 
 
 class Sample(NamedTuple):
-    """One script and the rules that must speak, and no others."""
+    """A script, and the codes of exactly the rules that must report a finding."""
 
     path: Path
     site: str | None
@@ -21,7 +21,7 @@ class Sample(NamedTuple):
 
 
 def of_rule(code: str, kind: str) -> list[Sample]:
-    """The bad or the good scripts of one rule."""
+    """The bad or the good scripts of a rule."""
     folder = HERE / "rules" / code
     site = folder / "site"
     name = site.read_text().strip() if site.exists() else None
@@ -30,14 +30,14 @@ def of_rule(code: str, kind: str) -> list[Sample]:
 
 
 def published() -> list[Sample]:
-    """The published scripts, with every fault that they have."""
+    """The published scripts, with all their faults."""
     table = tomllib.loads((HERE / "published" / "faults.toml").read_text())
     return [
-        Sample(HERE / "published" / name / "job.sbatch", said.get("site"), frozenset(said["faults"]))
-        for name, said in table.items()
+        Sample(HERE / "published" / name / "job.sbatch", facts.get("site"), frozenset(facts["faults"]))
+        for name, facts in table.items()
     ]
 
 
 def correct() -> list[Sample]:
-    """Scripts of many styles and sites without a fault."""
+    """Scripts without a fault, in the styles of many sites."""
     return [Sample(path, None, frozenset()) for path in sorted((HERE / "correct").glob("*.sbatch"))]

@@ -1,6 +1,8 @@
-"""`slurmgen lint` as a person runs it."""
+"""The command `slurmgen lint`."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,20 +21,20 @@ def bad(tmp_path: Path) -> Path:
     return path
 
 
-def test_clean_is_0(slurmgen: Run, tmp_path: Path) -> None:
+def test_exit_code_is_0_without_findings(slurmgen: Run, tmp_path: Path) -> None:
     (tmp_path / "a.sbatch").write_text(CLEAN)
     result = slurmgen("lint", "a.sbatch")
     assert (result.returncode, result.stdout, result.stderr) == (0, "1 file: nothing found\n", "")
 
 
-def test_findings_are_1(slurmgen: Run, bad: Path) -> None:
+def test_exit_code_is_1_with_findings(slurmgen: Run, bad: Path) -> None:
     result = slurmgen("lint", "bad.sbatch", "bad.sbatch")
     assert result.returncode == 1
     assert result.stdout.count("SG110") == 2
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         (["lint"], "Name a file"),
         (["lint", "none.sbatch"], "does not exist"),
@@ -42,39 +44,39 @@ def test_findings_are_1(slurmgen: Run, bad: Path) -> None:
         (["lint", "-", "--fix"], "--fix needs a file"),
     ],
 )
-def test_usage_is_2(slurmgen: Run, bad: Path, args: list[str], says: str) -> None:
+def test_exit_code_is_2_for_invalid_usage(slurmgen: Run, bad: Path, args: list[str], message: str) -> None:
     result = slurmgen(*args, input="#!/bin/bash\n")
     assert (result.returncode, result.stdout) == (2, "")
-    assert says in result.stderr
+    assert message in result.stderr
     assert result.stderr.count("\n") == 1
 
 
-def test_standard_input(slurmgen: Run) -> None:
+def test_a_script_is_read_from_standard_input(slurmgen: Run) -> None:
     result = slurmgen("lint", "-", "--format", "json", input=BAD)
     assert result.returncode == 1
     assert [found["code"] for found in json.loads(result.stdout)] == ["SG110"]
 
 
-def test_select_and_ignore(slurmgen: Run, bad: Path) -> None:
+def test_select_and_ignore_take_prefixes_of_codes(slurmgen: Run, bad: Path) -> None:
     assert slurmgen("lint", "bad.sbatch", "--ignore", "SG110").returncode == 0
     assert slurmgen("lint", "bad.sbatch", "--ignore", "sg2,SG110").returncode == 0
     assert slurmgen("lint", "bad.sbatch", "--select", "SG2").returncode == 0
     assert slurmgen("lint", "bad.sbatch", "--select", "SG1").returncode == 1
 
 
-def test_settings_of_the_project(slurmgen: Run, bad: Path) -> None:
+def test_settings_of_the_project_apply_unless_overridden(slurmgen: Run, bad: Path) -> None:
     (bad.parent / "slurmgen.toml").write_text('[lint]\nignore = ["SG110"]\n')
     assert slurmgen("lint", "bad.sbatch").returncode == 0
     assert slurmgen("lint", "bad.sbatch", "--ignore", "SG2").returncode == 1
 
 
-def test_fix_changes_the_file_and_no_more(slurmgen: Run, bad: Path) -> None:
+def test_fix_changes_only_the_faults(slurmgen: Run, bad: Path) -> None:
     bad.write_bytes(BAD.encode() + b"# \xff\xfe\n")
     assert slurmgen("lint", "bad.sbatch", "--fix").returncode == 0
     assert bad.read_bytes() == BAD.replace("24:00", "24:00:00").encode() + b"# \xff\xfe\n"
 
 
-def test_diff_changes_nothing(slurmgen: Run, bad: Path) -> None:
+def test_diff_does_not_change_the_file(slurmgen: Run, bad: Path) -> None:
     result = slurmgen("lint", "bad.sbatch", "--diff")
     assert result.returncode == 1
     assert result.stdout.splitlines()[2:] == [
@@ -87,13 +89,13 @@ def test_diff_changes_nothing(slurmgen: Run, bad: Path) -> None:
     assert bad.read_text() == BAD
 
 
-def test_explain(slurmgen: Run) -> None:
+def test_explain_prints_the_page_of_a_rule(slurmgen: Run) -> None:
     result = slurmgen("lint", "--explain", "sg110")
     assert result.returncode == 0
     assert result.stdout.startswith("# SG110 time-form\n")
 
 
-def test_the_training_script_is_found_beside_the_job(slurmgen: Run, tmp_path: Path) -> None:
+def test_a_training_script_next_to_the_job_is_read(slurmgen: Run, tmp_path: Path) -> None:
     (tmp_path / "fit.py").write_text("from lightning import Trainer\nTrainer(devices=4)\n")
     (tmp_path / "a.sbatch").write_text(
         "#!/bin/bash\n#SBATCH -N1 --ntasks-per-node=1 --gres=gpu:4 -c8 -t 1:0:0\nsrun -c8 python fit.py\n"
@@ -101,7 +103,73 @@ def test_the_training_script_is_found_beside_the_job(slurmgen: Run, tmp_path: Pa
     assert "SG701" in slurmgen("lint", "a.sbatch").stdout
 
 
-def test_the_package_is_the_function() -> None:
+def test_the_package_is_callable() -> None:
     assert [report.rule.code for report in package.lint(BAD)] == ["SG110"]
     assert [report.rule.code for report in package.lint(BAD, site="daic")] == ["SG902", "SG110"]
     assert package.lint(BAD, package.load_site("generic"))[0].rule.severity == "error"
+
+
+def test_fix_changes_no_file_through_a_link(slurmgen: Run, bad: Path) -> None:
+    (bad.parent / "link.sbatch").symlink_to(bad)
+    assert slurmgen("lint", "link.sbatch").returncode == 1
+    result = slurmgen("lint", "link.sbatch", "--fix")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "error: link.sbatch cannot be written: it is a link to " in result.stderr
+    assert bad.read_text() == BAD
+
+
+def test_fix_keeps_the_permissions_of_the_file(slurmgen: Run, bad: Path) -> None:
+    bad.chmod(0o750)
+    assert slurmgen("lint", "bad.sbatch", "--fix").returncode == 0
+    assert bad.stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (os.mkfifo, "it is not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "it is not a regular file"),
+        (lambda path: path.write_text("#" * 1_000_001), "it is larger than 1,000,000 bytes"),
+    ],
+)
+def test_what_cannot_be_a_script_is_refused_at_once(
+    make: Callable[[Path], None], reason: str, slurmgen: Run, tmp_path: Path
+) -> None:
+    make(tmp_path / "a.sbatch")
+    result = slurmgen("lint", "a.sbatch")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"error: a.sbatch cannot be read: {reason}" in result.stderr
+
+
+def test_standard_input_has_a_limit(slurmgen: Run) -> None:
+    result = slurmgen("lint", "-", input="#" * 1_000_001)
+    assert (result.returncode, "- cannot be read: it is larger than" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"x = {'-' * 100_000}1",
+        f"Trainer(devices={'0x' + 'f' * 6000})",
+        f"n = 0x{'f' * 6000}\nTrainer(devices=n)",
+        "Trainer(devices='²')",
+        f"Trainer(devices='{'1' * 5000}')",
+        "x = '\\d'\n1if x else 2",
+    ],
+)
+def test_any_training_script_is_read_or_left_alone(text: str, slurmgen: Run, tmp_path: Path) -> None:
+    (tmp_path / "fit.py").write_text(f"from lightning import Trainer\n{text}\n")
+    (tmp_path / "a.sbatch").write_text(
+        "#!/bin/bash\n#SBATCH -N1 --ntasks-per-node=1 --gres=gpu:1 -c8 -t 1:0:0\nsrun -c8 python fit.py\n"
+    )
+    result = slurmgen("lint", "a.sbatch")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "1 file: nothing found\n", "")
+
+
+def test_a_profile_beside_the_script_is_found_without_a_slurmgen_toml(slurmgen: Run, tmp_path: Path) -> None:
+    (tmp_path / "site_profiles").mkdir()
+    (tmp_path / "site_profiles" / "mine.toml").write_text('name = "mine"')
+    (tmp_path / "a.sbatch").write_text(CLEAN)
+    assert slurmgen("render", "--site", "mine").returncode == 0
+    reply = slurmgen("lint", "a.sbatch", "--site", "mine")
+    assert (reply.returncode, reply.stderr) == (0, "")

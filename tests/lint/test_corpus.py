@@ -1,8 +1,8 @@
-"""Published scripts show all their faults and no others; correct scripts show none."""
+"""All faults of the published scripts are reported, and nothing else; correct scripts have no findings."""
 
 import pytest
 
-from slurmgen.lint import lint, mended
+from slurmgen.lint import fix_all, lint
 from slurmgen.profiles import load_site
 from tests.lint import corpus
 from tests.lint.corpus import Sample
@@ -13,22 +13,22 @@ def found(sample: Sample) -> set[str]:
 
 
 @pytest.mark.parametrize("sample", corpus.published(), ids=lambda sample: sample.path.parent.name)
-def test_a_published_script_shows_its_faults_and_no_other(sample: Sample) -> None:
+def test_exactly_the_faults_of_a_published_script_are_reported(sample: Sample) -> None:
     assert found(sample) == sample.codes
 
 
 @pytest.mark.parametrize("sample", corpus.published(), ids=lambda sample: sample.path.parent.name)
-def test_a_mended_published_script_has_no_certain_change_left(sample: Sample) -> None:
+def test_a_fixed_published_script_has_no_fixable_finding(sample: Sample) -> None:
     site = load_site(sample.site) if sample.site else None
-    text = mended(sample.text, site, sample.path)
+    text = fix_all(sample.text, site, sample.path)
     left = lint(text, site, sample.path)
     assert not any(report.finding.edits for report in left)
     assert {report.rule.code for report in left} <= sample.codes
 
 
-def test_changes_at_one_place_keep_out_of_each_others_way() -> None:
+def test_fixes_at_one_place_do_not_conflict() -> None:
     sample = next(sample for sample in corpus.published() if sample.path.parent.name == "olivia_one_node")
-    lines = mended(sample.text, load_site("olivia")).splitlines()
+    lines = fix_all(sample.text, load_site("olivia")).splitlines()
     at = next(i for i, line in enumerate(lines) if "apptainer" in line)
     assert (
         lines[at]
@@ -42,16 +42,16 @@ def test_every_published_script_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("sample", corpus.correct(), ids=lambda sample: sample.path.stem)
-def test_a_correct_script_shows_none(sample: Sample) -> None:
+def test_a_correct_script_has_no_findings(sample: Sample) -> None:
     assert found(sample) == set()
 
 
-def test_there_are_sixty_correct_scripts() -> None:
+def test_there_are_at_least_sixty_correct_scripts() -> None:
     assert len(corpus.correct()) >= 60
 
 
-# What is right in a style turns into a fault by one change: so the reader has understood that style.
-CHANGES = {
+# One change turns a correct script into a faulty one, which shows that the reader understands its style.
+FAULTY_CHANGES = {
     "SG201": ("*_torchrun_nodes", "--ntasks-per-node=1", "--ntasks-per-node=4"),
     "SG202": ("*_accelerate", "--gres=gpu:4", "--gres=gpu:2"),
     "SG204": ("*_accelerate", '--num_machines "$SLURM_NNODES"', "--num_machines 3"),
@@ -62,9 +62,9 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("code", sorted(CHANGES))
-def test_one_change_makes_a_correct_script_wrong(code: str) -> None:
-    pattern, right, wrong = CHANGES[code]
+@pytest.mark.parametrize("code", sorted(FAULTY_CHANGES))
+def test_the_fault_that_one_change_adds_is_reported(code: str) -> None:
+    pattern, right, wrong = FAULTY_CHANGES[code]
     changed = 0
     for sample in corpus.correct():
         text = sample.text.replace(right, wrong)

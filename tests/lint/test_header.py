@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.lint.reader import read
+from slurmgen.lint.reader.budget import Budget
 from slurmgen.lint.reader.header import read_header, split_words
 from slurmgen.lint.reader.shape import Shape
 from slurmgen.lint.reader.source import Source
@@ -31,7 +32,7 @@ LINES = {
 
 @pytest.mark.parametrize("line", sorted(LINES))
 def test_options(line: str) -> None:
-    header = read_header(Source(f"#!/bin/bash\n#SBATCH {line}\n"))
+    header = read_header(Source(f"#!/bin/bash\n#SBATCH {line}\n"), Budget())
     assert [(d.name, d.option.value) for d in header.directives] == LINES[line]
     assert header.strays == ()
 
@@ -39,14 +40,14 @@ def test_options(line: str) -> None:
 @pytest.mark.parametrize(
     "line", [*sorted(LINES), "--job-name my job", "--time = 1", "a 'b c' d\\ e #f", '-J"x']
 )
-def test_words_are_those_of_sbatch_itself(line: str, tmp_path: Path) -> None:
-    """sbatch reads the header before it looks for its controller."""
+def test_words_are_split_as_by_sbatch(line: str, tmp_path: Path) -> None:
+    """sbatch parses the header before it contacts its controller."""
     config, script = tmp_path / "slurm.conf", tmp_path / "job.sbatch"
     config.write_text(
         "ClusterName=x\nSlurmctldHost=localhost\nSlurmctldPort=1\nAuthType=auth/none\nMessageTimeout=1\n"
     )
     script.write_text(f"#!/bin/bash\n#SBATCH {line}\n")
-    said = subprocess.run(
+    log = subprocess.run(
         ["sbatch", "-vvv", "--test-only", str(script)],
         env={"SLURM_CONF": str(config), "PATH": "/usr/bin:/bin"},
         capture_output=True,
@@ -56,28 +57,30 @@ def test_words_are_those_of_sbatch_itself(line: str, tmp_path: Path) -> None:
     ).stderr
     theirs = [
         text.split('"', 1)[1].rsplit('"', 1)[0]
-        for text in said.splitlines()
+        for text in log.splitlines()
         if "Found in script, argument" in text
     ]
     ours, why = split_words(f" {line}")
     assert [word for word, _, _ in ours][: len(theirs)] == theirs
-    assert bool(why) == ("Unmatched" in said)
+    assert bool(why) == ("Unmatched" in log)
 
 
 def test_the_header_ends_at_the_first_command() -> None:
     text = "#!/bin/bash\n# a comment\n\n#SBATCH -N1\n  # another\n#SBATCH -n2\n ls\n#SBATCH -t5\n"
-    header = read_header(Source(text))
+    header = read_header(Source(text), Budget())
     assert [d.name for d in header.directives] == ["nodes", "ntasks"]
     assert [text[slice(*span)] for span in header.late] == ["#SBATCH -t5"]
 
 
-def test_other_comments_are_none() -> None:
-    assert read_header(Source("#!/bin/bash\n# SBATCH -N1\n##SBATCH -N1\n #SBATCH -N1\n")).directives == ()
+def test_other_comments_are_not_directives() -> None:
+    text = "#!/bin/bash\n# SBATCH -N1\n##SBATCH -N1\n #SBATCH -N1\n"
+    assert read_header(Source(text), Budget()).directives == ()
 
 
 def test_parts_of_a_heterogeneous_job() -> None:
     header = read_header(
-        Source("#!/bin/bash\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n#SBATCH packjob # old\n")
+        Source("#!/bin/bash\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n#SBATCH packjob # old\n"),
+        Budget(),
     )
     assert header.components == 3
     assert [d.component for d in header.directives] == [0, 1]

@@ -1,4 +1,4 @@
-"""Faults shown real: on a real Slurm the bad script fails or wastes as its rule says, the fixed one not."""
+"""On a real Slurm, the bad script of a rule has the documented problem and the fixed one does not."""
 
 import re
 import subprocess
@@ -14,20 +14,20 @@ REFUSED = "REFUSED"
 
 
 class Outcome(NamedTuple):
-    """What became of a script: how its job ended, and what its log says."""
+    """The final state of a job, and the content of its log."""
 
     state: str
     log: str = ""
 
 
 class Case(NamedTuple):
-    """A rule, a script with its fault and the same without, and what becomes of each."""
+    """A rule, a script with its fault, the same script without it, and the outcome of each."""
 
     code: str
     bad: str
     fixed: str
-    bad_ends: Outcome
-    fixed_ends: Outcome
+    bad_outcome: Outcome
+    fixed_outcome: Outcome
 
 
 def script(*lines: str, options: str = "--nodes=1") -> str:
@@ -170,7 +170,7 @@ def testbed() -> Iterator[Testbed]:
 
 
 def outcome(testbed: Testbed, text: str) -> Outcome:
-    """Submit a script as it is, with a log beside it where it names none."""
+    """Submit a script unchanged, with a log next to it if it names none."""
     job_file = testbed.folder / "job.sh"
     job_file.write_bytes(text.encode())
     log_option = [] if "--output" in text else ["--output=%j.log"]
@@ -193,12 +193,12 @@ def outcome(testbed: Testbed, text: str) -> Outcome:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
-def test_the_fault_is_real(case: Case, testbed: Testbed) -> None:
+def test_the_fault_has_the_documented_effect(case: Case, testbed: Testbed) -> None:
     assert case.code in {report.rule.code for report in lint(case.bad)}
     assert case.code not in {report.rule.code for report in lint(case.fixed)}
-    assert outcome(testbed, case.bad) == case.bad_ends
-    assert outcome(testbed, case.fixed) == case.fixed_ends
+    assert outcome(testbed, case.bad) == case.bad_outcome
+    assert outcome(testbed, case.fixed) == case.fixed_outcome
 
 
-def test_ten_rules_are_shown() -> None:
+def test_at_least_ten_rules_are_covered() -> None:
     assert len({case.code for case in CASES}) >= 10

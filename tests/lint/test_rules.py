@@ -1,4 +1,4 @@
-"""Every rule has a page, a bad script and a near-miss good one; and each says what its rule says."""
+"""Every rule has a page, scripts with its fault, and counterexamples without."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,6 @@ import pytest
 
 from slurmgen.lint import all_rules, fixed, lint
 from slurmgen.lint.docs import PAGE, SECTIONS, page
-from slurmgen.lint.rules import concerns
 from tests.conftest import REPOSITORY
 from tests.lint import corpus
 from tests.lint.corpus import Sample
@@ -15,8 +14,8 @@ from tests.lint.corpus import Sample
 CODES = sorted(all_rules())
 BAD = [sample for code in CODES for sample in corpus.of_rule(code, "bad")]
 GOOD = [sample for code in CODES for sample in corpus.of_rule(code, "good")]
-FIRST_REFUSALS = {"SG101", "SG102"}
-"No comment can allow what makes the file no batch script."
+NOT_SUPPRESSIBLE = {"SG101", "SG102"}
+"A comment cannot suppress a fault of the whole file."
 
 
 def name(sample: Sample) -> str:
@@ -39,29 +38,29 @@ def test_a_rule_has_a_bad_and_a_good_script_and_a_page(code: str) -> None:
     assert not rule.summary.endswith(".")
 
 
-def test_no_scripts_without_a_rule() -> None:
+def test_every_folder_of_scripts_belongs_to_a_rule() -> None:
     assert sorted(path.name for path in (corpus.HERE / "rules").iterdir()) == CODES
 
 
 @pytest.mark.parametrize("sample", BAD, ids=name)
-def test_the_fault_is_found(sample: Sample) -> None:
+def test_the_fault_is_reported(sample: Sample) -> None:
     assert sample.codes <= codes(sample)
 
 
 @pytest.mark.parametrize("sample", GOOD, ids=name)
-def test_the_near_miss_is_not(sample: Sample) -> None:
+def test_the_counterexample_has_no_finding(sample: Sample) -> None:
     assert codes(sample) == set()
 
 
-def mended(sample: Sample) -> str:
-    """The script with every certain change that its rule knows."""
+def with_fixes(sample: Sample) -> str:
+    """The script with every fix of its rule applied."""
     reports = lint(sample.text, sample.site, sample.path)
     return fixed(sample.text, [report for report in reports if report.rule.code in sample.codes])
 
 
-@pytest.mark.parametrize("sample", [sample for sample in BAD if mended(sample) != sample.text], ids=name)
-def test_a_fix_mends_its_fault_and_makes_no_other(sample: Sample) -> None:
-    text = mended(sample)
+@pytest.mark.parametrize("sample", [sample for sample in BAD if with_fixes(sample) != sample.text], ids=name)
+def test_a_fix_removes_its_fault_and_adds_no_other(sample: Sample) -> None:
+    text = with_fixes(sample)
     assert not sample.codes & codes(sample, text)
     assert codes(sample, text) <= codes(sample)
     checked = subprocess.run(["bash", "-n"], input=text.encode(), capture_output=True, check=False)
@@ -69,22 +68,17 @@ def test_a_fix_mends_its_fault_and_makes_no_other(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize(
-    "sample", [s for s in BAD if not s.codes & FIRST_REFUSALS and "\\\n" not in s.text], ids=name
+    "sample", [s for s in BAD if not s.codes & NOT_SUPPRESSIBLE and "\\\n" not in s.text], ids=name
 )
-def test_a_comment_allows_a_finding(sample: Sample) -> None:
+def test_a_comment_suppresses_a_finding(sample: Sample) -> None:
     (code,) = sample.codes
     lines = sample.text.splitlines()
-    allowed = f"# slurmgen: ignore=SG999,{code}"
+    comment = f"# slurmgen: ignore=SG999,{code}"
     for report in lint(sample.text, sample.site, sample.path):
         if report.rule.code == code and report.start.line > 1:
-            lines[report.start.line - 1] += f"  {allowed}"
-    assert code not in codes(sample, "\n".join([lines[0], allowed, *lines[1:]]) + "\n")
+            lines[report.start.line - 1] += f"  {comment}"
+    assert code not in codes(sample, "\n".join([lines[0], comment, *lines[1:]]) + "\n")
 
 
-@pytest.mark.parametrize("sample", BAD, ids=name)
-def test_a_rule_speaks_only_where_one_of_its_words_stands(sample: Sample) -> None:
-    assert all(concerns(code, sample.text) for code in sample.codes)
-
-
-def test_the_rule_pages_are_current() -> None:
+def test_docs_rules_md_is_up_to_date() -> None:
     assert Path(REPOSITORY, PAGE).read_text() == page()

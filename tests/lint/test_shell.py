@@ -1,4 +1,4 @@
-"""What a script launches, in all the ways people write it."""
+"""The launches of a script, in the many forms that scripts use."""
 
 import time
 
@@ -19,7 +19,7 @@ def launch(body: str) -> Launch:
     return only
 
 
-WAYS = {
+FORMS = {
     "torchrun --nproc-per-node=4 t.py": [],
     "srun torchrun --nproc_per_node 4 t.py": ["srun"],
     "srun -N 2 -c 32 --mpi=none torchrun --nproc-per-node=4 t.py": ["srun"],
@@ -54,14 +54,14 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("body", WAYS)
+@pytest.mark.parametrize("body", FORMS)
 def test_the_launch_is_found(body: str) -> None:
     found = launch(body)
     assert found.kind == "torchrun"
     assert found.options.number("nproc-per-node") == 4
     assert found.script is not None
     assert found.script.text == "t.py"
-    assert [layer.kind for layer in found.layers] == WAYS[body]
+    assert [layer.kind for layer in found.layers] == FORMS[body]
 
 
 UNKNOWN = [
@@ -78,13 +78,13 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("body", UNKNOWN)
-def test_what_cannot_be_known_stays_unknown(body: str) -> None:
+def test_a_value_that_the_script_does_not_determine_is_unknown(body: str) -> None:
     found = launch(body)
     assert "nproc-per-node" in found.options.given
     assert found.options.number("nproc-per-node") is None
 
 
-def test_options_in_a_variable_leave_the_rest_open() -> None:
+def test_an_unknown_variable_may_contain_further_options() -> None:
     found = launch("srun torchrun $EXTRA --nproc-per-node=4 t.py")
     assert found.options.open
     assert not found.options.lacks("standalone")
@@ -123,13 +123,13 @@ def test_the_range_of_a_number(value: str, bounds: tuple[int, int]) -> None:
     assert found.range == bounds
 
 
-def test_words_of_a_string_have_their_own_places() -> None:
+def test_a_launch_in_a_string_has_its_own_span() -> None:
     text = HEAD + "srun bash -c 'exec torchrun t.py'\n"
     (found,) = read(text).launches
     assert text[slice(*found.span)] == "torchrun"
 
 
-def test_settings_in_force() -> None:
+def test_shell_settings_at_each_command() -> None:
     commands = script("set -euo pipefail\nmodule load a\nset +u\nmodule load b").commands
     assert [sorted(c.settings) for c in commands if c.name == "module"] == [
         ["errexit", "nounset", "pipefail"],
@@ -153,7 +153,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("body", HOSTILE)
-def test_nothing_takes_long(body: str) -> None:
+def test_hostile_input_takes_less_than_five_seconds(body: str) -> None:
     start = time.monotonic()
     lint(HEAD + HOSTILE[body] + "\n")
     assert time.monotonic() - start < 5

@@ -318,14 +318,13 @@ def test_the_list_shows_the_sites_that_answer_although_one_does_not(cluster: Clu
     cluster.slurmgen("wait", "good")
     reply = mine.slurmgen("status")
     assert reply.returncode == 3
-    blocks = reply.stdout.split("generic, this machine\n")
-    assert blocks[0].startswith("daic, through far\n")
-    assert "UNKNOWN" in blocks[0]
-    assert "not reached: " in blocks[0]
-    good, pending = blocks[1].splitlines()[1:3]
-    assert good.split()[:3] == [cluster.ids["good"], "good", "COMPLETED"]
-    assert pending.split()[:3] == ["-", "n", "UNKNOWN"]
-    assert "repeat its `slurmgen submit`" in blocks[1]
+    _, away_row, good, unsettled, *more = reply.stdout.splitlines()
+    assert away_row.split()[:4] == ["5", "n", "daic", "UNKNOWN"]
+    assert good.split()[:4] == [cluster.ids["good"], "good", "generic", "COMPLETED"]
+    assert unsettled.split()[:4] == ["-", "n", "generic", "UNKNOWN"]
+    below = " ".join(" ".join(more).split())
+    assert "`slurmgen forget k`" in below
+    assert "daic: not reached: " in below
     told = mine.json("status")["jobs"]
     assert [(one["site"], one["state"]) for one in told] == [
         ("daic", "UNKNOWN"),

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -214,13 +215,13 @@ def test_what_would_be_sent_is_told_as_submit_tells_it(
     env = {"XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"]}
     args = ["--site", "generic", "--via", "twin"]
     said = examine(*args, **env)[1]["project"]["said"]
-    assert said == "3 files (2.5 MB) would be sent, train.py among them"
+    assert said == "3 files (2.4M) would be sent, train.py among them"
     submit = slurmgen("submit", *JOB, *args, "--dry-run", env=os.environ | env)
-    assert "would send 3 files (2.5 MB) to " in submit.stderr
+    assert "would send 3 files (2.4M) to " in submit.stderr
     code, steps = examine(*args, "--max-size", "1M", **env)
     assert (code, states(steps, "failed")) == (2, ["project"])
     said = examine(*args, "--script", "/there/train.py", **env)[1]["project"]["said"]
-    assert said == "3 files (2.5 MB) would be sent; /there/train.py is none of them"
+    assert said == "3 files (2.4M) would be sent; /there/train.py is none of them"
 
 
 def test_a_proxy_command_is_trusted_with_name_and_port(
@@ -297,7 +298,7 @@ def test_made_up_commands_are_well(local: Local) -> None:
         ("sinfo", "echo 'slurm_load_partitions: timed out' >&2; exit 1", "partition", "timed out"),
         ("date", "echo 1000000000", "clock", "s ahead of that of this machine"),
         ("date", "echo 9000000000", "clock", "s behind that of this machine"),
-        ("df", "echo fs 100 90 10 90% /", "remote folder", "there is room for 0 MB only"),
+        ("df", "echo fs 100 90 10 90% /", "remote folder", "there is room for 10K only"),
         ("head", "echo 'No space left on device' >&2; exit 1", "remote folder", "No space left on device"),
         ("mktemp", "echo 'Read-only file system' >&2; exit 1", "remote folder", "Read-only file system"),
     ],
@@ -360,3 +361,61 @@ def test_help_says_what_the_exit_codes_mean(slurmgen: Run) -> None:
 def test_doctor_imports_no_paramiko_where_it_is_not_used(local: Local) -> None:
     code = "import sys, slurmgen.cli.doctor, slurmgen.remote.doctor\nsys.exit(int('paramiko' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_commands_of_a_projects_profile_are_not_run(local: Local) -> None:
+    """What a clone says is for a job alone, where the user has read it."""
+    project, pwned = local.machine.project, local.machine.home / "pwned"
+    (project / "slurmgen.toml").write_text("")
+    (project / "site_profiles").mkdir()
+    profile = 'extends = "generic"\nname = "mine"\ntitle = "mine"\n[modules]\n'
+    lines = [f"touch {pwned}", f"module load x; touch {pwned}"]
+    (project / "site_profiles/mine.toml").write_text(
+        f"{profile}init = {json.dumps(lines)}\nload = ['good']\n"
+    )
+    local.machine.answers("module", '[ "$*" = "load good" ] || { echo "ERROR: no $*" >&2; exit 1; }')
+    _, steps, _ = local.examine("--site", "mine")
+    assert steps["modules"]["said"] == "`module load good` works on this machine"
+    local.machine.answers("module", "echo 'ERROR: no such module' >&2; exit 1")
+    code, steps, _ = local.examine("--site", "mine", "--python-env", "conda:x")
+    assert (code, states(steps, "failed")) == (0, [])
+    for step in ("modules", "python"):
+        assert steps[step]["state"] == "not checked"
+        assert "doctor leaves out the profile's [modules] init" in steps[step]["said"]
+    assert not pwned.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["/evil/module", "./module", "../module", "~/module", "a/../../module", "-x"]
+)
+def test_a_modulefile_that_is_named_by_its_path_is_not_run(local: Local, name: str) -> None:
+    local.machine.answers("module", "touch ~/pwned")
+    _, steps, _ = local.examine(f"--module={name}")
+    assert steps["modules"]["state"] == "not checked"
+    assert not (local.machine.home / "pwned").exists()
+
+
+def test_without_module_on_the_login_node_python_may_come_from_one_all_the_same(local: Local) -> None:
+    code, steps, _ = local.examine("--module", "good", "--python-env", "conda:x")
+    assert (code, states(steps, "failed")) == (0, [])
+    assert steps["python"]["said"].startswith("there is no `module` on this machine; compute nodes may")
+
+
+@pytest.mark.parametrize(
+    ("variable", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)]
+)
+def test_colours_can_be_turned_off(
+    slurmgen: Run, tmp_path: Path, variable: dict[str, str], colored: bool
+) -> None:
+    command = [sys.executable, "-m", "slurmgen", "doctor", "--site", "generic", "--via", "twin"]
+    primary, replica = os.openpty()
+    with os.fdopen(primary, "rb", buffering=0) as terminal:
+        environ = {name: text for name, text in os.environ.items() if name != "NO_COLOR"}
+        process = subprocess.Popen(command, stdout=replica, cwd=tmp_path, env=environ | variable)
+        os.close(replica)
+        shown = b""
+        with suppress(OSError):  # the end of a terminal
+            while part := terminal.read(65536):
+                shown += part
+        process.wait(60)
+    assert (b"\x1b[" in shown) is colored

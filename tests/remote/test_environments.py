@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from slurmgen.errors import ConfigError
 from slurmgen.remote.environments import with_environment
 from slurmgen.remote.snapshot import Snapshot, snapshot
 from tests.conftest import Run
@@ -92,6 +94,15 @@ def test_without_a_lock_file_that_can_be_read_nothing_is_shared(tmp_path: Path, 
     assert links(tmp_path / "p") == set()
 
 
+@pytest.mark.parametrize("text", ["a." * 50_000 + "a = 1", "x = " + "[" * 50_000, "#" * 10_000_001])
+def test_a_lock_file_that_uv_did_not_write_takes_no_time(tmp_path: Path, text: str) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "uv.lock").write_text(text)
+    begun = time.process_time()
+    assert links(tmp_path / "p") == set()
+    assert time.process_time() - begun < 2
+
+
 @pytest.mark.parametrize(
     "python_env", ["none", "venv:.venv", "uv:/there", "uv:~/there", "uv:../there", "conda:x"]
 )
@@ -110,3 +121,37 @@ def test_a_link_in_a_folder_of_the_project_leads_to_the_same_place(tmp_path: Pat
     ]
     assert (deep / found.readlink()).resolve().parent == tmp_path / "envs"
     assert isinstance(with_environment(Snapshot({}), "uv", (), tmp_path / "cache"), Snapshot)
+
+
+def project_with(lock: str, tmp_path: Path) -> Path:
+    (tmp_path / "p").mkdir(exist_ok=True)
+    (tmp_path / "p" / "uv.lock").write_text(lock)
+    return tmp_path / "p"
+
+
+def test_the_folder_of_the_links_is_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert links(project_with(LOCK % 'registry = "r"', tmp_path)) == {".venv", ".venv.lock"}
+    finally:
+        os.umask(before)
+    made = [path for path in (tmp_path / "cache").rglob("*") if not path.is_symlink()]
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "cache", *made)} == {0o700}
+    (tmp_path / "cache").chmod(0o777)
+    with pytest.raises(ConfigError, match="is not safe to use"):
+        links(project_with(LOCK % 'registry = "r"', tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = " + "[" * 100_000,
+        ".".join("a" * 500_000) + " = 1",
+        LOCK % 'registry = "r"' + "#" * 5_000_000,
+    ],
+    ids=["deep", "dotted", "large"],
+)
+def test_a_lock_file_that_takes_long_to_read_is_not_shared(text: str, tmp_path: Path) -> None:
+    start = time.process_time()
+    assert links(project_with(text, tmp_path)) == set()
+    assert time.process_time() - start < 5

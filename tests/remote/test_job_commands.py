@@ -1,14 +1,22 @@
 """submit, status, logs and cancel as a person types them, over SSH and here, to a real Slurm."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from slurmgen.asking import Answer, Named
+from slurmgen.awaiting import wait
+from slurmgen.remote.logs import Shown, follow
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Transport
+from slurmgen.slurm.commands import JobId
 from tests.conftest import Run
 from tests.remote.sshd import Server, free_port
 from tests.support.twins import Testbed, eventually
@@ -24,6 +32,8 @@ def project(tmp_path: Path) -> Path:
     folder = tmp_path / "my project"
     folder.mkdir()
     (folder / "train.py").write_text(TRAIN)
+    (folder / "killed.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+    (folder / "import.py").write_text("import nosuch\n")
     (folder / "fail.py").write_text("raise SystemExit(3)\n")
     (folder / "sleep.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(300)\n")
     (folder / ".gitignore").write_text("secret\n")
@@ -101,6 +111,58 @@ def test_follow_says_by_its_exit_code_how_the_job_ended(call: Call) -> None:
     assert re.fullmatch(r"\d+\n", good.stdout)
     assert "first []\nlast\n" in good.stderr
     assert "is FAILED" in bad.stderr
+
+
+def test_wait_ends_as_the_job_did_where_there_are_no_accounts(call: Call) -> None:
+    killed, bad = submitted(call, "killed.py"), submitted(call, "fail.py")
+    assert call("wait", bad, new=False).returncode == 3  # as fail.py ends
+    assert call("wait", killed, new=False).returncode == 137
+    both = call("wait", killed, bad, "--json", new=False)
+    assert both.returncode == 137
+    assert [one["state"] for one in json.loads(both.stdout)["jobs"]] == ["FAILED", "FAILED"]
+
+
+def test_what_has_ended_is_known_within_a_second_over_an_open_link(
+    cluster: Transport, testbed: Testbed
+) -> None:
+    job = JobId(testbed.run("sbatch", "--parsable", "--output=quick-%j.log", "--wrap=echo quick").strip())
+    assert testbed.wait(job.number) == "COMPLETED"
+    named = Named(job, Route(site="generic", via="local"))
+    began = time.monotonic()
+    told: list[Answer] = []
+    assert wait([named], lambda _way: cluster, lambda _text: None, told.append) == []
+    assert time.monotonic() - began < 1
+    assert [one.report.state for one in told] == ["COMPLETED"]
+
+
+def test_the_log_of_a_job_that_has_ended_is_followed_to_its_end_within_a_second(
+    cluster: Transport, testbed: Testbed
+) -> None:
+    job = JobId(testbed.run("sbatch", "--parsable", "--output=quick-%j.log", "--wrap=echo quick").strip())
+    assert testbed.wait(job.number) == "COMPLETED"
+    parts: list[bytes] = []
+    began = time.monotonic()
+    states = follow(cluster, job, f"{testbed.folder}/quick-{job}.log", Shown(parts.append))
+    assert time.monotonic() - began < 1
+    assert ([one.state for one in states], parts) == (["COMPLETED"], [b"quick\n"])
+
+
+def test_why_a_job_failed_is_still_known_when_its_folder_was_pruned(call: Call, testbed: Testbed) -> None:
+    job = submitted(call, "import.py")
+    assert testbed.wait(job) == "FAILED"
+    assert "Python has no module nosuch" in call("status", new=False).stdout
+    assert call("snapshots", "--prune", "--older-than", "0").returncode == 0
+    for words in ([], [job]):
+        shown = call("status", *words, new=False).stdout
+        assert "Python has no module nosuch" in shown
+        assert not words or "its script ended" not in shown
+    for words in ([], ["-f"]):
+        log = call("logs", job, *words, new=False)
+        assert (log.returncode, log.stdout) == (1, "")
+        assert f"job {job} was pruned" in log.stderr
+    told = call("logs", job, "--json", new=False)
+    assert (told.returncode, json.loads(told.stdout)["size"]) == (1, None)
+    assert f"job {job} was pruned" in told.stderr
 
 
 def test_cancel_cancels(call: Call) -> None:
@@ -236,7 +298,5 @@ def test_an_id_at_two_sites_wants_a_site(slurmgen: Run, project: Path) -> None:
 
 def test_paramiko_is_not_imported_until_it_is_used(project: Path) -> None:
     code = "import sys, slurmgen.cli.submit, slurmgen.cli.status, slurmgen.cli.logs, slurmgen.cli.cancel\n"
-    code += (
-        "sys.exit(int('paramiko' in sys.modules or 'sqlite3' in sys.modules or 'pathspec' in sys.modules))"
-    )
+    code += "sys.exit(int('paramiko' in sys.modules or 'sqlite3' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=project, check=False).returncode == 0

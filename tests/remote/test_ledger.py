@@ -1,7 +1,9 @@
+import os
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +12,8 @@ from msgspec import structs
 
 from slurmgen.errors import ConfigError
 from slurmgen.ledger import Ledger, Record, default_path
+from tests.conftest import Run
+from tests.test_paths import SOMEBODY, as_root
 
 
 def record(id_: str, site: str = "daic", folder: str = "/f") -> Record:
@@ -115,17 +119,40 @@ def test_an_older_file_is_read_on_and_loses_nothing(ledger: Ledger, form: int) -
 def test_a_file_without_ends_is_read_on(ledger: Ledger) -> None:
     ledger.add(record("12"))
     with closing(sqlite3.connect(ledger.path)) as database:
-        database.executescript("ALTER TABLE jobs DROP COLUMN final; PRAGMA user_version = 2;")
+        later = ("final", "why", "command", "directory")
+        steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in later)
+        database.executescript(f"{steps} PRAGMA user_version = 2;")
     assert ledger.find("12") == (record("12"),)
+
+
+def test_a_file_without_reasons_is_read_on(ledger: Ledger) -> None:
+    """As the version before this one wrote it: 3, with an end and an unsettled submission."""
+    ended = structs.replace(record("12"), final='[{"id":"12","state":"FAILED"}]')
+    for one in (ended, pending("a", "same")):
+        ledger.add(one)
+    with closing(sqlite3.connect(ledger.path)) as database:
+        steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in ("why", "command", "directory"))
+        database.executescript(f"{steps} PRAGMA user_version = 3;")
+    assert ledger.all() == (ended, pending("a", "same"))
+    ledger.remember({ended: (ended.final, "so")})
+    assert [one.why for one in ledger.all()] == ["so", ""]
 
 
 def test_how_a_job_ended_is_kept_with_that_job_alone(ledger: Ledger) -> None:
     for one in (record("12"), record("12", "olivia"), record("13")):
         ledger.add(one)
-    ledger.remember({record("12"): "well"})
+    ledger.remember({record("12"): ("well", "")})
     assert [one.final for one in ledger.all()] == ["well", "", ""]
-    ledger.remember({record("12"): "", record("13"): "badly"})
-    assert [one.final for one in ledger.all()] == ["", "", "badly"]
+    ledger.remember({record("12"): ("", ""), record("13"): ("badly", "since")})
+    assert [(one.final, one.why) for one in ledger.all()] == [("", ""), ("", ""), ("badly", "since")]
+
+
+def test_an_unsettled_entry_is_found_by_its_key_and_by_its_name(ledger: Ledger) -> None:
+    for one in (pending("a", "one"), pending("b", "two"), record("12")):
+        ledger.add(one)
+    assert [one.key for one in ledger.unsettled("a")] == ["a"]
+    assert [one.key for one in ledger.unsettled("n")] == ["a", "b"]
+    assert ledger.unsettled("n", "olivia") == ledger.unsettled("12") == ()
 
 
 def test_many_may_bring_an_older_file_to_our_form_at_once(ledger: Ledger) -> None:
@@ -245,3 +272,40 @@ def test_only_the_rows_of_an_id_are_read(ledger: Ledger) -> None:
 def test_it_is_in_the_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert default_path() == Path("/state/slurmgen/ledger.sqlite")
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_every_folder_that_is_made_for_it_is_private(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "state/slurmgen/ledger.sqlite")
+    ledger.add(record("12"))
+    modes = [path.stat().st_mode & 0o777 for path in (ledger.path, *ledger.path.parents[:2])]
+    assert modes == [0o600, 0o700, 0o700]
+
+
+@pytest.mark.parametrize("place", [".", "slurmgen", "slurmgen/ledger.sqlite"])
+def test_one_that_other_users_may_change_is_not_used(place: str, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "slurmgen/ledger.sqlite")
+    ledger.add(record("12"))
+    (tmp_path / place).chmod((tmp_path / place).stat().st_mode | 0o022)
+    for use in (ledger.all, ledger.check, lambda: ledger.find("12"), lambda: ledger.add(record("13"))):
+        with pytest.raises(ConfigError, match="is not safe to use: other users may write to"):
+            use()
+
+
+@as_root
+@pytest.mark.parametrize("place", ["slurmgen", "slurmgen/ledger.sqlite"])
+def test_one_of_another_user_is_not_used(place: str, tmp_path: Path, slurmgen: Run) -> None:
+    path = tmp_path / "slurmgen/ledger.sqlite"
+    Ledger(path).add(record("12"))
+    os.chown(tmp_path / place, SOMEBODY, SOMEBODY)
+    result = slurmgen("status", env=os.environ | {"XDG_STATE_HOME": str(tmp_path)})
+    assert result.returncode == 2
+    assert f"error: {path if place != 'slurmgen' else path.parent} is not safe to use: " in result.stderr
+    assert "belongs to user" in result.stderr

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from getpass import getuser
@@ -251,9 +252,10 @@ def gate(server: Server, tmp_path: Path) -> Iterator[Any]:
         transport.add_server_key(paramiko.PKey.from_path(server.folder / "host_key"))
         transport.start_server(event=threading.Event(), server=Gate(methods))
 
-    def start(methods: str) -> Destination:
+    def start(methods: str, more: str = "") -> Destination:
         threading.Thread(target=serve, args=(methods,), daemon=True).start()
-        return destination("far", Server(server.folder, listener.getsockname()[1]).config(tmp_path))
+        port = listener.getsockname()[1]
+        return destination("far", Server(server.folder, port).config(tmp_path, more=more))
 
     with listener:
         yield start
@@ -270,13 +272,13 @@ def test_a_password_is_asked_for_when_keys_do_not_do(gate: Any) -> None:
 def test_a_code_is_asked_for_after_the_key(gate: Any) -> None:
     person = Person("123456")
     assert echo(gate("publickey"), person) == "in"
-    assert person.prompts == [f"({getuser()}@far) Two factors  [2JEnter it. Code: "]
+    assert person.prompts == [f"({getuser()}@far) Two factors \\x1b[2JEnter it. Code: "]
 
 
 def test_what_wants_no_answer_is_shown(gate: Any) -> None:
     person = Person()
     assert echo(gate("phone"), person) == "in"
-    assert [text.strip() for text in person.told] == [f"({getuser()}@far)  [2JApprove it on your phone."]
+    assert [text.strip() for text in person.told] == [f"({getuser()}@far) \\x1b[2JApprove it on your phone."]
 
 
 @pytest.mark.parametrize("methods", ["password", "publickey"])
@@ -305,6 +307,67 @@ def test_after_three_wrong_answers_it_ends(gate: Any) -> None:
     with pytest.raises(AuthenticationFailed):
         echo(gate("password"), person)
     assert person.answers == ["d"]
+
+
+@pytest.mark.parametrize("switch", ["PubkeyAuthentication no", "PreferredAuthentications password"])
+def test_keys_that_ssh_config_switches_off_are_not_offered(
+    server: Server, tmp_path: Path, switch: str
+) -> None:
+    with pytest.raises(AuthenticationFailed, match="who tried no key"):
+        echo(destination("far", server.config(tmp_path, more=switch)))
+
+
+@pytest.mark.parametrize("switch", ["PasswordAuthentication no", "PreferredAuthentications publickey"])
+def test_a_password_that_ssh_config_switches_off_is_not_asked_for(gate: Any, switch: str) -> None:
+    person = Person("right")
+    with pytest.raises(AuthenticationFailed):
+        echo(gate("password", switch), person)
+    assert person.prompts == []
+
+
+def test_a_key_with_junk_for_a_certificate_is_offered(server: Server, tmp_path: Path) -> None:
+    key = shutil.copy(server.key, tmp_path / "id")
+    (tmp_path / "id-cert.pub").write_bytes(b"\xff junk")
+    assert echo(destination("far", server.config(tmp_path, key=Path(key)))) == "in"
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", b"\xff\xfe" * 100, b"x" * 2_000_000, None])
+@pytest.mark.parametrize("name", ["id", "id.pub", "id-cert.pub"])
+def test_a_file_that_is_not_a_key_is_passed_over(
+    server: Server, tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    if content is None:
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).write_bytes(content)
+    if name != "id":
+        shutil.copy(server.key, tmp_path / "id")
+    more = f"IdentityFile {server.key}"
+    assert echo(destination("far", server.config(tmp_path, key=tmp_path / "id", more=more)), Person()) == "in"
+
+
+def test_a_damaged_key_is_passed_over(server: Server, tmp_path: Path) -> None:
+    lines = keygen(tmp_path / "id").read_text().splitlines()
+    blob = bytearray(b64decode("".join(lines[1:-1])))
+    blob[-30] ^= 1  # a part of the private half, which then does not belong to the public one
+    text = "\n".join([lines[0], b64encode(blob).decode(), lines[-1], ""])
+    (tmp_path / "id").write_text(text)
+    more = f"IdentityFile {server.key}"
+    assert echo(destination("far", server.config(tmp_path, key=tmp_path / "id", more=more))) == "in"
+
+
+@pytest.mark.parametrize("form", ["RFC4716", "PEM"])
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+@pytest.mark.parametrize("passphrase", ["", "secret"])
+def test_a_key_is_read_in_any_form(
+    server: Server, tmp_path: Path, kind: str, form: str, passphrase: str
+) -> None:
+    key = tmp_path / "id"
+    command = ["ssh-keygen", "-q", "-t", kind, "-m", form, "-N", passphrase, "-f", key]
+    subprocess.run(command, check=True)
+    with (server.folder / "authorized_keys").open("a") as file:
+        file.write(key.with_suffix(".pub").read_text())
+    assert echo(destination("far", server.config(tmp_path, key=key)), Person(passphrase)) == "in"
 
 
 def test_without_a_terminal_a_password_is_not_asked_for(gate: Any) -> None:

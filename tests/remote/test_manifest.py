@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmgen.errors import TransferFailed
+from slurmgen.errors import ConfigError, TransferFailed
 from slurmgen.remote import manifest as module
 from slurmgen.remote.manifest import RACY, Entry, Manifest, Sent, manifest
 from slurmgen.remote.snapshot import snapshot
@@ -161,3 +161,29 @@ def test_only_the_last_are_remembered(tmp_path: Path, monkeypatch: pytest.Monkey
         os.utime(tmp_path / "m" / entries(name).hash, (number, number))
     sent.add(entries("d"))
     assert set(sent.names()) == {entries("d").hash, entries("c").hash}
+
+
+@pytest.mark.parametrize("umask", [0, 0o022])
+def test_the_cache_is_made_private(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        of(fill(tmp_path / "p"), tmp_path / "cache/slurmgen/hashes/x")
+    finally:
+        os.umask(before)
+    folders = [tmp_path / "cache", tmp_path / "cache/slurmgen", tmp_path / "cache/slurmgen/hashes"]
+    assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o700] * 3
+    assert (folders[-1] / "x").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("place", ["", "hashes", "hashes/x"])
+def test_a_cache_that_other_users_may_write_to_is_not_used(tmp_path: Path, place: str) -> None:
+    cache = tmp_path / "cache/hashes/x"
+    root = fill(tmp_path / "p")
+    sent = Sent(cache.parent.with_name("manifests"))
+    sent.add(of(root, cache))
+    for path in (tmp_path / "cache" / place, sent.folder):
+        path.chmod(path.stat().st_mode | 0o022)
+    with pytest.raises(ConfigError, match="is not safe to use: other users may write to"):
+        of(root, cache)
+    with pytest.raises(ConfigError, match="is not safe to use: other users may write to"):
+        sent.best(of(root), sent.names())

@@ -1,20 +1,22 @@
 """What is OpenSSH's alone: shared connections, its errors in our words, and what it leaves behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from getpass import getuser
 from pathlib import Path
 
 import pytest
 
 from slurmgen import errors
-from slurmgen.remote import openssh
+from slurmgen.remote import openssh, ssh
 from slurmgen.remote.openssh_login import ERRORS, failure
-from slurmgen.remote.ssh_config import destination
+from slurmgen.remote.ssh_config import Destination, destination
 from slurmgen.remote.transport import Transport
 from tests.remote.sshd import Server, free_port, keygen, privilege_separation_folder, sshd
 from tests.remote.test_jumps import Way, gates, way
@@ -231,10 +233,86 @@ def test_a_chain_of_two_leads_to_the_host(way: Way) -> None:
         assert one.run(["echo", "in"], timeout=60).out == "in\n"
 
 
-def strict(config: str) -> str:
-    """So that ssh asks nobody of hosts before either, whether the tests have a terminal or not."""
-    Path(config).write_text(f"StrictHostKeyChecking yes\n{Path(config).read_text()}")
+def with_first(config: str, line: str) -> str:
+    """The ssh_config with a line before all others, which applies to every host."""
+    Path(config).write_text(f"{line}\n{Path(config).read_text()}")
     return config
+
+
+@pytest.mark.parametrize("checking", ["no", "accept-new"])
+@pytest.mark.parametrize("jumps", [{"far": "inner", "inner": "outer"}, {"far": "outer,inner"}])
+@pytest.mark.parametrize("name", ["outer", "inner", "far"])
+def test_strict_host_key_checking_cannot_be_switched_off_for_any_host_of_a_chain(
+    way: Way, name: str, jumps: dict[str, str], checking: str
+) -> None:
+    way.jumps, way.known[name] = jumps, ""
+    config = with_first(way.config(), f"StrictHostKeyChecking {checking}")
+    known_hosts = (way.folder / "known_hosts").read_text()
+    with pytest.raises(errors.HostKeyError, match=rf"the host key of {name} .* SHA256:") as caught:
+        openssh.connect(destination("far", config))
+    assert str(caught.value).splitlines()[-1] == way.hosts[name].known_line.strip()
+    assert (way.folder / "known_hosts").read_text() == known_hosts
+
+
+@pytest.mark.parametrize("connect", [openssh.connect, ssh.connect])
+@pytest.mark.parametrize("words", ["ssh", "/usr/bin/ssh -q"])
+def test_strict_host_key_checking_cannot_be_switched_off_for_an_ssh_in_a_proxy_command(
+    way: Way, connect: Callable[[Destination], Transport], words: str
+) -> None:
+    way.jumps = {}
+    config = with_first(way.config(), "StrictHostKeyChecking no")
+    with_first(config, f"Host inner\n ProxyCommand {words} -F {config} -W %h:%p outer\nHost *")
+    known_hosts = way.folder / "known_hosts"
+    known_hosts.write_text(way.known["inner"])
+    with pytest.raises(errors.RemoteError):
+        connect(destination("inner", config))
+    assert known_hosts.read_text() == way.known["inner"]
+    known_hosts.write_text(way.known["outer"] + way.known["inner"])
+    with connect(destination("inner", config)) as one:
+        assert one.run(["echo", "in"], timeout=60).out == "in\n"
+
+
+def test_an_unknown_key_of_localhost_is_refused(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(errors.HostKeyError):
+        far(server, tmp_path, known="", more="NoHostAuthenticationForLocalhost yes")
+
+
+def test_the_config_of_a_chain_may_be_in_any_folder(way: Way, tmp_path: Path) -> None:
+    odd = tmp_path / "it's 100%h"
+    odd.mkdir()
+    config = shutil.copy(way.config(), odd)
+    with openssh.connect(destination("far", config)) as one:
+        assert one.run(["echo", "in"], timeout=60).out == "in\n"
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "csh", "fish"])
+def test_a_chain_is_passed_with_any_login_shell(
+    way: Way, shell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHELL", shutil.which(shell) or "/bin/sh")
+    with openssh.connect(destination("far", way.config())) as one:
+        assert one.run(["echo", "in"], timeout=60).out == "in\n"
+
+
+def test_user_port_and_host_key_alias_of_a_host_on_the_way_count(way: Way) -> None:
+    outer, inner = way.hosts["outer"], way.hosts["inner"]
+    way.jumps = {"far": f"{getuser()}@outer:{outer.port},inner"}
+    way.known["inner"] = f"gate {inner.host_key}\n"
+    wrong = "Host outer\n User nobody\n Port 1\nHost inner\n HostKeyAlias gate"
+    with openssh.connect(destination("far", with_first(way.config(), wrong))) as one:
+        assert one.run(["echo", "in"], timeout=60).out == "in\n"
+
+
+def test_a_connection_to_a_host_on_the_way_is_shared_if_the_config_says_so(way: Way, short: Path) -> None:
+    more = f"Host outer\n ControlPath {short}/%C\n ControlMaster auto\n ControlPersist 60"
+    config = with_first(way.config(), more)
+    try:
+        with openssh.connect(destination("far", config)) as one:
+            assert one.run(["echo", "in"], timeout=60).out == "in\n"
+        argv = ["ssh", "-F", config, "-O", "check", "outer"]
+        assert subprocess.run(argv, capture_output=True, check=False).returncode == 0
+    finally:
+        subprocess.run(["ssh", "-F", config, "-O", "exit", "outer"], check=False, capture_output=True)
 
 
 @pytest.mark.parametrize("name", ["outer", "inner", "far"])
@@ -243,7 +321,7 @@ def test_an_unknown_host_of_a_chain_is_refused_with_its_fingerprint_and_the_line
 ) -> None:
     way.known[name] = ""
     with pytest.raises(errors.HostKeyError) as caught:
-        openssh.connect(destination("far", strict(way.config())))
+        openssh.connect(destination("far", way.config()))
     assert f"the host key of {name} (127.0.0.1 port " in str(caught.value)
     assert "is not known: ssh-ed25519 SHA256:" in str(caught.value)
     assert str(caught.value).splitlines()[-1] == way.hosts[name].known_line.strip()
@@ -252,7 +330,7 @@ def test_an_unknown_host_of_a_chain_is_refused_with_its_fingerprint_and_the_line
 def test_a_changed_key_of_a_host_before_is_told_with_its_name(way: Way) -> None:
     way.known["inner"] = f"{way.hosts['inner'].name} {way.hosts['far'].host_key}\n"
     with pytest.raises(errors.HostKeyError, match=r"THE HOST KEY OF inner \(.* HAS CHANGED"):
-        openssh.connect(destination("far", strict(way.config())))
+        openssh.connect(destination("far", way.config()))
 
 
 def test_behind_a_host_that_only_a_person_enters_it_is_told_whose_key_it_is_not(
@@ -269,7 +347,7 @@ def test_behind_a_host_that_only_a_person_enters_it_is_told_whose_key_it_is_not(
     monkeypatch.setenv("SSH_ASKPASS", str(person))
     monkeypatch.setenv("SSH_ASKPASS_REQUIRE", "force")
     with pytest.raises(errors.HostKeyError, match=r"not that of outer, .* Run `ssh -F \S+ far` once"):
-        openssh.connect(destination("far", strict(way.config())))
+        openssh.connect(destination("far", way.config()))
 
 
 def test_a_host_before_that_a_certificate_vouches_for_is_not_blamed(way: Way, tmp_path: Path) -> None:
@@ -281,7 +359,7 @@ def test_a_host_before_that_a_certificate_vouches_for_is_not_blamed(way: Way, tm
         way.known["outer"] = f"@cert-authority {outer.name} {authority.with_suffix('.pub').read_text()}"
         way.known["inner"] = ""
         with pytest.raises(errors.HostKeyError, match="of far or of a host before it is not known"):
-            openssh.connect(destination("far", strict(way.config())))
+            openssh.connect(destination("far", way.config()))
 
 
 def test_the_config_forwards_and_runs_nothing_of_its_own(server: Server, tmp_path: Path) -> None:

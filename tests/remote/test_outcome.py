@@ -1,12 +1,16 @@
 """Why a job failed, from records as Slurm gave them and from ends of logs as programs wrote them."""
 
+import re
+import time
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmgen.remote.outcome import why
+from slurmgen.remote.outcome import LOG_END, Why, why
 from slurmgen.remote.report import report
-from slurmgen.remote.signs import LAST_SIGNS, SIGNS
+from slurmgen.remote.signs import LAST_SIGNS, SIGNS, Sign
 from slurmgen.slurm import waiting
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -231,3 +235,78 @@ def test_of_an_array_what_lives_counts_before_what_failed() -> None:
         False,
         ["FAILED", "PENDING", "RUNNING"],
     )
+
+
+@pytest.mark.parametrize("word", ["x", "/", "a."])
+def test_a_log_of_one_long_word_is_read_in_no_time(word: str) -> None:
+    began = time.process_time()
+    assert why(JobState(id="1", state="FAILED", exit_code="1:0"), word * (LOG_END // len(word)))
+    assert time.process_time() - began < 1
+
+
+def test_an_error_at_the_end_of_a_long_line_is_found() -> None:
+    log = f"{'=' * 5000}> ModuleNotFoundError: No module named 'einops'\n"
+    told = why(JobState(id="1", state="FAILED", exit_code="1:0"), log)
+    assert told
+    assert told.what == "Python has no module einops there"
+
+
+SEEN = Why("Python has no module einops there")
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "log", "what"),
+    [
+        ("1:0", "", SEEN.what),
+        ("0:53", "", SEEN.what),
+        ("1:0", "train.py: command not found\n", "there is no command train.py there"),
+    ],
+)
+def test_what_was_seen_in_a_log_counts_once_that_is_gone(exit_code: str, log: str, what: str) -> None:
+    told = why(JobState(id="1", state="FAILED", exit_code=exit_code), log, SEEN)
+    assert told
+    assert told.what == what
+
+
+def test_a_job_that_completed_at_last_has_no_reason() -> None:
+    assert why(JobState(id="1", state="COMPLETED"), "", SEEN) is None
+
+
+def adversarial(pattern: str) -> set[str]:
+    """Texts on which a pattern that backtracks takes long: 64 kB of what it looks for, without its end."""
+    literals = [re.sub(r"\\(?=[\[\]().])", "", word) for word in re.split(r"\\[sSdwb]|[|?*+{}^$\n]", pattern)]
+    words = {*literals, *"a A 1 : ' / . \n".split(" "), " ", ": ", "a: ", "a b:", "'x' ", "1:", "\r", "Aa."}
+    fillers = ("", " ", "a", ": ", ":", "1")
+    return {
+        (word + filler) * (2 * LOG_END // len(word + filler)) for word in words if word for filler in fillers
+    }
+
+
+@pytest.mark.parametrize("sign", SIGNS + LAST_SIGNS, ids=lambda sign: sign.what)
+def test_no_log_makes_a_search_slow(sign: Sign) -> None:
+    for text in adversarial(sign.pattern.pattern):
+        for log in (text, f"{text}x", text.replace("\n", " ")):
+            assert seconds(lambda log=log: sign.pattern.search(log)) < 0.2, log[:80]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Traceback (most recent call last):\n",
+        "Traceback (most recent call last):\n" * 200 + "\n" * LOG_END,
+        "Root Cause (first observed failure): rank ",
+        "Traceback (most recent call last):\n" + "Aa." * LOG_END,
+        "Traceback (most recent call last):" + " " * LOG_END,
+    ],
+)
+def test_no_log_makes_an_explanation_slow(text: str) -> None:
+    log = (text * (1 + 2 * LOG_END // len(text)))[: 2 * LOG_END]
+    job = JobState(id="12", state="FAILED", exit_code="1:0")
+    assert seconds(lambda: why(job, log)) < 0.5
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Processor time, which others on this machine do not lengthen."""
+    start = time.thread_time()
+    call()
+    return time.thread_time() - start

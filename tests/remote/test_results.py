@@ -1,19 +1,14 @@
 """Results come back without losing anything, and what is kept over there goes only when no job needs it."""
 
-import io
 import json
 import os
 import subprocess
-import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
-from slurmgen.errors import CommandFailed, TransferFailed
 from slurmgen.ledger import Ledger
-from slurmgen.remote.results import Fetched, fetch
 from tests.conftest import Run
 from tests.support.twins import Testbed, eventually, settled
 
@@ -116,17 +111,23 @@ def test_some_may_be_fetched_of_several_jobs(person: Person) -> None:
         assert tree(person.project / f"train-{job}") == expected
 
 
-def test_results_are_not_sent_with_the_next_job(person: Person) -> None:
+@pytest.mark.parametrize("to", [[], ["--to", "results"], ["--to", "empty"]])
+def test_results_are_not_sent_with_the_next_job(person: Person, to: list[str]) -> None:
+    (person.project / "empty").mkdir()
     job = person.ended()
-    person.slurmgen("fetch", job)
+    folder = person.slurmgen("fetch", job, *to).stdout.strip()
+    assert (person.project / folder / "out/deep/model.pt").is_file()
     shown = person.slurmgen("submit", *WAY, str(person.far), "--script", "train.py", "--dry-run")
-    assert f"train-{job}" not in shown.stderr
+    assert "train.py" in shown.stderr
+    assert "model.pt" not in shown.stderr
 
 
 def test_two_jobs_do_not_mix_in_one_folder(person: Person) -> None:
     jobs = [person.ended(), person.ended()]
     person.slurmgen("fetch", *jobs, "--to", "results", "--only", "data")
-    assert tree(person.project / "results") == sorted(f"train-{job}/data" for job in jobs)
+    assert tree(person.project / "results") == sorted(
+        f"train-{job}/{name}" for job in jobs for name in (".gitignore", "data")
+    )
 
 
 def test_a_link_of_ones_own_is_replaced_and_not_followed(person: Person) -> None:
@@ -213,79 +214,3 @@ def test_nothing_is_pruned_while_slurm_does_not_answer(person: Person) -> None:
 
 def test_a_folder_where_nothing_is_kept_is_an_empty_list(person: Person) -> None:
     assert person.kept() == []
-
-
-class Sender:
-    """A far side that sends what it wants."""
-
-    where = "far"
-
-    def __init__(self, *parts: bytes, fails: bool = False) -> None:
-        self.parts, self.fails = parts, fails
-
-    def stream(self, argv: list[str], *, timeout: float) -> Iterator[bytes]:
-        yield from self.parts
-        if self.fails:
-            raise CommandFailed("tar failed")
-
-
-def archive(*members: tuple[str, dict[str, object]], data: bytes = b"evil") -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as made:
-        for name, fields in members:
-            info = tarfile.TarInfo(name)
-            info.size = 0 if fields else len(data)
-            for key, value in fields.items():
-                setattr(info, key, value)
-            made.addfile(info, io.BytesIO(data) if info.size else None)
-    return file.getvalue()
-
-
-MARK = b"\0slurmgen answers\0"
-LINK = {"type": tarfile.SYMTYPE}
-EVIL = {
-    "a path upward": [("../evil", {})],
-    "an absolute path upward": [("/../../evil", {})],
-    "a link upward": [("evil", {**LINK, "linkname": "../../outside"})],
-    "an absolute link": [("evil", {**LINK, "linkname": "/etc/passwd"})],
-    "a hard link upward": [("evil", {"type": tarfile.LNKTYPE, "linkname": "../outside"})],
-    "through a link": [("d", {**LINK, "linkname": ".."}), ("d/evil", {})],
-    "a device": [("evil", {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 3})],
-    "a pipe": [("evil", {"type": tarfile.FIFOTYPE})],
-}
-
-
-@pytest.mark.parametrize("case", EVIL)
-def test_no_member_leaves_its_folder(tmp_path: Path, case: str) -> None:
-    (tmp_path / "outside").write_text("mine")
-    to = tmp_path / "a/b"
-    came = fetch(Sender(b"hello", MARK, archive(*EVIL[case])), "/f", to)  # type: ignore[arg-type]
-    names = {path.name for path in tmp_path.rglob("*") if not path.is_relative_to(to)}
-    assert names == {"outside", "a"}
-    assert (tmp_path / "outside").read_text() == "mine"
-    assert came.refused
-    assert all(path.is_file() for path in to.rglob("evil"))
-
-
-def test_no_member_goes_through_a_link_of_ones_own(tmp_path: Path) -> None:
-    (tmp_path / "to").mkdir()
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "to/d").symlink_to("../elsewhere")
-    sender = Sender(MARK + archive(("d/evil", {}), ("good", {})))
-    came = fetch(sender, "/f", tmp_path / "to", overwrite=True)  # type: ignore[arg-type]
-    assert came == Fetched(new=("good",), kept=("d/evil",))
-    assert not list((tmp_path / "elsewhere").iterdir())
-
-
-@pytest.mark.parametrize("left", [1, 100, 600, 1300])
-def test_a_stream_that_is_cut_changes_nothing(tmp_path: Path, left: int) -> None:
-    whole = archive(("a", {}), ("b", {}), data=b"x" * 1000)
-    with pytest.raises(TransferFailed):
-        fetch(Sender(MARK, whole[:left], fails=True), "/f", tmp_path / "to")  # type: ignore[arg-type]
-    assert list((tmp_path / "to").iterdir()) == []
-
-
-def test_it_does_not_matter_how_the_stream_is_cut_up(tmp_path: Path) -> None:
-    whole = b"noise" + MARK + archive(("a", {}), ("d/b", {}))
-    parts = [whole[at : at + 7] for at in range(0, len(whole), 7)]
-    assert fetch(Sender(*parts), "/f", tmp_path / "to").new == ("a", "d/b")  # type: ignore[arg-type]

@@ -230,3 +230,14 @@ def test_one_snapshot_lies_over_another(tmp_path: Path) -> None:
     one, two = fill(tmp_path / "1", "t/a"), fill(tmp_path / "2", "a", "b")
     both = snapshot(one).over(snapshot(two).under("t"))
     assert both.files == {"t/a": one / "t/a", "t/b": two / "b"}
+
+
+def test_folders_may_be_a_thousand_deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(1200):
+        Path("d").mkdir()
+        monkeypatch.chdir("d")
+    Path("file").touch()
+    monkeypatch.chdir(tmp_path)
+    assert list(snapshot(tmp_path).files) == ["d/" * 1200 + "file"]
+    subprocess.run(["rm", "-r", tmp_path / "d"], check=True)

@@ -124,9 +124,60 @@ def test_an_include_in_a_block_for_us_is_read(said: Say, home: Path) -> None:
     assert (to.port, to.user) == (7, "right")
 
 
-def test_a_file_that_includes_itself_comes_to_an_end(no_ssh: Path) -> None:
-    (no_ssh / ".ssh/config").write_text("Include config\nHost far\n Port 5\n")
-    assert destination("far").port == 5
+def test_files_that_include_one_another_are_refused(said: Say, home: Path) -> None:
+    (home / "a").write_text(f"Include {home}/b\n")
+    (home / "b").write_text(f"Include {home}/a {home}/b\n")
+    with pytest.raises(ConfigError, match=r"include one another|recursive configuration includes"):
+        said(f"Include {home}/a\n")
+
+
+def test_very_many_included_files_are_refused_without_ssh(no_ssh: Path) -> None:
+    for number in range(12):
+        (no_ssh / f"{number}").write_text(f"Include {no_ssh}/{number + 1} {no_ssh}/[{number + 1}]*\n")
+    (no_ssh / ".ssh/config").write_text(f"Include {no_ssh}/0\n")
+    with pytest.raises(ConfigError, match="too many files"):
+        destination("far")
+
+
+def test_a_config_that_is_not_a_regular_file_is_refused_at_once(said: Say, home: Path) -> None:
+    os.mkfifo(home / "fifo")
+    with pytest.raises(ConfigError, match="cannot read ssh_config: it is not a regular file"):
+        destination("far", str(home / "fifo"))
+
+
+def test_a_huge_config_is_refused(said: Say) -> None:
+    with pytest.raises(ConfigError, match="it is larger than 1,000,000 bytes"):
+        said("# " + "x" * 1_000_000)
+
+
+def test_an_included_fifo_is_refused(no_ssh: Path) -> None:
+    os.mkfifo(no_ssh / "fifo")
+    (no_ssh / ".ssh/config").write_text(f"Include {no_ssh}/fifo\n")
+    with pytest.raises(ConfigError, match="it is not a regular file"):
+        destination("far")
+
+
+def test_a_config_in_another_encoding_is_read(said: Say, home: Path) -> None:
+    (home / "latin").write_bytes(b"# J\xfcrgen\nHost far\n Port 7\n")
+    assert destination("far", str(home / "latin")).port == 7
+
+
+@pytest.mark.parametrize("line", ["Port 0", "Port 65536", "Port 99999999999999999999"])
+def test_what_is_not_a_port_is_refused(said: Say, line: str) -> None:
+    with pytest.raises(ConfigError, match="cannot read ssh_config"):
+        said(f"Host far\n {line}\n")
+
+
+def test_without_ssh_a_canonical_name_needs_domains(no_ssh: Path) -> None:
+    (no_ssh / ".ssh/config").write_text("CanonicalizeHostname yes\n")
+    with pytest.raises(ConfigError, match="'canonicaldomains' is missing"):
+        destination("far")
+
+
+def test_a_name_is_made_canonical(said: Say) -> None:
+    text = "CanonicalizeHostname yes\nCanonicalDomains invalid localdomain\nHost far\n Port 7\n"
+    to = said(f"{text}CanonicalizeFallbackLocal yes\n")
+    assert (to.host, to.port) == ("far", 7)
 
 
 def test_an_unknown_condition_is_refused(said: Say) -> None:

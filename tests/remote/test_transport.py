@@ -10,7 +10,7 @@ import pytest
 from slurmgen.errors import CommandFailed
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.slurm import CLEAN
-from slurmgen.remote.transport import TimedOut, Transport
+from slurmgen.remote.transport import MAX_REPLY, ReplyTooLong, TimedOut, Transport
 from tests.remote.sshd import Server
 
 SHORT, SOON, LONG = 2, 30, "100"
@@ -77,6 +77,22 @@ def test_a_command_ends_at_its_timeout(either: Transport) -> None:
     with pytest.raises(TimedOut, match=r"sleep gave no answer on .* within 2 seconds"):
         either.run(["sleep", LONG], timeout=SHORT)
     assert time.monotonic() - start < SOON
+
+
+def test_a_command_that_drips_ends_at_its_timeout(either: Transport) -> None:
+    with pytest.raises(TimedOut):
+        either.run(["sh", "-c", "while :; do echo; sleep 0.2; done"], timeout=SHORT)
+
+
+@pytest.mark.parametrize("to", ["1", "2"])
+def test_a_command_that_writes_too_much_ends(either: Transport, to: str) -> None:
+    with pytest.raises(ReplyTooLong, match=rf"^{either.where} sent more than 16 MB\. "):
+        either.run(["sh", "-c", f"yes >&{to}"], timeout=600)
+    assert either.run(["echo", "on"], timeout=60).out == "on\n"
+
+
+def test_a_command_may_write_much(either: Transport) -> None:
+    assert len(either.run(["head", "-c", f"{MAX_REPLY}", "/dev/zero"], timeout=60).stdout) == MAX_REPLY
 
 
 def test_a_command_that_does_not_read_ends_at_its_timeout(either: Transport) -> None:

@@ -8,7 +8,7 @@ from slurmgen.errors import TwinError
 from slurmgen.profiles import load_site
 from slurmgen.site import Gpu, GpuType, Node, Partition, Rendezvous, Site
 from slurmgen.twin.layout import Layout, groups
-from slurmgen.twin.shape import Shape, assumptions
+from slurmgen.twin.shape import Shape, assumptions, features
 from slurmgen.twin.slurm_config import SLURM_FILES, cgroup_conf
 from slurmgen.twin.ssh_config import known_hosts, ssh_config, sshd_config
 
@@ -23,6 +23,7 @@ def layout(site: Site, nodes: int = 2, **changes: object) -> Layout:
         "run": Path("/tmp/slurmgen-abc"),
         "user": "ada",
         "hostname": "laptop",
+        "loopback": "127.0.0.1",
         "slurm_version": (22, 5),
         "port": 10000,
     }
@@ -80,6 +81,25 @@ def test_limits_that_slurm_needs_accounting_for_are_told() -> None:
         "limits on a job's GPUs are not enforced: Slurm needs accounting for that",
         "any --qos is accepted, devel or not: Slurm needs accounting to know them",
     ]
+
+
+@pytest.mark.parametrize(
+    ("directives", "names"),
+    [
+        ({"constraint": "gpu"}, ("gpu",)),
+        ({"constraint": "a100&nvlink|v100-32"}, ("a100", "nvlink", "v100-32")),
+        ({"constraint": "[rack1|rack2]"}, ("rack1", "rack2")),
+        ({"constraint": "[(knl&snc4)*2&gpu*40]"}, ("knl", "snc4", "gpu")),
+        ({"constraint": "a,b", "prefer": "b|c"}, ("a", "b", "c")),
+        ({"mail-type": "END"}, ()),
+    ],
+)
+def test_nodes_have_the_features_that_the_sites_directives_ask_for(
+    directives: dict[str, str], names: tuple[str, ...]
+) -> None:
+    site = Site(name="x", sbatch=directives)
+    assert features(site) == names
+    assert (f" Feature={','.join(names)} " in SLURM_FILES["slurm.conf"](layout(site))) == bool(names)
 
 
 def test_a_rendezvous_suffix_is_told_not_to_resolve() -> None:

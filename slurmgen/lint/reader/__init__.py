@@ -5,14 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from slurmgen.lint.reader.budget import Budget, TooLarge
 from slurmgen.lint.reader.commands import Assignment, Command, Shell
 from slurmgen.lint.reader.header import Header, read_header
 from slurmgen.lint.reader.launches import Launch, read_launches
 from slurmgen.lint.reader.shape import Shape, header_shape, slurm_variables, step_shape
 from slurmgen.lint.reader.shell import read_shell
 from slurmgen.lint.reader.source import Source, Span
+from slurmgen.lint.reader.words import Value
 
 _SHELL = re.compile(r"#!\s*(\S*/)?(env\s+(-S\s+)?)?(ba|da|k|z)?sh\b")
+
+_COMPARED = 3
+"Pairs that all rules together compare in one step."
 
 
 class Script(NamedTuple):
@@ -24,7 +29,10 @@ class Script(NamedTuple):
     header: Header
     job: Shape
     shell: Shell
+    "Empty if the script is too large to read."
     launches: tuple[Launch, ...]
+    budget: Budget
+    "What is left of the work that the script may cause."
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -51,13 +59,29 @@ class Script(NamedTuple):
 
 def read(text: str, path: Path | None = None) -> Script:
     """Read a batch script."""
-    source = Source(text)
-    header = read_header(source)
+    source, budget = Source(text), Budget()
+    header = read_header(source, budget)
     job = header_shape(header)
-    known = slurm_variables(header, job)
-    is_shell = not text.startswith("#!") or bool(_SHELL.match(text))
-    shell = read_shell(source.plain if is_shell else "", known, settings=_shebang_settings(source.line(1)))
-    return Script(source, path, header, job, shell, tuple(read_launches(shell.commands, known)))
+    shell, launches = _read_commands(source, slurm_variables(header, job), len(header.directives), budget)
+    return Script(source, path, header, job, shell, launches, budget)
+
+
+def _read_commands(
+    source: Source, known: dict[str, Value], directives: int, budget: Budget
+) -> tuple[Shell, tuple[Launch, ...]]:
+    """All commands and launches of a shell script, or none: half of them would mislead the rules."""
+    is_shell = not source.text.startswith("#!") or bool(_SHELL.match(source.text))
+    try:
+        shell = read_shell(
+            source.plain if is_shell else "", known, budget, settings=_shebang_settings(source.line(1))
+        )
+        launches = tuple(read_launches(shell.commands, known, budget))
+        # Rules compare each launch with everything else.
+        budget.spend(len(launches) * (len(shell.commands) + len(shell.assignments) + directives) // _COMPARED)
+        return shell, launches
+    except (TooLarge, RecursionError):
+        budget.exhaust()
+        return Shell((), (), (), sourced=True), ()
 
 
 def _shebang_settings(line: str) -> tuple[str, ...]:

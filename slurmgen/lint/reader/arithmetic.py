@@ -16,12 +16,14 @@ class Range(NamedTuple):
     @property
     def only(self) -> int | None:
         """The number, if there is just one."""
-        return int(self.low) if self.low == self.high else None
+        return int(self.low) if self.low == self.high and abs(self.low) < inf else None
 
 
 ANY = Range(-inf, inf)
 _DEEPEST = 50
-"No script that a person wrote nests deeper."
+_LONGEST = 1000
+"Expressions that are nested deeper, or longer, are not computed."
+_OVERFLOW = 2**63 - 1
 KNOWN_RANGES = {"RANDOM": Range(0, 32767), "SLURM_JOB_ID": Range(1, inf), "SLURM_JOBID": Range(1, inf)}
 
 
@@ -63,7 +65,7 @@ _OPERATORS: dict[str, Callable[[Range, Range], Range]] = {
 
 def evaluate(node: Node, lookup: Callable[[str], Range], depth: int = 0) -> Range:
     """The range of an arithmetic expression; `lookup` knows the variables."""
-    if depth > _DEEPEST:
+    if depth > _DEEPEST or node.end_byte - node.start_byte > _LONGEST:
         return ANY
     text = (node.text or b"").decode()
     match node.type:
@@ -80,8 +82,13 @@ def evaluate(node: Node, lookup: Callable[[str], Range], depth: int = 0) -> Rang
             left, operator, right = node.children
             combine = _OPERATORS.get(operator.type)
             sides = (evaluate(side, lookup, depth + 1) for side in (left, right))
-            return combine(*sides) if combine else ANY
+            return _in_64_bits(combine(*sides)) if combine else ANY
     return ANY
+
+
+def _in_64_bits(found: Range) -> Range:
+    """The range, unless the shell's numbers overflow in it."""
+    return found if all(abs(end) <= _OVERFLOW or abs(end) == inf for end in found) else ANY
 
 
 def _number(text: str) -> Range:

@@ -40,6 +40,7 @@ def _source(state: State, arguments: list[str]) -> None:
 def _forget(state: State, _arguments: list[str]) -> None:
     state.sourced = True
     variables = state.expander.variables
+    state.expander.budget.spend(len(variables) // 8)
     for name in variables:
         if not name.startswith("SLURM_"):
             variables[name] = UNKNOWN if not isinstance(variables[name], tuple) else (UNKNOWN,)

@@ -6,12 +6,20 @@ expanded, an unquoted `#` ends the line. All words of all lines make one argumen
 """
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from slurmgen.lint.reader.budget import Budget, TooLarge
 from slurmgen.lint.reader.source import Source, Span
 from slurmgen.slurm import getopt
 
 MARK = "#SBATCH"
+_MARKED = re.compile(r"^#SBATCH.*\n?", re.MULTILINE)
+_COMMAND = re.compile(r"^[ \t\r]*[^#\s]", re.MULTILINE)
+"The first line that is neither blank nor a comment."
+_LINE = 200
+_CHARACTER = 10
+"Steps that a directive costs: rules compare it with every option, and with other directives."
 
 
 class Directive(NamedTuple):
@@ -70,25 +78,25 @@ class _Token(NamedTuple):
     component: int
 
 
-def read_header(source: Source) -> Header:
-    """The header of a script."""
-    lines = [
-        Span(*pair)
-        for pair in zip(source.line_starts, [*source.line_starts[1:], len(source.plain)], strict=True)
-    ]
-    first_command = next(
-        (i for i, span in enumerate(lines) if _is_command(source.plain[slice(*span)])), len(lines)
-    )
-    marked = [span for span in lines if source.plain.startswith(MARK, span.start)]
-    end = lines[first_command].start if first_command < len(lines) else len(source.plain)
+def read_header(source: Source, budget: Budget) -> Header:
+    """The header of a script, as far as the budget allows it."""
+    command = _COMMAND.search(source.plain)
+    end = command.start() if command else len(source.plain)
+    marked = list(_affordable(source.plain, budget))
     tokens, broken, components = _tokens(source.plain, [span for span in marked if span.start < end])
     directives, strays = _options(tokens)
     late = tuple(Span(span.start, _trimmed(source.plain, span)) for span in marked if span.start >= end)
     return Header(directives, strays, tuple(broken), late, end, components)
 
 
-def _is_command(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
+def _affordable(text: str, budget: Budget) -> Iterator[Span]:
+    """The lines that begin with #SBATCH."""
+    for match in _MARKED.finditer(text):
+        try:
+            budget.spend(_LINE + _CHARACTER * (match.end() - match.start()))
+        except TooLarge:
+            return
+        yield Span(*match.span())
 
 
 def _trimmed(text: str, span: Span) -> int:
@@ -114,7 +122,7 @@ def _tokens(text: str, lines: list[Span]) -> tuple[list[_Token], list[Broken], i
 
 
 _QUOTED = re.compile(
-    r"""(?P<q>["'])(?P<body>(?:\\.|(?!(?P=q)).)*)(?P=q)|\\(?P<one>\S?)|(?P<plain>[^\s#"'\\])"""
+    r"""(?P<q>["'])(?P<body>(?:\\.|(?!(?P=q))[^\\\n])*)(?P=q)|\\(?P<one>\S?)|(?P<plain>[^\s#"'\\])"""
 )
 
 

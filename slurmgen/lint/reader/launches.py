@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from slurmgen.lint.reader.budget import Budget, TooLarge
 from slurmgen.lint.reader.commands import Command
 from slurmgen.lint.reader.launchers import SHELL_OPTIONS, SHELLS, SYNTAXES, WRAPPERS, Wrapper, head
 from slurmgen.lint.reader.shell import read_shell
@@ -11,6 +12,13 @@ from slurmgen.lint.reader.words import Value, Word
 from slurmgen.slurm import getopt
 
 _DEEPEST = 4
+"Strings that run strings are followed no deeper."
+_MOST_LAYERS = 40
+"Programs that run programs, in one command."
+_LAUNCH = 100
+"Steps that the rules take for a launch."
+_OPTION = 10
+"Steps that an option word costs besides its letters, of which each can be an option."
 
 
 class Given(NamedTuple):
@@ -89,16 +97,34 @@ class _Scene(NamedTuple):
     """Where in a command we are."""
 
     command: Command
-    layers: tuple[Layer, ...]
-    env: dict[str, str]
+    known: dict[str, Value]
+    "What Slurm sets in every step."
+    budget: Budget
+    layers: tuple[Layer, ...] = ()
+    env: dict[str, str] = {}
     depth: int = 0
 
+    def within(self, layer: Layer, env: dict[str, str]) -> "_Scene":
+        """One program further in."""
+        if len(self.layers) >= _MOST_LAYERS:
+            raise TooLarge
+        self.budget.spend(len(env))
+        return self._replace(layers=(*self.layers, layer), env=env)
 
-def read_launches(commands: Sequence[Command], known: dict[str, Value]) -> Iterator[Launch]:
-    """The launches of a script; `known` is what Slurm sets in every step."""
+
+def read_launches(commands: Sequence[Command], known: dict[str, Value], budget: Budget) -> Iterator[Launch]:
+    """The launches of a script; `known` is what Slurm sets in every step.
+
+    Raises:
+        TooLarge: the budget does not allow all of them.
+    """
     for command in commands:
         if command.words and head_or_wrapper(command):
-            yield from _unwrap(command.words, _Scene(command, (), {**command.exported, **command.env}), known)
+            budget.spend(len(command.exported))
+            scene = _Scene(command, known, budget, env={**command.exported, **command.env})
+            for launch in _unwrap(command.words, scene):
+                budget.spend(_LAUNCH)
+                yield launch
 
 
 def head_or_wrapper(command: Command) -> bool:
@@ -107,39 +133,36 @@ def head_or_wrapper(command: Command) -> bool:
     return name in WRAPPERS or name in SHELLS or head(command.texts) is not None
 
 
-def _unwrap(words: Sequence[Word], scene: _Scene, known: dict[str, Value]) -> Iterator[Launch]:
+def _unwrap(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
     if not words:
         return
+    scene.budget.spend(len(words))
     texts = [word.text for word in words]
     name = texts[0].rpartition("/")[2]
     start = head(texts)
     if start:
         yield _launch(start.kind, words, start.length, scene)
     elif name in WRAPPERS:
-        yield from _unwrap_wrapper(WRAPPERS[name], words, scene, known)
+        yield from _unwrap_wrapper(WRAPPERS[name], words, scene)
     elif name in SHELLS:
-        yield from _unwrap_shell(words, scene, known)
+        yield from _unwrap_shell(words, scene)
 
 
-def _unwrap_wrapper(
-    wrapper: Wrapper, words: Sequence[Word], scene: _Scene, known: dict[str, Value]
-) -> Iterator[Launch]:
+def _unwrap_wrapper(wrapper: Wrapper, words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
     at = 1
     if wrapper.verbs:
         at = next((i for i, word in enumerate(words) if word.text in wrapper.verbs), len(words)) + 1
-    options, at = read_options(words, wrapper.syntax, at, through=not wrapper.operands)
+    options, at = read_options(words, wrapper.syntax, at, scene.budget, through=not wrapper.operands)
     env = dict(scene.env)
     while wrapper.takes_env and at < len(words) and "=" in words[at].text:
         name, _, value = words[at].text.partition("=")
         env[name] = value
         at += 1
     layer = Layer(wrapper.kind, words[0], options)
-    yield from _unwrap(
-        words[at + wrapper.operands :], scene._replace(layers=(*scene.layers, layer), env=env), known
-    )
+    yield from _unwrap(words[at + wrapper.operands :], scene.within(layer, env))
 
 
-def _unwrap_shell(words: Sequence[Word], scene: _Scene, known: dict[str, Value]) -> Iterator[Launch]:
+def _unwrap_shell(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
     """The string of `bash -c STRING NAME ARG...`; a script file is unknown."""
     texts = [word.text for word in words]
     at = next(
@@ -154,18 +177,15 @@ def _unwrap_shell(words: Sequence[Word], scene: _Scene, known: dict[str, Value])
         return
     string = words[at + 1]
     arguments = tuple(texts[at + 3 :])
-    variables = {**known, **scene.env, **_arguments(arguments)}
-    shell = read_shell(string.text, variables, _places(string), settings=_settings(texts[at]))
-    options, _ = read_options(words, SHELL_OPTIONS, 1)
+    variables = {**scene.known, **scene.env, **_arguments(arguments)}
+    shell = read_shell(string.text, variables, scene.budget, _places(string), settings=_settings(texts[at]))
+    options, _ = read_options(words, SHELL_OPTIONS, 1, scene.budget)
     for index, command in enumerate(shell.commands):
-        layer = Layer("shell", words[0], options, shell.commands[:index])
-        inner = scene._replace(
-            layers=(*scene.layers, layer),
-            env={**scene.env, **command.exported, **command.env},
-            depth=scene.depth + 1,
-        )
         if head_or_wrapper(command):
-            yield from _unwrap(command.words, inner, known)
+            scene.budget.spend(index + len(command.exported))
+            layer = Layer("shell", words[0], options, shell.commands[:index])
+            inner = scene.within(layer, {**scene.env, **command.exported, **command.env})
+            yield from _unwrap(command.words, inner._replace(depth=scene.depth + 1))
 
 
 def _settings(word: str) -> tuple[str, ...]:
@@ -185,7 +205,7 @@ def _places(string: Word) -> Callable[[int], Span]:
 
 
 def _launch(kind: str, words: Sequence[Word], length: int, scene: _Scene) -> Launch:
-    options, at = read_options(words, SYNTAXES[kind], length)
+    options, at = read_options(words, SYNTAXES[kind], length, scene.budget)
     script = words[at] if at < len(words) and not (kind == "python" and "module" in options.given) else None
     return Launch(
         kind, words[0], words[length - 1].span.end, options, script, scene.layers, scene.command, scene.env
@@ -193,13 +213,14 @@ def _launch(kind: str, words: Sequence[Word], length: int, scene: _Scene) -> Lau
 
 
 def read_options(
-    words: Sequence[Word], syntax: getopt.Syntax, at: int, through: bool = True
+    words: Sequence[Word], syntax: getopt.Syntax, at: int, budget: Budget, through: bool = True
 ) -> tuple[Options, int]:
     """The options from a word on, and the index of the first word that is none.
 
     A word that may be several options, or none, leaves the options open; `through` reads on behind it.
     """
     texts = [word.text for word in words]
+    budget.spend(sum(_OPTION + len(text) if text.startswith("-") else 1 for text in texts[at:]))
     given: dict[str, Given] = {}
     is_open = False
     while at < len(words):

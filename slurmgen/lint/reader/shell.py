@@ -6,42 +6,41 @@ a file is sourced that could set them.
 """
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Node
 
+from slurmgen.lint.reader.budget import Budget, TooLarge
 from slurmgen.lint.reader.builtins import EFFECTS
 from slurmgen.lint.reader.commands import Command, Shell
+from slurmgen.lint.reader.parse import parse
 from slurmgen.lint.reader.source import UNKNOWN, Span
 from slurmgen.lint.reader.variables import Variables
 from slurmgen.lint.reader.words import Value, Word
 
-_DEEPEST = 60
-"Nested commands are followed no deeper."
+_DEEPEST = 50
+"Commands nested deeper are too large to read."
 _DEEPEST_CALL = 12
-"Functions that call functions are followed no deeper,"
-_MOST_COMMANDS = 5000
-"and not at all from so many commands on: ten calls of ten calls would never end."
-
-
-@lru_cache(maxsize=1)
-def _parser() -> Parser:
-    import tree_sitter_bash
-
-    return Parser(Language(tree_sitter_bash.language()))
+"Functions that call functions are followed no deeper: one that calls itself would never end."
+_COMMAND = 20
+"Steps that a command costs besides its words."
 
 
 def read_shell(
     text: str,
     known: dict[str, Value],
+    budget: Budget,
     base: Callable[[int], Span] | None = None,
     settings: Iterable[str] = (),
 ) -> Shell:
-    """The commands of a text; `known` are variables that are set already."""
-    walker = _Walker(text, base or (lambda offset: Span(offset, offset)))
+    """The commands of a text; `known` are variables that are set already.
+
+    Raises:
+        TooLarge: the budget does not allow all of it.
+    """
+    walker = _Walker(text, base or (lambda offset: Span(offset, offset)), budget)
     walker.expander.variables.update(known)
     walker.settings = set(settings)
-    walker.visit(_parser().parse(text.encode()).root_node)
+    walker.visit(parse(text, budget))
     walker.visit_uncalled()
     return Shell(
         tuple(walker.commands),
@@ -53,8 +52,8 @@ def read_shell(
 
 
 class _Walker(Variables):
-    def __init__(self, text: str, base: Callable[[int], Span]) -> None:
-        super().__init__(text, base)
+    def __init__(self, text: str, base: Callable[[int], Span], budget: Budget) -> None:
+        super().__init__(text, base, budget)
         self.settings: set[str] = set()
         self.functions: dict[str, Node] = {}
         self.called: set[str] = set()
@@ -67,14 +66,16 @@ class _Walker(Variables):
 
     def visit(self, node: Node) -> None:
         """Go through one node."""
-        if self._depth < _DEEPEST:
-            self._depth += 1
-            _VISITS.get(node.type, _Walker._visit_children)(self, node)
-            self._depth -= 1
+        if self._depth >= _DEEPEST:
+            raise TooLarge
+        self.budget.spend(1)
+        self._depth += 1
+        _VISITS.get(node.type, _Walker._visit_children)(self, node)
+        self._depth -= 1
 
     def visit_uncalled(self) -> None:
         """Functions that the script itself never calls may be called by a trap, or in the step."""
-        for name, body in self.functions.items():
+        for name, body in list(self.functions.items()):
             if name not in self.called:
                 self.expander.variables.pop("@", None)
                 self._in("function", body)
@@ -99,14 +100,16 @@ class _Walker(Variables):
 
     def _maybe(self, place: str, *nodes: Node, condition: str = "") -> None:
         """Nodes that may run: what they set is unknown afterwards."""
-        before = dict(self.expander.variables)
-        exported = dict(self.exported)
+        before, exported = self.saved_variables(), self.exported
         self._in(place, *nodes, condition=condition)
         after = self.expander.variables
+        self.budget.spend(len(after) // 4)
         for name in {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}:
             after[name] = UNKNOWN
-        for name in {name for name in exported if exported[name] != self.exported.get(name)}:
-            self.exported[name] = UNKNOWN
+        if self.exported is not exported:
+            self.budget.spend(len(exported))
+            changed = {name for name in exported if exported[name] != self.exported.get(name)}
+            self.exported = self.exported | dict.fromkeys(changed, UNKNOWN)
 
     def visit_output(self, node: Node) -> None:
         """A command substitution: a shell of its own."""
@@ -115,7 +118,7 @@ class _Walker(Variables):
         self.outputs += [command.name for command in self.commands[first:]]
 
     def _in_subshell(self, place: str, *nodes: Node) -> None:
-        saved = dict(self.expander.variables), dict(self.exported), set(self.settings)
+        saved = self.saved_variables(), self.exported, set(self.settings)
         self._in(place, *nodes)
         self.expander.variables, self.exported, self.settings = saved
 
@@ -131,7 +134,7 @@ class _Walker(Variables):
                 self._maybe("if", child, condition=condition)
 
     def _visit_loop(self, node: Node) -> None:
-        for name in _assigned(node):
+        for name in _assigned(node, self.budget):
             self.expander.variables[name] = UNKNOWN
         self._maybe("loop", *node.named_children)
 
@@ -181,12 +184,13 @@ class _Walker(Variables):
             elif not child.type.endswith("redirect"):
                 words += self.expander.words(child)
         if words:
+            self.budget.spend(_COMMAND + len(self._place))
             self._run(
                 Command(
                     tuple(words),
                     self.span(node),
                     env,
-                    dict(self.exported),
+                    self.exported,
                     frozenset(self.settings),
                     tuple(self._place),
                     tuple(filter(None, self._conditions)),
@@ -195,7 +199,7 @@ class _Walker(Variables):
 
     def _prefix(self, node: Node) -> dict[str, str]:
         """An assignment in front of a command, which holds for that command alone."""
-        saved = dict(self.expander.variables), dict(self.expander.ranges)
+        saved = self.saved_variables(), dict(self.expander.ranges)
         pair = self.visit_assignment(node)
         self.expander.variables, self.expander.ranges = saved
         return dict([pair]) if pair else {}
@@ -203,11 +207,7 @@ class _Walker(Variables):
     def _run(self, command: Command) -> None:
         self.commands.append(command)
         name = command.name
-        if (
-            name in self.functions
-            and len(self._place) < _DEEPEST_CALL
-            and len(self.commands) < _MOST_COMMANDS
-        ):
+        if name in self.functions and len(self._place) < _DEEPEST_CALL and self._depth < _DEEPEST // 2:
             self._call(name, command)
         effect = EFFECTS.get(name)
         if effect:
@@ -227,12 +227,13 @@ class _Walker(Variables):
         self.expander.variables.update(kept)
 
 
-def _assigned(node: Node) -> set[str]:
+def _assigned(node: Node, budget: Budget) -> set[str]:
     """The variables that are set anywhere within."""
     found: set[str] = set()
     stack = [node]
     while stack:
         at = stack.pop()
+        budget.spend(1)
         if at.type in ("variable_assignment", "for_statement") and at.named_children:
             found.add((at.named_children[0].text or b"").decode())
         stack += at.named_children

@@ -39,14 +39,16 @@ class Source:
 
     def line(self, number: int) -> str:
         """One line, counted from 1, without its end."""
-        ends = [*self.line_starts[1:], len(self.text) + 1]
-        return self.text[self.line_starts[number - 1] : ends[number - 1] - 1].removesuffix("\r")
+        return self.text[slice(*self._line(number))].removesuffix("\n").removesuffix("\r")
 
     def line_span(self, offset: int) -> Span:
         """The whole line that holds a character, with its newline."""
-        number = self.position(offset).line
-        starts = [*self.line_starts, len(self.text)]
-        return Span(starts[number - 1], starts[number])
+        return self._line(self.position(offset).line)
+
+    def _line(self, number: int) -> Span:
+        """A line with its newline."""
+        is_last = number == len(self.line_starts)
+        return Span(self.line_starts[number - 1], len(self.text) if is_last else self.line_starts[number])
 
     def quote(self, span: Span) -> str:
         """What stands there."""

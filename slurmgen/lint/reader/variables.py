@@ -6,23 +6,29 @@ from collections.abc import Callable
 from tree_sitter import Node
 
 from slurmgen.lint.reader.arithmetic import ANY, KNOWN_RANGES, Range, evaluate
+from slurmgen.lint.reader.budget import CHARACTERS, Budget
 from slurmgen.lint.reader.commands import ArrayCopy, Assignment
 from slurmgen.lint.reader.source import UNKNOWN, Span
-from slurmgen.lint.reader.words import Expander
+from slurmgen.lint.reader.words import Expander, Value
 
 _LONGEST = 4096
 "Values that grow beyond this, such as one that doubles itself again and again, are not followed."
+
+_ASSIGNMENT = 10
+"Steps that an assignment costs besides its value."
 
 
 class Variables:
     """Follows assignments; the walker that goes through the commands builds on it."""
 
-    def __init__(self, text: str, base: Callable[[int], Span]) -> None:
+    def __init__(self, text: str, base: Callable[[int], Span], budget: Budget) -> None:
         self.text = text
         self.base = base
-        self.expander = Expander(text, base, self.visit_output)
+        self.budget = budget
+        self.expander = Expander(text, base, self.visit_output, budget)
         self.expander.ranges.update(KNOWN_RANGES)
         self.exported: dict[str, str] = {}
+        "Never changed, only replaced: the commands read so far keep it."
         self.assignments: list[Assignment] = []
         self.array_copies: list[ArrayCopy] = []
         self.outputs: list[str] = []
@@ -42,6 +48,7 @@ class Variables:
         if name_node.type == "subscript" or (value is not None and value.type == "array"):
             self._assign_array(name_node, value)
             return None
+        self.budget.spend(_ASSIGNMENT)
         text, names = self.expander.value(value)
         if self._appends(name_node):
             before = self.expander.variables.get(name, UNKNOWN)
@@ -52,12 +59,21 @@ class Variables:
         self.expander.variables[name] = text
         self.expander.ranges[name] = bounds
         if exported or name in self.exported:
-            self.exported[name] = text
+            self._export(name, text)
         raw = self.raw(value) if value else ""
         self.assignments.append(
             Assignment(name, text, raw, self.span(node), bounds, exported, names, tuple(self.outputs))
         )
         return name, text
+
+    def _export(self, name: str, value: str) -> None:
+        self.budget.spend(len(self.exported))
+        self.exported = {**self.exported, name: value}
+
+    def saved_variables(self) -> dict[str, Value]:
+        """The variables as they are now."""
+        self.budget.spend(len(self.expander.variables) // 8)
+        return dict(self.expander.variables)
 
     def _appends(self, name_node: Node) -> bool:
         return self.text.startswith("+=", name_node.end_byte)
@@ -99,16 +115,20 @@ class Variables:
             elif child.type == "variable_name" and exports:
                 name = self.raw(child)
                 value = self.expander.variables.get(name, UNKNOWN)
-                self.exported[name] = value if isinstance(value, str) else UNKNOWN
+                self._export(name, value if isinstance(value, str) else UNKNOWN)
 
     def visit_unset(self, node: Node) -> None:
         """Follow `unset`."""
         for child in node.named_children:
-            self.expander.variables[self.raw(child)] = ""
-            self.exported.pop(self.raw(child), None)
+            name = self.raw(child)
+            self.expander.variables[name] = ""
+            if name in self.exported:
+                self.budget.spend(len(self.exported))
+                self.exported = {key: value for key, value in self.exported.items() if key != name}
 
     def raw(self, node: Node) -> str:
         """A node as it is written."""
+        self.budget.spend((node.end_byte - node.start_byte) // CHARACTERS)
         return self.text[node.start_byte : node.end_byte]
 
     def span(self, node: Node) -> Span:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tree_sitter import Node
 
 from slurmgen.lint.reader.arithmetic import ANY, Range, evaluate
+from slurmgen.lint.reader.budget import CHARACTERS, Budget
 from slurmgen.lint.reader.source import UNKNOWN, Span
 
 Value = str | tuple[str, ...]
@@ -45,8 +46,11 @@ class _Piece(NamedTuple):
 class Expander:
     """Makes words of syntax nodes with the variables that are known."""
 
-    def __init__(self, source: str, base: Callable[[int], Span], run: Callable[[Node], None]) -> None:
+    def __init__(
+        self, source: str, base: Callable[[int], Span], run: Callable[[Node], None], budget: Budget
+    ) -> None:
         self.source = source
+        self.budget = budget
         self.variables: dict[str, Value] = {}
         self.ranges: dict[str, Range] = {}
         self._base = base
@@ -59,12 +63,14 @@ class Expander:
         start, end = node.start_byte, node.end_byte
         span = Span(self._base(start).start, self._base(end).end)
         raw = self.source[start:end]
+        self.budget.spend(2 + len(raw) // CHARACTERS)
         if node.type in ("word", "number") and "\\" not in raw:
             return [Word(raw, span, raw=raw)]
         if node.type == "raw_string":
             at = self._base(start)
             return [Word(raw[1:-1], span, raw=raw, literal_at=at.start + 1 if at.start == at.end else None)]
         texts = _joined(self.pieces(node, quoted=False))
+        self.budget.spend(2 * len(texts))
         names = frozenset(self._names)
         several = len(texts) > 1
         return [
@@ -87,6 +93,7 @@ class Expander:
 
     def pieces(self, node: Node, quoted: bool) -> list[_Piece]:
         """The parts of a word."""
+        self.budget.spend(1)
         handler = _HANDLERS.get(node.type)
         if handler is None:
             return (
@@ -139,7 +146,9 @@ class Expander:
 
     def _stored(self, name: str, whole: str, quoted: bool) -> _Piece:
         value = self.variables.get(name, UNKNOWN)
-        default = re.fullmatch(re.escape(name) + r":?[-=?].*", whole, re.DOTALL)
+        self.budget.spend(_size(value))
+        operator = whole.removeprefix(name).removeprefix(":")[:1]
+        default = whole.startswith(name) and operator in ("-", "=", "?")
         if default and isinstance(value, str) and value and UNKNOWN not in value:
             return _Piece(value, not quoted)
         if isinstance(value, tuple):
@@ -169,22 +178,28 @@ class Expander:
 
 def _joined(pieces: list[_Piece]) -> list[tuple[str, bool]]:
     """The fields that the parts make together, each with whether nothing is known of it."""
-    fields: list[str] = []
+    fields: list[list[str]] = []
     loose: set[int] = set()
     glue = False
     for piece in pieces:
         for text, separate in _fields(piece):
             if glue and not separate:
-                fields[-1] += text
+                fields[-1].append(text)
                 loose.discard(len(fields) - 1)
             else:
-                fields.append(text)
+                fields.append([text])
                 if text == UNKNOWN and (piece.splits or piece.items is not None):
                     loose.add(len(fields) - 1)
             glue = True
         if piece.splits and piece.text[-1:].isspace():
             glue = False
-    return [(text, index in loose) for index, text in enumerate(fields)]
+    return [("".join(parts), index in loose) for index, parts in enumerate(fields)]
+
+
+def _size(value: Value) -> int:
+    """The steps that putting a value into a word takes."""
+    texts = (value,) if isinstance(value, str) else value
+    return sum(1 + len(text) // CHARACTERS for text in texts)
 
 
 def _fields(piece: _Piece) -> list[tuple[str, bool]]:

@@ -1,4 +1,4 @@
-"""Reports: one format a file, each imported only when it is asked for."""
+"""Report formats, one per module; only the selected one is imported."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -9,7 +9,7 @@ FORMATS = ("text", "json", "sarif", "github")
 
 
 def report(format_name: str, files: Sequence[Linted]) -> str:
-    """What was found in all files, in one format."""
+    """The findings in all files, in the given format."""
     write: Callable[[Sequence[Linted]], str] = import_module(f"{__name__}.{format_name}").report
     return write(files)
 

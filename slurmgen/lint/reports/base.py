@@ -1,4 +1,4 @@
-"""What a report is made of."""
+"""The input of the report formats."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -7,10 +7,10 @@ from slurmgen.lint.finding import Report
 
 
 class Linted(NamedTuple):
-    """One file and what was found in it."""
+    """One file and its findings."""
 
     name: str
-    "As it was given; `-` is standard input."
+    "As given on the command line; `-` is standard input."
     text: str
     reports: tuple[Report, ...]
 

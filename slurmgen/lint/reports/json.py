@@ -1,15 +1,15 @@
-"""The report for programs: one JSON list."""
+"""The format `json`: one list with all findings."""
 
-import json
 from collections.abc import Sequence
 
 from slurmgen.lint.finding import Report
 from slurmgen.lint.reports.base import Linted, each
+from slurmgen.wording import visible_json
 
 
 def report(files: Sequence[Linted]) -> str:
     """One object for each finding."""
-    return json.dumps([_object(file.name, found) for file, found in each(files)], indent=2) + "\n"
+    return visible_json([_object(file.name, found) for file, found in each(files)], indent=2)
 
 
 def _object(name: str, found: Report) -> dict[str, object]:

@@ -3,7 +3,6 @@
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import PurePath
 from urllib.parse import quote
@@ -11,12 +10,16 @@ from urllib.parse import quote
 from slurmgen.lint.finding import Edit, Report, Rule
 from slurmgen.lint.reader.source import Position, Source
 from slurmgen.lint.reports.base import Linted, each
+from slurmgen.wording import visible_json
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
+_MOST_EDITS = 1000
+"A fix with more, such as one for every line of a long file, is left out."
+
 
 def report(files: Sequence[Linted]) -> str:
-    """One run with every finding, and the rules that made them."""
+    """One run with all findings and their rules."""
     used = {found.rule.code: found.rule for _, found in each(files)}
     order = sorted(used)
     driver = {
@@ -26,9 +29,14 @@ def report(files: Sequence[Linted]) -> str:
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(file, found, order.index(found.rule.code)) for file, found in each(files)],
+        "results": [
+            _result(file, source, found, order.index(found.rule.code))
+            for file in files
+            for source in (Source(file.text),)
+            for found in file.reports
+        ],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+    return visible_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
 def _rule(rule: Rule) -> dict[str, object]:
@@ -42,7 +50,7 @@ def _rule(rule: Rule) -> dict[str, object]:
     }
 
 
-def _result(file: Linted, found: Report, index: int) -> dict[str, object]:
+def _result(file: Linted, source: Source, found: Report, index: int) -> dict[str, object]:
     message = found.finding.message + (f"; {found.finding.advice}" if found.finding.advice else "")
     region = _region(found.start, found.end)
     result: dict[str, object] = {
@@ -52,13 +60,12 @@ def _result(file: Linted, found: Report, index: int) -> dict[str, object]:
         "message": {"text": message},
         "locations": [{"physicalLocation": {"artifactLocation": _artifact(file.name), "region": region}}],
     }
-    if found.finding.edits:
-        result["fixes"] = [_fix(file, found)]
+    if 0 < len(found.finding.edits) <= _MOST_EDITS:
+        result["fixes"] = [_fix(file, source, found)]
     return result
 
 
-def _fix(file: Linted, found: Report) -> dict[str, object]:
-    source = Source(file.text)
+def _fix(file: Linted, source: Source, found: Report) -> dict[str, object]:
     changes = [_replacement(source, edit) for edit in found.finding.edits]
     return {
         "description": {"text": found.finding.advice or found.finding.message},

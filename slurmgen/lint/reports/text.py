@@ -1,24 +1,19 @@
-"""The report for people: the line, a caret under the fault, and what to write instead."""
+"""The format `text`: for each finding the line, carets under the fault, and the advice."""
 
 from collections.abc import Sequence
 
 from slurmgen.lint.finding import Report
 from slurmgen.lint.reader.source import Source
 from slurmgen.lint.reports.base import Linted
-from slurmgen.wording import counted
+from slurmgen.wording import counted, visible
 
 _COLUMNS = 140
 
 
 def report(files: Sequence[Linted]) -> str:
-    """All findings, and how many."""
+    """All findings, and their number."""
     blocks = [block for file in files for block in _of_file(file)]
     return "\n".join([*blocks, _summary(files)]) + "\n"
-
-
-def visible(text: str) -> str:
-    """Text of a file with everything escaped that a terminal would act on."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in text)
 
 
 def _of_file(file: Linted) -> list[str]:
@@ -39,8 +34,8 @@ def _block(name: str, source: Source, found: Report) -> str:
 
 
 def _excerpt(source: Source, found: Report) -> list[str]:
-    """The line with a caret under each column of the fault."""
-    text = source.line(found.start.line)
+    """The line, with a caret under each column of the finding."""
+    text = source.line(found.start.line)[:_COLUMNS]
     before, rest = text[: found.start.column - 1], text[found.start.column - 1 :]
     if found.end.line == found.start.line:
         rest = rest[: max(found.end.column - found.start.column, 1)]
@@ -57,5 +52,5 @@ def _summary(files: Sequence[Linted]) -> str:
     if not found:
         return f"{counted(len(files), 'file')}: nothing found"
     fixable = sum(bool(item.finding.edits) for item in found)
-    hint = f"; --fix mends {fixable}" if fixable else ""
+    hint = f"; {fixable} fixable with --fix" if fixable else ""
     return f"{counted(len(found), 'finding')} in {counted(len(files), 'file')}{hint}"

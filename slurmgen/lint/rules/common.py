@@ -1,4 +1,4 @@
-"""What several rules ask of a script."""
+"""Questions about a script that several rules have in common."""
 
 from collections.abc import Iterator
 
@@ -13,21 +13,21 @@ FRAMEWORKS: dict[str, Launcher] = {
     "accelerate": LAUNCHERS["accelerate"],
     "deepspeed": LAUNCHERS["ddp"],
 }
-"The programs that start a rank a GPU themselves, by the row of the launch table that they follow."
+"The programs that start one rank per GPU themselves, each with its entry in the table of launchers."
 
 ADDRESS_OPTIONS = ("master-addr", "main-process-ip", "rdzv-endpoint")
 PORT_OPTIONS = ("master-port", "main-process-port", "rdzv-endpoint")
 JOB_PORT = "$((20000 + SLURM_JOB_ID % 12768))"
-"A port of the job's own, below the ephemeral ones (see the launch templates)."
+"A port derived from the job ID, below the ephemeral ports; the same as in rendered scripts."
 
 
-def starters(script: Script) -> Iterator[Launch]:
-    """The launches that start ranks themselves."""
+def rank_launchers(script: Script) -> Iterator[Launch]:
+    """The launches of programs that start ranks themselves."""
     return (launch for launch in script.launches if launch.kind in FRAMEWORKS)
 
 
 def steps(script: Script) -> Iterator[Launch]:
-    """The launches under srun, one for each srun."""
+    """The launches under srun: the first of each srun."""
     seen = set()
     for launch in script.launches:
         if launch.step and launch.step.word.span not in seen:
@@ -36,7 +36,7 @@ def steps(script: Script) -> Iterator[Launch]:
 
 
 def nodes_of(launch: Launch) -> int | None:
-    """The nodes a launcher is told of; 1 where it is told nothing."""
+    """The number of nodes that a launcher is configured for (default: 1); None if unknown."""
     name = "num-machines" if launch.kind == "accelerate" else "nnodes"
     if launch.options.lacks(name, "config-file", "standalone"):
         return 1
@@ -44,7 +44,7 @@ def nodes_of(launch: Launch) -> int | None:
 
 
 def procs_of(script: Script, launch: Launch) -> int | None:
-    """The ranks that one launcher starts, if the text tells."""
+    """The number of ranks that one launcher starts; None if unknown."""
     options = launch.options
     if launch.kind == "torchrun":
         if options.text("nproc-per-node") in ("gpu", "auto"):
@@ -57,43 +57,43 @@ def procs_of(script: Script, launch: Launch) -> int | None:
 
 
 def several_nodes(script: Script, launch: Launch) -> bool:
-    """Whether a launch certainly runs on more than one node."""
+    """Whether a launch is known to run on more than one node."""
     return launch.step is not None and (script.step(launch).nodes or 1) > 1
 
 
-def names_in(launch: Launch, options: tuple[str, ...]) -> set[str]:
-    """The variables in the values of some options."""
+def variables_in(launch: Launch, options: tuple[str, ...]) -> set[str]:
+    """The variables in the values of the given options."""
     return {
         name for option in options if (given := launch.options.given.get(option)) for name in given.word.names
     }
 
 
 def in_force(script: Script, launch: Launch, names: set[str]) -> Iterator[Assignment]:
-    """What a launch finds in some variables: the last assignment to each that stands before it."""
+    """The values that variables have at a launch: the last assignment to each that precedes it."""
     start = launch.command.span.start
     last = {found.name: found for found in script.assigned(*names) if found.span.start <= start}
     return iter(last.values())
 
 
-def has_module(script: Script, part: str) -> bool:
-    """Whether the script loads a module with this in its name."""
+def loads_module(script: Script, part: str) -> bool:
+    """Whether the script loads a module whose name contains a text."""
     loads = (command.texts for command in script.commands if command.name in ("module", "ml"))
     return any(part in word.lower() for words in loads for word in words[1:])
 
 
-def stands(script: Script, word: Word) -> bool:
-    """Whether a word stands in the text as it is, so that it can be edited."""
+def is_literal(script: Script, word: Word) -> bool:
+    """Whether a word appears in the script as written, so that an edit can change it."""
     return not word.spliced and script.source.plain[slice(*word.span)] == word.raw
 
 
 def insert(script: Script, word: Word, at: int, text: str) -> tuple[Edit, ...]:
-    """An insertion beside a word that stands in the text."""
-    return (Edit(Span(at, at), text),) if stands(script, word) else ()
+    """Insert a text next to a word, if the word appears in the script as written."""
+    return (Edit(Span(at, at), text),) if is_literal(script, word) else ()
 
 
 def replace_value(script: Script, given: Given, text: str) -> tuple[Edit, ...]:
-    """A new value for an option whose value stands in the text."""
+    """Replace the value of an option, if the value appears in the script as written."""
     word = given.word
-    if not stands(script, word) or not word.raw.endswith(given.value) or not given.value:
+    if not is_literal(script, word) or not word.raw.endswith(given.value) or not given.value:
         return ()
     return (Edit(Span(word.span.end - len(given.value), word.span.end), text),)

@@ -1,4 +1,4 @@
-"""Where on a site a script sends its job."""
+"""The node and the limits that a site gives the job of a script."""
 
 from typing import TYPE_CHECKING
 
@@ -6,39 +6,12 @@ from slurmgen.lint.finding import Site
 from slurmgen.lint.reader import Script
 
 if TYPE_CHECKING:
-    from slurmgen.site import Limits, Node
+    from slurmgen.sites.nodes import Place
 
 
-def partitions(script: Script, site: Site) -> list[str]:
-    """The partitions that the script names, or the site's default."""
-    said = script.header.value("partition")
-    if said:
-        return [name.strip() for name in said.split(",")]
-    return [site.default_partition] if site.default_partition else []
+def place(script: Script, site: Site) -> "Place":
+    """The node that the job gets and the limits that apply to it, according to the site's profile."""
+    from slurmgen.sites.nodes import place_of  # takes 20 ms, which a run without a site does not need
 
-
-def limits(script: Script, site: Site) -> "dict[str, Limits]":
-    """What holds for the job for certain: the limits of its one partition and of its quality of service."""
-    found: dict[str, Limits] = {}
-    names = partitions(script, site)
-    if len(names) == 1 and names[0] in site.partitions:
-        found[f"partition {names[0]}"] = site.partitions[names[0]]
-    qos = script.header.value("qos")
-    if qos in site.qos:
-        found[f"qos {qos}"] = site.qos[qos]
-    return found
-
-
-def node(script: Script, site: Site) -> "Node":
-    """The node that the job gets, as the profile knows it: best by GPU type, then by partition."""
-    from slurmgen.site import Node
-
-    names = partitions(script, site)
-    partition = site.partitions.get(names[0]) if len(names) == 1 else None
-    layers = [site.gpu.types.get(script.job.gpu_type or ""), partition.node if partition else None, site.node]
-    known = [layer for layer in layers if layer]
-    return Node(
-        gpus=next((layer.gpus for layer in known if layer.gpus), None),
-        cpus=next((layer.cpus for layer in known if layer.cpus), None),
-        memory=next((layer.memory for layer in known if layer.memory), None),
-    )
+    header = script.header
+    return place_of(site, header.value("partition"), script.job.gpu_type, header.value("qos"))

@@ -1,10 +1,10 @@
-"""The file does not begin with `#!`.
+"""The file does not start with `#!`.
 
-## What it finds
-A script whose first line names no interpreter.
+## What it checks
+Checks that the first line of the script names an interpreter.
 
-## Why it is bad
-sbatch refuses it: "This does not look like a batch script".
+## Why it matters
+sbatch rejects the file: "This does not look like a batch script".
 
 ## Example
     #SBATCH --nodes=1
@@ -26,15 +26,15 @@ from slurmgen.lint.reader import Script, Span
 
 CODE = "SG101"
 SEVERITY = "error"
-SUMMARY = "the file does not begin with #!"
+SUMMARY = "the file does not start with #!"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at the first two characters."""
+    """Check the first two characters."""
     if not script.source.text.startswith("#!"):
         yield Finding(
             Span(0, len(script.first_line)),
-            "the first line names no interpreter, so sbatch refuses the file",
-            "begin it with `#!/bin/bash`",
+            "the first line does not start with #!, so sbatch rejects the file",
+            "insert `#!/bin/bash` as the first line",
             (Edit(Span(0, 0), "#!/bin/bash\n"),),
         )

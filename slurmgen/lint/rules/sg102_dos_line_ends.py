@@ -1,10 +1,10 @@
-"""Lines end as on Windows.
+"""The script has Windows line endings.
 
-## What it finds
-A carriage return at the end of a line.
+## What it checks
+Checks for carriage returns at the ends of lines.
 
-## Why it is bad
-sbatch refuses the file: "Batch script contains DOS line breaks".
+## Why it matters
+sbatch rejects the file: "Batch script contains DOS line breaks".
 
 ## Example
     #!/bin/bash\\r\\n
@@ -25,16 +25,16 @@ from slurmgen.wording import counted
 
 CODE = "SG102"
 SEVERITY = "error"
-SUMMARY = "lines end as on Windows"
+SUMMARY = "the script has Windows line endings"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look for carriage returns before newlines; one finding for the file."""
+    """Report all carriage returns before newlines as one finding."""
     places = [match.start() for match in re.finditer("\r\n", script.source.text)]
     if places:
         yield Finding(
             Span(places[0], places[0] + 1),
-            f"{counted(len(places), 'line')} with a carriage return at the end, so sbatch refuses the file",
-            "save it with Unix line ends, as `dos2unix` does",
+            f"{counted(len(places), 'line')} with Windows line endings, so sbatch rejects the file",
+            "convert the file to Unix line endings, for example with `dos2unix`",
             tuple(Edit(Span(at, at + 1), "") for at in places),
         )

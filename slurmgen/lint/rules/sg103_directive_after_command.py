@@ -1,11 +1,11 @@
-"""A `#SBATCH` line stands after the first command.
+"""A `#SBATCH` line follows the first command.
 
-## What it finds
-`#SBATCH` lines below a line that is neither blank nor a comment.
+## What it checks
+Checks for `#SBATCH` lines below the first line that is neither blank nor a comment.
 
-## Why it is bad
-sbatch stops reading there, and says nothing: the option is as if it were not written. A `set -euo pipefail`
-above the header drops all of it.
+## Why it matters
+sbatch stops reading options at the first command and ignores every later `#SBATCH` line without a warning. A
+`set -euo pipefail` above the header disables all of it.
 
 ## Example
     #!/bin/bash
@@ -28,19 +28,19 @@ from slurmgen.lint.reader import Script, Span
 
 CODE = "SG103"
 SEVERITY = "error"
-SUMMARY = "a #SBATCH line after the first command is ignored"
+SUMMARY = "sbatch ignores a #SBATCH line after the first command"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Late lines that are comments; the text of a here-document is not."""
+    """Report late `#SBATCH` lines, but not those inside a here-document."""
     comments = {span.start for span in script.shell.comments}
     first = script.source.position(script.header.end).line
     for span in script.header.late:
         if span.start in comments:
             yield Finding(
                 span,
-                f"sbatch ignores this line: the first command is in line {first}",
-                "move it above that command",
+                f"sbatch ignores this line: the first command is on line {first}",
+                "move the line above that command",
                 _moved(script, span),
             )
 

@@ -1,11 +1,11 @@
-"""A directive names no option of sbatch, or could mean several.
+"""A directive has an unknown or ambiguous option.
 
-## What it finds
-Option names that are a near miss of a real one, and abbreviations that several options begin with. A name
-that is like none may belong to a plug-in of the site and passes.
+## What it checks
+Checks for option names that closely resemble a real one, and for abbreviations that match several options. A
+name that resembles no option is not reported: it may belong to a plug-in of the site.
 
-## Why it is bad
-sbatch refuses the script when it is submitted.
+## Why it matters
+sbatch rejects the script at submission.
 
 ## Example
     #SBATCH --cpu-per-task=8
@@ -28,24 +28,24 @@ from slurmgen.slurm.getopt import SBATCH
 
 CODE = "SG104"
 SEVERITY = "error"
-SUMMARY = "sbatch knows no such option"
+SUMMARY = "the option does not exist or is ambiguous"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at every option that does not match exactly one."""
+    """Check every option that does not match exactly one known option."""
     for directive in script.header.directives:
         option = directive.option
         if len(option.matches) > 1:
             yield Finding(
                 _name(directive),
-                f"{option.written} could be --{', --'.join(option.matches)}; sbatch refuses it",
-                "write the whole name",
+                f"{option.written} is ambiguous: it matches --{', --'.join(option.matches)}",
+                "write the full option name",
             )
-        elif not option.matches and (close := _near(directive)):
+        elif not option.matches and (close := _close_names(directive)):
             edit = Edit(_name(directive), f"--{close[0]}")
             yield Finding(
                 _name(directive),
-                f"sbatch has no option {option.written} and refuses the script",
+                f"sbatch has no option {option.written} and rejects the script",
                 f"write `--{close[0]}`",
                 (edit,) if len(close) == 1 else (),
             )
@@ -55,8 +55,8 @@ def _name(directive: Directive) -> Span:
     return Span(directive.span.start, directive.span.start + len(directive.option.written))
 
 
-def _near(directive: Directive) -> list[str]:
-    from difflib import get_close_matches  # only a fault needs it
+def _close_names(directive: Directive) -> list[str]:
+    from difflib import get_close_matches  # needed only for a finding
 
     if not directive.option.written.startswith("--"):
         return []

@@ -1,11 +1,12 @@
-"""sbatch cannot read a directive.
+"""sbatch cannot parse a directive.
 
-## What it finds
-Words in a header that belong to no option, quotes that are never closed, and `#SBATCH:`.
+## What it checks
+Checks `#SBATCH` lines for words that belong to no option, for unclosed quotes, and for a colon after
+`#SBATCH`.
 
-## Why it is bad
-sbatch refuses the script: "Invalid directive found in batch script". A blank in a value, blanks around `=`
-and a dash that an editor made longer all end like this.
+## Why it matters
+sbatch rejects the script: "Invalid directive found in batch script". Common causes are an unquoted value with
+spaces, spaces around `=`, and a hyphen that an editor replaced with a dash.
 
 ## Example
     #SBATCH --job-name my job
@@ -26,23 +27,27 @@ from slurmgen.lint.reader import Script, Span
 
 CODE = "SG105"
 SEVERITY = "error"
-SUMMARY = "sbatch cannot read this directive"
+SUMMARY = "sbatch cannot parse this directive"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Report what the reader could not place."""
+    """Report lines that cannot be parsed, and words that belong to no option."""
     for broken in script.header.broken:
-        yield Finding(broken.span, f"sbatch refuses this line: {broken.why}", "mend the line")
+        yield Finding(
+            broken.span,
+            f"sbatch rejects this line: {broken.why}",
+            "write `#SBATCH --option=value`, and close every quote",
+        )
     for span in script.header.strays:
-        if not _behind_plugin_option(script, span):
+        if not _follows_unknown_option(script, span):
             yield Finding(
                 span,
-                f"sbatch refuses the script: {script.source.quote(span)!r} belongs to no option",
-                "write `--option=value`, with quotes around a value that has blanks",
+                f"sbatch rejects the script: {script.source.quote(span)!r} belongs to no option",
+                "write `--option=value`, and quote a value that contains spaces",
             )
 
 
-def _behind_plugin_option(script: Script, span: Span) -> bool:
-    """Nobody knows here whether an option of a site's plug-in takes one word, or two."""
+def _follows_unknown_option(script: Script, span: Span) -> bool:
+    """Whether the word follows an unknown option, which may be a plug-in's and may take a value."""
     before = [d for d in script.header.directives if d.span.end <= span.start]
     return bool(before) and not before[-1].option.matches

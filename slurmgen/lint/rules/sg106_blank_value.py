@@ -1,12 +1,12 @@
 """A directive has no value.
 
-## What it finds
-`--option=` with nothing behind it, and an option that needs a value at the end of the header or in front of
-another option.
+## What it checks
+Checks for `--option=` with nothing after the equals sign, and for an option that requires a value but is the
+last word of the header or is followed by another option.
 
-## Why it is bad
-Slurm takes an empty partition or account as one that does not exist; without the `=` sbatch takes the next
-word of the header, even one of the next line, as the value.
+## Why it matters
+Slurm treats an empty partition or account as one that does not exist. Without the `=`, sbatch takes the next
+word of the header as the value, even from the next line.
 
 ## Example
     #SBATCH --partition=
@@ -31,7 +31,7 @@ SUMMARY = "a directive has no value"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at every option that needs a value."""
+    """Check every option that requires a value."""
     for directive in script.header.directives:
         option = directive.option
         swallowed = option.at != option.value_at and directive.value.startswith("--")
@@ -39,13 +39,13 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             yield Finding(
                 directive.span,
                 f"{option.written} has no value",
-                "write one, or take the line out",
+                f"write `--{directive.name}=VALUE`, or delete the line",
                 _without(script, directive) if option.value == "" else (),
             )
 
 
 def _without(script: Script, directive: Directive) -> tuple[Edit, ...]:
-    """The line taken out, if nothing else stands on it."""
+    """Delete the line, if it contains nothing else."""
     line = script.source.line_span(directive.span.start)
     alone = script.source.quote(line).strip() == f"#SBATCH {script.source.quote(directive.span)}"
     return (Edit(line, ""),) if alone else ()

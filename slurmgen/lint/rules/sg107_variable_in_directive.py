@@ -1,11 +1,12 @@
-"""A directive has a shell variable in it.
+"""A directive contains a shell variable.
 
-## What it finds
-`$NAME`, `${NAME}`, `$(command)` and backticks in the value of a directive.
+## What it checks
+Checks the values of options for `$NAME`, `${NAME}`, `$(command)` and backticks. `--comment` and `--wrap` are
+not checked.
 
-## Why it is bad
-sbatch reads the header itself and expands nothing: the log goes to a file whose name begins with a dollar
-sign, and a number is refused.
+## Why it matters
+sbatch reads the header itself and expands nothing. A log is written to a file whose name contains a literal
+dollar sign, and a number is rejected.
 
 ## Example
     #SBATCH --output=$HOME/logs/%j.out
@@ -13,7 +14,7 @@ sign, and a number is refused.
 ## Use instead
     #SBATCH --output=/home/me/logs/%j.out
 
-Slurm's own patterns, such as `%j`, `%x` and `%u`, are expanded in file names.
+In file names, Slurm expands its own patterns, such as `%j`, `%x` and `%u`.
 
 ## Reference
 https://slurm.schedmd.com/sbatch.html ; mila-iqia/mila-docs issue 6
@@ -27,18 +28,18 @@ from slurmgen.lint.reader import Script
 
 CODE = "SG107"
 SEVERITY = "error"
-SUMMARY = "sbatch expands no variable in a directive"
+SUMMARY = "sbatch does not expand variables in a directive"
 
 _EXPANSION = r"\$[A-Za-z_{(]|`"
 _PLAIN_TEXT = ("comment", "wrap")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look for a dollar sign or a backtick in values."""
+    """Search the values for shell expansions."""
     for directive in script.header.directives:
         if re.search(_EXPANSION, directive.value) and directive.name not in _PLAIN_TEXT:
             yield Finding(
                 directive.value_span,
-                f"sbatch takes {directive.value!r} as it stands and expands nothing",
-                "write the value itself; in a file name, %j is the job's id, %x its name and %u the user",
+                f"sbatch does not expand {directive.value!r}",
+                "write the literal value; in a file name, use %j (job ID), %x (job name) or %u (user)",
             )

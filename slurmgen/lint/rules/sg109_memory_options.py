@@ -1,10 +1,11 @@
-"""More than one of --mem, --mem-per-cpu and --mem-per-gpu.
+"""The header combines `--mem`, `--mem-per-cpu` and `--mem-per-gpu`.
 
-## What it finds
-Two or three of these options in one header.
+## What it checks
+Checks for two or three of these options in one header. The parts of a heterogeneous job are checked
+separately.
 
-## Why it is bad
-They exclude each other; sbatch refuses the script.
+## Why it matters
+The options are mutually exclusive; sbatch rejects the script.
 
 ## Example
     #SBATCH --mem=64G
@@ -24,17 +25,19 @@ from slurmgen.lint.reader import Script
 
 CODE = "SG109"
 SEVERITY = "error"
-SUMMARY = "memory options exclude each other"
+SUMMARY = "the memory options are mutually exclusive"
 
 FORMS = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Count the forms, in each part of a heterogeneous job."""
+    """Count the memory options in each part of a heterogeneous job."""
     for component in range(script.header.components):
-        said = [d for d in script.header.directives if d.component == component and d.name in FORMS]
-        if len({directive.name for directive in said}) > 1:
-            others = " and ".join(f"--{name}" for name in FORMS if name in {d.name for d in said})
+        given = [d for d in script.header.directives if d.component == component and d.name in FORMS]
+        if len({directive.name for directive in given}) > 1:
+            names = " and ".join(f"--{name}" for name in FORMS if name in {d.name for d in given})
             yield Finding(
-                said[-1].span, f"{others} exclude each other; sbatch refuses the script", "keep one of them"
+                given[-1].span,
+                f"{names} are mutually exclusive; sbatch rejects the script",
+                "keep one of them",
             )

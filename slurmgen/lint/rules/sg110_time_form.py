@@ -1,11 +1,11 @@
-"""A time limit is none, or means minutes where hours were meant.
+"""A time limit is invalid, or is in minutes where hours were probably intended.
 
-## What it finds
-A `--time` that is none of Slurm's forms, and `24:00`, `48:00`, `72:00` and the like: whole days if they
-were hours, but they are minutes and seconds.
+## What it checks
+Checks `--time` and `--time-min` for values that are not in one of Slurm's time formats, and for `24:00`,
+`48:00`, `72:00`, `96:00` and `168:00`. As hours these would be whole days, but they are minutes and seconds.
 
-## Why it is bad
-`24h` is refused when the job is submitted. A job with `--time=24:00` is killed after 24 minutes.
+## Why it matters
+sbatch rejects `24h`. Slurm ends a job with `--time=24:00` after 24 minutes.
 
 ## Example
     #SBATCH --time=24:00
@@ -26,14 +26,14 @@ from slurmgen.slurm import durations
 
 CODE = "SG110"
 SEVERITY = "error"
-SUMMARY = "a time limit is no time, or is in minutes"
+SUMMARY = "a time limit is invalid, or in minutes instead of hours"
 
 _WORDS = ("UNLIMITED", "INFINITE", "-1")
 _DAYS = r"(24|48|72|96|168):00"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at --time and --time-min."""
+    """Check --time and --time-min."""
     for directive in script.header.directives:
         value = directive.value
         if directive.name not in ("time", "time-min") or not value or "$" in value:
@@ -43,14 +43,14 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             yield Finding(
                 directive.value_span,
                 f"{value} is {value.partition(':')[0]} minutes, not hours",
-                f"write `{value}:00` for hours, or `00:{value}` if minutes are meant",
+                f"write `{value}:00` for hours, or `00:{value}` for minutes",
                 (Edit(Span(end, end), ":00"),),
             )
         elif value.upper() not in _WORDS and not _is_time(value):
             yield Finding(
                 directive.value_span,
-                f"{value!r} is not a Slurm time; sbatch refuses it",
-                "write D-HH:MM:SS or HH:MM:SS",
+                f"{value!r} is not a valid Slurm time; sbatch rejects it",
+                "write HH:MM:SS or D-HH:MM:SS",
             )
 
 

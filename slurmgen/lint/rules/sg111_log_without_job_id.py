@@ -1,11 +1,11 @@
 """A log file has the same name in every job.
 
-## What it finds
-`--output` or `--error` without the job's id, except with `--open-mode=append`; in an array, without the
-task's index.
+## What it checks
+Checks `--output` and `--error` for file names without the job ID and, in a job array, without the task index.
+Logs opened with `--open-mode=append` are not reported.
 
-## Why it is bad
-The next job, or the next task, overwrites the log. Two that run at once mix their lines.
+## Why it matters
+The next job or array task overwrites the log. Jobs that run at the same time mix their output.
 
 ## Example
     #SBATCH --output=train.out
@@ -13,7 +13,7 @@ The next job, or the next task, overwrites the log. Two that run at once mix the
 ## Use instead
     #SBATCH --output=train-%j.out
 
-In an array, `%A_%a`.
+In a job array, use `%A_%a`.
 
 ## Reference
 https://slurm.schedmd.com/sbatch.html (filename pattern)
@@ -27,14 +27,14 @@ from slurmgen.lint.reader import Script
 
 CODE = "SG111"
 SEVERITY = "warning"
-SUMMARY = "the next job overwrites this log"
+SUMMARY = "the next job overwrites the log"
 
 _JOB = r"%\d*[jJA]"
 _TASK = r"%\d*[ajJ]"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look for the patterns that differ from job to job."""
+    """Search the file names for patterns that differ from job to job."""
     header = script.header
     if (header.value("open-mode") or "").startswith("a"):
         return
@@ -51,11 +51,11 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             yield Finding(
                 directive.value_span,
                 f"every job writes to {directive.value!r}",
-                "put %j, the job's id, into the name",
+                "add %j (job ID) to the file name",
             )
         elif header.last("array") and not re.search(_TASK, directive.value):
             yield Finding(
                 directive.value_span,
                 f"every task of the array writes to {directive.value!r}",
-                "put %A_%a, the array's id and the task's index, into the name",
+                "add %A_%a (array job ID and task index) to the file name",
             )

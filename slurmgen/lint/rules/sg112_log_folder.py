@@ -1,12 +1,12 @@
-"""The log's folder is not there when the job starts.
+"""The directory of the log may not exist when the job starts.
 
-## What it finds
-A log in a folder that the script itself makes; and, for a file on disk, a log in a relative folder that is
-neither in the folder you are in nor beside the script.
+## What it checks
+Checks for a log in a directory that the script itself creates. If the script is a file, also checks for a log
+in a relative directory that exists neither in the current directory nor next to the script.
 
-## Why it is bad
-Slurm opens the log before the script runs. Without the folder the job fails at once, with exit code 0:53,
-and no log says why; a `mkdir` in the script comes too late.
+## Why it matters
+Slurm opens the log before it runs the script. If the directory is missing, the job fails immediately with
+exit code 0:53 and without a log that gives the reason. A `mkdir` in the script comes too late.
 
 ## Example
     #SBATCH --output=logs/%j.out
@@ -15,7 +15,7 @@ and no log says why; a `mkdir` in the script comes too late.
 ## Use instead
     #SBATCH --output=train-%j.out
 
-Or make the folder before `sbatch`.
+Or create the directory before you run `sbatch`.
 
 ## Reference
 https://slurm.schedmd.com/sbatch.html ; DataBiosphere/toil issue 4633
@@ -23,42 +23,48 @@ https://slurm.schedmd.com/sbatch.html ; DataBiosphere/toil issue 4633
 
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 
 CODE = "SG112"
 SEVERITY = "warning"
-SUMMARY = "the log's folder may not exist when the job starts"
+SUMMARY = "the directory of the log may not exist when the job starts"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Compare the folder with what the script makes and what is on disk."""
-    made = {
-        _plain(word) for command in script.commands if command.name == "mkdir" for word in command.texts[1:]
+    """Compare the directory with those that the script creates and those on disk."""
+    created = {
+        _normalized(word)
+        for command in script.commands
+        if command.name == "mkdir"
+        for word in command.texts[1:]
     }
     for name in ("output", "error"):
         directive = script.header.last(name)
-        folder = directive.value.rpartition("/")[0] if directive else ""
-        if directive is None or not folder or "$" in folder or folder == "/dev":
+        directory = directive.value.rpartition("/")[0] if directive else ""
+        if directive is None or not directory or "$" in directory or directory == "/dev":
             continue
-        if _plain(folder) in made:
+        if _normalized(directory) in created:
             yield Finding(
                 directive.value_span,
-                f"Slurm opens the log before the script makes {folder!r}",
-                "make the folder before `sbatch`, or log to the folder you submit from",
+                f"Slurm opens the log before the script creates {directory!r}",
+                f"run `mkdir -p {quote(directory)}` before `sbatch`, or log to the current directory",
             )
-        elif _is_missing(script, folder):
+        elif _is_missing(script, directory):
             yield Finding(
-                directive.value_span, f"there is no folder {folder!r} here", "make it before `sbatch`"
+                directive.value_span,
+                f"the directory {directory!r} does not exist",
+                f"run `mkdir -p {quote(directory)}` before `sbatch`",
             )
 
 
-def _plain(folder: str) -> str:
-    return folder.rstrip("/").removeprefix("./")
+def _normalized(directory: str) -> str:
+    return directory.rstrip("/").removeprefix("./")
 
 
-def _is_missing(script: Script, folder: str) -> bool:
-    if script.path is None or folder.startswith("/") or "%" in folder or script.header.last("chdir"):
+def _is_missing(script: Script, directory: str) -> bool:
+    if script.path is None or directory.startswith("/") or "%" in directory or script.header.last("chdir"):
         return False
-    return not any((place / folder).is_dir() for place in (Path.cwd(), script.path.parent))
+    return not any((place / directory).is_dir() for place in (Path.cwd(), script.path.parent))

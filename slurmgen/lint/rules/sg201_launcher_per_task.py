@@ -1,12 +1,13 @@
-"""srun starts a launcher in every task, though one a node is wanted.
+"""srun starts several copies of a launcher on each node instead of one.
 
-## What it finds
-torchrun, accelerate or deepspeed under an srun with several tasks on a node, where the launcher itself
-starts a rank a GPU.
+## What it checks
+Checks for torchrun, accelerate or deepspeed under an srun with several tasks per node. These launchers start
+one rank per GPU themselves. A launcher whose `--nnodes` or `--num_machines` equals the number of tasks, or
+cannot be determined, is not reported: it intentionally treats each task as a node.
 
-## Why it is bad
-Each copy starts all the ranks of a node, and all copies want the same port: the job dies with an address in
-use, or trains several times side by side on the same GPUs.
+## Why it matters
+Each copy starts all ranks of a node, and all copies use the same port. The job fails because the address is
+in use, or trains several times in parallel on the same GPUs.
 
 ## Example
     #SBATCH --ntasks-per-node=4
@@ -16,7 +17,7 @@ use, or trains several times side by side on the same GPUs.
     #SBATCH --ntasks-per-node=1
     srun torchrun --nproc-per-node=4 train.py
 
-The CPUs of the four tasks then belong to the one: multiply --cpus-per-task.
+Multiply `--cpus-per-task` by the previous number of tasks: the one task needs the CPUs of all of them.
 
 ## Reference
 ultralytics/yolov5 issue 12429 ; interTwin-eu/itwinai issue 360
@@ -26,29 +27,29 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import FRAMEWORKS, starters
+from slurmgen.lint.rules.common import FRAMEWORKS, rank_launchers
 
 CODE = "SG201"
 SEVERITY = "error"
-SUMMARY = "the launcher runs once a task, not once a node"
+SUMMARY = "the launcher runs once per task instead of once per node"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Compare the tasks of a node with the launch table."""
-    for launch in starters(script):
+    """Compare the tasks of a node with the number that the launcher needs."""
+    for launch in rank_launchers(script):
         shape = script.step(launch)
         wanted = FRAMEWORKS[launch.kind].ntasks_per_node(shape.gpus_per_node or 1)
         tasks = shape.ntasks_per_node
-        if launch.step and tasks and tasks > wanted and not _is_node_a_task(launch, shape.ntasks):
+        if launch.step and tasks and tasks > wanted and not _treats_tasks_as_nodes(launch, shape.ntasks):
             yield Finding(
                 launch.span,
-                f"srun starts {launch.kind} {tasks} times on each node, and each starts its own ranks",
-                f"use `--ntasks-per-node={wanted}`, with the CPUs of all; {FRAMEWORKS[launch.kind].why}",
+                f"srun starts {launch.kind} {tasks} times on each node, and each copy starts its own ranks",
+                f"use `--ntasks-per-node={wanted}` with the CPUs of all tasks; {FRAMEWORKS[launch.kind].why}",
             )
 
 
-def _is_node_a_task(launch: Launch, ntasks: int | None) -> bool:
-    """Whether the launcher takes each task for a node of its own, on purpose."""
+def _treats_tasks_as_nodes(launch: Launch, ntasks: int | None) -> bool:
+    """Whether the launcher intentionally treats each task as a node."""
     nodes = launch.options.given.get("nnodes") or launch.options.given.get("num-machines")
     number = launch.options.number("nnodes") or launch.options.number("num-machines")
     return nodes is not None and number in (None, ntasks)

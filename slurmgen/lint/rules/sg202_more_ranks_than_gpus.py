@@ -1,10 +1,11 @@
-"""More ranks on a node than GPUs.
+"""A launcher starts more ranks on a node than there are GPUs.
 
-## What it finds
-A launcher that starts more ranks on a node than GPUs are asked for there.
+## What it checks
+Compares the number of ranks that a launcher starts on a node with the number of GPUs that the job requests
+per node. Launches with `--cpu` are not reported.
 
-## Why it is bad
-NCCL refuses two ranks on one GPU ("duplicate GPU detected"), or a rank asks for a device that is not there
+## Why it matters
+NCCL rejects two ranks on one GPU ("duplicate GPU detected"), or a rank selects a device that does not exist
 ("invalid device ordinal").
 
 ## Example
@@ -23,17 +24,17 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import FRAMEWORKS, nodes_of, procs_of, replace_value, starters
+from slurmgen.lint.rules.common import FRAMEWORKS, nodes_of, procs_of, rank_launchers, replace_value
 from slurmgen.wording import counted
 
 CODE = "SG202"
 SEVERITY = "error"
-SUMMARY = "a node gets more ranks than GPUs"
+SUMMARY = "a node has more ranks than GPUs"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Compare the ranks of one launcher with the GPUs of a node."""
-    for launch in starters(script):
+    """Compare the ranks of each launcher with the GPUs of a node."""
+    for launch in rank_launchers(script):
         gpus, procs = script.step(launch).gpus_per_node, procs_of(script, launch)
         if (
             gpus
@@ -43,8 +44,8 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         ):
             yield Finding(
                 launch.span,
-                f"{launch.kind} starts {procs} ranks on a node, but the job has {counted(gpus, 'GPU')} there",
-                f"start {counted(gpus, 'rank')} a node, one a GPU",
+                f"{launch.kind} starts {procs} ranks on a node with {counted(gpus, 'GPU')}",
+                f"start {counted(gpus, 'rank')} per node, one per GPU",
                 _fewer(script, launch, gpus),
             )
 

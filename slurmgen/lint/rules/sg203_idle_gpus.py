@@ -1,11 +1,12 @@
-"""Fewer ranks on a node than GPUs.
+"""A launcher starts fewer ranks on a node than there are GPUs.
 
-## What it finds
-The only launch of a job starts fewer ranks on a node than GPUs are asked for there. torchrun starts one
-where nothing is said.
+## What it checks
+If a job has only one launch, compares its ranks on a node with the GPUs that the job requests per node.
+torchrun starts one rank unless `--nproc-per-node` is given. A script that sets `CUDA_VISIBLE_DEVICES` or
+`ROCR_VISIBLE_DEVICES` is not reported.
 
-## Why it is bad
-The other GPUs idle and are paid for.
+## Why it matters
+The remaining GPUs are idle but are charged to the account.
 
 ## Example
     #SBATCH --gres=gpu:4
@@ -23,19 +24,19 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import FRAMEWORKS, procs_of, replace_value, starters
+from slurmgen.lint.rules.common import FRAMEWORKS, procs_of, rank_launchers, replace_value
 from slurmgen.wording import counted
 
 CODE = "SG203"
 SEVERITY = "warning"
-SUMMARY = "some of a node's GPUs have no rank"
+SUMMARY = "some GPUs of a node have no rank"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Compare the ranks of a node with its GPUs, where nothing else can use them."""
+    """Compare the ranks of a node with its GPUs, if nothing else can use the GPUs."""
     if len(script.launches) != 1 or any(script.assigned("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")):
         return
-    for launch in starters(script):
+    for launch in rank_launchers(script):
         shape, procs = script.step(launch), procs_of(script, launch)
         gpus = shape.gpus_per_node
         wanted = FRAMEWORKS[launch.kind].procs_per_task(gpus or 1)
@@ -44,8 +45,8 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             ranks = counted(procs, "rank")
             yield Finding(
                 launch.span,
-                f"{launch.kind} starts {ranks} on a node with {gpus} GPUs; {gpus - procs} idle",
-                f"start {wanted} ranks a node, or ask for fewer GPUs",
+                f"{launch.kind} starts {ranks} on a node with {gpus} GPUs: {gpus - procs} idle",
+                f"start {wanted} ranks per node, or request fewer GPUs",
                 _more(script, launch, wanted),
             )
 

@@ -1,12 +1,12 @@
-"""The launcher is told another number of nodes than it runs on.
+"""The launcher is configured for a different number of nodes than it runs on.
 
-## What it finds
-`--nnodes` or `--num_machines` that differs from the nodes of the step, also where it is left out and so is
-1.
+## What it checks
+Compares `--nnodes` (torchrun) or `--num_machines` (accelerate) with the number of nodes of the step. Both
+default to 1.
 
-## Why it is bad
-With too many the launcher waits for nodes that never come, until it times out; with too few every node
-trains alone, or is turned away.
+## Why it matters
+If the number is too large, the launcher waits for nodes that never join, until it times out. If it is too
+small, each node trains on its own or is rejected.
 
 ## Example
     #SBATCH --nodes=2
@@ -16,7 +16,7 @@ trains alone, or is turned away.
     #SBATCH --nodes=2
     srun torchrun --nnodes=2 ... train.py
 
-`--nnodes="$SLURM_JOB_NUM_NODES"` is always right.
+`--nnodes="$SLURM_JOB_NUM_NODES"` always matches the header.
 
 ## Reference
 https://docs.pytorch.org/docs/stable/elastic/run.html
@@ -31,27 +31,27 @@ from slurmgen.wording import counted
 
 CODE = "SG204"
 SEVERITY = "error"
-SUMMARY = "the launcher and Slurm disagree on the number of nodes"
+SUMMARY = "the launcher and Slurm have different numbers of nodes"
 
 _NAMES = {"torchrun": "nnodes", "accelerate": "num-machines"}
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Compare what the launcher is told with the step."""
+    """Compare the number of nodes of the launcher with that of the step."""
     for launch in script.launches:
         name = _NAMES.get(launch.kind)
         if name is None or launch.step is None or "standalone" in launch.options.given:
             continue
-        shape, told = script.step(launch), nodes_of(launch)
-        if shape.nodes and shape.ntasks_per_node == 1 and told and told != shape.nodes:
+        shape, configured = script.step(launch), nodes_of(launch)
+        if shape.nodes and shape.ntasks_per_node == 1 and configured and configured != shape.nodes:
             yield Finding(
                 launch.span,
-                f"{launch.kind} is told of {counted(told, 'node')}, but runs on {shape.nodes}",
+                f"{launch.kind} is configured for {counted(configured, 'node')}, but runs on {shape.nodes}",
                 f"write `--{name.replace('num-machines', 'num_machines')}={shape.nodes}`",
-                _right(script, launch, name, shape.nodes),
+                _corrected(script, launch, name, shape.nodes),
             )
 
 
-def _right(script: Script, launch: Launch, name: str, nodes: int) -> tuple[Edit, ...]:
+def _corrected(script: Script, launch: Launch, name: str, nodes: int) -> tuple[Edit, ...]:
     given = launch.options.given.get(name)
     return replace_value(script, given, str(nodes)) if given else ()

@@ -1,11 +1,12 @@
-"""A job of several nodes starts its launcher on the first node only.
+"""A job with several nodes starts its launcher on the first node only.
 
-## What it finds
-torchrun or accelerate in a job of several nodes, without srun or mpirun in front.
+## What it checks
+Checks for torchrun or accelerate without srun or mpirun in a job with several nodes. deepspeed is not
+reported: it starts its ranks on the other nodes over SSH.
 
-## Why it is bad
-A batch script runs on the first node. The launcher there waits for the others until it times out, or trains
-alone while the other nodes idle.
+## Why it matters
+The batch script runs on the first node only. The launcher waits there for the other nodes until it times out,
+or trains alone while they are idle.
 
 ## Example
     #SBATCH --nodes=2
@@ -23,21 +24,21 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import starters
+from slurmgen.lint.rules.common import rank_launchers
 
 CODE = "SG205"
 SEVERITY = "error"
-SUMMARY = "without srun only the first node works"
+SUMMARY = "without srun, the launcher runs on the first node only"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look for launchers that run in the batch script itself. deepspeed reaches other nodes by ssh."""
+    """Search for launchers that run in the batch script itself."""
     nodes = script.job.nodes
-    for launch in starters(script):
+    for launch in rank_launchers(script):
         direct = launch.step is None and launch.under("mpirun") is None
         if nodes and nodes > 1 and direct and launch.kind != "deepspeed":
             yield Finding(
                 launch.span,
-                f"{launch.kind} runs on the first of {nodes} nodes only",
-                "put `srun` in front, with one task a node",
+                f"{launch.kind} runs on only the first of {nodes} nodes",
+                "start it with `srun` and one task per node",
             )

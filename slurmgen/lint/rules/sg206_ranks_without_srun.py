@@ -1,11 +1,13 @@
-"""A launcher of several ranks runs in the batch script itself, without srun.
+"""A launcher starts several ranks in the batch script, without srun.
 
-## What it finds
-On one node, torchrun, accelerate or deepspeed with several ranks that no srun starts.
+## What it checks
+Checks for torchrun, accelerate or deepspeed with several ranks and without srun or mpirun in a job with one
+node.
 
-## Why it is bad
-It works, but Slurm sees no step: `--signal` reaches nobody, so that the job cannot save before it is cut
-off, `sstat` shows nothing, and CPU binding and `--kill-on-bad-exit` do not apply.
+## Why it matters
+Training works, but outside any job step. The signal of `--signal` does not reach the ranks, so they cannot
+save a checkpoint before the time limit. Accounting shows no separate step for the training. CPU binding and
+`--kill-on-bad-exit` do not apply.
 
 ## Example
     torchrun --standalone --nproc-per-node=4 train.py
@@ -21,7 +23,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import insert, procs_of, starters
+from slurmgen.lint.rules.common import insert, procs_of, rank_launchers
 
 CODE = "SG206"
 SEVERITY = "warning"
@@ -29,16 +31,16 @@ SUMMARY = "several ranks run without srun"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look for launchers in the batch script of a job of one node."""
-    for launch in starters(script):
+    """Search for launchers in the batch script of a job with one node."""
+    for launch in rank_launchers(script):
         procs = procs_of(script, launch) or 0
         direct = launch.step is None and launch.under("mpirun") is None
         shared = {"background", "loop"} & set(launch.command.place)
         if script.job.nodes == 1 and direct and procs > 1 and not shared:
             yield Finding(
                 launch.span,
-                f"{launch.kind} starts {procs} ranks outside of any Slurm step",
-                "put `srun` in front, with one task",
+                f"{launch.kind} starts {procs} ranks outside any job step",
+                "start it with `srun` and one task",
                 _with_srun(script, launch),
             )
 

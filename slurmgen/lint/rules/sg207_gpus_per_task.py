@@ -1,11 +1,12 @@
-"""--gpus-per-task hides the GPUs of a node from each other.
+"""`--gpus-per-task` hides the GPUs of a node from the other tasks.
 
-## What it finds
-`--gpus-per-task` with several tasks on a node, in the header or on srun, without `--gpu-bind=none`.
+## What it checks
+Checks for `--gpus-per-task` in the header or on srun, with several tasks per node and without
+`--gpu-bind=none`.
 
-## Why it is bad
-Every rank sees one GPU only. NCCL cannot reach the others directly and falls back to slower ways or fails;
-Lightning stops: "requested [0..3], machine only has [0]".
+## Why it matters
+Each rank sees only its own GPU. NCCL cannot access the others directly, and falls back to a slower transport
+or fails. Lightning stops: "requested [0..3], machine only has [0]".
 
 ## Example
     #SBATCH --ntasks-per-node=4
@@ -26,11 +27,11 @@ from slurmgen.lint.reader import Launch, Script, Span
 
 CODE = "SG207"
 SEVERITY = "error"
-SUMMARY = "--gpus-per-task hides a node's GPUs from each other"
+SUMMARY = "--gpus-per-task hides the GPUs of a node from the other tasks"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at each launch with several tasks on a node."""
+    """Check each launch with several tasks per node."""
     seen = set()
     for launch in script.launches:
         tasks = script.step(launch).ntasks_per_node
@@ -40,7 +41,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             yield Finding(
                 place,
                 f"each of the {tasks} tasks on a node sees only its own GPUs",
-                "ask for the node's GPUs instead, with --gres=gpu:N or --gpus-per-node=N",
+                "request the GPUs per node: `--gres=gpu:N` or `--gpus-per-node=N`",
             )
 
 
@@ -54,5 +55,5 @@ def _place(script: Script, launch: Launch) -> Span | None:
 
 def _unbound(script: Script, launch: Launch) -> bool:
     given = launch.step.options.given.get("gpu-bind") if launch.step else None
-    said = given.value if given else script.header.value("gpu-bind")
-    return said == "none" or any(script.assigned("SLURM_GPU_BIND", "CUDA_VISIBLE_DEVICES"))
+    binding = given.value if given else script.header.value("gpu-bind")
+    return binding == "none" or any(script.assigned("SLURM_GPU_BIND", "CUDA_VISIBLE_DEVICES"))

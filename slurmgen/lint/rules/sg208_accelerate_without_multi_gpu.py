@@ -1,12 +1,13 @@
-"""accelerate is asked for several processes, but not for several GPUs.
+"""accelerate is given several processes, but no kind of distributed training.
 
-## What it finds
-`accelerate launch` with more than one process and none of `--multi_gpu`, `--use_deepspeed`, `--use_fsdp`,
-`--cpu` or a configuration file.
+## What it checks
+Checks for `accelerate launch` with more than one process and without `--multi_gpu`, `--use_deepspeed`,
+`--use_fsdp`, `--cpu`, a similar option or a configuration file.
 
-## Why it is bad
-accelerate then guesses from the machine it runs on: where it finds no GPU it starts one process and ignores
-the number, and a configuration file of yours that nobody else has decides the rest.
+## Why it matters
+accelerate then chooses the kind from the machine that it runs on. Without a GPU it starts one process and
+ignores the number. A default configuration file in the home directory can change the result from user to
+user.
 
 ## Example
     accelerate launch --num_processes=4 train.py
@@ -22,29 +23,29 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import insert, starters
+from slurmgen.lint.rules.common import insert, rank_launchers
 
 CODE = "SG208"
 SEVERITY = "error"
-SUMMARY = "accelerate gets several processes without --multi_gpu"
+SUMMARY = "accelerate has several processes, but no --multi_gpu"
 
 _KINDS = ("multi-gpu", "use-deepspeed", "use-fsdp", "use-megatron-lm", "use-parallelism-config", "cpu", "tpu")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look for the kinds of run that accelerate knows."""
-    for launch in starters(script):
-        number = launch.options.given.get("num-processes")
+    """Check for an option that selects the kind of distributed training."""
+    for launch in rank_launchers(script):
+        processes = launch.options.given.get("num-processes")
         one = launch.options.number("num-processes") == 1
         if (
             launch.kind == "accelerate"
-            and number
+            and processes
             and not one
             and launch.options.lacks(*_KINDS, "config-file")
         ):
             yield Finding(
                 launch.span,
-                "accelerate is not told what kind of run this is, and guesses",
+                "accelerate has no option for the kind of distributed training, and guesses",
                 "add `--multi_gpu`",
                 insert(script, launch.word, launch.options_at, " --multi_gpu"),
             )

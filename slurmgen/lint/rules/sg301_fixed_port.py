@@ -1,11 +1,11 @@
-"""The ranks meet on a fixed port.
+"""Ranks use a fixed port.
 
-## What it finds
-A port written as a number, or accelerate's and deepspeed's 29500 where none is given, in a job that may
-share its nodes (no `--exclusive`).
+## What it checks
+Checks for a rendezvous port that is a literal number, and for accelerate or deepspeed without a port, which
+default to 29500. Jobs with `--exclusive` are not reported: they do not share their nodes.
 
-## Why it is bad
-Two jobs on one node want the same port; the second dies with "address already in use".
+## Why it matters
+Two jobs on the same node use the same port. The second one fails with "address already in use".
 
 ## Example
     export MASTER_PORT=29500
@@ -13,7 +13,7 @@ Two jobs on one node want the same port; the second dies with "address already i
 ## Use instead
     export MASTER_PORT=$((20000 + SLURM_JOB_ID % 12768))
 
-On one node torchrun's `--standalone`, and accelerate's `--main_process_port=0`, find a free one.
+On one node, torchrun's `--standalone` and accelerate's `--main_process_port=0` select a free port.
 
 ## Reference
 TorchDR/TorchDR issue 249 ; huggingface/accelerate issue 3312
@@ -23,17 +23,17 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
-from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, insert, names_in, procs_of
+from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, insert, procs_of, variables_in
 
 CODE = "SG301"
 SEVERITY = "warning"
-SUMMARY = "a fixed port collides with another job's"
+SUMMARY = "a fixed port conflicts with other jobs on the node"
 
 _DEFAULT = {"accelerate": "main-process-port", "deepspeed": "master-port"}
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at every port that ranks meet on, each place once."""
+    """Check every rendezvous port, and report each place once."""
     if script.header.last("exclusive"):
         return
     seen = set()
@@ -71,9 +71,7 @@ def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
             if _on_one_node(launch)
             else ()
         )
-        yield Finding(
-            launch.span, f"{launch.kind} takes port 29500 where none is given", _advice(default), edits
-        )
+        yield Finding(launch.span, f"{launch.kind} uses port 29500 by default", _advice(default), edits)
 
 
 def _on_one_node(launch: Launch) -> bool:
@@ -81,8 +79,8 @@ def _on_one_node(launch: Launch) -> bool:
 
 
 def _assignments(script: Script, launch: Launch) -> Iterator[Assignment]:
-    """Where the script sets this launch's port to a number; Python takes MASTER_PORT from its environment."""
-    names = names_in(launch, PORT_OPTIONS)
+    """The assignments that set the port of a launch to a number; Python scripts read MASTER_PORT."""
+    names = variables_in(launch, PORT_OPTIONS)
     if launch.kind == "python" and launch.step and (script.step(launch).ntasks or 0) > 1:
         names |= {"MASTER_PORT"}
     return (
@@ -98,11 +96,11 @@ def _of_assignment(found: Assignment) -> Finding:
 
 def _of_number(span: Span, port: str) -> Finding:
     return Finding(
-        span, f"every job of yours meets on port {port}", f"take one of the job's own: `{JOB_PORT}`"
+        span, f"every job of this script uses port {port}", f"derive the port from the job ID: `{JOB_PORT}`"
     )
 
 
 def _advice(option: str) -> str:
     if option == "main-process-port":
-        return f"add `--main_process_port=0` on one node, or `--main_process_port={JOB_PORT}`"
+        return f"add `--main_process_port=0` on one node, else `--main_process_port={JOB_PORT}`"
     return f"add `--master_port={JOB_PORT}`"

@@ -1,11 +1,11 @@
-"""The port may be one that the system gives away.
+"""The port may be in the ephemeral range.
 
-## What it finds
-A port that is computed or drawn, from a range that reaches into 32768-60999.
+## What it checks
+Checks for a port that is computed or random, and whose possible values overlap 32768-60999.
 
-## Why it is bad
-Linux gives those ports to any program that opens a connection. Now and then one is taken when the ranks
-want it, and the job dies at its start; the more jobs, the more often.
+## Why it matters
+Linux assigns these ports to programs that open outgoing connections. If one is in use when the ranks start,
+the job fails. This is rare for a single job, but likely over many jobs.
 
 ## Example
     MASTER_PORT=$((10000 + RANDOM % 50000))
@@ -22,18 +22,18 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
-from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, names_in
+from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, variables_in
 
 CODE = "SG302"
 SEVERITY = "warning"
-SUMMARY = "the port may be taken: it is in the ephemeral range"
+SUMMARY = "the port may be in use: its range overlaps the ephemeral ports"
 
 _FIRST, _LAST = 32768, 60999
-_SHUF = r"shuf\s+(?:-n\s*1\s+)?-i\s*(\d+)-(\d+)"
+_SHUF = r"shuf\s+(?:-n\s*1\s+)?-i\s*(\d{1,9})-(\d{1,9})"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at the range of every port that a launch uses."""
+    """Check the range of every port that a launch uses."""
     used = {found for launch in script.launches for found in in_force(script, launch, _names(launch))}
     for found in used:
         low, high = _bounds(found)
@@ -41,8 +41,8 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             edit = Edit(Span(found.span.end - len(found.raw), found.span.end), JOB_PORT)
             yield Finding(
                 found.span,
-                f"{found.name} is in {low:.0f}-{high:.0f}, but the system gives away {_FIRST}-{_LAST}",
-                f"stay below: `{JOB_PORT}`",
+                f"{found.name} is in {low:.0f}-{high:.0f}; the ephemeral ports are {_FIRST}-{_LAST}",
+                f"use a port below {_FIRST}: `{JOB_PORT}`",
                 (edit,),
             )
 
@@ -50,7 +50,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 def _names(launch: Launch) -> set[str]:
     if "standalone" in launch.options.given:
         return set()
-    return names_in(launch, PORT_OPTIONS) | ({"MASTER_PORT"} if launch.kind == "python" else set())
+    return variables_in(launch, PORT_OPTIONS) | ({"MASTER_PORT"} if launch.kind == "python" else set())
 
 
 def _bounds(found: Assignment) -> tuple[float, float]:

@@ -1,11 +1,11 @@
-"""Ranks of several nodes are not told where to meet.
+"""Ranks on several nodes have no rendezvous address.
 
-## What it finds
-torchrun on several nodes without an address, or with `--standalone`; accelerate of several machines without
-`--main_process_ip`.
+## What it checks
+Checks for torchrun on several nodes without `--master-addr` or `--rdzv-endpoint`, or with `--standalone`, and
+for accelerate on several machines without `--main_process_ip`.
 
-## Why it is bad
-Every node then meets itself: each trains alone on its own, or waits for the others for ever.
+## Why it matters
+Each node connects only to itself: it trains on its own, or waits forever for the other nodes.
 
 ## Example
     #SBATCH --nodes=2
@@ -23,26 +23,26 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import several_nodes, starters
+from slurmgen.lint.rules.common import rank_launchers, several_nodes
 
 CODE = "SG303"
 SEVERITY = "error"
-SUMMARY = "ranks of several nodes have no address to meet at"
+SUMMARY = "ranks on several nodes have no rendezvous address"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at launchers that run on several nodes."""
-    for launch in starters(script):
-        if several_nodes(script, launch) and _is_lost(launch):
+    """Check launchers that run on several nodes."""
+    for launch in rank_launchers(script):
+        if several_nodes(script, launch) and _lacks_address(launch):
             nodes = script.step(launch).nodes
             yield Finding(
                 launch.span,
-                f"each of the {nodes} nodes meets only itself",
+                f"each of the {nodes} nodes connects only to itself",
                 _ADVICE[launch.kind],
             )
 
 
-def _is_lost(launch: Launch) -> bool:
+def _lacks_address(launch: Launch) -> bool:
     options = launch.options
     if launch.kind == "torchrun":
         from_env = any(name.startswith("PET_") for name in launch.env)

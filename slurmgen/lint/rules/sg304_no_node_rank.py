@@ -1,11 +1,12 @@
-"""Nodes are not told which of them is which.
+"""Launchers on several nodes have no node rank.
 
-## What it finds
-torchrun's static rendezvous on several nodes without `--node-rank`; accelerate of several machines without
-`--machine_rank`.
+## What it checks
+Checks for torchrun with a static rendezvous on several nodes without `--node-rank`, and for accelerate on
+several machines without `--machine_rank`.
 
-## Why it is bad
-Every node takes itself for the first, and they wait for each other for ever; accelerate stops at once.
+## Why it matters
+With torchrun, every node acts as the first one, and all of them wait for each other forever. accelerate stops
+at once.
 
 ## Example
     srun torchrun --nnodes=2 --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" train.py
@@ -21,22 +22,22 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import several_nodes, starters
+from slurmgen.lint.rules.common import rank_launchers, several_nodes
 
 CODE = "SG304"
 SEVERITY = "error"
-SUMMARY = "nodes do not know their rank"
+SUMMARY = "launchers on several nodes have no node rank"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at launchers that run on several nodes and are told where to meet."""
-    for launch in starters(script):
+    """Check launchers that run on several nodes and have a rendezvous address."""
+    for launch in rank_launchers(script):
         option = _missing(launch)
         if option and several_nodes(script, launch):
             yield Finding(
                 launch.span,
-                f"every node takes itself for the first: {option} is missing",
-                f"""start it with bash -c '...' and add `{option}="$SLURM_NODEID"`""",
+                f"{option} is missing, so every node is node 0",
+                f"""start it with `bash -c '...'`, and add `{option}="$SLURM_NODEID"`""",
             )
 
 

@@ -1,10 +1,11 @@
-"""Every run meets under the same rendezvous id.
+"""Every job uses the same rendezvous ID.
 
-## What it finds
-torchrun on several nodes with a c10d or etcd rendezvous and an `--rdzv-id` that is a constant, or none.
+## What it checks
+Checks for torchrun on several nodes with a dynamic rendezvous, such as c10d or etcd, and an `--rdzv-id` that
+is missing or constant.
 
-## Why it is bad
-Two jobs, or a job and what is left of one before it, take each other's nodes for their own.
+## Why it matters
+Two jobs, or a job and the remains of an earlier one, join each other's rendezvous.
 
 ## Example
     srun torchrun --rdzv_backend=c10d --rdzv_id=101 ... train.py
@@ -20,16 +21,16 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import insert, replace_value, several_nodes, starters
+from slurmgen.lint.rules.common import insert, rank_launchers, replace_value, several_nodes
 
 CODE = "SG305"
 SEVERITY = "warning"
-SUMMARY = "every run has the same rendezvous id"
+SUMMARY = "every job uses the same rendezvous ID"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at dynamic rendezvous of several nodes."""
-    for launch in starters(script):
+    """Check launches with a dynamic rendezvous on several nodes."""
+    for launch in rank_launchers(script):
         options = launch.options
         given = options.given.get("rdzv-id")
         dynamic = launch.kind == "torchrun" and options.text("rdzv-backend") not in (None, "static")
@@ -44,5 +45,5 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             edits = replace_value(script, given, '"$SLURM_JOB_ID"')
         else:
             edits = insert(script, launch.word, launch.options_at, ' --rdzv-id="$SLURM_JOB_ID"')
-        said = f"the rendezvous id is always {given.value!r}" if given else "there is no rendezvous id"
-        yield Finding(launch.span, said, 'write `--rdzv-id="$SLURM_JOB_ID"`', edits)
+        fact = f"the rendezvous ID is {given.value!r} in every job" if given else "there is no rendezvous ID"
+        yield Finding(launch.span, fact, 'write `--rdzv-id="$SLURM_JOB_ID"`', edits)

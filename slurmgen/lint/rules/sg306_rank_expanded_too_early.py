@@ -1,12 +1,13 @@
-"""A rank is taken from the batch script instead of the task.
+"""A rank variable is expanded in the batch script instead of in the task.
 
-## What it finds
-`$SLURM_NODEID`, `$SLURM_PROCID` or `$SLURM_LOCALID` that the batch script expands, for a step of several
-tasks: on the srun line outside single quotes, or in a variable exported before it.
+## What it checks
+Checks for `$SLURM_NODEID`, `$SLURM_PROCID` and `$SLURM_LOCALID` that the batch script expands for a step with
+several tasks: on the srun line outside single quotes, or in a variable that is set before and used by the
+step.
 
-## Why it is bad
-In the batch script they are 0, always. Every node or task gets rank 0, and they wait for each other for
-ever.
+## Why it matters
+In the batch script these variables are always 0. Every node or task gets rank 0, and all of them wait for
+each other forever.
 
 ## Example
     srun torchrun --node-rank=$SLURM_NODEID ... train.py
@@ -29,16 +30,16 @@ CODE = "SG306"
 SEVERITY = "error"
 SUMMARY = "a rank variable is expanded in the batch script, where it is 0"
 
-_MEANT: dict[str, Callable[[Shape], int | None]] = {
+_COUNTS: dict[str, Callable[[Shape], int | None]] = {
     "SLURM_NODEID": lambda shape: shape.nodes,
     "SLURM_PROCID": lambda shape: shape.ntasks,
     "SLURM_LOCALID": lambda shape: shape.ntasks_per_node,
 }
-"Each variable, and how many values it has in a step."
+"The number of values that each variable has in a step."
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at the words of each srun, and at what they are made of."""
+    """Check the words of each srun, and the variables that they use."""
     seen: set[Span] = set()
     for launch in steps(script):
         several = _several(script.step(launch))
@@ -59,7 +60,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 
 
 def _several(shape: Shape) -> set[str]:
-    return {name for name, count in _MEANT.items() if (count(shape) or 0) > 1}
+    return {name for name, count in _COUNTS.items() if (count(shape) or 0) > 1}
 
 
 def _names(words: tuple[Word, ...]) -> set[str]:
@@ -73,6 +74,6 @@ def _is_used(found: Assignment, names: set[str]) -> bool:
 def _finding(span: Span, name: str) -> Finding:
     return Finding(
         span,
-        f"the batch script expands ${name}, where it is 0; every task gets rank 0",
-        f"let the task expand it: srun bash -c '... \"${name}\" ...'",
+        f"the batch script expands ${name} to 0, so every task gets rank 0",
+        f"expand it in the task: srun bash -c '... \"${name}\" ...'",
     )

@@ -1,12 +1,12 @@
-"""Ranks of several nodes are to meet at localhost.
+"""Ranks on several nodes use localhost as their rendezvous address.
 
-## What it finds
-In a job of several nodes, `localhost` or `127.0.0.1` as the address, also as what is taken when finding the
-first node fails.
+## What it checks
+Checks the rendezvous address of jobs with several nodes for `localhost`, `127.0.0.1` and `0.0.0.0`, including
+as a fallback if the lookup of the first node fails.
 
-## Why it is bad
-On each node localhost is that node. With `|| echo localhost` a missing scontrol becomes a hang of the whole
-job.
+## Why it matters
+On each node, localhost is that node. With `|| echo localhost`, a failure of scontrol makes the whole job
+hang.
 
 ## Example
     MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1 || echo localhost)
@@ -14,7 +14,7 @@ job.
 ## Use instead
     nodes="$(scontrol show hostnames "$SLURM_JOB_NODELIST")"
     MASTER_ADDR="${nodes%%$'\\n'*}"
-    : "${MASTER_ADDR:?scontrol named no node}"
+    : "${MASTER_ADDR:?scontrol returned no host name}"
 
 ## Reference
 mlc-ai/pith-train pull request 91
@@ -25,23 +25,23 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import ADDRESS_OPTIONS, in_force, names_in, several_nodes
+from slurmgen.lint.rules.common import ADDRESS_OPTIONS, in_force, several_nodes, variables_in
 
 CODE = "SG307"
 SEVERITY = "error"
-SUMMARY = "localhost is another host on every node"
+SUMMARY = "localhost is a different host on every node"
 
 _LOCAL = r"(localhost|127\.0\.0\.1|0\.0\.0\.0)"
 _FALLBACK = rf"(\|\|\s*echo\s+['\"]?|:-){_LOCAL}"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at the addresses of launches on several nodes."""
+    """Check the addresses of launches on several nodes."""
     seen = set()
     for launch in script.launches:
         if not several_nodes(script, launch):
             continue
-        names = names_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}
+        names = variables_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}
         places = [
             found.span
             for found in in_force(script, launch, names)
@@ -53,6 +53,6 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             seen.add(span)
             yield Finding(
                 span,
-                "on each node this address is the node itself, so the nodes never meet",
-                'take the first name of `scontrol show hostnames "$SLURM_JOB_NODELIST"`, or stop',
+                "this address is the local node, so each node connects only to itself",
+                'use the first host of `scontrol show hostnames "$SLURM_JOB_NODELIST"`, without a fallback',
             )

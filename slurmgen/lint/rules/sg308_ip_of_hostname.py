@@ -1,11 +1,12 @@
-"""The address comes from `hostname --ip-address`.
+"""The rendezvous address is the output of `hostname --ip-address`.
 
-## What it finds
-On several nodes, an address from `hostname -i`, `-I` or `--ip-address`, taken whole.
+## What it checks
+Checks for jobs with several nodes that use the whole output of `hostname -i`, `-I`, `--ip-address` or
+`--all-ip-addresses` as an address.
 
-## Why it is bad
-It prints 127.0.1.1 where /etc/hosts says so, and several addresses where a node has several; then no node
-reaches the first one.
+## Why it matters
+The command prints 127.0.1.1 if /etc/hosts assigns it to the host, and several addresses if the node has
+several. The other nodes then cannot connect to the first one.
 
 ## Example
     head_ip=$(srun -N1 -n1 -w "$head_node" hostname --ip-address)
@@ -14,18 +15,19 @@ reaches the first one.
     nodes="$(scontrol show hostnames "$SLURM_JOB_NODELIST")"
     MASTER_ADDR="${nodes%%$'\\n'*}"
 
-A host name will do; where a site asks for an address, `getent ahostsv4 NAME` has it.
+A host name is sufficient. If a site requires an IP address, use `getent ahostsv4 NAME`.
 
 ## Reference
 nebius/nebius-solutions-library issue 177 ; skypilot-org/skypilot issue 10333
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import ADDRESS_OPTIONS, names_in, several_nodes
+from slurmgen.lint.rules.common import ADDRESS_OPTIONS, several_nodes, variables_in
 
 CODE = "SG308"
 SEVERITY = "warning"
@@ -35,16 +37,18 @@ _LOOKUP = r"\bhostname\s+(-i|-I|--ip-address|--all-ip-addresses)\s*['\"`)]"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at where addresses of launches on several nodes come from."""
+    """Check the commands that set the addresses of launches on several nodes."""
     launches = [launch for launch in script.launches if several_nodes(script, launch)]
-    names = {name for launch in launches for name in names_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}}
+    names = {name for launch in launches for name in variables_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}}
     sources = (
         names | {name for found in script.assigned(*names) for name in found.names} if launches else set()
     )
-    for found in script.assigned(*sources):
-        if re.search(_LOOKUP, found.raw) and len(list(script.assigned(found.name))) == 1:
+    assigned = list(script.assigned(*sources))
+    times = Counter(found.name for found in assigned)
+    for found in assigned:
+        if times[found.name] == 1 and re.search(_LOOKUP, found.raw):
             yield Finding(
                 found.span,
-                "this may be 127.0.1.1, or several addresses in one line",
-                'use the first name of `scontrol show hostnames "$SLURM_JOB_NODELIST"`',
+                "the address may be 127.0.1.1, or several addresses on one line",
+                'use the first host of `scontrol show hostnames "$SLURM_JOB_NODELIST"`',
             )

@@ -1,11 +1,11 @@
-"""`scontrol | head` can end a script with `set -e -o pipefail`.
+"""`scontrol | head` can end a script that sets errexit and pipefail.
 
-## What it finds
-`scontrol show hostnames ... | head -n 1` where both errexit and pipefail are set.
+## What it checks
+Checks for `scontrol ... | head -n 1` in scripts that set both errexit (`set -e`) and pipefail.
 
-## Why it is bad
-head leaves after the first line. If scontrol is still writing it dies of SIGPIPE, the pipeline fails, and
-the job ends with exit code 141: rarely, and mostly with many nodes.
+## Why it matters
+head exits after the first line. If scontrol is still writing, it is killed by SIGPIPE, the pipeline fails,
+and the job ends with exit code 141. This happens rarely, and mostly in jobs with many nodes.
 
 ## Example
     set -eo pipefail
@@ -27,19 +27,19 @@ from slurmgen.lint.reader import Command, Script
 
 CODE = "SG309"
 SEVERITY = "warning"
-SUMMARY = "head may end the script with SIGPIPE"
+SUMMARY = "head may end the script with exit code 141 (SIGPIPE)"
 
 _FIRST_LINE = (["-n", "1"], ["-n1"], ["-1"], ["--lines=1"])
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look for scontrol piped into head."""
+    """Search for scontrol piped into head."""
     for before, command in pairwise(script.commands):
         if before.name == "scontrol" and _is_fragile(command):
             yield Finding(
                 command.span,
-                "head may close the pipe early; with errexit and pipefail the script then ends here",
-                "write `sed -n 1p`, which reads to the end",
+                "head may close the pipe early, which ends the script under errexit and pipefail",
+                "write `sed -n 1p`, which reads all of its input",
                 (Edit(command.span, "sed -n 1p"),),
             )
 

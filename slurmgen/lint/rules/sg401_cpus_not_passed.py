@@ -1,12 +1,12 @@
-"""srun is not told --cpus-per-task.
+"""srun does not inherit `--cpus-per-task` from the header.
 
-## What it finds
-A header with `--cpus-per-task` and an srun that starts Python or a launcher without it, with no
-`SRUN_CPUS_PER_TASK` exported.
+## What it checks
+Checks for a header with `--cpus-per-task` and an srun without it that starts Python or a launcher, in a
+script that does not export `SRUN_CPUS_PER_TASK`.
 
-## Why it is bad
-From Slurm 22.05 on srun does not take the header's value by itself, and later versions differ. Each task
-then has one CPU, and data loading starves the GPUs.
+## Why it matters
+Since Slurm 22.05, srun does not inherit the value from the header; the details differ between versions. A
+task may then get a single CPU, and the GPUs wait for the data loaders.
 
 ## Example
     #SBATCH --cpus-per-task=16
@@ -32,22 +32,22 @@ SUMMARY = "srun does not inherit --cpus-per-task"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at each srun that starts ranks."""
+    """Check each srun that starts ranks."""
     cpus = script.header.value("cpus-per-task")
     if not cpus or cpus == "1":
         return
     for launch in steps(script):
         step = launch.step
-        if step and _is_silent(launch):
+        if step and _lacks_cpus(launch):
             yield Finding(
                 step.word.span,
-                f"srun is not told of the {cpus} CPUs a task; on many versions each task gets one",
+                f"srun does not inherit --cpus-per-task={cpus}; in many Slurm versions a task gets one CPU",
                 'add `--cpus-per-task="$SLURM_CPUS_PER_TASK"`',
                 insert(script, step.word, step.word.span.end, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),
             )
 
 
-def _is_silent(launch: Launch) -> bool:
+def _lacks_cpus(launch: Launch) -> bool:
     lacks = launch.step is not None and launch.step.options.lacks(
         "cpus-per-task", "cpus-per-gpu", "het-group"
     )

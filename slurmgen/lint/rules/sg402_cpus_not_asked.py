@@ -1,11 +1,12 @@
-"""A GPU job counts its tasks, but says nothing about CPUs.
+"""A GPU job requests tasks, but no CPUs.
 
-## What it finds
-A header with GPUs and a number of tasks, and no CPU option at all, whose tasks run Python or a launcher.
+## What it checks
+Checks for a header with GPUs and a number of tasks, but without any option for CPUs, in a script that starts
+Python or a launcher. A script with `--cpus-per-task` on an srun is not reported.
 
-## Why it is bad
-Slurm gives each task one CPU, unless the site has another default: the data loader's workers share it, and
-the GPUs wait for data.
+## Why it matters
+Slurm allocates one CPU per task, unless the site has a different default. All workers of the data loader
+share this CPU, and the GPUs wait for data.
 
 ## Example
     #SBATCH --ntasks-per-node=4
@@ -27,7 +28,7 @@ from slurmgen.lint.reader import Script
 
 CODE = "SG402"
 SEVERITY = "warning"
-SUMMARY = "a GPU job asks for no CPUs"
+SUMMARY = "a GPU job requests no CPUs"
 
 _TASKS = ("ntasks-per-node", "ntasks")
 _CPUS = (
@@ -37,14 +38,14 @@ _CPUS = (
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at the header, and at whether an srun says it after all."""
+    """Check the header, and srun for --cpus-per-task."""
     header = script.header
     tasks = next((found for name in _TASKS if (found := header.last(name))), None)
-    silent = not any(header.last(name) for name in _CPUS)
-    told = any(launch.step and "cpus-per-task" in launch.step.options.given for launch in script.launches)
-    if tasks and silent and script.job.has_gpus and script.launches and not told:
+    lacks_cpus = not any(header.last(name) for name in _CPUS)
+    on_srun = any(launch.step and "cpus-per-task" in launch.step.options.given for launch in script.launches)
+    if tasks and lacks_cpus and script.job.has_gpus and script.launches and not on_srun:
         yield Finding(
             tasks.span,
-            "tasks with GPUs, but no CPUs are asked for; each gets one where the site says nothing else",
-            "add `#SBATCH --cpus-per-task=N`, with the CPUs that belong to a task's GPUs on your site",
+            "the job requests GPUs and tasks, but no CPUs; by default each task gets one CPU",
+            "add `#SBATCH --cpus-per-task=N`, with the site's number of CPUs per GPU",
         )

@@ -1,11 +1,12 @@
-"""The step uses fewer CPUs of a node than the job asks for.
+"""The step uses fewer CPUs of a node than the job requests.
 
-## What it finds
-The only launch of a script whose srun has fewer tasks, or fewer CPUs a task, than the header.
+## What it checks
+Checks for a script whose only launch is under an srun with fewer tasks, or fewer CPUs per task, than the
+header.
 
-## Why it is bad
-The rest of the CPUs idle and are paid for. Mostly a header for one task a GPU, and an srun for one task a
-node.
+## Why it matters
+The remaining CPUs are idle but are charged to the account. A common cause is a header for one task per GPU
+with an srun for one task per node.
 
 ## Example
     #SBATCH --ntasks-per-node=4
@@ -28,7 +29,7 @@ from slurmgen.lint.reader import Script, Shape
 
 CODE = "SG403"
 SEVERITY = "warning"
-SUMMARY = "the step leaves CPUs of the job idle"
+SUMMARY = "the step does not use all CPUs of the job"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -39,12 +40,12 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     shared = {"background", "loop"} & set(launch.command.place)
     if launch.step is None or shared or launch.step.options.open:
         return
-    asked, used = _cpus(script.job), _cpus(script.step(launch))
-    if asked and used and used < asked:
+    requested, used = _cpus(script.job), _cpus(script.step(launch))
+    if requested and used and used < requested:
         yield Finding(
             launch.step.word.span,
-            f"the job has {asked} CPUs on a node, and this step uses {used}",
-            "ask for what the step needs, or give it all of them",
+            f"the step uses {used} of the {requested} CPUs that the job has on a node",
+            "request only the CPUs that the step needs, or give it all of them",
         )
 
 

@@ -1,11 +1,12 @@
-"""`set -u` is in force where modules or conda are loaded.
+"""`set -u` is in effect while modules or conda are loaded.
 
-## What it finds
-`module`, `ml`, `conda activate` or a conda or profile script while nounset is set.
+## What it checks
+Checks for `module`, `ml`, `conda activate`, and sourced profile, module or conda scripts while `set -u` is in
+effect.
 
-## Why it is bad
-Their own scripts use variables that are not set. The job ends there with "unbound variable", often only on
-the compute node.
+## Why it matters
+These tools run shell code that uses unset variables. The job ends there with "unbound variable", often only
+on the compute node.
 
 ## Example
     set -euo pipefail
@@ -23,7 +24,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Command, Script
-from slurmgen.lint.rules.common import stands
+from slurmgen.lint.rules.common import is_literal
 
 CODE = "SG501"
 SEVERITY = "warning"
@@ -33,19 +34,19 @@ _SCRIPTS = ("conda.sh", "/etc/profile", "bashrc", "lmod.sh", "modules.sh", "/ini
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Report the first place, and mend the `set` before it."""
+    """Report the first such command, and fix the `set` before it."""
     for index, command in enumerate(script.commands):
-        if "nounset" in command.settings and _is_careless(command):
+        if "nounset" in command.settings and _uses_unset_variables(command):
             yield Finding(
                 command.span,
-                f"`{' '.join(command.texts[:2])}` runs under `set -u`, which its scripts do not survive",
-                "leave the u out of `set -eu`, or write `set +u` before this",
+                f"`{' '.join(command.texts[:2])}` runs under `set -u`, but may use unset variables",
+                "remove the u from `set`, or write `set +u` before this line",
                 _without_u(script, script.commands[:index]),
             )
             return
 
 
-def _is_careless(command: Command) -> bool:
+def _uses_unset_variables(command: Command) -> bool:
     words = command.texts
     if command.name in ("module", "ml"):
         return True
@@ -62,6 +63,6 @@ def _without_u(script: Script, commands: tuple[Command, ...]) -> tuple[Edit, ...
     for command in reversed(commands):
         for word in command.words[1:] if command.name == "set" else ():
             letters = word.text.removeprefix("-")
-            if word.text[:1] == "-" and "u" in letters and stands(script, word):
+            if word.text[:1] == "-" and "u" in letters and is_literal(script, word):
                 return (Edit(word.span, f"-{letters.replace('u', '')}" if letters != "u" else "+u"),)
     return ()

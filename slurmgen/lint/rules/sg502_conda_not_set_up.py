@@ -1,12 +1,12 @@
-"""conda is used in a way that a batch shell does not know.
+"""conda is not initialized in a batch shell.
 
-## What it finds
-`source activate`, and `conda activate` with nothing before it that could set conda up: no file is sourced,
-no module loaded, nothing evaluated, and the shell is not a login shell.
+## What it checks
+Checks for `source activate`, and for `conda activate` without an earlier command that could initialize conda:
+a sourced file, a loaded module or an `eval`. Scripts that use a login shell are not reported for the latter.
 
-## Why it is bad
-`conda activate` is a shell function that your .bashrc defines; a batch script does not read it. `source
-activate` is the form of 2017 and finds another script, or none.
+## Why it matters
+`conda activate` is a shell function that .bashrc defines, and a batch script does not read .bashrc. `source
+activate` is obsolete since conda 4.4, and runs whichever file named `activate` is found, if any.
 
 ## Example
     source activate torch
@@ -26,27 +26,21 @@ from slurmgen.lint.reader import Command, Script
 
 CODE = "SG502"
 SEVERITY = "warning"
-SUMMARY = "conda is not set up in a batch shell"
+SUMMARY = "conda is not initialized in a batch shell"
 
-_SETS_UP = ("source", ".", "eval", "module", "ml", "spack")
+_INITIALIZERS = ("source", ".", "eval", "module", "ml", "spack")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at every activation, and at what comes before it."""
-    login = any("l" in word for word in script.first_line.split()[1:] if word.startswith("-"))
-    for index, command in enumerate(script.commands):
-        before = script.commands[:index]
+    """Check every activation, and the commands before it."""
+    initialized = any("l" in word for word in script.first_line.split()[1:] if word.startswith("-"))
+    for command in script.commands:
         if command.name in ("source", ".") and command.texts[1:2] == ["activate"]:
-            yield _finding(command, "`source activate` finds no script, or another one")
-        elif (
-            command.name == "conda" and command.texts[1:2] == ["activate"] and not login and not _any(before)
-        ):
-            yield _finding(command, "nothing has set conda up here")
+            yield _finding(command, "`source activate` is obsolete, and may find no script or the wrong one")
+        elif command.name == "conda" and command.texts[1:2] == ["activate"] and not initialized:
+            yield _finding(command, "no command before this one initializes conda")
             return
-
-
-def _any(commands: tuple[Command, ...]) -> bool:
-    return any(command.name in _SETS_UP and command.texts[1:2] != ["activate"] for command in commands)
+        initialized |= command.name in _INITIALIZERS and command.texts[1:2] != ["activate"]
 
 
 def _finding(command: Command, fact: str) -> Finding:

@@ -1,11 +1,13 @@
-"""A container is started without its GPU flag.
+"""A container is started without a GPU option.
 
-## What it finds
-In a job with GPUs, `apptainer` or `singularity` without `--nv` or `--rocm`, podman and docker without a GPU
-option, where a rank runs inside. Sites that bring the driver in by a module of bindings pass.
+## What it checks
+In jobs with GPUs, checks for launches in `apptainer` or `singularity` without `--nv` or `--rocm`, and in
+podman or docker without a GPU option. A script that sets a variable such as `APPTAINER_NV`, or loads a module
+whose name contains "bindings", is not reported: at some sites, such a module binds the driver.
 
-## Why it is bad
-The driver's libraries stay outside; PyTorch finds no GPU and trains on the CPU, or stops.
+## Why it matters
+The libraries of the GPU driver are not visible in the container. PyTorch finds no GPU, and stops or trains on
+the CPU.
 
 ## Example
     srun apptainer exec pytorch.sif python train.py
@@ -13,7 +15,7 @@ The driver's libraries stay outside; PyTorch finds no GPU and trains on the CPU,
 ## Use instead
     srun apptainer exec --nv pytorch.sif python train.py
 
-`--rocm` on AMD.
+Use `--rocm` for AMD GPUs.
 
 ## Reference
 https://apptainer.org/docs/user/main/gpu.html
@@ -23,35 +25,35 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import has_module
+from slurmgen.lint.rules.common import loads_module
 
 CODE = "SG503"
 SEVERITY = "error"
-SUMMARY = "a container without its GPU flag sees no GPU"
+SUMMARY = "a container without a GPU option has no GPUs"
 
 _FLAGS = {
     "apptainer": ("nv", "nvccli", "rocm"),
     "podman": ("gpu", "gpus", "device", "privileged", "runtime"),
 }
-_SWITCHES = {
+_GPU_VARIABLES = {
     f"{engine}_{flag}" for engine in ("APPTAINER", "SINGULARITY") for flag in ("NV", "ROCM", "NVCCLI")
 }
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at the containers around launches."""
-    if not script.job.has_gpus or has_module(script, "bindings"):
+    """Check the containers that launches run in."""
+    if not script.job.has_gpus or loads_module(script, "bindings"):
         return
     for launch in script.launches:
         for layer in launch.layers:
             flags = _FLAGS.get(layer.kind)
-            if flags and layer.options.lacks(*flags) and not _is_switched(launch):
+            if flags and layer.options.lacks(*flags) and not _has_gpu_variable(launch):
                 yield Finding(
                     layer.word.span,
-                    f"{layer.word.text.rpartition('/')[2]} brings no GPU into the container",
-                    f"add `--{flags[0]}`" + (", or `--rocm` on AMD" if layer.kind == "apptainer" else ""),
+                    f"{layer.word.text.rpartition('/')[2]} has no GPU option, so the container has no GPU",
+                    f"add `--{flags[0]}`" + (" (AMD GPUs: `--rocm`)" if layer.kind == "apptainer" else ""),
                 )
 
 
-def _is_switched(launch: Launch) -> bool:
-    return bool(_SWITCHES & launch.env.keys())
+def _has_gpu_variable(launch: Launch) -> bool:
+    return bool(_GPU_VARIABLES & launch.env.keys())

@@ -1,11 +1,11 @@
-"""Many tasks run `uv run` at once.
+"""Several tasks run `uv run` at the same time.
 
-## What it finds
-`uv run` inside an srun of several tasks, without `--no-sync`.
+## What it checks
+Checks for `uv run` without `--no-sync` under an srun with several tasks.
 
-## Why it is bad
-Each task first brings the environment up to date. On a shared file system they race, and some see a half
-made one; every start of the job also waits for it.
+## Why it matters
+Each task updates the environment before it starts. On a shared file system the updates race, and some tasks
+see an incomplete environment. The updates also delay every start of the job.
 
 ## Example
     srun uv run python train.py
@@ -14,7 +14,7 @@ made one; every start of the job also waits for it.
     uv sync --locked
     srun .venv/bin/python train.py
 
-Or `srun uv run --no-sync python train.py` after the sync.
+Or run `srun uv run --no-sync python train.py` after `uv sync`.
 
 ## Reference
 https://docs.astral.sh/uv/reference/cli/#uv-run
@@ -28,28 +28,28 @@ from slurmgen.lint.rules.common import steps
 
 CODE = "SG504"
 SEVERITY = "warning"
-SUMMARY = "tasks race to make one uv environment"
+SUMMARY = "tasks update the same uv environment at the same time"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look for uv inside of steps with several tasks."""
+    """Search for uv in steps with several tasks."""
     for launch in steps(script):
         tasks = script.step(launch).ntasks or 1
         uv = launch.under("uv")
         if (
             uv
             and tasks > 1
-            and _is_inside(launch)
+            and _is_inside_step(launch)
             and uv.options.lacks("no-sync")
             and "UV_NO_SYNC" not in launch.env
         ):
             yield Finding(
                 uv.word.span,
-                f"{tasks} tasks run `uv run` at once and race to make one environment",
-                "run `uv sync` once before srun, then .venv/bin/python, or `uv run --no-sync`, in the step",
+                f"{tasks} tasks run `uv run` at the same time and update one environment",
+                "run `uv sync` before srun, and `.venv/bin/python` or `uv run --no-sync` in the step",
             )
 
 
-def _is_inside(launch: Launch) -> bool:
+def _is_inside_step(launch: Launch) -> bool:
     kinds = [layer.kind for layer in launch.layers]
     return kinds.index("srun") < kinds.index("uv")

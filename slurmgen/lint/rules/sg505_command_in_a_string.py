@@ -1,11 +1,11 @@
-"""A whole command stands in a variable and is split into words.
+"""A command is stored in a string variable and split into words.
 
-## What it finds
-A launcher that comes out of an unquoted string variable, such as `srun $CMD`.
+## What it checks
+Checks for a launcher that comes from an unquoted string variable, such as `srun $CMD`.
 
-## Why it is bad
-The shell splits the string at every blank and expands every star in it; quotes inside of it mean nothing. A
-path with a blank, or a JSON argument, breaks the command.
+## Why it matters
+The shell splits the string at every space and expands every `*` in it; quotes inside the string have no
+effect. A path with a space, or a JSON argument, breaks the command.
 
 ## Example
     CMD="torchrun --standalone train.py --name 'my run'"
@@ -26,16 +26,16 @@ from slurmgen.lint.reader import Script
 
 CODE = "SG505"
 SEVERITY = "warning"
-SUMMARY = "a command in a string is split at its blanks"
+SUMMARY = "a command in a string is split at every space"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at where the name of each launcher comes from. An array keeps its words, and so does "$@"."""
+    """Check where the name of each launcher comes from; arrays and "$@" keep their words."""
     for launch in script.launches:
         word = launch.word
         if word.spliced and not any(mark in word.raw for mark in ("[@]", "[*]", "$@", "$*", "${@")):
             yield Finding(
                 word.span,
-                f"the shell splits {word.raw} at every blank, whatever its quotes say",
-                'keep the words in an array: cmd=(...), then "${cmd[@]}"',
+                f"the shell splits {word.raw} at every space, even inside quotes",
+                'store the command in an array: `cmd=(...)`, then `"${cmd[@]}"`',
             )

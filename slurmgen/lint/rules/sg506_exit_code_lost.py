@@ -1,11 +1,12 @@
-"""A pipe hides that training failed.
+"""A pipe hides the exit code of a launch.
 
-## What it finds
-A launch piped into another program, such as tee, without `set -o pipefail`.
+## What it checks
+Checks for a launch that is piped into another program, such as tee, without `set -o pipefail`. Scripts that
+use `PIPESTATUS` are not reported.
 
-## Why it is bad
-The exit code of a pipe is that of its last program. tee succeeds, Slurm notes COMPLETED, and jobs that
-depend on this one start.
+## Why it matters
+The exit code of a pipe is that of its last program. If tee succeeds, Slurm reports COMPLETED although
+training failed, and dependent jobs start.
 
 ## Example
     srun python train.py | tee train.log
@@ -25,17 +26,17 @@ from slurmgen.lint.reader import Script
 
 CODE = "SG506"
 SEVERITY = "warning"
-SUMMARY = "a pipe hides that training failed"
+SUMMARY = "a pipe hides the exit code of a launch"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look for launches in a pipe, but not in the last place of it."""
+    """Search for launches that are not the last command of a pipe."""
     for launch in script.launches:
         command = launch.command
         piped = "pipe" in command.place and "output" not in command.place
         if piped and "pipefail" not in command.settings and "PIPESTATUS" not in script.source.plain:
             yield Finding(
                 launch.span,
-                "the pipe succeeds although this fails; Slurm notes COMPLETED",
-                "write `set -o pipefail` before it",
+                "the pipe hides a failure of this command: Slurm reports COMPLETED",
+                "write `set -o pipefail` before this line",
             )

@@ -1,11 +1,11 @@
-"""An array is copied by its name, which is only its first element.
+"""An array is copied by its name alone, which is its first element.
 
-## What it finds
-`name=($array)` where the script has made `array` an array.
+## What it checks
+Checks for `name=($array)` in a script that sets `array` to an array.
 
-## Why it is bad
-Without an index `$array` is its first element: the copy of a list of nodes has one node in it, whatever the
-job's size, and `${copy[1]}` is empty.
+## Why it matters
+Without an index, `$array` is the first element. The copy of a list of nodes then has a single node, whatever
+the size of the job, and `${copy[1]}` is empty.
 
 ## Example
     nodes=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
@@ -25,15 +25,15 @@ from slurmgen.lint.reader import Script
 
 CODE = "SG508"
 SEVERITY = "warning"
-SUMMARY = "an array's name alone is its first element"
+SUMMARY = "the name of an array without an index is its first element"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at arrays made of one variable that is an array itself."""
+    """Check arrays whose only element is an array variable without an index."""
     for copy in script.shell.array_copies:
         yield Finding(
             copy.span,
-            f"${copy.name} is an array; without an index this is its first element only",
+            f"${copy.name} is an array; without an index it is only the first element",
             f'write `("${{{copy.name}[@]}}")`',
             (Edit(copy.span, f'("${{{copy.name}[@]}}")'),),
         )

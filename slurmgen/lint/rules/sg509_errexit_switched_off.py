@@ -1,11 +1,12 @@
-"""`set +e` takes back `set -e` long before the step.
+"""`set +e` disables `set -e` long before the step.
 
-## What it finds
-`set +e` after `set -e`, with other commands between it and the launch, and no `set -e` again before that.
+## What it checks
+Checks for `set +e` after `set -e` if other commands follow before the launch, without another `set` among
+them.
 
-## Why it is bad
-What prepares the step may now fail unnoticed: the lookup of the first node, a `cd`, a module. Only the
-step's own exit code needs `set +e`.
+## Why it matters
+A failure of the preparation, such as the lookup of the first node, a `cd` or a `module load`, is ignored.
+Only the exit code of the step needs special handling.
 
 ## Example
     set -e
@@ -30,26 +31,31 @@ from slurmgen.lint.reader import Command, Script
 
 CODE = "SG509"
 SEVERITY = "warning"
-SUMMARY = "set +e hides failures before the step"
+SUMMARY = "set +e ignores failures before the step"
 
-_NOISE = ("set", "echo", "date", "printf", ":")
+_CANNOT_FAIL = ("echo", "date", "printf", ":")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at what lies between `set +e` and the first launch after it."""
-    starts = [launch.command.span.start for launch in script.launches]
-    for command in script.commands:
-        if command.name != "set" or "+e" not in command.texts or "errexit" not in command.settings:
-            continue
-        launch = next((start for start in starts if start > command.span.start), 0)
-        between = [c for c in script.commands if command.span.end < c.span.start < launch]
-        if any(_counts(c) for c in between) and not any(c.name == "set" for c in between):
-            yield Finding(
-                command.span,
-                "from here on failures go unnoticed, also those before the step",
-                "take it out, and catch the step's exit code with `srun ... || code=$?`",
-            )
+    """Check the commands between `set +e` and the first launch after it."""
+    starts = {launch.command.span.start for launch in script.launches}
+    switched_off: Command | None = None
+    hidden = False
+    for command in sorted(script.commands, key=lambda command: command.span.start):
+        if command.span.start in starts:
+            if switched_off and hidden:
+                yield _finding(switched_off)
+            switched_off = None
+        elif command.name == "set":
+            switched_off = command if "+e" in command.texts and "errexit" in command.settings else None
+            hidden = False
+        else:
+            hidden |= command.name not in _CANNOT_FAIL
 
 
-def _counts(command: Command) -> bool:
-    return command.name not in _NOISE
+def _finding(command: Command) -> Finding:
+    return Finding(
+        command.span,
+        "failures of the commands between this line and the step are ignored",
+        "delete the line, and store the exit code of the step: `srun ... || code=$?`",
+    )

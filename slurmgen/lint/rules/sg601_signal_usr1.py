@@ -1,11 +1,11 @@
-"""The job asks for USR1, which NCCL takes.
+"""The job requests the signal USR1, which NCCL handles itself.
 
-## What it finds
-`--signal=USR1@...` without `B:` in a job with GPUs that starts ranks.
+## What it checks
+Checks for `--signal=USR1@...` without `B:` in a job with GPUs that starts Python or a launcher.
 
-## Why it is bad
-NCCL installs a handler of its own for USR1, so that the training script may never see the signal and is cut
-off without saving.
+## Why it matters
+NCCL installs its own handler for USR1. The training script may not receive the signal, and is killed at the
+time limit without saving a checkpoint.
 
 ## Example
     #SBATCH --signal=USR1@120
@@ -13,7 +13,8 @@ off without saving.
 ## Use instead
     #SBATCH --signal=USR2@120
 
-The training script, or Lightning's SLURMEnvironment(requeue_signal=), must wait for USR2 then.
+Change the signal in the training script as well, for example with Lightning's
+SLURMEnvironment(requeue_signal=).
 
 ## Reference
 facebookincubator/submitit pull request 1697 ; Lightning-AI/pytorch-lightning issue 14610
@@ -23,25 +24,25 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.signals import asked_signal
+from slurmgen.lint.rules.signals import requested_signal
 
 CODE = "SG601"
 SEVERITY = "warning"
-SUMMARY = "NCCL takes USR1"
+SUMMARY = "NCCL handles USR1 itself"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at the signal that goes to the ranks."""
-    asked = asked_signal(script)
+    """Check the signal that Slurm sends to the ranks."""
+    request = requested_signal(script)
     if (
-        asked
-        and asked.name == "USR1"
-        and not asked.to_batch_shell
+        request
+        and request.name == "USR1"
+        and not request.to_batch_shell
         and script.job.has_gpus
         and script.launches
     ):
         yield Finding(
-            asked.directive.value_span,
-            "NCCL handles USR1 itself, so that the training script may never see it",
-            "use USR2, here and in the training script",
+            request.directive.value_span,
+            "NCCL handles USR1 itself, so the training script may not receive it",
+            "use USR2 here and in the training script",
         )

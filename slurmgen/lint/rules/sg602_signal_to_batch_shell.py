@@ -1,11 +1,12 @@
-"""The batch shell gets a signal that it does not handle in time.
+"""The batch shell does not handle the requested signal in time.
 
-## What it finds
-`--signal=B:...` with no `trap` for that signal; or with one, while every launch runs in the foreground.
+## What it checks
+Checks for `--signal=B:...` in a script that has no `trap` for the signal, or that has one but runs every
+launch in the foreground.
 
-## Why it is bad
-Without a trap the signal ends the batch shell, and the job with it. With one, bash runs it only when the
-program in the foreground has ended: after the time limit.
+## Why it matters
+Without a trap, the signal terminates the batch shell, and the job ends. bash runs a trap only after the
+command in the foreground has ended, which is too late.
 
 ## Example
     #SBATCH --signal=B:USR2@120
@@ -18,6 +19,8 @@ program in the foreground has ended: after the time limit.
     srun python train.py &
     wait $! || wait $!
 
+The signal interrupts the first `wait`; the second one waits for the end of the step.
+
 ## Reference
 https://www.gnu.org/software/bash/manual/html_node/Signals.html
 """
@@ -26,7 +29,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.signals import asked_signal, traps
+from slurmgen.lint.rules.signals import requested_signal, traps
 
 CODE = "SG602"
 SEVERITY = "error"
@@ -34,23 +37,23 @@ SUMMARY = "the batch shell does not handle the signal in time"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look for a trap, and for a launch that lets it run."""
-    asked = asked_signal(script)
-    if asked is None or not asked.to_batch_shell or not script.launches or script.shell.sourced:
+    """Check for a trap, and for a launch in the background."""
+    request = requested_signal(script)
+    if request is None or not request.to_batch_shell or not script.launches or script.shell.sourced:
         return
     if any(layer.word.text == "exec" for launch in script.launches for layer in launch.layers[:1]):
         return
-    found = traps(script.commands, asked.name)
+    found = traps(script.commands, request.name)
     if not found:
         fact, advice = (
-            "ends the batch shell, as nothing traps it",
-            f"add `trap '...' {asked.name}`, or take out the B:",
+            "terminates the batch shell, which has no trap for it",
+            f"add `trap '...' {request.name}`, or remove `B:`",
         )
     elif not any("background" in launch.command.place for launch in script.launches):
         fact, advice = (
-            "waits until the launch ends, which runs in the foreground",
-            "start it with `&`, then `wait`",
+            "is handled only after the launch has ended, because it runs in the foreground",
+            "start the launch with `&`, then `wait`",
         )
     else:
         return
-    yield Finding(asked.directive.value_span, f"{asked.name} {fact}", advice)
+    yield Finding(request.directive.value_span, f"{request.name} {fact}", advice)

@@ -1,12 +1,12 @@
-"""The signal kills the launcher before the ranks can save.
+"""The requested signal kills the launcher before the ranks can save.
 
-## What it finds
-`--signal` without `B:` in a job whose step is torchrun or accelerate, which neither ignores the signal nor
-passes it on.
+## What it checks
+Checks for `--signal` without `B:` in a job whose step runs torchrun, accelerate or deepspeed, if the launcher
+neither ignores the signal nor forwards it to its ranks.
 
-## Why it is bad
-Slurm sends it to every process of the step. The launcher has no handler for it and dies, and its ranks are
-killed with it.
+## Why it matters
+Slurm sends the signal to every process of the step. The launcher does not handle it and is killed, and its
+ranks are killed with it.
 
 ## Example
     #SBATCH --signal=USR2@120
@@ -16,7 +16,7 @@ killed with it.
     #SBATCH --signal=USR2@120
     srun bash -c 'trap "" USR2; exec torchrun --standalone --nproc-per-node=4 train.py'
 
-The ranks install a handler of their own; one that is ignored stays ignored only until then.
+The ranks inherit the ignored signal, and must install their own handler for it.
 
 ## Reference
 pytorch/pytorch issue 154849 and pull request 160690
@@ -26,8 +26,8 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import starters
-from slurmgen.lint.rules.signals import asked_signal, traps
+from slurmgen.lint.rules.common import rank_launchers
+from slurmgen.lint.rules.signals import requested_signal, traps
 
 CODE = "SG603"
 SEVERITY = "error"
@@ -38,21 +38,21 @@ _HARMLESS = ("CONT", "CHLD", "URG", "WINCH")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at the launchers of steps."""
-    asked = asked_signal(script)
-    if asked is None or asked.to_batch_shell or asked.name in _FORWARDED + _HARMLESS:
+    """Check the launchers that run in a step."""
+    request = requested_signal(script)
+    if request is None or request.to_batch_shell or request.name in _FORWARDED + _HARMLESS:
         return
-    for launch in starters(script):
-        if launch.step and not _survives(launch, asked.name):
+    for launch in rank_launchers(script):
+        if launch.step and not _survives(launch, request.name):
             yield Finding(
                 launch.span,
-                f"{asked.name} reaches {launch.kind} too, which dies of it and takes its ranks along",
-                f"""start it as: srun bash -c 'trap "" {asked.name}; exec {launch.kind} ...'""",
+                f"{request.name} kills {launch.kind}, and its ranks with it",
+                f"""start it with `srun bash -c 'trap "" {request.name}; exec {launch.kind} ...'`""",
             )
 
 
 def _survives(launch: Launch, signal: str) -> bool:
     before = [command for layer in launch.layers for command in layer.before]
-    told = launch.options.given.get("signals-to-handle")
-    passed_on = launch.env.get("TORCHELASTIC_SIGNALS_TO_HANDLE", told.value if told else "")
-    return bool(traps(before, signal)) or signal in passed_on or launch.options.open
+    given = launch.options.given.get("signals-to-handle")
+    forwarded = launch.env.get("TORCHELASTIC_SIGNALS_TO_HANDLE", given.value if given else "")
+    return bool(traps(before, signal)) or signal in forwarded or launch.options.open

@@ -1,11 +1,11 @@
 """The job requeues itself after any failure.
 
-## What it finds
-`scontrol requeue` that runs whenever training fails, or always.
+## What it checks
+Checks for `scontrol requeue` that runs after any failure of the training, or unconditionally after a launch.
 
-## Why it is bad
-A bug in the training script fails again, and again: the job comes back until someone notices, and pays each
-time.
+## Why it matters
+A bug in the training script fails every time. The job requeues itself until the user cancels it, and is
+charged for each run.
 
 ## Example
     srun python train.py || scontrol requeue "$SLURM_JOB_ID"
@@ -14,7 +14,7 @@ time.
     srun python train.py || code=$?
     if [ "${code:-0}" -eq 85 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 
-with an exit code of its own for "cut short, saved".
+The training script exits with a code of its own (here 85) if it was interrupted and has saved a checkpoint.
 
 ## Reference
 Lightning-AI/pytorch-lightning issue 20542
@@ -29,25 +29,25 @@ from slurmgen.lint.rules.signals import requeues
 
 CODE = "SG604"
 SEVERITY = "warning"
-SUMMARY = "a bug makes the job requeue itself for ever"
+SUMMARY = "the job requeues itself after any failure"
 
 _ANY_FAILURE = r"(-ne|-gt|!=|>)\s*['\"]?0\b"
 _ONE_CODE = r"(-eq|==|\s=)\s*['\"]?[1-9]"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at what each requeue depends on."""
+    """Check the condition of each requeue."""
     starts = {launch.command.span.start for launch in script.launches}
     for command in requeues(script):
-        if _is_blind(command, script.source.plain, starts):
+        if _ignores_exit_code(command, script.source.plain, starts):
             yield Finding(
                 command.span,
-                "the job requeues itself after every failure, bugs too",
-                "requeue only on the exit code that means: cut short, and saved",
+                "the job requeues itself after any failure, including bugs",
+                "requeue only after the exit code that means: interrupted, checkpoint saved",
             )
 
 
-def _is_blind(command: Command, text: str, starts: set[int]) -> bool:
+def _ignores_exit_code(command: Command, text: str, starts: set[int]) -> bool:
     if not command.place:
         return any(start < command.span.start for start in starts)
     conditions = " ".join(command.conditions)

@@ -1,10 +1,10 @@
-"""A task of a job array requeues the wrong tasks.
+"""A task of a job array may requeue the whole array.
 
-## What it finds
-`scontrol requeue $SLURM_JOB_ID` in a job array.
+## What it checks
+Checks for `scontrol requeue $SLURM_JOB_ID` in a job array.
 
-## Why it is bad
-In one task of an array this id is the whole array's, so that every task is requeued.
+## Why it matters
+For one task of an array, this ID is also the ID of the whole array. That task requeues all tasks.
 
 ## Example
     #SBATCH --array=0-9
@@ -22,16 +22,16 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import stands
+from slurmgen.lint.rules.common import is_literal
 from slurmgen.lint.rules.signals import requeues
 
 CODE = "SG605"
 SEVERITY = "error"
-SUMMARY = "a task of an array requeues all of them"
+SUMMARY = "a task of a job array may requeue the whole array"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look at the id that each requeue names."""
+    """Check the job ID of each requeue."""
     if not script.header.last("array"):
         return
     for command in requeues(script):
@@ -40,7 +40,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             task = '"${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"'
             yield Finding(
                 word.span,
-                "in an array this id may be the whole array's",
-                f"write {task}",
-                (Edit(word.span, task),) if stands(script, word) else (),
+                "in a job array, this ID may be that of the whole array",
+                f"write `{task}`",
+                (Edit(word.span, task),) if is_literal(script, word) else (),
             )

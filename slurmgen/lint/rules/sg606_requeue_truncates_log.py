@@ -1,11 +1,11 @@
-"""A job that requeues itself overwrites its own log.
+"""A job that requeues itself overwrites its log.
 
-## What it finds
-`scontrol requeue` in a script without `--open-mode=append`.
+## What it checks
+Checks for `scontrol requeue` in a script without `--open-mode=append`.
 
-## Why it is bad
-The requeued job keeps its id, so it opens the same log again and, on most clusters, empties it: what
-happened before is gone.
+## Why it matters
+A requeued job keeps its ID and opens the same log file. By default Slurm truncates the file, and the output
+of the earlier run is lost.
 
 ## Example
     #SBATCH --output=%x-%j.out
@@ -28,11 +28,11 @@ from slurmgen.lint.rules.signals import requeues
 
 CODE = "SG606"
 SEVERITY = "warning"
-SUMMARY = "a requeued job empties its log"
+SUMMARY = "a requeued job overwrites its log"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Look for a requeue without appending."""
+    """Check the open mode of a script that requeues its job."""
     header = script.header
     appends = (header.value("open-mode") or "").startswith("a")
     for command in requeues(script)[:1]:
@@ -40,7 +40,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             at = script.source.line_span(header.directives[-1].span.end).end
             yield Finding(
                 command.span,
-                "when the job starts again it empties its log",
+                "the requeued job overwrites its log",
                 "add `#SBATCH --open-mode=append`",
                 (Edit(Span(at, at), "#SBATCH --open-mode=append\n"),),
             )

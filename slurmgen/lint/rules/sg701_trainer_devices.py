@@ -1,11 +1,12 @@
-"""Lightning's devices are not the tasks that Slurm starts.
+"""Lightning's `devices` differs from the number of Slurm tasks per node.
 
-## What it finds
-With the training script at hand, `Trainer(devices=N)` under an srun with another number of tasks on a node.
+## What it checks
+Compares `Trainer(devices=N)` in the training script, if the file is available, with the number of tasks per
+node of the srun that runs it.
 
-## Why it is bad
-Lightning takes each Slurm task as one of its ranks. If they differ it stops with "You set devices=2 ... but
---ntasks-per-node=1 does not match", or leaves GPUs idle.
+## Why it matters
+Lightning uses each Slurm task as one of its ranks. If the numbers differ, it stops with "You set devices=2
+... but --ntasks-per-node=1 does not match", or leaves GPUs idle.
 
 ## Example
     #SBATCH --ntasks-per-node=1        # Trainer(devices=2)
@@ -29,7 +30,7 @@ from slurmgen.wording import counted
 
 CODE = "SG701"
 SEVERITY = "error"
-SUMMARY = "Lightning's devices differ from Slurm's tasks"
+SUMMARY = "Lightning's devices differ from the tasks per node"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -47,6 +48,6 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 where = f"{path.name} line {trainer.line}"
                 yield Finding(
                     directive.span if directive else launch.span,
-                    f"{counted(tasks, 'task')} a node, but devices={devices} in {where}",
+                    f"{counted(tasks, 'task')} per node, but devices={devices} in {where}",
                     f"use `--ntasks-per-node={wanted}`; {LAUNCHERS['lightning'].why}",
                 )

@@ -1,11 +1,11 @@
-"""Lightning's num_nodes are not the nodes of the job.
+"""Lightning's `num_nodes` differs from the number of nodes of the job.
 
-## What it finds
-With the training script at hand, `Trainer(num_nodes=N)` under an srun on another number of nodes; left out,
-it is 1.
+## What it checks
+Compares `Trainer(num_nodes=N)` in the training script, if the file is available, with the number of nodes of
+the srun that runs it. `num_nodes` defaults to 1. Only a Trainer with `devices` is checked.
 
-## Why it is bad
-The ranks disagree on how many there are, and wait for each other until they time out.
+## Why it matters
+The ranks disagree about the world size, and wait for each other until they time out.
 
 ## Example
     #SBATCH --nodes=2        # Trainer(devices=4)
@@ -26,23 +26,23 @@ from slurmgen.wording import counted
 
 CODE = "SG702"
 SEVERITY = "error"
-SUMMARY = "Lightning's num_nodes differs from the job's nodes"
+SUMMARY = "Lightning's num_nodes differs from the number of nodes"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Compare each Trainer that trains on devices with the step that runs it."""
+    """Compare each Trainer that sets devices with the step that runs it."""
     for launch in script.launches:
         nodes = script.step(launch).nodes
         if launch.kind != "python" or launch.step is None or not nodes:
             continue
         path, trainers = calls(script, launch, "Trainer")
         for trainer in trainers:
-            told = trainer.number("num_nodes", otherwise=1)
-            if path and "devices" in trainer.constants and told and told != nodes:
+            num_nodes = trainer.number("num_nodes", default=1)
+            if path and "devices" in trainer.constants and num_nodes and num_nodes != nodes:
                 directive = script.header.last("nodes")
                 where = f"{path.name} line {trainer.line}"
                 yield Finding(
                     directive.span if directive else launch.span,
-                    f"the job has {counted(nodes, 'node')}, but {where} has num_nodes={told}",
-                    f"write `Trainer(num_nodes={nodes})`, or ask for --nodes={told}",
+                    f"the job has {counted(nodes, 'node')}, but {where} has num_nodes={num_nodes}",
+                    f"write `Trainer(num_nodes={nodes})`, or request `--nodes={num_nodes}`",
                 )

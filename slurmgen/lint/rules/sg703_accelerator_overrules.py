@@ -1,11 +1,12 @@
-"""The training script overrules the accelerate command line.
+"""The training script overrides the options of accelerate.
 
-## What it finds
-With the training script at hand, `Accelerator(cpu=True)` in a job with GPUs, and
+## What it checks
+Checks the training script, if the file is available, for `Accelerator(cpu=True)` in a job with GPUs, and for
 `Accelerator(mixed_precision=...)` that differs from `--mixed_precision`.
 
-## Why it is bad
-What the script says wins, silently: the GPUs idle, or training runs in another precision than asked.
+## Why it matters
+The training script takes precedence without a warning: the GPUs are idle, or training uses a different
+precision than the command line requests.
 
 ## Example
     accelerate launch --mixed_precision=bf16 train.py     # Accelerator(mixed_precision="fp16")
@@ -25,33 +26,35 @@ from slurmgen.lint.training import Call, calls
 
 CODE = "SG703"
 SEVERITY = "warning"
-SUMMARY = "the training script overrules accelerate's options"
+SUMMARY = "the training script overrides the options of accelerate"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Compare each Accelerator with the command and with the job."""
+    """Compare each Accelerator with the command line and with the job."""
     for launch in script.launches:
         path, accelerators = calls(script, launch, "Accelerator")
         for call in accelerators:
             fact = _on_cpu(script, call) or _precision(launch, call)
             if path and fact:
                 yield Finding(
-                    launch.span, f"{path.name} line {call.line}: {fact}", "take it out of the script"
+                    launch.span,
+                    f"{path.name} line {call.line}: {fact}",
+                    "remove it from the training script",
                 )
 
 
 def _on_cpu(script: Script, call: Call) -> str | None:
     on_cpu = call.constants.get("cpu") is True and script.job.has_gpus
-    return "cpu=True, so the job's GPUs idle" if on_cpu else None
+    return "cpu=True leaves the job's GPUs idle" if on_cpu else None
 
 
 def _precision(launch: Launch, call: Call) -> str | None:
-    asked, said = launch.options.text("mixed-precision"), call.constants.get("mixed_precision")
+    on_command_line, in_script = launch.options.text("mixed-precision"), call.constants.get("mixed_precision")
     if (
         launch.kind != "accelerate"
-        or asked is None
-        or said not in ("no", "fp16", "bf16", "fp8")
-        or said == asked
+        or on_command_line is None
+        or in_script not in ("no", "fp16", "bf16", "fp8")
+        or in_script == on_command_line
     ):
         return None
-    return f"mixed_precision={said!r} overrules --mixed_precision={asked}"
+    return f"mixed_precision={in_script!r} overrides --mixed_precision={on_command_line}"

@@ -1,10 +1,11 @@
-"""The site has no such partition, or it has no GPUs.
+"""The site has no such partition, or the partition has no GPUs.
 
-## What it finds
-With a site: a `--partition` that its profile does not list, and a GPU job in a partition without GPUs.
+## What it checks
+With `--site`: checks for a partition that is not in the site's profile, and for a GPU job in a partition
+without GPUs.
 
-## Why it is bad
-sbatch refuses the job, or it waits for ever.
+## Why it matters
+sbatch rejects the job, or the job stays pending forever.
 
 ## Example
     #SBATCH --partition=gpu          # on Olivia
@@ -21,15 +22,14 @@ from collections.abc import Iterator
 from slurmgen.errors import did_you_mean
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.place import partitions
 
 CODE = "SG901"
 SEVERITY = "error"
-SUMMARY = "the site has no such partition for this job"
+SUMMARY = "the partition does not exist, or has no GPUs"
 
 
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
-    """Compare the partition with the profile."""
+    """Compare the partition with the site's profile."""
     directive = script.header.last("partition")
     if (
         site is None
@@ -39,17 +39,20 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
         or not directive.value
     ):
         return
-    for name in partitions(script, site):
+    from slurmgen.sites.nodes import gpu_partitions, partitions_of  # takes 20 ms; not needed without a site
+
+    useful = gpu_partitions(site) if script.job.has_gpus else site.partitions
+    for name in partitions_of(site, directive.value):
         if name not in site.partitions:
             yield Finding(
                 directive.value_span,
                 f"{site.name} has no partition {name!r}",
-                did_you_mean(name, site.partitions),
+                did_you_mean(name, useful),
             )
+            return  # one finding at a place
         elif site.partitions[name].max_gpus == 0 and script.job.has_gpus:
-            others = [key for key, partition in site.partitions.items() if partition.max_gpus != 0]
             yield Finding(
                 directive.value_span,
                 f"partition {name} of {site.name} has no GPUs",
-                f"use {' or '.join(others)}",
+                f"use {' or '.join(f'`--partition={name}`' for name in useful)}" if useful else "",
             )

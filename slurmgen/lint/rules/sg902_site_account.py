@@ -1,10 +1,10 @@
-"""The site needs an account.
+"""The site requires an account.
 
-## What it finds
-With a site whose profile demands an account: a header without `--account`.
+## What it checks
+With `--site`: checks for a header without `--account`, if the site's profile requires one.
 
-## Why it is bad
-sbatch refuses the job, or charges an account you did not mean.
+## Why it matters
+sbatch rejects the job, or charges it to your default account.
 
 ## Example
     #SBATCH --partition=all          # on DAIC
@@ -24,12 +24,12 @@ from slurmgen.lint.reader import Script, Span
 
 CODE = "SG902"
 SEVERITY = "error"
-SUMMARY = "the site needs an account"
+SUMMARY = "the site requires an account"
 
 
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
-    """Look for --account."""
+    """Check for --account."""
     if site and site.account.required and script.header.directives and not script.header.last("account"):
         hint = f" {site.account.hint}" if site.account.hint else ""
         span = Span(0, len(script.first_line))
-        yield Finding(span, f"{site.name} needs an account", f"add `#SBATCH --account=NAME`.{hint}")
+        yield Finding(span, f"{site.name} requires an account", f"add `#SBATCH --account=NAME`.{hint}")

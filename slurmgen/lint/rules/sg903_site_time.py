@@ -1,14 +1,14 @@
-"""The time limit is longer than the site gives.
+"""The time limit exceeds the maximum of the site.
 
-## What it finds
-With a site: a `--time` over the limit of the partition or the quality of service.
+## What it checks
+With `--site`: compares `--time` with the limits of the partition and of the QOS.
 
-## Why it is bad
-The job is refused, or waits for ever with the reason PartitionTimeLimit.
+## Why it matters
+sbatch rejects the job, or the job stays pending forever with the reason PartitionTimeLimit.
 
 ## Example
     #SBATCH --qos=devel
-    #SBATCH --time=12:00:00          # on Olivia, where devel ends after two hours
+    #SBATCH --time=12:00:00          # on Olivia, where devel has a limit of two hours
 
 ## Use instead
     #SBATCH --qos=devel
@@ -22,27 +22,27 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.place import limits
+from slurmgen.lint.rules.place import place
 from slurmgen.slurm import durations
 
 CODE = "SG903"
 SEVERITY = "error"
-SUMMARY = "the site ends jobs earlier"
+SUMMARY = "the time limit exceeds the maximum of the site"
 
 
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
-    """Compare the time with every limit that holds."""
+    """Compare the time with every limit that applies."""
     directive = script.header.last("time")
     if site is None or directive is None:
         return
     try:
-        asked = durations.seconds(directive.value)
+        requested = durations.seconds(directive.value)
     except ValueError:
         return
-    for name, limit in limits(script, site).items():
-        if limit.max_time and asked > durations.seconds(limit.max_time):
+    for name, limit in place(script, site).limits.items():
+        if limit.max_seconds is not None and requested > limit.max_seconds:
             yield Finding(
                 directive.value_span,
-                f"{name} of {site.name} ends jobs after {limit.max_time}",
-                f"ask for at most `--time={limit.max_time}`",
+                f"--time={directive.value} exceeds the limit of {name} on {site.name}: {limit.max_time}",
+                f"request at most `--time={limit.max_time}`",
             )

@@ -1,13 +1,14 @@
-"""More GPUs or nodes than the site gives.
+"""The job requests more GPUs or nodes than the site allows.
 
-## What it finds
-With a site: more GPUs on a node than its nodes have, and more GPUs or nodes in all than a job may have.
+## What it checks
+With `--site`: checks for more GPUs per node than the nodes have, and for more GPUs or nodes in total than the
+partition or the QOS allows for a job.
 
-## Why it is bad
-The job is refused, or waits for ever.
+## Why it matters
+sbatch rejects the job, or the job stays pending forever.
 
 ## Example
-    #SBATCH --gres=gpu:8             # on a site with 4 a node
+    #SBATCH --gres=gpu:8             # on a site with 4 GPUs per node
 
 ## Use instead
     #SBATCH --nodes=2
@@ -21,32 +22,32 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script, Span
-from slurmgen.lint.rules.place import limits, node
+from slurmgen.lint.rules.place import place
 
 CODE = "SG904"
 SEVERITY = "error"
-SUMMARY = "the site gives fewer GPUs or nodes"
+SUMMARY = "the job requests more GPUs or nodes than the site allows"
 
 
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
-    """Compare the numbers of the header with the profile."""
+    """Compare the numbers in the header with the site's profile."""
     if site is None:
         return
-    job, have = script.job, node(script, site).gpus
-    if job.gpus_per_node and have and job.gpus_per_node > have:
+    job, available = script.job, place(script, site).node.gpus
+    if job.gpus_per_node and available and job.gpus_per_node > available:
         yield Finding(
             _place(script, "gres", "gpus-per-node", "gpus", "gpus-per-task"),
-            f"{job.gpus_per_node} GPUs a node are asked for, but a node of {site.name} has {have}",
-            f"ask for at most {have} a node, on more nodes",
+            f"the job requests {job.gpus_per_node} GPUs per node, but a node of {site.name} has {available}",
+            f"request at most {available} GPUs per node, on more nodes",
         )
-    for name, limit in limits(script, site).items():
+    for name, limit in place(script, site).limits.items():
         counts = (("GPUs", job.gpus, limit.max_gpus), ("nodes", job.nodes, limit.max_nodes))
-        for what, asked, most in counts:
-            if asked and most and asked > most:
+        for what, requested, most in counts:
+            if requested and most and requested > most:
                 yield Finding(
                     _place(script, "nodes", "gpus", "gres"),
-                    f"{asked} {what} are more than {name} of {site.name} gives a job: {most}",
-                    f"ask for at most {most}",
+                    f"the job requests {requested} {what}, but {name} of {site.name} allows {most} per job",
+                    f"request at most {most} {what}",
                 )
 
 

@@ -1,10 +1,11 @@
-"""The site has no such GPU type, or needs one.
+"""The GPU type does not exist on the site, or is missing.
 
-## What it finds
-With a site: a GPU type its profile does not list, and no type where the site demands one.
+## What it checks
+With `--site`: checks for a GPU type that is not in the site's profile, and for a missing GPU type if the site
+requires one.
 
-## Why it is bad
-sbatch refuses the job: "Requested node configuration is not available".
+## Why it matters
+sbatch rejects the job: "Requested node configuration is not available".
 
 ## Example
     #SBATCH --gres=gpu:h100:2        # on DAIC
@@ -24,13 +25,13 @@ from slurmgen.lint.reader import Script
 
 CODE = "SG905"
 SEVERITY = "error"
-SUMMARY = "the site has no such GPU type, or needs one"
+SUMMARY = "the GPU type does not exist on the site, or is missing"
 
 _OPTIONS = ("gres", "gpus-per-node", "gpus", "gpus-per-task")
 
 
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
-    """Compare the type in the header with the profile."""
+    """Compare the GPU type in the header with the site's profile."""
     directive = next((found for name in _OPTIONS if (found := script.header.last(name))), None)
     if site is None or directive is None or not script.job.gpus_per_node:
         return
@@ -40,4 +41,6 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
             directive.value_span, f"{site.name} has no GPU type {kind!r}", did_you_mean(kind, types)
         )
     elif kind is None and site.gpu.type_required:
-        yield Finding(directive.value_span, f"{site.name} needs a GPU type", f"add one of {', '.join(types)}")
+        yield Finding(
+            directive.value_span, f"{site.name} requires a GPU type", f"add a type: {', '.join(types)}"
+        )

@@ -1,11 +1,11 @@
-"""Memory is asked for in a form, or a size, that the site does not give.
+"""The site does not accept this memory option, or has less memory per node.
 
-## What it finds
-With a site: any memory option where the site gives memory by itself, `--mem` where it demands memory by CPU
-or by GPU, and more memory than a node has.
+## What it checks
+With `--site`: checks for any memory option if the site allocates memory by itself, for `--mem` if the site
+requires memory per CPU or per GPU, and for more memory than a node has.
 
-## Why it is bad
-sbatch refuses the job, or it waits for ever.
+## Why it matters
+sbatch rejects the job, or the job stays pending forever.
 
 ## Example
     #SBATCH --mem=2T                 # on a site whose nodes have 808G
@@ -22,33 +22,38 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.reader.header import Directive
-from slurmgen.lint.rules.place import node
+from slurmgen.lint.rules.place import place
 from slurmgen.lint.rules.sg109_memory_options import FORMS
 from slurmgen.slurm import sizes
 
 CODE = "SG906"
 SEVERITY = "error"
-SUMMARY = "the site does not give memory like that"
+SUMMARY = "the site does not accept this memory request"
 
 
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
-    """Compare each memory option with the profile."""
+    """Compare each memory option with the site's profile."""
     for directive in script.header.directives if site else ():
-        if site and directive.name in FORMS and (fact := _fact(script, site, directive)):
+        if site and directive.name in FORMS and (texts := _texts(script, site, directive)):
             line = script.source.line_span(directive.span.start)
             alone = script.source.quote(line).strip() == f"#SBATCH {script.source.quote(directive.span)}"
             forbidden = site.memory.form == "none" and alone
-            yield Finding(directive.span, *fact, (Edit(line, ""),) if forbidden else ())
+            yield Finding(directive.span, *texts, (Edit(line, ""),) if forbidden else ())
 
 
-def _fact(script: Script, site: Site, directive: Directive) -> tuple[str, str] | None:
-    form, most = site.memory.form, node(script, site).memory
+def _texts(script: Script, site: Site, directive: Directive) -> tuple[str, str] | None:
+    """The message and the advice for an option that the site does not accept."""
+    form, most = site.memory.form, place(script, site).node.memory
     if form == "none":
-        return f"{site.name} gives memory with the GPUs and takes no request", "take the line out"
+        return f"{site.name} allocates memory with the GPUs and accepts no memory option", "delete the option"
     if directive.name == "mem" and form != "mem":
-        return f"{site.name} wants memory as --{form}", f"write `--{form}={site.memory.per_gpu or 'SIZE'}`"
+        size = site.memory.per_gpu if form == "mem-per-gpu" else None
+        return f"{site.name} requires --{form} instead of --mem", f"write `--{form}={size or 'SIZE'}`"
     if directive.name == "mem" and most and _megabytes(directive.value) > sizes.megabytes(most):
-        return f"a node of {site.name} has {most}", f"ask for at most `--mem={most}`"
+        return (
+            f"--mem={directive.value} exceeds the memory of a node of {site.name}: {most}",
+            f"request at most `--mem={most}`",
+        )
     return None
 
 

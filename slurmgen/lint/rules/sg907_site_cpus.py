@@ -1,14 +1,14 @@
-"""CPUs are asked for in a number that the site does not give.
+"""The site cannot allocate this number of CPUs.
 
-## What it finds
-With a site: CPUs a task that are no multiple of what the site gives out, and more CPUs on a node than it
-has.
+## What it checks
+With `--site`: checks for CPUs per task that are not a multiple of the unit in which the site allocates CPUs,
+and for more CPUs per node than a node has.
 
-## Why it is bad
-The job gets more CPUs than its tasks use, or is refused.
+## Why it matters
+The job is allocated more CPUs than its tasks use, or is rejected.
 
 ## Example
-    #SBATCH --cpus-per-task=5        # on DAIC, which gives out pairs
+    #SBATCH --cpus-per-task=5        # on DAIC, which allocates CPUs in pairs
 
 ## Use instead
     #SBATCH --cpus-per-task=6
@@ -21,29 +21,29 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.place import node
+from slurmgen.lint.rules.place import place
 
 CODE = "SG907"
 SEVERITY = "error"
-SUMMARY = "the site does not give that many CPUs"
+SUMMARY = "the site cannot allocate this number of CPUs"
 
 
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
-    """Compare the CPUs of the header with the profile."""
+    """Compare the CPUs in the header with the site's profile."""
     directive, cpus = script.header.last("cpus-per-task"), script.job.cpus_per_task
     if site is None or directive is None or not cpus:
         return
-    multiple, most = site.cpu.multiple_of, node(script, site).cpus
+    multiple, most = site.cpu.multiple_of, place(script, site).node.cpus
     on_node = cpus * (script.job.ntasks_per_node or 1)
     if cpus % multiple:
         yield Finding(
             directive.span,
-            f"{site.name} gives out CPUs by {multiple}; {cpus} is no multiple",
-            f"ask for {cpus // multiple * multiple + multiple}",
+            f"{site.name} allocates CPUs in multiples of {multiple}, not {cpus}",
+            f"request `--cpus-per-task={cpus // multiple * multiple + multiple}`",
         )
     elif most and on_node > most:
         yield Finding(
             directive.span,
-            f"{on_node} CPUs on a node are asked for, but a node of {site.name} has {most}",
-            f"ask for at most {most // (script.job.ntasks_per_node or 1)} a task",
+            f"the job requests {on_node} CPUs per node, but a node of {site.name} has {most}",
+            f"request at most `--cpus-per-task={most // (script.job.ntasks_per_node or 1)}`",
         )

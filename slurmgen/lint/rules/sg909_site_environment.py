@@ -1,11 +1,13 @@
-"""A variable that the site needs is not set.
+"""A variable that the site requires is not set.
 
-## What it finds
-With a site: a job of several GPUs or nodes that starts ranks and does not set what the site's profile sets
-for them. A sourced file, or a module for NCCL, may set it and passes.
+## What it checks
+With `--site`: checks that a script that starts Python or a launcher sets the environment variables of the
+site's profile for such a job: always, with several GPUs, with several nodes, or in a container. A script that
+sources a file, or loads a module whose name contains "nccl", is not reported: either may set them.
 
-## Why it is bad
-The profile says why for each: NCCL hangs between GPUs, or a network corrupts what it carries.
+## Why it matters
+The profile gives the reason for each variable. For example, NCCL may hang between GPUs, or the network may
+corrupt data.
 
 ## Example
     srun python train.py             # two GPUs on DAIC
@@ -22,29 +24,30 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script, Span
-from slurmgen.lint.rules.common import has_module
-from slurmgen.slurm.shell import expandable
+from slurmgen.lint.rules.common import loads_module
 
 CODE = "SG909"
 SEVERITY = "error"
-SUMMARY = "a variable that the site needs is not set"
+SUMMARY = "a variable that the site requires is not set"
 
 
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
-    """Look for each variable of the profile, once for the script."""
-    if site is None or not script.launches or script.shell.sourced or has_module(script, "nccl"):
+    """Report all missing variables of the site's profile as one finding."""
+    if site is None or not script.launches or script.shell.sourced or loads_module(script, "nccl"):
         return
     launch = script.launches[0]
     missing = {
         name: value for name, value in _needed(script, site, launch).items() if not _is_set(script, name)
     }
     if missing:
+        from slurmgen.slurm.shell import word  # takes 20 ms; not needed without a site
+
         notes = " ".join(note for name in missing if (note := site.env.notes.get(name)))
-        exports = [f"export {name}={expandable(value)}" for name, value in missing.items()]
+        exports = [f"export {name}={word(value)}" for name, value in missing.items()]
         yield Finding(
             launch.span,
-            f"{site.name} needs {', '.join(missing)} here. {notes}".rstrip(". ") + ("." if notes else ""),
-            f"add `{'; '.join(exports)}` before it",
+            f"{site.name} requires {', '.join(missing)}. {notes}".rstrip(". ") + ("." if notes else ""),
+            f"add `{'; '.join(exports)}` before this line",
             _before(script, launch, exports),
         )
 

@@ -1,4 +1,4 @@
-"""Signals that a job asks for, traps, and requeues."""
+"""The signal that a job requests, its traps, and its requeue commands."""
 
 import re
 from collections.abc import Iterable
@@ -11,31 +11,31 @@ _FORM = r"(?:(?P<flags>[RB]+):)?(?P<signal>[A-Za-z]+\d?|\d+)(?:@\d+)?"
 _NUMBERS = {"1": "HUP", "2": "INT", "3": "QUIT", "10": "USR1", "12": "USR2", "15": "TERM", "18": "CONT"}
 
 
-class Asked(NamedTuple):
-    """The signal of `--signal`."""
+class SignalRequest(NamedTuple):
+    """The value of `--signal`."""
 
     directive: Directive
     name: str
-    "Without SIG."
+    "Without the prefix SIG."
     to_batch_shell: bool
 
 
-def asked_signal(script: Script) -> Asked | None:
-    """The signal that Slurm is to send before the time limit."""
+def requested_signal(script: Script) -> SignalRequest | None:
+    """The signal that Slurm sends before the time limit, if the header requests one."""
     directive = script.header.last("signal")
     match = re.fullmatch(_FORM, directive.value) if directive else None
     if directive is None or match is None:
         return None
-    return Asked(directive, _plain(match["signal"]), "B" in (match["flags"] or ""))
+    return SignalRequest(directive, _plain(match["signal"]), "B" in (match["flags"] or ""))
 
 
 def traps(commands: Iterable[Command], signal: str) -> list[Command]:
-    """The traps that handle a signal, or ignore it."""
+    """The `trap` commands for a signal, including those that ignore it."""
     return [c for c in commands if c.name == "trap" and signal in map(_plain, c.texts[1:])]
 
 
 def requeues(script: Script) -> list[Command]:
-    """The commands that requeue a job."""
+    """The `scontrol requeue` commands."""
     return [c for c in script.commands if c.name == "scontrol" and "requeue" in c.texts[1:3]]
 
 

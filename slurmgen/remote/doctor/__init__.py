@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from slurmgen.errors import SlurmgenError
 from slurmgen.remote.doctor import arrival, far_side, job
-from slurmgen.remote.doctor.visit import NotChecked, Visit
+from slurmgen.remote.doctor.visit import Doubtful, NotChecked, Visit
 
-State = Literal["ok", "failed", "not checked"]
+State = Literal["ok", "warning", "failed", "not checked"]
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class Step(Struct, frozen=True, kw_only=True):
     said: str
     "The fact that was seen, or why it was not."
     hint: str = ""
-    "What to do, where it failed."
+    "What to do, after a failure or a warning."
     exit_code: int = 0
 
 
@@ -75,6 +75,8 @@ def _step(check: Check, visit: Visit, failed: set[str]) -> Step:
         return Step(name=check.name, state="ok", said=check.look(visit))
     except NotChecked as reason:
         return Step(name=check.name, state="not checked", said=str(reason))
+    except Doubtful as doubt:
+        return Step(name=check.name, state="warning", said=doubt.fact, hint=doubt.hint)
     except SlurmgenError as error:
         return Step(
             name=check.name, state="failed", said=error.fact, hint=error.hint, exit_code=error.exit_code

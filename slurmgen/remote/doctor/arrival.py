@@ -24,7 +24,7 @@ def host_name(visit: Visit) -> str:
     first = _nearest(visit)
     try:
         found = socket.getaddrinfo(first.host, first.port, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise ConnectionFailed(
             f"the name {first.host} is not known here: {error}",
             "Is it spelled right? Is a VPN needed? --host names another one.",

@@ -9,9 +9,11 @@ from slurmgen.remote.submission import try_out
 from slurmgen.slurm import commands
 from slurmgen.wording import counted
 
-_VERSION = re.compile(r"^slurm\S* (\S+)$", re.MULTILINE)
-_UP = re.compile(r"^Slurmctld\(\w+\) at (\S+) is UP$", re.MULTILINE)
-_PARTITION = re.compile(r"^([\w.@+-]+)(\*?)\|(\w+)\|(\d+)/(\d+)/(\d+)/(\d+)$", re.MULTILINE)
+_VERSION = re.compile(r"^slurm\S{0,32} (\S{1,64})$", re.MULTILINE)
+_UP = re.compile(r"^Slurmctld\(\w{1,32}\) at (\S{1,256}) is UP$", re.MULTILINE)
+_PARTITION = re.compile(
+    r"^([\w.@+-]{1,256})(\*?)\|(\w{1,32})\|(\d{1,9})/(\d{1,9})/(\d{1,9})/(\d{1,9})$", re.MULTILINE | re.ASCII
+)
 _DOWN = "Unable to contact slurm controller"
 
 
@@ -38,9 +40,8 @@ def slurm(visit: Visit) -> str:
     completed = call(visit.far, argv)
     found = _VERSION.findall(completed.out)
     if not found:
-        raise CommandFailed(
-            refusal(argv, completed).fact, f"`{' '.join(argv)}` should work when typed there."
-        )
+        error = refusal(argv, completed)
+        raise CommandFailed(error.fact, error.hint or f"`{' '.join(argv)}` should work when typed there.")
     return f"Slurm {found[-1]}"
 
 
@@ -62,8 +63,8 @@ def partition(visit: Visit) -> str:
     if completed.returncode:
         raise CommandFailed(refusal(argv, completed).fact, f"`{argv[0]}` should work when typed there.")
     rows = {row[0]: row for row in _PARTITION.findall(completed.out)}
-    asked = visit.planned[0].place.partition
-    names = asked.split(",") if asked else [name for name, row in rows.items() if row[1]]
+    asked = visit.planned[0].place.partitions
+    names = asked or [name for name, row in rows.items() if row[1]]
     if not names:
         raise CommandFailed(
             "Slurm has no default partition", f"Name one with --partition. {did_you_mean('', rows)}"

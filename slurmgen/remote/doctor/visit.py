@@ -18,6 +18,10 @@ class NotChecked(Exception):
     """There is nothing to check here, or no way to."""
 
 
+class Doubtful(SlurmgenError):
+    """It works, and there is something that the user should know."""
+
+
 @dataclass
 class Visit:
     """What is asked for, the way there, and what is known of it so far."""
@@ -29,6 +33,8 @@ class Visit:
     prepare: Callable[["Plan", str], str]
     "Looks at the project as a submission does; says what would be sent."
     remote_dir: str
+    project: str
+    "The name of the project's folder."
     planned: "tuple[Plan, str] | None" = None
     to: "Destination | None" = None
     transport: Transport | None = None

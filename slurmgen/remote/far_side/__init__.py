@@ -19,12 +19,23 @@ _READ = (
     f'case $slurmgen_program in *"{_END}") eval "$slurmgen_program" ;; *) exit 1 ;; esac'
 )
 _MARK = "slurmgen answers"
+_MOST = 500_000
+"Texts of an answer."
+
+
+_MAIN = 'main "$@"'
+_SHARED = ("folders",)
+_USED = {"close": (*_SHARED, "submit")}
+"The files whose functions a program uses."
 
 
 @cache
 def program(name: str) -> str:
-    """The text of a program, `name`.sh in this folder."""
-    return (Path(__file__).parent / f"{name}.sh").read_text(encoding="ascii").strip()
+    """The text of a program, `name`.sh in this folder, with the functions that it uses before it."""
+    folder = Path(__file__).parent
+    texts = [(folder / f"{one}.sh").read_text(encoding="ascii") for one in (*_USED.get(name, _SHARED), name)]
+    functions = [text.strip().removesuffix(_MAIN) for text in texts[:-1]]
+    return "\n".join([*functions, texts[-1].strip()])
 
 
 def ask(
@@ -39,7 +50,7 @@ def ask(
     completed = far.run(start(far.shell), input=_with_program(name, args, data), timeout=timeout)
     # A profile may print anything before it.
     _, mark, answer = completed.stdout.rpartition(f"\0{_MARK}\0".encode())
-    if not mark or not answer.endswith(b"\0"):
+    if not mark or not answer.endswith(b"\0") or answer.count(b"\0") > _MOST:
         said = completed.err.strip().splitlines()[-1:] or ["it said nothing"]
         raise CommandFailed(
             f"slurmgen's program on {far.where} ended with exit status {completed.returncode}: {said[0]}",

@@ -28,7 +28,7 @@ kilobytes() { du -sk "$1" 2>/dev/null | cut -f 1; }
 clusters() { # those that jobs are recorded on; the default one is the empty line
   echo
   for record in "$folder"/*/submissions/*/job; do
-    [ -e "$record" ] && sed -n '1s/^[0-9]*;//p' "$record"
+    [ -f "$record" ] && sed -n '1s/^[0-9]*;//p' "$record"
   done | sort -u
 }
 
@@ -42,7 +42,7 @@ jobs_in_queue() { # ID or ID;CLUSTER, of every job that has not ended; fails if 
 
 state_of_run() { # whether a run is done with, and the job or why not
   records=$1
-  if [ -e "$records/job" ]; then
+  if [ -f "$records/job" ]; then
     job=$(sed -n 1p "$records/job")
     if [ -n "$complaint" ]; then
       state=kept detail="job $job, of which Slurm says nothing"
@@ -69,6 +69,7 @@ remove() { # the name goes at one stroke, so that nobody copies from what is hal
 settle() { # settle KIND PROJECT PATH: one thing, and what becomes of it
   if [ "$1" = run ]; then last=$(written "$3"); else last=$(used "$3"); fi
   size=$(kilobytes "$3")
+  [ -z "$refused" ] || state=kept detail=$refused
   if [ "$state" = free ] && [ "$task" = PRUNE ] && [ "$((last + age))" -le "$(date +%s)" ]; then
     if remove "$3"; then state=removed; else state=kept detail='it cannot be removed'; fi
   fi
@@ -77,6 +78,7 @@ settle() { # settle KIND PROJECT PATH: one thing, and what becomes of it
 
 project() {
   cd "$1" || return
+  refused=$(refusal .. . snapshots runs envs staging submissions)
   needed='
 '
   for run in runs/*; do
@@ -86,7 +88,7 @@ project() {
 "
     settle run "${1##*/}" "$run"
   done
-  if [ "$task" = PRUNE ]; then
+  if [ "$task" = PRUNE ] && [ -z "$refused" ]; then
     # Of what was sent so long ago no snapshot is being made any more.
     # shellcheck disable=SC2044  # our own names
     for spare in staging/spare.* $(find staging -maxdepth 1 -name 'sent.*' -mmin +60); do

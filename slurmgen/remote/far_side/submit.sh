@@ -8,13 +8,15 @@
 #       intent.N          a link to `HOST PID SECONDS`: who is about to call sbatch for the Nth time
 #       intent.N.over     there: it is certain that no job came of that
 #       job               the job: its id, when, and the snapshot it runs
-#       closed            there: Slurm refused it, and no job will ever have this key
+#       closed            there: Slurm refused it or close.sh gave it up, and no job will ever have this key
 #       record.json       what a person may want to know of it
 #   envs/HASH             a Python environment that runs of the same uv.lock share: their .venv is a link to it
 #   staging               what is not whole yet, and
 #       sent.HASH.BASE.N  what was sent, as it came: the tar, and N bytes of names that are gone from snapshots/BASE
 #                         (`-` for none); a snapshot is made of it when the job is submitted: nobody waits for that
 #       spare.HASH        a copy of a snapshot for the next run
+#
+# All these are the user's alone: if another user owns one or may write to it, nothing is done. See folders.sh.
 #
 # Standard input, as descriptor 3: the names that are gone from BASE (each ended by a NUL), and a tar of what is
 # new, which ends with .slurmgen/complete.
@@ -60,13 +62,13 @@ tidy() {
 
 tell_job() { # tell_job EARLIER
   { read -r job && read -r seconds && read -r snapshot; } <"$records/job" || return 1
-  answer submitted "$job" "$run" "$1" "$seconds" "$snapshot"
+  answer submitted "$job" "$run" "$1" "$seconds" "$snapshot" "$exposed"
 }
 
 made() { # made EARLIER SECONDS SNAPSHOT: there is $job, whether or not that can be written down
   fresh=$1
   printf '%s\n%s\n%s\n' "$job" "$2" "$3" >"$records/job.$mine" && mv -f "$records/job.$mine" "$records/job"
-  answer submitted "$job" "$run" "$1" "$2" "$3"
+  answer submitted "$job" "$run" "$1" "$2" "$3" "$exposed"
 }
 
 last_intent() { # its number; 0 if there is none
@@ -327,6 +329,13 @@ is_job() { # whether that is ID or ID;CLUSTER
   case ${1#"${1%%;*}"} in *[!A-Za-z0-9_.\;-]* | ';'*';'*) return 1 ;; esac
 }
 
+# The user may have variables of the same names as ours, and it is the user's that the job gets.
+# shellcheck disable=SC2016  # bash expands that
+as_started='own=()
+while IFS= read -r -d "" one; do own+=("$one"); done <"/proc/$1/environ"
+shift
+exec ${own[0]+env -i -- "${own[@]}"} "$@"'
+
 call_sbatch() {
   out=$records/sbatch.$number.out err=$records/sbatch.$number.err
   # Not `:`, at which a shell would end if it cannot write.
@@ -334,7 +343,8 @@ call_sbatch() {
   time_up # whoever was held up for so long may have been given up
   [ "$up" -le "$((intended + 30))" ] || give_up 'this machine is too busy'
   [ ! -e "$records/intent.$number.over" ] || give_up 'somebody else took it for given up'
-  timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" "$run/$script" \
+  bash -p -c "$as_started" slurmgen "$$" \
+    timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" "$run/$script" \
     >"$out" 2>"$err" 3<&- </dev/null
   status=$?
   job=
@@ -348,7 +358,8 @@ submit() {
   if [ -z "$job" ]; then
     said=$(cat "$err")
     [ "$status" != 127 ] || give_up 'slurmgen finds no sbatch'
-    case $said in *'establish a configuration source'*) give_up "$said" ;; esac # it does not know whom to ask
+    # It does not know which cluster to ask.
+    case $said in *'establish a configuration source'* | *'process configuration file'*) give_up "$said" ;; esac
     refused "$status" || unheard
     { printf '' >"$records/closed" && printf '' >"$records/intent.$number.over"; } || failed "$said"
     answer refused "$said"
@@ -356,10 +367,15 @@ submit() {
   made new "$began" "$hash"
 }
 
+make() { # make FOLDER: for the user alone, whatever the folder above it grants to a group beyond the umask
+  [ -d "$1" ] || { mkdir -p "$1" && { chmod 700 "$1" 2>/dev/null || :; }; } # a network share may refuse that
+}
+
 make_folders() {
-  # Whatever a folder above it grants to a group, beyond the umask.
-  [ -d "$parent" ] || { mkdir -p "$parent" && chmod 700 "$parent"; } || return 1
-  mkdir -p "$parent/snapshots" "$parent/runs" "$parent/envs" "$parent/staging" "$parent/submissions/$name"
+  make "${parent%/*}/" && make "$parent" || return
+  for folder in snapshots runs envs staging submissions "submissions/$name"; do
+    make "$parent/$folder" || return
+  done
 }
 
 leave() {
@@ -367,16 +383,23 @@ leave() {
   (finish) </dev/null >/dev/null 2>&1 3<&- &
 }
 
-main() {
+enter() { # the folders of the project and of this submission
   { read -r host </proc/sys/kernel/hostname; } 2>/dev/null || host=$(uname -n)
   said='' fresh=''
   mine=$name.$host.$$
   said=$(make_folders 2>&1) || failed "cannot make folders in $parent: $said"
   cd "$parent" || failed "cannot enter $parent"
+  said=$(refusal .. . snapshots runs envs staging submissions)
+  [ -z "$said" ] || answer unsafe "$said"
+  exposed=$(exposure "$(pwd -P)" "$PWD")
   run=$PWD/runs/$name records=$PWD/submissions/$name
   trap leave EXIT
   trap 'exit 1' HUP INT PIPE TERM
   tidy # what another of that number left
+}
+
+main() {
+  enter
   resolve
   printf '%s' "$record" >"$records/record.json" || failed "cannot write in $records"
   set -- "staging/sent.$hash."*
@@ -389,6 +412,7 @@ main() {
   add_script
   trap '' HUP INT PIPE TERM # from here on it must be known what became of it
   while ! intend; do resolve; done
+  [ ! -e "$records/closed" ] || answer closed # by who held an intent before us
   submit
 }
 

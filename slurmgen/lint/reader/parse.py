@@ -1,0 +1,50 @@
+"""The syntax tree of a shell text, in limited time.
+
+tree-sitter cannot be stopped within a step, and for text that is not shell one step can take minutes:
+its time grows with the square of the length (https://github.com/tree-sitter/tree-sitter/issues/4019).
+A long text is therefore parsed by another process first, which the kernel ends.
+"""
+
+import subprocess
+import sys
+from functools import lru_cache
+
+from tree_sitter import Language, Node, Parser
+
+from slurmgen.lint.reader import trial
+from slurmgen.lint.reader.budget import Budget, TooLarge
+
+_SHORT = 4000
+"Characters; the worst text of this length known takes a quarter of a second."
+_TRIAL = 50_000
+"Steps that starting a process takes."
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Parser:
+    import tree_sitter_bash
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def parse(text: str, budget: Budget) -> Node:
+    """The root of the tree.
+
+    Raises:
+        TooLarge: the parser may not come to an end.
+    """
+    code = text.encode()
+    if len(code) <= _SHORT:
+        budget.spend(len(code) ** 2 // 64)
+    else:
+        budget.spend(_TRIAL)
+        _try_out(code)
+    return _parser().parse(code).root_node
+
+
+def _try_out(code: bytes) -> None:
+    # Without site and environment: the same modules as here, from the same folders.
+    command = [sys.executable, "-I", "-S", trial.__file__, *sys.path]
+    done = subprocess.run(command, input=code, stderr=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise TooLarge

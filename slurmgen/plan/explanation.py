@@ -1,0 +1,116 @@
+"""The reason for each value of a plan, as `explain` shows them."""
+
+from typing import TYPE_CHECKING
+
+from slurmgen.plan.reasons import DERIVED, PROFILE, Origin, Reason, default, derived, origin_of
+from slurmgen.plan.requeue import REASONS as REQUEUE_REASONS
+from slurmgen.plan.variables import OWN
+
+if TYPE_CHECKING:
+    from slurmgen.plan import Plan
+
+_DIRECTIVES = {
+    "job-name": "name",
+    "ntasks-per-node": "ntasks_per_node",
+    "cpus-per-task": "cpus_per_task",
+    "gres": "gpus_per_node",
+    "gpus": "gpus_per_node",
+    "gpus-per-node": "gpus_per_node",
+    "mem-per-gpu": "mem",
+    "mem-per-cpu": "mem",
+}
+"The key of the number that a directive says, where it is not the directive's own name."
+
+
+def explained(plan: "Plan") -> dict[str, Reason]:
+    """A reason for each key of `as_dict`, and for each directive and variable."""
+    origin = origin_of(plan.files)
+    found = _numbers(plan) | _from_request(plan, origin)
+    for option, _ in plan.directives:
+        key = _DIRECTIVES.get(option, option)
+        found[f"directives.{option}"] = found[key] if key in found else _further(plan, option, origin)
+    for variable in plan.variables:
+        found[f"env.{variable.name}"] = _variable(plan, variable.name, variable.comment, origin)
+    for variable in plan.step.variables:
+        ranks = f", for its {plan.procs_per_task} ranks together" if plan.procs_per_task > 1 else ""
+        note = variable.comment or f"from the profile of {plan.site}"
+        found[f"task_env.{variable.name}"] = Reason(PROFILE, f"set in each task{ranks}: {note}")
+    return found
+
+
+def _numbers(plan: "Plan") -> dict[str, Reason]:
+    shape = plan.launcher
+    each = "one task per GPU" if shape.task_per_gpu else "one task per node"
+    ranks = "each task is a rank" if shape.task_per_gpu else "the launcher starts one rank per GPU"
+    product = f"{plan.nodes} x {plan.ntasks_per_node} x {plan.procs_per_task}"
+    return {
+        "site": derived("the plan is for this one"),
+        "nodes": plan.layout.why,
+        "gpus_per_node": plan.layout.why,
+        "ntasks_per_node": derived(f"{each}: {shape.why}"),
+        "procs_per_task": derived(ranks),
+        "cpus_per_task": plan.cpus.why,
+        "world_size": derived(f"nodes x tasks per node x ranks per task, {product}: one per GPU"),
+        "mem": plan.memory.why,
+        "time": plan.time_limit.why,
+        "container": plan.setup.why_container,
+        "python_env": plan.setup.why_python,
+        "modules": plan.setup.why_modules,
+        "rendezvous": derived(_rendezvous(plan)),
+        "launch": derived(shape.why),
+        "command": derived("it gives the same script again"),
+    }
+
+
+def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
+    """Reasons for what the request says or leaves open."""
+    if_unset = {
+        "framework": default("the default"),
+        "gpu_type": _gpu_type(plan),
+        "name": derived("the script's"),
+        "requeue": default("not asked for"),
+        "partition": _partition(plan),
+        "account": default("none asked for; the site may have a default"),
+        "qos": default("none asked for"),
+        "script": default("the bundled one, as none is named"),
+        "log_dir": default(""),
+    }
+    found = {
+        field: reason if getattr(plan.asked, field) is None else origin(field)
+        for field, reason in if_unset.items()
+    }
+    folder = f", in the folder {found['log_dir'].text}" if plan.log_dir else ""
+    del found["log_dir"]
+    return found | {"output": derived(f"a log of its own for each job{folder}")}
+
+
+def _gpu_type(plan: "Plan") -> Reason:
+    if plan.place.gpu_type:
+        return Reason(PROFILE, f"the only one of {plan.site}, which requires a type")
+    return default("none asked for")
+
+
+def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
+    if option in plan.asked.sbatch:
+        return origin(f"sbatch.{option}")
+    if plan.requeue and option in REQUEUE_REASONS:
+        return Reason(DERIVED, REQUEUE_REASONS[option])
+    return Reason(PROFILE, f"from the profile of {plan.site}")
+
+
+def _variable(plan: "Plan", name: str, comment: str | None, origin: Origin) -> Reason:
+    if name in plan.asked.env:
+        return origin(f"env.{name}")
+    return Reason(DERIVED if name in OWN else PROFILE, comment or f"from the profile of {plan.site}")
+
+
+def _partition(plan: "Plan") -> Reason:
+    if plan.place.partitions:
+        return Reason(PROFILE, f"the default of {plan.site}")
+    return default("none; Slurm's default takes it")
+
+
+def _rendezvous(plan: "Plan") -> str:
+    if plan.rendezvous is None:
+        return "the ranks need no address from the batch script"
+    return "the first node, so that rank 0 is there; the port comes from the job id, below the ephemeral ones"

@@ -1,0 +1,151 @@
+"""Git, without running what a repository names.
+
+A repository's configuration can name programs that even `git status` runs: filters, a file system monitor,
+hooks. `git clone` leaves the configuration behind, but an archive has one, and so has a bare repository among
+the files of a clone. So git never reads it. Git works in a git folder made here, with links to the objects,
+refs and index of the repository, and with the few settings that decide what counts as a change. Programs that
+the user's own configuration names do not run either: what they do may depend on the files of the repository.
+"""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from slurmgen.files import read_bytes, read_text
+
+_OF_ALL = (
+    "objects",
+    "refs",
+    "reftable",
+    "packed-refs",
+    "info/attributes",
+    "info/exclude",
+    "info/sparse-checkout",
+)
+"What the git folders of several work trees have in common."
+_SETTINGS = re.compile(
+    r"core\.(autocrlf|checkstat|eol|filemode|ignorecase|precomposeunicode|sparsecheckout|sparsecheckoutcone"
+    r"|symlinks|trustctime)|status\.showuntrackedfiles"
+)
+_FORMAT = re.compile(r"extensions\.(objectformat|refstorage)")
+_PLAIN = re.compile(r"[a-z0-9]+")
+_FILES = {"core.excludesfile": "ignore", "core.attributesfile": "attributes"}
+"Files of the user, by their settings, and what they are called if not set."
+
+
+class Git:
+    """Git for one work tree, run in a folder of it."""
+
+    def __init__(self, git_folder: Path, tree: Path, folder: Path, deadline: float) -> None:
+        self.folder, self.deadline = folder, deadline
+        self._options: list[str] = []
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+        path = [place for place in os.environ.get("PATH", os.defpath).split(":") if place.startswith("/")]
+        self._environment = inherited | {
+            "PATH": ":".join(path),
+            "GIT_DIR": str(git_folder),
+            "GIT_WORK_TREE": str(tree),
+            "GIT_OPTIONAL_LOCKS": "0",
+            "LC_ALL": "C",
+        }
+
+    def __call__(self, *words: str, data: bytes = b"", codes: tuple[int, ...] = (0,)) -> str:
+        """What a command of git prints.
+
+        Raises:
+            OSError: there is no git.
+            subprocess.SubprocessError: it failed, or took until after the deadline.
+        """
+        reply = subprocess.run(
+            ["git", *self._options, *words],  # noqa: S607 (as the user's PATH says)
+            input=data,
+            capture_output=True,
+            cwd=self.folder,
+            env=self._environment,
+            timeout=max(self.deadline - time.monotonic(), 0),
+            check=False,
+        )
+        if reply.returncode not in codes:
+            raise subprocess.CalledProcessError(reply.returncode, "git")
+        return os.fsdecode(reply.stdout)
+
+    def settings(self, *words: str, data: bytes = b"") -> dict[str, str]:
+        """The settings in the user's configuration, or in `data` if the words say so."""
+        found = self("config", *words, "-z", "--list", data=data, codes=(0, 1))
+        pairs = (line.partition("\n") for line in found.split("\0"))
+        return {key: value if separator else "true" for key, separator, value in pairs}
+
+    def use(self, settings: dict[str, str]) -> None:
+        """Go on with these settings and no other configuration."""
+        home = self._environment["GIT_DIR"]
+        self._environment |= {"HOME": home, "XDG_CONFIG_HOME": home, "GIT_CONFIG_NOSYSTEM": "1"}
+        self._options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+
+
+@contextmanager
+def safe_git(tree: Path, folder: Path, deadline: float) -> Iterator[Git]:
+    """Git for a folder of a work tree, until `deadline` by the monotonic clock.
+
+    Raises:
+        OSError, ValueError: it is no work tree.
+        subprocess.SubprocessError: git failed.
+    """
+    own = _git_folder(tree)
+    common = own / read_text(own / "commondir").strip() if (own / "commondir").is_file() else own
+    with TemporaryDirectory(prefix="slurmgen-git-") as name:
+        made = Path(name)
+        _link(made, own, common)
+        git = Git(made, tree, folder, deadline)
+        user = git.settings()
+        theirs = git.settings("--file", "-", "--no-includes", data=_configuration(own, common))
+        (made / "config").write_text(_format(theirs))
+        git.use(_files(user) | _chosen(user) | _chosen(theirs))
+        yield git
+
+
+def _git_folder(tree: Path) -> Path:
+    """What `.git` is, or what it names if it is a file."""
+    place = tree / ".git"
+    if place.is_dir():
+        return place
+    return tree / read_text(place).removeprefix("gitdir:").strip()
+
+
+def _link(made: Path, own: Path, common: Path) -> None:
+    (made / "info").mkdir()
+    found = [(common / name, made / name) for name in _OF_ALL]
+    found += [(path, made / path.name) for path in (own / "index", *own.glob("sharedindex.*"))]
+    for path, link in found:
+        if path.is_file() or path.is_dir():
+            link.symlink_to(path)
+    (made / "HEAD").write_bytes(read_bytes(own / "HEAD"))
+
+
+def _configuration(own: Path, common: Path) -> bytes:
+    paths = (common / "config", own / "config.worktree")
+    return b"\n".join(read_bytes(path) for path in paths if path.exists())
+
+
+def _format(settings: dict[str, str]) -> str:
+    lines = ["[core]", "repositoryformatversion = 1", "[extensions]"]
+    for key, value in settings.items():
+        if _FORMAT.fullmatch(key) and _PLAIN.fullmatch(value):
+            lines.append(f"{key.removeprefix('extensions.')} = {value}")
+    return "\n".join([*lines, ""])
+
+
+def _chosen(settings: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in settings.items() if _SETTINGS.fullmatch(key)}
+
+
+def _files(user: dict[str, str]) -> dict[str, str]:
+    folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return {
+        key: os.path.expanduser(user.get(key) or f"{folder}/git/{name}")  # noqa: PTH111 (Path fails without a home)
+        for key, name in _FILES.items()
+    }

@@ -1,0 +1,58 @@
+"""The projects in examples/: their scripts are current, and their training runs."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY, Run
+
+EXAMPLES = REPOSITORY / "examples"
+JOBS = [
+    (path.parent.name, job)
+    for path in sorted(EXAMPLES.glob("*/slurmgen.toml"))
+    for job in tomllib.loads(path.read_text())["job"]
+]
+
+
+@pytest.mark.parametrize(("example", "job"), JOBS)
+def test_every_job_renders_a_script_without_a_finding(
+    example: str, job: str, slurmgen: Run, tmp_path: Path
+) -> None:
+    site = tomllib.loads((EXAMPLES / example / "slurmgen.toml").read_text())["site"]
+    script = slurmgen("render", job, cwd=EXAMPLES / example)
+    assert script.returncode == 0, script.stderr
+    (tmp_path / "job.sbatch").write_text(script.stdout)
+    found = slurmgen("lint", "job.sbatch", "--site", site)
+    assert found.returncode == 0, found.stdout
+
+
+def test_the_checked_in_scripts_are_current(slurmgen: Run) -> None:
+    result = slurmgen("check", cwd=EXAMPLES / "checked-in-scripts")
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize(
+    ("example", "launcher"),
+    [
+        ("ddp-daic", ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]),
+        ("lightning-olivia", []),
+    ],
+)
+def test_the_training_runs(example: str, launcher: list[str], tmp_path: Path) -> None:
+    shutil.copy(EXAMPLES / example / "train.py", tmp_path)
+    done = subprocess.run(
+        [sys.executable, *launcher, "train.py", "--epochs", "2"],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.rglob("*.pt")) or list(tmp_path.rglob("*.ckpt"))

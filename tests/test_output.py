@@ -60,6 +60,7 @@ EVERY = {
     "logs": [[NAME], ["1", "--site", NAME]],
     "wait": [[NAME]],
     "cancel": [[NAME], ["1", "--site", NAME]],
+    "forget": [[NAME], [NAME, "--force"]],
     "fetch": [[NAME], ["1", "--to", NAME]],
     "snapshots": [["--site", NAME]],
     "doctor": [["cifar", "--via", "local"], ["cifar", "--via", "local", "--json"], ["--site", NAME]],

@@ -97,7 +97,7 @@ def test_a_script_without_a_job_is_a_job_made_from_the_defaults(project: Path, s
         file.write("[job.mnist]\n")
     text = slurmgen("render", "--script", "mine.py", cwd=project).stdout
     head = (
-        "# Made by: slurmgen render --site daic --time 01:00:00 --account ewi-insy --env A=1 --script mine.py"
+        "# Made by: slurmgen render --site daic --time 01:00:00 --account ewi-insy --env A=... --script mine.py"
     )
     assert text.splitlines()[2] == head
     assert text.splitlines()[1].startswith("# mine on daic: ddp")

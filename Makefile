@@ -37,6 +37,11 @@ semgrep:
 docs: $(READY)
 	$(BIN)/sphinx-build -W --keep-going --nitpicky --quiet docs build/docs
 
+# Ten minutes of inputs for what reads others' text; tests/fuzz runs a few of them in `test`.
+.PHONY: fuzz
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz 600
+
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
 

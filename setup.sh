@@ -23,6 +23,7 @@ need fish fish
 need tcsh tcsh
 need zsh zsh
 need ps procps
+need strace strace
 python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 
 if [ -n "$missing" ]; then

@@ -36,7 +36,8 @@ def limits() -> Iterator[None]:
     old = resource.getrlimit(resource.RLIMIT_AS)
     previous = signal.signal(signal.SIGPROF, _too_slow)
     resource.setrlimit(resource.RLIMIT_AS, (_used() + MEMORY, old[1]))
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    # Again and again: what is raised in a callback of the garbage collector is lost.
+    signal.setitimer(signal.ITIMER_PROF, SECONDS, 0.1)
     try:
         yield
     finally:

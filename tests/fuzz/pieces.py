@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 LARGEST = 200_000
 "Characters of an input."
-COUNTS = (1, 1, 1, 1, 1, 1, 1, 2, 3, 40, 1000, 30_000)
-"How often a piece stands there; large counts show what takes more than linear time."
 
 
 class Piece(NamedTuple):
@@ -27,17 +25,19 @@ def joined(pieces: list[Piece]) -> str:
 
 
 def pieces(words: list[str], pairs: list[tuple[str, str]]) -> st.SearchStrategy[list[Piece]]:
-    """Pieces of a language: its words, and what opens and closes in it."""
-    counts = st.sampled_from(COUNTS)
-    anything = st.text(max_size=8)
-    some = [
-        st.builds(Piece, st.sampled_from(words), counts),
-        st.builds(Piece, st.sampled_from(words), st.just(1)),
-        st.builds(Piece, anything, counts),
-        *([st.builds(_pair, st.sampled_from(pairs), counts)] if pairs else []),
-    ]
-    return st.lists(st.one_of(some), max_size=30)
+    """Words of a language, what opens and closes in it, and any text; one of them perhaps many times."""
+    texts = [*((word, "") for word in words), *pairs]
+    some = st.one_of(
+        st.sampled_from(texts), st.sampled_from(texts), st.tuples(st.text(max_size=8), st.just(""))
+    )
+    few = st.lists(st.builds(_piece, some, st.sampled_from([1, 1, 1, 1, 2, 3])), max_size=30)
+    many = st.builds(_piece, some, st.sampled_from([40, 1000, 30_000, LARGEST]))
+    return st.one_of(few, few, few, st.builds(_with, few, many, few))
 
 
-def _pair(pair: tuple[str, str], count: int) -> Piece:
-    return Piece(pair[0], count, pair[1])
+def _piece(text: tuple[str, str], count: int) -> Piece:
+    return Piece(text[0], count, text[1])
+
+
+def _with(before: list[Piece], piece: Piece, after: list[Piece]) -> list[Piece]:
+    return [*before, piece, *after]

@@ -23,7 +23,8 @@ class Case:
     "What it may change: names in the project, or full paths; of either, what begins so."
     programs: frozenset[str] = frozenset()
     "What it may start besides Python."
-    seconds: float = 10.0
+    seconds: float = 30.0
+    "Until it counts as hung; this machine may be busy."
     then: str = ""
     "A command line to run after it, whatever came of it."
 
@@ -88,7 +89,7 @@ CASES = {
             "twin up --site lab --nodes 1",
             writes=("/tmp/slurmgen-",),
             programs=TWIN,
-            seconds=60,
+            seconds=120,
             then="twin down --site lab",
         )
     ],

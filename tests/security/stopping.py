@@ -45,10 +45,10 @@ def profile(text: str) -> Builder:
 
 
 def template(text: str) -> Builder:
-    """A project with a template; `%s` stands for a Python expression that runs a program."""
+    """A project with a template; `%s` stands for the name and arguments of a function of `os`."""
 
     def build(ground: Ground) -> None:
-        attack = f"os.popen({ground.payload('template')!r}).read()"
+        attack = f"popen({ground.payload('template')!r}).read()"
         ground.write("templates/directives.j2", text.replace("%s", attack))
 
     return project(build)
@@ -72,17 +72,18 @@ def deep_folders(ground: Ground) -> None:
 
 
 ESCAPES = {
-    "cycler": "{{ cycler.__init__.__globals__.%s }}",
-    "joiner": "{{ joiner.__init__.__globals__.%s }}",
-    "namespace": "{{ namespace.__init__.__globals__.%s }}",
-    "lipsum": "{{ lipsum.__globals__.%s }}",
-    "self": "{{ self.__init__.__globals__.__builtins__.__import__('os').%s }}",
-    "a subscript": "{{ lipsum['__globals__'].%s }}",
-    "the filter attr": "{{ (lipsum|attr('__glob' ~ 'als__')).%s }}",
-    "the filter map": "{{ ([lipsum]|map(attribute='__globals__')|first).%s }}",
-    "a value of the plan": "{{ plan.launcher.command.__globals__.%s }}",
-    "the classes": "{{ plan.__class__.__mro__[-1].__subclasses__()[-1].__init__.__globals__.%s }}",
-    "an error": "{{ ({}|attr('x')).__init__.__globals__.%s }}",
+    "cycler": "{{ cycler.__init__.__globals__.os.%s }}",
+    "joiner": "{{ joiner.__init__.__globals__.os.%s }}",
+    "namespace": "{{ namespace.__init__.__globals__.os.%s }}",
+    "lipsum": "{{ lipsum.__globals__.os.%s }}",
+    "self": "{{ self.__init__.__globals__.sys.modules.os.%s }}",
+    "a subscript": "{{ lipsum['__globals__'].os.%s }}",
+    "the filter attr": "{{ (lipsum|attr('__glob' ~ 'als__')).os.%s }}",
+    "the filter map": "{{ ([lipsum]|map(attribute='__globals__')|first).os.%s }}",
+    "a value of the plan": "{{ plan.launcher.command.__globals__.__builtins__.__import__('os').%s }}",
+    "the classes": "{% for c in plan.__class__.__mro__[-1].__subclasses__() if c.__name__ == '_wrap_close' %}"
+    "{{ c.__init__.__globals__.%s }}{% endfor %}",
+    "an error": "{{ ({}|attr('x')).__init__.__globals__.sys.modules.os.%s }}",
     "format": "{{ '{0.__init__.__globals__[os].environ[MY_SECRET]}'.format(cycler) }}",
     "format_map": "{{ '{a.__init__.__globals__[os].environ[MY_SECRET]}'.format_map({'a': cycler}) }}",
 }
@@ -91,11 +92,11 @@ ESCAPES = {
 ENDLESS = {
     "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
     "loops of constants": "{% for a in [0] * 99999 %}{% for b in [0] * 99999 %}{% endfor %}{% endfor %}",
-    "a power": "{{ 9 ** 9 ** 9 }}",
-    "a text": "{{ 'x' * 10 ** 10 }}",
-    "a list": "{% set a = [0] * 10 ** 10 %}",
-    "a width": "{{ '%9999999999d' % 1 }}",
-    "a filter": "{{ 'x'|center(10 ** 10) }}",
+    "a power": "{{ 9 ** (9 ** 9) }}",
+    "a text": "{{ 'x' * 10 ** 9 }}",
+    "a list": "{% set a = [0] * 10 ** 8 %}",
+    "a width": "{{ '%999999999d' % 1 }}",
+    "a filter": "{{ 'x'|center(10 ** 9) }}",
     "lipsum": "{{ lipsum(n=10 ** 6) }}",
     "a macro": "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}",
     "its output": "{% for a in range(99999) %}{{ 'x' * 999999 }}{% endfor %}",
@@ -199,12 +200,12 @@ IGNORE_FILES = (
     Trap("ignore file is long", project(written(".gitignore", "**/a*/**/*b\n" * 50_000)), SENDING),
 )
 
+CALL = 'bash -c "$c%d"; '
 SCRIPTS = (
     Trap(
         "script runs its variables",
         script(
-            "\n".join(f'export c{n}=\'bash -c "$c{n + 1}"; bash -c "$c{n + 1}"\'' for n in range(45))
-            + '\nbash -c "$c0"'
+            "".join(f"export c{n}='{CALL % (n + 1) * 45}'\n" for n in range(6)) + CALL % 0,
         ),
         LINTING,
     ),

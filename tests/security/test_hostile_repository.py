@@ -30,8 +30,16 @@ SYSTEM = ("/usr/", "/opt/", "/bin/", "/sbin/", sys.prefix, sys.base_prefix)
 INSTALLED = (sys.prefix, str(Path(slurmgen.__file__).parent))
 SOCKETS = ("/run/nscd/", "/var/run/nscd/", "/run/systemd/userdb/", "/run/dbus/", "/var/run/dbus/")
 "Of the system, where the C library looks for users and hosts."
+MAX_CPU_SECONDS = 10
+MAX_MEMORY = 600 << 20
+"Bytes."
 ANOTHER_USER = 65534
-CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
+MUST_NOT_SHOW = {
+    "a secret": re.compile(SECRET.encode()),
+    "control characters": re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]"),
+    # As the traps have them; those of slurmgen itself name a file.
+    "a workflow command": re.compile(rb"^\s*::[a-z-]+::|##\[", re.MULTILINE),
+}
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
 
@@ -124,19 +132,26 @@ def lurking(place: Place, repository: Path) -> Place:
 
 def problems(ran: Watched, one: Case, place: Place) -> Iterator[str]:
     """What a command did that it must not do."""
-    if ran.exit_code is None:
-        yield f"did not end within {one.seconds:g} s"
-    elif ran.exit_code not in (0, 1, 2, 3):
-        yield f"ended with {ran.exit_code}"
+    yield from out_of_bounds(ran, one)
     yield from (f"must not start: {event}" for event in ran.started if not may_start(event, one))
     yield from (f"must not change: {event}" for event in ran.changed if not may_change(event, one, place))
     yield from (f"must not connect: {event}" for event in ran.connected if not may_connect(event, one, place))
     yield from (f"a trap left its mark: {path}" for path in marks(place.ground))
     for name, text in {"stdout": ran.out, "stderr": ran.err}.items():
-        if SECRET.encode() in text:
-            yield f"{name} shows a secret"
-        if found := CONTROLS.search(text):
-            yield f"{name} has control characters: {text[max(found.start() - 40, 0) : found.end() + 40]!r}"
+        for what, pattern in MUST_NOT_SHOW.items():
+            if found := pattern.search(text):
+                yield f"{name} has {what}: {text[max(found.start() - 40, 0) : found.end() + 40]!r}"
+
+
+def out_of_bounds(ran: Watched, one: Case) -> Iterator[str]:
+    if ran.exit_code is None:
+        yield f"did not end within {one.seconds:g} s"
+    elif ran.exit_code not in (0, 1, 2, 3):
+        yield f"ended with {ran.exit_code}"
+    if ran.cpu_seconds > MAX_CPU_SECONDS:
+        yield f"took {ran.cpu_seconds:.1f} s of CPU time"
+    if ran.memory > MAX_MEMORY:
+        yield f"took {ran.memory >> 20} MiB of memory"
 
 
 def may_start(event: Event, one: Case) -> bool:
@@ -146,7 +161,7 @@ def may_start(event: Event, one: Case) -> bool:
 
 
 def may_change(event: Event, one: Case, place: Place) -> bool:
-    if "/__pycache__/" in event.target and event.target.startswith(INSTALLED):  # Python's own
+    if "/__pycache__" in event.target and event.target.startswith(INSTALLED):  # Python's own
         return True
     project = f"{place.ground.project}/"
     if event.target.startswith(project):

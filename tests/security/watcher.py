@@ -2,13 +2,13 @@
 
 import os
 import re
-import resource
+import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Timer
 
 MAX_MEMORY = 2 << 30
 "Bytes of address space. A command that needs more fails, instead of the machine."
@@ -52,7 +52,9 @@ class Watched:
 
     exit_code: int | None
     "None if it did not end in time."
-    seconds: float
+    cpu_seconds: float
+    memory: int
+    "Bytes, of the largest process."
     out: bytes
     err: bytes
     started: tuple[Event, ...]
@@ -68,38 +70,34 @@ def watch(argv: Sequence[str], cwd: Path, environ: Mapping[str, str], limit: flo
         options = ["--follow-forks", "--output-separately", f"--output={name}/of", "--seccomp-bpf"]
         shown = ["--strings-in-hex=all", "--decode-fds=path", "--string-limit=4096", "--quiet=all"]
         calls = ["--signal=none", f"--trace={','.join(sorted(TRACED))}"]
-        started = time.monotonic()
-        process = subprocess.Popen(
-            ["strace", *options, *shown, *calls, "--", *argv],
-            cwd=cwd,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            process_group=0,
-            preexec_fn=_limit_memory,
-        )
-        try:
-            out, err = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            out, err = process.communicate()
-        seconds = time.monotonic() - started
+        out, err = Path(name, "stdout"), Path(name, "stderr")
+        with out.open("wb") as stdout, err.open("wb") as stderr:
+            process = subprocess.Popen(
+                ["prlimit", f"--as={MAX_MEMORY}", "strace", *options, *shown, *calls, "--", *argv],
+                cwd=cwd,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                process_group=0,
+            )
+        hung = Timer(limit, os.killpg, (process.pid, signal.SIGKILL))
+        hung.start()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        hung.cancel()
         events = tuple(_events(Path(name), cwd))
-    return Watched(
-        exit_code=process.returncode if seconds < limit else None,
-        seconds=seconds,
-        out=out,
-        err=err,
-        started=tuple(event for event in events if event.call in STARTS),
-        read=tuple(event for event in events if event.call == "read"),
-        changed=tuple(event for event in events if event.call in CHANGES | {"write", "bind"}),
-        connected=tuple(event for event in events if event.call == "connect"),
-    )
-
-
-def _limit_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+        return Watched(
+            exit_code=None if process.returncode == -signal.SIGKILL else process.returncode,
+            cpu_seconds=used.ru_utime + used.ru_stime,
+            memory=used.ru_maxrss << 10,
+            out=out.read_bytes(),
+            err=err.read_bytes(),
+            started=tuple(event for event in events if event.call in STARTS),
+            read=tuple(event for event in events if event.call == "read"),
+            changed=tuple(event for event in events if event.call in CHANGES | {"write", "bind"}),
+            connected=tuple(event for event in events if event.call == "connect"),
+        )
 
 
 @dataclass
@@ -112,7 +110,7 @@ class _Process:
 
 def _events(traces: Path, cwd: Path) -> Iterator[Event]:
     """The events of all traces. A process begins where its parent was when it forked."""
-    texts = {int(path.suffix[1:]): path.read_text() for path in traces.iterdir()}
+    texts = {int(path.suffix[1:]): path.read_text() for path in traces.glob("of.*")}
     forked = {int(pid) for text in texts.values() for pid in _FORK.findall(text)}
     begun = {pid: _Process(str(cwd)) for pid in texts.keys() - forked}
     assert len(begun) == 1, f"several processes without a parent: {sorted(begun)}"

@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from slurmgen.lint import all_rules, lint_text
-from slurmgen.profiles import load_site
+from slurmgen.sites.profiles import load_site
 from tests.lint import corpus
 from tests.lint.corpus import Sample
 

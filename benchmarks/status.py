@@ -15,10 +15,10 @@ from typing import Any
 from unittest.mock import patch
 
 from slurmgen import twin
-from slurmgen.asking import Named, ask
-from slurmgen.profiles import load_site
+from slurmgen.jobs.status import Named, ask
 from slurmgen.remote.route import Route, open_route
 from slurmgen.remote.transport import Completed, Transport, command_name
+from slurmgen.sites.profiles import load_site
 from slurmgen.slurm.commands import JobId, squeue
 from slurmgen.twin import Twin
 

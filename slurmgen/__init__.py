@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from slurmgen import lint
     from slurmgen.errors import SlurmgenError
+    from slurmgen.jobs.submit import submit
     from slurmgen.plan import Plan, resolve
-    from slurmgen.profiles import load_site
     from slurmgen.request import Request
     from slurmgen.script import render
-    from slurmgen.site import Site
-    from slurmgen.submitting import submit
+    from slurmgen.sites.model import Site
+    from slurmgen.sites.profiles import load_site
 
 _HOMES = {
     "Plan": "plan",
     "Request": "request",
-    "Site": "site",
+    "Site": "sites.model",
     "SlurmgenError": "errors",
-    "load_site": "profiles",
+    "load_site": "sites.profiles",
     "render": "script",
     "resolve": "plan",
-    "submit": "submitting",
+    "submit": "jobs.submit",
 }
 
 __all__ = ["Plan", "Request", "Site", "SlurmgenError", "lint", "load_site", "render", "resolve", "submit"]

@@ -9,17 +9,17 @@ from io import StringIO
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from slurmgen.config import located, unreadable
+from slurmgen.config.project import FILE_NAME, Project, job_request, own_templates, script_path, sites_of
 from slurmgen.errors import ConfigError, RequestError, SlurmgenError
 from slurmgen.files import read_inside
 from slurmgen.plan import Plan, resolve
-from slurmgen.profiles import load_site
-from slurmgen.project import FILE_NAME, Project, job_request, own_templates, script_path, sites_of
-from slurmgen.provenance import as_written, has_mark, signed
-from slurmgen.remote.project_files import missing_files
 from slurmgen.request import Request, command_line
 from slurmgen.script import render_all
-from slurmgen.site import Site
+from slurmgen.signature import as_written, has_mark, signed
+from slurmgen.sites.model import Site
+from slurmgen.sites.profiles import load_site
+from slurmgen.sync.project_files import missing_files
+from slurmgen.toml_structs import located, unreadable
 
 Kind = Literal["outdated", "missing", "edited", "no-job"]
 

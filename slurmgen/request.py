@@ -6,7 +6,7 @@ from typing import Any, Literal
 from msgspec import Struct, convert, to_builtins
 
 from slurmgen.errors import RequestError
-from slurmgen.slurm.options import SbatchOptions, given
+from slurmgen.slurm.sbatch_options import SbatchOptions, given
 from slurmgen.slurm.shell import VariableName, quote, unprintable
 
 Rendezvous = Literal["static", "c10d"]

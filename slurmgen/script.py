@@ -17,9 +17,9 @@ from slurmgen.errors import ConfigError
 from slurmgen.files import MAX_TEXT, read_inside
 from slurmgen.paths import bundled
 from slurmgen.plan import Plan
+from slurmgen.python_env import COMMENTS
 from slurmgen.slurm.shell import quote
-from slurmgen.software import COMMENTS
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 if TYPE_CHECKING:
     from jinja2 import BaseLoader, Environment, Template

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.support.machines"]
 REPOSITORY = Path(__file__).parent.parent
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmgen.checked_in import MESSAGES, compare, expected, found
+from slurmgen.config.project import Job, Project
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.project import Job, Project
 from slurmgen.request import Request
+from tests.config.test_project import PERSONAL
 from tests.conftest import REPOSITORY, Run
-from tests.test_project import PERSONAL
 
 PROJECT = """\
 site = "daic"

@@ -1,6 +1,7 @@
 """What the documents say is so."""
 
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -10,10 +11,10 @@ import msgspec
 import pytest
 
 from slurmgen import Request, load_site, resolve
-from slurmgen.personal import Personal
-from slurmgen.project import Job, Project
+from slurmgen.config.project import Job, Project
+from slurmgen.config.user import Personal
 from slurmgen.script import _values
-from slurmgen.site import Site
+from slurmgen.sites.model import Site
 from tests.conftest import REPOSITORY, Run
 
 
@@ -77,3 +78,9 @@ def test_every_toml_example_of_the_readme_is_toml() -> None:
         "# personal.toml",
         "# site_profiles/mycluster.toml",
     ]
+
+
+def test_the_picture_of_the_packages_is_that_of_the_code() -> None:
+    """If not: python docs/picture.py."""
+    drawn = runpy.run_path(str(REPOSITORY / "docs" / "picture.py"))["dot"]()
+    assert drawn == (REPOSITORY / "docs" / "architecture.dot").read_text()

@@ -45,8 +45,8 @@ def test_wheel_carries_every_template_profile_and_training_file(wheel: Path) -> 
     assert {f"slurmgen/{name}" for name in tracked} <= set(carried)
 
 
-def test_wheel_carries_the_programs_for_the_far_side(wheel: Path) -> None:
-    tracked = run("git", "ls-files", "slurmgen/remote/far_side/*.sh").split()
+def test_wheel_carries_the_remote_scripts(wheel: Path) -> None:
+    tracked = run("git", "ls-files", "slurmgen/jobs/remote_scripts/*.sh").split()
     assert len(tracked) >= 2
     assert set(tracked) <= set(zipfile.ZipFile(wheel).namelist())
 

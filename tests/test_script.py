@@ -15,7 +15,7 @@ from slurmgen.bundled_scripts import BUNDLED_SCRIPTS
 from slurmgen.errors import ConfigError
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.paths import bundled
-from slurmgen.site import Env, Modules, Rendezvous
+from slurmgen.sites.model import Env, Modules, Rendezvous
 from tests.conftest import Run
 from tests.support.golden import golden_requests
 from tests.test_paths import SOMEBODY, as_root

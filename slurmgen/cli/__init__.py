@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 
 from slurmgen.errors import SlurmgenError, did_you_mean
-from slurmgen.wording import visible
+from slurmgen.text import visible
 
 BUG = 70
 "Exit code of an error that is ours (EX_SOFTWARE of sysexits.h)."

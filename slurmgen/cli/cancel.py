@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.job_output import tell
 from slurmgen.cli.route_options import find_jobs, jobs_options, reach
-from slurmgen.cli.told import tell
 
 if TYPE_CHECKING:
-    from slurmgen.asking import Answer, Named
+    from slurmgen.jobs.status import Answer, Named
     from slurmgen.remote.transport import Transport
 
 UNKNOWN_THERE = 3
@@ -22,7 +22,7 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **said: A
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. A job that has ended is left as it is.
     Exit code 3 if Slurm does not know a job.
     """
-    from slurmgen.asking import by_way, remember
+    from slurmgen.jobs.status import by_way, remember
 
     jobs = find_jobs(job_ids, site, **said)
     answers: list[Answer] = []
@@ -36,8 +36,8 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **said: A
 
 def cancel_jobs(far: "Transport", jobs: "list[Named]") -> "list[Answer]":
     """Cancel the jobs of one site that have not ended, and return what became of all."""
-    from slurmgen.asking import answers_of
-    from slurmgen.remote.slurm import cancel, ended
+    from slurmgen.jobs.slurm_client import cancel, ended
+    from slurmgen.jobs.status import answers_of
 
     before = answers_of(far, jobs, explain=False)
     living = [one.named for one in before if one.states and not ended(one.states)]
@@ -56,7 +56,7 @@ def _after(before: "Answer", after: "Answer") -> "Answer":
     """What became of a job. Slurm keeps no record of a task of an array that is cancelled while it waits."""
     from msgspec import structs
 
-    from slurmgen.asking import answer
+    from slurmgen.jobs.status import answer
 
     if after.states or not before.states:
         return after

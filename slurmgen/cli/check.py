@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurmgen.cli.job_output import warn
 from slurmgen.cli.paths import cache_dir, shown
-from slurmgen.cli.told import warn
-from slurmgen.project import FILE_NAME
-from slurmgen.wording import annotation, counted, visible, visible_json
+from slurmgen.config.project import FILE_NAME
+from slurmgen.text import annotation, counted, visible, visible_json
 
 if TYPE_CHECKING:
     from slurmgen.checked_in import Finding
@@ -39,7 +39,7 @@ def command(folder: Path, format_: str) -> int:
     if no job makes it any more. FOLDER is the project's, or one below; this one if unset.
     """
     from slurmgen.checked_in import compare, expected, found
-    from slurmgen.project import find_project, require_project, script_folder
+    from slurmgen.config.project import find_project, require_project, script_folder
 
     folder, project = find_project(folder)
     require_project(folder)

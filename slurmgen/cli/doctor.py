@@ -8,12 +8,12 @@ import click
 
 from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options, send_option
 from slurmgen.cli.route_options import reach, route_options
-from slurmgen.cli.submit_told import amount_of
+from slurmgen.cli.submit_output import amount_of
 
 if TYPE_CHECKING:
+    from slurmgen.doctor import Step
+    from slurmgen.jobs.submit import Prepared
     from slurmgen.plan import Plan
-    from slurmgen.remote.doctor import Step
-    from slurmgen.submitting import Prepared
 
 COLORS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "yellow"}
 _WIDTH, _NAME_WIDTH = 11, 15
@@ -37,10 +37,10 @@ def command(
     """
     from contextlib import closing
 
-    from slurmgen.remote.doctor import examine, exit_code
-    from slurmgen.remote.doctor.visit import Visit
+    from slurmgen.doctor import examine, exit_code
+    from slurmgen.doctor.visit import Visit
+    from slurmgen.jobs.submit import DEFAULT_REMOTE_DIR, prepare
     from slurmgen.remote.route import route
-    from slurmgen.submitting import DEFAULT_REMOTE_DIR, prepare
 
     way = route(asked.site, asked.personal, **said)
     folder = remote_dir or asked.personal.remote_dir or DEFAULT_REMOTE_DIR
@@ -79,7 +79,7 @@ def _described(plan: "Plan", prepared: "Prepared") -> str:
 
 def _show(step: "Step") -> None:
     """One line, as soon as it is known; and below it what to do."""
-    from slurmgen.wording import visible
+    from slurmgen.text import visible
 
     color = None if os.environ.get("NO_COLOR") else COLORS[step.state]
     state = click.style(f"{step.state:{_WIDTH}}", fg=color) if color else f"{step.state:{_WIDTH}}"
@@ -89,7 +89,7 @@ def _show(step: "Step") -> None:
 
 
 def _json(site: str, steps: "list[Step]") -> str:
-    from slurmgen.wording import visible_json
+    from slurmgen.text import visible_json
 
     shown = [
         {"step": one.name, "state": one.state, "said": one.said, "hint": one.hint or None} for one in steps

@@ -16,7 +16,7 @@ def command(asked: Asked, as_json: bool) -> None:
 
     values = as_dict(asked.plan())
     if as_json:
-        from slurmgen.wording import visible_json
+        from slurmgen.text import visible_json
 
         click.echo(visible_json(values, indent=2), nl=False)
     else:
@@ -29,7 +29,7 @@ def _print_table(values: dict[str, object]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from slurmgen.wording import visible
+    from slurmgen.text import visible
 
     reasons = values.pop("reasons")
     del values["sources"]

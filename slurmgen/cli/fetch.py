@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.job_output import print_jobs
 from slurmgen.cli.route_options import find_jobs, jobs_options, reach
 from slurmgen.cli.size_option import max_size_option
-from slurmgen.cli.told import print_jobs
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 if TYPE_CHECKING:
-    from slurmgen.asking import Named
-    from slurmgen.ledger import Record
-    from slurmgen.remote.results import Fetched
+    from slurmgen.jobs.ledger import Record
+    from slurmgen.jobs.results.fetch import Fetched
+    from slurmgen.jobs.status import Named
     from slurmgen.remote.transport import Transport
 
 _LISTED = 20
@@ -53,8 +53,8 @@ def command(
     job. Nothing here is overwritten unless you say so; exit code 1 if something was not fetched, for
     that or because it could do harm here.
     """
-    from slurmgen.asking import each
-    from slurmgen.remote.results import fetch
+    from slurmgen.jobs.results.fetch import fetch
+    from slurmgen.jobs.status import each
 
     jobs = find_jobs(job_ids, site, **said)
     records = {one: _recorded(one) for one in jobs}
@@ -94,8 +94,8 @@ def _folder(record: "Record", to: Path | None, jobs: int) -> Path:
 
 def _is_in_project(folder: Path) -> bool:
     """Whether the next submission from here would send a folder."""
+    from slurmgen.config.project import FILE_NAME
     from slurmgen.files import is_inside
-    from slurmgen.project import FILE_NAME
 
     here = Path.cwd()
     project = next((one for one in (here, *here.parents) if (one / FILE_NAME).is_file()), here)
@@ -126,7 +126,7 @@ def _as_json(record: "Record", folder: Path, fetched: "Fetched") -> dict[str, An
 
 
 def _report(record: "Record", folder: Path, fetched: "Fetched", *, quiet: bool) -> None:
-    from slurmgen.wording import visible
+    from slurmgen.text import visible
 
     if not quiet:
         click.echo(visible(str(folder)))

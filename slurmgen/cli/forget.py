@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.job_output import tell_one, warn
 from slurmgen.cli.route_options import reach, route_options, way_of
 from slurmgen.cli.site_option import site_option
-from slurmgen.cli.told import tell_one, warn
 
 if TYPE_CHECKING:
-    from slurmgen.ledger import Record
+    from slurmgen.jobs.ledger import Record
     from slurmgen.remote.route import Route
 
 _FORCE_HINT = "Nothing was changed. --force removes the entry here, although a job may exist."
@@ -33,7 +33,7 @@ def command(submission: str, site: str | None, cancel: bool, force: bool, **said
     none can come of it, and the entry is removed. Exit code 3 if neither is certain; then nothing is changed.
     """
     from slurmgen.errors import SlurmgenError
-    from slurmgen.ledger import Ledger
+    from slurmgen.jobs.ledger import Ledger
 
     record = _find(submission, site)
     way = way_of(record, **said)
@@ -52,7 +52,7 @@ def command(submission: str, site: str | None, cancel: bool, force: bool, **said
 
 def _find(submission: str, site: str | None) -> "Record":
     from slurmgen.errors import RequestError
-    from slurmgen.ledger import Ledger
+    from slurmgen.jobs.ledger import Ledger
 
     found = Ledger().unsettled(submission, site)
     chosen = [one for one in found if one.key == submission] or found
@@ -70,15 +70,15 @@ def _find(submission: str, site: str | None) -> "Record":
 
 
 def _settled(record: "Record", way: "Route") -> "Record | None":
-    from slurmgen.forgetting import settle
-    from slurmgen.ledger import Ledger
+    from slurmgen.jobs.forget import settle
+    from slurmgen.jobs.ledger import Ledger
 
     with reach(way) as far:
         return settle(far, record, Ledger())
 
 
 def _print(record: "Record", settled: "Record | None") -> None:
-    from slurmgen.wording import visible
+    from slurmgen.text import visible
 
     outcome = (
         f"became job {settled.id}: recorded" if settled else "has no job, and none can come of it: removed"
@@ -87,8 +87,8 @@ def _print(record: "Record", settled: "Record | None") -> None:
 
 
 def _cancel(settled: "Record", way: "Route") -> None:
-    from slurmgen.asking import Named, remember
     from slurmgen.cli.cancel import cancel_jobs
+    from slurmgen.jobs.status import Named, remember
     from slurmgen.slurm.commands import JobId
 
     with reach(way) as far:

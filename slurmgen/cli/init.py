@@ -12,10 +12,10 @@ import click
 from slurmgen.bundled_scripts import FOLDER as TRAINING
 from slurmgen.cli.paths import shown
 from slurmgen.cli.site_option import site_option
+from slurmgen.config.project import DEFAULT_SITE, FILE_NAME
 from slurmgen.errors import RequestError
-from slurmgen.project import DEFAULT_SITE, FILE_NAME
-from slurmgen.site import Site
-from slurmgen.wording import visible
+from slurmgen.sites.model import Site
+from slurmgen.text import visible
 
 
 @click.command()
@@ -29,8 +29,8 @@ def command(site: str | None, training: bool) -> None:
     The site is the one you are logged in to. Elsewhere you are asked, or it is generic where nobody
     can be.
     """
-    from slurmgen.profiles import load_site
-    from slurmgen.starter import starter
+    from slurmgen.config.init_file import starter
+    from slurmgen.sites.profiles import load_site
 
     folder = Path.cwd()
     for name in (FILE_NAME, *([TRAINING] if training else [])):
@@ -48,8 +48,8 @@ def _refuse_if_there(path: Path) -> None:
 
 
 def _find_site(folder: Path) -> str:
-    from slurmgen.profiles import load_profile, profile_paths
-    from slurmgen.starter import site_here
+    from slurmgen.config.init_file import site_here
+    from slurmgen.sites.profiles import load_profile, profile_paths
 
     sites = [load_profile(path, folder) for path in profile_paths(folder).values()]
     found = site_here(_host_name(), _slurm_config(), sites)

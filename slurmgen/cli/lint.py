@@ -13,7 +13,7 @@ from slurmgen.errors import RequestError
 
 if TYPE_CHECKING:
     from slurmgen.lint.reports import Linted
-    from slurmgen.site import Site
+    from slurmgen.sites.model import Site
 
 
 @click.command()
@@ -77,13 +77,13 @@ def _settings(
 
     project_dir = here = Path.cwd()
     if any((folder / "slurmgen.toml").is_file() for folder in (here, *here.parents)):
-        from slurmgen.project import find_project
+        from slurmgen.config.project import find_project
 
         project_dir, project = find_project(here)
         select, ignore = select or project.lint.select, ignore or project.lint.ignore
     place = None
     if site:
-        from slurmgen.profiles import load_site
+        from slurmgen.sites.profiles import load_site
 
         place = load_site(site, project_dir)
     return chosen(_split(select), _split(ignore)), place
@@ -136,7 +136,7 @@ def _write(file: "Linted", text: str, site: "Site | None", codes: tuple[str, ...
 def _show_changes(changed: "list[tuple[Linted, str]]") -> int:
     from difflib import unified_diff
 
-    from slurmgen.wording import visible
+    from slurmgen.text import visible
 
     for file, text in changed:
         before, after = file.text.splitlines(), text.splitlines()

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.job_output import print_jobs
 from slurmgen.cli.route_options import find_jobs, jobs_options, reach
-from slurmgen.cli.told import print_jobs
 
 if TYPE_CHECKING:
-    from slurmgen.asking import Named
-    from slurmgen.ledger import Record
+    from slurmgen.jobs.ledger import Record
+    from slurmgen.jobs.status import Named
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
@@ -46,7 +46,7 @@ def command(
     """
     if follow and (as_json or len(job_ids) > 1):
         raise click.UsageError("--follow shows one log, and goes without --json.")
-    from slurmgen.asking import each
+    from slurmgen.jobs.status import each
 
     jobs = find_jobs(job_ids, site, **said)
 
@@ -69,7 +69,7 @@ def command(
 
 def _head(one: "Named", path: str) -> None:
     """Say whose log follows, as tail does."""
-    from slurmgen.wording import visible
+    from slurmgen.text import visible
 
     click.echo(visible(f"==> job {one.job} at {one.way.site}: {path} <=="))
 
@@ -78,7 +78,7 @@ def _metadata(far: "Transport", one: "Named") -> tuple[dict[str, object], bool]:
     """What a log is, and whether it was pruned."""
     from msgspec import structs
 
-    from slurmgen.remote.log_files import look
+    from slurmgen.jobs.log_files import look
 
     log = look(far, _path(far, one.job, one.record))
     if pruned := log.size is None and _is_pruned(far, one):
@@ -88,7 +88,7 @@ def _metadata(far: "Transport", one: "Named") -> tuple[dict[str, object], bool]:
 
 def _is_pruned(far: "Transport", one: "Named") -> bool:
     """Whether the folder that the job ran in is gone."""
-    from slurmgen.remote.log_files import has_folder
+    from slurmgen.jobs.log_files import has_folder
 
     return one.record is not None and not has_folder(far, one.record.folder)
 
@@ -114,10 +114,10 @@ def follow_to_end(
         err: write to stderr.
         fails: exit with 1 in any case.
     """
-    from slurmgen.remote.following import follow_through
-    from slurmgen.remote.logs import Shown
-    from slurmgen.remote.slurm import describe, outcome
-    from slurmgen.wording import visible
+    from slurmgen.jobs.follow import follow_through
+    from slurmgen.jobs.logs import Shown
+    from slurmgen.jobs.slurm_client import describe, outcome
+    from slurmgen.text import visible
 
     ctx = click.get_current_context()
     write = _Output(err=err)
@@ -144,9 +144,9 @@ def follow_to_end(
 
 
 def _remember(way: "Route", job: "JobId", states: "tuple[JobState, ...]") -> None:
-    from slurmgen.asking import Named, answer, remember
     from slurmgen.errors import ConfigError
-    from slurmgen.ledger import Ledger
+    from slurmgen.jobs.ledger import Ledger
+    from slurmgen.jobs.status import Named, answer, remember
 
     with suppress(ConfigError):  # the log was shown all the same
         remember(answer(Named(job, way, record), states) for record in Ledger().find(str(job), way.site))
@@ -201,7 +201,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
-    from slurmgen.remote.logs import asked_path, log_path
+    from slurmgen.jobs.logs import asked_path, log_path
 
     if record is None:
         return asked_path(far, job)
@@ -210,7 +210,7 @@ def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
 
 def _show(far: "Transport", one: "Named", path: str, start: int) -> bool:
     """Print a log, or why there is none; whether that is since it was pruned."""
-    from slurmgen.remote.logs import read
+    from slurmgen.jobs.logs import read
 
     is_empty, write = True, _Output()
     for chunk in read(far, path, start):
@@ -232,13 +232,13 @@ def _pruned(one: "Named") -> str:
 
 
 def _say_state(far: "Transport", job: "JobId") -> None:
-    from slurmgen.remote.slurm import describe, job_states
+    from slurmgen.jobs.slurm_client import describe, job_states
 
     for line in describe(job_states(far, job), job, far.where):
         _say(line)
 
 
 def _say(text: str) -> None:
-    from slurmgen.wording import visible
+    from slurmgen.text import visible
 
     click.echo(visible(text), err=True)

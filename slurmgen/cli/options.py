@@ -13,11 +13,11 @@ from msgspec import structs
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.site_option import site_option
 from slurmgen.cli.size_option import max_size_option
+from slurmgen.config.project import FILE_NAME, Project
+from slurmgen.config.user import Personal
 from slurmgen.errors import RequestError
-from slurmgen.personal import Personal
-from slurmgen.project import FILE_NAME, Project
 from slurmgen.request import NONE, OMITTED, Request
-from slurmgen.site import Site
+from slurmgen.sites.model import Site
 
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
@@ -101,7 +101,7 @@ def _complete_frameworks(_ctx: click.Context, _param: click.Parameter, incomplet
 
 
 def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from slurmgen.project import find_project
+    from slurmgen.config.project import find_project
 
     return [name for name in find_project(Path.cwd())[1].job if name.startswith(incomplete)]
 
@@ -112,9 +112,9 @@ def _complete_of_site(
     """Complete from the profile of the site that is named before, or in the project."""
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        from slurmgen.config.project import DEFAULT_SITE, find_project
         from slurmgen.errors import SlurmgenError
-        from slurmgen.profiles import load_site
-        from slurmgen.project import DEFAULT_SITE, find_project
+        from slurmgen.sites.profiles import load_site
 
         try:
             folder, project = find_project(Path.cwd())
@@ -295,10 +295,10 @@ def gather(
     Raises:
         RequestError: there is no such job, or slurmgen.toml has several and none is named.
     """
-    from slurmgen.personal import fill, load_personal
-    from slurmgen.profiles import load_site
-    from slurmgen.project import DEFAULT_SITE, find_project, job_request, own_templates
+    from slurmgen.config.project import DEFAULT_SITE, find_project, job_request, own_templates
+    from slurmgen.config.user import fill, load_personal
     from slurmgen.request import command_line, merge
+    from slurmgen.sites.profiles import load_site
 
     project_dir, project = find_project(Path.cwd())
     if job is not None and not project.job:
@@ -354,9 +354,9 @@ def _arguments(script_args: tuple[str, ...] | None, replace_args: bool) -> tuple
 
 def _check_names(project: Project, project_dir: Path) -> None:
     """Refuse what slurmgen.toml names and is not there: a misspelt name would silently do nothing."""
-    from slurmgen.config import located
     from slurmgen.errors import ConfigError, did_you_mean
-    from slurmgen.profiles import profile_paths
+    from slurmgen.sites.profiles import profile_paths
+    from slurmgen.toml_structs import located
 
     known = profile_paths(project_dir)
     for name, job in project.job.items():

@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from slurmgen.cli.job_output import print_script, warn
 from slurmgen.cli.options import Asked, JobCommand, request_options
 from slurmgen.cli.paths import cache_dir, shown, write_in_project
 from slurmgen.cli.paths import write as write_file
-from slurmgen.cli.told import print_script, warn
-from slurmgen.wording import visible
+from slurmgen.text import visible
 
 _WITH_ALL = {"all_jobs", "write", "force"}
 
@@ -40,9 +40,9 @@ def command(
 
 
 def _render_one(asked: Asked, output: Path | None, write: bool, force: bool) -> None:
-    from slurmgen.project import script_path
-    from slurmgen.provenance import signed
-    from slurmgen.remote.project_files import missing_files
+    from slurmgen.config.project import script_path
+    from slurmgen.signature import signed
+    from slurmgen.sync.project_files import missing_files
 
     plan = asked.plan()
     text = asked.text(plan)
@@ -67,7 +67,7 @@ def _refuse_more_than_all(ctx: click.Context, write: bool) -> None:
 
 def _all_scripts(asked: Asked) -> dict[Path, bytes]:
     from slurmgen.checked_in import expected
-    from slurmgen.project import require_project
+    from slurmgen.config.project import require_project
 
     require_project(asked.project_dir)
     return expected(asked.project_dir, asked.project, cache_dir(), warn)
@@ -87,8 +87,8 @@ def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> 
 
 
 def _write_output(path: Path, script: bytes, force: bool) -> None:
-    from slurmgen.config import unreadable
     from slurmgen.files import read_bytes
+    from slurmgen.toml_structs import unreadable
 
     try:
         there = {path: read_bytes(path)} if path.is_file() else {}
@@ -109,7 +109,7 @@ def _is_new(path: Path, script: bytes, there: Mapping[Path, bytes]) -> bool:
 
 def _refuse_edited(there: Mapping[Path, bytes]) -> None:
     from slurmgen.errors import RequestError
-    from slurmgen.provenance import as_written
+    from slurmgen.signature import as_written
 
     edited = [shown(path) for path, data in there.items() if data and not as_written(data)]
     if edited:

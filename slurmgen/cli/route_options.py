@@ -12,9 +12,9 @@ from slurmgen.cli.site_option import not_empty, site_option
 from slurmgen.errors import RequestError
 
 if TYPE_CHECKING:
-    from slurmgen.asking import Named
-    from slurmgen.ledger import Record
-    from slurmgen.remote.early import Early
+    from slurmgen.jobs.ledger import Record
+    from slurmgen.jobs.status import Named
+    from slurmgen.remote.background import Early
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
@@ -25,7 +25,7 @@ LAST = "last"
 
 
 def _complete_hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from slurmgen.remote.aliases import aliases
+    from slurmgen.remote.ssh.host_names import aliases
 
     user, at, begun = incomplete.rpartition("@")
     names = aliases(ctx.params.get("ssh_config"))
@@ -79,7 +79,7 @@ def jobs_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def find_jobs(job_ids: Sequence[str], site: str | None, **said: Any) -> "list[Named]":
     """Submitted jobs, each as `find_job` finds it, and none of them twice."""
-    from slurmgen.asking import Named
+    from slurmgen.jobs.status import Named
 
     return list(dict.fromkeys(Named(*find_job(job_id, site, **said)) for job_id in job_ids))
 
@@ -110,7 +110,7 @@ def find_job(job_id: str, site: str | None, **said: Any) -> "tuple[JobId, Route,
 
 
 def _by_id(job_id: str, site: str | None) -> "Record | None":
-    from slurmgen.ledger import Ledger
+    from slurmgen.jobs.ledger import Ledger
 
     found = Ledger().find(job_id.partition("_")[0], site)
     if len(found) > 1:
@@ -120,7 +120,7 @@ def _by_id(job_id: str, site: str | None) -> "Record | None":
 
 
 def _called(name: str, site: str | None) -> "list[Record]":
-    from slurmgen.ledger import Ledger
+    from slurmgen.jobs.ledger import Ledger
 
     return [one for one in Ledger().all() if site in (None, one.site) and name in (LAST, one.name)]
 
@@ -169,9 +169,9 @@ def _recorded(record: "Record", **said: Any) -> "Route":
 
 def _named(job_id: str, site: str | None, **said: Any) -> "Route":
     """The way to a site that is named, for a job that slurmgen has no record of."""
-    from slurmgen.personal import load_personal
-    from slurmgen.profiles import load_site
+    from slurmgen.config.user import load_personal
     from slurmgen.remote.route import route
+    from slurmgen.sites.profiles import load_site
 
     if site is None:
         raise RequestError(
@@ -183,7 +183,7 @@ def _named(job_id: str, site: str | None, **said: Any) -> "Route":
 
 def project_dir() -> Path:
     """The folder of the project that we are in, which may have site profiles of its own."""
-    from slurmgen.project import find_project
+    from slurmgen.config.project import find_project
 
     return find_project(Path.cwd())[0]
 
@@ -191,14 +191,14 @@ def project_dir() -> Path:
 def reach(way: "Route", *, asks: bool = True) -> "Transport":
     """Go there, asking on the terminal for what only a person knows, or asking nobody."""
     from slurmgen.remote.route import open_route
-    from slurmgen.remote.terminal import asker
+    from slurmgen.remote.ssh.prompt import asker
 
     return open_route(way, asker() if asks else None)
 
 
 def set_out(way: "Route", *, starts: bool) -> "Early":
     """Go there while something else is done; with `starts` false only when somebody waits for it."""
-    from slurmgen.remote.early import Early
-    from slurmgen.remote.terminal import asker
+    from slurmgen.remote.background import Early
+    from slurmgen.remote.ssh.prompt import asker
 
     return Early(way, asker(), starts=starts)

@@ -6,7 +6,7 @@ import click
 
 
 def _complete_sites(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from slurmgen.profiles import profile_paths
+    from slurmgen.sites.profiles import profile_paths
 
     return [name for name in profile_paths(Path.cwd()) if name.startswith(incomplete)]
 

@@ -19,8 +19,8 @@ def command(ctx: click.Context) -> int:
 def list_sites() -> int:
     """Name every site and where its profile is; exit with 1 if one is wrong."""
     from slurmgen.errors import ConfigError
-    from slurmgen.profiles import load_profile, profile_paths
-    from slurmgen.wording import visible
+    from slurmgen.sites.profiles import load_profile, profile_paths
+    from slurmgen.text import visible
 
     project = project_dir()
     paths = profile_paths(project)
@@ -41,8 +41,8 @@ def show(name: str, as_json: bool) -> None:
     """Show every fact about a site, with what it inherits."""
     import msgspec
 
-    from slurmgen.profiles import load_site
-    from slurmgen.wording import visible_json, visible_strings
+    from slurmgen.sites.profiles import load_site
+    from slurmgen.text import visible_json, visible_strings
 
     site = load_site(name, project_dir())
     if as_json:
@@ -57,8 +57,8 @@ def show(name: str, as_json: bool) -> None:
 )
 def validate(files: tuple[Path, ...]) -> int:
     """Check profile files and print every error; exit with 1 if there is one."""
-    from slurmgen.profiles import profile_errors
-    from slurmgen.wording import visible
+    from slurmgen.sites.profiles import profile_errors
+    from slurmgen.text import visible
 
     wrong = 0
     for path in files:
@@ -72,7 +72,7 @@ def validate(files: tuple[Path, ...]) -> int:
 
 
 def _complain(error: Exception) -> None:
-    from slurmgen.wording import visible
+    from slurmgen.text import visible
 
     click.echo(visible(f"error: {error}", keep="\n"), err=True)
 

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.job_output import print_json
 from slurmgen.cli.route_options import project_dir, reach, route_options
 from slurmgen.cli.site_option import site_option
-from slurmgen.cli.told import print_json
 
 if TYPE_CHECKING:
-    from slurmgen.remote.kept import Kept
+    from slurmgen.jobs.prune import Kept
 
 DAYS = 7.0
 
@@ -41,13 +41,13 @@ def command(
     What may be in use stays: a job that has not ended, a submission of which nothing is known yet,
     and everything while Slurm does not answer.
     """
-    from slurmgen.personal import load_personal
-    from slurmgen.profiles import load_site
-    from slurmgen.project import DEFAULT_SITE, find_project
-    from slurmgen.remote.folders import remote_folder
-    from slurmgen.remote.kept import kept
+    from slurmgen.config.project import DEFAULT_SITE, find_project
+    from slurmgen.config.user import load_personal
+    from slurmgen.jobs.prune import kept
+    from slurmgen.jobs.submit import DEFAULT_REMOTE_DIR
     from slurmgen.remote.route import route
-    from slurmgen.submitting import DEFAULT_REMOTE_DIR
+    from slurmgen.sites.profiles import load_site
+    from slurmgen.sync.remote_paths import remote_folder
 
     if older_than is not None and not prune:
         raise click.UsageError("--older-than says what --prune removes.")
@@ -68,7 +68,7 @@ def _show(found: "tuple[Kept, ...]") -> None:
     from datetime import UTC, datetime
 
     from slurmgen.slurm.sizes import of_bytes
-    from slurmgen.wording import visible
+    from slurmgen.text import visible
 
     for one in found:
         when = datetime.fromtimestamp(one.used, UTC).isoformat(sep=" ", timespec="minutes")[:16]
@@ -80,7 +80,7 @@ def _show(found: "tuple[Kept, ...]") -> None:
 
 def _sum_up(found: "tuple[Kept, ...]", complaint: str, prune: bool) -> None:
     from slurmgen.slurm.sizes import of_bytes
-    from slurmgen.wording import visible
+    from slurmgen.text import visible
 
     if complaint:
         words = " ".join(complaint.split())

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.color import color_option, console
+from slurmgen.cli.job_output import exit_code, print_jobs, tell
 from slurmgen.cli.route_options import find_jobs, reach, route_options, way_of
 from slurmgen.cli.site_option import site_option
-from slurmgen.cli.told import exit_code, print_jobs, tell
 
 if TYPE_CHECKING:
-    from slurmgen.asking import Answer, Named
-    from slurmgen.ledger import Record
-    from slurmgen.remote.report import Report
+    from slurmgen.jobs.ledger import Record
+    from slurmgen.jobs.report import Report
+    from slurmgen.jobs.status import Answer, Named
     from slurmgen.remote.route import Route
 
 LIMIT = 20
@@ -54,7 +54,7 @@ def command(
     """
     if not job_ids:
         return _list(site, 0 if everything else limit, color, as_json, said)
-    from slurmgen.asking import ask, remember
+    from slurmgen.jobs.status import ask, remember
 
     answers = ask(find_jobs(job_ids, site, **said), reach)
     remember(answers)
@@ -65,7 +65,7 @@ def command(
 def _list(site: str | None, limit: int, color: str, as_json: bool, said: dict[str, Any]) -> int:
     """Print the last jobs of the ledger, the newest last."""
     from slurmgen.cli.status_table import print_table
-    from slurmgen.ledger import Ledger
+    from slurmgen.jobs.ledger import Ledger
 
     records = [one for one in Ledger().all() if site in (None, one.site)]
     if not records and not as_json:
@@ -84,7 +84,7 @@ def _list(site: str | None, limit: int, color: str, as_json: bool, said: dict[st
 
 def _answers(jobs: "list[Named]") -> "list[Answer]":
     """What became of jobs; a site is asked only for those of which it is not known how they ended."""
-    from slurmgen.asking import answer, ask, remember, remembered
+    from slurmgen.jobs.status import answer, ask, remember, remembered
 
     # Where a site gave an id twice, Slurm does not know the earlier job any more.
     latest = {(one.way.site, one.way.via, one.job): one for one in jobs}
@@ -99,15 +99,15 @@ def _answers(jobs: "list[Named]") -> "list[Answer]":
 
 
 def _of(record: "Record", way: "Route") -> "Named":
-    from slurmgen.asking import Named
+    from slurmgen.jobs.status import Named
     from slurmgen.slurm.commands import JobId
 
     return Named(JobId(record.id, record.cluster), way, record)
 
 
 def _unsettled(record: "Record") -> "Report":
-    from slurmgen.remote.report import Report
-    from slurmgen.remote.slurm import UNKNOWN
+    from slurmgen.jobs.report import Report
+    from slurmgen.jobs.slurm_client import UNKNOWN
 
     return Report(
         id="",

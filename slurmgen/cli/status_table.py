@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from slurmgen.slurm import durations
-from slurmgen.wording import visible
+from slurmgen.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from slurmgen.remote.report import Report
+    from slurmgen.jobs.report import Report
 
 HEADINGS = ("ID", "NAME", "SITE", "STATE", "TIME/LIMIT", "SUBMITTED")
 LEAST = {1: 8, 2: 12, 4: 17, 3: 9, 0: 8, 5: 10}
@@ -76,7 +76,7 @@ def _print_wrapped(words: str, console: "Console", indent: str = "", style: str 
 
 
 def _cells(one: "Report") -> tuple[str, ...]:
-    from slurmgen.remote.report import local_time
+    from slurmgen.jobs.report import local_time
 
     site = f"{one.site} twin" if one.via == "twin" else one.site
     submitted = local_time(one.submitted)[: len("2026-01-31 12:00")]

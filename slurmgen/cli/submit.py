@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.job_output import print_json
 from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.route_options import route_options, set_out
-from slurmgen.cli.submit_told import amount_of, print_id, say, show, warn, what_happened
-from slurmgen.cli.told import print_json
+from slurmgen.cli.submit_output import amount_of, print_id, say, show, warn, what_happened
 
 if TYPE_CHECKING:
-    from slurmgen.ledger import Ledger, Record
+    from slurmgen.jobs.exactly_once import Count, Submitted
+    from slurmgen.jobs.ledger import Ledger, Record
+    from slurmgen.jobs.submit import Prepared
     from slurmgen.plan import Plan
-    from slurmgen.remote.early import Early
+    from slurmgen.remote.background import Early
     from slurmgen.remote.route import Route
-    from slurmgen.remote.submission import Count, Submitted
     from slurmgen.remote.transport import Transport
-    from slurmgen.submitting import Prepared
 
 
 @click.command(cls=JobCommand)
@@ -91,7 +91,7 @@ def _prepared(
 ) -> "Prepared":
     from msgspec import structs
 
-    from slurmgen.submitting import prepare
+    from slurmgen.jobs.submit import prepare
 
     folder = remote_dir or asked.personal.remote_dir
     prepared = prepare(plan, text, way, asked.project_dir, folder, max_size, send)
@@ -112,7 +112,7 @@ def _refuse_array(plan: "Plan") -> None:
 
 
 def _try_out(going: "Early", way: "Route", text: str, as_json: bool) -> None:
-    from slurmgen.remote.submission import try_out
+    from slurmgen.jobs.exactly_once import try_out
 
     with going.transport() as far:
         answer = try_out(far, text)
@@ -125,8 +125,8 @@ def _try_out(going: "Early", way: "Route", text: str, as_json: bool) -> None:
 def _submit(
     going: "Early", prepared: "Prepared", plan: "Plan", again: bool, follow: bool, as_json: bool
 ) -> None:
-    from slurmgen.ledger import Ledger
-    from slurmgen.submitting import reached, settled_record, submit_entry
+    from slurmgen.jobs.ledger import Ledger
+    from slurmgen.jobs.submit import reached, settled_record, submit_entry
 
     ledger = Ledger()
     entry = ledger.claim(prepared.record, again=again)
@@ -163,8 +163,8 @@ def _write_down(ledger: "Ledger", settled: "Record") -> None:
 
 def _follow(far: "Transport", way: "Route", settled: "Record", done: "Submitted") -> None:
     from slurmgen.cli.logs import follow_to_end
-    from slurmgen.remote.logs import log_path
-    from slurmgen.remote.slurm import job_states
+    from slurmgen.jobs.logs import log_path
+    from slurmgen.jobs.slurm_client import job_states
 
     path = log_path(done.folder, settled.output, settled.name, str(done.job))
     for state in job_states(far, done.job):

@@ -30,8 +30,8 @@ def up(site: str, nodes: int, gpu_type: str | None, ssh: bool) -> None:
     """Start a twin and wait until its nodes are idle."""
     from slurmgen import twin
     from slurmgen.cli.route_options import project_dir
-    from slurmgen.profiles import load_site
-    from slurmgen.wording import visible
+    from slurmgen.sites.profiles import load_site
+    from slurmgen.text import visible
 
     shape = load_site(site, project_dir())
     started = twin.up(shape, nodes, ssh=ssh, gpu_type=gpu_type)
@@ -45,7 +45,7 @@ def up(site: str, nodes: int, gpu_type: str | None, ssh: bool) -> None:
 def down(site: str | None, everything: bool) -> None:
     """End a twin, the jobs on it, and all it wrote."""
     from slurmgen import twin
-    from slurmgen.wording import visible
+    from slurmgen.text import visible
 
     names = [each.site for each in twin.running()] if everything else [site or _only()]
     for name in names:
@@ -59,7 +59,7 @@ def down(site: str | None, everything: bool) -> None:
 def status(ctx: click.Context, site: str | None) -> None:
     """Show the twins that run, with their nodes and jobs. Exit code 1 if there is none."""
     from slurmgen import twin
-    from slurmgen.wording import visible
+    from slurmgen.text import visible
 
     twins = [each for each in twin.running() if site in (None, each.site)]
     for each in twins:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.job_output import print_jobs, tell_one
 from slurmgen.cli.route_options import find_jobs, jobs_options, reach
-from slurmgen.cli.told import print_jobs, tell_one
 
 if TYPE_CHECKING:
-    from slurmgen.asking import Answer
+    from slurmgen.jobs.status import Answer
 
 TIME_OVER = 124
 "Exit code where --timeout ended it, as timeout(1) has it."
@@ -32,9 +32,9 @@ def command(
     the first that is not 0. It is 128 + N if signal N ended it: 143 at its time limit or when cancelled, 137
     out of memory. It is 3 if Slurm no longer knows the job, and 124 if --timeout came first.
     """
-    from slurmgen.asking import remember
-    from slurmgen.awaiting import wait
-    from slurmgen.wording import visible
+    from slurmgen.jobs.status import remember
+    from slurmgen.jobs.wait import wait
+    from slurmgen.text import visible
 
     if timeout is not None and isnan(timeout):
         raise click.BadParameter("nan is not a number of seconds.", param_hint="--timeout")

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from slurmgen.containers import apptainer
-from slurmgen.site import Container
+from slurmgen.sites.model import Container
 from slurmgen.slurm.shell import variables_in
 
 

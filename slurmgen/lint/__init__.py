@@ -17,7 +17,7 @@ from slurmgen.lint.finding import Edit, Finding, Report, Rule
 from slurmgen.lint.rules import all_rules
 
 if TYPE_CHECKING:
-    from slurmgen.site import Site
+    from slurmgen.sites.model import Site
 
 
 def lint(text: str, site: "Site | str | None" = None, path: Path | None = None) -> tuple[Report, ...]:
@@ -32,7 +32,7 @@ def lint(text: str, site: "Site | str | None" = None, path: Path | None = None) 
         ConfigError: the site does not exist.
     """
     if isinstance(site, str):
-        from slurmgen.profiles import load_site
+        from slurmgen.sites.profiles import load_site
 
         site = load_site(site)
     return lint_text(text, site, path)

@@ -13,7 +13,7 @@ from slurmgen.lint.reader import Script, read
 from slurmgen.lint.rules import TOO_LARGE, all_rules
 
 if TYPE_CHECKING:
-    from slurmgen.site import Site
+    from slurmgen.sites.model import Site
 
 _MOST = 1000
 "Findings of one rule in one script."

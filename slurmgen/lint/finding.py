@@ -7,7 +7,7 @@ from slurmgen.lint.reader.source import Position, Span
 
 if TYPE_CHECKING:
     from slurmgen.lint.reader import Script
-    from slurmgen.site import Site as Site
+    from slurmgen.sites.model import Site as Site
 else:
     # Rules need the name for annotations only, and the module is slow to import.
     Site = object

@@ -11,20 +11,20 @@ from msgspec import Struct
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.launchers import LAUNCHERS, Geometry, Launcher
 from slurmgen.plan.directives import gpu_directive, mem_directive
+from slurmgen.plan.environment import Setup, find_setup
 from slurmgen.plan.explanation import explained
+from slurmgen.plan.job_step import Step, find_step
 from slurmgen.plan.layout import Layout, lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
-from slurmgen.plan.place import check_limits, find_place, roomier
+from slurmgen.plan.placement import check_limits, find_place, roomier
 from slurmgen.plan.reasons import Reason, origin_of
 from slurmgen.plan.requeue import further_options
 from slurmgen.plan.resources import Cpus, Reasoned, cpus, memory, time
-from slurmgen.plan.setup import Setup, find_setup
-from slurmgen.plan.step import Step, find_step
 from slurmgen.plan.variables import check_per_task, task_variables, variables
 from slurmgen.request import Request, check_form, check_text, command_of
-from slurmgen.site import Rendezvous, Site
+from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place
-from slurmgen.slurm import durations, options
+from slurmgen.slurm import durations, sbatch_options
 from slurmgen.slurm.shell import Variable, unprintable
 
 DEFAULT_FRAMEWORK = "ddp"
@@ -242,7 +242,7 @@ def resolve(
         step=find_step(request, further, setup, launcher, geometry, cpu.per_task, script, in_task),
         gpu_directive=gpu_directive(site.gpu.request, place.gpu_type, geometry),
         mem_directive=mem_directive(site, mem.value, geometry, cpu.per_gpu),
-        extra_directives=tuple([options.checked(key, value) for key, value in further.items()]),
+        extra_directives=tuple([sbatch_options.checked(key, value) for key, value in further.items()]),
         log_dir=log_dir,
         command=command or made_by,
         asked=request,

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from slurmgen.errors import RequestError
 from slurmgen.launchers import Geometry
-from slurmgen.site import GpuRequest, Site
+from slurmgen.sites.model import GpuRequest, Site
 from slurmgen.slurm import sizes
 
 

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from slurmgen.errors import RequestError
 from slurmgen.plan.reasons import Reason, derived
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 MOST_GPUS_PER_NODE = 128
 "More than any node has, also in parts of GPUs (MIG)."

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from slurmgen.site import Site
+from slurmgen.sites.model import Site
 
 REQUEST, PROFILE, DEFAULT, DERIVED = "request", "profile", "default", "derived"
 

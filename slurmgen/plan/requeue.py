@@ -9,8 +9,8 @@ import re
 
 from slurmgen.errors import RequestError
 from slurmgen.request import Request
-from slurmgen.site import Site
-from slurmgen.slurm import durations, options
+from slurmgen.sites.model import Site
+from slurmgen.slurm import durations, sbatch_options
 
 LEAD = 120  # seconds: Slurm itself may be a minute early or late
 REASONS = {
@@ -29,12 +29,12 @@ def further_options(request: Request, site: Site, time_limit: str | None) -> dic
         RequestError: the request wants a requeue and its opposite, or a signal that would not bring it.
     """
     if not request.requeue:
-        return options.given({**site.sbatch, **request.sbatch})
-    if "no-requeue" in options.given(request.sbatch):
+        return sbatch_options.given({**site.sbatch, **request.sbatch})
+    if "no-requeue" in sbatch_options.given(request.sbatch):
         raise RequestError("--requeue and --sbatch no-requeue exclude each other", "Leave one out.")
     signal = f"USR2@{_lead(time_limit or '')}"
     own = {"requeue": "", "open-mode": "append", "signal": signal}
-    said = options.given({**own, **site.sbatch, **request.sbatch})
+    said = sbatch_options.given({**own, **site.sbatch, **request.sbatch})
     if not re.fullmatch(_FOR_RANKS, said.get("signal", "")):
         raise RequestError(
             f"with --requeue nobody takes the signal {said.get('signal', 'that is left out')}",

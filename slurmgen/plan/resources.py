@@ -10,9 +10,9 @@ from slurmgen.launchers import Launcher
 from slurmgen.plan.layout import Layout
 from slurmgen.plan.reasons import PROFILE, Origin, Reason, default, derived, from_profile
 from slurmgen.request import Request
-from slurmgen.site import Limits, Node, Site
+from slurmgen.sites.model import Limits, Node, Site
 from slurmgen.slurm import durations, sizes
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 T = TypeVar("T")
 

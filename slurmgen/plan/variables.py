@@ -6,9 +6,9 @@ from functools import lru_cache
 from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
 from slurmgen.launchers import Geometry, Launcher
-from slurmgen.plan.setup import Setup
+from slurmgen.plan.environment import Setup
 from slurmgen.request import Request
-from slurmgen.site import Site
+from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import PER_TASK, Variable, variables_in, word
 
 _UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "So that the log shows at once what is printed.")

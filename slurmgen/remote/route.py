@@ -9,9 +9,9 @@ from slurmgen.errors import ConfigError
 from slurmgen.remote.transport import Transport
 
 if TYPE_CHECKING:
-    from slurmgen.personal import Personal
-    from slurmgen.remote.terminal import Ask
-    from slurmgen.site import Site
+    from slurmgen.config.user import Personal
+    from slurmgen.remote.ssh.prompt import Ask
+    from slurmgen.sites.model import Site
 
 Via = Literal["ssh", "local", "twin"]
 SshClient = Literal["paramiko", "openssh"]
@@ -77,16 +77,16 @@ def open_route(way: Route, ask: "Ask | None" = None) -> Transport:
         TwinError: it is a twin, and none runs.
     """
     if way.via == "ssh":
-        from slurmgen.remote.ssh_config import destination
+        from slurmgen.remote.ssh.config import destination
 
         to = destination(way.host or "", way.ssh_config)
         if way.ssh_client == "openssh":
-            from slurmgen.remote import openssh
+            from slurmgen.remote.ssh import openssh
 
             return openssh.connect(to, ask)
-        from slurmgen.remote import ssh
+        from slurmgen.remote.ssh import paramiko
 
-        return ssh.connect(to, ask)
+        return paramiko.connect(to, ask)
     from slurmgen.remote.local import LocalTransport
 
     if way.via == "twin":

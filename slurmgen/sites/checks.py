@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from slurmgen.errors import SlurmgenError
-from slurmgen.site import Env, Node, Site
+from slurmgen.python_env import setup_lines
+from slurmgen.sites.model import Env, Node, Site
 from slurmgen.sites.nodes import Place, place_of
-from slurmgen.slurm import durations, options, sizes
+from slurmgen.slurm import durations, sbatch_options, sizes
 from slurmgen.slurm.shell import PER_TASK, variables_in
-from slurmgen.software import setup_lines
 
 
 class Fault(NamedTuple):
@@ -88,11 +88,11 @@ def _image(site: Site) -> Iterator[Fault]:
 
 
 def _sbatch(site: Site) -> Iterator[Fault]:
-    for key, value in options.given(site.sbatch).items():
+    for key, value in sbatch_options.given(site.sbatch).items():
         try:
-            options.checked(key, value)
+            sbatch_options.checked(key, value)
         except SlurmgenError as error:
-            managed = options.MANAGED.get(key)
+            managed = sbatch_options.MANAGED.get(key)
             hint = f"Take it out of the profile; for a job it is set by {managed}." if managed else error.hint
             yield Fault(("sbatch", key), error.fact, hint)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from slurmgen.site import Limits, Node, Site
+from slurmgen.sites.model import Limits, Node, Site
 from slurmgen.slurm import sizes
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from slurmgen.slurm import options
+from slurmgen.slurm import sbatch_options
 
 
 class Syntax(NamedTuple):
@@ -104,7 +104,7 @@ def _with_next(words: Sequence[str], option: Option) -> Option:
     return option._replace(value=words[after], value_at=after)
 
 
-_FLAGS, _OPTIONAL = options.FLAGS, options.OPTIONAL
+_FLAGS, _OPTIONAL = sbatch_options.FLAGS, sbatch_options.OPTIONAL
 _SHORT = {
     **{"A": "account", "B": "extra-node-info", "C": "constraint", "D": "chdir", "F": "nodefile", "G": "gpus"},
     **{"H": "hold", "J": "job-name", "L": "licenses", "M": "clusters", "N": "nodes", "O": "overcommit"},
@@ -113,7 +113,7 @@ _SHORT = {
     **{"o": "output", "p": "partition", "q": "qos", "s": "oversubscribe", "t": "time", "v": "verbose"},
     **{"w": "nodelist", "x": "exclude"},
 }
-_ALL = options.OTHERS | options.MANAGED.keys()
+_ALL = sbatch_options.OTHERS | sbatch_options.MANAGED.keys()
 
 SBATCH = Syntax(
     _FLAGS,

@@ -12,7 +12,7 @@ from msgspec import Struct
 from slurmgen.errors import shortened
 from slurmgen.slurm.commands import FIELD_SEPARATOR, JobId
 from slurmgen.slurm.usage import Usage, usage
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 ENDED = frozenset(
     {

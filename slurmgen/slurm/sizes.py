@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 _KIBIBYTES = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}
 _SIZE = re.compile(r"(\d+)([KMGT]?)B?", re.ASCII | re.IGNORECASE)

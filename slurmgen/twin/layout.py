@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from slurmgen.errors import TwinError
-from slurmgen.site import Site
+from slurmgen.sites.model import Site
 from slurmgen.twin.shape import Shape, partitions, shape
 
 LOCALHOST = "127.0.0.1"

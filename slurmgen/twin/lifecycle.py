@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from slurmgen.errors import TwinError
-from slurmgen.site import Site
+from slurmgen.sites.model import Site
 from slurmgen.twin import daemons, files, machine, processes, store
 from slurmgen.twin.commands import slurm
 from slurmgen.twin.layout import LOCALHOST, Layout, groups

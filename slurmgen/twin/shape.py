@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from slurmgen.errors import TwinError, did_you_mean
-from slurmgen.site import Node, Partition, Site
+from slurmgen.sites.model import Node, Partition, Site
 from slurmgen.sites.nodes import over, place_of
 from slurmgen.slurm.sizes import megabytes
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 DEFAULT_NODE = Node(gpus=8, cpus=64, memory="512G")
 DEFAULT_PARTITIONS = {"main": Partition(default=True)}

@@ -6,7 +6,7 @@ Which parameters a Slurm on one machine needs was found by running it, 22.05 to 
 from collections.abc import Callable
 
 from slurmgen.containers import bind_variables
-from slurmgen.site import Partition
+from slurmgen.sites.model import Partition
 from slurmgen.twin.layout import LOCALHOST, Group, Layout
 from slurmgen.twin.shape import features, partitions
 

@@ -12,19 +12,19 @@ from unittest.mock import patch
 from hypothesis import strategies as st
 
 from slurmgen import lint
-from slurmgen.profiles import load_profile
-from slurmgen.project import load_project
-from slurmgen.remote import host_keys
-from slurmgen.remote.kept import kept
-from slurmgen.remote.outcome import why
-from slurmgen.remote.results import fetch
-from slurmgen.remote.slurm import describe, states_of
-from slurmgen.remote.snapshot import snapshot
-from slurmgen.remote.ssh_config import destination
+from slurmgen.config.project import load_project
+from slurmgen.jobs.failure import why
+from slurmgen.jobs.prune import kept
+from slurmgen.jobs.results.fetch import fetch
+from slurmgen.jobs.slurm_client import describe, states_of
+from slurmgen.remote.ssh import host_keys
+from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.transport import Completed, Transport
+from slurmgen.sites.profiles import load_profile
 from slurmgen.slurm import replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
+from slurmgen.sync.files import snapshot
 from tests.fuzz.archives import Archive, archives
 from tests.fuzz.pieces import Piece, joined, pieces
 

@@ -3,7 +3,7 @@
 import pytest
 
 from slurmgen.lint import fix_all, lint
-from slurmgen.profiles import load_site
+from slurmgen.sites.profiles import load_site
 from tests.lint import corpus
 from tests.lint.corpus import Sample
 

@@ -1,7 +1,7 @@
 """Advice that depends on the facts of a site."""
 
 from slurmgen import Site, lint
-from slurmgen.site import Partition
+from slurmgen.sites.model import Partition
 
 
 def test_a_job_with_gpus_is_not_advised_to_use_a_partition_without_gpus() -> None:

@@ -1,9 +1,9 @@
 import pytest
 
+from slurmgen.config.user import Personal
 from slurmgen.errors import ConfigError
-from slurmgen.personal import Personal
 from slurmgen.remote.route import Route, route
-from slurmgen.site import Login, Site
+from slurmgen.sites.model import Login, Site
 
 AT_HOST = Site(name="s", login=Login(host="login.s.org"))
 NOWHERE = Site(name="s")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import CommandFailed
+from slurmgen.jobs.slurm_client import CLEAN
 from slurmgen.remote.local import LocalTransport
-from slurmgen.remote.slurm import CLEAN
 from slurmgen.remote.transport import MAX_REPLY, ReplyTooLong, TimedOut, Transport
-from tests.remote.sshd import Server
+from tests.support.sshd import Server
 
 SHORT, SOON, LONG = 2, 30, "100"
 "Seconds: a timeout that starting a command does not take, soon on busy cores, and clearly later."

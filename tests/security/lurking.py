@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from slurmgen.site import Site
+from slurmgen.sites.model import Site
 from tests.security.ground import SECRET, Builder, Ground, git, make_repository, toml
 
 # RUN stands for a command that leaves a mark, by the name behind it.

@@ -6,7 +6,7 @@ import pytest
 
 from slurmgen import Request, Site, lint, render, resolve
 from slurmgen.errors import RequestError
-from slurmgen.site import Cpu, Gpu, GpuType, Node, Partition
+from slurmgen.sites.model import Cpu, Gpu, GpuType, Node, Partition
 from slurmgen.sites.nodes import place_of
 from slurmgen.twin.layout import groups
 from tests.conftest import Run

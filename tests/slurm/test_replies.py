@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmgen.errors import CommandFailed
-from slurmgen.remote.report import lines, report
+from slurmgen.jobs.report import lines, report
 from slurmgen.slurm import replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import ENDED, JobState

@@ -18,7 +18,7 @@ from socket import create_connection
 
 from slurmgen.twin import daemons
 from slurmgen.twin.machine import SBIN
-from tests.remote.sshd import free_port
+from tests.support.sshd import free_port
 from tests.support.twins import Testbed, eventually
 
 ACCOUNT = "ours"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from slurmgen.errors import CommandFailed
-from slurmgen.remote.byte_stream import MARK
-from slurmgen.remote.results import Fetched, fetch
+from slurmgen.jobs.results.byte_stream import MARK
+from slurmgen.jobs.results.fetch import Fetched, fetch
 
 Fields = dict[str, Any]
 LINK: Fields = {"type": tarfile.SYMTYPE}

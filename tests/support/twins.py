@@ -17,7 +17,7 @@ from typing import TypeVar
 from unittest.mock import patch
 
 from slurmgen import twin as twins
-from slurmgen.profiles import load_site
+from slurmgen.sites.profiles import load_site
 from slurmgen.twin import Twin
 
 Found = TypeVar("Found")

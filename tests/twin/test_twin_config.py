@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import TwinError
-from slurmgen.profiles import load_site
-from slurmgen.site import Gpu, GpuType, Node, Partition, Rendezvous, Site
+from slurmgen.sites.model import Gpu, GpuType, Node, Partition, Rendezvous, Site
+from slurmgen.sites.profiles import load_site
 from slurmgen.twin.layout import Layout, groups
 from slurmgen.twin.shape import Shape, assumptions, features
 from slurmgen.twin.slurm_config import SLURM_FILES, cgroup_conf

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from slurmgen.lint.finding import Report
 from slurmgen.lint.reports.base import Linted, each
-from slurmgen.wording import visible_json
+from slurmgen.text import visible_json
 
 
 def report(files: Sequence[Linted]) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from slurmgen.lint.finding import Edit, Report, Rule
 from slurmgen.lint.reader.source import Position, Source
 from slurmgen.lint.reports.base import Linted, each
-from slurmgen.wording import visible_json
+from slurmgen.text import visible_json
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from slurmgen.lint.finding import Report
 from slurmgen.lint.reader.source import Source
 from slurmgen.lint.reports.base import Linted
-from slurmgen.wording import counted, visible
+from slurmgen.text import counted, visible
 
 _COLUMNS = 140
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script, Span
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 CODE = "SG102"
 SEVERITY = "error"

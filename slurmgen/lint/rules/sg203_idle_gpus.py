@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import FRAMEWORKS, procs_of, rank_launchers, replace_value
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 CODE = "SG203"
 SEVERITY = "warning"

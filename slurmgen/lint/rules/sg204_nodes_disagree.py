@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import nodes_of, replace_value
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 CODE = "SG204"
 SEVERITY = "error"

@@ -26,7 +26,7 @@ from slurmgen.launchers import LAUNCHERS
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.training import calls
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 CODE = "SG701"
 SEVERITY = "error"

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.training import calls
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 CODE = "SG702"
 SEVERITY = "error"

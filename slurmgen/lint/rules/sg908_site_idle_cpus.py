@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.place import place
-from slurmgen.wording import counted
+from slurmgen.text import counted
 
 CODE = "SG908"
 SEVERITY = "warning"

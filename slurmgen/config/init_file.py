@@ -1,0 +1,58 @@
+"""What a new project starts from: the site that one is logged in to, and a slurmgen.toml."""
+
+import re
+from collections.abc import Iterable
+from string import Template
+
+from slurmgen.sites.model import Site
+
+_STARTER = Template("""\
+# The jobs of this project. `slurmgen render --all --write` makes a batch script of each, to be checked in;
+# `slurmgen check` says when one is out of date.
+site = "$site"  # `slurmgen sites` lists them all
+
+[defaults]  # for every job
+$account
+time = "01:00:00"
+
+[job.cifar]  # `slurmgen submit cifar`
+framework = "ddp"  # or python, lightning, accelerate
+gpus = 1  # of the whole job, as in Slurm
+script = "training/cifar_ddp.py"  # comes with slurmgen; put your own here
+script_args = ["--data", "synthetic", "--limit", "512", "--epochs", "2"]
+
+# What differs on another site. The job then has a script for that one too.
+# [job.cifar.site.OTHER]
+# gpus = 4
+# account = "..."
+""")
+_CLUSTER_NAME = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
+
+
+def starter(site: Site) -> str:
+    """A slurmgen.toml for a site, with a job that runs as it is and comments on what to change."""
+    hint = site.account.hint or "what your jobs are charged to, if the site asks for it"
+    return _STARTER.substitute(site=site.name, account=f'# account = "..."  # {hint}')
+
+
+def site_here(host: str, slurm_config: str, sites: Iterable[Site]) -> str | None:
+    """The site of a host, by its full name, or of what `scontrol show config` prints there."""
+    cluster = _CLUSTER_NAME.search(slurm_config)
+    for site in sites:
+        if _is_of(host.lower(), site) or (cluster and cluster[1].lower() == site.name.lower()):
+            return site.name
+    return None
+
+
+def _is_of(host: str, site: Site) -> bool:
+    """Whether a host is in the domain of a site's login host.
+
+    The domain begins where the site's own name stands, since neighbours share what follows:
+    login-1.olivia.sigma2.no is Olivia, login-1.saga.sigma2.no is not.
+    """
+    if not site.login.host:
+        return False
+    labels = site.login.host.lower().split(".")
+    name = site.name.lower()
+    domain = ".".join(labels[labels.index(name) :] if name in labels else labels)
+    return host == domain or host.endswith(f".{domain}")

@@ -1,0 +1,205 @@
+"""Project: slurmgen.toml, with named jobs and what differs from site to site."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from slurmgen.errors import ConfigError, RequestError, did_you_mean
+from slurmgen.files import OutsideFolder, is_inside, refuse_links
+from slurmgen.paths import bundled, controlled_by_others
+from slurmgen.request import Request, merge
+from slurmgen.sites.model import Name
+from slurmgen.slurm.shell import unprintable
+from slurmgen.toml_structs import convert, located, read_toml
+
+FILE_NAME = "slurmgen.toml"
+DEFAULT_SITE = "generic"
+SAFE_DIRECTORY = "SLURMGEN_SAFE_DIRECTORY"
+"Environment variable: folders in which projects may be used whoever controls them."
+Folder = Annotated[str, Meta(min_length=1)]
+
+
+class Job(Request, frozen=True):
+    """One named job, `[job.NAME]`: a request, and what differs on some sites."""
+
+    sites: tuple[Name, ...] | None = None
+    "The sites that it has a checked-in script for, instead of those that follow from the file."
+    site: dict[Name, Request] = {}
+    "What differs on a site."
+
+
+class Lint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which lint rules apply, by the beginning of their codes."""
+
+    select: tuple[str, ...] = ()
+    "Only these; all if empty."
+    ignore: tuple[str, ...] = ()
+    "Never these."
+
+
+class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What slurmgen.toml says."""
+
+    site: str | None = None
+    "The site when nobody says one."
+    sites: tuple[Name, ...] | None = None
+    "The sites that every job has a checked-in script for; else `site`, and each that a job has a table for."
+    script_dir: Folder = "slurm"
+    "Where `render --write` puts scripts."
+    template_dir: Folder = "templates"
+    "Templates here replace the bundled ones of the same name."
+    defaults: Request = Request()
+    "For every job, and for a request without a job."
+    job: dict[Name, Job] = {}
+    lint: Lint = Lint()
+    "For `slurmgen lint`."
+
+
+def find_project(start: Path) -> tuple[Path, Project]:
+    """The nearest folder upward with a slurmgen.toml, and what it says; else `start` and nothing.
+
+    As git does, the search ends at the home folder and at the boundary of the file system. A project decides
+    what runs on the cluster in the user's name, so one that another user controls is refused.
+
+    Raises:
+        ConfigError: the file is wrong, or another user controls it.
+    """
+    start = start.resolve()
+    for folder in _upward(start):
+        path = folder / FILE_NAME
+        if os.path.lexists(path):
+            _refuse_foreign(folder, path)
+            return folder, load_project(path)
+    for name in ("site_profiles", Project().template_dir):
+        if os.path.lexists(start / name):
+            _refuse_foreign(start, start / name)
+    return start, Project()
+
+
+def _upward(start: Path) -> Iterator[Path]:
+    """The folder and those above it in which a project may be."""
+    yield start
+    home = _home()
+    for folder, below in zip(start.parents, (start, *start.parents), strict=False):
+        if home in (folder, below) or not _on_one_file_system(folder, below):
+            return
+        yield folder
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home().resolve()
+    except RuntimeError:  # a user without a home, as in some containers
+        return None
+
+
+def _on_one_file_system(folder: Path, below: Path) -> bool:
+    try:
+        return folder.stat().st_dev == below.stat().st_dev
+    except OSError:  # not ours to look at
+        return False
+
+
+def _refuse_foreign(folder: Path, path: Path) -> None:
+    """Refuse a project that another user controls. Write access of a group was given to it on purpose."""
+    allowed = [Path(name).resolve() for name in os.environ.get(SAFE_DIRECTORY, "").split(os.pathsep) if name]
+    reason = controlled_by_others(path) or controlled_by_others(folder)
+    if reason and not any(folder.is_relative_to(one) for one in allowed):
+        raise ConfigError(
+            f"{path} is not used: {reason}",
+            f"Work in a folder of your own with its own {FILE_NAME}; or, if you trust whoever can change "
+            f"these files, set {SAFE_DIRECTORY}={folder}.",
+        )
+
+
+def require_project(folder: Path) -> None:
+    """Refuse to go on where `find_project` found none.
+
+    Raises:
+        RequestError: the folder has no slurmgen.toml.
+    """
+    if not (folder / FILE_NAME).is_file():
+        raise RequestError(
+            f"there is no {FILE_NAME} in {folder} or above it", "`slurmgen init` writes one to start from."
+        )
+
+
+def load_project(path: Path) -> Project:
+    """What a slurmgen.toml says.
+
+    Raises:
+        ConfigError: a key is unknown or a value is wrong.
+    """
+    project = convert(read_toml(path), Project, path)
+    for key in ("script_dir", "template_dir"):
+        text = getattr(project, key)
+        folder = PurePosixPath(text)
+        if folder.is_absolute() or _OUTSIDE & set(folder.parts) or unprintable(text):
+            raise ConfigError(
+                f"{located(path, [key])}: {key}: {text!r} is not a folder of the project",
+                f"Write a path from the folder of {FILE_NAME} on, without `..`.",
+            )
+    return project
+
+
+_OUTSIDE = {"..", ".git"}
+
+
+def job_request(project: Project, job: str | None, site: str) -> Request:
+    """The request of a job on a site: defaults, then the job, then what it says of the site.
+
+    Raises:
+        RequestError: there is no such job.
+    """
+    if job is None:
+        return project.defaults
+    if job not in project.job:
+        raise RequestError(f"there is no job {job!r} in {FILE_NAME}", did_you_mean(job, project.job))
+    said = project.job[job]
+    plain = Request(**{key: getattr(said, key) for key in Request.__struct_fields__})
+    named = Request(name=job)
+    return merge(project.defaults, named, plain, said.site.get(site, Request()))
+
+
+def sites_of(project: Project, job: str) -> tuple[str, ...]:
+    """The sites that a job has a checked-in script for: as said, else the file's and its own."""
+    said = project.job[job]
+    if (sites := said.sites if said.sites is not None else project.sites) is not None:
+        return tuple(dict.fromkeys(sites))
+    if project.site is None and said.site:
+        return tuple(said.site)
+    return tuple(dict.fromkeys([project.site or DEFAULT_SITE, *said.site]))
+
+
+def script_path(project: Project, job: str, site: str) -> Path:
+    """Where a job's script for a site is checked in, from the project's folder on."""
+    return Path(project.script_dir, f"{job}.{site}.sbatch")
+
+
+def script_folder(folder: Path, project: Project) -> Path:
+    """The folder of the checked-in scripts.
+
+    Raises:
+        ConfigError: a link is on the way, which could lead to anything.
+    """
+    try:
+        refuse_links(folder, project.script_dir)
+    except OutsideFolder as error:
+        raise ConfigError(f"{folder / project.script_dir}: {error}", "Make it a folder.") from None
+    return folder / project.script_dir
+
+
+def own_templates(folder: Path, project: Project) -> Path | None:
+    """The folder of templates that replace bundled ones, if the project has one.
+
+    Raises:
+        ConfigError: it is a link that leads out of the project.
+    """
+    path = folder / project.template_dir
+    if not is_inside(path, folder):
+        raise ConfigError(f"{path} leads out of the project", "Put the templates into the project.")
+    is_own = path.is_dir() and path.resolve() != bundled("templates").resolve()
+    return path if is_own else None

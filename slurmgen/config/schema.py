@@ -1,0 +1,70 @@
+"""JSON Schemas of profiles and of slurmgen.toml, so that an editor completes their keys.
+
+`python -m slurmgen.config.schema` writes them to schemas/; a test holds them current.
+"""
+
+import ast
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from slurmgen.config.project import Project
+from slurmgen.config.user import Personal
+from slurmgen.sites.model import Site
+
+SCHEMAS: dict[str, tuple[Any, str]] = {
+    "site.json": (Site, "A slurmgen site profile"),
+    "slurmgen.json": (Project, "slurmgen.toml"),
+    "personal.json": (dict[str, Personal], "Your personal.toml for slurmgen, by site"),
+}
+
+
+def schema_text(file_name: str) -> str:
+    """One schema as it stands in its file."""
+    kind, title = SCHEMAS[file_name]
+    schema = msgspec.json.schema(kind)
+    for name, definition in schema.get("$defs", {}).items():
+        _describe(definition, _struct_named(name))
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    # ECMA-262, which JSON Schema has its patterns from, writes the end of the text as `$`.
+    return json.dumps(head | schema, indent=2).replace(r"\\Z", "$") + "\n"
+
+
+def _struct_named(name: str) -> type:
+    found = [kind for kind in _all_structs(msgspec.Struct) if kind.__name__ == name]
+    return next(kind for kind in found if kind.__module__.startswith("slurmgen."))
+
+
+def _all_structs(base: type) -> list[type]:
+    children: list[type] = base.__subclasses__()
+    return [kind for child in children for kind in (child, *_all_structs(child))]
+
+
+def _describe(definition: dict[str, Any], kind: type) -> None:
+    """Put the string under each field of the class into its schema."""
+    notes = {name: text for base in reversed(kind.__mro__) for name, text in _field_notes(base).items()}
+    for name, text in notes.items():
+        if name in definition.get("properties", {}):
+            definition["properties"][name]["description"] = text
+
+
+def _field_notes(kind: type) -> dict[str, str]:
+    """The strings that stand under the fields of a class."""
+    if not kind.__module__.startswith("slurmgen."):
+        return {}
+    tree = ast.parse(inspect.getsource(kind)).body[0]
+    assert isinstance(tree, ast.ClassDef)  # noqa: S101
+    notes = {}
+    for field, after in zip(tree.body, tree.body[1:], strict=False):
+        match field, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                notes[name] = text
+    return notes
+
+
+if __name__ == "__main__":
+    for file_name in SCHEMAS:
+        Path("schemas", file_name).write_text(schema_text(file_name), encoding="utf-8")

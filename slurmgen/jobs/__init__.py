@@ -1,0 +1,1 @@
+"""The life of a job: submitted, followed, explained, fetched and pruned."""

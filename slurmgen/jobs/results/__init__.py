@@ -1,0 +1,1 @@
+"""Fetch what a job wrote, from a remote host that is not trusted."""

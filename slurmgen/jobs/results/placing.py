@@ -1,0 +1,140 @@
+"""Placing: moves staged files to their names in a folder of the user. It goes through no link there."""
+
+import errno
+import filecmp
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from slurmgen.jobs.results.names import parts_of
+
+Outcome = tuple[Literal["new", "same", "kept", "refused"], str]
+"What became of a file, and the reason if it was refused."
+_NEW: Outcome = ("new", "")
+_SAME: Outcome = ("same", "")
+_KEPT: Outcome = ("kept", "")
+
+_MAX_PATH = 4095
+"Bytes of a path, as Linux allows."
+_MAX_LINKS = 8
+"Links that a link may lead through."
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def place(files: Mapping[str, Path], to: Path, *, overwrite: bool) -> dict[str, Outcome]:
+    """Move files and symlinks into a folder, symlinks last.
+
+    Args:
+        files: where each is staged, on the same file system, by its name in the folder.
+        to: the folder, as an absolute path without links.
+        overwrite: replace what has another content, though never a folder.
+    """
+    order = sorted(files, key=lambda name: (files[name].is_symlink(), name))
+    top = os.open(to, _FOLDER)
+    try:
+        return {name: _outcome(files[name], name, to, top, overwrite=overwrite) for name in order}
+    finally:
+        os.close(top)
+
+
+def leads_out(to: Path, name: str, target: str) -> bool:
+    """Whether a symlink `name` in the folder `to` would lead out of it, now or when others are added to it.
+
+    `..` counts only at its beginning and behind existing folders: behind a link, or a name that is missing
+    still, it could lead elsewhere later.
+    """
+    try:
+        _followed(to, parts_of(name)[:-1], target, iter(range(_MAX_LINKS)))
+    except _LeadsOutError:
+        return True
+    return False
+
+
+class _LeadsOutError(Exception):
+    pass
+
+
+def _followed(to: Path, start: Sequence[str], target: str, links: Iterator[int]) -> list[str]:
+    """Where a target leads from the folder `start` in `to`, as far as that exists."""
+    at, is_sure = list(start), True
+    if target.startswith("/"):
+        raise _LeadsOutError
+    for part in parts_of(target):
+        if part != "..":
+            at.append(part)
+            mode = _mode(to.joinpath(*at))
+            if stat.S_ISLNK(mode):
+                if next(links, None) is None:
+                    raise _LeadsOutError
+                at = _followed(to, at[:-1], str(to.joinpath(*at).readlink()), links)
+            is_sure = is_sure and stat.S_ISDIR(mode)
+        elif at and is_sure:
+            at.pop()
+        else:
+            raise _LeadsOutError
+    return at
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.lstat().st_mode
+    except OSError:
+        return 0
+
+
+def _outcome(staged: Path, name: str, to: Path, top: int, *, overwrite: bool) -> Outcome:
+    if len(os.fsencode(to / name)) > _MAX_PATH:
+        return "refused", "its path is too long here"
+    if staged.is_symlink() and leads_out(to, name, str(staged.readlink())):
+        return "refused", "it leads out of the folder"
+    *folders, last = parts_of(name)
+    try:
+        with _opened(top, folders) as folder:
+            return _placed(staged, last, folder, to / name, overwrite=overwrite)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):  # a file or link of the user is in the way
+            return _KEPT
+        return "refused", error.strerror or str(error)
+
+
+def _placed(staged: Path, last: str, folder: int, path: Path, *, overwrite: bool) -> Outcome:
+    try:
+        there = os.stat(last, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        there = None
+    if there and _is_same(staged, path, there.st_mode):
+        return _SAME
+    if there and (stat.S_ISDIR(there.st_mode) or not overwrite):
+        return _KEPT
+    os.rename(staged, last, dst_dir_fd=folder)  # a link itself, not where it leads
+    return _NEW
+
+
+def _is_same(staged: Path, path: Path, mode: int) -> bool:
+    if staged.is_symlink():
+        return stat.S_ISLNK(mode) and staged.readlink() == path.readlink()
+    return stat.S_ISREG(mode) and filecmp.cmp(staged, path, shallow=False)
+
+
+@contextmanager
+def _opened(top: int, folders: Sequence[str]) -> Iterator[int]:
+    """A folder below another, which is made if need be, opened without following a link."""
+    opened = os.dup(top)
+    try:
+        for name in folders:
+            above, opened = opened, _opened_in(opened, name)
+            os.close(above)
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _opened_in(above: int, name: str) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=above)
+    except FileNotFoundError:
+        os.mkdir(name, dir_fd=above)
+        return os.open(name, _FOLDER, dir_fd=above)

@@ -1,0 +1,117 @@
+"""Where the job's programs come from: container, Python environment, modules."""
+
+import shlex
+from functools import lru_cache
+
+from msgspec import Struct
+
+from slurmgen.bundled_scripts import FOLDER, is_bundled
+from slurmgen.containers import bind_variables
+from slurmgen.errors import RequestError
+from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
+from slurmgen.python_env import setup_lines
+from slurmgen.request import NONE, Request
+from slurmgen.sites.model import Container, Modules, Site
+from slurmgen.slurm.shell import is_full_path, word
+
+
+class Setup(Struct, frozen=True, kw_only=True, gc=False):
+    """Where the job's programs come from, and why from there."""
+
+    container: Container | None = None
+    image: str = ""
+    "A shell word."
+    python_env: str = NONE
+    python_setup: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    "Whole commands."
+    needs: tuple[str, ...] = ()
+    "Variables that the modules must have set."
+    why_container: Reason
+    why_python: Reason
+    why_modules: Reason
+
+
+def find_setup(request: Request, origin: Origin, site: Site, nodes: int) -> Setup:
+    """Container or Python environment, and modules.
+
+    Raises:
+        RequestError: both a container and a Python environment are asked for, or one of them is none.
+    """
+    container, image, why = _container(request, origin, site)
+    if container:
+        return _in_container(request, site, container, image, why, several_nodes=nodes > 1)
+    if request.binds:
+        raise RequestError("--bind without a container", "Add --container IMAGE, or leave --bind out.")
+    python_env, why_python = _python_env(request, origin, site)
+    names, why_modules = site.modules.load, from_profile(site)
+    if request.modules is not None:
+        names, why_modules = request.modules, origin("modules")
+    return Setup(
+        python_env=python_env,
+        python_setup=setup_lines(python_env),
+        modules=() if request.modules == () else _module_commands(site.modules, names),
+        why_container=why,
+        why_python=why_python,
+        why_modules=why_modules,
+    )
+
+
+def _in_container(
+    request: Request, site: Site, container: Container, image: str, why: Reason, *, several_nodes: bool
+) -> Setup:
+    if (request.python_env or NONE) != NONE:
+        raise RequestError(
+            f"--python-env {request.python_env} and the container {image} exclude each other",
+            "Python comes from the image; leave one out, or add --container none.",
+        )
+    for bind in request.binds or ():
+        if not is_full_path(bind):
+            raise RequestError(
+                f"--bind {bind!r} is no full path", "Write it from /, ~/ or a $NAME on, as SOURCE[:TARGET]."
+            )
+    of_container = container.multi_node_modules if several_nodes else ()
+    names = (*of_container, *(request.modules or ()))
+    return Setup(
+        container=container,
+        image=image,
+        modules=() if request.modules == () and not names else _module_commands(site.modules, names),
+        needs=bind_variables(container) if several_nodes else (),
+        why_container=why,
+        why_python=derived("Python comes from the image"),
+        why_modules=derived("those that the container's binds need, and those of the request")
+        if names
+        else derived("the container needs none"),
+    )
+
+
+def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reason]:
+    """Where Python comes from without a container, and why."""
+    kind = request.python_env or site.python_env or NONE
+    if kind == NONE:
+        return kind, default("the python on PATH" + (" after the modules" if site.modules.load else ""))
+    if kind == "uv" and (request.script is None or is_bundled(request.script)):
+        return f"uv:{FOLDER}", derived("the bundled training has a pyproject.toml of its own")
+    return kind, origin("python_env") if request.python_env else from_profile(site)
+
+
+def _container(request: Request, origin: Origin, site: Site) -> tuple[Container | None, str, Reason]:
+    if request.container == NONE:
+        return None, "", origin("container")
+    of_site = site.container or Container()
+    image = request.container or of_site.image or ""
+    if image.startswith("-"):
+        raise RequestError(f"--container {image!r} begins with a dash", "Write the image's full path.")
+    if request.container:
+        return of_site, word(request.container), origin("container")
+    if of_site.image:
+        return of_site, word(of_site.image), from_profile(site)
+    return None, "", default("no image is named")
+
+
+@lru_cache(maxsize=256)
+def _module_commands(modules: Modules, names: tuple[str, ...]) -> tuple[str, ...]:
+    """`init` prepares the loading of modules; where the site loads none, it stands for itself."""
+    if not names:
+        return () if modules.load else modules.init
+    return (*modules.init, f"module load {shlex.join(names)}")

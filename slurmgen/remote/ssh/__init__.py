@@ -1,0 +1,1 @@
+"""SSH, through paramiko or the OpenSSH client."""

@@ -1,0 +1,154 @@
+"""Site profiles: found in three places and inherited. sites/checks.py says which facts are wrong.
+
+A profile NAME.toml is looked for in the project's `site_profiles/`, then in
+`site_profiles/` of your config folder, then among the bundled ones. A profile may
+extend the one of its own name from further down that list.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from slurmgen.errors import ConfigError, did_you_mean
+from slurmgen.paths import bundled, config_folder
+from slurmgen.sites.checks import Fault, faults
+from slurmgen.sites.model import Site
+from slurmgen.slurm.shell import unprintable
+from slurmgen.toml_structs import has, located, problems, read_own, read_toml, shortened
+
+Layer = tuple[Path, dict[str, Any]]
+"A profile's file and what it says itself."
+_UNNAMED = "unnamed"
+"Of a site whose name is wrong."
+
+
+def search_path(project_dir: Path | None = None, *, personal: bool = True) -> list[Path]:
+    """The folders that profiles are looked for in, the nearest first; yours only if `personal`."""
+    folders = [project_dir / "site_profiles"] if project_dir else []
+    if personal:
+        folders.append(config_folder() / "site_profiles")
+    return list(dict.fromkeys([*folders, bundled("site_profiles")]))
+
+
+def profile_paths(project_dir: Path | None = None, *, personal: bool = True) -> dict[str, Path]:
+    """Every profile by name; the nearest folder wins."""
+    return _profiles_in(search_path(project_dir, personal=personal))
+
+
+def _profiles_in(folders: Sequence[Path]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*.toml")):
+            found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
+
+
+def load_site(name: str, project_dir: Path | None = None, *, personal: bool = True) -> Site:
+    """The site of that name, with everything it inherits; from your own profiles too, if `personal`.
+
+    Raises:
+        ConfigError: there is no such profile, or it is wrong.
+    """
+    folders = search_path(project_dir, personal=personal)
+    known = _profiles_in(folders)
+    if name in known:
+        return _loaded(known[name], folders)
+    if not personal and name in profile_paths(project_dir):
+        raise ConfigError(
+            f"site {name!r} is one of your own, and a script in a file must be the same for everybody",
+            f"Copy {profile_paths(project_dir)[name]} to site_profiles/ of the project.",
+        )
+    raise ConfigError(f"there is no site {name!r}", did_you_mean(name, known))
+
+
+def load_profile(path: Path, project_dir: Path | None = None) -> Site:
+    """The site that one profile file describes, with everything it inherits.
+
+    Raises:
+        ConfigError: the file or one that it extends is wrong.
+    """
+    return _loaded(path, search_path(project_dir))
+
+
+def profile_errors(path: Path, project_dir: Path | None = None) -> list[ConfigError]:
+    """Everything that is wrong with a profile file, or with one that it extends; each names file and line."""
+    try:
+        return _read(path, search_path(project_dir))[1]
+    except ConfigError as error:  # a file cannot be read at all
+        return [error]
+
+
+def _loaded(path: Path, folders: Sequence[Path]) -> Site:
+    site, errors = _read(path, folders)
+    if errors:
+        raise errors[0]
+    return site
+
+
+def _read(path: Path, folders: Sequence[Path]) -> tuple[Site, list[ConfigError]]:
+    """The site of a profile, without the facts that are wrong, and what is wrong with these."""
+    errors: list[ConfigError] = []
+    layers: list[Layer] = []
+    for layer_path, data in _lineage(path, folders):
+        found, right = problems({"name": layer_path.stem, **data}, Site, layer_path, {"name": _UNNAMED})
+        errors += found
+        layers.append((layer_path, right))
+    merged: dict[str, Any] = {}
+    for _, data in reversed(layers):
+        if data["name"] != merged.get("name"):
+            merged.pop("title", None)  # another site's
+        merged = _merged(merged, data)
+    site = msgspec.convert(merged, Site)
+    stem = _UNNAMED if site.name == _UNNAMED else path.stem
+    return site, errors + [_located(fault, layers) for fault in faults(site, stem)]
+
+
+def _located(fault: Fault, layers: Sequence[Layer]) -> ConfigError:
+    """A fault with the file and the line of its key, or of the nearest table that there is."""
+    for end in range(len(fault.keys), 0, -1):
+        keys = fault.keys[:end]
+        for path, data in layers:
+            if has(data, keys):
+                return ConfigError(f"{located(path, keys)}: {'.'.join(fault.keys)}: {fault.fact}", fault.hint)
+    return ConfigError(f"{layers[0][0]}: {fault.fact}", fault.hint)
+
+
+def _lineage(path: Path, folders: Sequence[Path]) -> Iterator[Layer]:
+    """The profile, then what it extends, then what that extends."""
+    seen: list[Path] = []
+    while True:
+        if path in seen:
+            raise ConfigError(f"{path} extends itself", "Take one `extends` out.")
+        seen.append(path)
+        data = read_own(path) if path.absolute().is_relative_to(config_folder()) else read_toml(path)
+        text = unprintable(data)
+        if text is not None:
+            raise ConfigError(
+                f"{path}: a value has a control character: {shortened(repr(text))}", "Take it out."
+            )
+        yield path, data
+        parent = data.get("extends")
+        if not isinstance(parent, str) or Path(parent).name != parent:  # none, or reported as wrong
+            return
+        path = _parent(parent, path, folders, seen)
+
+
+def _parent(name: str, child: Path, folders: Sequence[Path], seen: list[Path]) -> Path:
+    candidates = [folder / f"{name}.toml" for folder in [child.parent, *folders]]
+    existing = [path for path in dict.fromkeys(candidates) if path.is_file()]
+    if not existing:
+        raise ConfigError(
+            f"{child}: extends unknown site {name!r}", did_you_mean(name, _profiles_in(folders))
+        )
+    return next((path for path in existing if path not in seen), existing[0])
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Tables are merged key by key; everything else is replaced."""
+    both = {**base, **over}
+    for key in base.keys() & over.keys():
+        if isinstance(base[key], dict) and isinstance(over[key], dict):
+            both[key] = _merged(base[key], over[key])
+    return both

@@ -1,0 +1,1 @@
+"""Which files of a project are sent to the cluster, and how."""

@@ -1,0 +1,216 @@
+"""What a project's files are at this moment: a hash of each, and one of all.
+
+Hashing reads every byte once; a cache knows by size, times and inode what has not changed since.
+"""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from slurmgen.paths import make_private, require_private
+from slurmgen.sync.files import Snapshot, link_target, readable
+
+RACY = 2_000_000_000
+"""Nanoseconds: a file that changed so shortly before it was hashed is hashed anew next time.
+
+It may have changed again within one tick of its file system's clock, which stat does not show; git
+calls that racy (https://git-scm.com/docs/racy-git). Two seconds are the coarsest clock, FAT's.
+"""
+_KEPT = 64
+"Manifests in the cache, the last ones sent."
+_COMPARED = 4
+"Snapshots among which the nearest is looked for: the last ones used."
+_CHUNK = 1 << 20
+_HASH = re.compile("[0-9a-f]{64}")
+
+
+class Entry(Struct, frozen=True, array_like=True, gc=False):
+    """One file or link."""
+
+    mode: int
+    "-1 for a link."
+    size: int
+    content: str
+    "The hash of a file; the target of a link."
+
+
+class Manifest(Struct, frozen=True, dict=True):
+    """A project's content by name."""
+
+    entries: dict[str, Entry]
+
+    @cached_property
+    def hash(self) -> str:
+        """The name of this content: the same for the same names, modes and contents."""
+        total = sha256()
+        for name in sorted(self.entries, key=os.fsencode):
+            entry = self.entries[name]
+            fields = (name, f"{entry.mode:o}", entry.content)
+            total.update(b"".join(os.fsencode(field) + b"\0" for field in fields))
+        return total.hexdigest()
+
+    @property
+    def size(self) -> int:
+        """Bytes in all files."""
+        return sum(entry.size for entry in self.entries.values())
+
+    def changed_since(self, base: "Manifest") -> list[str]:
+        """The names whose entry is not in `base`."""
+        return [name for name, entry in self.entries.items() if base.entries.get(name) != entry]
+
+    def gone_since(self, base: "Manifest") -> list[str]:
+        """The names in `base`, folders too, that are none any more; a folder before what is in it."""
+        names = base.entries.keys() - self.entries.keys()
+        return sorted(names | (base.folders() - self.folders()), key=os.fsencode)
+
+    def folders(self) -> set[str]:
+        """The folders that the names stand in."""
+        found: set[str] = set()
+        for name in self.entries:
+            while (name := name.rpartition("/")[0]) and name not in found:
+                found.add(name)
+        return found
+
+
+class _Seen(Struct, frozen=True, array_like=True, gc=False):
+    """What stat said of a file when it was hashed."""
+
+    size: int
+    mtime: int
+    ctime: int
+    inode: int
+    content: str
+
+
+def manifest(
+    files: Snapshot, cache: Path | None = None, statuses: Mapping[str, os.stat_result] | None = None
+) -> Manifest:
+    """The manifest of some files.
+
+    Args:
+        files: which.
+        cache: a file that remembers hashes from one time to the next.
+        statuses: what lstat said of the files just now.
+
+    Raises:
+        TransferFailed: a file cannot be read.
+    """
+    known = _load(cache)
+    entries, seen = {}, {}
+    with readable():
+        for name, status in (files.statuses() if statuses is None else statuses).items():
+            path = files.files[name]
+            if stat.S_ISLNK(status.st_mode):
+                entries[name] = Entry(-1, 0, link_target(path))
+                continue
+            seen[name] = one = _seen(path, status, known.get(name))
+            entries[name] = Entry(stat.S_IMODE(status.st_mode) & 0o777, one.size, one.content)
+    if cache and seen != known:
+        _save(cache, seen)
+    return Manifest(entries)
+
+
+def _seen(path: Path, status: os.stat_result, known: _Seen | None) -> _Seen:
+    facts = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    if known and (known.size, known.mtime, known.ctime, known.inode) == facts:
+        return known
+    begun = time.time_ns()
+    size, content = hash_of(path)
+    if max(status.st_mtime_ns, status.st_ctime_ns) > begun - RACY:
+        facts = (size, 0, 0, 0)  # matches nothing, so that it is hashed anew
+    return _Seen(size, *facts[1:], content)
+
+
+def hash_of(path: Path) -> tuple[int, str]:
+    """A file's size as read, and the hash of that."""
+    total, size = sha256(), 0
+    file = os.open(path, os.O_RDONLY)  # of many small files, making file objects takes a third of the time
+    try:
+        while chunk := os.read(file, _CHUNK):
+            total.update(chunk)
+            size += len(chunk)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    finally:
+        os.close(file)
+    return size, total.hexdigest()
+
+
+def _load(cache: Path | None) -> dict[str, _Seen]:
+    try:
+        return msgspec.msgpack.decode(_private(cache), type=dict[str, _Seen]) if cache else {}
+    except (OSError, msgspec.MsgspecError, UnicodeError):
+        return {}
+
+
+def _private(path: Path) -> bytes:
+    """A file of the cache, in which another user could claim any content for a file."""
+    require_private(path)
+    return path.read_bytes()
+
+
+def _save(path: Path, value: object) -> None:
+    """Write a file of the cache at one stroke; a cache that cannot be written is none."""
+    try:
+        data = msgspec.msgpack.encode(value)
+        make_private(path.parent)
+        new = path.with_name(f"{path.name}.{os.getpid()}")
+        new.touch(mode=0o600)
+        new.write_bytes(data)
+        new.replace(path)
+    except (OSError, UnicodeError):
+        return
+
+
+class Sent:
+    """The manifests of what was sent, so that the next sending can say what differs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, sent: Manifest) -> None:
+        """Remember one, and forget the oldest."""
+        _save(self.folder / sent.hash, sent)
+        try:
+            kept = sorted(self.folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+            for path in kept[_KEPT:]:
+                path.unlink()
+        except OSError:  # another slurmgen forgot it first
+            return
+
+    def names(self) -> list[str]:
+        """The hashes of those that are remembered, the last sent first."""
+        try:
+            found = {path.name: path.stat().st_mtime for path in self.folder.iterdir()}
+        except OSError:  # nothing was sent yet, or another slurmgen is forgetting one
+            return []
+        return sorted((name for name in found if _HASH.fullmatch(name)), key=lambda name: -found[name])
+
+    def best(self, new: Manifest, there: Iterable[str]) -> tuple[str, Manifest] | None:
+        """Of the snapshots that are there, the one that leaves the least to send; None if none is known."""
+        loaded = ((name, self._load(name)) for name in there)
+        known = islice(((name, found) for name, found in loaded if found), _COMPARED)
+        nearest = sorted(known, key=lambda one: _bytes(new, one[1]))
+        return next((one for one in nearest if one[1].hash == one[0]), None)
+
+    def _load(self, name: str) -> Manifest | None:
+        if not _HASH.fullmatch(name):  # it comes from the far side
+            return None
+        try:
+            return msgspec.msgpack.decode(_private(self.folder / name), type=Manifest)
+        except (OSError, msgspec.MsgspecError, UnicodeError):
+            return None
+
+
+def _bytes(new: Manifest, base: Manifest) -> int:
+    return sum(new.entries[name].size for name in new.changed_since(base))

@@ -1,0 +1,79 @@
+"""What of a project is sent with a job."""
+
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from slurmgen.bundled_scripts import FOLDER, is_bundled
+from slurmgen.errors import RequestError
+from slurmgen.paths import bundled
+from slurmgen.python_env import needed_files
+from slurmgen.slurm.shell import is_full_path
+from slurmgen.sync.files import Snapshot, snapshot
+from slurmgen.text import visible
+
+if TYPE_CHECKING:
+    from slurmgen.plan import Plan
+
+
+def project_files(
+    project_dir: Path, script: str, needed: tuple[str, ...] = (), send: tuple[str, ...] = ()
+) -> Snapshot:
+    """The project's files, with the bundled training folder if `script` is one of it and not in the project.
+
+    Args:
+        project_dir: the folder that is sent.
+        script: the training script, from that folder on.
+        needed: the files that the Python environment is made from or is in.
+        send: files that are sent although they hold secrets by their names, or are ignored.
+
+    Raises:
+        RequestError: one of the files is not among them, so the job could only fail; or the
+            project is your home.
+    """
+    if Path.home().resolve().is_relative_to(project_dir.resolve()):
+        raise RequestError(
+            f"the project folder is {visible(str(project_dir))}, with all that you have in it",
+            "Go to the folder of the project, and submit from there.",
+        )
+    found = snapshot(project_dir, send)
+    name = str(PurePosixPath(script))
+    if name not in found.files and is_bundled(name):
+        found = found.over(snapshot(bundled(FOLDER)).under(FOLDER))
+    _demand(f"the script {script!r}", script, found, project_dir, _IGNORED)
+    for path in needed:
+        what = f"{str(PurePosixPath(path))!r}, which the Python environment needs,"
+        _demand(what, path, found, project_dir, _NO_PROJECT)
+    return found
+
+
+def missing_files(plan: "Plan", project_dir: Path) -> list[str]:
+    """The files of a job that do not exist, in words: `submit` would refuse it.
+
+    Only existence is checked, which is quick: no ignore file is read.
+    """
+    needed = needed_files(plan.setup.python_env)
+    folders = (project_dir, bundled(FOLDER).parent if is_bundled(plan.script) else project_dir)
+    causes = {plan.script: "the job runs", **dict.fromkeys(needed, "the Python environment needs")}
+    return [
+        f"there is no {PurePosixPath(path)} in {project_dir}, which {cause}"
+        for path, cause in causes.items()
+        if not is_full_path(path) and not any((folder / path).exists() for folder in folders)
+    ]
+
+
+_IGNORED = "Is the name right, from that folder on? Does a .gitignore or .slurmgenignore leave it out?"
+_NO_PROJECT = (
+    "Write a pyproject.toml (`uv init`), or name another environment with --python-env: the full path of one "
+    "over there, or none."
+)
+_UNSENT = "Rename it, or send it with --send PATH."
+
+
+def _demand(what: str, path: str, found: Snapshot, project_dir: Path, hint: str) -> None:
+    name = str(PurePosixPath(path))
+    if path.startswith("/") or name in found.files:
+        return
+    for secret, content in found.secrets.items():
+        if f"{name}/".startswith(f"{secret.rstrip('/')}/"):
+            raise RequestError(f"{what} is not sent: by its name, {visible(secret)} holds {content}", _UNSENT)
+    raise RequestError(f"{what} is not among the files of {visible(str(project_dir))} that are sent", hint)

@@ -1,0 +1,85 @@
+"""Files that hold secrets, known by their names. They are sent only if the user names them."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from slurmgen.files import read_bytes
+from slurmgen.sync.ignore_patterns import Patterns
+
+SECRETS = {
+    "environment variables": ".env .env[._-]* .envrc .envrc[._-]* .Renviron",
+    "SSH keys": """
+        .ssh/ id_rsa id_rsa[._-]* id_dsa id_dsa[._-]* id_ecdsa id_ecdsa[._-]* id_ed25519 id_ed25519[._-]*
+    """,
+    "a private key": "*.p12 *.pfx *.ppk *.jks *.keystore *.keytab *.ovpn .gnupg/",
+    "possibly a private key": "*.pem *.key",
+    "passwords": """
+        .netrc _netrc .pgpass .my.cnf .mylogin.cnf .htpasswd .smbcredentials .password-store/ *.kdbx
+    """,
+    "a login to a service": """
+        .git-credentials **/.config/git/credentials **/.config/gh/hosts.yml .vault-token .databrickscfg
+        krb5cc_* .Xauthority
+    """,
+    "a login to package indexes": ".pypirc .npmrc **/.cargo/credentials **/.cargo/credentials.toml",
+    "a login to container registries": """
+        **/.docker/config.json .dockercfg .dockerconfigjson **/containers/auth.json
+        **/.apptainer/*.json **/.singularity/*.json
+    """,
+    "a token for data and models": """
+        kaggle.json .kaggle/ **/wandb/settings .comet.config .modal.toml
+        **/.huggingface/token **/huggingface/token **/huggingface/stored_tokens .hf_token
+    """,
+    "credentials of a cloud": """
+        .aws/ .azure/ .oci/ .kube/ kubeconfig **/.config/gcloud/ .boto .s3cfg rclone.conf .rclone.conf
+        credentials.json application_default_credentials.json service[_-]account*.json client_secret*.json
+        *.tfstate *.tfstate.*
+    """,
+    "secrets by its name": "secrets.toml secrets.json secrets.yml secrets.yaml",
+    "a history of commands": """
+        .*_history .*_history[.-]* fish_history .histfile .zhistory .Rhistory .lesshst .viminfo
+    """,
+}
+"What files hold by their names, in any case, and folders by those that end in a slash; as in .gitignore."
+
+_PUBLIC = "*.pub *[._-]example *[._-]sample *[._-]template *[._-]dist"
+_MAYBE_PUBLIC = "possibly a private key"
+_BEGIN, _PRIVATE = b"-----BEGIN ", b"PRIVATE KEY"
+
+
+def secret(state: int, path: str, *, is_folder: bool) -> str | None:
+    """What a file or folder holds that must not be sent unasked, if anything.
+
+    Args:
+        state: of `patterns`, after the path from the project's folder on in lower case.
+        path: where it is.
+        is_folder: whether it is a folder.
+    """
+    line = patterns().match(state, is_folder=is_folder)
+    if line is None:
+        return None
+    pattern, what = _table()[line]
+    if is_folder != pattern.endswith("/") or (what == _MAYBE_PUBLIC and _is_public(path)):
+        return None
+    return what
+
+
+@lru_cache
+def patterns() -> Patterns:
+    """The names of SECRETS and of their exceptions."""
+    return Patterns([pattern.lower().encode() for pattern, _ in _table()])
+
+
+@lru_cache
+def _table() -> tuple[tuple[str, str | None], ...]:
+    """Patterns with what their files hold; the last that matches decides."""
+    named = [(pattern, what) for what, names in SECRETS.items() for pattern in names.split()]
+    return (*named, *((pattern, None) for pattern in _PUBLIC.split()))
+
+
+def _is_public(path: str) -> bool:
+    """Whether a file holds only certificates and public keys."""
+    try:
+        content = read_bytes(Path(path))
+    except OSError:
+        return False
+    return _BEGIN in content and _PRIVATE not in content

@@ -1,0 +1,165 @@
+"""The list of `slurmgen status`: what it shows of the ledger, how wide, and in which colours."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from slurmgen.jobs.failure import Why
+from slurmgen.jobs.final_states import as_text, why_as_text
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.slurm.replies import JobState
+from tests.conftest import Run
+
+NAME = "a-name-that-is-longer-than-any-column-can-be"
+TIMES = {"elapsed": "00:01:12", "time_limit": "04:00:00"}
+FAILED = Record(
+    id="1234567",
+    site="daic",
+    via="ssh",
+    host="far",
+    name=NAME,
+    folder="/f",
+    output="%x-%j.out",
+    submitted="2026-06-30T22:30:00+00:00",
+    key="k1",
+    commit="0123456789abcdef0123456789abcdef01234567",
+    dirty=True,
+    final=as_text((JobState(id="1234567", state="FAILED", exit_code="1:0", **TIMES),)),
+    why=why_as_text(Why("Python has no module einops there")),
+)
+DONE = structs.replace(
+    FAILED,
+    id="42",
+    name="done",
+    key="k2",
+    submitted="2026-07-01T10:00:00+00:00",
+    final=as_text((JobState(id="42", state="COMPLETED", **TIMES),)),
+    why="",
+)
+LONG = structs.replace(
+    FAILED,
+    id="12345678",
+    site="a-site-of-mine",
+    via="twin",
+    key="k3",
+    final=as_text(
+        (JobState(id="12345678", state="OUT_OF_MEMORY", elapsed="1-10:00:00", time_limit="7-00:00:00"),)
+    ),
+    submitted="2026-07-02T10:00:00+00:00",
+)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    found = Ledger()
+    for one in (FAILED, DONE):
+        found.add(one)
+    return found
+
+
+def test_a_row_has_id_name_site_state_time_and_limit_and_the_local_time(
+    slurmgen: Run, ledger: Ledger
+) -> None:
+    reply = slurmgen("status", env={**os.environ, "TZ": "Europe/Amsterdam"})
+    assert (reply.returncode, reply.stderr) == (0, "")
+    heading, failed, why, done = reply.stdout.splitlines()
+    assert heading.split() == ["ID", "NAME", "SITE", "STATE", "TIME/LIMIT", "SUBMITTED"]
+    assert failed.split()[2:] == ["daic", "FAILED", "00:01:12/04:00:00", "2026-07-01", "00:30"]
+    assert why == "  Python has no module einops there"
+    assert done.split()[:2] == ["42", "done"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_it_fits_the_terminal_and_cuts_names_first(columns: int, slurmgen: Run, ledger: Ledger) -> None:
+    ledger.add(LONG)
+    out = slurmgen("status", env={**os.environ, "COLUMNS": str(columns)}).stdout
+    assert max(map(len, out.splitlines())) <= columns
+    assert NAME[:7] in out
+    assert "FAILED" in out
+    if columns >= 80:
+        assert out.count("2026-0") == 3
+        assert "1234567 " in out
+
+
+def test_in_a_pipe_it_is_80_columns_wide_without_colours(slurmgen: Run, ledger: Ledger) -> None:
+    ledger.add(LONG)
+    environ = {key: text for key, text in os.environ.items() if key != "COLUMNS"}
+    out = slurmgen("status", env={**environ, "FORCE_COLOR": "1"}).stdout
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\x1b" not in out
+
+
+def on_a_terminal(*args: str, folder: Path, **more: str) -> str:
+    """What is written to a terminal of 80 columns."""
+    leader, follower = pty.openpty()
+    environ = {**os.environ, "TERM": "xterm", "COLUMNS": "80", **more}
+    command = [sys.executable, "-m", "slurmgen", *args]
+    with subprocess.Popen(command, cwd=folder, env=environ, stdout=follower, stdin=follower) as process:
+        os.close(follower)
+        parts = []
+        while True:
+            try:
+                part = os.read(leader, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            parts.append(part)
+        process.wait(60)
+    os.close(leader)
+    return b"".join(parts).decode()
+
+
+@pytest.mark.parametrize(
+    ("args", "more", "is_colored"),
+    [
+        ([], {}, True),
+        (["--color", "never"], {}, False),
+        ([], {"NO_COLOR": "1"}, False),
+        (["--color=always"], {"NO_COLOR": "1"}, True),
+        ([], {"TERM": "dumb"}, False),
+    ],
+)
+def test_colours_are_for_terminals_and_can_be_refused(
+    args: list[str], more: dict[str, str], is_colored: bool, ledger: Ledger, tmp_path: Path
+) -> None:
+    out = on_a_terminal("status", *args, folder=tmp_path, **more)
+    assert "FAILED" in out
+    assert ("\x1b[31mFAILED" in out) == is_colored
+    assert ("\x1b" in out) == is_colored
+
+
+def test_colours_can_be_had_in_a_pipe(slurmgen: Run, ledger: Ledger) -> None:
+    assert "\x1b[32mCOMPLETED" in slurmgen("status", "--color", "always").stdout
+
+
+def test_a_name_steers_no_terminal(slurmgen: Run, ledger: Ledger) -> None:
+    ledger.add(structs.replace(DONE, id="43", key="k4", name="\x1b[31m[bold]"))
+    out = slurmgen("status").stdout
+    assert "\x1b" not in out
+    assert "\\x1b[31m[bold]" in out
+
+
+def test_the_object_has_the_keys_of_before_and_new_ones(slurmgen: Run, ledger: Ledger) -> None:
+    told = json.loads(slurmgen("status", "--json").stdout)["jobs"]
+    before = "id name site via cluster state ended exit_code signal reason waits why start elapsed time_limit"
+    before += " nodes usage tasks submitted folder log error remembered"
+    assert set(before.split()) | {"commit", "dirty", "key", "command", "directory"} == told[0].keys()
+    assert [one["id"] for one in told] == ["1234567", "42"]
+    assert (told[0]["commit"], told[0]["dirty"], told[0]["key"]) == (FAILED.commit, True, "k1")
+    assert told[0]["why"]["what"] == "Python has no module einops there"
+
+
+def test_of_one_job_site_time_and_commit_are_shown(slurmgen: Run, ledger: Ledger, tmp_path: Path) -> None:
+    (tmp_path / "ssh_config").write_text("Host far\n  HostName 127.0.0.1\n  Port 1\n")
+    environ = {**os.environ, "TZ": "UTC"}
+    reply = slurmgen("status", FAILED.id, "--ssh-config", str(tmp_path / "ssh_config"), env=environ)
+    assert "  site: daic\n" in reply.stdout
+    assert "  submitted: 2026-06-30 22:30:00\n" in reply.stdout
+    assert f"  commit: {FAILED.commit}, with uncommitted changes (dirty)\n" in reply.stdout

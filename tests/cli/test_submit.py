@@ -1,0 +1,167 @@
+"""What `slurmgen submit` says and refuses, and that the same command settles what is not settled."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slurmgen.jobs.ledger import Ledger
+from tests.conftest import Run
+from tests.scenarios.test_hostile_replies import JOB, Machine
+
+ACCEPTS = 'n=$(cat ~/count 2>/dev/null || echo 10); echo $((n + 1)) | tee ~/count; echo "$@" >>~/calls'
+DOWN = "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller' >&2; exit 1"
+
+
+@pytest.fixture
+def machine(tmp_path: Path, slurmgen: Run) -> Machine:
+    made = Machine(tmp_path, slurmgen)
+    made.answers("sbatch", ACCEPTS)
+    made.answers("squeue", "exit 0")
+    return made
+
+
+def calls(machine: Machine) -> list[str]:
+    return (machine.home / "calls").read_text().splitlines()
+
+
+def test_each_submission_is_a_job_of_its_own_once_settled(machine: Machine) -> None:
+    assert [machine.submit()[:2] for _ in range(2)] == [(0, "11\n"), (0, "12\n")]
+    assert [(one.id, one.pending) for one in Ledger().all()] == [("11", False), ("12", False)]
+
+
+def test_what_is_unknown_is_said_to_be_and_settled_by_the_same_command(machine: Machine) -> None:
+    machine.answers("sbatch", DOWN)
+    machine.answers("squeue", "echo 'squeue: error: Unable to contact' >&2; exit 1")
+    code, out, err = machine.submit()
+    assert (code, out) == (3, "")
+    assert "error: whether there is a job is not known: sbatch: " in err
+    assert "The same command again finds the job, or submits it if there is none." in err
+    (entry,) = Ledger().all()
+    assert (entry.id, entry.pending) == ("", True)
+    machine.answers("sbatch", ACCEPTS)
+    machine.answers("squeue", f"echo '77|slurmgen:{entry.key}|/f'")
+    code, out, err = machine.submit()
+    assert (code, out) == (0, "77\n")
+    assert f"this was submitted at {entry.submitted}" in err
+    assert "job 77 is the earlier submission" in err
+    assert not (machine.home / "calls").exists()
+    assert [(one.id, one.key, one.pending) for one in Ledger().all()] == [("77", entry.key, False)]
+
+
+def test_again_submits_a_new_job_although_one_is_not_settled(machine: Machine) -> None:
+    machine.answers("sbatch", DOWN)
+    machine.answers("squeue", "exit 1")
+    assert machine.submit()[0] == 3
+    machine.answers("sbatch", ACCEPTS)
+    assert machine.submit("--again")[:2] == (0, "11\n")
+    assert [one.id for one in Ledger().all()] == ["", "11"]
+
+
+def test_a_refused_job_leaves_no_entry_and_may_be_submitted_later(machine: Machine) -> None:
+    words = "sbatch: error: Batch job submission failed: Invalid account or account/partition combination"
+    machine.answers("sbatch", f"echo '{words} specified' >&2; exit 1")
+    code, _, err = machine.submit()
+    assert code == 3
+    assert "error: sbatch: Batch job submission failed: Invalid account" in err
+    assert Ledger().all() == ()
+    machine.answers("sbatch", ACCEPTS)
+    assert machine.submit()[:2] == (0, "11\n")
+
+
+def test_a_host_that_is_not_reached_leaves_no_entry(machine: Machine) -> None:
+    assert machine.submit("--via", "ssh", "--host", "nobody@127.0.0.1")[0] == 3
+    assert Ledger().all() == ()
+
+
+def test_the_comment_of_a_person_stays_and_has_the_key_behind_it(machine: Machine) -> None:
+    machine.submit("--sbatch", "comment=all mine")
+    (entry,) = Ledger().all()
+    assert f"--comment=all mine slurmgen:{entry.key} " in calls(machine)[0]
+
+
+def test_an_id_that_cannot_be_printed_is_told_and_in_the_records(machine: Machine) -> None:
+    words = [sys.executable, "-m", "slurmgen", "submit", *JOB]
+    with Path("/dev/full").open("w") as full:
+        reply = subprocess.run(
+            words, cwd=machine.project, env=machine.environ, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert reply.returncode == 2
+    assert "error: job 11 is submitted, but its id could not be printed: No space left" in reply.stderr
+    assert [one.id for one in Ledger().all()] == ["11"]
+
+
+def test_no_standard_error_is_no_reason_to_fail(machine: Machine) -> None:
+    words = shlex.join([sys.executable, "-m", "slurmgen", "submit", *JOB])
+    reply = subprocess.run(
+        ["sh", "-c", f"{words} 2>&-"],
+        cwd=machine.project,
+        env=machine.environ,
+        capture_output=True,
+        text=True,
+    )
+    assert (reply.returncode, reply.stdout) == (0, "11\n")
+
+
+def test_json_tells_the_job_and_nothing_else(machine: Machine) -> None:
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        who = ["-c", "user.name=n", "-c", "user.email=e"]
+        subprocess.run(["git", *who, *words], cwd=machine.project, check=True)
+    told = json.loads(machine.submit("--json")[1])
+    assert (told["id"], told["name"], told["earlier"], told["dirty"]) == ("11", "train", False, False)
+    assert len(told["commit"]) == 40
+    (machine.project / "more").write_text("x")
+    told = json.loads(machine.submit("--json")[1])
+    assert told["dirty"]
+    (folder,) = (machine.home / "slurmgen/project/submissions").glob(f"*{told['key']}")
+    record = json.loads((folder / "record.json").read_text())
+    assert (record["commit"], record["dirty"], record["key"]) == (told["commit"], True, told["key"])
+    assert (folder / "record.json").stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_dry_run_tells_what_would_be_sent_and_what_was_before(machine: Machine) -> None:
+    (machine.project / "data").write_text("x")
+    told = json.loads(machine.submit("--dry-run", "--json")[1])
+    assert (told["files"], told["bytes"]) == (["data", "train.py"], 1)
+    assert "nothing of this was sent there from here before" in machine.submit("--dry-run")[2]
+    machine.submit()
+    (machine.project / "data").write_text("y")
+    assert "1 file sent before, and only 1 to be sent now" in machine.submit("--dry-run")[2]
+
+
+def test_a_project_that_is_too_large_is_refused_with_its_biggest_files(machine: Machine) -> None:
+    for number in range(7):
+        (machine.project / f"model-{number}").write_bytes(bytes(300_000 + number))
+    code, out, err = machine.submit("--max-size", "1M")
+    assert (code, out) == (2, "")
+    assert "the project has 2.1M, more than 1M; its biggest files are model-6 (293K), model-5" in err
+    assert "--max-size" in err
+    assert machine.submit("--max-size", "3M")[0] == 0
+    assert machine.submit("--max-size", "much")[0] == 2
+
+
+def test_an_array_is_not_followed_and_not_submitted(machine: Machine) -> None:
+    code, out, err = machine.submit("--sbatch", "array=0-3", "--follow")
+    assert (code, out) == (2, "")
+    assert "each task of an array has its own" in err
+    assert not (machine.home / "slurmgen").exists()
+
+
+def test_without_a_script_the_example_goes_along_and_is_told(machine: Machine) -> None:
+    reply = machine.slurmgen("submit", "--site", "generic", "--via", "local", "--dry-run")
+    assert "no script is named: the bundled example training/cifar_ddp.py goes along" in reply[2]
+    assert "no script is named" not in machine.submit("--dry-run")[2]
+
+
+def test_follow_says_that_it_waits(machine: Machine) -> None:
+    # Waiting at the first question, gone at the next ones.
+    machine.answers(
+        "squeue", "[ ! -e ~/asked ] || exit 0; touch ~/asked; echo '11|PENDING|Priority|0:00|1:00|N/A||train'"
+    )
+    code, out, err = machine.submit("--follow")
+    assert (code, out) == (1, "11\n")
+    assert "job 11 is PENDING (Priority); its log follows when it starts" in err

@@ -1,0 +1,447 @@
+"""slurmgen.toml and the personal file."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slurmgen.config.project import Project, find_project, job_request, load_project, sites_of
+from slurmgen.errors import ConfigError, RequestError
+from tests.conftest import Run
+from tests.test_paths import SOMEBODY, as_root
+
+PROJECT = """
+site = "daic"
+
+[defaults]
+account = "ewi-insy"
+time = "01:00:00"
+env = { A = "1" }
+
+[job.cifar]
+framework = "lightning"
+gpus = 2
+script = "train.py"
+script_args = ["--epochs", "5"]
+env = { B = "2" }
+
+[job.cifar.site.olivia]
+gpus = 8
+account = "nn1k"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "slurmgen.toml").write_text(PROJECT)
+    for name in ("train.py", "pyproject.toml"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def test_a_job_says_more_than_the_defaults_and_a_site_more_than_the_job(project: Path) -> None:
+    found = load_project(project / "slurmgen.toml")
+    here, there = job_request(found, "cifar", "daic"), job_request(found, "cifar", "olivia")
+    assert (here.gpus, here.account, here.time, here.name) == (2, "ewi-insy", "01:00:00", "cifar")
+    assert (there.gpus, there.account, there.env) == (8, "nn1k", {"A": "1", "B": "2"})
+
+
+def test_the_project_is_found_from_a_folder_below(project: Path) -> None:
+    (project / "a" / "b").mkdir(parents=True)
+    assert find_project(project / "a" / "b")[0] == project
+
+
+def test_render_of_a_job_names_it_and_the_options_beyond_it(project: Path, slurmgen: Run) -> None:
+    head = slurmgen("render", "cifar", "--site", "olivia", "--gpus", "4", cwd=project).stdout.splitlines()[:3]
+    assert head[1] == "# cifar on olivia: lightning, 4 ranks on 1 node with 4 GPUs"
+    assert head[2] == "# Made by: slurmgen render cifar --site olivia --gpus 4"
+
+
+def test_options_overrule_the_job(project: Path, slurmgen: Run) -> None:
+    text = slurmgen("render", "cifar", "--time", "2:00:00", cwd=project).stdout
+    assert "#SBATCH --time=02:00:00\n" in text
+
+
+JOBLESS = (["render"], ["explain"], ["submit", "--dry-run"], ["doctor", "--via", "local"])
+
+
+@pytest.mark.parametrize("command", JOBLESS, ids=lambda words: words[0])
+def test_a_command_without_a_job_takes_the_only_one(command: list[str], project: Path, slurmgen: Run) -> None:
+    reply = slurmgen(*command, "--time", "2:00:00", cwd=project)
+    assert "cifar_ddp" not in reply.stdout
+    assert "cifar" in reply.stdout
+    if command[0] in ("render", "submit"):
+        head = "# Made by: slurmgen render cifar --site daic --time 2:00:00"
+        assert reply.stdout.splitlines()[2] == head
+        assert reply.stdout.endswith("train.py --epochs 5\n")
+
+
+@pytest.mark.parametrize("command", JOBLESS, ids=lambda words: words[0])
+def test_a_command_without_a_job_is_refused_where_there_are_several(
+    command: list[str], project: Path, slurmgen: Run
+) -> None:
+    with (project / "slurmgen.toml").open("a") as file:
+        file.write("[job.mnist]\n")
+    reply = slurmgen(*command, cwd=project)
+    assert (reply.returncode, reply.stdout) == (2, "")
+    assert reply.stderr.startswith("error: slurmgen.toml has several jobs: cifar, mnist. Name one")
+
+
+def test_a_script_without_a_job_is_a_job_made_from_the_defaults(project: Path, slurmgen: Run) -> None:
+    (project / "mine.py").touch()
+    with (project / "slurmgen.toml").open("a") as file:
+        file.write("[job.mnist]\n")
+    text = slurmgen("render", "--script", "mine.py", cwd=project).stdout
+    command = "slurmgen render --site daic --time 01:00:00 --account ewi-insy --env A=... --script mine.py"
+    assert text.splitlines()[2] == f"# Made by: {command}"
+    assert text.splitlines()[1].startswith("# mine on daic: ddp")
+    assert text.endswith("mine.py\n")
+    words = shlex.split(command.removeprefix("slurmgen ").replace("A=...", "A=1"))
+    assert slurmgen(*words, cwd=project).stdout == text
+
+
+@pytest.mark.parametrize("text", [None, "", "[defaults]\nqos = 'long'\n"])
+def test_without_jobs_the_bundled_example_is_taken(text: str | None, tmp_path: Path, slurmgen: Run) -> None:
+    if text is not None:
+        (tmp_path / "slurmgen.toml").write_text(text)
+    reply = slurmgen("submit", "--site", "daic", "--account", "a", "--dry-run")
+    assert reply.returncode == 0, reply.stderr
+    assert "training/cifar_ddp.py" in reply.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "end"),
+    [
+        (["--", "--epochs", "1"], "train.py --epochs 5 --epochs 1\n"),
+        (["--replace-args", "--", "--epochs", "1"], "train.py --epochs 1\n"),
+        (["--replace-args"], "train.py\n"),
+        ([], "train.py --epochs 5\n"),
+    ],
+)
+def test_arguments_follow_those_of_the_job_or_replace_them(
+    words: list[str], end: str, project: Path, slurmgen: Run
+) -> None:
+    text = slurmgen("render", "cifar", *words, cwd=project).stdout
+    assert text.endswith(end)
+    command = shlex.split(text.splitlines()[2].removeprefix("# Made by: slurmgen "))
+    assert slurmgen(*command, cwd=project).stdout == text
+
+
+def test_arguments_of_the_defaults_are_not_doubled_by_the_command_in_the_head(
+    tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "slurmgen.toml").write_text('[defaults]\nscript_args = ["--a"]')
+    text = slurmgen("render", "--", "--b").stdout
+    assert text.endswith("cifar_ddp.py --a --b\n")
+    command = shlex.split(text.splitlines()[2].removeprefix("# Made by: slurmgen "))
+    assert slurmgen(*command).stdout == text
+
+
+def test_a_job_that_goes_back_into_the_queue_can_be_asked_not_to(project: Path, slurmgen: Run) -> None:
+    path = project / "slurmgen.toml"
+    path.write_text(path.read_text().replace("gpus = 2\n", "gpus = 2\nrequeue = true\n"))
+    assert "scontrol requeue" in slurmgen("render", "cifar", cwd=project).stdout
+    text = slurmgen("render", "cifar", "--no-requeue", cwd=project).stdout
+    assert "# Made by: slurmgen render cifar --site daic --no-requeue\n" in text
+    assert "scontrol requeue" not in text
+
+
+def test_write_puts_the_script_in_the_script_folder(project: Path, slurmgen: Run) -> None:
+    result = slurmgen("render", "cifar", "--write", cwd=project)
+    written = project / "slurm" / "cifar.daic.sbatch"
+    assert (result.stdout, result.stderr) == ("", "wrote slurm/cifar.daic.sbatch\n")
+    text, _, mark = written.read_text().rpartition("# slurmgen: ")
+    assert text == slurmgen("render", "cifar", cwd=project).stdout
+    assert mark.startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("text", "sites"),
+    [
+        ("[job.a]", ["generic"]),
+        ("site = 'daic'\n[job.a]", ["daic"]),
+        ("[job.a.site.olivia]", ["olivia"]),
+        ("site = 'daic'\n[job.a.site.olivia]\n[job.a.site.daic]", ["daic", "olivia"]),
+        ("sites = ['olivia', 'olivia']\nsite = 'daic'\n[job.a.site.daic]", ["olivia"]),
+        ("sites = ['olivia']\n[job.a]\nsites = ['daic', 'generic']", ["daic", "generic"]),
+        ("sites = ['olivia']\n[job.a]\nsites = []", []),
+    ],
+)
+def test_the_sites_of_a_job_are_its_own_else_the_files_else_those_it_speaks_of(
+    text: str, sites: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "slurmgen.toml").write_text(text)
+    assert list(sites_of(load_project(tmp_path / "slurmgen.toml"), "a")) == sites
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[job.a]\ngpu = 1", r"slurmgen\.toml:2: unknown key job\.a\.gpu\. Did you mean gpus\?"),
+        (
+            "\n# gpu\n[job.a.site.daic]\ngpu = 1",
+            r"slurmgen\.toml:4: unknown key job\.a\.site\.daic\.gpu\. Did you mean gpus",
+        ),
+        ("[defaults]\ngpus = 'two'", r"defaults\.gpus: expected a whole number, got a string: 'two'"),
+        ("[jobs.a]", "unknown key jobs. Did you mean job"),
+        ("[defaults]\nenv = { 'A-B' = '1' }", r"slurmgen\.toml:2: defaults\.env\.A-B: .* Correct that key"),
+        ("[job.a]\n[job.'b c']", r"slurmgen\.toml:2: job\.b c: .* Correct that key"),
+        ("site =\n", r"slurmgen\.toml is not TOML: .* line 1"),
+    ],
+)
+def test_a_wrong_project_is_refused_with_its_file_and_key(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "slurmgen.toml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        find_project(tmp_path)
+
+
+def test_an_unknown_job_is_refused(project: Path) -> None:
+    with pytest.raises(RequestError, match=r"no job 'cifr' in slurmgen\.toml\. Did you mean cifar\?"):
+        job_request(load_project(project / "slurmgen.toml"), "cifr", "daic")
+
+
+PERSONAL = (
+    '[daic]\naccount = "my-own"\nimage = "/images/mine.sif"\n[olivia]\naccount = "nn1k"\nimage = "/no"\n'
+)
+
+
+def test_personal_facts_fill_a_script_on_stdout(config_dir: Path, slurmgen: Run) -> None:
+    (config_dir / "personal.toml").write_text(PERSONAL)
+    text = slurmgen("render", "--site", "daic").stdout
+    assert "#SBATCH --account=my-own\n" in text
+    assert "/images/mine.sif" in text
+
+
+def test_a_sites_own_image_comes_before_the_personal_one(config_dir: Path, slurmgen: Run) -> None:
+    (config_dir / "personal.toml").write_text(PERSONAL)
+    assert "/no" not in slurmgen("render", "--site", "olivia").stdout.split()
+
+
+@pytest.mark.parametrize("how", [["-o", "x.sbatch"], ["--write"]])
+def test_personal_facts_never_reach_a_script_in_a_file(
+    how: list[str], config_dir: Path, slurmgen: Run
+) -> None:
+    (config_dir / "personal.toml").write_text(PERSONAL)
+    result = slurmgen("render", "--site", "daic", *how)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: daic needs an account. Add --account NAME.")
+
+
+@pytest.mark.parametrize(("how", "returncode"), [([], 0), (["-o", "x.sbatch"], 2), (["--write"], 2)])
+def test_a_profile_of_ones_own_never_reaches_a_script_in_a_file(
+    how: list[str], returncode: int, config_dir: Path, slurmgen: Run
+) -> None:
+    (config_dir / "site_profiles").mkdir()
+    (config_dir / "site_profiles" / "mine.toml").write_text('name = "mine"')
+    result = slurmgen("render", "--site", "mine", *how)
+    assert result.returncode == returncode
+    assert not how or "site 'mine' is one of your own" in result.stderr
+
+
+def test_a_profile_of_ones_own_does_not_change_a_bundled_site_in_a_file(
+    config_dir: Path, tmp_path: Path, slurmgen: Run
+) -> None:
+    (config_dir / "site_profiles").mkdir()
+    (config_dir / "site_profiles" / "generic.toml").write_text('name = "generic"\ntime = "00:09:00"')
+    assert "--time=00:09:00" in slurmgen("render").stdout
+    slurmgen("render", "-o", "x.sbatch")
+    assert "--time=00:09:00" not in (tmp_path / "x.sbatch").read_text()
+
+
+def test_a_wrong_personal_file_is_named(config_dir: Path, slurmgen: Run) -> None:
+    (config_dir / "personal.toml").write_text("[daic]\npassword = 'x'")
+    result = slurmgen("render", "--site", "daic")
+    assert (result.returncode, "personal.toml:2: unknown key" in result.stderr) == (2, True)
+
+
+def test_explain_names_the_file_that_a_value_comes_from(
+    tmp_path: Path, config_dir: Path, slurmgen: Run
+) -> None:
+    (config_dir / "personal.toml").write_text('[generic]\naccount = "mine"\nimage = "/x.sif"')
+    (tmp_path / "slurmgen.toml").write_text(
+        "[job.a]\ngpus = 4\nnodes = 2\ncpus_per_gpu = 3\nmodules = ['m']\n"
+        "env = { A = '1', B = '1' }\nsbatch = { nice = '5' }"
+    )
+    plan = json.loads(slurmgen("explain", "a", "--env", "B=2", "--sbatch", "hold", "--json").stdout)
+    wanted = {
+        "nodes": ("slurmgen.toml", "2 nodes from slurmgen.toml, so 2 of 4 GPUs on each"),
+        "cpus_per_task": ("slurmgen.toml", "3 CPUs per GPU (from slurmgen.toml) x 2 ranks per task"),
+        "modules": ("derived", "those that the container's binds need, and those of the request"),
+        "account": ("personal.toml", "from personal.toml"),
+        "container": ("personal.toml", "from personal.toml"),
+        "env.A": ("slurmgen.toml", "from slurmgen.toml"),
+        "env.B": ("request", "as asked"),
+        "directives.nice": ("slurmgen.toml", "from slurmgen.toml"),
+        "directives.hold": ("request", "as asked"),
+    }
+    assert {key: (plan["sources"][key], plan["reasons"][key]) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    "option", ["--account", "--qos", "--mem", "--time", "--site", "--name", "--container"]
+)
+def test_an_empty_value_is_an_error_wherever_it_stands(
+    option: str, config_dir: Path, tmp_path: Path, slurmgen: Run
+) -> None:
+    (config_dir / "personal.toml").write_text('[generic]\naccount = "mine"\nimage = "/x.sif"')
+    result = slurmgen("render", option, "")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert option in result.stderr
+    assert "empty. Leave it out, or give it a value." in result.stderr
+
+
+def test_an_sbatch_option_without_a_value_is_true_and_a_later_layer_takes_it_out(
+    tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "slurmgen.toml").write_text(
+        "[defaults.sbatch]\nexclusive = true\nhold = true\n[job.a.sbatch]\nhold = false"
+    )
+    lines = slurmgen("render", "a").stdout.splitlines()
+    assert "#SBATCH --exclusive" in lines
+    assert "#SBATCH --hold" not in lines
+    assert "#SBATCH --exclusive" in slurmgen("render", "--sbatch", "exclusive").stdout.splitlines()
+    assert "#SBATCH --exclusive=user" in slurmgen("render", "--sbatch", "exclusive=user").stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "line", ["gpus = -4", "gpus = 99999999999", "nodes = 999999999999999999", "time = '-5'"]
+)
+def test_an_absurd_number_in_slurmgen_toml_is_refused(line: str, tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "slurmgen.toml").write_text(f"[job.a]\n{line}")
+    result = slurmgen("render", "a")
+    key, _, value = line.replace("'", "").partition(" = ")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"--{key}" in result.stderr
+    assert value in result.stderr
+
+
+@as_root
+@pytest.mark.parametrize("theirs", ["shared", "shared/slurmgen.toml"])
+def test_a_project_of_another_user_is_refused_with_its_owner(theirs: str, tmp_path: Path) -> None:
+    work = tmp_path / "shared" / "mine"
+    work.mkdir(parents=True)
+    (tmp_path / "shared" / "slurmgen.toml").write_text(PROJECT)
+    assert find_project(work)[1].job
+    os.chown(tmp_path / theirs, SOMEBODY, SOMEBODY)
+    with pytest.raises(ConfigError, match=rf"shared/slurmgen\.toml is not used: \S*{theirs} belongs to user"):
+        find_project(work)
+
+
+@as_root
+@pytest.mark.parametrize("name", ["slurmgen.toml", "templates", "site_profiles"])
+def test_a_folder_of_another_user_to_start_in_is_refused_if_it_has_anything_of_a_project(
+    name: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    os.chown(folder, SOMEBODY, SOMEBODY)
+    assert find_project(folder) == (folder, Project())
+    (folder / name).touch()
+    with pytest.raises(ConfigError, match=rf"theirs/{name} is not used: \S*theirs belongs to user"):
+        find_project(folder)
+
+
+@pytest.mark.parametrize("name", [".", "slurmgen.toml"])
+def test_a_project_that_every_user_may_write_to_is_refused(project: Path, name: str) -> None:
+    (project / name).chmod((project / name).stat().st_mode | 0o002)
+    with pytest.raises(ConfigError, match=r"slurmgen\.toml is not used: every user may write to "):
+        find_project(project)
+
+
+def test_a_project_that_is_shared_with_a_group_is_used(project: Path) -> None:
+    project.chmod(0o2775)
+    (project / "slurmgen.toml").chmod(0o664)
+    assert find_project(project)[1].job
+
+
+@as_root
+def test_a_link_to_another_users_project_file_is_refused(project: Path, tmp_path: Path) -> None:
+    (project / "slurmgen.toml").rename(tmp_path / "theirs")
+    os.chown(tmp_path / "theirs", SOMEBODY, SOMEBODY)
+    (project / "slurmgen.toml").symlink_to(tmp_path / "theirs")
+    with pytest.raises(ConfigError, match="theirs belongs to user"):
+        find_project(project)
+
+
+@as_root
+def test_another_users_project_is_used_if_the_user_says_that_it_is_safe(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.chown(project / "slurmgen.toml", SOMEBODY, SOMEBODY)
+    with pytest.raises(ConfigError, match=f"set SLURMGEN_SAFE_DIRECTORY={project}"):
+        find_project(project)
+    monkeypatch.setenv("SLURMGEN_SAFE_DIRECTORY", f"/nowhere:{project}")
+    assert find_project(project)[1].job
+    monkeypatch.setenv("SLURMGEN_SAFE_DIRECTORY", str(project.parent))
+    assert find_project(project)[1].job
+    monkeypatch.setenv("SLURMGEN_SAFE_DIRECTORY", f"{project}/a:")
+    with pytest.raises(ConfigError):
+        find_project(project)
+
+
+def test_a_project_in_the_home_folder_counts_there_and_not_below(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "a").mkdir()
+    assert find_project(project / "a")[0] == project
+    monkeypatch.setenv("HOME", str(project))
+    assert find_project(project)[0] == project
+    assert find_project(project / "a") == (project / "a", Project())
+
+
+def test_no_project_is_looked_for_above_the_home_folder(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "home" / "a").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(project / "home"))
+    assert find_project(project / "home" / "a")[1] == find_project(project / "home")[1] == Project()
+
+
+@as_root
+def test_no_project_is_looked_for_on_another_file_system(project: Path) -> None:
+    (project / "other").mkdir()
+    program = "from slurmgen.config.project import *; print(find_project(Path('other'))[0].name)"
+    command = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none other; "$@"', "sh"]
+    told = subprocess.run([*command, sys.executable, "-c", program], cwd=project, capture_output=True)
+    assert told.stdout == b"other\n", told.stderr
+
+
+@pytest.mark.parametrize("key", ["script_dir", "template_dir"])
+@pytest.mark.parametrize("folder", ["/tmp", "..", "a/../../b", ".git", "a/.git/b", "a\\n", "a\\u001b[2J"])
+def test_a_folder_outside_the_project_is_refused(key: str, folder: str, tmp_path: Path) -> None:
+    (tmp_path / "slurmgen.toml").write_text(f'site = "daic"\n{key} = "{folder}"')
+    with pytest.raises(ConfigError, match=rf"slurmgen\.toml:2: {key}: '.*' is not a folder of the project"):
+        find_project(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["personal.toml", "site_profiles/mine.toml"])
+@pytest.mark.parametrize("place", ["", "..", "file"])
+def test_the_users_own_files_are_refused_if_others_may_change_them(
+    name: str, place: str, config_dir: Path, slurmgen: Run
+) -> None:
+    path = config_dir / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('name = "mine"' if "site" in name else "[generic]\naccount = 'a'")
+    ask = ["render", "--site", "mine" if "site" in name else "generic"]
+    assert slurmgen(*ask).returncode == 0
+    changed = {"": path.parent, "..": config_dir, "file": path}[place]
+    changed.chmod(changed.stat().st_mode | 0o022)
+    result = slurmgen(*ask)
+    assert result.returncode == 2
+    assert f"is not safe to use: other users may write to {changed}. Make it yours alone" in result.stderr
+
+
+def test_a_pipe_is_not_waited_for(config_dir: Path, tmp_path: Path, slurmgen: Run) -> None:
+    for path in (config_dir / "personal.toml", tmp_path / "site_profiles" / "generic.toml"):
+        path.parent.mkdir(exist_ok=True)
+        os.mkfifo(path)
+        result = slurmgen("render")
+        assert (result.returncode, f"{path} cannot be read: it is not a regular" in result.stderr) == (
+            2,
+            True,
+        )
+        path.unlink()

@@ -1,0 +1,42 @@
+"""The JSON Schemas that editors complete keys with."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from slurmgen.config.schema import SCHEMAS, schema_text
+from slurmgen.paths import bundled
+from tests.config.test_project import PERSONAL, PROJECT
+from tests.conftest import REPOSITORY
+
+FOLDER = REPOSITORY / "schemas"
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_checked_in_schema_is_current(name: str) -> None:
+    """If not: python -m slurmgen.config.schema."""
+    assert (FOLDER / name).read_text(encoding="utf-8") == schema_text(name)
+
+
+@pytest.mark.parametrize("path", sorted(bundled("site_profiles").glob("*.toml")), ids=lambda path: path.stem)
+def test_a_bundled_profile_fits_its_schema(path: Path) -> None:
+    jsonschema.validate(tomllib.loads(path.read_text()), json.loads(schema_text("site.json")))
+
+
+@pytest.mark.parametrize(("name", "text"), [("slurmgen.json", PROJECT), ("personal.json", PERSONAL)])
+def test_a_right_file_fits_its_schema(name: str, text: str) -> None:
+    jsonschema.validate(tomllib.loads(text), json.loads(schema_text(name)))
+
+
+@pytest.mark.parametrize(("name", "text"), [("slurmgen.json", "x = 1"), ("site.json", "[gpu]\nx = 1")])
+def test_an_unknown_key_does_not_fit(name: str, text: str) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"name": "x", **tomllib.loads(text)}, json.loads(schema_text(name)))
+
+
+def test_fields_are_described() -> None:
+    schema = json.loads(schema_text("site.json"))
+    assert "InfiniBand" in schema["$defs"]["Rendezvous"]["properties"]["suffix"]["description"]

@@ -1,0 +1,216 @@
+"""Results come back without losing anything, and what is kept over there goes only when no job needs it."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from slurmgen.jobs.ledger import Ledger
+from tests.conftest import Run
+from tests.support.twins import Testbed, eventually, settled
+
+TRAIN = """
+import os, pathlib
+pathlib.Path("out/deep").mkdir(parents=True)
+pathlib.Path("out/deep/model.pt").write_text("weights")
+os.utime("out/deep/model.pt", (1, 1))
+os.symlink("deep/model.pt", "out/last")
+pathlib.Path("data").write_text("changed")
+pathlib.Path("it's $(touch pwned)").write_text("x")
+pathlib.Path(".venv").mkdir()
+pathlib.Path(".venv/big").write_text("x")
+"""
+WAY = ["--site", "generic", "--via", "twin", "--remote-dir"]
+
+
+class Person:
+    """Somebody with a project, whose jobs run on the twin."""
+
+    def __init__(self, folder: Path, testbed: Testbed, slurmgen: Run) -> None:
+        self.folder, self.testbed, self.run = folder, testbed, slurmgen
+        self.project, self.far = folder / "p", folder / "far"
+        self.project.mkdir()
+        for name, text in {
+            "train.py": TRAIN,
+            "sleep.py": "import time; time.sleep(300)",
+            "data": "d",
+        }.items():
+            (self.project / name).write_text(text)
+
+    def slurmgen(self, *args: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+        environ = {**self.testbed.environ, "XDG_CACHE_HOME": str(self.folder / "cache")}
+        reply = self.run(*args, cwd=self.project, env=environ)
+        assert reply.returncode == code, reply.stdout + reply.stderr
+        return reply
+
+    def submit(self, script: str = "train.py") -> str:
+        job = ["--framework", "python", "--script", script, "--time", "00:05:00"]
+        number = self.slurmgen("submit", *WAY, str(self.far), *job).stdout.strip()
+        settled(self.far / self.project.name)
+        return number
+
+    def ended(self, script: str = "train.py") -> str:
+        job = self.submit(script)
+        assert self.testbed.wait(job) == "COMPLETED"
+        return job
+
+    def kept(self, *args: str) -> list[dict[str, str]]:
+        told = json.loads(self.slurmgen("snapshots", *WAY, str(self.far), "--json", *args).stdout)
+        assert told["complaint"] == ""
+        found: list[dict[str, str]] = told["kept"]
+        return found
+
+
+@pytest.fixture
+def person(tmp_path: Path, testbed: Testbed, slurmgen: Run) -> Person:
+    return Person(tmp_path, testbed, slurmgen)
+
+
+def tree(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+
+
+def test_what_the_job_made_or_changed_comes_back_and_nothing_else(person: Person) -> None:
+    job = person.ended()
+    reply = person.slurmgen("fetch", job)
+    assert reply.stdout == f"train-{job}\n"
+    here = person.project / f"train-{job}"
+    made = ["data", "it's $(touch pwned)", "out/deep/model.pt", "out/last", f"train-{job}.out"]
+    assert tree(here) == [".gitignore", *made]
+    assert (here / "data").read_text() == "changed"
+    assert (here / "out/last").read_text() == "weights"
+    assert not list(person.folder.rglob("pwned"))
+
+
+def test_nothing_is_overwritten_unless_one_says_so(person: Person) -> None:
+    job = person.ended()
+    (person.project / "out").mkdir()
+    (person.project / "out/last").write_text("mine")
+    reply = person.slurmgen("fetch", job, "--to", ".", code=1)
+    assert "not fetched: data is here with another content" in reply.stderr
+    assert "not fetched: out/last is here with another content" in reply.stderr
+    assert (person.project / "data").read_text() == "d"
+    assert (person.project / "out/last").read_text() == "mine"
+    assert (person.project / "out/deep/model.pt").read_text() == "weights"
+    told = json.loads(person.slurmgen("fetch", job, "--to", ".", "--overwrite", "--json").stdout)
+    assert (told["kept"], sorted(told["new"])) == ([], ["data", "out/last"])
+    assert "out/deep/model.pt" in told["same"]
+    assert (person.project / "data").read_text() == "changed"
+    assert not list(person.project.glob(".slurmgen*"))
+
+
+def test_some_may_be_fetched_of_several_jobs(person: Person) -> None:
+    jobs = person.ended(), person.ended()
+    reply = person.slurmgen("fetch", *jobs, "--only", "out", "--only", "*.out", "--json")
+    assert [one["id"] for one in json.loads(reply.stdout)["jobs"]] == list(jobs)
+    for job in jobs:
+        expected = [".gitignore", "out/deep/model.pt", "out/last", f"train-{job}.out"]
+        assert tree(person.project / f"train-{job}") == expected
+
+
+@pytest.mark.parametrize("to", [[], ["--to", "results"], ["--to", "empty"]])
+def test_results_are_not_sent_with_the_next_job(person: Person, to: list[str]) -> None:
+    (person.project / "empty").mkdir()
+    job = person.ended()
+    folder = person.slurmgen("fetch", job, *to).stdout.strip()
+    assert (person.project / folder / "out/deep/model.pt").is_file()
+    shown = person.slurmgen("submit", *WAY, str(person.far), "--script", "train.py", "--dry-run")
+    assert "train.py" in shown.stderr
+    assert "model.pt" not in shown.stderr
+
+
+def test_two_jobs_do_not_mix_in_one_folder(person: Person) -> None:
+    jobs = [person.ended(), person.ended()]
+    person.slurmgen("fetch", *jobs, "--to", "results", "--only", "data")
+    assert tree(person.project / "results") == sorted(
+        f"train-{job}/{name}" for job in jobs for name in (".gitignore", "data")
+    )
+
+
+def test_a_link_of_ones_own_is_replaced_and_not_followed(person: Person) -> None:
+    job = person.ended()
+    (person.project / "else").mkdir()
+    (person.project / "here").mkdir()
+    (person.project / "here/data").symlink_to("../else")
+    assert person.slurmgen("fetch", job, "--to", "here", code=1)
+    person.slurmgen("fetch", job, "--to", "here", "--overwrite")
+    assert tree(person.project / "else") == []
+    assert not (person.project / "here/data").is_symlink()
+
+
+def test_a_run_that_was_written_to_lately_is_not_pruned(person: Person) -> None:
+    person.ended()
+    (run,) = (person.far / "p" / "runs").iterdir()
+    os.utime(run, (1, 1))
+    assert [one["state"] for one in person.kept("--prune")] == ["free", "free"]
+    for path in [*run.rglob("*"), run]:
+        os.utime(path, (1, 1), follow_symlinks=False)
+    assert "removed" in [one["state"] for one in person.kept("--prune")]
+
+
+def test_the_results_of_a_pruned_run_are_said_to_be_gone(person: Person) -> None:
+    job = person.ended()
+    person.kept("--prune", "--older-than", "0")
+    assert "its folder is gone; was it pruned?" in person.slurmgen("fetch", job, code=3).stderr
+
+
+def test_a_job_that_is_not_in_the_records_is_told(person: Person) -> None:
+    assert "is not in your records" in person.slurmgen("fetch", "999", "--site", "generic", code=2).stderr
+
+
+def test_what_no_job_needs_is_listed_and_pruned(person: Person) -> None:
+    old, (live, ended) = person.ended(), (person.submit("sleep.py"), person.ended())
+    (person.project / "data").write_text("new")
+    newer = person.ended()
+    states = {(one["kind"], one["detail"]): one["state"] for one in person.kept()}
+    assert states == {
+        **{("run", f"job {job} has ended"): "free" for job in (old, ended, newer)},
+        ("run", f"job {live} has not ended"): "kept",
+        ("snapshot", "a run that stays has it"): "kept",
+        ("snapshot", ""): "free",
+    }
+    assert all(one["state"] != "removed" for one in person.kept("--prune"))  # a week has not passed
+    gone = [one for one in person.kept("--prune", "--older-than", "0") if one["state"] == "removed"]
+    assert sorted(one["kind"] for one in gone) == ["run"] * 3 + ["snapshot"]
+    assert [one["state"] for one in person.kept()] == ["kept", "kept"]
+    person.testbed.run("scancel", live)
+    eventually(lambda: person.testbed.wait(live))
+    person.kept("--prune", "--older-than", "0")
+    assert person.kept() == []
+
+
+def test_a_key_has_its_job_even_when_the_run_was_pruned(person: Person) -> None:
+    """Otherwise a client that never heard of the job would submit it again."""
+    job = person.ended()
+    ledger = Ledger(Path(person.testbed.environ["XDG_STATE_HOME"], "slurmgen/ledger.sqlite"))
+    (entry,) = ledger.find(job)
+    person.kept("--prune", "--older-than", "0")
+    ledger.settle(structs.replace(entry, id="", state="pending"))
+    job_options = ["--framework", "python", "--script", "train.py", "--time", "00:05:00"]
+    reply = person.slurmgen("submit", *WAY, str(person.far), *job_options)
+    assert reply.stdout == f"{job}\n"
+    assert f"job {job} is the earlier submission" in reply.stderr
+
+
+def test_nothing_is_pruned_while_slurm_does_not_answer(person: Person) -> None:
+    person.ended()
+    silent = person.folder / "bin"
+    silent.mkdir()
+    (silent / "squeue").write_text("#!/bin/sh\necho 'squeue: error: Unable to contact' >&2\nexit 1\n")
+    (silent / "squeue").chmod(0o755)
+    person.testbed.environ["PATH"] = f"{silent}:{person.testbed.environ['PATH']}"
+    try:
+        reply = person.slurmgen("snapshots", *WAY, str(person.far), "--prune", "--older-than", "0", "--json")
+    finally:
+        person.testbed.environ["PATH"] = person.testbed.environ["PATH"].partition(":")[2]
+    assert "warning: Slurm does not say which jobs have ended: squeue: error: Unable" in reply.stderr
+    assert "removed 0 of 2" in reply.stderr
+    assert "Unable to contact" in json.loads(reply.stdout)["complaint"]
+    assert person.testbed.run("ls", str(person.far / "p/runs"))
+
+
+def test_a_folder_where_nothing_is_kept_is_an_empty_list(person: Person) -> None:
+    assert person.kept() == []

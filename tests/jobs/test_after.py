@@ -1,0 +1,363 @@
+"""What became of real jobs, on a Slurm that keeps accounts and soon forgets what has ended."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.status import Named, ask
+from slurmgen.remote.local import LocalTransport
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Completed, command_name
+from slurmgen.slurm.commands import JobId
+from tests.conftest import Run
+from tests.support.accounting import FEW_GPUS, accounting
+from tests.support.sshd import Server, free_port
+from tests.support.twins import Testbed, eventually, twin
+
+Reply = subprocess.CompletedProcess[str]
+WAY = Route(site="generic", via="local")
+PYTHON = f"{sys.executable} -c"
+ALL_RANKS = """for rank in 0 1; do
+  echo "[rank$rank]: Traceback (most recent call last):"
+  echo "[rank$rank]:   File 'train.py', line 1"
+  echo "[rank$rank]: ValueError: of rank $rank"
+done
+echo 'Root Cause (first observed failure):'
+echo '  rank      : 1 (local_rank: 1)'
+exit 1"""
+HOG = f"{PYTHON} 'import time; held = bytearray(300 << 20); time.sleep({{}})'"
+
+# Name: what the job runs, options of sbatch, its state, the exit code of `wait`, and why.
+ENDS: dict[str, tuple[str, list[str], str, int, str]] = {
+    "good": ("true", [], "COMPLETED", 0, ""),
+    "coded": ("exit 7", [], "FAILED", 7, "its script ended with exit code 7"),
+    "module": (f"{PYTHON} 'import nosuch'", [], "FAILED", 1, "Python has no module nosuch there"),
+    "file": (f"{PYTHON} 'open(\"/no/such\")'", [], "FAILED", 1, "the file /no/such is not there"),
+    "script": (f"{sys.executable} no.py", [], "FAILED", 2, "Python did not find the script"),
+    "command": ("nosuchcommand", [], "FAILED", 127, "there is no command nosuchcommand there"),
+    "forbidden": ("touch x && ./x", [], "FAILED", 126, "./x may not be run or read there"),
+    "raises": (f"{PYTHON} '1 / 0'", [], "FAILED", 1, "Python raised an error"),
+    "ranks": (ALL_RANKS, [], "FAILED", 1, "Python raised an error"),
+    "crash": ("kill -SEGV $$", [], "FAILED", 139, "it ended with SIGSEGV"),
+    "port": (
+        f'{PYTHON} \'import socket; a = socket.socket(); a.bind(("127.0.0.1", 0)); a.listen(); '
+        "socket.create_server(a.getsockname())'",
+        [],
+        "FAILED",
+        1,
+        "a port was taken already",
+    ),
+    "no-log": ("true", ["--output=/no/such/folder/%j.log"], "FAILED", 1, "Slurm could not start it"),
+    # Without cgroups Slurm looks every second, kills the job, and calls that FAILED.
+    "memory": (HOG.format(60), ["--mem=100M"], "FAILED", 137, "it used more memory than the 100M it had"),
+}
+
+
+class Cluster:
+    """A Slurm with accounts, jobs that were submitted to it at once, and slurmgen on its login node."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self.testbed = testbed
+        self.state = testbed.folder / "records"
+        self.ids: dict[str, str] = {}
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.state / "slurmgen/ledger.sqlite")
+
+    def submit(self, name: str, body: str, *options: str) -> str:
+        """Submit a job by hand, and write it down as submit would."""
+        script = self.testbed.folder / f"{name}.sh"
+        script.write_text(f"#!/bin/bash\n{body}\n")
+        words = ["--parsable", f"--job-name={name}", "--mem=50M", "--output=%x-%j.log", *options]
+        job = self.testbed.run("sbatch", *words, str(script)).strip()
+        output = next((one.partition("=")[2] for one in reversed(words) if one.startswith("--output=")), "")
+        self.ledger.add(
+            Record(
+                id=job,
+                name=name,
+                folder=str(self.testbed.folder),
+                output=output,
+                submitted="2020-01-01T00:00:00+00:00",
+                **structs.asdict(WAY),
+            )
+        )
+        self.ids[name] = job
+        return job
+
+    def slurmgen(self, *args: str, **more: str) -> Reply:
+        environ = self.testbed.environ | {"XDG_STATE_HOME": str(self.state), **more}
+        return subprocess.run(
+            [sys.executable, "-m", "slurmgen", *args],
+            cwd=self.testbed.folder,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def json(self, *args: str) -> Any:
+        reply = self.slurmgen(*args, "--json")
+        assert reply.stdout, reply.stderr
+        return json.loads(reply.stdout)
+
+    def state_of(self, job: str) -> str:
+        return str(self.json("status", job)["state"])
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with twin("generic") as testbed, accounting(testbed):
+        made = Cluster(testbed)
+        # First, since a time limit is a minute at least.
+        made.submit("long", "sleep 600", "--time=1")
+        for name, (body, options, *_) in reversed(ENDS.items()):
+            made.submit(name, body, *options)
+        yield made
+
+
+def test_an_account_that_one_may_not_use_is_refused(cluster: Cluster) -> None:
+    (cluster.testbed.folder / "train.py").write_text("")
+    job = ["--site", "generic", "--via", "local", "--framework", "python", "--script", "train.py"]
+    reply = cluster.slurmgen("submit", *job, "--account", "nobodys", "--test-only")
+    assert (reply.returncode, reply.stdout) == (3, "")
+    assert "Invalid account" in reply.stderr
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_end_is_waited_for_and_told_in_words(cluster: Cluster, name: str) -> None:
+    _, _, state, code, what = ENDS[name]
+    reply = cluster.slurmgen("wait", name)
+    assert reply.returncode == code, reply
+    # Not its name: the database says "allocation" if it hears of the end before the start.
+    assert re.search(rf"^job {cluster.ids[name]} \([\w-]+\) is {state}\b", reply.stdout, re.MULTILINE)
+    # What a job used, and so whether memory was the reason, the database knows a moment later.
+    eventually(lambda: f"why: {what}" in cluster.slurmgen("status", name).stdout if what else True)
+    assert what or "why:" not in reply.stdout
+
+
+def test_the_rank_that_failed_first_is_quoted(cluster: Cluster) -> None:
+    assert "log: ValueError: of rank 1\n" in cluster.slurmgen("wait", "ranks").stdout
+
+
+def test_what_slurm_forgot_accounting_tells(cluster: Cluster) -> None:
+    job = cluster.ids["coded"]
+    cluster.slurmgen("wait", job)
+    eventually(
+        lambda: job not in cluster.testbed.tried("squeue", "--states=all", "--noheader", "--format=%i")
+    )
+    told = cluster.json("status", job)
+    assert (told["state"], told["exit_code"], told["ended"]) == ("FAILED", 7, True)
+
+
+def test_what_it_used_of_what_it_had_is_told(cluster: Cluster) -> None:
+    cluster.submit("hog", HOG.format(5), "--mem=1G", "--cpus-per-task=2", "--gpus=1", "--time=10")
+    told = cluster.json("wait", "hog")
+    usage = eventually(lambda: cluster.json("status", "hog")["usage"])
+    assert (told["state"], usage["memory"], usage["cpus"], usage["gpus"]) == ("COMPLETED", 1024, 2, 1)
+    assert 300 <= usage["memory_used"] < 1024
+    shown = cluster.slurmgen("status", "hog").stdout
+    assert f"used: memory {usage['memory_used']}M of 1G, " in shown
+    assert " % of 2 CPUs, " in shown
+    assert "it had 1 GPU\n" in shown
+
+
+def test_an_array_is_summed_up_with_its_tasks_below(cluster: Cluster) -> None:
+    job = cluster.submit("many", "exit $((SLURM_ARRAY_TASK_ID == 2))", "--array=0-3", "--output=%x-%A_%a.log")
+    reply = cluster.slurmgen("wait", job)
+    assert reply.returncode == 1
+    lines = reply.stdout.splitlines()
+    assert lines[0] == f"job {job} (many) is FAILED, an array of 4: 3 COMPLETED, 1 FAILED"
+    assert f"job {job}_2 (many) is FAILED" in lines[1]
+    told = cluster.json("status", job)
+    assert {one["id"]: one["exit_code"] for one in told["tasks"]} == {
+        f"{job}_{task}": int(task == 2) for task in range(4)
+    }
+    assert cluster.json("status", f"{job}_2")["exit_code"] == 1
+    assert cluster.slurmgen("wait", f"{job}_1").returncode == 0
+
+
+def test_a_job_that_waits_says_why_and_until_when(cluster: Cluster) -> None:
+    later = cluster.submit("later", "true", "--begin=now+2hours")
+    greedy = cluster.submit("greedy", "true", "--gpus=2", f"--qos={FEW_GPUS}")
+    after = cluster.submit("after", "true", f"--dependency=afterok:{later}")
+    # Until the scheduler has looked at a job it has no reason.
+    eventually(lambda: cluster.json("status", greedy)["reason"] == "QOSMaxGRESPerUser")
+    shown = cluster.slurmgen("status", later, greedy, after).stdout
+    assert f"job {later} (later) is PENDING (BeginTime)\n  why: it waits for its time" in shown
+    assert "  expected to start at 2" in shown
+    assert "why: its QoS has a limit on the GPUs of one user at a time, which is reached" in shown
+    assert "(Dependency)\n  why: it waits for another job" in shown
+    over = cluster.slurmgen("wait", later, "good", "--timeout", "0")
+    assert over.returncode == 124
+    assert f"job {later} has not ended after 0 s" in over.stderr
+    assert cluster.slurmgen("cancel", later, greedy, after).returncode == 0
+    assert cluster.slurmgen("wait", greedy).returncode == 143
+
+
+def test_of_a_job_that_was_requeued_the_latest_run_counts(cluster: Cluster) -> None:
+    job = cluster.submit("again", "sleep 600", "--requeue")
+    eventually(lambda: cluster.state_of(job) == "RUNNING")
+    cluster.testbed.run("scontrol", "requeue", job)
+    eventually(lambda: cluster.state_of(job) == "PENDING")
+    duplicates = ["sacct", "--duplicates", "--noheader", "--allocations", f"--jobs={job}", "--format=State"]
+    eventually(lambda: "REQUEUED" in cluster.testbed.tried(*duplicates))
+    assert cluster.json("status", job)["ended"] is False
+    cluster.slurmgen("cancel", job)
+    assert cluster.json("wait", job)["state"] == "CANCELLED"
+
+
+def test_several_are_cancelled_and_what_cannot_be_is_said(cluster: Cluster) -> None:
+    jobs = [cluster.submit(f"sleeper{n}", "sleep 600") for n in range(2)]
+    cluster.slurmgen("wait", "good")
+    reply = cluster.slurmgen("cancel", *jobs, "good")
+    assert reply.returncode == 0, reply
+    assert all(f"asked Slurm to cancel job {job}\n" in reply.stderr for job in jobs)
+    assert f"job {cluster.ids['good']} has ended already" in reply.stderr
+    assert cluster.slurmgen("wait", *jobs).returncode == 143
+    eventually(lambda: "by user" in cluster.slurmgen("status", jobs[0]).stdout)
+    unknown = cluster.slurmgen("cancel", "999999", "--site", "generic", "--via", "local")
+    assert unknown.returncode == 3
+    assert "job 999999 is gone from the records" in unknown.stdout
+
+
+def test_the_last_job_and_one_task_are_names_too(cluster: Cluster) -> None:
+    job = cluster.submit("last one", "sleep 600", "--array=1-2", "--output=%x-%A_%a.log")
+    assert cluster.json("status", "last")["id"] == job
+    eventually(lambda: {one["state"] for one in cluster.json("status", "last")["tasks"]} == {"RUNNING"})
+    assert cluster.slurmgen("cancel", f"{job}_1").returncode == 0
+    assert cluster.slurmgen("wait", f"{job}_1").returncode == 143
+    assert cluster.json("status", f"{job}_2")["ended"] is False
+    assert "cancel job" in cluster.slurmgen("cancel", "last").stderr
+    assert cluster.slurmgen("wait", "last one").returncode == 143
+
+
+def test_several_are_waited_for_and_the_first_that_failed_counts(cluster: Cluster) -> None:
+    reply = cluster.slurmgen("wait", "good", "coded", "crash", "--json")
+    assert reply.returncode == 7
+    told = json.loads(reply.stdout)["jobs"]
+    assert [one["name"] for one in told] == ["good", "coded", "crash"]
+    assert [one["state"] for one in told] == ["COMPLETED", "FAILED", "FAILED"]
+
+
+def test_logs_of_several_and_what_they_are(cluster: Cluster) -> None:
+    cluster.slurmgen("wait", "coded", "ranks")
+    shown = cluster.slurmgen("logs", "coded", "ranks").stdout
+    path = f"{cluster.testbed.folder}/ranks-{cluster.ids['ranks']}.log"
+    assert f"==> job {cluster.ids['ranks']} at generic: {path} <==\n[rank0]: Traceback" in shown
+    told = cluster.json("logs", "ranks")
+    assert told == {
+        "id": cluster.ids["ranks"],
+        "site": "generic",
+        "path": path,
+        "size": Path(path).stat().st_size,
+        "text": True,
+    }
+    Path(path).write_bytes(b"\x7fELF\0")
+    assert cluster.json("logs", "ranks")["text"] is False
+    assert cluster.json("logs", "no-log")["size"] is None
+
+
+class Counting(LocalTransport):
+    """Counts what it runs."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        super().__init__(environment)
+        self.ran: list[str] = []
+
+    def run(self, argv: Sequence[str], **more: Any) -> Completed:
+        self.ran.append(command_name(argv))
+        return super().run(argv, **more)
+
+
+def test_two_hundred_jobs_take_one_login_one_squeue_and_one_sacct(cluster: Cluster) -> None:
+    ended = cluster.submit("ended", "true", "--array=0-9", "--output=/dev/null")
+    waiting = cluster.submit("waiting", "true", "--array=0-189", "--begin=now+2hours")
+    cluster.slurmgen("wait", ended)
+    named = [Named(JobId(f"{ended}_{n}"), WAY) for n in range(10)]
+    named += [Named(JobId(f"{waiting}_{n}"), WAY) for n in range(190)]
+    logins: list[Counting] = []
+
+    def reach(_way: Route) -> Counting:
+        logins.append(Counting(cluster.testbed.twin.environ()))
+        return logins[-1]
+
+    def states() -> list[str]:
+        logins.clear()
+        return [one.report.state for one in ask(named, reach)]
+
+    # Until the database has them all, how they ended is asked of scontrol, once for all.
+    eventually(lambda: states() and "sh" not in logins[0].ran)
+    assert states() == ["COMPLETED"] * 10 + ["PENDING"] * 190
+    assert len(logins) == 1
+    assert logins[0].ran == ["squeue", "sacct"]
+    assert "is CANCELLED" in cluster.slurmgen("cancel", f"{waiting}_3").stdout
+    cluster.slurmgen("cancel", waiting)
+
+
+def test_the_list_shows_the_sites_that_answer_although_one_does_not(cluster: Cluster, tmp_path: Path) -> None:
+    config = Server(tmp_path, free_port())
+    (tmp_path / "host_key.pub").write_text("ssh-ed25519 AAAA\n")
+    away = structs.asdict(Route(site="daic", via="ssh", host="far", ssh_config=config.config(tmp_path)))
+    rest = {"name": "n", "folder": "/f", "output": "o", "submitted": "2020-01-01"}
+    mine = Cluster(cluster.testbed)
+    mine.state = tmp_path / "records"
+    mine.ledger.add(Record(id="5", **away, **rest))
+    mine.ledger.add(Record(id=cluster.ids["good"], **structs.asdict(WAY), **{**rest, "name": "good"}))
+    mine.ledger.add(Record(id="", **structs.asdict(WAY), **rest, state="pending", key="k"))
+    cluster.slurmgen("wait", "good")
+    reply = mine.slurmgen("status")
+    assert reply.returncode == 3
+    _, away_row, good, unsettled, *more = reply.stdout.splitlines()
+    assert away_row.split()[:4] == ["5", "n", "daic", "UNKNOWN"]
+    assert good.split()[:4] == [cluster.ids["good"], "good", "generic", "COMPLETED"]
+    assert unsettled.split()[:4] == ["-", "n", "generic", "UNKNOWN"]
+    below = " ".join(" ".join(more).split())
+    assert "`slurmgen forget k`" in below
+    assert "daic: not reached: " in below
+    told = mine.json("status")["jobs"]
+    assert [(one["site"], one["state"]) for one in told] == [
+        ("daic", "UNKNOWN"),
+        ("generic", "COMPLETED"),
+        ("generic", "UNKNOWN"),
+    ]
+    assert mine.slurmgen("status", "--site", "generic").returncode == 0
+    assert "it is not known whether" in mine.slurmgen("cancel", "last").stderr
+
+
+def test_a_record_without_an_end_is_not_a_job_that_runs(cluster: Cluster) -> None:
+    """As sacct tells it when the controller lost a job, or when the database lags behind."""
+    programs = cluster.testbed.folder / "programs"
+    programs.mkdir()
+    row = "77|RUNNING|0:0|5-00:00:00|UNLIMITED|2020-01-01T00:00:00|n1|cpu=1|00:00:00||lost"
+    (programs / "sacct").write_text(f"#!/bin/sh\necho '{row}'\n")
+    (programs / "sacct").chmod(0o700)
+    path = f"{programs}:{os.environ['PATH']}"
+    reply = cluster.slurmgen("status", "77", "--site", "generic", "--via", "local", PATH=path)
+    assert "job 77 is gone from the records" in reply.stdout
+
+
+def test_a_job_on_a_twin_is_not_looked_for_over_ssh(slurmgen: Run) -> None:
+    route = structs.asdict(Route(site="generic", via="twin"))
+    Ledger().add(Record(id="7", **route, name="n", folder="/f", output="o", submitted="t"))
+    reply = slurmgen("status", "7", "--via", "ssh")
+    assert reply.returncode == 2
+    assert "job 7 is on the twin of generic on this machine" in reply.stderr
+    assert "GONE" in slurmgen("status").stdout
+
+
+def test_a_time_limit_ends_a_job(cluster: Cluster) -> None:
+    reply = cluster.slurmgen("wait", "long")
+    assert reply.returncode == 143
+    assert "(long) is TIMEOUT" in reply.stdout
+    assert "why: it reached its time limit of 00:01:00\n" in reply.stdout

@@ -1,0 +1,312 @@
+"""Why a job failed, from records as Slurm gave them and from ends of logs as programs wrote them."""
+
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurmgen.jobs.failure import LOG_END, Why, why
+from slurmgen.jobs.failure_patterns import LAST_SIGNS, SIGNS, Sign
+from slurmgen.jobs.report import report
+from slurmgen.slurm import pending_reasons
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.usage import Usage
+
+MODULE = """Traceback (most recent call last):
+  File "/home/me/train.py", line 1, in <module>
+    import einops
+ModuleNotFoundError: No module named 'einops'
+"""
+RANKS = """[rank1]: Traceback (most recent call last):
+[rank1]:   File "/home/me/train.py", line 9, in <module>
+[rank1]:     dist.barrier()
+[rank1]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3356
+[rank3]: Traceback (most recent call last):
+[rank3]:   File "/home/me/train.py", line 7, in <module>
+[rank3]:     raise ValueError("loss is nan")
+[rank3]: ValueError: loss is nan
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-20_10:00:00
+  host      : n1
+  rank      : 3 (local_rank: 3)
+  exitcode  : 1 (pid: 12)
+"""
+CHAINED = """Traceback (most recent call last):
+  File "a.py", line 2, in <module>
+KeyError: 'lr'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "a.py", line 4, in <module>
+RuntimeError: bad config
+"""
+WATCHDOG = (
+    "[rank0]:[E1120 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=12, OpType=ALLREDUCE) ran for 600000 milliseconds before timing out.\n"
+)
+LOGS = {
+    MODULE: "Python has no module einops there",
+    RANKS: "Python raised an error",
+    CHAINED: "Python raised an error",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.": "a GPU ran out of memory",
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=12.batch.": "it used more memory than it had",
+    "slurmstepd: error: JobId=12 exceeded memory limit (415128576 > 104857600), being killed": (
+        "it used more memory than it had"
+    ),
+    'Lmod has detected the following error:  The following module(s) are unknown: "cuda/99"\n': (
+        "the environment module cuda/99 is not known there"
+    ),
+    "ERROR: Unable to locate a modulefile for 'cuda/99'": "the environment module cuda/99 is not known there",
+    "ImportError: libcudart.so.12: cannot open shared object file: No such file": (
+        "a compiled library does not fit: libcudart.so.12"
+    ),
+    "RuntimeError: [Errno 98] Address already in use": "a port was taken already",
+    "OSError: [Errno 28] No space left on device: '/scratch/x'": "there was no room to write",
+    "Bus error (core dumped)": "shared memory ran out (/dev/shm), or a file that was mapped became shorter",
+    "/var/spool/slurmd/job12/slurm_script: line 9: 77 Illegal instruction (core dumped) python": (
+        "a program was built for another kind of CPU"
+    ),
+    "RuntimeError: CUDA error: no kernel image is available for execution on the device": (
+        "this PyTorch was not built for the GPUs of that node"
+    ),
+    "RuntimeError: No CUDA GPUs are available": "no GPU was to be seen",
+    "FileNotFoundError: [Errno 2] No such file or directory: '/data/x'": "the file /data/x is not there",
+    "PermissionError: [Errno 13] Permission denied: '/data'": "it may not use /data",
+    "  File \"a.py\", line 3\n    f(\n     ^\nSyntaxError: '(' was never closed": (
+        "a Python file cannot be read as Python: '(' was never closed"
+    ),
+    "python: can't open file '/home/me/trian.py': [Errno 2] No such file or directory": (
+        "Python did not find the script /home/me/trian.py"
+    ),
+    "/var/spool/slurmd/job12/slurm_script: line 4: torchrum: command not found": (
+        "there is no command torchrum there"
+    ),
+    "/var/spool/slurmd/job12/slurm_script: line 4: ./run.sh: Permission denied": (
+        "./run.sh may not be run or read there"
+    ),
+    WATCHDOG: "NCCL waited for a rank that did not come (its watchdog's timeout)",
+    "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients.": (
+        "the ranks did not all meet in time"
+    ),
+    "ncclSystemError: System call (e.g. socket, malloc) or external library call failed": (
+        "NCCL failed between the ranks"
+    ),
+    "slurm_script: line 3: 99 Segmentation fault (core dumped) python": (
+        "a program crashed (segmentation fault)"
+    ),
+}
+
+
+def failed(exit_code: str = "1:0", **more: object) -> JobState:
+    return JobState(**{"id": "12", "state": "FAILED", "exit_code": exit_code, **more})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("log", "what"), LOGS.items())
+def test_the_end_of_a_log_tells_why(log: str, what: str) -> None:
+    told = why(failed(), f"epoch 1\n{log}")
+    assert told
+    assert told.what == what
+
+
+def test_each_sign_has_an_example() -> None:
+    for sign in (*SIGNS, *LAST_SIGNS):
+        assert any(sign.pattern.search(log) for log in LOGS), sign.what
+
+
+def test_the_line_that_shows_it_is_told() -> None:
+    assert getattr(why(failed(), MODULE), "line", "") == "ModuleNotFoundError: No module named 'einops'"
+
+
+def test_the_rank_that_failed_first_counts() -> None:
+    assert getattr(why(failed(), RANKS), "line", "") == "ValueError: loss is nan"
+
+
+def test_without_that_the_first_traceback_counts() -> None:
+    assert getattr(why(failed(), CHAINED), "line", "") == "KeyError: 'lr'"
+
+
+def test_what_follows_from_a_fault_does_not_hide_it() -> None:
+    assert getattr(why(failed(), WATCHDOG + MODULE), "what", "") == "Python has no module einops there"
+
+
+@pytest.mark.parametrize(
+    ("state", "what"),
+    [
+        (failed(state="TIMEOUT", time_limit="00:01:00"), "it reached its time limit of 00:01:00"),
+        (
+            failed("0:125", state="OUT_OF_MEMORY", usage=Usage(memory=65536, memory_used=66560)),
+            "it used more memory than the 64G it had; 65G were seen",
+        ),
+        (failed(state="OUT_OF_MEMORY"), "it used more memory than it had"),
+        (failed("1:0", state="NODE_FAIL", nodes="n7"), "a node of it failed (n7)"),
+        (failed("0:15", state="PREEMPTED"), "a job of higher priority took its place"),
+        (failed("0:15", state="CANCELLED", cancelled_by="1000"), "it was cancelled by user 1000"),
+        (
+            failed("0:9", usage=Usage(memory=100, memory_used=396)),
+            "it used more memory than the 100M it had; 396M were seen",
+        ),
+        (failed("137:0"), "it was killed (SIGKILL), which mostly means that memory ran out"),
+        (failed("127:0"), "a command of its script was not found"),
+        (failed("126:0"), "a command of its script may not be run"),
+        (failed("135:0"), "it ended with SIGBUS, mostly as shared memory (/dev/shm) ran out"),
+        (failed("0:4"), "it ended with SIGILL: a program was built for another CPU"),
+        (
+            failed("0:53"),
+            "Slurm could not start it: its folder or that of its log is not there, or may not be written to",
+        ),
+        (failed("5:0"), "its script ended with exit code 5"),
+        (failed(""), "Slurm does not say why"),
+    ],
+)
+def test_a_record_tells_why(state: JobState, what: str) -> None:
+    told = why(state)
+    assert told
+    assert told.what == what
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", "RUNNING", "PENDING"])
+def test_what_has_not_failed_needs_no_reason(state: str) -> None:
+    assert why(failed(state=state), MODULE) is None
+
+
+@given(st.text(max_size=300))
+def test_no_log_breaks_it(log: str) -> None:
+    assert why(failed(), f"{log}\n[rank0]: Traceback (most recent call last):\n{log}\n")
+
+
+@pytest.mark.parametrize(
+    ("reason", "part"),
+    [
+        ("Resources", "waits for nodes"),
+        ("Priority", "higher priority"),
+        ("QOSMaxGRESPerUser", "its QoS has a limit on the GPUs of one user at a time"),
+        ("AssocGrpGRES", "its account has a limit on the GPUs of all its jobs together"),
+        ("AssocGrpGRESMinutes", "counted in minutes"),
+        ("AssocMaxJobsLimit", "its account has a limit on the jobs"),
+        ("QOSMaxMemoryPerJob", "its QoS has a limit on the memory of one job"),
+        ("ReqNodeNotAvail, UnavailableNodes:n[1-9]", "down, reserved"),
+        ("PartitionTimeLimit", "longer than the partition allows"),
+        ("Dependency", "another job"),
+        ("BeginTime", "waits for its time"),
+        ("SomethingNew", ""),
+    ],
+)
+def test_a_reason_to_wait_is_told_in_words(reason: str, part: str) -> None:
+    assert part in pending_reasons.words(reason)
+    assert bool(pending_reasons.words(reason)) == bool(part)
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "code"),
+    [
+        ("COMPLETED", "0:0", 0),
+        ("FAILED", "3:0", 3),
+        ("FAILED", "0:9", 137),
+        ("FAILED", "0:53", 1),
+        ("TIMEOUT", "0:0", 143),
+        ("CANCELLED", "0:0", 143),
+        ("OUT_OF_MEMORY", "0:125", 137),
+        ("NODE_FAIL", "0:0", 1),
+        ("RUNNING", "0:0", 3),
+    ],
+)
+def test_an_end_has_an_exit_code(state: str, exit_code: str, code: int) -> None:
+    states = [JobState(id="12", state=state, exit_code=exit_code)]
+    assert report(JobId("12"), states, "daic", "ssh").code == code
+
+
+def test_a_job_that_nobody_knows_has_code_3() -> None:
+    assert report(JobId("12"), (), "daic", "ssh").code == 3
+
+
+def test_of_an_array_what_lives_counts_before_what_failed() -> None:
+    states = [JobState(id=f"12_{n}", state=word) for n, word in enumerate(["FAILED", "PENDING", "RUNNING"])]
+    told = report(JobId("12"), states, "daic", "ssh")
+    assert (told.state, told.ended, [one.state for one in told.tasks]) == (
+        "RUNNING",
+        False,
+        ["FAILED", "PENDING", "RUNNING"],
+    )
+
+
+@pytest.mark.parametrize("word", ["x", "/", "a."])
+def test_a_log_of_one_long_word_is_read_in_no_time(word: str) -> None:
+    began = time.process_time()
+    assert why(JobState(id="1", state="FAILED", exit_code="1:0"), word * (LOG_END // len(word)))
+    assert time.process_time() - began < 1
+
+
+def test_an_error_at_the_end_of_a_long_line_is_found() -> None:
+    log = f"{'=' * 5000}> ModuleNotFoundError: No module named 'einops'\n"
+    told = why(JobState(id="1", state="FAILED", exit_code="1:0"), log)
+    assert told
+    assert told.what == "Python has no module einops there"
+
+
+SEEN = Why("Python has no module einops there")
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "log", "what"),
+    [
+        ("1:0", "", SEEN.what),
+        ("0:53", "", SEEN.what),
+        ("1:0", "train.py: command not found\n", "there is no command train.py there"),
+    ],
+)
+def test_what_was_seen_in_a_log_counts_once_that_is_gone(exit_code: str, log: str, what: str) -> None:
+    told = why(JobState(id="1", state="FAILED", exit_code=exit_code), log, SEEN)
+    assert told
+    assert told.what == what
+
+
+def test_a_job_that_completed_at_last_has_no_reason() -> None:
+    assert why(JobState(id="1", state="COMPLETED"), "", SEEN) is None
+
+
+def adversarial(pattern: str) -> set[str]:
+    """Texts on which a pattern that backtracks takes long: 64 kB of what it looks for, without its end."""
+    literals = [re.sub(r"\\(?=[\[\]().])", "", word) for word in re.split(r"\\[sSdwb]|[|?*+{}^$\n]", pattern)]
+    words = {*literals, *"a A 1 : ' / . \n".split(" "), " ", ": ", "a: ", "a b:", "'x' ", "1:", "\r", "Aa."}
+    fillers = ("", " ", "a", ": ", ":", "1")
+    return {
+        (word + filler) * (2 * LOG_END // len(word + filler)) for word in words if word for filler in fillers
+    }
+
+
+@pytest.mark.parametrize("sign", SIGNS + LAST_SIGNS, ids=lambda sign: sign.what)
+def test_no_log_makes_a_search_slow(sign: Sign) -> None:
+    for text in adversarial(sign.pattern.pattern):
+        for log in (text, f"{text}x", text.replace("\n", " ")):
+            assert seconds(lambda log=log: sign.pattern.search(log)) < 0.2, log[:80]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Traceback (most recent call last):\n",
+        "Traceback (most recent call last):\n" * 200 + "\n" * LOG_END,
+        "Root Cause (first observed failure): rank ",
+        "Traceback (most recent call last):\n" + "Aa." * LOG_END,
+        "Traceback (most recent call last):" + " " * LOG_END,
+    ],
+)
+def test_no_log_makes_an_explanation_slow(text: str) -> None:
+    log = (text * (1 + 2 * LOG_END // len(text)))[: 2 * LOG_END]
+    job = JobState(id="12", state="FAILED", exit_code="1:0")
+    assert seconds(lambda: why(job, log)) < 0.5
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Processor time, which others on this machine do not lengthen."""
+    start = time.thread_time()
+    call()
+    return time.thread_time() - start

@@ -1,0 +1,234 @@
+"""Giving up an unsettled submission: its job is found, or none can come of it."""
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from slurmgen.errors import RemoteError
+from slurmgen.jobs import exactly_once as there
+from slurmgen.jobs.closing import Entry, close
+from slurmgen.jobs.exactly_once import Closed, Submission, Submitted
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.remote.local import LocalTransport
+from slurmgen.remote.transport import Completed, Transport, chunks
+from slurmgen.sync.manifest import Sent
+from tests.conftest import Run
+from tests.scenarios.test_failing_machines import HELD, WAITS, counted, submission
+from tests.scenarios.test_hostile_replies import JOB, Machine
+from tests.support.sshd import Server
+from tests.support.twins import Testbed, eventually
+
+
+def entry(one: Submission) -> Entry:
+    return Entry(key=one.key, name=one.name, folder=one.folder, output=one.output, snapshot=one.content.hash)
+
+
+def submit(far: Transport, one: Submission) -> Submitted:
+    return there.submit(far, one, Sent(Path(os.environ["XDG_CACHE_HOME"], "sent")), WAITS)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "train.py").write_text("print(1)\n")
+    return root
+
+
+def test_what_never_arrived_is_closed_and_no_job_can_come_of_it(cluster: Transport, project: Path) -> None:
+    one = submission(project, "closed", f"{project.name}-never")
+    assert close(cluster, entry(one), WAITS) is None
+    assert close(cluster, entry(one), WAITS) is None
+    with pytest.raises(Closed):
+        submit(cluster, one)
+
+
+def test_a_job_that_there_is_is_found_and_goes_on(
+    cluster: Transport, project: Path, testbed: Testbed
+) -> None:
+    one = submission(project, "closed", f"found-{id(project)}")
+    done = submit(cluster, one)
+    found = close(cluster, entry(one), WAITS)
+    assert found
+    assert (found.job, found.folder, found.snapshot) == (done.job, done.folder, one.content.hash)
+    assert counted(testbed)[one.key] == 1
+    testbed.run("scancel", str(done.job))
+
+
+class Held(LocalTransport):
+    """This machine; the last bytes of what is sent to it wait for an event."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        super().__init__(environment)
+        self.arrived, self.goes_on = threading.Event(), threading.Event()
+
+    def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
+        return super().run(argv, input=self._held(b"".join(chunks(input))), timeout=timeout)
+
+    def _held(self, data: bytes) -> Iterator[bytes]:
+        yield data[:-1]
+        self.arrived.set()
+        self.goes_on.wait(60)
+        yield data[-1:]
+
+
+def test_a_submission_that_is_still_being_sent_makes_no_job_after_its_key_is_closed(
+    project: Path, testbed: Testbed
+) -> None:
+    one = submission(project, "held", f"held-{id(project)}")
+    held = Held(testbed.twin.environ())
+    with ThreadPoolExecutor(1) as pool:
+        going = pool.submit(submit, held, one)
+        assert held.arrived.wait(60)
+        eventually(lambda: list(Path.home().glob(f"held/p/staging/hard-{one.key}*")))
+        assert close(LocalTransport(testbed.twin.environ()), entry(one), WAITS) is None
+        held.goes_on.set()
+        with pytest.raises(Closed):
+            going.result(60)
+    assert counted(testbed)[one.key] == 0
+
+
+def test_closed_and_submitted_at_once_both_see_the_same(project: Path, testbed: Testbed) -> None:
+    for number in range(8):
+        one = submission(project, "race", f"race-{id(project)}-{number}")
+        far = LocalTransport(testbed.twin.environ())
+        with ThreadPoolExecutor(1) as pool:
+            going = pool.submit(submit, far, one)
+            time.sleep(number * 0.05)
+            found = close(far, entry(one), WAITS)
+            error = going.exception(60)
+        assert isinstance(error, Closed) == (found is None)
+        assert counted(testbed)[one.key] == (found is not None)
+        if found:
+            testbed.run("scancel", str(found.job))
+
+
+def test_while_slurm_does_not_answer_nothing_is_certain_and_nothing_changes(
+    project: Path, testbed: Testbed, tmp_path: Path
+) -> None:
+    one = submission(project, "silent", f"silent-{id(project)}", HELD)
+    broken = tmp_path / "bin"
+    broken.mkdir()
+    for name in ("squeue", "sacct"):
+        (broken / name).write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
+        (broken / name).chmod(0o755)
+    (broken / "sbatch").write_text("#!/bin/sh\nexit 1\n")
+    (broken / "sbatch").chmod(0o755)
+    environ = {**testbed.twin.environ(), "PATH": f"{broken}:{os.environ['PATH']}"}
+    with pytest.raises(RemoteError):
+        submit(LocalTransport(environ), one)
+    with pytest.raises(RemoteError, match="whether there is a job is not known"):
+        close(LocalTransport(environ), entry(one), WAITS)
+    assert close(LocalTransport(testbed.twin.environ()), entry(one), WAITS) is None
+
+
+DOWN = "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller' >&2; exit 1"
+SILENT = "echo 'squeue: error: Unable to contact' >&2; exit 1"
+
+
+@pytest.fixture
+def machine(tmp_path: Path, slurmgen: Run) -> Machine:
+    """A machine on which a submission is unsettled."""
+    made = Machine(tmp_path, slurmgen)
+    made.answers("sbatch", DOWN)
+    made.answers("squeue", SILENT)
+    assert made.submit("--env", "TOKEN=secret", "--env=OTHER=secret", "--", "--lr", "a b")[0] == 3
+    return made
+
+
+def unsettled() -> Record:
+    (found,) = Ledger().all()
+    assert found.pending
+    return found
+
+
+def test_status_shows_what_was_submitted_and_what_to_do(machine: Machine) -> None:
+    code, out, _ = machine.slurmgen("status")
+    assert code == 0
+    told = " ".join(out.split())
+    words = "--env TOKEN=... --env=OTHER=... -- --lr 'a b'"
+    assert f"{machine.project}$ slurmgen submit {' '.join(JOB)} {words}" in told
+    assert f"`slurmgen forget {unsettled().key}`" in told
+    assert "secret" not in out
+    assert b"secret" not in Ledger().path.read_bytes()
+
+
+def test_while_it_is_not_certain_the_entry_stays(machine: Machine) -> None:
+    code, out, err = machine.slurmgen("forget", "train")
+    assert (code, out) == (3, "")
+    assert "whether there is a job is not known" in err
+    assert "--force removes the entry here, although a job may exist" in err
+    unsettled()
+
+
+def test_by_force_the_entry_goes_with_a_warning(machine: Machine) -> None:
+    code, _, err = machine.slurmgen("forget", unsettled().key, "--force")
+    assert code == 0
+    assert "warning: whether there is a job is not known" in err
+    assert "a job may exist" in err
+    assert Ledger().all() == ()
+
+
+def test_without_a_job_the_entry_goes_and_the_next_submission_is_a_new_one(machine: Machine) -> None:
+    machine.answers("squeue", "exit 0")
+    key = unsettled().key
+    code, out, err = machine.slurmgen("forget", "train")
+    assert (code, out) == (0, f"submission {key} (train) has no job, and none can come of it: removed\n"), err
+    assert Ledger().all() == ()
+    machine.answers("sbatch", "echo 12")
+    assert machine.submit()[:2] == (0, "12\n")
+
+
+@pytest.mark.parametrize("cancels", [False, True])
+def test_its_job_is_recorded_and_cancelled_only_if_asked(machine: Machine, cancels: bool) -> None:
+    key = unsettled().key
+    row = "77|RUNNING|None|1:00|5:00|2020-01-01T00:00:00|n1|train"
+    machine.answers("squeue", f"case \"$*\" in *%k*) echo '77|slurmgen:{key}|/f' ;; *) echo '{row}' ;; esac")
+    machine.answers("scancel", 'echo "$@" >>~/cancelled')
+    code, out, err = machine.slurmgen("forget", "train", *(["--cancel"] if cancels else []))
+    assert code == 0, err
+    assert out.startswith(f"submission {key} (train) became job 77: recorded\n")
+    assert [(one.id, one.pending) for one in Ledger().all()] == [("77", False)]
+    assert (machine.home / "cancelled").exists() == cancels
+
+
+def test_a_site_that_is_not_reached_changes_nothing_without_force(machine: Machine) -> None:
+    way = ["--via", "ssh", "--host", "nobody@127.0.0.1"]
+    code, out, err = machine.slurmgen("forget", "train", *way)
+    assert (code, out) == (3, "")
+    assert "Nothing was changed." in err
+    key = unsettled().key
+    assert machine.slurmgen("forget", "train", *way, "--force")[0] == 0
+    assert key not in machine.slurmgen("status")[1]
+
+
+def test_of_several_of_a_name_a_key_is_wanted(machine: Machine) -> None:
+    first = unsettled()
+    Ledger().add(structs.replace(first, key="another"))
+    code, out, err = machine.slurmgen("forget", "train")
+    assert (code, out) == (2, "")
+    assert f"{first.key}, another" in err
+    assert machine.slurmgen("forget", "nosuch")[0] == 2
+
+
+def test_over_ssh_on_a_real_slurm(
+    slurmgen: Run, project: Path, login_node: Server, testbed: Testbed, tmp_path: Path
+) -> None:
+    way = ["--site", "generic", "--host", "far", "--ssh-config", login_node.config(tmp_path)]
+    job = ["--framework", "python", "--script", "train.py", "--time", "00:05:00", "--sbatch", "hold"]
+    reply = slurmgen("submit", *way, *job, cwd=project)
+    assert reply.returncode == 0, reply.stderr
+    (done,) = Ledger().all()
+    Ledger().settle(structs.replace(done, id="", state="pending"))
+    reply = slurmgen("forget", "train", "--cancel", cwd=project)
+    assert reply.returncode == 0, reply.stderr
+    assert f"became job {done.id}: recorded" in reply.stdout
+    assert testbed.wait(done.id) == "CANCELLED"
+    assert [one.id for one in Ledger().all()] == [done.id]

@@ -1,0 +1,302 @@
+"""submit, status, logs and cancel as a person types them, over SSH and here, to a real Slurm."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slurmgen.jobs.logs import Shown, follow
+from slurmgen.jobs.status import Answer, Named
+from slurmgen.jobs.wait import wait
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Transport
+from slurmgen.slurm.commands import JobId
+from tests.conftest import Run
+from tests.support.sshd import Server, free_port
+from tests.support.twins import Testbed, eventually
+
+Reply = subprocess.CompletedProcess[str]
+Call = Callable[..., Reply]
+
+TRAIN = 'import sys, time\nprint("first", sys.argv[1:], flush=True)\ntime.sleep(1)\nprint("last")\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "my project"
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAIN)
+    (folder / "killed.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+    (folder / "import.py").write_text("import nosuch\n")
+    (folder / "fail.py").write_text("raise SystemExit(3)\n")
+    (folder / "sleep.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(300)\n")
+    (folder / ".gitignore").write_text("secret\n")
+    (folder / "secret").write_text("x")
+    return folder
+
+
+@pytest.fixture(params=["ssh", "twin"])
+def call(
+    request: pytest.FixtureRequest,
+    slurmgen: Run,
+    project: Path,
+    testbed: Testbed,
+    login_node: Server,
+    tmp_path: Path,
+) -> Call:
+    """Run slurmgen in the project; a `submit` or any command with --site goes each way in turn."""
+    kind = request.param
+    where = {
+        "ssh": ["--host", "far", "--ssh-config", login_node.config(tmp_path)],
+        "twin": ["--via", "twin"],
+    }[kind]
+    more = {"HOME": str(login_node.home), "XDG_STATE_HOME": str(tmp_path / "state")}
+    if kind == "twin":
+        more["XDG_STATE_HOME"] = testbed.environ["XDG_STATE_HOME"]
+
+    def run(command: str, *args: str, new: bool = True) -> Reply:
+        way = ["--site", "generic", *where] if new else []
+        job = ["--framework", "python", "--time", "00:05:00"] if command == "submit" else []
+        return slurmgen(command, *way, *job, *args, cwd=project, env={**os.environ, **more})
+
+    return run
+
+
+def submitted(call: Call, script: str, *args: str) -> str:
+    reply = call("submit", "--script", script, *args)
+    assert reply.returncode == 0, reply.stderr
+    assert re.fullmatch(r"\d+\n", reply.stdout)
+    return reply.stdout.strip()
+
+
+def test_a_job_from_submission_to_its_end(call: Call) -> None:
+    job = submitted(call, "train.py", "--", "a b")
+    followed = call("logs", "-f", job, new=False)
+    assert followed.stdout == "first ['a b']\nlast\n"
+    assert followed.returncode == 0
+    assert f"job {job} (train) is COMPLETED" in followed.stderr
+    assert call("logs", job, new=False).stdout == followed.stdout
+    assert f"job {job} (train) is COMPLETED" in call("status", job, new=False).stdout
+    assert job in call("status", new=False).stdout
+
+
+@pytest.mark.parametrize("call", ["ssh"], indirect=True)
+def test_several_jobs_of_a_site_take_one_login(call: Call, login_node: Server, testbed: Testbed) -> None:
+    jobs = [submitted(call, "train.py"), submitted(call, "train.py")]
+    for job in jobs:
+        assert testbed.wait(job) == "COMPLETED"
+
+    def logins() -> int:
+        return (login_node.folder / "sshd.log").read_text().count("Accepted publickey")
+
+    for command, *options in (["logs"], ["logs", "--json"], ["fetch"], ["status"], ["cancel"]):
+        before = logins()
+        reply = call(command, *jobs, *options, new=False)
+        assert reply.returncode == 0, reply.stderr
+        assert logins() == before + 1, command
+
+
+def test_follow_says_by_its_exit_code_how_the_job_ended(call: Call) -> None:
+    good, bad = (
+        call("submit", "--script", "train.py", "--follow"),
+        call("submit", "--script", "fail.py", "--follow"),
+    )
+    assert (good.returncode, bad.returncode) == (0, 1)
+    assert re.fullmatch(r"\d+\n", good.stdout)
+    assert "first []\nlast\n" in good.stderr
+    assert "is FAILED" in bad.stderr
+
+
+def test_wait_ends_as_the_job_did_where_there_are_no_accounts(call: Call) -> None:
+    killed, bad = submitted(call, "killed.py"), submitted(call, "fail.py")
+    assert call("wait", bad, new=False).returncode == 3  # as fail.py ends
+    assert call("wait", killed, new=False).returncode == 137
+    both = call("wait", killed, bad, "--json", new=False)
+    assert both.returncode == 137
+    assert [one["state"] for one in json.loads(both.stdout)["jobs"]] == ["FAILED", "FAILED"]
+
+
+def test_what_has_ended_is_known_within_a_second_over_an_open_link(
+    cluster: Transport, testbed: Testbed
+) -> None:
+    job = JobId(testbed.run("sbatch", "--parsable", "--output=quick-%j.log", "--wrap=echo quick").strip())
+    assert testbed.wait(job.number) == "COMPLETED"
+    named = Named(job, Route(site="generic", via="local"))
+    began = time.monotonic()
+    told: list[Answer] = []
+    assert wait([named], lambda _way: cluster, lambda _text: None, told.append) == []
+    assert time.monotonic() - began < 1
+    assert [one.report.state for one in told] == ["COMPLETED"]
+
+
+def test_the_log_of_a_job_that_has_ended_is_followed_to_its_end_within_a_second(
+    cluster: Transport, testbed: Testbed
+) -> None:
+    job = JobId(testbed.run("sbatch", "--parsable", "--output=quick-%j.log", "--wrap=echo quick").strip())
+    assert testbed.wait(job.number) == "COMPLETED"
+    parts: list[bytes] = []
+    began = time.monotonic()
+    states = follow(cluster, job, f"{testbed.folder}/quick-{job}.log", Shown(parts.append))
+    assert time.monotonic() - began < 1
+    assert ([one.state for one in states], parts) == (["COMPLETED"], [b"quick\n"])
+
+
+def test_why_a_job_failed_is_still_known_when_its_folder_was_pruned(call: Call, testbed: Testbed) -> None:
+    job = submitted(call, "import.py")
+    assert testbed.wait(job) == "FAILED"
+    assert "Python has no module nosuch" in call("status", new=False).stdout
+    assert call("snapshots", "--prune", "--older-than", "0").returncode == 0
+    for words in ([], [job]):
+        shown = call("status", *words, new=False).stdout
+        assert "Python has no module nosuch" in shown
+        assert not words or "its script ended" not in shown
+    for words in ([], ["-f"]):
+        log = call("logs", job, *words, new=False)
+        assert (log.returncode, log.stdout) == (1, "")
+        assert f"job {job} was pruned" in log.stderr
+    told = call("logs", job, "--json", new=False)
+    assert (told.returncode, json.loads(told.stdout)["size"]) == (1, None)
+    assert f"job {job} was pruned" in told.stderr
+
+
+def test_cancel_cancels(call: Call) -> None:
+    job = submitted(call, "sleep.py")
+    # One that is still starting would linger for Slurm's KillWait.
+    eventually(lambda: "up" in call("logs", job, new=False).stdout)
+    assert call("cancel", job, new=False).returncode == 0
+    assert call("logs", "-f", job, new=False).returncode == 1
+    assert "is CANCELLED" in call("status", job, new=False).stdout
+    assert "is CANCELLED" in call("cancel", job, new=False).stdout
+
+
+def test_a_trial_makes_no_job_and_no_record(call: Call) -> None:
+    good = call("submit", "--script", "train.py", "--test-only")
+    assert (good.returncode, good.stdout) == (0, "")
+    assert "generic would take the job: it would start at" in good.stderr
+    bad = call("submit", "--script", "train.py", "--test-only", "--partition", "nope")
+    assert (bad.returncode, bad.stdout) == (3, "")
+    assert "error: sbatch: invalid partition specified: nope." in bad.stderr
+
+
+def test_a_job_that_nobody_knows_is_gone(call: Call) -> None:
+    for command in ("status", "cancel"):
+        reply = call(command, "999999")
+        assert "job 999999 is gone from the records of generic" in reply.stdout
+        assert "RUNNING" not in reply.stdout
+
+
+def test_a_job_submitted_by_hand_is_found_with_its_log(call: Call, testbed: Testbed) -> None:
+    job = testbed.run("sbatch", "--parsable", "--output=by hand-%j.log", "--wrap=echo by hand").strip()
+    testbed.wait(job)
+    assert call("logs", job).stdout == "by hand\n"
+
+
+def test_ignored_files_stay_here_and_the_bundled_script_goes_along(call: Call, login_node: Server) -> None:
+    reply = call("submit")
+    assert reply.returncode == 0, reply.stderr
+    folder = Path(re.search(r"is (/.*)", reply.stderr)[1])  # type: ignore[index]
+    call("cancel", reply.stdout.strip(), new=False)
+    assert folder.is_relative_to(login_node.home / "slurmgen/my_project")
+    assert (folder / "train.py").exists()
+    assert not (folder / "secret").exists()
+    assert (folder / "training").is_dir()
+
+
+def test_a_dry_run_contacts_nobody(slurmgen: Run, project: Path, tmp_path: Path, login_node: Server) -> None:
+    closed = Server(login_node.folder, free_port()).config(tmp_path)
+    way = ["--site", "generic", "--host", "far", "--ssh-config", closed]
+    job = ["--framework", "python", "--script", "train.py"]
+    reply = slurmgen("submit", *way, *job, "--dry-run", cwd=project)
+    assert reply.returncode == 0
+    assert reply.stdout.startswith("#!/bin/bash\n# train on generic")
+    assert "  train.py\n" in reply.stderr
+    assert "secret" not in reply.stderr
+    assert slurmgen("status", cwd=project).stdout == ""
+    refused = slurmgen("submit", *way, *job, cwd=project)
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_login_node_needs_no_ssh(slurmgen: Run, project: Path, testbed: Testbed, tmp_path: Path) -> None:
+    env = {**os.environ, **testbed.twin.environ(), "HOME": str(tmp_path)}
+    job = ["--site", "generic", "--framework", "python", "--script", "train.py", "--time", "00:05:00"]
+    reply = slurmgen("submit", *job, "--remote-dir", "it's $(here)", "--follow", cwd=project, env=env)
+    assert reply.returncode == 0, reply.stderr
+    assert list((tmp_path / "it's $(here)/my_project").glob(f"runs/*/train-{reply.stdout.strip()}.out"))
+
+
+def test_an_unknown_host_is_refused_before_anything_is_sent(
+    slurmgen: Run, project: Path, tmp_path: Path, login_node: Server
+) -> None:
+    config = login_node.config(tmp_path, known="")
+    job = ["--site", "generic", "--framework", "python", "--script", "train.py"]
+    reply = slurmgen("submit", *job, "--host", "far", "--ssh-config", config, cwd=project)
+    assert (reply.returncode, reply.stdout) == (3, "")
+    assert "SHA256:" in reply.stderr
+
+
+def test_a_home_folder_is_not_sent(slurmgen: Run, project: Path) -> None:
+    env = {**os.environ, "HOME": str(project / "home")}
+    reply = slurmgen("submit", "--script", "train.py", "--dry-run", cwd=project, env=env)
+    assert reply.returncode == 2
+    assert "with all that you have in it" in reply.stderr
+
+
+def test_the_config_can_come_from_a_variable(
+    slurmgen: Run, project: Path, tmp_path: Path, login_node: Server
+) -> None:
+    env = {**os.environ, "SLURMGEN_SSH_CONFIG": login_node.config(tmp_path)}
+    reply = slurmgen("status", "999999", "--site", "generic", "--host", "far", cwd=project, env=env)
+    assert "gone from the records" in reply.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["submit", "--script", "none.py", "--dry-run"], 2, "the script 'none.py' is not among the files"),
+        (["submit", "--script", "secret", "--dry-run"], 2, "the script 'secret' is not among the files"),
+        (
+            ["submit", "--python-env", "uv:x", "--dry-run"],
+            2,
+            "'x/pyproject.toml', which the Python",
+        ),
+        (["submit", "--script", "train.py", "--via", "ssh"], 2, "site generic has no login host"),
+        (["submit", "--script", "train.py", "--dry-run", "--follow"], 2, "exclude each other"),
+        (["submit", "--script", "train.py", "--host", "a b"], 2, "'a b' is no host name"),
+        (["submit", "--script", "train.py", "--remote-dir", "a%b"], 2, "the remote folder 'a%b'"),
+        (["submit", "--script", "train.py", "--via", "twin"], 3, "twin"),
+        (["submit", "--script", "train.py", "--remote-dir", "{project}/x"], 2, "inside the project itself"),
+        (["status", "12"], 2, "job 12 is not in your records"),
+        (["logs", "x"], 2, "no job called 'x' was submitted from here"),
+        (["cancel", "12; rm"], 2, "no job called '12; rm' was submitted from here"),
+    ],
+)
+def test_a_wrong_request_is_told_in_one_line(
+    slurmgen: Run, project: Path, args: list[str], code: int, message: str
+) -> None:
+    reply = slurmgen(*(arg.format(project=project) for arg in args), cwd=project)
+    assert (reply.returncode, reply.stdout) == (code, "")
+    assert message in reply.stderr
+    assert "Traceback" not in reply.stderr
+
+
+def test_an_id_at_two_sites_wants_a_site(slurmgen: Run, project: Path) -> None:
+    from slurmgen.jobs.ledger import Ledger, Record
+
+    for site in ("daic", "generic"):
+        Ledger().add(Record(id="7", site=site, via="local", name="n", folder="/f", output="o", submitted="t"))
+    reply = slurmgen("status", "7", cwd=project)
+    assert reply.returncode == 2
+    assert "job 7 is at several sites: daic, generic. Say which with --site." in reply.stderr
+
+
+def test_paramiko_is_not_imported_until_it_is_used(project: Path) -> None:
+    code = "import sys, slurmgen.cli.submit, slurmgen.cli.status, slurmgen.cli.logs, slurmgen.cli.cancel\n"
+    code += "sys.exit(int('paramiko' in sys.modules or 'sqlite3' in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=project, check=False).returncode == 0

@@ -1,0 +1,311 @@
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from slurmgen.errors import ConfigError
+from slurmgen.jobs.ledger import Ledger, Record, default_path
+from tests.conftest import Run
+from tests.test_paths import SOMEBODY, as_root
+
+
+def record(id_: str, site: str = "daic", folder: str = "/f") -> Record:
+    return Record(
+        id=id_, site=site, via="ssh", host="me@h", name="n", folder=folder, output="%j", submitted="now"
+    )
+
+
+def pending(key: str, fingerprint: str) -> Record:
+    return structs.replace(record(""), key=key, fingerprint=fingerprint, state="pending")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "state/ledger.sqlite")
+
+
+def test_what_is_written_is_found(ledger: Ledger) -> None:
+    ledger.add(record("12"))
+    assert ledger.find("12") == (record("12"),)
+    assert ledger.find("12", "olivia") == ledger.find("13") == ()
+
+
+def test_nothing_is_made_by_looking(ledger: Ledger) -> None:
+    assert ledger.all() == ()
+    assert not ledger.path.parent.exists()
+
+
+def test_it_is_readable_by_its_owner_alone(ledger: Ledger) -> None:
+    ledger.add(record("12"))
+    assert ledger.path.stat().st_mode & 0o777 == 0o600
+    assert ledger.path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_id_at_two_sites_is_found_at_both(ledger: Ledger) -> None:
+    ledger.add(record("12"))
+    ledger.add(record("12", "olivia"))
+    assert [one.site for one in ledger.find("12")] == ["daic", "olivia"]
+    assert [one.site for one in ledger.find("12", "olivia")] == ["olivia"]
+
+
+def test_of_an_id_used_twice_the_later_counts(ledger: Ledger) -> None:
+    ledger.add(record("12"))
+    ledger.add(record("12", folder="/later"))
+    assert [one.folder for one in ledger.find("12")] == ["/later"]
+
+
+@pytest.mark.parametrize("text", ["it's", "'; DROP TABLE jobs; --", "naïve ☃", "new\nline"])
+def test_any_text_is_only_text(ledger: Ledger, text: str) -> None:
+    ledger.add(record("12", folder=text))
+    assert ledger.find("12")[0].folder == text
+
+
+def test_many_may_write_at_once(ledger: Ledger) -> None:
+    code = (
+        "import sys; from pathlib import Path; from slurmgen.jobs.ledger import Ledger, Record\n"
+        "rest = dict(site='s', via='local', name='n', folder='f', output='o', submitted='t')\n"
+        "for n in range(20): Ledger(Path(sys.argv[1])).add(Record(id=f'{sys.argv[2]}{n:02}', **rest))"
+    )
+    command = [sys.executable, "-c", code, str(ledger.path)]
+    writers = [subprocess.Popen([*command, str(number)]) for number in range(1, 5)]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0, 0]
+    assert len({one.id for one in ledger.all()}) == 80
+
+
+def test_a_broken_file_is_told(ledger: Ledger) -> None:
+    ledger.path.parent.mkdir()
+    ledger.path.write_text("not a database, and long enough to be sure of it" * 100)
+    with pytest.raises(ConfigError, match=r"cannot use .*move it away"):
+        ledger.all()
+
+
+def test_a_file_of_a_newer_slurmgen_is_told_and_left_as_it_is(ledger: Ledger) -> None:
+    ledger.add(record("12"))
+    with closing(sqlite3.connect(ledger.path)) as database:
+        database.execute("PRAGMA user_version = 99")
+    before = ledger.path.read_bytes()
+    for use in (ledger.check, ledger.all, lambda: ledger.add(record("13"))):
+        with pytest.raises(ConfigError, match="written by a newer slurmgen"):
+            use()
+    assert ledger.path.read_bytes() == before
+
+
+OLD = """
+CREATE TABLE jobs (number INTEGER PRIMARY KEY, id TEXT NOT NULL, cluster TEXT NOT NULL, site TEXT NOT NULL,
+via TEXT NOT NULL, host TEXT, ssh_config TEXT, name TEXT NOT NULL, folder TEXT NOT NULL,
+output TEXT NOT NULL, submitted TEXT NOT NULL);
+INSERT INTO jobs VALUES (3, '12', '', 'daic', 'ssh', 'me@h', NULL, 'n', '/f', '%j', 'now');
+"""
+"A ledger as the first slurmgen wrote it."
+
+
+@pytest.mark.parametrize("form", [0, 1])
+def test_an_older_file_is_read_on_and_loses_nothing(ledger: Ledger, form: int) -> None:
+    ledger.path.parent.mkdir()
+    with closing(sqlite3.connect(ledger.path)) as database:
+        database.executescript(f"{OLD} PRAGMA user_version = {form};")
+    assert ledger.find("12") == (record("12"),)
+    ledger.claim(pending("a", "same"))
+    assert [one.id for one in ledger.all()] == ["12", ""]
+
+
+def test_a_file_without_ends_is_read_on(ledger: Ledger) -> None:
+    ledger.add(record("12"))
+    with closing(sqlite3.connect(ledger.path)) as database:
+        later = ("final", "why", "command", "directory")
+        steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in later)
+        database.executescript(f"{steps} PRAGMA user_version = 2;")
+    assert ledger.find("12") == (record("12"),)
+
+
+def test_a_file_without_reasons_is_read_on(ledger: Ledger) -> None:
+    """As the version before this one wrote it: 3, with an end and an unsettled submission."""
+    ended = structs.replace(record("12"), final='[{"id":"12","state":"FAILED"}]')
+    for one in (ended, pending("a", "same")):
+        ledger.add(one)
+    with closing(sqlite3.connect(ledger.path)) as database:
+        steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in ("why", "command", "directory"))
+        database.executescript(f"{steps} PRAGMA user_version = 3;")
+    assert ledger.all() == (ended, pending("a", "same"))
+    ledger.remember({ended: (ended.final, "so")})
+    assert [one.why for one in ledger.all()] == ["so", ""]
+
+
+def test_how_a_job_ended_is_kept_with_that_job_alone(ledger: Ledger) -> None:
+    for one in (record("12"), record("12", "olivia"), record("13")):
+        ledger.add(one)
+    ledger.remember({record("12"): ("well", "")})
+    assert [one.final for one in ledger.all()] == ["well", "", ""]
+    ledger.remember({record("12"): ("", ""), record("13"): ("badly", "since")})
+    assert [(one.final, one.why) for one in ledger.all()] == [("", ""), ("", ""), ("badly", "since")]
+
+
+def test_an_unsettled_entry_is_found_by_its_key_and_by_its_name(ledger: Ledger) -> None:
+    for one in (pending("a", "one"), pending("b", "two"), record("12")):
+        ledger.add(one)
+    assert [one.key for one in ledger.unsettled("a")] == ["a"]
+    assert [one.key for one in ledger.unsettled("n")] == ["a", "b"]
+    assert ledger.unsettled("n", "olivia") == ledger.unsettled("12") == ()
+
+
+def test_many_may_bring_an_older_file_to_our_form_at_once(ledger: Ledger) -> None:
+    ledger.path.parent.mkdir()
+    with closing(sqlite3.connect(ledger.path)) as database:
+        database.executescript(f"{OLD} PRAGMA user_version = 1;")
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from slurmgen.jobs.ledger import Ledger; Ledger(Path(sys.argv[1])).check()"
+    )
+    starters = [subprocess.Popen([sys.executable, "-c", code, str(ledger.path)]) for _ in range(6)]
+    assert [starter.wait(60) for starter in starters] == [0] * 6
+    assert ledger.all() == (record("12"),)
+
+
+def test_the_same_command_takes_the_key_of_its_pending_entry(ledger: Ledger) -> None:
+    first = ledger.claim(pending("a", "same"))
+    assert ledger.claim(pending("b", "same")) == first
+    assert ledger.claim(pending("c", "another")).key == "c"
+    assert [one.pending for one in ledger.all()] == [True, True]
+
+
+def test_a_new_key_may_be_asked_for(ledger: Ledger) -> None:
+    ledger.claim(pending("a", "same"))
+    assert ledger.claim(pending("b", "same"), again=True).key == "b"
+    assert ledger.claim(pending("c", "same")).key == "b"
+
+
+def test_a_settled_entry_has_its_job_and_its_key_is_not_taken_again(ledger: Ledger) -> None:
+    first = ledger.claim(pending("a", "same"))
+    done = structs.replace(first, id="12", state="submitted", dirty=True, commit="c", snapshot="h")
+    for _ in range(2):  # two terminals may have found the same job
+        ledger.settle(done)
+        assert ledger.all() == (done,)
+    assert ledger.claim(pending("b", "same")).key == "b"
+
+
+def test_the_last_is_the_one_that_was_submitted_last_though_another_was_begun_later(ledger: Ledger) -> None:
+    first = ledger.claim(structs.replace(pending("a", "one"), submitted="2026-01-01T00:00:00+00:00"))
+    ledger.add(structs.replace(record("2"), submitted="2026-01-01T00:00:01+00:00"))
+    later = "2026-01-01T00:00:02+00:00"
+    ledger.settle(structs.replace(first, id="1", state="submitted", submitted=later))
+    assert [one.id for one in ledger.all()] == ["2", "1"]
+
+
+def test_a_dropped_entry_is_gone_unless_it_has_a_job(ledger: Ledger) -> None:
+    first = ledger.claim(pending("a", "same"))
+    ledger.drop("a")
+    assert ledger.all() == ()
+    done = structs.replace(first, id="12", state="submitted")
+    ledger.settle(done)  # the other terminal's
+    ledger.drop("a")
+    assert ledger.all() == (done,)
+
+
+def test_of_many_at_once_one_gives_the_key(ledger: Ledger) -> None:
+    code = """
+import sys
+from pathlib import Path
+from slurmgen.jobs.ledger import Ledger, Record
+rest = dict(site="s", via="local", name="n", folder="f", output="o", submitted="t", state="pending")
+key = Ledger(Path(sys.argv[1])).claim(Record(id="", key=sys.argv[2], fingerprint="same", **rest)).key
+print(key)
+"""
+    command = [sys.executable, "-c", code, str(ledger.path)]
+    some = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True) for n in range(6)]
+    assert len({one.communicate(timeout=60)[0] for one in some}) == len(ledger.all()) == 1
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_sound_file(ledger: Ledger) -> None:
+    code = """
+import sys
+from pathlib import Path
+from slurmgen.jobs.ledger import Ledger, Record
+ledger = Ledger(Path(sys.argv[1]))
+rest = dict(site="s", via="local", name="n" * 3000, folder="f", output="o", submitted="t")
+print("ready", flush=True)
+for n in range(10**9):
+    one = Record(id="", key=f"{sys.argv[2]}-{n}", fingerprint=f"{n}", state="pending", **rest)
+    ledger.claim(one, again=True)
+    ledger.settle(Record(id=str(n), key=one.key, fingerprint=one.fingerprint, **rest))
+    print(one.key, flush=True)
+"""
+    for turn in range(20):
+        command = [sys.executable, "-c", code, str(ledger.path), str(turn)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout
+            told = [writer.stdout.readline().strip() for _ in range(2 + turn % 5)]
+            time.sleep(turn / 1000)
+            writer.kill()
+            told += writer.stdout.read().split("\n")[:-1]
+        written = {one.key for one in ledger.all() if not one.pending}
+        assert set(told[1:]) <= written | {""}
+    with closing(sqlite3.connect(ledger.path)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_check_finds_what_a_record_would_fail_at(ledger: Ledger) -> None:
+    ledger.check()
+    assert ledger.all() == ()
+    with closing(sqlite3.connect(ledger.path)) as database:
+        database.execute("ALTER TABLE jobs DROP COLUMN folder")
+    with pytest.raises(ConfigError, match="folder"):
+        ledger.check()
+
+
+def test_only_the_rows_of_an_id_are_read(ledger: Ledger) -> None:
+    ledger.add(record("12"))
+    ledger.add(record("13"))
+    with closing(sqlite3.connect(ledger.path)) as database, database:
+        database.execute("UPDATE jobs SET via = 'pigeon' WHERE id = '13'")
+    assert ledger.find("12") == (record("12"),)
+    with pytest.raises(ConfigError, match="pigeon"):
+        ledger.find("13")
+
+
+def test_it_is_in_the_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert default_path() == Path("/state/slurmgen/ledger.sqlite")
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_every_folder_that_is_made_for_it_is_private(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "state/slurmgen/ledger.sqlite")
+    ledger.add(record("12"))
+    modes = [path.stat().st_mode & 0o777 for path in (ledger.path, *ledger.path.parents[:2])]
+    assert modes == [0o600, 0o700, 0o700]
+
+
+@pytest.mark.parametrize("place", [".", "slurmgen", "slurmgen/ledger.sqlite"])
+def test_one_that_other_users_may_change_is_not_used(place: str, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "slurmgen/ledger.sqlite")
+    ledger.add(record("12"))
+    (tmp_path / place).chmod((tmp_path / place).stat().st_mode | 0o022)
+    for use in (ledger.all, ledger.check, lambda: ledger.find("12"), lambda: ledger.add(record("13"))):
+        with pytest.raises(ConfigError, match="is not safe to use: other users may write to"):
+            use()
+
+
+@as_root
+@pytest.mark.parametrize("place", ["slurmgen", "slurmgen/ledger.sqlite"])
+def test_one_of_another_user_is_not_used(place: str, tmp_path: Path, slurmgen: Run) -> None:
+    path = tmp_path / "slurmgen/ledger.sqlite"
+    Ledger(path).add(record("12"))
+    os.chown(tmp_path / place, SOMEBODY, SOMEBODY)
+    result = slurmgen("status", env=os.environ | {"XDG_STATE_HOME": str(tmp_path)})
+    assert result.returncode == 2
+    assert f"error: {path if place != 'slurmgen' else path.parent} is not safe to use: " in result.stderr
+    assert "belongs to user" in result.stderr

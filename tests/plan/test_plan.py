@@ -1,0 +1,433 @@
+"""The plan: what is derived, and what is refused."""
+
+import time
+
+import pytest
+from msgspec import structs
+
+from slurmgen import Request, load_site, resolve
+from slurmgen.errors import RequestError
+from slurmgen.plan import as_dict
+from slurmgen.sites.model import Container, Cpu, Gpu, GpuType, Memory, Node, Partition, Rendezvous, Site
+
+ACCOUNT = {"daic": "a", "olivia": "nn1k", "generic": None}
+
+
+def plan_of(site: str | Site, **asked: object):  # type: ignore[no-untyped-def]
+    place = load_site(site) if isinstance(site, str) else site
+    asked.setdefault("account", ACCOUNT.get(place.name))
+    return resolve(Request(**asked), place)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("framework", "ntasks_per_node", "procs_per_task", "cpus_per_task"),
+    [("lightning", 4, 1, 72), ("ddp", 1, 4, 288), ("accelerate", 1, 4, 288)],
+)
+def test_shape_of_the_tasks_follows_from_the_framework(
+    framework: str, ntasks_per_node: int, procs_per_task: int, cpus_per_task: int
+) -> None:
+    plan = plan_of("olivia", framework=framework, gpus=8)
+    assert (plan.nodes, plan.gpus_per_node, plan.world_size) == (2, 4, 8)
+    assert (plan.ntasks_per_node, plan.procs_per_task, plan.cpus_per_task) == (
+        ntasks_per_node,
+        procs_per_task,
+        cpus_per_task,
+    )
+
+
+@pytest.mark.parametrize(
+    ("site", "gpus", "nodes", "layout"),
+    [
+        ("olivia", 1, None, (1, 1)),
+        ("olivia", 4, None, (1, 4)),
+        ("olivia", 8, None, (2, 4)),
+        ("olivia", 4, 2, (2, 2)),
+        ("daic", 6, None, (2, 3)),
+        ("generic", 8, None, (1, 8)),
+        ("generic", 8, 2, (2, 4)),
+    ],
+)
+def test_nodes_follow_from_gpus_and_the_site(
+    site: str, gpus: int, nodes: int | None, layout: tuple[int, int]
+) -> None:
+    plan = plan_of(site, gpus=gpus, nodes=nodes)
+    assert (plan.nodes, plan.gpus_per_node) == layout
+
+
+def test_gpu_type_decides_how_many_a_node_has() -> None:
+    assert plan_of("daic", gpus=4, gpu_type="turing").nodes == 1
+    assert plan_of("daic", gpus=8, gpu_type="v100").gpu_directive == ("gres", "gpu:v100:8")
+
+
+@pytest.mark.parametrize(
+    ("site", "asked", "fact", "hint"),
+    [
+        (
+            "olivia",
+            {"gpus": 6},
+            "6 GPUs do not fill whole nodes: a node of olivia has 4",
+            "4 or 8 GPUs, or add --nodes 2",
+        ),
+        (
+            "olivia",
+            {"gpus": 1, "nodes": 2},
+            "1 GPU cannot be divided over 2 nodes",
+            "for 2 GPUs, 8 for whole nodes, or for --nodes 1.",
+        ),
+        (
+            "olivia",
+            {"gpus": 5, "nodes": 2},
+            "5 GPUs cannot be divided over 2 nodes",
+            "4 or 6 GPUs, 8 for whole nodes, or for --nodes 5.",
+        ),
+        (
+            "olivia",
+            {"gpus": 9, "nodes": 2},
+            "9 GPUs cannot be divided over 2 nodes",
+            "8 GPUs, or for --nodes 3.",
+        ),
+        ("olivia", {"qos": "devl"}, "olivia has no QoS 'devl'", "Did you mean devel?"),
+        ("olivia", {"partition": "smal"}, "olivia has no partition 'smal'", "Known: accel."),
+        (
+            "olivia",
+            {"gpus": 8, "nodes": 1},
+            "a node of olivia has 4",
+            "at most 4 GPUs, or for 2 nodes or more",
+        ),
+        ("olivia", {"gpus": 36}, "36 GPUs are more than partition accel gives a job: 32", "--gpus 32"),
+        ("olivia", {"gpus": 20, "qos": "devel"}, "20 GPUs are more than qos devel", "--gpus 16"),
+        (
+            "olivia",
+            {"gpus": 4, "partition": "small"},
+            "partition small has no GPUs",
+            "Choose one that has: accel.",
+        ),
+        ("olivia", {"partition": "acel"}, "olivia has no partition 'acel'", "Did you mean accel?"),
+        ("daic", {"gpu_type": "a4"}, "daic has no GPU type 'a4'", "Did you mean a40?"),
+        (
+            "olivia",
+            {"time": "8-0"},
+            "partition accel ends jobs after 7-00:00:00",
+            "at most --time 7-00:00:00",
+        ),
+        (
+            "olivia",
+            {"time": "4:00:00", "qos": "devel"},
+            "qos devel ends jobs after 02:00:00",
+            "--time 02:00:00",
+        ),
+        ("generic", {"time": "soon"}, "'soon' is not a Slurm time", "04:00:00"),
+        ("generic", {"time": "0"}, "no time at all", "HH:MM:SS"),
+        ("generic", {"mem": "much"}, "'much' is not a size", "64G"),
+        (
+            "olivia",
+            {"mem": "900G"},
+            "900G per node is asked for, but a node of olivia has 808G",
+            "--mem 808G",
+        ),
+        ("olivia", {"cpus_per_gpu": 80, "gpus": 4}, "320 CPUs per node", "at most --cpus-per-gpu 72"),
+        ("daic", {"cpus_per_gpu": 1}, "1 CPU per task is not a multiple of 2", "--cpus-per-gpu 2"),
+        ("daic", {"cpus_per_gpu": 3}, "3 CPUs per task is not a multiple of 2", "--cpus-per-gpu 2 or 4"),
+        ("daic", {"account": None}, "daic needs an account", "--account NAME"),
+        ("generic", {"framework": "dpd"}, "unknown framework 'dpd'", "Did you mean ddp?"),
+        ("generic", {"framework": "python", "gpus": 4}, "3 of 4 GPUs would idle", "--gpus 1"),
+        ("generic", {"framework": "python", "nodes": 2}, "1 of 2 nodes would idle", "--gpus 1 on one node"),
+        ("generic", {"script": ""}, "--script is empty", "Leave it out"),
+        ("generic", {"modules": ("",)}, "--module is empty", "Leave it out"),
+        ("generic", {"framework": "DPP"}, "unknown framework 'DPP'", "Did you mean ddp?"),
+        ("generic", {"gpus": 0}, "--gpus is 0", "from 1 on"),
+        ("generic", {"gpus": 99999999999}, "--gpus is 99999999999", "at most 100,000"),
+        ("olivia", {"gpus": 99991}, "99991 GPUs do not fill whole nodes", "Ask for 99988 or 99992 GPUs"),
+        ("generic", {"gpus": 1000}, "1000 GPUs would be on one node", "Add --nodes"),
+        ("generic", {"gpus": 1000, "nodes": 2}, "500 GPUs would be on one node", "more --nodes"),
+        ("generic", {"nodes": 99999999999}, "--nodes is 99999999999", "at most 65,536"),
+        ("generic", {"cpus_per_gpu": 99999}, "--cpus-per-gpu is 99999", "at most 1,024"),
+        ("generic", {"mem": "99999999999G"}, "--mem 99999999999G is more than any node has", "such as 64G"),
+        ("generic", {"mem": "9" * 400 + "K"}, "is more than", "such as 64G"),
+        ("generic", {"mem": "-1G"}, "'-1G' is not a size", "such as 64G"),
+        ("generic", {"time": "99999999999"}, "--time 99999999999 is longer than a year", "04:00:00"),
+        ("generic", {"time": "9" * 5000}, "is not a Slurm time", "04:00:00"),
+        ("generic", {"time": "-5"}, "'-5' is not a Slurm time", "04:00:00"),
+        ("generic", {"sbatch": {"array": "0-99999999999"}}, "an index of more than 4,000,000", "no larger"),
+        ("generic", {"sbatch": {"array": "9" * 5000}}, "an index of more than 4,000,000", "no larger"),
+        ("generic", {"sbatch": {"array": "-5"}}, "array=-5 is not an array", "0-99%4"),
+        ("generic", {"sbatch": {"array": True}}, "--sbatch array has no value", "Write array=VALUE"),
+        ("generic", {"sbatch": {"hold": "5"}}, "--sbatch hold takes no value, not '5'", "Write hold alone"),
+        ("generic", {"sbatch": {"error": "errs/%j"}}, "folder of --sbatch error=errs/%j", "--log-dir errs"),
+        (
+            "generic",
+            {"log_dir": "$SCRATCH/logs"},
+            "--log-dir '$SCRATCH/logs' has a variable",
+            "Write the path",
+        ),
+        ("generic", {"log_dir": "~/logs"}, "Slurm expands none in #SBATCH lines", "Write the path"),
+        (
+            "generic",
+            {"env": {"MASTER_PORT": "1"}},
+            "--env MASTER_PORT would have no effect: ddp sets",
+            "Leave",
+        ),
+        (
+            "generic",
+            {"framework": "lightning", "gpus": 2, "env": {"MASTER_PORT": "1"}},
+            "--env MASTER_PORT would have no effect: the port comes from the job's id",
+            "Leave it out",
+        ),
+        ("generic", {"requeue": True, "env": {"REQUEUE_FILE": "x"}}, "--env REQUEUE_FILE", "Leave it out"),
+        (
+            "generic",
+            {"python_env": "uv", "env": {"UV_PROJECT_ENVIRONMENT": "x"}},
+            "--python-env says",
+            "Leave",
+        ),
+        (
+            "generic",
+            {"framework": "lightning", "gpus": 2, "env": {"A": "${SLURM_LOCALID}"}},
+            "--env A has $SLURM_LOCALID, which the batch script expands",
+            "[env.task]",
+        ),
+        (
+            "generic",
+            {"framework": "lightning", "gpus": 2, "script_args": ("--rank=$SLURM_PROCID",)},
+            "the argument '--rank=$SLURM_PROCID' has $SLURM_PROCID",
+            "[env.task]",
+        ),
+        ("generic", {"nodes": -1}, "--nodes is -1", "from 1 on"),
+        ("generic", {"cpus_per_gpu": 0}, "--cpus-per-gpu is 0", "from 1 on"),
+        ("generic", {"env": {"A": "b\nc"}}, "env has a control character", "take it out"),
+        ("generic", {"name": "n" * 201}, "the job name has 201 characters", "at most 200"),
+        ("generic", {"script_args": ("a\0b",)}, "script_args has a control character", "take it out"),
+        ("generic", {"name": "a\n#SBATCH --x"}, "name has a control character", "take it out"),
+        ("generic", {"script": "a\udcffb"}, "script has a control character", "take it out"),
+        ("generic", {"name": "a b"}, "the job name 'a b' cannot stand", "--name"),
+        ("generic", {"script": "-c"}, "begins with a dash", "./-c"),
+        ("generic", {"account": "a b"}, "'a b' is not a Slurm name", "Letters"),
+        ("generic", {"log_dir": "my logs"}, "--log-dir 'my logs' cannot stand", "Spaces"),
+        ("generic", {"sbatch": {"gres": "gpu:1"}}, "slurmgen sets --gres itself", "--gpus and --gpu-type"),
+        (
+            "generic",
+            {"sbatch": {"constrant": "x"}},
+            "unknown sbatch option 'constrant'",
+            "Did you mean constraint?",
+        ),
+        ("generic", {"sbatch": {"comment": 'a"b'}}, "has a quote", "expands nothing"),
+        ("generic", {"sbatch": {"part": "x"}}, "--sbatch part is an abbreviation", "Write partition."),
+        ("generic", {"sbatch": {"signal": "$(x)"}}, "signal=$(x) is no signal", "USR2@120"),
+        ("generic", {"sbatch": {"tres-per-task": "x"}}, "slurmgen sets --tres-per-task itself", "hides"),
+        ("generic", {"sbatch": {"gpu-bind": "single:1"}}, "hides a node's GPUs", "Only none"),
+        ("generic", {"env": {"A;touch x;B": "1"}}, "the request is wrong", "Mend"),
+        (
+            "generic",
+            {"gpus": "4"},
+            "wrong: Expected `int | null`, got `str` - at `gpus`",
+            "Mend",
+        ),
+        ("generic", {"mixed_precision": "no; touch x"}, "the request is wrong", "Mend"),
+        ("generic", {"gpu_type": "a100,b"}, "'a100,b' is not a Slurm name", "Letters"),
+        ("generic", {"gpu_type": "gh200:2"}, "'gh200:2' is not a Slurm name", "Letters"),
+        ("olivia", {"partition": "accel,small"}, "partition small has no GPUs", "Choose"),
+        ("daic", {"gpus": 4, "nodes": 1}, "a node of daic has 3", "--gpu-type v100 or turing"),
+        ("generic", {"container": "-x.sif"}, "begins with a dash", "full path"),
+        ("daic", {"container": "/x.sif", "binds": ("data",)}, "'data' is no full path", "SOURCE"),
+        ("daic", {"container": "/x.sif", "env": {"HOME": "/x"}}, "HOME is ignored by apptainer", "--bind"),
+        ("generic", {"framework": "lightning", "gpus": 2, "name": "bash"}, "a job named 'bash'", "--name"),
+        ("generic", {"sbatch": {"--hold": ""}}, "'--hold' is not an sbatch option", "without dashes"),
+        (
+            "generic",
+            {"rendezvous": "c10d", "framework": "lightning"},
+            "means nothing to lightning",
+            "Leave it out",
+        ),
+        ("generic", {"mixed_precision": "bf16"}, "--mixed-precision means nothing to ddp", "Leave it out"),
+        ("generic", {"binds": ("/data",)}, "--bind without a container", "--container"),
+        ("generic", {"python_env": "pipenv"}, "unknown python_env 'pipenv'", "Known: conda, none, uv, venv"),
+        ("generic", {"python_env": "conda"}, "names no place", "conda:FOLDER_OR_NAME"),
+        ("olivia", {"python_env": "venv:x"}, "exclude each other", "--container none"),
+        ("generic", {"requeue": True, "sbatch": {"no-requeue": ""}}, "exclude each other", "Leave one out"),
+        ("generic", {"requeue": True, "sbatch": {"signal": "B:USR2@9"}}, "takes the signal B:", "USR2@"),
+        ("generic", {"requeue": True, "sbatch": {"signal": "USR1@60"}}, "takes the signal USR1", "USR2@"),
+    ],
+)
+def test_refused_with_the_fact_and_what_to_do(
+    site: str, asked: dict[str, object], fact: str, hint: str
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        plan_of(site, **asked)
+    assert fact in caught.value.fact
+    assert hint in caught.value.hint
+
+
+def test_each_option_of_a_requeue_has_its_reason_and_one_of_ones_own_counts() -> None:
+    plan = plan_of("generic", requeue=True, sbatch={"signal": "USR2@300"})
+    assert dict(plan.directives).items() >= {("requeue", ""), ("open-mode", "append"), ("signal", "USR2@300")}
+    assert plan.reasons["requeue"] == plan.reasons["directives.signal"] == "as asked"
+    assert "below the log of the one before" in plan.reasons["directives.open-mode"]
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("90", "01:30:00"),
+        ("24:00", "00:24:00"),
+        ("4:00:00", "04:00:00"),
+        ("1-12", "1-12:00:00"),
+        ("7-0:0:0", "7-00:00:00"),
+    ],
+)
+def test_time_is_written_in_one_form(text: str, time: str) -> None:
+    assert plan_of("olivia", time=text).time == time
+
+
+def test_default_time_gives_way_to_a_shorter_limit() -> None:
+    site = Site(name="x", time="04:00:00", partitions={"debug": Partition(default=True, max_time="30")})
+    assert plan_of(site).time == "00:30:00"
+
+
+def test_defaults_are_stated_where_the_site_says_nothing() -> None:
+    reasons = as_dict(plan_of("generic", gpus=2))["reasons"]
+    assert isinstance(reasons, dict)
+    defaults = {key for key, why in reasons.items() if "slurmgen's default" in why}
+    assert {key for key in defaults if "." not in key} == {"cpus_per_task", "mem", "time"}
+
+
+@pytest.mark.parametrize(
+    ("form", "nodes", "directive"),
+    [
+        ("gres", 2, ("gres", "gpu:h100:2")),
+        ("gpus-per-node", 2, ("gpus-per-node", "h100:2")),
+        ("gpus", 1, ("gpus", "h100:4")),
+        ("gpus", 2, ("gpus-per-node", "h100:2")),  # Slurm would deal four out as three and one
+    ],
+)
+def test_gpus_are_asked_for_in_the_form_of_the_site(
+    form: str, nodes: int, directive: tuple[str, str]
+) -> None:
+    site = Site(name="x", gpu=Gpu(request=form, type_required=True, types={"h100": GpuType()}))  # type: ignore[arg-type]
+    assert directive in plan_of(site, gpus=4, nodes=nodes, gpu_type="h100").directives
+
+
+@pytest.mark.parametrize(
+    ("form", "directives"),
+    [
+        ("mem", [("mem", "64G")]),
+        ("mem-per-gpu", [("mem-per-gpu", "32G")]),
+        ("mem-per-cpu", [("mem-per-cpu", "4G")]),
+        ("none", []),
+    ],
+)
+def test_memory_is_asked_for_in_the_form_of_the_site(form: str, directives: list[tuple[str, str]]) -> None:
+    site = Site(name="x", memory=Memory(form=form, per_gpu="32G"), cpu=Cpu(per_gpu=8))  # type: ignore[arg-type]
+    found = [pair for pair in plan_of(site, gpus=2).directives if pair[0].startswith("mem")]
+    assert found == directives
+
+
+@pytest.mark.parametrize("mem", ["0", "1M"])
+def test_memory_that_is_nothing_when_divided_is_refused(mem: str) -> None:
+    with pytest.raises(RequestError, match="is nothing for each of the 8"):
+        plan_of(Site(name="x", memory=Memory(form="mem-per-cpu")), gpus=2, mem=mem)
+
+
+def test_c10d_does_not_go_with_a_suffix() -> None:
+    site = Site(name="x", rendezvous=Rendezvous(suffix="i"))
+    assert plan_of(site, gpus=4, nodes=2).rendezvous == Rendezvous(suffix="i")
+    with pytest.raises(RequestError, match="suffix 'i'"):
+        plan_of(site, gpus=4, nodes=2, rendezvous="c10d")
+
+
+def test_what_is_not_known_of_a_gpu_types_node_is_not_refused() -> None:
+    assert plan_of("daic", gpu_type="v100", gpus=8, cpus_per_gpu=10, mem="900G").cpus_per_task == 80
+
+
+def test_a_site_without_memory_requests_refuses_one() -> None:
+    with pytest.raises(RequestError, match="takes no memory request"):
+        plan_of(Site(name="x", memory=Memory(form="none")), mem="64G")
+
+
+def test_a_site_that_needs_a_gpu_type_names_its_types() -> None:
+    with pytest.raises(RequestError, match="one of a100, h100"):
+        plan_of(Site(name="x", gpu=Gpu(type_required=True, types={"a100": GpuType(), "h100": GpuType()})))
+
+
+def test_partition_may_have_nodes_of_its_own() -> None:
+    site = Site(
+        name="x",
+        node=Node(gpus=4),
+        partitions={"big": Partition(node=Node(gpus=8)), "std": Partition(default=True)},
+    )
+    assert plan_of(site, gpus=8).nodes == 2
+    assert plan_of(site, gpus=8, partition="big").nodes == 1
+
+
+def test_accelerate_is_told_its_precision() -> None:
+    plan = plan_of("generic", framework="accelerate", gpus=2, mixed_precision="bf16")
+    assert "--mixed_precision=bf16" in " ".join(as_dict(plan)["launch"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "key",
+    (
+        "site framework nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size mem "
+        "time directives env launch reasons"
+    ).split(),
+)
+def test_the_plan_as_a_dict_has_the_documented_keys(key: str) -> None:
+    assert key in as_dict(plan_of("generic"))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"gpus": 99999999999},
+        {"gpus": 99991},
+        {"gpus": 99991, "nodes": 60000},
+        {"nodes": 10**30},
+        {"cpus_per_gpu": 10**30},
+        {"mem": "9" * 100_000},
+        {"time": "9" * 100_000},
+        {"sbatch": {"array": "9" * 100_000}},
+        {"sbatch": {"array": ",".join(["1"] * 50_000) + "x"}},
+    ],
+)
+def test_an_absurd_number_is_refused_at_once(asked: dict[str, object]) -> None:
+    start = time.process_time()
+    with pytest.raises(RequestError):
+        plan_of("olivia", **asked)
+    assert time.process_time() - start < 0.1
+
+
+def test_a_limit_names_the_partitions_that_give_more() -> None:
+    parts = {
+        "small": Partition(default=True, max_gpus=4),
+        "large": Partition(max_gpus=32),
+        "open": Partition(),
+        "cpus": Partition(max_gpus=0),
+    }
+    site = Site(name="x", node=Node(gpus=4), partitions=parts)
+    with pytest.raises(RequestError, match=r"at most --gpus 4, or use --partition large or open\."):
+        plan_of(site, gpus=8)
+    with pytest.raises(RequestError, match=r"at most --gpus 32, or use --partition open\."):
+        plan_of(site, gpus=36, partition="large")
+
+
+@pytest.mark.parametrize("name", ["MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "PYTHONUNBUFFERED"])
+def test_a_variable_that_nothing_sets_later_counts(name: str) -> None:
+    assert plan_of("generic", framework="python", env={name: "7"}).env[name] == "7"
+
+
+def test_an_error_file_stands_beside_the_log() -> None:
+    plan = plan_of("generic", log_dir="logs", sbatch={"error": "logs/%x-%j.err"})
+    assert ("error", "logs/%x-%j.err") in plan.directives
+    assert ("output", "logs/%x-%j.out") in plan.directives
+
+
+def test_an_image_of_a_site_that_would_be_an_option_is_refused() -> None:
+    site = structs.replace(load_site("generic"), container=Container(image="--help"))
+    with pytest.raises(RequestError, match="'--help' begins with a dash"):
+        resolve(Request(), site)
+    assert resolve(Request(container="none"), site).setup.image == ""
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\x1b[2J", "\0"])
+def test_a_control_character_in_a_variable_is_refused(value: str) -> None:
+    with pytest.raises(RequestError, match="env has a control character"):
+        resolve(Request(env={"A": value}), load_site("generic"))

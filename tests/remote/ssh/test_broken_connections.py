@@ -1,0 +1,260 @@
+"""Links that break and links that go silent, between a real sshd and each client."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from slurmgen.errors import AuthenticationFailed, ConnectionFailed, HostKeyError
+from slurmgen.jobs import logs
+from slurmgen.jobs.follow import LONGEST_PAUSE, PATIENCE, follow_through
+from slurmgen.jobs.logs import Shown
+from slurmgen.remote.ssh import jump_hosts, keepalive, openssh, paramiko
+from slurmgen.remote.ssh.config import destination
+from slurmgen.remote.transport import TimedOut, Transport
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState
+from tests.conftest import Run
+from tests.support.links import Fault, Link, link
+from tests.support.sshd import Server
+from tests.support.twins import Testbed, eventually
+
+JOB = JobId("12")
+CONNECT = {"paramiko": paramiko.connect, "openssh": openssh.connect}
+LOG = random.Random(1).randbytes(800_000)  # noqa: S311
+AFTER_LOGIN = 8_000
+"Bytes from the server by which a login is over."
+
+
+def config(through: Link, server: Server, folder: Path) -> str:
+    """An ssh_config whose `far` is behind the link."""
+    return replace(server, port=through.port).config(folder)
+
+
+def seeded_cuts(seed: int, number: int) -> list[Fault]:
+    """Cuts anywhere: in the handshake, in the login, in an answer, in the log."""
+    draw = random.Random(seed)  # noqa: S311
+    # All in all they let less through than the log has, so that every one of them strikes.
+    return [
+        Fault("cut", draw.choice([draw.randint(1, 5_000), draw.randint(5_000, 120_000)]))
+        for _ in range(number)
+    ]
+
+
+@pytest.fixture
+def completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Slurm that says by a real command over the link that job 12 has ended."""
+
+    def states(far: Transport, job: JobId) -> tuple[JobState, ...]:
+        answer = far.run(["echo", "COMPLETED"], timeout=60)
+        return (JobState(id=str(job), state=answer.out.strip()),)
+
+    monkeypatch.setattr(logs, "job_states", states)
+
+
+@pytest.mark.parametrize(("client", "seed"), [*(("paramiko", n) for n in range(4)), ("openssh", 4)])
+def test_no_byte_of_a_log_is_lost_or_shown_twice(
+    server: Server, tmp_path: Path, completed: None, client: str, seed: int
+) -> None:
+    (tmp_path / "log").write_bytes(LOG)
+    shown, told = bytearray(), list[str]()
+    # The first connection is made before anything is followed; it breaks too, but not before it is up.
+    faults = [Fault("cut", AFTER_LOGIN + seed), *seeded_cuts(seed, 5)]
+    with link(server.port, *faults) as bad:
+        to = destination("far", config(bad, server, tmp_path))
+        states = follow_through(
+            CONNECT[client](to),
+            lambda: CONNECT[client](to),
+            JOB,
+            str(tmp_path / "log"),
+            Shown(shown.extend),
+            told.append,
+            lambda: "",
+            sleep=lambda _: None,
+        )
+        assert bad.struck == len(faults)
+    assert [one.state for one in states] == ["COMPLETED"]
+    assert bytes(shown) == LOG
+    assert len(told) == len(faults)
+    assert all(text.endswith(" s") and "trying again in" in text for text in told)
+
+
+def test_logs_follow_goes_on_over_a_link_that_breaks(
+    slurmgen: Run, login_node: Server, testbed: Testbed, tmp_path: Path
+) -> None:
+    text = "".join(f"line {number} {'x' * (number % 97)}\n" for number in range(3_000))
+    (testbed.folder / "text").write_text(text)
+    script = "#!/bin/bash\nhead -n 1500 text\nuntil [ -e go_on ]; do sleep 0.1; done\ntail -n +1501 text\n"
+    (testbed.folder / "link.sh").write_text(script)
+    job = testbed.run("sbatch", "--parsable", "--output=%j.log", "link.sh").strip()
+    faults = [Fault("cut", at) for at in (40_000, 700, 12_000)]
+    with link(login_node.port, *faults) as bad:
+        way = ["--site", "generic", "--host", "far", "--ssh-config", config(bad, login_node, tmp_path)]
+        (testbed.folder / "go_on").touch()
+        reply = slurmgen("logs", "-f", job, *way)
+        assert bad.struck == len(faults)
+    assert reply.returncode == 0, reply.stderr
+    assert reply.stdout == text
+    assert "trying again in 1 s" in reply.stderr
+    assert "is COMPLETED" in reply.stderr
+    with link(login_node.port) as good:
+        way[-1] = config(good, login_node, tmp_path)
+        assert slurmgen("logs", "-f", job, *way, "--start", "1000").stdout == text[1000:]
+
+
+class Silent:
+    """A far side that never answers."""
+
+    where = "far"
+    closed = 0
+
+    def __init__(self, error: type[ConnectionFailed] | type[TimedOut]) -> None:
+        self.error = error
+
+    def run(self, *_: object, **__: object) -> None:
+        raise self.error("nothing came")
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+def followed(far: Silent, reopen: Callable[[], object], clock: Clock, told: list[str]) -> None:
+    follow_through(
+        far,  # type: ignore[arg-type]
+        reopen,  # type: ignore[arg-type]
+        JOB,
+        "/log",
+        Shown(lambda _: None, 77),
+        told.append,
+        lambda: "slurmgen logs -f 12 --start 77",
+        clock=lambda: clock.now,
+        sleep=clock.sleep,
+    )
+
+
+def test_after_ten_minutes_it_is_given_up_with_the_command_to_go_on(completed: None) -> None:
+    def reopen() -> None:
+        raise ConnectionFailed("cannot connect to far")
+
+    clock, told = Clock(), list[str]()
+    with pytest.raises(ConnectionFailed, match=r"no answer has come for 10 minutes.*-f 12 --start 77"):
+        followed(Silent(ConnectionFailed), reopen, clock, told)
+    assert PATIENCE < clock.now < PATIENCE + LONGEST_PAUSE + 1
+    assert clock.pauses == sorted(clock.pauses)
+    assert (clock.pauses[:3], clock.pauses[-1]) == ([1, 2, 4], LONGEST_PAUSE)
+    assert told[0] == "nothing came; trying again in 1 s"
+    assert told[1] == "cannot connect to far; trying again in 2 s"
+
+
+def test_a_login_that_needs_a_person_is_not_tried_again_and_again(completed: None) -> None:
+    tries = []
+
+    def reopen() -> None:
+        tries.append(1)
+        raise AuthenticationFailed("far did not let me in")
+
+    with pytest.raises(AuthenticationFailed, match=r"a new login needs you.*slurmgen logs -f 12 --start 77"):
+        followed(Silent(ConnectionFailed), reopen, Clock(), [])
+    assert len(tries) == 1
+
+
+def test_a_host_that_shows_another_key_meanwhile_is_refused_at_once(completed: None) -> None:
+    def reopen() -> None:
+        raise HostKeyError("the key has changed")
+
+    with pytest.raises(HostKeyError):
+        followed(Silent(ConnectionFailed), reopen, Clock(), [])
+
+
+def test_a_host_that_is_only_slow_is_asked_again_over_the_same_login(completed: None) -> None:
+    def reopen() -> None:
+        raise AssertionError("a new login")
+
+    slow, told = Silent(TimedOut), list[str]()
+    with pytest.raises(TimedOut, match="for 10 minutes"):
+        followed(slow, reopen, Clock(), told)
+    assert slow.closed == 1
+    assert len(told) > 10
+
+
+@pytest.fixture(params=CONNECT)
+def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A client that takes three seconds of silence for a broken link."""
+    monkeypatch.setattr(keepalive, "INTERVAL", 0.5)
+    monkeypatch.setattr(keepalive, "SILENCE", 3.0)
+    monkeypatch.setattr(paramiko, "SILENCE", 3.0)
+    monkeypatch.setitem(openssh._ALWAYS, "ServerAliveInterval", "1")
+    monkeypatch.setitem(openssh._ALWAYS, "ServerAliveCountMax", "3")
+    return str(request.param)
+
+
+@pytest.mark.parametrize(
+    ("fault", "command", "data"),
+    [
+        (Fault("stall", AFTER_LOGIN), ["sh", "-c", "head -c 100000 /dev/zero; sleep 300"], b""),
+        (Fault("stall", 100_000, upwards=True), ["sh", "-c", "cat > /dev/null"], b"x" * 8_000_000),
+    ],
+    ids=["receiving", "sending"],
+)
+def test_a_silent_link_is_noticed(
+    server: Server, tmp_path: Path, impatient: str, fault: Fault, command: list[str], data: bytes
+) -> None:
+    with (
+        link(server.port, fault) as bad,
+        CONNECT[impatient](destination("far", config(bad, server, tmp_path))) as far,
+        # Not noticed, it would be a TimedOut.
+        pytest.raises(ConnectionFailed, match=r"nothing came from far for 3 seconds|connection to far broke"),
+    ):
+        far.run(command, input=data, timeout=200)
+
+
+def test_a_silent_link_is_noticed_while_a_stream_is_read(
+    server: Server, tmp_path: Path, impatient: str
+) -> None:
+    with (
+        link(server.port, Fault("stall", AFTER_LOGIN)) as bad,
+        CONNECT[impatient](destination("far", config(bad, server, tmp_path))) as far,
+        pytest.raises(ConnectionFailed),
+    ):
+        list(far.stream(["sh", "-c", "head -c 100000 /dev/zero; sleep 300"], timeout=200))
+
+
+def test_a_quiet_link_is_heard_of(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keepalive, "INTERVAL", 0.1)
+    heard: list[keepalive.Heard] = []
+
+    class Noted(keepalive.Heard):
+        def __init__(self, sock: object) -> None:
+            super().__init__(sock)
+            heard.append(self)
+
+    monkeypatch.setattr(jump_hosts, "Heard", Noted)
+    with paramiko.connect(destination("far", server.config(tmp_path))) as far:
+        for _ in range(3):
+            before = heard[0].last
+            eventually(lambda before=before: heard[0].last > before)  # type: ignore[misc]
+        assert far.run(["echo", "on"], timeout=60).out == "on\n"
+
+
+def test_a_link_that_is_cut_while_a_project_is_sent_is_told(server: Server, tmp_path: Path) -> None:
+    for reach in CONNECT.values():
+        with (
+            link(server.port, Fault("cut", 200_000, upwards=True)) as bad,
+            reach(destination("far", config(bad, server, tmp_path))) as far,
+            pytest.raises(ConnectionFailed, match="the connection to far broke"),
+        ):
+            far.run(["sh", "-c", "cat > /dev/null"], input=b"x" * 8_000_000, timeout=60)

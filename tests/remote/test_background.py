@@ -1,0 +1,56 @@
+"""Setting out before the project was looked at: what is wrong here is told first, and nothing stays."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from slurmgen import errors
+from slurmgen.remote.background import Early
+from slurmgen.remote.route import Route
+from tests.conftest import Run
+from tests.remote.ssh.test_openssh import ours
+from tests.support.sshd import Server, free_port
+
+CLIENTS = pytest.mark.parametrize("client", ["openssh", "paramiko"])
+
+
+def way(config: str, client: str) -> Route:
+    return Route(site="generic", via="ssh", host="far", ssh_config=config, ssh_client=client)  # type: ignore[arg-type]
+
+
+@CLIENTS
+def test_who_waits_for_it_is_there(server: Server, tmp_path: Path, client: str) -> None:
+    with Early(way(server.config(tmp_path), client)) as going:
+        with going.transport() as far:
+            assert far.run(["echo", "in"], timeout=60).out == "in\n"
+        assert ours(str(tmp_path)) == []
+
+
+@CLIENTS
+def test_what_nobody_waits_for_ends_with_the_block(server: Server, tmp_path: Path, client: str) -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(errors.RequestError), Early(way(server.config(tmp_path), client)):
+        raise errors.RequestError("wrong", "Mend it.")
+    assert ours(str(tmp_path)) == []
+    assert not [one for one in set(threading.enumerate()) - before if not one.daemon]
+
+
+@CLIENTS
+def test_what_is_wrong_on_the_way_is_told_to_who_waits(server: Server, tmp_path: Path, client: str) -> None:
+    config = Server(server.folder, free_port()).config(tmp_path)
+    with Early(way(config, client)) as going, pytest.raises(errors.ConnectionFailed):
+        going.transport()
+    with Early(Route(site="generic", via="ssh", host="-x")) as going, pytest.raises(errors.RequestError):
+        going.transport()
+
+
+@CLIENTS
+def test_a_wrong_request_is_told_before_a_host_that_lets_nobody_in(
+    server: Server, tmp_path: Path, slurmgen: Run, client: str
+) -> None:
+    config = Server(server.folder, free_port()).config(tmp_path)
+    words = ["submit", "--site", "generic", "--host", "far", "--ssh-config", config, "--ssh-client", client]
+    done = slurmgen(*words, "--script", "nowhere.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the script 'nowhere.py' is not among the files" in done.stderr

@@ -1,0 +1,565 @@
+"""No room, no right to write, many at once, ^C, and names that are out for trouble."""
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from slurmgen import Request, load_site, resolve
+from slurmgen.errors import RemoteError, TransferFailed
+from slurmgen.jobs import remote_scripts
+from slurmgen.jobs.exactly_once import Submission, Submitted, Waits, submit
+from slurmgen.jobs.ledger import Ledger
+from slurmgen.jobs.results.fetch import fetch
+from slurmgen.remote.local import LocalTransport
+from slurmgen.remote.transport import Completed, Transport
+from slurmgen.sync.files import snapshot
+from slurmgen.sync.manifest import Sent, manifest
+from slurmgen.sync.remote_paths import parent_folder
+from tests.conftest import REPOSITORY
+from tests.support.twins import Testbed, eventually, settled
+
+WAITS = Waits(sbatch=20, grace=1, answer=60)
+HELD = "#!/bin/bash\n#SBATCH --hold --output=%x-%j.out\n"
+
+
+def submission(root: Path, remote_dir: str, key: str, script: str = HELD) -> Submission:
+    files = snapshot(root)
+    return Submission(
+        name="hard",
+        script=script,
+        files=files,
+        content=manifest(files),
+        parent=parent_folder(remote_dir, "p"),
+        key=key,
+        output="%x-%j.out",
+    )
+
+
+def counted(testbed: Testbed) -> Counter[str]:
+    rows = testbed.run("squeue", "--noheader", "--states=all", "--format=%k").split()
+    return Counter(row.partition(":")[2] for row in rows)
+
+
+@pytest.fixture
+def far(testbed: Testbed) -> Transport:
+    return LocalTransport(testbed.twin.environ())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    for number in range(30):
+        (root / f"{number}").write_bytes(os.urandom(8192))
+    return root
+
+
+def mount(folder: Path, *options: str) -> None:
+    argv = ["mount", "-t", "tmpfs", "-o", ",".join(options), "none", str(folder)]
+    if os.geteuid():  # an ordinary user may, in a namespace of their own, which then has to last
+        argv = ["sudo", "-n", *argv]
+    subprocess.run(argv, check=True, timeout=20)
+
+
+@contextmanager
+def small(folder: Path, limit: str) -> Iterator[None]:
+    """A file system of its own with that little room, for the block."""
+    folder.mkdir(exist_ok=True)
+    mount(folder, limit, "mode=700")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True, timeout=20)
+
+
+CAUSES = ("left on device", "cannot make", "cannot write", "could not be written")
+ROOM = [f"size={size}k" for size in range(32, 800, 48)]
+FILES = [f"nr_inodes={count}" for count in range(3, 90, 6)]
+
+
+@pytest.mark.parametrize("limits", [ROOM, FILES], ids=["full disk", "quota of files"])
+def test_wherever_the_room_ends_there_is_one_job_once_there_is_room(
+    far: Transport, testbed: Testbed, project: Path, tmp_path: Path, limits: list[str]
+) -> None:
+    told: Counter[str] = Counter()
+    words: list[str] = []
+    for number, limit in enumerate(limits):
+        there = tmp_path / f"far-{number}"
+        one = submission(project, str(there), f"room-{limit}")
+        with small(there, limit):
+            try:
+                told[type(submit(far, one, Sent(tmp_path / "m"), WAITS)).__name__] += 1
+            except RemoteError as error:
+                told[type(error).__name__] += 1
+                words.append(error.fact)
+            name = limit.partition("=")[0]
+            mount(there, "remount", f"{name}={'50m' if name == 'size' else 5000}")
+            done = submit(far, one, Sent(tmp_path / "m"), WAITS)
+            assert (Path(done.folder) / "29").read_bytes() == (project / "29").read_bytes()
+    assert all(any(cause in text for cause in CAUSES) for text in words), words
+    jobs = counted(testbed)
+    assert [jobs[f"room-{limit}"] for limit in limits] == [1] * len(limits)
+    assert told["TransferFailed"] > len(limits) / 2, told
+    assert told["Submitted"] > 0, told
+
+
+def test_a_limit_on_the_size_of_files_is_told(testbed: Testbed, project: Path, tmp_path: Path) -> None:
+    class Limited(LocalTransport):
+        shell = ("bash", "-c")
+
+        def run(self, argv: Sequence[str], **more: Any) -> Completed:
+            limited = ["bash", "-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\"", "bash", *argv]
+            return super().run(limited, **more)
+
+    one = submission(project, str(tmp_path / "far"), "limit")
+    with pytest.raises(TransferFailed, match=r"Wrote only|File too large"):
+        submit(Limited(testbed.twin.environ()), one, Sent(tmp_path / "m"), WAITS)
+    assert counted(testbed)["limit"] == 0
+
+
+def test_a_folder_that_becomes_read_only_loses_no_job(
+    far: Transport, testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    there = tmp_path / "far"
+    one, two = (submission(project, str(there), f"read-only-{number}") for number in (1, 2))
+    with small(there, "size=50m"):
+        first = submit(far, one, Sent(tmp_path / "m"), WAITS)
+        mount(there, "remount", "ro")
+        assert submit(far, one, Sent(tmp_path / "m"), WAITS).job == first.job
+        with pytest.raises(TransferFailed, match=r"Read-only|could not be written|cannot"):
+            submit(far, two, Sent(tmp_path / "m"), WAITS)
+        mount(there, "remount", "rw")
+        assert submit(far, one, Sent(tmp_path / "m"), WAITS).job == first.job
+        submit(far, two, Sent(tmp_path / "m"), WAITS)
+    jobs = counted(testbed)
+    assert (jobs["read-only-1"], jobs["read-only-2"]) == (1, 1)
+
+
+class Counting(LocalTransport):
+    """This machine, and how often it was asked."""
+
+    asked = 0
+
+    def run(self, argv: Sequence[str], **more: Any) -> Completed:
+        self.asked += 1
+        return super().run(argv, **more)
+
+
+def test_a_project_takes_one_round_trip_new_or_changed_or_not_and_known_here_or_not(
+    testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    def trips(key: str) -> int:
+        far = Counting(testbed.twin.environ())
+        submit(far, submission(project, str(tmp_path / "far"), key), Sent(tmp_path / "m"), WAITS)
+        return far.asked
+
+    first, unchanged = trips("trips-1"), trips("trips-2")
+    (project / "0").write_text("changed")
+    changed = trips("trips-3")
+    shutil.rmtree(tmp_path / "m")  # as on another machine
+    elsewhere = trips("trips-4")
+    shutil.rmtree(settled(tmp_path / "far/p") / "snapshots")  # as pruned meanwhile
+    shutil.rmtree(tmp_path / "far/p/staging")
+    assert (first, unchanged, changed, elsewhere, trips("trips-5")) == (1, 1, 1, 1, 2)
+
+
+def test_of_a_project_that_is_there_already_hardly_more_is_sent_than_is_on_its_way(
+    testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    (project / "large").write_bytes(bytes(300_000_000))
+    far, parts = LocalTransport(testbed.twin.environ()), list[int]()
+    submit(far, submission(project, str(tmp_path / "far"), "there-1"), Sent(tmp_path / "m"), WAITS)
+    one = submission(project, str(tmp_path / "far"), "there-2")
+    submit(far, one, Sent(tmp_path / "elsewhere"), WAITS, lambda part, _total: parts.append(part))
+    assert sum(parts) < 30_000_000
+
+
+def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
+    far: Transport, testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    (project / "d/e").mkdir(parents=True)
+    (project / "d/e/f").write_text("f")
+    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    before = submit(far, submission(project, there, "base"), sent, WAITS)
+    (project / "1").write_text("changed")
+    (project / "2").unlink()
+    (project / "3").unlink()
+    (project / "3").mkdir()  # a file becomes a folder
+    (project / "3/x").write_text("x")
+    (project / "d/e/f").unlink()
+    (project / "d/e").rmdir()
+    (project / "d").rmdir()
+    (project / "d").write_text("a folder becomes a file")
+    (project / "4").chmod(0o755)
+    (project / "5").unlink()
+    (project / "5").symlink_to("6")
+    parts: list[int] = []
+    one = submission(project, there, "next")
+    done = submit(far, one, sent, WAITS, lambda part, _total: parts.append(part))
+    assert sum(parts) < 20_000
+    assert done.snapshot == one.content.hash
+    for each in (before, done):  # they share files, and yet neither changed the other
+        kept = settled(tmp_path / "far/p") / "snapshots" / each.snapshot
+        assert manifest(snapshot(kept)).hash == each.snapshot
+    (Path(done.folder) / "hard.sbatch").unlink()
+    assert manifest(snapshot(Path(done.folder))).hash == done.snapshot
+    assert all((Path(done.folder) / name).stat().st_nlink == 1 for name in ("6", "7"))
+    assert [path.name for path in kept.iterdir() if path.is_dir()] == ["3"]
+
+
+@contextmanager
+def no_snapshots_made() -> Iterator[None]:
+    """As on a login node that ends all that a person has running there when they leave."""
+    with patch.object(remote_scripts, "program", lambda name: real(name).replace("(finish)", "(true)")):
+        yield
+
+
+real = remote_scripts.program
+
+
+def test_what_was_sent_serves_until_a_snapshot_is_made_of_it(
+    far: Transport, project: Path, tmp_path: Path
+) -> None:
+    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    with no_snapshots_made():
+        first = submit(far, submission(project, there, "first"), sent, WAITS)
+        (project / "1").write_text("changed")
+        (project / "2").unlink()
+        second = submit(far, submission(project, there, "second"), sent, WAITS)
+    snapshots = tmp_path / "far/p/snapshots"
+    assert [path.name for path in snapshots.iterdir()] == [first.snapshot]  # the next was sent onto it
+    parts: list[int] = []
+    third = submit(
+        far, submission(project, there, "third"), sent, WAITS, lambda part, _total: parts.append(part)
+    )
+    assert sum(parts) < 4096  # none of the files
+    assert third.snapshot == second.snapshot
+    for each in (second, third):
+        assert contents(each) == each.snapshot
+    kept = snapshots / second.snapshot
+    eventually(kept.is_dir)
+    assert manifest(snapshot(kept)).hash == second.snapshot != first.snapshot
+
+
+def contents(done: Submitted) -> str:
+    """The hash of what a run has, without its script."""
+    (Path(done.folder) / "hard.sbatch").unlink()
+    return manifest(snapshot(Path(done.folder))).hash
+
+
+@pytest.mark.parametrize("lost", ["tar", "gone", ""])
+def test_what_is_left_of_something_sent_is_not_taken_for_all_of_it(
+    far: Transport, project: Path, tmp_path: Path, lost: str
+) -> None:
+    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    submit(far, submission(project, there, "first"), sent, WAITS)
+    settled(tmp_path / "far/p")
+    for name in "123":
+        (project / name).unlink()
+    with no_snapshots_made():
+        second = submit(far, submission(project, there, "second"), sent, WAITS)
+    (kept,) = (tmp_path / "far/p/staging").glob("sent.*")
+    if lost:
+        os.truncate(kept / lost, (kept / lost).stat().st_size // 2)
+    else:
+        shutil.rmtree(kept)
+    third = submit(far, submission(project, there, "third"), sent, WAITS)
+    assert contents(third) == third.snapshot == second.snapshot
+
+
+def test_a_copy_of_what_was_sent_with_a_hole_in_it_is_not_kept(
+    testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    """As on a file server that tells of a quota only when the file is closed."""
+    (tmp_path / "bin").mkdir()
+    tee = 'head -c 20480 >"$1.all"; cat "$1.all"; head -c 20480 /dev/zero >"$1"; tee -a "$1"; exit 1'
+    (tmp_path / "bin/tee").write_text(f"#!/bin/sh\nPATH={os.environ['PATH']}\n{tee}\n")
+    (tmp_path / "bin/tee").chmod(0o755)
+    far = LocalTransport({**testbed.twin.environ(), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
+    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    first, second = (submit(far, submission(project, there, key), sent, WAITS) for key in ("one", "two"))
+    assert contents(first) == contents(second) == first.snapshot == second.snapshot
+    assert not list((tmp_path / "far/p/staging").glob("sent.*"))
+
+
+def test_a_base_that_goes_before_the_snapshot_is_made_holds_nothing_up(
+    far: Transport, project: Path, tmp_path: Path
+) -> None:
+    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    first = submit(far, submission(project, there, "first"), sent, WAITS)
+    settled(tmp_path / "far/p")
+    (project / "1").write_text("changed")
+    with no_snapshots_made():
+        submit(far, submission(project, there, "second"), sent, WAITS)
+    shutil.rmtree(tmp_path / "far/p/snapshots" / first.snapshot)
+    third = submit(far, submission(project, there, "third"), sent, WAITS)
+    assert contents(third) == third.snapshot != first.snapshot
+
+
+def test_where_snapshots_are_never_made_in_the_background_nothing_piles_up(
+    far: Transport, project: Path, tmp_path: Path
+) -> None:
+    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    with no_snapshots_made():
+        for number in range(5):
+            (project / "1").write_text(f"{number}")
+            done = submit(far, submission(project, there, f"pile-{number}"), sent, WAITS)
+    assert len(list((tmp_path / "far/p/staging").iterdir())) == 1
+    assert contents(done) == done.snapshot
+
+
+def test_what_a_folder_grants_to_a_group_does_not_reach_into_ours(
+    far: Transport, project: Path, tmp_path: Path
+) -> None:
+    granted = (2, (1, 7, -1), (4, 7, -1), (16, 7, -1), (32, 5, -1))  # setfacl -m d:u::rwx,d:g::rwx,d:o::rx
+    entries = b"".join(struct.pack("<HHi", *entry) for entry in granted[1:-1])
+    entries += struct.pack("<HHi", *granted[-1])
+    (tmp_path / "shared").mkdir()
+    os.setxattr(tmp_path / "shared", "system.posix_acl_default", struct.pack("<I", granted[0]) + entries)
+    (tmp_path / "shared/new").mkdir()
+    assert (tmp_path / "shared/new").stat().st_mode & 0o070  # whatever the umask
+    submit(far, submission(project, str(tmp_path / "shared"), "granted"), Sent(tmp_path / "m"), WAITS)
+    assert (tmp_path / "shared/p").stat().st_mode & 0o777 == 0o700
+
+
+AT_ONCE = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from slurmgen import Request, load_site, resolve, submit
+
+site = load_site("generic")
+def one(number):
+    request = Request(framework="python", script="0", name=f"{sys.argv[2]}-{number}", sbatch={"hold": ""})
+    return submit(resolve(request, site), sys.argv[1], via="twin", remote_dir=sys.argv[3]).id
+with ThreadPoolExecutor(5) as pool:
+    print(*pool.map(one, range(5)))
+"""
+
+
+def test_twenty_at_once_from_four_processes_are_twenty_jobs_and_entries(
+    testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    environ = {**testbed.environ, "PYTHONPATH": str(REPOSITORY)}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", AT_ONCE, str(project), f"at-once-{number}", str(tmp_path / "far")],
+            env=environ,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    told = [job for one in started for job in one.communicate(timeout=120)[0].split()]
+    assert len(set(told)) == 20
+    entries = [one for one in Ledger(_ledger(testbed)).all() if one.name.startswith("at-once")]
+    assert sorted(one.id for one in entries) == sorted(told)
+    jobs = counted(testbed)
+    assert {jobs[one.key] for one in entries} == {1}
+    assert len(list((settled(tmp_path / "far/project") / "snapshots").iterdir())) == 1
+
+
+BEGUN = "from slurmgen.cli import main; print('begun', flush=True); main()"
+
+
+def _ledger(testbed: Testbed) -> Path:
+    return Path(testbed.environ["XDG_STATE_HOME"], "slurmgen/ledger.sqlite")
+
+
+@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
+def test_a_command_that_is_ended_at_any_moment_leaves_one_job_a_key(
+    testbed: Testbed, project: Path, tmp_path: Path, blow: signal.Signals
+) -> None:
+    way = ["--site", "generic", "--via", "twin", "--remote-dir", str(tmp_path / "far")]
+    job = ["--framework", "python", "--script", "0", "--sbatch", "hold"]
+    environ = {**testbed.environ, "PYTHONPATH": str(REPOSITORY)}
+
+    def ended(number: int) -> str:
+        name = f"ended-{blow.name}-{number}"
+        argv = [sys.executable, "-c", BEGUN, "submit", *way, *job, "--name", name]
+        with subprocess.Popen(
+            argv, cwd=project, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as one:
+            assert one.stdout
+            assert one.stdout.readline() == "begun\n"  # before that, Python itself tells of ^C
+            time.sleep(0.05 + number * 0.12)
+            one.send_signal(blow)
+            said = one.communicate(timeout=60)[1]
+        assert "Traceback" not in said
+        assert one.returncode in (0, 130, -blow), said
+        if one.returncode:
+            subprocess.run(argv, cwd=project, env=environ, check=True, capture_output=True, timeout=120)
+        return name
+
+    with ThreadPoolExecutor(2) as pool:
+        names = set(pool.map(ended, range(12)))
+    entries = [one for one in Ledger(_ledger(testbed)).all() if one.name in names]
+    jobs = counted(testbed)
+    assert {one.name for one in entries} == names
+    assert not [one for one in entries if one.pending or jobs[one.key] != 1]
+    told = testbed.run("squeue", "--noheader", "--states=all", "--format=%j").split()
+    assert sum(name in names for name in told) == len(entries)
+
+
+def hostile_names() -> list[str]:
+    """A hundred names of files, each of which means something to somebody."""
+    words = [
+        *("-rf", "--", "-", "--checkpoint-action=exec=touch pwned", "-T", "--to-command=touch pwned", "@x"),
+        *("$(touch pwned)", "`touch pwned`", "; touch pwned", "&& touch pwned", "| touch pwned", "> pwned"),
+        *(
+            "$HOME",
+            "${IFS}",
+            "~",
+            "~root",
+            "*",
+            "?",
+            "[a-z]",
+            "{a,b}",
+            "!",
+            "!!",
+            "#x",
+            "%s%n",
+            "%j",
+            "\\",
+            "\\n",
+        ),
+        *(
+            "'",
+            '"',
+            "it's",
+            '"quoted"',
+            "''",
+            "\\'",
+            "$'x'",
+            "a b",
+            " a",
+            "a ",
+            "  ",
+            "\t",
+            "a\tb",
+            "a\nb",
+            "\n",
+        ),
+        *(
+            "\r",
+            "\x1b[2J",
+            "\x1b]0;pwned\x07",
+            "\x7f",
+            "\x01",
+            "\u202egpj.exe",
+            "\u200b",
+            "é",
+            "e\u0301",
+            "☃",
+            "名",
+        ),
+        *(
+            "...",
+            "..a",
+            ".hidden",
+            "a..b",
+            "CON",
+            "nul",
+            "a:b",
+            "a=b",
+            "a,b",
+            "a;b",
+            "a&b",
+            "a|b",
+            "<a>",
+            "(a)",
+        ),
+        *(
+            "job",
+            "closed",
+            "complete",
+            "intent.1",
+            "record.json",
+            "hard.sbatch.x",
+            "sbatch",
+            "snapshots",
+            "x" * 240,
+        ),
+    ]
+    more = [f"{word}.{number}" for number, word in enumerate(words)]
+    return list(dict.fromkeys((*words, *more)))[:100]
+
+
+LIST = """cat > made.py <<'END'
+import os, pathlib
+pathlib.Path("made").mkdir()
+for name in sorted(os.listdir(b"names")):
+    pathlib.Path(os.fsdecode(b"made/" + name)).write_bytes(open(b"names/" + name, "rb").read())
+END
+"$SLURMGEN_PYTHON" made.py
+"""
+
+
+def test_a_hundred_hostile_names_are_only_names_there_and_back(
+    cluster: Transport, testbed: Testbed, tmp_path: Path
+) -> None:
+    root = tmp_path / "p"
+    (root / "names").mkdir(parents=True)
+    names = hostile_names()
+    assert len(names) == 100
+    for name in names:
+        (root / "names" / name).write_bytes(name.encode())
+    script = HELD.replace("--hold ", "") + LIST.replace("$SLURMGEN_PYTHON", sys.executable)
+    sent, there = Sent(tmp_path / "m"), f"hostile-{tmp_path.name}"
+
+    def round_trip(key: str) -> set[str]:
+        done: Submitted = submit(
+            cluster, submission(root, there, f"{tmp_path.name}-{key}", script), sent, WAITS
+        )
+        assert testbed.wait(str(done.job)) == "COMPLETED"
+        to = tmp_path / f"back-{key}"
+        came = fetch(cluster, done.folder, to)
+        assert not came.refused
+        made = {path.name: path.read_bytes() for path in (to / "made").iterdir()}
+        assert all(text == name.encode() for name, text in made.items())
+        return set(made)
+
+    assert round_trip("all") == set(names)
+    for name in names[::2]:  # these go, by the list of what is gone
+        (root / "names" / name).unlink()
+    assert round_trip("half") == set(names[1::2])
+    assert not [path for path in tmp_path.rglob("*") if path.name == "pwned"]
+
+
+def test_a_hundred_hostile_arguments_reach_the_script_as_they_are(testbed: Testbed, tmp_path: Path) -> None:
+    root = tmp_path / "it's $(touch pwned); p"
+    root.mkdir()
+    (root / "show.py").write_text("import sys\nopen('args', 'w').write('\\0'.join(sys.argv[1:]))\n")
+    printable = [name for name in hostile_names() if name.isprintable()]
+    words = tuple(f"{word}{number}" for number in range(2) for word in printable)[:100]
+    assert len(words) == 100
+    environ = {**testbed.environ, "PATH": f"{Path(sys.executable).parent}:{testbed.environ['PATH']}"}
+    with patch.dict(os.environ, environ, clear=True):
+        import slurmgen
+
+        plan = resolve(
+            Request(
+                framework="python",
+                script="show.py",
+                script_args=tuple(word.replace("$", "$$") for word in words),
+                time="00:05:00",
+            ),
+            load_site("generic"),
+        )
+        job = slurmgen.submit(plan, root, via="twin", remote_dir=str(tmp_path / "`touch pwned`"))
+    assert testbed.wait(job.id) == "COMPLETED"
+    assert (Path(job.folder) / "args").read_text().split("\0") == list(words)
+    assert not [path for path in tmp_path.rglob("*") if path.name == "pwned"]

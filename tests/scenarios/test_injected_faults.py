@@ -1,0 +1,268 @@
+"""Whatever breaks while a job is submitted, after a retry there is one job: counted in Slurm.
+
+docs/reliability.md says what is tried here, and how often.
+"""
+
+import contextlib
+import itertools
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from slurmgen.errors import RemoteError, Unresolved
+from slurmgen.jobs.exactly_once import Submission, Submitted, Waits, submit
+from slurmgen.remote.ssh import jump_hosts
+from slurmgen.remote.ssh.config import destination
+from slurmgen.remote.ssh.paramiko import connect
+from slurmgen.remote.transport import Transport
+from slurmgen.sync.files import snapshot
+from slurmgen.sync.manifest import Sent, manifest
+from slurmgen.sync.remote_paths import parent_folder
+from slurmgen.twin import daemons
+from tests.support.faults import STEPS, Direction, Fault, Proxy, Sbatch, proxy, sbatch
+from tests.support.sshd import Server, privilege_separation_folder, sshd
+from tests.support.twins import Testbed
+
+WAITS = Waits(sbatch=4, grace=1, answer=60)
+HASTY = Waits(sbatch=4, grace=1, answer=2)
+"Of a client that meets a stalled network."
+SCRIPT = "#!/bin/bash\n#SBATCH --hold --output=%x-%j.out\nexit 0\n"
+THREADS = 4
+KINDS = ("new", "changed", "unchanged")
+"What the far side has of the project before."
+numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A login node with an sbatch that can break."""
+
+    server: Server
+    testbed: Testbed
+    sbatch: Sbatch
+    folder: Path
+
+    def job(self, name: str, kind: str = "unchanged") -> "Job":
+        return Job(self, f"{name}-{next(numbers)}", kind)
+
+    def counted(self) -> Counter[str]:
+        """How many jobs Slurm has of each key."""
+        rows = self.testbed.run("squeue", "--noheader", "--states=all", "--format=%k").split()
+        return Counter(row.partition(":")[2] for row in rows if row.startswith("slurmgen:"))
+
+    def clean(self) -> Transport:
+        """A connection on which nothing breaks."""
+        return connect(destination("far", self.server.config(_new(self.folder))))
+
+
+@dataclass(frozen=True)
+class Job:
+    """One submission with a project of its own."""
+
+    site: Site
+    key: str
+    kind: str
+
+    def submission(self) -> tuple[Submission, Sent]:
+        root = self.site.folder / "projects" / self.key
+        if not root.exists():
+            (root / "data").mkdir(parents=True)
+            for number in range(20):
+                (root / f"data/{number}").write_bytes(bytes(4000) + self.kind.encode())
+            if self.kind == "changed":
+                (root / "data/3").write_text(self.key)
+            if self.kind == "new":
+                (root / "random").write_bytes(os.urandom(100_000))
+        files = snapshot(root)
+        made = Submission(
+            name="broken",
+            script=SCRIPT,
+            files=files,
+            content=manifest(files),
+            parent=parent_folder("sent", "p"),
+            key=self.key,
+            output="%x-%j.out",
+            record="{}\n",
+        )
+        sent = Sent(self.site.folder / ("none" if self.kind == "new" else "sent"))
+        return made, sent
+
+    def submit(self, far: Transport, waits: Waits = WAITS) -> Submitted:
+        return submit(far, *self.submission(), waits)
+
+    def settled(self, far: Transport) -> Submitted:
+        """Repeat it until its job is known: a busy machine may need it twice, or a controller that starts."""
+        for _ in range(10):
+            try:
+                return self.submit(far)
+            except RemoteError:
+                continue
+        return self.submit(far)
+
+
+def _new(folder: Path) -> Path:
+    made = folder / f"client-{next(numbers)}"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    privilege_separation_folder()
+    with sshd(tmp_path_factory.mktemp("broken"), testbed.twin.environ()) as server:
+        wrapper = sbatch(server.home)
+        (server.home / ".bash_profile").write_text('export PATH="$HOME/bin:$PATH"\necho hello\n')
+        made = Site(server, testbed, wrapper, tmp_path_factory.mktemp("clients"))
+        with made.clean() as far:
+            for kind in ("changed", "unchanged"):  # what those two kinds go from
+                made.job("first", kind).submit(far)
+        yield made
+
+
+def conversation(site: Site, kind: str) -> dict[Direction, int]:
+    """How many bytes go each way when nothing breaks."""
+    with proxy(site.server.port) as between:
+        broken(site, between, site.job("measured", kind), WAITS)
+        return between.passed
+
+
+def broken(site: Site, between: Proxy, job: Job, waits: Waits) -> Submitted | RemoteError:
+    """One try through the proxy, login included."""
+    config = replace(site.server, port=between.port).config(_new(site.folder))
+    try:
+        with connect(destination("far", config)) as far:
+            return job.submit(far, waits)
+    except RemoteError as error:
+        return error
+
+
+def faults(site: Site) -> Iterator[tuple[str, Fault]]:
+    """Each kind of submission, broken at bytes spread over all of its conversation."""
+    many: dict[str, int] = {"cut": 27, "stall": 4, "delay": 4}
+    for kind in KINDS:
+        lengths = conversation(site, kind)
+        for breaks, count in many.items():
+            for direction, length in lengths.items():
+                for number in range(count):
+                    yield kind, Fault(breaks, direction, 1 + length * number // (count + 1))  # type: ignore[arg-type]
+
+
+def one_job(site: Site, kind: str, fault: Fault) -> tuple[str, bool, str]:
+    """Break one submission, then repeat it: its key, whether it broke, and what the first try said."""
+    job = site.job("cut", kind)
+    with proxy(site.server.port) as between:
+        between.fault = fault
+        first = broken(site, between, job, HASTY if fault.kind == "stall" else WAITS)
+        struck = between.struck
+    with retrying.far(site) as far:
+        job.settled(far)
+    return job.key, struck, type(first).__name__
+
+
+class Retrying(threading.local):
+    """For each thread a connection on which nothing breaks: logging in again would only take time."""
+
+    open: Transport | None = None
+
+    def far(self, site: Site) -> "Retrying":
+        for _ in range(10):
+            with contextlib.suppress(RemoteError):  # a busy machine, and short times for the stalled logins
+                self.open = self.open or site.clean()
+        return self
+
+    def __enter__(self) -> Transport:
+        assert self.open
+        return self.open
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+retrying = Retrying()
+
+
+def test_a_network_that_breaks_at_any_byte_leaves_one_job_after_a_retry(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = list(faults(site))
+    assert len(plan) >= 200
+    monkeypatch.setattr(jump_hosts, "CONNECT_TIMEOUT", 2.0)
+    monkeypatch.setattr(jump_hosts, "ANSWER_TIMEOUT", 2.0)
+    with ThreadPoolExecutor(THREADS) as pool:
+        done = list(pool.map(lambda one: one_job(site, *one), plan))
+    counted = site.counted()
+    assert {key: counted[key] for key, _, _ in done if counted[key] != 1} == {}
+    told = Counter(
+        (fault.kind, said) for (_, fault), (_, struck, said) in zip(plan, done, strict=True) if struck
+    )
+    # The faults came about, and some while nobody could know what became of the job.
+    assert sum(told.values()) > 0.8 * len(plan), told
+    assert {("cut", "Unresolved"), ("stall", "Unresolved"), ("delay", "Submitted")} <= told.keys()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_sbatch_that_breaks_at_any_step_leaves_one_job_after_a_retry(site: Site, step: str) -> None:
+    jobs = [site.job("step", kind) for kind in (*KINDS, "unchanged")]
+
+    def run(job: Job) -> str:
+        site.sbatch.next_time(job.key, step)
+        with site.clean() as far:
+            try:
+                first = type(job.submit(far)).__name__
+            except RemoteError as error:
+                first = type(error).__name__
+            assert site.sbatch.met(job.key)
+            job.settled(far)
+            assert job.submit(far).earlier
+        return first
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        told = list(pool.map(run, jobs))
+    counted = site.counted()
+    assert [counted[job.key] for job in jobs] == [1] * len(jobs), told
+
+
+def test_the_same_submission_from_many_at_once_is_one_job(site: Site) -> None:
+    jobs = [site.job("twice", "new") for _ in range(3)]
+
+    def run(job: Job) -> str:
+        with site.clean() as far:
+            return str(job.settled(far).job)
+
+    for job in jobs:
+        job.submission()
+        with ThreadPoolExecutor(5) as pool:
+            assert len(set(pool.map(run, [job] * 5))) == 1
+    counted = site.counted()
+    assert [counted[job.key] for job in jobs] == [1] * 3
+
+
+@pytest.mark.parametrize("step", ["hangs after", "killed after", "killed before", "times out after"])
+def test_a_controller_that_is_down_makes_it_unknown_and_then_one_job(site: Site, step: str) -> None:
+    job = site.job("restart")
+    controller = next(one for one in site.testbed.twin.daemons if one.name == "slurmctld")
+    site.sbatch.next_time(job.key, step)
+    with site.clean() as far:
+        wrapper = site.sbatch.bin / "squeue"
+        # The controller goes down after sbatch and before anybody asks for the job.
+        wrapper.write_text("#!/bin/sh\nexec false\n")
+        wrapper.chmod(0o755)
+        try:
+            with pytest.raises(Unresolved, match="is not known"):
+                job.submit(far)
+        finally:
+            wrapper.unlink()
+        daemons.stop(controller)
+        try:
+            with pytest.raises(Unresolved, match="Slurm does not say whether it has the job"):
+                job.submit(far)
+        finally:
+            daemons.start(controller)
+        job.settled(far)
+    assert site.counted()[job.key] == 1

@@ -1,0 +1,138 @@
+"""Jobs cut short on a real Slurm, put back in the queue by their own script, and ended as if never cut."""
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+
+from slurmgen import Request, load_site, render, resolve
+from tests.conftest import REPOSITORY
+from tests.scenarios.conftest import BIN, Site
+from tests.support.twins import Testbed, eventually
+
+TRAIN = ("--data", "digits", "--batch-size", "68", "--epochs", "2", "--crop-padding", "2")  # 44 steps
+SLOW = '''"""The bundled training with a rest in each of its 44 steps, 92 seconds in all.
+
+A go of a one-minute job lasts 45 seconds: more than two are needed, however fast the machine.
+"""
+
+import sys
+import time
+
+sys.path.insert(0, "{training}")
+from core import loop
+from mnist_ddp import main
+
+smoothed_loss = loop.smoothed_loss
+
+
+def slow_loss(*given):
+    time.sleep(2.1)
+    return smoothed_loss(*given)
+
+
+loop.smoothed_loss = slow_loss
+main()
+'''
+
+
+class Job:
+    """One request on the twin, submitted as a person without slurmgen would: the script itself."""
+
+    def __init__(self, testbed: Testbed, name: str, **asked: object) -> None:
+        self.testbed, self.folder = testbed, testbed.folder / name
+        self.folder.mkdir()
+        request = Request(name=name, python_env=f"venv:{BIN.parent}", requeue=True, **asked)  # type: ignore[arg-type]
+        script = self.folder / "job.sbatch"
+        script.write_text(render(resolve(request, load_site("generic"))))
+        self.id = testbed.run("sbatch", "--parsable", f"--chdir={self.folder}", str(script)).strip()
+
+    @property
+    def log(self) -> str:
+        return "".join(path.read_text() for path in self.folder.glob("*.out"))
+
+    @property
+    def goes(self) -> int:
+        """How often the ranks started."""
+        return len(re.findall(r"^rank 0/2 local_rank 0 host", self.log, re.MULTILINE))
+
+    @property
+    def ends(self) -> set[str]:
+        return set(re.findall(r"^rank \d/2 (final_loss .*)$", self.log, re.MULTILINE))
+
+    def wait(self, seconds: float) -> str:
+        """The state it ends in; while waiting, no requeued job is held back for two minutes."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            shown = self.testbed.run("scontrol", "--oneliner", "show", "job", self.id)
+            state = re.findall(r"JobState=(\S+)", shown)[0]
+            if state not in {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED"}:
+                return state
+            self._release()
+            time.sleep(0.5)
+        raise AssertionError(f"job {self.id} has not ended:\n{self.log}")
+
+    def _release(self) -> None:
+        queue = self.testbed.run("squeue", "--noheader", "--states=PENDING", "--format=%A %r")
+        if all_held := re.findall(r"^(\d+) BeginTime$", queue, re.MULTILINE):
+            time.sleep(3)  # a node refuses what is started again in the very second of the requeue
+        for held in all_held:
+            start = ["scontrol", "update", f"JobId={held}", "StartTime=now"]
+            # It may have started by itself since.
+            subprocess.run(start, env=self.testbed.environ, capture_output=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def jobs(site: Callable[[str], Site]) -> dict[str, Job]:
+    """All jobs, run at the same time; the whole one is not cut."""
+    testbed = site("generic").testbed
+    training = testbed.folder / "training"
+    shutil.copytree(REPOSITORY / "training", training)
+    slow = testbed.folder / "slow.py"
+    slow.write_text(SLOW.format(training=training))
+
+    def job(name: str, framework: str, *flags: str, **asked: object) -> Job:
+        words = (*TRAIN, "--data-dir", str(testbed.folder / "data"), *flags)
+        said = {"script": str(training / f"mnist_{framework}.py"), "time": "10", **asked}
+        return Job(testbed, name, framework=framework, gpus=2, nodes=1, script_args=words, **said)
+
+    into = ("--run-dir", "run")
+    # The time is up whenever a rank looks, which is after each of the two epochs.
+    cut = {"env": {"SLURM_JOB_END_TIME": "1"}}
+    minute = job("minute", "ddp", *into, "--check-every", "1", script=str(slow), time="1")
+    eventually(lambda: minute.goes, 240)  # the others start while it rests, and do not take its time
+    return {
+        "minute": minute,
+        "whole": job("whole", "ddp"),
+        "error": job("error", "ddp", *into, "--crash-rank", "1", "--crash-step", "20"),
+        "lightning": job("lightning", "lightning", *into, "--check-every", "100", **cut),
+        "accelerate": job("accelerate", "accelerate", *into, "--check-every", "100", **cut),
+    }
+
+
+@pytest.mark.parametrize("framework", ["lightning", "accelerate"])
+def test_a_job_whose_time_is_up_goes_on_until_it_ends_as_one_uninterrupted_run_does(
+    framework: str, jobs: dict[str, Job]
+) -> None:
+    assert jobs["whole"].wait(240) == "COMPLETED", jobs["whole"].log
+    assert jobs[framework].wait(240) == "COMPLETED", jobs[framework].log
+    assert jobs[framework].goes == 2
+    assert jobs[framework].ends == jobs["whole"].ends
+    assert not list(jobs[framework].folder.glob(".requeue*"))
+
+
+def test_a_real_error_is_not_tried_again(jobs: dict[str, Job]) -> None:
+    assert jobs["error"].wait(240) == "FAILED", jobs["error"].log
+    assert jobs["error"].goes == 1
+
+
+def test_a_one_minute_job_that_needs_three_goes_ends_as_one_uninterrupted_run_does(
+    jobs: dict[str, Job],
+) -> None:
+    assert jobs["minute"].wait(600) == "COMPLETED", jobs["minute"].log
+    assert jobs["minute"].goes >= 3
+    assert len(jobs["whole"].ends) == 1
+    assert jobs["minute"].ends == jobs["whole"].ends

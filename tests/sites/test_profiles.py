@@ -1,0 +1,196 @@
+"""Site profiles: found, inherited, validated."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from slurmgen.errors import ConfigError
+from slurmgen.paths import bundled
+from slurmgen.sites.profiles import load_profile, load_site, profile_paths
+from tests.conftest import Run
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.toml"
+    path.write_text(f'name = "{name}"\n{text}')
+    return path
+
+
+@pytest.mark.parametrize("name", ["daic", "generic", "olivia"])
+def test_a_bundled_profile_is_right(name: str) -> None:
+    assert load_site(name).name == name
+
+
+def test_every_table_of_a_bundled_cluster_names_its_sources() -> None:
+    for name in ("daic", "olivia"):
+        tables = (bundled("site_profiles") / f"{name}.toml").read_text().split("\n[")[1:]
+        assert [table for table in tables if "#" not in table and not table.startswith("env.notes]")] == []
+
+
+def test_a_projects_profile_comes_before_ones_own_and_before_the_bundled(
+    tmp_path: Path, config_dir: Path
+) -> None:
+    own = write(config_dir / "site_profiles", "daic", 'title = "mine"')
+    assert load_site("daic", tmp_path).title == "mine"
+    nearer = write(tmp_path / "site_profiles", "daic", 'title = "the project\'s"')
+    assert load_site("daic", tmp_path).title == "the project's"
+    assert profile_paths(tmp_path)["daic"] == nearer != own
+
+
+def test_a_profile_inherits_what_it_does_not_say(tmp_path: Path) -> None:
+    write(
+        tmp_path / "site_profiles", "ours", 'extends = "olivia"\n[cpu]\nper_gpu = 16\n[env.always]\nA = "1"'
+    )
+    site = load_site("ours", tmp_path)
+    assert (site.name, site.cpu.per_gpu, site.node.gpus, site.default_partition) == ("ours", 16, 4, "accel")
+    assert site.env.always == {"A": "1"}
+    assert site.env.multi_node["NCCL_CROSS_NIC"] == "1"
+
+
+def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) -> None:
+    write(config_dir / "site_profiles", "daic", 'extends = "daic"\ntime = "00:10:00"')
+    site = load_site("daic")
+    assert (site.time, site.account.required) == ("00:10:00", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[gpu]\nreqest = 'gres'", r"x\.toml:3: unknown key gpu\.reqest\. Did you mean request\?"),
+        ("colour = 'red'", r"x\.toml:2: unknown key colour\. Known: "),
+        ("[partitions.a]\nmaxtime = '1'", r"unknown key partitions\.a\.maxtime\. Did you mean max_time\?"),
+        ("[gpu]\nrequest = 'tres'", r"x\.toml:3: gpu\.request: 'tres' is none of gres, gpus-per-node, gpus"),
+        ("[node]\ngpus = 'four'", r"x\.toml:3: node\.gpus: expected a whole number, got a string: 'four'"),
+        ("[node]\ngpus = 0", r"x\.toml:3: node\.gpus: expected a whole number >= 1: 0"),
+        ("time = 'soon'", r"x\.toml:2: time: 'soon' is not a Slurm time"),
+        ("[node]\nmemory = 'much'", r"x\.toml:3: node\.memory: 'much' is not a size"),
+        ("[partitions.a]\nmax_time = '1:2:3:4'", r"partitions\.a\.max_time: '1:2:3:4' is not a Slurm time"),
+        (
+            "[partitions.a]\ndefault = true\n[partitions.b]\ndefault = true",
+            "several default partitions: a, b",
+        ),
+        ('[env.notes]\nA = "x\\ny"', r"has a control character: 'x\\ny'"),
+        ("python_env = 'pipenv'", "unknown python_env 'pipenv'"),
+        (
+            "[sbatch]\nqos = 'x'",
+            r"x\.toml:3: sbatch\.qos: slurmgen sets --qos itself\. Take it out of the profile; for a job",
+        ),
+        ("[login]\nmethods = ['totp']", r"x\.toml:3: login\.methods: 'totp' is none of password, key, otp"),
+        (
+            "[gpu.types.'C4 my']",
+            r"x\.toml:2: gpu\.types\.C4 my: 'C4 my' is not valid; it must be letters, digits",
+        ),
+        (
+            "[env.always]\nROCR_VISIBLE_DEVICES = '$SLURM_LOCALID'",
+            r"x\.toml:3: env\.always\.ROCR_VISIBLE_DEVICES: \$SLURM_LOCALID is expanded .* \[env\.task\]",
+        ),
+        ("[env.multi_node]\nA = 'n${SLURM_NODEID}'", r"SLURM_NODEID is expanded .* \[env\.task\]"),
+        ("[env.multi_node]\nMASTER_PORT = '29500'", r"x\.toml:3: env\.multi_node\.MASTER_PORT: every script"),
+        (
+            "[node]\ngpus = 4\ncpus = 64\n[cpu]\nper_gpu = 32",
+            r"x\.toml:6: cpu\.per_gpu: 32 CPUs for each of 4 GPUs are 128, but a node of x has 64",
+        ),
+        (
+            "[gpu.types.a]\ngpus = 8\nmemory = '256G'\n[memory]\nper_gpu = '64G'",
+            r"x\.toml:6: memory\.per_gpu: 64G for each of 8 GPUs are 512G, but a node of x with a .* 256G",
+        ),
+        (
+            "time = '2-0'\n[partitions.a]\ndefault = true\nmax_time = '1-0'",
+            r"x\.toml:2: time: 2-0 is longer than the default partition a gives a job: 1-0",
+        ),
+        ("extends = 'nowhere'", "extends unknown site 'nowhere'"),
+        ("extends = 'x'", "extends itself"),
+        ("[sbatch", "is not TOML"),
+        ("[container]\nmulti_node_library_path = ['$(x)']", "multi_node_library_path"),
+        ("[env.always]\n'A;B' = '1'", r"env\.always"),
+        ("[container]\nimage = '--help'", r"container\.image: '--help' begins with a dash"),
+        ("extends = '../x'", r"extends: '\.\./x' is not valid"),
+    ],
+)
+def test_a_wrong_profile_is_refused_with_its_file_and_key(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_profile(write(tmp_path, "x", text))
+
+
+def test_a_profile_is_called_as_its_file_is(tmp_path: Path) -> None:
+    path = write(tmp_path, "x", "").rename(tmp_path / "y.toml")
+    with pytest.raises(ConfigError, match=r"call it x\.toml"):
+        load_profile(path)
+
+
+def test_show_prints_the_whole_profile_as_toml(slurmgen: Run) -> None:
+    shown = tomllib.loads(slurmgen("sites", "show", "olivia").stdout)
+    assert shown["partitions"]["accel"]["max_gpus"] == 32
+    assert shown["env"]["multi_node"]["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
+
+
+def test_what_show_prints_is_a_right_profile(slurmgen: Run, tmp_path: Path) -> None:
+    path = tmp_path / "daic.toml"
+    path.write_text(slurmgen("sites", "show", "daic").stdout)
+    assert load_profile(path) == load_site("daic")
+
+
+def test_list_names_every_site(slurmgen: Run) -> None:
+    listed = slurmgen("sites").stdout
+    assert [line.split()[0] for line in listed.splitlines()] == ["daic", "generic", "olivia"]
+
+
+def test_validate_exits_with_1_and_names_each_wrong_file(slurmgen: Run, tmp_path: Path) -> None:
+    good, bad = write(tmp_path, "good", ""), write(tmp_path, "bad", "x = 1")
+    result = slurmgen("sites", "validate", str(good), str(bad))
+    assert result.returncode == 1
+    assert (result.stdout, result.stderr.count("unknown key x")) == (f"{good}: valid\n", 1)
+
+
+def test_validate_reports_every_error_with_its_file_and_line(slurmgen: Run, tmp_path: Path) -> None:
+    base = write(tmp_path, "base", "colour = 'red'\n[cpu]\nper_gpu = 99\n")
+    path = write(
+        tmp_path,
+        "x",
+        "extends = 'base'\nsize = 1\ntime = 'soon'\n[node]\ngpus = 0\nmemory = 'much'\n[qos.'a b']\n",
+    )
+    result = slurmgen("sites", "validate", str(path))
+    places = [line.split(": ")[1] for line in result.stderr.splitlines()]
+    assert (result.returncode, result.stdout) == (1, "")
+    assert sorted(places) == [f"{base}:2", *(f"{path}:{line}" for line in (3, 4, 6, 7, 8))]
+
+
+def test_contradictions_are_reported_together(slurmgen: Run, tmp_path: Path) -> None:
+    facts = "[node]\ngpus = 4\ncpus = 8\nmemory = '8G'\n[cpu]\nper_gpu = 4\n[memory]\nper_gpu = '4G'\n"
+    result = slurmgen("sites", "validate", str(write(tmp_path, "x", facts)))
+    assert [line.split(": ")[2] for line in result.stderr.splitlines()] == ["cpu.per_gpu", "memory.per_gpu"]
+
+
+@pytest.mark.parametrize("limit", ["UNLIMITED", "infinite"])
+def test_a_time_without_end_is_no_limit(limit: str, tmp_path: Path, slurmgen: Run) -> None:
+    write(
+        tmp_path / "site_profiles",
+        "x",
+        f"time = '{limit}'\n[partitions.a]\ndefault = true\nmax_time = '{limit}'",
+    )
+    assert slurmgen("sites", "validate", "site_profiles/x.toml").stdout == "site_profiles/x.toml: valid\n"
+    asked = slurmgen("render", "--site", "x", "--time", "30-0")
+    assert "#SBATCH --time=30-00:00:00\n" in asked.stdout
+    assert "#SBATCH --time=01:00:00\n" in slurmgen("render", "--site", "x").stdout
+    (tmp_path / "slurmgen.toml").touch()
+    (tmp_path / "job").write_text(asked.stdout)
+    assert slurmgen("lint", "job", "--site", "x").returncode == 0
+
+
+def test_show_prints_tables_without_facts_and_quotes_their_names(tmp_path: Path, slurmgen: Run) -> None:
+    folder = tmp_path / "site_profiles"
+    write(
+        folder,
+        "x",
+        "[qos.normal]\n[qos.debug]\n[partitions.'a.b']\n[gpu.types.h100]\n[sbatch]\nexclusive = true",
+    )
+    shown = slurmgen("sites", "show", "x").stdout
+    assert tomllib.loads(shown) == tomllib.loads((folder / "x.toml").read_text())
+
+
+def test_a_profile_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "ours.toml"
+    path.write_text("extends = 'olivia'")
+    assert load_profile(path).name == "ours"

@@ -1,0 +1,180 @@
+"""A login node that lets everyone in and answers every command in one odd manner.
+
+It is a stand-in, since no sshd would.
+"""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import paramiko
+
+from tests.scenarios.test_hostile_replies import EVIL
+from tests.support.questions import GONE
+from tests.support.sshd import Server, keygen
+
+Answer = Callable[[paramiko.Channel], None]
+"Answers a command that was begun on a channel, which is closed after it."
+
+LARGE = "9" * 4000
+FRAME = "\0slurmgen answers\0"
+
+
+def says(out: str | bytes, err: str | bytes = b"", status: int = 0) -> Answer:
+    """A command that writes something and ends."""
+
+    def answer(channel: paramiko.Channel) -> None:
+        channel.sendall(out if isinstance(out, bytes) else out.encode())
+        channel.sendall_stderr(err if isinstance(err, bytes) else err.encode())
+        channel.send_exit_status(status)
+
+    return answer
+
+
+def _endless(part: bytes, *, err: bool = False) -> Answer:
+    def answer(channel: paramiko.Channel) -> None:
+        while True:
+            (channel.sendall_stderr if err else channel.sendall)(part)
+
+    return answer
+
+
+def _signal(channel: paramiko.Channel) -> None:
+    message = paramiko.Message()
+    message.add_byte(bytes([98]))  # SSH_MSG_CHANNEL_REQUEST
+    message.add_int(channel.remote_chanid)
+    message.add_string("exit-signal")
+    message.add_boolean(False)
+    for text in ("KILL\x1b[2J", "", ""):
+        message.add_string(text)
+    message.add_boolean(False)
+    channel.get_transport()._send_user_message(message)
+
+
+def _dropped(channel: paramiko.Channel) -> None:
+    channel.get_transport().close()
+
+
+def drips(channel: paramiko.Channel) -> None:
+    """A command that writes a byte now and then."""
+    while True:
+        channel.sendall(b"1")
+        time.sleep(0.2)
+
+
+def is_silent(channel: paramiko.Channel) -> None:
+    """A command that closes its output and does not end."""
+    channel.shutdown_write()
+    time.sleep(30)
+
+
+def _rows(id_: str, number: str, text: str) -> str:
+    """A job as squeue, sacct and scontrol show it, and partitions and room as sinfo and df do."""
+    return f"""{id_}|FAILED|{text}|{number}:00|{number}:00|{text}|{text}|{text}
+{id_}|FAILED|{number}:0|{number}:00|{number}|{text}|{text}|cpu={number},mem={number}G|{number}|mem={number}K|n
+{id_}.0|FAILED|{number}:0|{number}:00|{number}|{text}|{text}|cpu={number}|{number}|mem={number}K|{text}
+
+JobId={id_} ArrayJobId={number} ArrayTaskId={number} JobName={text}
+   JobState=FAILED Reason={text}
+   Requeue=1 ExitCode={number}:{number}
+   RunTime={number} TimeLimit={number}
+   StdOut=/{text}
+
+slurm {number}
+Slurmctld(primary) at {text} is UP
+gpu*|up|{number}/{number}/{number}/{number}
+fs {number} {number} {number} {number}% /
+"""
+
+
+def _framed(*texts: str) -> str:
+    return FRAME + "".join(f"{text}\0" for text in texts)
+
+
+OVER = {
+    "ends without a status": lambda _: None,
+    "ends by a signal": _signal,
+    "writes for ever": _endless(b"12_1|RUNNING|" * 5000),
+    "writes lines for ever": _endless(b"12|FAILED||||||\n" * 4000),
+    "writes errors for ever": _endless(b"\x1b[2J" * 16000, err=True),
+    "drops the connection": _dropped,
+    "fails": says(b"", EVIL * 100_000, 255),
+}
+"What cannot be taken for an answer to anything: the remote host has failed."
+
+ODD: dict[str, Answer] = {
+    "writes nothing": says(b""),
+    "writes noise": says(os.urandom(100_000), os.urandom(100_000)),
+    "writes what is no UTF-8": says(b"\xff\xfe\x9b2J|\xc3(" * 1000, b"\xf0\x9f|\n" * 1000),
+    "writes control characters": says(_rows("12", "1", EVIL) + _framed(*[EVIL] * 7), EVIL),
+    "writes control characters and fails": says(_rows("12", "1", EVIL), f"squeue: error: {EVIL}\n", 1),
+    "writes large numbers": says(
+        _rows("12", LARGE, "n") + _framed("submitted", LARGE, "/f", "new", LARGE, "")
+    ),
+    "writes large ids": says(_rows(f"12_{LARGE}", "1", "n") + _rows("12_\u0663", "\u00b2", "n")),
+    "writes a huge line": says("12|RUNNING|" + "x" * 8_000_000 + "\n"),
+    "writes an answer of submit": says(_framed("submitted", "12", "/f", "new", "1", "h", EVIL)),
+    "writes an answer of snapshots": says(_framed("", "run", "p", EVIL, LARGE, LARGE, "free", EVIL)),
+    "writes many texts": says(_framed(*["ab"] * 1_000_000)),
+    "ends with a huge status": says(_rows("12", "1", "n"), "", 2**32 - 1),
+}
+"What may be taken for an answer, though not for a good one."
+
+
+class _Host(paramiko.ServerInterface):
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "publickey"
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        return paramiko.AUTH_SUCCESSFUL
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        threading.Thread(target=self._execute, args=(channel,), daemon=True).start()
+        return True
+
+    def _execute(self, channel: paramiko.Channel) -> None:
+        time.sleep(0.05)  # until it was said that the command begins
+        with suppress(*GONE):
+            self.answer(channel)
+        with suppress(*GONE):
+            channel.close()
+
+
+@contextmanager
+def hostile(folder: Path, answer: Answer) -> Iterator[Server]:
+    """Start a server that answers so; it ends with the block."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = Server(folder, listener.getsockname()[1])
+    keygen(folder / "host_key")
+    keygen(server.key)
+    running: list[paramiko.Transport] = []
+
+    def serve() -> None:
+        with suppress(OSError):  # the listener was closed
+            while True:
+                transport = paramiko.Transport(listener.accept()[0])
+                running.append(transport)
+                transport.add_server_key(paramiko.PKey.from_path(folder / "host_key"))
+                transport.start_server(event=threading.Event(), server=_Host(answer))
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
+        for transport in running:
+            transport.close()

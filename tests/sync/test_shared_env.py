@@ -1,0 +1,157 @@
+"""Runs share a Python environment where that cannot run another one's code, and only there."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from slurmgen.errors import ConfigError
+from slurmgen.sync.files import Snapshot, snapshot
+from slurmgen.sync.shared_env import with_environment
+from tests.conftest import Run
+from tests.jobs.results.test_fetch import Person
+from tests.support.twins import Testbed
+
+PYPROJECT = '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.11"\n[tool.uv]\npackage = false\n'
+WHERE = "import os, sys\nprint(sys.prefix, os.path.realpath('.venv'))\n"
+PROGRAMS = Path(sys.executable).parent
+LOCK = 'version = 1\n[[package]]\nname = "x"\nversion = "1"\nsource = { %s }\n'
+
+
+@pytest.fixture
+def person(tmp_path: Path, testbed: Testbed, slurmgen: Run, monkeypatch: pytest.MonkeyPatch) -> Person:
+    """Somebody whose project has a real uv.lock without dependencies, so that nothing is fetched."""
+    environ = testbed.environ | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "UV_OFFLINE": "1"}
+    made = Person(tmp_path, Testbed(testbed.twin, environ, testbed.folder), slurmgen)
+    (made.project / "pyproject.toml").write_text(PYPROJECT)
+    (made.project / "where.py").write_text(WHERE)
+    subprocess.run(
+        [PROGRAMS / "uv", "lock", "--offline", "--quiet"], cwd=made.project, check=True, timeout=300
+    )
+    return made
+
+
+def submitted(person: Person) -> list[str]:
+    """What a job with `python_env = "uv"` says of its environment: where it is, and where .venv leads."""
+    asked = ["--framework", "python", "--script", "where.py", "--python-env", "uv", "--time", "00:05:00"]
+    way = ["--site", "generic", "--via", "twin", "--remote-dir", str(person.far)]
+    job = person.slurmgen("submit", *way, *asked).stdout.strip()
+    assert person.testbed.wait(job) == "COMPLETED"
+    return person.slurmgen("logs", job).stdout.splitlines()[-1].split()
+
+
+def test_runs_of_the_same_lock_file_share_one_environment_until_both_are_pruned(person: Person) -> None:
+    first = submitted(person)
+    (person.project / "where.py").write_text(f"# changed\n{WHERE}")
+    assert submitted(person) == first
+    (environment,) = (person.far / "p" / "envs").glob("*/")
+    assert first == [str(environment)] * 2
+    assert [one["state"] for one in person.kept() if one["kind"] == "env"] == ["kept"]
+    person.kept("--prune", "--older-than", "0")
+    assert not environment.exists()
+
+
+def test_another_lock_file_makes_another_environment(person: Person) -> None:
+    first = submitted(person)
+    (person.project / "pyproject.toml").write_text(PYPROJECT.replace('"1"', '"2"'))
+    subprocess.run(
+        [PROGRAMS / "uv", "lock", "--offline", "--quiet"], cwd=person.project, check=True, timeout=300
+    )
+    assert submitted(person)[0] != first[0]
+
+
+def links(folder: Path, python_env: str = "uv") -> set[str]:
+    files = snapshot(folder)
+    return set(with_environment(files, python_env, (), folder.parent / "cache").files) - set(files.files)
+
+
+@pytest.mark.parametrize(
+    ("source", "shared"),
+    [
+        ('virtual = "."', True),
+        ('git = "https://example.org/x.git?rev=1#1"', True),
+        ('editable = "."', False),
+        ('directory = "../x"', False),
+        ('path = "x.whl"', False),
+    ],
+)
+def test_an_environment_with_code_by_its_path_is_not_shared(
+    tmp_path: Path, source: str, shared: bool
+) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "uv.lock").write_text(LOCK % source)
+    assert links(tmp_path / "p") == ({".venv", ".venv.lock"} if shared else set())
+
+
+@pytest.mark.parametrize("text", [None, "", "not [ TOML", "package = 1", "[[package]]\nname = 'x'\n", "\0"])
+def test_without_a_lock_file_that_can_be_read_nothing_is_shared(tmp_path: Path, text: str | None) -> None:
+    (tmp_path / "p").mkdir()
+    if text is not None:
+        (tmp_path / "p" / "uv.lock").write_text(text)
+    assert links(tmp_path / "p") == set()
+
+
+@pytest.mark.parametrize("text", ["a." * 50_000 + "a = 1", "x = " + "[" * 50_000, "#" * 10_000_001])
+def test_a_lock_file_that_uv_did_not_write_takes_no_time(tmp_path: Path, text: str) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "uv.lock").write_text(text)
+    begun = time.process_time()
+    assert links(tmp_path / "p") == set()
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize(
+    "python_env", ["none", "venv:.venv", "uv:/there", "uv:~/there", "uv:../there", "conda:x"]
+)
+def test_only_an_environment_of_uv_within_the_project_is_shared(tmp_path: Path, python_env: str) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "uv.lock").write_text(LOCK % 'virtual = "."')
+    assert links(tmp_path / "p", python_env) == set()
+
+
+def test_a_link_in_a_folder_of_the_project_leads_to_the_same_place(tmp_path: Path) -> None:
+    deep = tmp_path / "runs" / "r" / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "uv.lock").write_text(LOCK % 'virtual = "."')
+    found = with_environment(snapshot(tmp_path / "runs" / "r"), "uv:a/b", (), tmp_path / "cache").files[
+        "a/b/.venv"
+    ]
+    assert (deep / found.readlink()).resolve().parent == tmp_path / "envs"
+    assert isinstance(with_environment(Snapshot({}), "uv", (), tmp_path / "cache"), Snapshot)
+
+
+def project_with(lock: str, tmp_path: Path) -> Path:
+    (tmp_path / "p").mkdir(exist_ok=True)
+    (tmp_path / "p" / "uv.lock").write_text(lock)
+    return tmp_path / "p"
+
+
+def test_the_folder_of_the_links_is_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert links(project_with(LOCK % 'registry = "r"', tmp_path)) == {".venv", ".venv.lock"}
+    finally:
+        os.umask(before)
+    made = [path for path in (tmp_path / "cache").rglob("*") if not path.is_symlink()]
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "cache", *made)} == {0o700}
+    (tmp_path / "cache").chmod(0o777)
+    with pytest.raises(ConfigError, match="is not safe to use"):
+        links(project_with(LOCK % 'registry = "r"', tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = " + "[" * 100_000,
+        ".".join("a" * 500_000) + " = 1",
+        LOCK % 'registry = "r"' + "#" * 10_000_000,
+    ],
+    ids=["deep", "dotted", "large"],
+)
+def test_a_lock_file_that_takes_long_to_read_is_not_shared(text: str, tmp_path: Path) -> None:
+    start = time.process_time()
+    assert links(project_with(text, tmp_path)) == set()
+    assert time.process_time() - start < 5

@@ -1,0 +1,32 @@
+"""The hash at the end of a script in a file."""
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from slurmgen.signature import as_written, has_mark, signed
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+
+
+@given(texts)
+def test_what_is_signed_is_as_written_and_signs_the_same_again(text: str) -> None:
+    data = signed(text)
+    assert as_written(data)
+    assert has_mark(data)
+    assert data == signed(text)
+    assert data.decode().startswith(text)
+
+
+@given(texts, st.data())
+def test_any_edit_of_any_byte_is_found(text: str, data: st.DataObject) -> None:
+    whole = signed(text)
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, min(start + 3, len(whole))))
+    edited = whole[:start] + data.draw(st.binary(max_size=3)) + whole[end:]
+    assume(edited != whole)
+    assert not as_written(edited)
+
+
+@given(texts)
+def test_a_script_that_nobody_signed_is_not_as_written(text: str) -> None:
+    assert not as_written(text.encode())

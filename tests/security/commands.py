@@ -6,7 +6,7 @@ SHELL = frozenset("bash dash sh cat chmod cp date df dirname find getent grep he
 SHELL |= frozenset(
     "mkdir mktemp mv od pwd readlink rm rmdir sed sleep sort stat tail tar touch tr uname".split()
 )
-SHELL |= frozenset("timeout wc xargs cut awk mawk basename du env expr sha256sum sync".split())
+SHELL |= frozenset("test timeout true wc xargs cut awk mawk basename du env expr sha256sum sync".split())
 SLURM = frozenset("sacct sacctmgr sbatch scancel scontrol sinfo squeue".split())
 TWIN = frozenset("dash munged sinfo slurmctld slurmctld-wlm slurmd slurmd-wlm slurmstepd".split())
 GIT = frozenset({"git"})
@@ -54,6 +54,7 @@ CASES = {
     "logs": [Case("logs {job}", programs=SHELL | SLURM)],
     "wait": [Case("wait {job}", programs=SHELL | SLURM)],
     "cancel": [Case("cancel {job}", programs=SHELL | SLURM)],
+    "forget": [Case("forget a", 2, programs=SHELL | SLURM)],
     "fetch": [
         Case("fetch {job}", 2, programs=SHELL),
         Case("fetch {job} --to results --overwrite", 1, writes=("results/",), programs=SHELL),
@@ -96,6 +97,16 @@ CASES = {
     "twin down": [Case("twin down --site lab", 3)],
 }
 "By the name of the command."
+
+COMPLETED = (
+    "render ",
+    "render --site ",
+    "render a --partition ",
+    "lint --select SG",
+    "fetch ",
+    "sites show ",
+)
+"Command lines before the tab key."
 
 FROM_BELOW = (
     *("render a", "explain a", "check", "sites list", "sites show generic"),

@@ -180,7 +180,7 @@ def odd_files(ground: Ground) -> None:
     for name, target in {"zero": "/dev/zero", "loop": "loop", "root": "/", "up": ".."}.items():
         ground.link(name, target)
     ground.link("environ", "/proc/self/environ")
-    ground.link("secret", ground.outside / "secret")
+    ground.link("secret", ground.outside / "secret.toml")
 
 
 def odd_names(ground: Ground) -> None:

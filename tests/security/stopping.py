@@ -120,13 +120,14 @@ TEMPLATES = (
     ),
     Trap(
         "template is a link outside",
-        project(linked("templates/directives.j2", "{outside}/secret")),
+        project(linked("templates/directives.j2", "{outside}/secret.toml")),
         RENDERING,
     ),
     Trap(
         "template includes through a link",
         project(
-            linked("templates/more", "{outside}"), written("templates/step.j2", "{% include 'more/secret' %}")
+            linked("templates/more", "{outside}"),
+            written("templates/step.j2", "{% include 'more/secret.toml' %}"),
         ),
         RENDERING,
     ),
@@ -153,7 +154,7 @@ FOLDERS = (
     Trap("script folder is a link", project(linked("slurm", "{outside}")), RENDERING),
     Trap(
         "training script is a link",
-        project(linked("train.py", "{outside}/secret")),
+        project(linked("train.py", "{outside}/secret.toml")),
         (*SENDING, "lint hand.sbatch"),
     ),
     Trap("folders are deep", project(deep_folders), (*SENDING, "check")),
@@ -190,7 +191,7 @@ PROFILES = (
 IGNORE_FILES = (
     Trap("ignore file is a FIFO", project(fifo(".slurmgenignore")), SENDING),
     Trap("ignore file is a link to /dev/zero", project(linked(".gitignore", "/dev/zero")), SENDING),
-    Trap("ignore file is a link outside", project(linked(".gitignore", "{outside}/secret")), SENDING),
+    Trap("ignore file is a link outside", project(linked(".gitignore", "{outside}/secret.toml")), SENDING),
     Trap(
         "ignore pattern takes long",
         project(written(".gitignore", "*a*a*a*a*a*ab\n"), written("a" * 250, "")),

@@ -106,7 +106,7 @@ def test_a_connection_of_our_own_ends_with_us_and_leaves_nothing(server: Server,
 
 def test_nothing_outlives_a_killed_slurmgen(server: Server, tmp_path: Path) -> None:
     code = (
-        "import sys, time\nfrom slurmgen.remote import openssh\n"
+        "import sys, time\nfrom slurmgen.remote.ssh import openssh\n"
         "from slurmgen.remote.ssh.config import destination\n"
         "far = openssh.connect(destination('far', sys.argv[1]))\nprint('up', flush=True)\ntime.sleep(600)\n"
     )

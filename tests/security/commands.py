@@ -33,6 +33,8 @@ CASES = {
     "init": [
         Case("init", 2, programs=SLURM),
         Case("init --training", 2, programs=SLURM),
+        Case("init --site lab", 2, writes=("slurmgen.toml",)),
+        Case("init --site lab --training", 2, writes=("slurmgen.toml", "training")),
     ],
     "render": [
         Case("render a"),
@@ -72,7 +74,7 @@ CASES = {
         Case("lint --format github hand.sbatch", 1),
         Case("lint --format sarif hand.sbatch", 1),
         Case("lint --diff hand.sbatch linked.sbatch", 1),
-        Case("lint --fix hand.sbatch", 1, writes=("hand.sbatch", ".")),
+        Case("lint --fix hand.sbatch", 1, writes=("hand.sbatch",)),
         Case("lint --fix linked.sbatch", 2),
         Case("lint --explain SG1"),
     ],

@@ -57,6 +57,10 @@ def linked(name: str, target: str) -> Builder:
     return lambda ground: ground.link(name, target.format(outside=ground.outside))
 
 
+def removed(name: str) -> Builder:
+    return lambda ground: remove(ground.project / name)
+
+
 def fifo(name: str) -> Builder:
     return lambda ground: ground.fifo(name)
 

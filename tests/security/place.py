@@ -18,6 +18,8 @@ SYSTEM = ("/usr/", "/opt/", "/bin/", "/sbin/", sys.prefix, sys.base_prefix)
 INSTALLED = (sys.prefix, str(Path(slurmgen.__file__).parent))
 SOCKETS = ("/run/nscd/", "/var/run/nscd/", "/run/systemd/userdb/", "/run/dbus/", "/var/run/dbus/")
 "Of the system, where the C library looks for users and hosts."
+TEMPORARY = re.compile(r"\.[0-9a-f]{16}")
+"A file that is renamed once it is whole."
 MAX_CPU_SECONDS = 10
 MAX_MEMORY = 600 << 20
 "Bytes."
@@ -88,7 +90,8 @@ def may_change(event: Event, one: Case, place: Place) -> bool:
         return True
     project = f"{place.ground.project}/"
     if event.target.startswith(project):
-        return event.target.removeprefix(project).startswith(one.writes)
+        name = event.target.removeprefix(project)
+        return name.startswith(one.writes) or (bool(one.writes) and TEMPORARY.fullmatch(name) is not None)
     return event.target.startswith(one.writes) or event.target.startswith(
         ("/dev/null", "/dev/tty", *(f"{folder}/" for folder in place.own))
     )

@@ -3,8 +3,8 @@
 import os
 from dataclasses import dataclass
 
-from tests.security.ground import Builder, Ground, fifo, linked, written
-from tests.security.lurking import jobs, scripts
+from tests.security.ground import Builder, Ground, fifo, linked, removed, written
+from tests.security.lurking import jobs, profiles, scripts
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,17 @@ TEMPLATES = (
     Trap("template_dir is absolute", settings('template_dir = "/proc/self"'), RENDERING),
 )
 
+INIT = ("init --site lab", "init --site lab --training")
 FOLDERS = (
+    Trap("slurmgen.toml is missing", project(profiles, removed("slurmgen.toml")), INIT),
+    *(
+        Trap(
+            f"training folder is a link to {target}",
+            project(profiles, removed("slurmgen.toml"), linked("training", target)),
+            INIT,
+        )
+        for target in ("{outside}", "{outside}/made-by-init")
+    ),
     Trap("script_dir is outside", settings('script_dir = "../outside"'), RENDERING),
     Trap("script_dir is absolute", settings('script_dir = "/etc"'), RENDERING),
     Trap("script_dir is in .git", settings('script_dir = ".git/hooks"'), RENDERING),

@@ -5,6 +5,7 @@ Each runs under strace. It may start, change and connect to what `commands.py` g
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,8 @@ def cluster() -> Iterator[tuple[Testbed, str]]:
             "pathlib.Path('folder').mkdir()\n"
             "pathlib.Path('folder/made.txt').write_text('x')\n"
         )
-        words = ["submit", "--via", "twin", "--framework", "python", "--script", "train.py", "--name", "a"]
+        python = ["--framework", "python", "--python-env", f"venv:{sys.prefix}", "--script", "train.py"]
+        words = ["submit", "--via", "twin", "--name", "a", *python]
         done = subprocess.run(
             [SLURMGEN, *words],
             cwd=project,

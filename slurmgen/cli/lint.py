@@ -1,6 +1,7 @@
 """`slurmgen lint`: find the faults of batch scripts."""
 
 import gc
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,6 +107,7 @@ def _content(name: str) -> bytes:
 
     try:
         if name != "-":
+            _refuse_link_out(Path(name))
             return read_bytes(Path(name))
         content = sys.stdin.buffer.read(MAX_TEXT + 1)
         if len(content) > MAX_TEXT:
@@ -113,6 +115,21 @@ def _content(name: str) -> bytes:
     except OSError as error:
         raise RequestError(f"{name} cannot be read: {error.strerror or error}", _LINT_HINT) from error
     return content
+
+
+def _refuse_link_out(path: Path) -> None:
+    """Refuse a file that a link in a cloned repository replaces: a report shows lines of it.
+
+    Raises:
+        OutsideFolder: a link leads out of the current folder, or out of that of the file.
+    """
+    from slurmgen.files import OutsideFolder, is_inside
+
+    folder = Path.cwd()
+    if not Path(os.path.abspath(path)).is_relative_to(folder):  # noqa: PTH100 (Path.absolute keeps `..`)
+        folder = path.parent
+    if not is_inside(path, folder):
+        raise OutsideFolder(f"a link leads to {os.path.realpath(path)}, out of {folder}")
 
 
 _LINT_HINT = "Give a regular file that you may read; for a pipe, give `-`."

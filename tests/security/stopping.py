@@ -224,6 +224,15 @@ SCRIPTS = (
     Trap("script has long arrays", script(f"a=({'x ' * 4096})\n" + 'echo "${a[@]}"\n' * 4000), LINTING),
     Trap("script has nested launchers", script("srun " * 3000), LINTING),
     Trap("script has nested commands", script("$(" * 3000 + ")" * 3000), LINTING),
+    *(
+        Trap(f"script to lint is a link to {target}", project(linked("bomb.sbatch", target)), LINTING)
+        for target in ("/proc/self/environ", "{outside}/secret.toml")
+    ),
+    Trap(
+        "script to lint is behind a link",
+        project(linked("folder", "{outside}")),
+        ("lint folder/secret.toml", "lint --diff folder/secret.toml"),
+    ),
     Trap("script to lint is a link to /dev/zero", project(linked("bomb.sbatch", "/dev/zero")), LINTING),
     Trap("script to lint is a FIFO", project(fifo("bomb.sbatch")), LINTING),
     Trap(

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -12,6 +13,17 @@ from threading import Timer
 
 MAX_MEMORY = 2 << 30
 "Bytes of address space. A command that needs more fails, instead of the machine."
+
+# A process counts the memory of the one that it was forked from, here the tests'. A small one stands between.
+_LAUNCH = """
+import os, resource, subprocess, sys
+code = subprocess.call(sys.argv[2:])
+with open(sys.argv[1], "w") as file:
+    file.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+if code < 0:
+    os.kill(os.getpid(), -code)
+sys.exit(code)
+"""
 
 CHANGES = {
     *("creat", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat"),
@@ -70,10 +82,11 @@ def watch(argv: Sequence[str], cwd: Path, environ: Mapping[str, str], limit: flo
         options = ["--follow-forks", "--output-separately", f"--output={name}/of", "--seccomp-bpf"]
         shown = ["--strings-in-hex=all", "--decode-fds=path", "--string-limit=4096", "--quiet=all"]
         calls = ["--signal=none", f"--trace={','.join(sorted(TRACED))}"]
-        out, err = Path(name, "stdout"), Path(name, "stderr")
+        out, err, peak = Path(name, "stdout"), Path(name, "stderr"), Path(name, "peak")
+        launch = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(peak), "prlimit", f"--as={MAX_MEMORY}"]
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(
-                ["prlimit", f"--as={MAX_MEMORY}", "strace", *options, *shown, *calls, "--", *argv],
+                [*launch, "strace", *options, *shown, *calls, "--", *argv],
                 cwd=cwd,
                 env=environ,
                 stdin=subprocess.DEVNULL,
@@ -90,7 +103,7 @@ def watch(argv: Sequence[str], cwd: Path, environ: Mapping[str, str], limit: flo
         return Watched(
             exit_code=None if process.returncode == -signal.SIGKILL else process.returncode,
             cpu_seconds=used.ru_utime + used.ru_stime,
-            memory=used.ru_maxrss << 10,
+            memory=int(peak.read_text()) << 10 if peak.exists() else 0,
             out=out.read_bytes(),
             err=err.read_bytes(),
             started=tuple(event for event in events if event.call in STARTS),

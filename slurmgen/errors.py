@@ -45,7 +45,7 @@ class TwinError(SlurmgenError):
 
 
 class RemoteError(SlurmgenError):
-    """The far side failed. The message may quote it, so a long one is cut."""
+    """The remote host failed. The message may quote it, so a long one is cut."""
 
     exit_code = 3
 

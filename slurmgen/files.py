@@ -1,4 +1,4 @@
-"""Files in folders that somebody else prepared, such as a cloned repository.
+"""Files in folders that another user prepared, such as a cloned repository.
 
 Reading takes regular files of a limited size, so that a FIFO, a device or a huge file cannot stop slurmgen.
 Writing stays inside the folder and never goes through a link.
@@ -26,7 +26,7 @@ def read_bytes(path: Path, limit: int = MAX_TEXT) -> bytes:
     Raises:
         OSError: it cannot be read, is no regular file or is larger than `limit` bytes.
     """
-    # Without O_NONBLOCK, opening a FIFO waits until somebody writes to it.
+    # Without O_NONBLOCK, opening a FIFO blocks until another process writes to it.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

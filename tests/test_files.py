@@ -1,4 +1,4 @@
-"""Reading and writing in folders that somebody else prepared."""
+"""Reading and writing in folders that another user prepared."""
 
 import os
 from pathlib import Path

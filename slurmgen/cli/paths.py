@@ -24,7 +24,7 @@ def shown(path: Path) -> str:
 def write(path: Path, content: bytes) -> None:
     """Write a file that the user named.
 
-    A link in a cloned repository leads to a file that somebody else chose, so a link is refused.
+    A link in a cloned repository leads to a file that another user chose, so a link is refused.
 
     Raises:
         RequestError: it is a link, or cannot be written.

@@ -1,5 +1,6 @@
 """The list of `slurmgen status`: a row for each job, and below it why it waits, failed or is not known."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -68,11 +69,12 @@ def _row(cells: Sequence[str], widths: Sequence[int], style: str, state_style: s
 
 
 def _print_wrapped(words: str, console: "Console", indent: str = "", style: str = "") -> None:
+    """Print words over several lines; a path longer than the terminal stays whole, to be copied."""
     from rich.text import Text
 
-    for line in Text(visible(words)).wrap(console, console.width - len(indent)):
-        line.rstrip()
-        console.print(Text(indent).append_text(line), style=style)
+    width = console.width - len(indent)
+    for line in textwrap.wrap(visible(words), width, break_long_words=False, break_on_hyphens=False):
+        console.print(Text(indent + line), style=style, soft_wrap=True)
 
 
 def _cells(one: "Report") -> tuple[str, ...]:

@@ -95,6 +95,14 @@ def test_in_a_pipe_it_is_80_columns_wide_without_colours(slurmgen: Run, ledger: 
     assert "\x1b" not in out
 
 
+def test_a_path_longer_than_the_terminal_stays_whole(slurmgen: Run, ledger: Ledger) -> None:
+    folder, command = "/scratch/" + "x" * 90, "slurmgen submit --site daic"
+    ledger.add(structs.replace(LONG, id="", state="pending", final="", directory=folder, command=command))
+    lines = slurmgen("status", env={**os.environ, "COLUMNS": "80"}).stdout.splitlines()
+    assert f"  {folder}$" in lines
+    assert f"  {command}" in lines
+
+
 def on_a_terminal(*args: str, folder: Path, **more: str) -> str:
     """What is written to a terminal of 80 columns."""
     leader, follower = pty.openpty()

@@ -274,9 +274,9 @@ def test_explain_names_the_file_that_a_value_comes_from(
         "account": ("personal.toml", "from personal.toml"),
         "container": ("personal.toml", "from personal.toml"),
         "env.A": ("slurmgen.toml", "from slurmgen.toml"),
-        "env.B": ("request", "as asked"),
+        "env.B": ("request", "as requested"),
         "directives.nice": ("slurmgen.toml", "from slurmgen.toml"),
-        "directives.hold": ("request", "as asked"),
+        "directives.hold": ("request", "as requested"),
     }
     assert {key: (plan["sources"][key], plan["reasons"][key]) for key in wanted} == wanted
 

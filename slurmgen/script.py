@@ -183,6 +183,7 @@ def _values(plan: Plan) -> dict[str, Any]:
         "python_comment": COMMENTS.get(plan.setup.python_env.partition(":")[0]),
         "variables": plan.variables,
         "rendezvous": plan.rendezvous,
+        "before": _before(plan),
         "rendezvous_suffix": quote(plan.rendezvous.suffix) if plan.rendezvous else "",
         "step_comment": _step_comment(plan.ntasks_per_node, plan.procs_per_task, plan.launcher.why),
         "expands_in_task": plan.step.expands_in_task,
@@ -192,6 +193,18 @@ def _values(plan: Plan) -> dict[str, Any]:
 
 def _module_checks(needs: tuple[str, ...]) -> list[str]:
     return [f': "${{{name}:?is not set; a module should set it}}"' for name in needs]
+
+
+def _before(plan: Plan) -> list[str]:
+    """The lines before the step; those for each node run in a step with one task per node."""
+    launch, nodes = plan.settings.launch, plan.nodes
+    on_each = "; ".join(launch.before_on_each_node)
+    step = (
+        [f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 bash -c {quote(on_each)}"]
+        if on_each
+        else []
+    )
+    return [*launch.before, *step]
 
 
 def _title(plan: Plan) -> str:

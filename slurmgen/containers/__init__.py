@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from slurmgen.containers import apptainer
-from slurmgen.sites.model import Container
+from slurmgen.sites.model import Container, Vendor
 from slurmgen.slurm.shell import variables_in
 
 
 class Engine(NamedTuple):
     """How the script calls an engine."""
 
-    command: Callable[[str, tuple[str, ...]], tuple[str, ...]]
+    command: Callable[[str, Vendor, tuple[str, ...]], tuple[str, ...]]
     env_prefix: str
 
 

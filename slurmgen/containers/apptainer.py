@@ -5,12 +5,15 @@ APPTAINERENV_NAME wins over the image, and unlike `--env` its value may hold a c
 https://apptainer.org/docs/user/main/environment_and_metadata.html
 """
 
+from slurmgen.sites.model import Vendor
+
 ENV_PREFIX = "APPTAINERENV_"
+_GPU_FLAGS = {"nvidia": "--nv", "amd": "--rocm"}
 
 
-def command(image: str, binds: tuple[str, ...]) -> tuple[str, ...]:
+def command(image: str, vendor: Vendor, binds: tuple[str, ...]) -> tuple[str, ...]:
     """The shell words before the command that runs in the image.
 
     `image` and `binds`, each SOURCE[:TARGET[:OPTIONS]], are quoted shell words.
     """
-    return ("apptainer", "exec", "--nv", *(f"--bind={bind}" for bind in binds), image)
+    return ("apptainer", "exec", _GPU_FLAGS[vendor], *(f"--bind={bind}" for bind in binds), image)

@@ -25,6 +25,9 @@ class Options(NamedTuple):
 
     rendezvous: str = "static"
     mixed_precision: str = "no"
+    torchrun: tuple[str, ...] = ()
+    "The words that replace `torchrun`, and further options of it."
+    torchrun_options: tuple[str, ...] = ()
 
 
 class Command(NamedTuple):

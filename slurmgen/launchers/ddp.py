@@ -23,9 +23,10 @@ _MEETING = {
 def command(layout: Layout, options: Options) -> Command:
     """`torchrun ... SCRIPT`, once per node."""
     size = (f"--nnodes={layout.nodes}", f"--nproc-per-node={layout.gpus_per_node}")
+    torchrun, further = options.torchrun or ("torchrun",), options.torchrun_options
     if layout.nodes == 1:
-        return Command(("torchrun", "--standalone", *size))
-    return Command(("torchrun", *size, *_MEETING[options.rendezvous]), expands_in_task=True)
+        return Command((*torchrun, "--standalone", *size, *further))
+    return Command((*torchrun, *size, *_MEETING[options.rendezvous], *further), expands_in_task=True)
 
 
 LAUNCHER = Launcher(

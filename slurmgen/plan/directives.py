@@ -6,11 +6,14 @@ from slurmgen.sites.model import GpuRequest, Site
 from slurmgen.slurm import sizes
 
 
-def gpu_directive(form: GpuRequest, gpu_type: str | None, layout: Layout) -> tuple[str, str]:
-    """The GPUs in the form that the site requires: per node or, on one node, of the whole job.
+def gpu_directive(form: GpuRequest, gpu_type: str | None, layout: Layout) -> tuple[tuple[str, str], ...]:
+    """The GPUs in the form that the site requires: per node or, on one node, of the whole job;
+    empty where the site refuses it.
 
     On several nodes `--gpus` lets Slurm spread them unevenly (seen on 22.05: three and one).
     """
+    if form == "none":
+        return ()
     if form == "gpus" and layout.nodes > 1:
         form = "gpus-per-node"
     kind = f"{gpu_type}:" if gpu_type else ""
@@ -19,7 +22,7 @@ def gpu_directive(form: GpuRequest, gpu_type: str | None, layout: Layout) -> tup
         "gpus-per-node": f"{kind}{layout.gpus_per_node}",
         "gpus": f"{kind}{layout.world_size}",
     }
-    return form, forms[form]
+    return ((form, forms[form]),)
 
 
 def mem_directive(

@@ -2,10 +2,10 @@
 
 import shlex
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from slurmgen.bundled_scripts import FOLDER, is_bundled
-from slurmgen.containers import bind_variables
+from slurmgen.containers import ENGINES, bind_variables
 from slurmgen.errors import RequestError
 from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
 from slurmgen.python_env import setup_lines
@@ -20,6 +20,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     container: Container | None = None
     image: str = ""
     "A shell word."
+    exec_words: tuple[str, ...] = ()
+    "The shell words that run a command in the container."
     python_env: str = NONE
     python_setup: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
@@ -31,7 +33,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     why_modules: Reason
 
 
-def find_setup(request: Request, origin: Origin, site: Site, nodes: int) -> Setup:
+def find_setup(request: Request, origin: Origin, site: Site, modules: Modules, nodes: int) -> Setup:
     """Container or Python environment, and modules.
 
     Raises:
@@ -39,17 +41,19 @@ def find_setup(request: Request, origin: Origin, site: Site, nodes: int) -> Setu
     """
     container, image, why = _container(request, origin, site)
     if container:
-        return _in_container(request, site, container, image, why, several_nodes=nodes > 1)
+        words = _exec_words(request, site, container, image, several_nodes=nodes > 1)
+        setup = _in_container(request, modules, container, image, why, several_nodes=nodes > 1)
+        return structs.replace(setup, exec_words=words)
     if request.binds:
         raise RequestError("--bind without a container", "Add --container IMAGE, or leave --bind out.")
     python_env, why_python = _python_env(request, origin, site)
-    names, why_modules = site.modules.load, from_profile(site)
+    names, why_modules = modules.load, from_profile(site)
     if request.modules is not None:
         names, why_modules = request.modules, origin("modules")
     return Setup(
         python_env=python_env,
         python_setup=setup_lines(python_env),
-        modules=() if request.modules == () else _module_commands(site.modules, names),
+        modules=() if request.modules == () else _module_commands(modules, names),
         why_container=why,
         why_python=why_python,
         why_modules=why_modules,
@@ -57,7 +61,7 @@ def find_setup(request: Request, origin: Origin, site: Site, nodes: int) -> Setu
 
 
 def _in_container(
-    request: Request, site: Site, container: Container, image: str, why: Reason, *, several_nodes: bool
+    request: Request, modules: Modules, container: Container, image: str, why: Reason, *, several_nodes: bool
 ) -> Setup:
     if (request.python_env or NONE) != NONE:
         raise RequestError(
@@ -75,7 +79,7 @@ def _in_container(
     return Setup(
         container=container,
         image=image,
-        modules=() if request.modules == () and not names else _module_commands(site.modules, names),
+        modules=() if request.modules == () and not names else _module_commands(modules, names),
         needs=bind_variables(container) if several_nodes else (),
         why_container=why,
         why_python=derived("Python comes from the image"),
@@ -83,6 +87,14 @@ def _in_container(
         if names
         else derived("the container needs none"),
     )
+
+
+def _exec_words(
+    request: Request, site: Site, container: Container, image: str, *, several_nodes: bool
+) -> tuple[str, ...]:
+    of_site = (*container.binds, *(container.multi_node_binds if several_nodes else ()))
+    binds = tuple(map(word, (*of_site, *(request.binds or ()))))
+    return ENGINES[container.engine].command(image, site.gpu.vendor, binds)
 
 
 def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reason]:

@@ -2,12 +2,11 @@
 
 from msgspec import Struct
 
-from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
 from slurmgen.launchers import LAUNCHERS, Launcher, Layout, Options
 from slurmgen.plan.environment import Setup
 from slurmgen.request import Request
-from slurmgen.sites.model import Container
+from slurmgen.sites.settings import Settings
 from slurmgen.slurm.shell import Variable, quote, word
 
 
@@ -24,6 +23,7 @@ class Step(Struct, frozen=True):
 
 def find_step(
     request: Request,
+    settings: Settings,
     further: dict[str, str],
     setup: Setup,
     launcher: Launcher,
@@ -36,6 +36,7 @@ def find_step(
 
     Args:
         request: the request.
+        settings: options of srun and torchrun.
         further: the sbatch options beyond those of every plan.
         setup: its container, if any.
         launcher: the framework that each task runs.
@@ -49,15 +50,18 @@ def find_step(
     Raises:
         RequestError: an option has no effect with this launcher, or a bind has no container.
     """
-    several_nodes = layout.nodes > 1
-    container = setup.container
-    folders = container.multi_node_library_path if container and several_nodes else ()
-    head, in_task = _head(launcher.name, layout, _options(request, launcher), folders)
+    folders = setup.container.multi_node_library_path if setup.container and layout.nodes > 1 else ()
+    launch = settings.launch
+    options = _options(request, launcher)._replace(
+        torchrun=tuple(map(word, launch.torchrun)), torchrun_options=tuple(map(word, launch.torchrun_options))
+    )
+    head, in_task = _head(launcher.name, layout, options, folders)
+    further_srun = map(quote, launch.srun)
     export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
     lines = (
-        ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *export),
+        ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *export, *further_srun),
         own,
-        _container_words(container, setup.image, several_nodes, request.binds or ()) if container else (),
+        setup.exec_words,
         *_joined(head, (quote(script), *map(word, request.script_args or ()))),
     )
     return Step(tuple(filter(None, lines)), in_task or bool(own), variables)
@@ -89,13 +93,6 @@ def _joined(head: tuple[str, ...], script: tuple[str, ...]) -> tuple[tuple[str, 
     return ((*head, *script),) if len(head) == 1 else (head, script)
 
 
-def _container_words(
-    container: Container, image: str, several_nodes: bool, own_binds: tuple[str, ...]
-) -> tuple[str, ...]:
-    of_site = (*container.binds, *(container.multi_node_binds if several_nodes else ()))
-    return ENGINES[container.engine].command(image, tuple(map(word, (*of_site, *own_binds))))
-
-
 def _head(
     framework: str, layout: Layout, options: Options, folders: tuple[str, ...]
 ) -> tuple[tuple[str, ...], bool]:
@@ -115,7 +112,11 @@ def _head(
 
 
 def _options(request: Request, launcher: Launcher) -> Options:
-    options = {name: value for name in Options._fields if (value := getattr(request, name)) is not None}
+    options = {
+        name: value
+        for name in ("rendezvous", "mixed_precision")
+        if (value := getattr(request, name)) is not None
+    }
     for name in options:
         if name not in launcher.options:
             raise RequestError(

@@ -11,6 +11,7 @@ from slurmgen.plan.resources import Cpus, Reasoned
 from slurmgen.request import Request
 from slurmgen.sites.model import Rendezvous
 from slurmgen.sites.nodes import Place
+from slurmgen.sites.settings import Settings
 from slurmgen.slurm import durations
 from slurmgen.slurm.shell import Variable
 
@@ -29,12 +30,13 @@ class Plan(Struct, frozen=True, kw_only=True):
     memory: Reasoned
     "Of one node."
     time_limit: Reasoned
+    settings: Settings
     setup: Setup
     variables: tuple[Variable, ...]
     rendezvous: Rendezvous | None
     "How the ranks find each other; None where they need no address from the batch script."
     step: Step
-    gpu_directive: tuple[str, str]
+    gpu_directive: tuple[tuple[str, str], ...]
     mem_directive: tuple[tuple[str, str], ...]
     extra_directives: tuple[tuple[str, str], ...]
     log_dir: str | None
@@ -43,6 +45,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     request: Request
     files: dict[str, str] = {}
     "The file that sets a field of the request, if any."
+
+    @property
+    def account(self) -> str | None:
+        """The account that is charged, with the suffix that the site adds."""
+        account, suffix = self.request.account, self.settings.account_suffix
+        return account + suffix if account and not account.endswith(suffix) else account
 
     @property
     def framework(self) -> str:
@@ -131,14 +139,14 @@ class Plan(Struct, frozen=True, kw_only=True):
         """The `#SBATCH` lines in order: long option name and value."""
         options = (
             ("job-name", self.name),
-            ("account", self.request.account),
+            ("account", self.account),
             ("partition", ",".join(self.place.partitions) or None),
-            ("qos", self.request.qos),
+            ("qos", self.place.qos),
             ("time", self.time),
             ("nodes", str(self.nodes)),
             ("ntasks-per-node", str(self.ntasks_per_node)),
             ("cpus-per-task", str(self.cpus_per_task)),
-            self.gpu_directive,
+            *self.gpu_directive,
             *self.mem_directive,
             ("output", self.output),
             *self.extra_directives,
@@ -156,7 +164,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
     return {key: getattr(plan, key) for key in numbers} | {
         "gpu_type": plan.place.gpu_type,
         "partition": ",".join(plan.place.partitions) or None,
-        "account": plan.request.account,
+        "account": plan.account,
         "container": plan.setup.image or None,
         "python_env": plan.setup.python_env,
         "modules": list(plan.setup.modules),

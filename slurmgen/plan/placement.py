@@ -1,18 +1,21 @@
 """Where a job runs on a site: partition, GPU type and QoS, checked against the profile, with their limits."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.request import Request
 from slurmgen.sites.model import Limits, Node, Site
-from slurmgen.sites.nodes import Place, gpu_partitions, only_type, partitions_of, place_of
+from slurmgen.sites.nodes import Place, default_type, gpu_partitions, partitions_of, places_of
+from slurmgen.slurm import durations
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
 
 
-def find_place(request: Request, site: Site) -> Place:
-    """The place of the job. It must fit each of several partitions, as in `a,b`.
+def find_place(request: Request, site: Site, gpus: int) -> Place:
+    """The place of the job: of the site's defaults, the first whose limits allow it.
+
+    It must fit each of several partitions, as in `a,b`.
 
     Raises:
         RequestError: the partition, QoS or GPU type is unknown, or the site needs an account or a type.
@@ -26,44 +29,72 @@ def find_place(request: Request, site: Site) -> Place:
         _check_known("partition", name, site.partitions, gpu_partitions(site), site)
     _check_known("QoS", request.qos, site.qos, site.qos, site)
     _check_known("GPU type", request.gpu_type, site.gpu.types, site.gpu.types, site)
-    if site.gpu.type_required and not (request.gpu_type or only_type(site)):
+    _check_required(request, site)
+    *preferred, last = places_of(site, request.partition, request.gpu_type, request.qos)
+    return next((place for place in preferred if _fits(place, request, gpus)), last)
+
+
+def _check_required(request: Request, site: Site) -> None:
+    if site.gpu.type_required and not (request.gpu_type or default_type(site)):
         known = f", one of {', '.join(site.gpu.types)}" if site.gpu.types else ""
         raise RequestError(f"{site.name} needs a GPU type", f"Add --gpu-type{known}.")
-    return place_of(site, request.partition, request.gpu_type, request.qos)
+    if site.qos_required and not (request.qos or site.default_qos):
+        known = f", one of {', '.join(site.qos)}" if site.qos else ""
+        raise RequestError(f"{site.name} needs a QoS", f"Add --qos{known}.")
+
+
+def _fits(place: Place, request: Request, gpus: int) -> bool:
+    """Whether the limits of a place allow the job."""
+    nodes = request.nodes or -(-gpus // (place.node.gpus or gpus))
+    try:
+        seconds = durations.seconds(request.time) if request.time else 0
+    except ValueError:  # reported with the time limit
+        seconds = 0
+    for limits in place.limits.values():
+        most = limits.seconds_for(nodes)
+        if any(_excess(limits, gpus, nodes)) or (most is not None and seconds > most):
+            return False
+    return True
+
+
+def _excess(limits: Limits, gpus: int, nodes: int) -> Iterator[tuple[str, int, str, int]]:
+    """Each number that a job must not have: option, number, what the limit is, and the limit."""
+    for key, count, least, most in (
+        ("gpus", gpus, limits.min_gpus, limits.max_gpus),
+        ("nodes", nodes, limits.min_nodes, limits.max_nodes),
+    ):
+        if most is not None and count > most:
+            yield key, count, "at most", most
+        if least is not None and count < least:
+            yield key, count, "at least", least
 
 
 def check_limits(site: Site, place: Place, gpus: int, nodes: int) -> None:
-    """Refuse more GPUs or nodes than a job may have.
+    """Refuse more or fewer GPUs or nodes than a job may have.
 
     Raises:
-        RequestError: the job exceeds a limit.
+        RequestError: the job is outside a limit.
     """
     for name, limit in place.limits.items():
         if limit.max_gpus == 0:
             raise RequestError(
                 f"{name} has no GPUs", f"Choose one with GPUs: {', '.join(gpu_partitions(site))}."
             )
-        for unit, key, count, most in (
-            ("GPUs", "gpus", gpus, limit.max_gpus),
-            ("nodes", "nodes", nodes, limit.max_nodes),
-        ):
-            if most is not None and count > most:
-                others = _with_room(site, gpus, nodes) if name.startswith("partition ") else ()
-                other = f", or use --partition {' or '.join(others)}" if others else ""
-                raise RequestError(
-                    f"{count} {unit} exceed the limit of {name}: {most} per job",
-                    f"Ask for at most --{key} {most}{other}.",
-                )
+        for key, count, bound, value in _excess(limit, gpus, nodes):
+            unit = "GPUs" if key == "gpus" else "nodes"
+            fact = f"{count} {unit} exceed" if bound == "at most" else f"{count} {unit} are below"
+            others = _with_room(site, gpus, nodes) if name.startswith("partition ") else ()
+            other = f", or use --partition {' or '.join(others)}" if others else ""
+            raise RequestError(
+                f"{fact} the limit of {name}: {value} per job", f"Ask for {bound} --{key} {value}{other}."
+            )
 
 
 def _with_room(site: Site, gpus: int, nodes: int) -> tuple[str, ...]:
     """The partitions whose limits allow that much."""
-
-    def fits(limit: Limits) -> bool:
-        wanted = ((gpus, limit.max_gpus), (nodes, limit.max_nodes))
-        return all(most is None or count <= most for count, most in wanted)
-
-    return tuple(name for name in gpu_partitions(site) if fits(site.partitions[name]))
+    return tuple(
+        name for name in gpu_partitions(site) if not any(_excess(site.partitions[name], gpus, nodes))
+    )
 
 
 def roomier(site: Site, node: Node) -> tuple[str, ...]:
@@ -75,14 +106,10 @@ def roomier(site: Site, node: Node) -> tuple[str, ...]:
 def _check_words(request: Request, partitions: Iterable[str]) -> None:
     named = (("account", request.account), ("qos", request.qos), ("gpu-type", request.gpu_type))
     for key, word in (*[("partition", name) for name in partitions], *named):
-        if word is not None and not _is_word(word):
+        if word is not None and not _WORD.fullmatch(word):
             raise RequestError(
                 f"--{key} {word!r} is not a Slurm name", "Use letters, digits and _ . @ + - only."
             )
-
-
-def _is_word(word: str) -> bool:
-    return _WORD.fullmatch(word) is not None
 
 
 def _check_known(

@@ -9,8 +9,8 @@ import re
 
 from slurmgen.errors import RequestError
 from slurmgen.request import Request
-from slurmgen.sites.model import Site
 from slurmgen.slurm import durations, sbatch_options
+from slurmgen.slurm.sbatch_options import SbatchOptions
 
 LEAD = 120  # seconds; Slurm may send the signal a minute early or late
 REASONS = {
@@ -22,19 +22,23 @@ REASONS = {
 _FOR_RANKS = r"(R:)?(SIG)?USR2@\d+"
 
 
-def further_options(request: Request, site: Site, time_limit: str | None) -> dict[str, str]:
+def further_options(
+    request: Request, of_site: SbatchOptions, constraint: str | None, time_limit: str | None
+) -> dict[str, str]:
     """The sbatch options beyond those of every plan; the request overrides the site.
 
     Raises:
         RequestError: the request contradicts --requeue, or names a signal that prevents it.
     """
+    required = [text for text in (constraint, {**of_site, **request.sbatch}.get("constraint")) if text]
+    own: SbatchOptions = {"constraint": "&".join(map(str, required))} if constraint else {}
+    options = sbatch_options.given({**of_site, **request.sbatch, **own})
     if not request.requeue:
-        return sbatch_options.given({**site.sbatch, **request.sbatch})
+        return options
     if "no-requeue" in sbatch_options.given(request.sbatch):
         raise RequestError("--requeue and --sbatch no-requeue exclude each other", "Leave one out.")
     signal = f"USR2@{_lead(time_limit or '')}"
-    own = {"requeue": "", "open-mode": "append", "signal": signal}
-    options = sbatch_options.given({**own, **site.sbatch, **request.sbatch})
+    options = {"requeue": "", "open-mode": "append", "signal": signal} | options
     signal_option = options.get("signal", "")
     if not re.fullmatch(_FOR_RANKS, signal_option):
         raise RequestError(

@@ -22,6 +22,7 @@ from slurmgen.plan.variables import check_per_task, task_variables, variables
 from slurmgen.request import Request, check_form, check_text, command_of
 from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place
+from slurmgen.sites.settings import Shape, settings_of
 from slurmgen.slurm import sbatch_options
 from slurmgen.slurm.shell import unprintable
 
@@ -50,15 +51,16 @@ def resolve(
     own_command = _checked_command(request, site)
     origin = origin_of(files or {})
     launcher = _launcher(request)
-    place = find_place(request, site)
+    place = find_place(request, site, request.gpus or DEFAULT_GPUS)
     layout, layout_reason = _layout(request, site, place, launcher, origin)
-    setup = find_setup(request, origin, site, layout.nodes)
+    settings = settings_of(site, place, Shape(*layout, launcher.task_per_gpu))
+    setup = find_setup(request, origin, site, settings.modules, layout.nodes)
     script = _script(request, launcher)
     cpu = cpus(request, origin, site, launcher, layout, place.node)
     mem = memory(request, origin, site, layout, place.node)
-    limit = time(request, origin, site, place.limits)
-    further = further_options(request, site, limit.value)
-    in_task = task_variables(request, site)
+    limit = time(request, origin, site, place.limits, layout.nodes)
+    further = further_options(request, settings.sbatch, place.constraint, limit.value)
+    in_task = task_variables(request, site, settings)
     return Plan(
         site=site.name,
         name=_job_name(request.name or PurePosixPath(script).stem, launcher),
@@ -69,11 +71,12 @@ def resolve(
         cpus=cpu,
         memory=mem,
         time_limit=limit,
+        settings=settings,
         setup=setup,
-        variables=variables(request, site, launcher, layout, setup, cpu.per_gpu),
+        variables=variables(request, site, settings, launcher, layout, setup, cpu.per_gpu),
         rendezvous=_rendezvous(request, site, setup) if launcher.meets(layout) else None,
-        step=find_step(request, further, setup, launcher, layout, cpu.per_task, script, in_task),
-        gpu_directive=gpu_directive(site.gpu.request, place.gpu_type, layout),
+        step=find_step(request, settings, further, setup, launcher, layout, cpu.per_task, script, in_task),
+        gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),
         mem_directive=mem_directive(site, mem.value, layout, cpu.per_gpu),
         extra_directives=tuple(sbatch_options.checked(key, value) for key, value in further.items()),
         log_dir=_log_dir(request, further),

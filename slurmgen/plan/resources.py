@@ -52,6 +52,11 @@ def cpus(
         (_share(node.cpus, node.gpus, site.cpu.multiple_of), derived("a GPU's share of a node")),
         (DEFAULT_CPUS_PER_GPU, default("slurmgen's default, because the profile sets none")),
     )
+    if site.cpu.exact and request.cpus_per_gpu not in (None, site.cpu.per_gpu):
+        raise RequestError(
+            f"--cpus-per-gpu {request.cpus_per_gpu}, but {site.name} allows exactly {site.cpu.per_gpu}",
+            "Leave --cpus-per-gpu out.",
+        )
     procs = launcher.procs_per_task(layout.gpus_per_node)
     per_task, multiple = per_gpu * procs, site.cpu.multiple_of
     if per_task % multiple:
@@ -124,8 +129,8 @@ def _size(text: str) -> int:
     return total
 
 
-def time(request: Request, origin: Origin, site: Site, limits: dict[str, Limits]) -> Reasoned:
-    """The time limit; `limits` are those of the job, by what sets them.
+def time(request: Request, origin: Origin, site: Site, limits: dict[str, Limits], nodes: int) -> Reasoned:
+    """The time limit of a job on `nodes` nodes; `limits` are those of the job, by what sets them.
 
     Raises:
         RequestError: it is not a valid time, or exceeds a limit.
@@ -137,11 +142,12 @@ def time(request: Request, origin: Origin, site: Site, limits: dict[str, Limits]
     )
     total = _duration(text)
     for name, limit in limits.items():
-        if (most := limit.max_seconds) is not None and total > most:
+        if (most := limit.seconds_for(nodes)) is not None and total > most:
+            longest = limit.time_for(nodes)
             if request.time:
                 raise RequestError(
-                    f"--time {text} is {durations.canonical(total)}, but {name} allows {limit.max_time}",
-                    f"Ask for at most --time {limit.max_time}.",
+                    f"--time {text} is {durations.canonical(total)}, but {name} allows {longest}",
+                    f"Ask for at most --time {longest}.",
                 )
             total, why = most, Reason(PROFILE, f"the limit of {name}")
     return Reasoned(durations.canonical(total), why)

@@ -8,6 +8,7 @@ from slurmgen.launchers import Launcher, Layout
 from slurmgen.plan.environment import Setup
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
+from slurmgen.sites.settings import Settings
 from slurmgen.slurm.shell import PER_TASK, Variable, variables_in, word
 
 _UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "Write output to the log at once.")
@@ -20,7 +21,13 @@ _REQUEUE = ("REQUEUE_FILE", "now", "status")
 
 
 def variables(
-    request: Request, site: Site, launcher: Launcher, layout: Layout, setup: Setup, threads: int
+    request: Request,
+    site: Site,
+    settings: Settings,
+    launcher: Launcher,
+    layout: Layout,
+    setup: Setup,
+    threads: int,
 ) -> tuple[Variable, ...]:
     """The variables that the job exports, each once; the request overrides the site.
 
@@ -36,21 +43,23 @@ def variables(
             "--env HOME is ignored by apptainer", "Leave it out, or bind the folder with --bind."
         )
     prefix = ENGINES[container.engine].env_prefix if container else ""
-    of_site = site.env.ready[(layout.world_size > 1) + (layout.nodes > 1)]
-    found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED, **of_site}
+    notes = site.env.notes
+    found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED}
+    for name, value in settings.env.items():
+        found[name] = Variable(name, value, word(value), notes.get(name))
     if container:
         for name, value in site.env.container.items():
-            found[name] = Variable(name, value, word(value), site.env.notes.get(name), prefix)
+            found[name] = Variable(name, value, word(value), notes.get(name), prefix)
     for name, value in request.env.items():
         found[name] = Variable(name, value, word(value), None, prefix)
     return tuple(found.values())
 
 
-def task_variables(request: Request, site: Site) -> tuple[Variable, ...]:
+def task_variables(request: Request, site: Site, settings: Settings) -> tuple[Variable, ...]:
     """The variables that each task exports for itself, except those that the request sets."""
     return tuple(
         Variable(name, value, word(value), site.env.notes.get(name))
-        for name, value in site.env.task.items()
+        for name, value in settings.task_env.items()
         if name not in request.env
     )
 

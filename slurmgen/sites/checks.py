@@ -155,9 +155,9 @@ def _places(site: Site) -> Iterator[Place]:
 def _default_time(site: Site) -> Iterator[Fault]:
     """The time of a job that asks for none must fit the partition of a job that asks for none."""
     name = site.default_partition
-    most = site.partitions[name].max_seconds if name else None
+    most = site.partitions[name].seconds_for(1) if name else None
     asked = durations.limit(site.time)
     if asked is not None and most is not None and asked > most:
-        limit = site.partitions[name or ""].max_time
+        limit = site.partitions[name or ""].time_for(1)
         fact = f"{site.time} is longer than the default partition {name} gives a job: {limit}"
         yield Fault(("time",), fact, f"Write at most {limit}.")

@@ -4,14 +4,13 @@ A site is data. It is written as TOML in `site_profiles/`, and every field that
 is unset is unknown: the planner then asks the user, or says which default it took.
 """
 
-from functools import cached_property
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from slurmgen.slurm import durations
 from slurmgen.slurm.sbatch_options import SbatchOptions
-from slurmgen.slurm.shell import Variable, VariableName, word
+from slurmgen.slurm.shell import VariableName
 
 MOST = 1_000_000
 "A larger number is a typing error, whatever it counts."
@@ -30,7 +29,9 @@ Folder = Annotated[
 ]
 Environment = dict[VariableName, str]
 
-GpuRequest = Literal["gres", "gpus-per-node", "gpus"]
+GpuRequest = Literal["gres", "gpus-per-node", "gpus", "none"]
+"`none`: the site refuses a request; its partitions bring the GPUs."
+Vendor = Literal["nvidia", "amd"]
 MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "none"]
 HostRule = Literal["hostname", "ip"]
 LoginMethod = Literal["password", "key", "otp"]
@@ -53,14 +54,26 @@ class GpuType(Node, frozen=True):
     """A GPU type by its Slurm name, and how its nodes differ from the usual one (see sites/nodes.py)."""
 
     label: str | None = None
+    constraint: str | None = None
+    "The --constraint that selects the type, on sites whose GPU requests name no type."
 
 
 class Gpu(Fact, frozen=True):
-    """How this site wants GPUs asked for."""
+    """How jobs request GPUs."""
 
     request: GpuRequest = "gres"
     type_required: bool = False
+    default_type: Name | None = None
+    "The type of a job that names none."
     types: dict[Name, GpuType] = {}
+    vendor: Vendor = "nvidia"
+
+
+class TimeByNodes(Fact, frozen=True):
+    """The longest time of jobs with at most so many nodes."""
+
+    nodes: Count
+    time: str
 
 
 class Limits(Fact, frozen=True):
@@ -68,24 +81,41 @@ class Limits(Fact, frozen=True):
 
     max_time: str | None = None
     "As Slurm writes it; UNLIMITED and INFINITE are no limit."
+    max_time_by_nodes: tuple[TimeByNodes, ...] = ()
+    "Shorter limits of smaller jobs, in increasing order of nodes."
     max_nodes: Limit | None = None
     max_gpus: Limit | None = None
+    min_nodes: Limit | None = None
+    min_gpus: Limit | None = None
 
-    @property
-    def max_seconds(self) -> int | None:
-        """The longest time of a job in seconds; None if there is no limit."""
-        return durations.limit(self.max_time)
+    def time_for(self, nodes: int) -> str | None:
+        """The longest time of a job with that many nodes, as Slurm writes it."""
+        return next((limit.time for limit in self.max_time_by_nodes if nodes <= limit.nodes), self.max_time)
+
+    def seconds_for(self, nodes: int) -> int | None:
+        """The longest time of a job with that many nodes in seconds; None if there is no limit."""
+        return durations.limit(self.time_for(nodes))
 
 
 class Partition(Limits, frozen=True):
-    """A Slurm partition; `node` overrules the site's node."""
+    """A Slurm partition; `node` overrides the site's node."""
 
     default: bool = False
+    "A job that names no partition takes the first default whose limits allow it."
+    whole_nodes: bool = False
+    "Every job gets whole nodes."
+    gpu_type: Name | None = None
+    "The type of all GPUs of the partition."
     node: Node | None = None
 
 
 class Qos(Limits, frozen=True):
-    """A quality of service with the limits it brings."""
+    """A quality of service with its limits."""
+
+    default: bool = False
+    "A job that names no QoS takes the first default whose limits allow it."
+    replaces_partition_limits: bool = False
+    "Its limits hold instead of those of the partition (Slurm's OverPartQOS)."
 
 
 class Account(Fact, frozen=True):
@@ -100,6 +130,8 @@ class Cpu(Fact, frozen=True):
     """CPUs that belong to a GPU."""
 
     per_gpu: Count | None = None
+    exact: bool = False
+    "Jobs must request `per_gpu` CPUs for each GPU, neither more nor fewer."
     multiple_of: Count = 1
 
 
@@ -119,7 +151,7 @@ class Modules(Fact, frozen=True):
     "Module names."
 
 
-class Env(Fact, frozen=True, dict=True):
+class Env(Fact, frozen=True):
     """Environment variables by when they apply. A `$NAME` in a value is expanded in the job."""
 
     always: Environment = {}
@@ -132,14 +164,37 @@ class Env(Fact, frozen=True, dict=True):
     notes: dict[str, str] = {}
     "Why a variable is there, by its name; becomes the comment above it."
 
-    @cached_property
-    def ready(self) -> tuple[dict[str, Variable], ...]:
-        """Those outside a container, ready for the shell: for one rank, for one node, for several nodes."""
-        groups = (self.always, self.always | self.multi_gpu, self.always | self.multi_gpu | self.multi_node)
-        return tuple(
-            {name: Variable(name, value, word(value), self.notes.get(name)) for name, value in values.items()}
-            for values in groups
-        )
+
+class Launch(Fact, frozen=True):
+    """How jobs start their ranks."""
+
+    srun: tuple[str, ...] = ()
+    "Options of srun, such as --mpi=none."
+    torchrun: tuple[str, ...] = ()
+    "The command that replaces torchrun, such as python -m torch.distributed.run."
+    torchrun_options: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    "Shell lines that the batch script runs before the step."
+    before_on_each_node: tuple[str, ...] = ()
+    "Shell lines that run once on each node before the step."
+
+
+class When(Fact, frozen=True):
+    """Settings of the jobs that meet all its conditions; unset conditions do not count."""
+
+    nodes: Literal["one", "several"] | None = None
+    tasks: Literal["per-gpu", "per-node"] | None = None
+    whole_nodes: bool | None = None
+    "Whether the job uses every GPU of its nodes."
+    gpu_type: Name | None = None
+    partition: Name | None = None
+    account_suffix: str = ""
+    "Appended to the account, such as Jean Zay's @h100."
+    sbatch: SbatchOptions = {}
+    modules: Modules = Modules()
+    env: Environment = {}
+    task_env: Environment = {}
+    launch: Launch = Launch()
 
 
 class Container(Fact, frozen=True):
@@ -194,13 +249,24 @@ class Site(Fact, frozen=True):
     env: Env = Env()
     container: Container | None = None
     rendezvous: Rendezvous = Rendezvous()
+    launch: Launch = Launch()
+    when: dict[str, When] = {}
+    "Settings of some jobs only, by a name of your choice; later tables override earlier ones."
+    qos_required: bool = False
     sbatch: SbatchOptions = {}
     "Further directives of every job, by long option name; `true` for one without a value."
 
     @property
+    def default_partitions(self) -> tuple[str, ...]:
+        """The partitions of jobs that name none, in order of preference."""
+        return tuple(name for name, partition in self.partitions.items() if partition.default)
+
+    @property
     def default_partition(self) -> str | None:
-        """The partition of a job that names none."""
-        for name, partition in self.partitions.items():
-            if partition.default:
-                return name
-        return None
+        """The preferred partition of jobs that name none."""
+        return next(iter(self.default_partitions), None)
+
+    @property
+    def default_qos(self) -> tuple[str, ...]:
+        """The QoS of jobs that name none, in order of preference."""
+        return tuple(name for name, qos in self.qos.items() if qos.default)

@@ -3,9 +3,10 @@
 A fact of the GPU type counts before one of the partition's node, and that before one of the site's node.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from slurmgen.sites.model import Limits, Node, Site
 from slurmgen.slurm import sizes
@@ -15,7 +16,13 @@ class Place(Struct, frozen=True):
     """A kind of node on a site, and the limits that hold there."""
 
     partitions: tuple[str, ...]
+    qos: str | None
     gpu_type: str | None
+    "The type of its GPUs, if known."
+    requested_type: str | None
+    "The type that the GPU request names."
+    constraint: str | None
+    "The constraint that selects the type."
     node: Node
     node_name: str
     "The node in a sentence."
@@ -35,11 +42,56 @@ def place_of(
         qos: the quality of service.
     """
     names = partitions_of(site, partition)
-    kind = gpu_type or only_type(site)
+    kind = gpu_type or _type_of(site, names) or default_type(site)
+    requested, constraint = _selection(site, kind, gpu_type)
     nodes = [_node(site, name, kind) for name in names] or [_node(site, None, kind)]
     node = _smallest(nodes)
     smallest = next((name for name, one in zip(names, nodes, strict=False) if one.gpus == node.gpus), None)
-    return Place(names, kind, node, _name(site, smallest, kind), _limits(site, names, qos))
+    return Place(
+        partitions=names,
+        qos=qos,
+        gpu_type=kind,
+        requested_type=requested,
+        constraint=constraint,
+        node=node,
+        node_name=_name(site, smallest, kind),
+        limits=_limits(site, names, qos),
+    )
+
+
+def places_of(
+    site: Site, partition: str | None = None, gpu_type: str | None = None, qos: str | None = None
+) -> Iterator[Place]:
+    """The places that a job may take, in order of preference; defaults replace what it does not name."""
+    partitions = (partition,) if partition else _with_type(site, gpu_type) or (None,)
+    for name in partitions:
+        for quality in (qos,) if qos else site.default_qos or (None,):
+            yield place_of(site, name, gpu_type, quality)
+
+
+def _with_type(site: Site, gpu_type: str | None) -> tuple[str, ...]:
+    """The default partitions with that GPU type; else any partition of that type."""
+
+    def fits(name: str) -> bool:
+        return gpu_type is None or site.partitions[name].gpu_type in (None, gpu_type)
+
+    defaults = tuple(filter(fits, site.default_partitions))
+    return defaults or tuple(name for name in gpu_partitions(site) if gpu_type and fits(name))
+
+
+def _type_of(site: Site, partitions: Sequence[str]) -> str | None:
+    """The GPU type that all these partitions have."""
+    types = {site.partitions[name].gpu_type if name in site.partitions else None for name in partitions}
+    return types.pop() if len(types) == 1 else None
+
+
+def _selection(site: Site, kind: str | None, requested: str | None) -> tuple[str | None, str | None]:
+    """The type for the GPU request and the constraint: either selects the type, where anything needs to."""
+    constraint = site.gpu.types[kind].constraint if kind in site.gpu.types else None
+    if constraint:
+        return None, constraint
+    needed = requested or site.gpu.type_required or kind == site.gpu.default_type
+    return (kind if needed else None), None
 
 
 def partitions_of(site: Site, partition: str | None) -> tuple[str, ...]:
@@ -48,10 +100,11 @@ def partitions_of(site: Site, partition: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in partition.split(",")) if partition else ()
 
 
-def only_type(site: Site) -> str | None:
-    """The GPU type of every job, where the site requires one and has no other."""
+def default_type(site: Site) -> str | None:
+    """The GPU type of jobs that name none: the profile's, or the only one where the site requires one."""
     types = list(site.gpu.types)
-    return types[0] if site.gpu.type_required and len(types) == 1 else None
+    only = types[0] if site.gpu.type_required and len(types) == 1 else None
+    return site.gpu.default_type or only
 
 
 def gpu_partitions(site: Site) -> tuple[str, ...]:
@@ -86,7 +139,21 @@ def _limits(site: Site, partitions: Sequence[str], qos: str | None) -> dict[str,
     found: dict[str, Limits] = {
         f"partition {name}": site.partitions[name] for name in partitions if name in site.partitions
     }
-    return found | ({f"qos {qos}": site.qos[qos]} if qos in site.qos else {})
+    if qos not in site.qos:
+        return found
+    quality = site.qos[qos]
+    if quality.replaces_partition_limits:
+        found = {name: _without(limits, quality) for name, limits in found.items()}
+    return found | {f"qos {qos}": quality}
+
+
+def _without(limits: Limits, replaced_by: Limits) -> Limits:
+    """Limits without those that others replace."""
+    fields = Limits.__struct_fields__
+    replaced: dict[str, Any] = {field: None for field in fields if getattr(replaced_by, field)}
+    if "max_time" in replaced:
+        replaced["max_time_by_nodes"] = ()
+    return structs.replace(Limits(**{field: getattr(limits, field) for field in fields}), **replaced)
 
 
 def _name(site: Site, partition: str | None, gpu_type: str | None) -> str:

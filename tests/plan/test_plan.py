@@ -56,7 +56,7 @@ def test_nodes_follow_from_gpus_and_the_site(
 
 def test_gpu_type_decides_how_many_a_node_has() -> None:
     assert plan_of("daic", gpus=4, gpu_type="turing").nodes == 1
-    assert plan_of("daic", gpus=8, gpu_type="v100").gpu_directive == ("gres", "gpu:v100:8")
+    assert plan_of("daic", gpus=8, gpu_type="v100").gpu_directive == (("gres", "gpu:v100:8"),)
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,10 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     except ValueError:
         return
     for name, limit in place(script, site).limits.items():
-        if limit.max_seconds is not None and requested > limit.max_seconds:
+        longest = limit.time_for(script.job.nodes or 1)
+        if (most := durations.limit(longest)) is not None and requested > most:
             yield Finding(
                 directive.value_span,
-                f"--time={directive.value} exceeds the limit of {name} on {site.name}: {limit.max_time}",
-                f"request at most `--time={limit.max_time}`",
+                f"--time={directive.value} exceeds the limit of {name} on {site.name}: {longest}",
+                f"request at most `--time={longest}`",
             )

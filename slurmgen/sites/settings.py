@@ -1,0 +1,91 @@
+"""The settings of one job: what a profile sets for every job, and for the jobs that meet its conditions.
+
+The plan and the linter read them here.
+"""
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from msgspec import Struct
+
+from slurmgen.sites.model import Launch, Modules, Site, When
+from slurmgen.sites.nodes import Place
+from slurmgen.slurm.sbatch_options import SbatchOptions
+
+T = TypeVar("T")
+
+
+class Shape(Struct, frozen=True):
+    """The facts of a job that the conditions of a profile depend on."""
+
+    nodes: int
+    gpus_per_node: int
+    task_per_gpu: bool
+
+
+class Settings(Struct, frozen=True):
+    """All that a profile sets for one job."""
+
+    sbatch: SbatchOptions
+    modules: Modules
+    env: dict[str, str]
+    task_env: dict[str, str]
+    launch: Launch
+    account_suffix: str
+
+
+def settings_of(site: Site, place: Place, shape: Shape) -> Settings:
+    """The settings of a job; of several values of one key, the last table's counts."""
+    tables = tuple(_applying(site, place, shape))
+    return Settings(
+        sbatch=_merged(site.sbatch, *(table.sbatch for table in tables)),
+        modules=Modules(
+            init=_joined(site.modules.init, *(table.modules.init for table in tables)),
+            load=_joined(site.modules.load, *(table.modules.load for table in tables)),
+        ),
+        env=_merged(*_groups(site, shape), *(table.env for table in tables)),
+        task_env=_merged(site.env.task, *(table.task_env for table in tables)),
+        launch=_launch(site.launch, *(table.launch for table in tables)),
+        account_suffix="".join(table.account_suffix for table in tables),
+    )
+
+
+def _applying(site: Site, place: Place, shape: Shape) -> Iterator[When]:
+    facts = {
+        "nodes": "one" if shape.nodes == 1 else "several",
+        "tasks": "per-gpu" if shape.task_per_gpu else "per-node",
+        "whole_nodes": place.node.gpus is not None and shape.gpus_per_node == place.node.gpus,
+        "gpu_type": place.gpu_type,
+    }
+    for table in site.when.values():
+        wanted = {name: getattr(table, name) for name in facts}
+        if all(value in (None, facts[name]) for name, value in wanted.items()) and (
+            table.partition is None or table.partition in place.partitions
+        ):
+            yield table
+
+
+def _groups(site: Site, shape: Shape) -> Iterator[dict[str, str]]:
+    yield site.env.always
+    if shape.nodes * shape.gpus_per_node > 1:
+        yield site.env.multi_gpu
+    if shape.nodes > 1:
+        yield site.env.multi_node
+
+
+def _launch(*tables: Launch) -> Launch:
+    return Launch(
+        srun=_joined(*(table.srun for table in tables)),
+        torchrun=next((table.torchrun for table in reversed(tables) if table.torchrun), ()),
+        torchrun_options=_joined(*(table.torchrun_options for table in tables)),
+        before=_joined(*(table.before for table in tables)),
+        before_on_each_node=_joined(*(table.before_on_each_node for table in tables)),
+    )
+
+
+def _merged(*tables: dict[str, T]) -> dict[str, T]:
+    return {key: value for table in tables for key, value in table.items()}
+
+
+def _joined(*parts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word for part in parts for word in part)

@@ -47,7 +47,7 @@ def find_setup(request: Request, origin: Origin, site: Site, modules: Modules, n
     if request.binds:
         raise RequestError("--bind without a container", "Add --container IMAGE, or leave --bind out.")
     python_env, why_python = _python_env(request, origin, site)
-    names, why_modules = modules.load, from_profile(site)
+    names, why_modules = modules.load, from_profile(site, "modules.load")
     if request.modules is not None:
         names, why_modules = request.modules, origin("modules")
     return Setup(
@@ -104,7 +104,7 @@ def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reas
         return kind, default("the python on PATH" + (" after the modules" if site.modules.load else ""))
     if kind == "uv" and (request.script is None or is_bundled(request.script)):
         return f"uv:{FOLDER}", derived("the bundled training has a pyproject.toml of its own")
-    return kind, origin("python_env") if request.python_env else from_profile(site)
+    return kind, origin("python_env") if request.python_env else from_profile(site, "python_env")
 
 
 def _container(request: Request, origin: Origin, site: Site) -> tuple[Container | None, str, Reason]:
@@ -117,7 +117,7 @@ def _container(request: Request, origin: Origin, site: Site) -> tuple[Container 
     if request.container:
         return of_site, word(request.container), origin("container")
     if of_site.image:
-        return of_site, word(of_site.image), from_profile(site)
+        return of_site, word(of_site.image), from_profile(site, "container.image")
     return None, "", default("neither the request nor the profile names an image")
 
 

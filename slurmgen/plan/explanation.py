@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from slurmgen.plan.reasons import DERIVED, PROFILE, Origin, Reason, default, derived, origin_of
+from slurmgen.plan.reasons import DERIVED, PROFILE, Origin, Reason, default, derived, from_profile, origin_of
 from slurmgen.plan.requeue import REASONS as REQUEUE_REASONS
 from slurmgen.plan.variables import OWN
 
@@ -33,7 +33,7 @@ def explained(plan: "Plan") -> dict[str, Reason]:
         found[f"env.{variable.name}"] = _variable(plan, variable.name, variable.comment, origin)
     for variable in plan.step.variables:
         ranks = f", for its {plan.procs_per_task} ranks together" if plan.procs_per_task > 1 else ""
-        note = variable.comment or f"from the profile of {plan.site}"
+        note = variable.comment or _of_profile(plan, f"env.task.{variable.name}").text
         found[f"task_env.{variable.name}"] = Reason(PROFILE, f"set in each task{ranks}: {note}")
     return found
 
@@ -71,7 +71,7 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
         "requeue": default("not requested"),
         "partition": _partition(plan),
         "account": default("none requested; the site may have a default"),
-        "qos": default("none requested"),
+        "qos": _chosen(plan, "qos") if plan.place.qos else default("none requested"),
         "script": default("the bundled script, because none is named"),
         "log_dir": default(""),
     }
@@ -85,9 +85,14 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
 
 
 def _gpu_type(plan: "Plan") -> Reason:
-    if plan.place.gpu_type:
-        return Reason(PROFILE, f"the only GPU type of {plan.site}, which requires one")
-    return default("none requested")
+    place, gpu = plan.place, plan.profile.gpu
+    if not place.gpu_type:
+        return default("none requested")
+    if place.gpu_type == gpu.default_type:
+        return _of_profile(plan, "gpu.default_type")
+    if place.partitions and place.gpu_type == plan.profile.type_of(place.partitions):
+        return derived(f"the GPU type of partition {', '.join(place.partitions)}")
+    return Reason(PROFILE, f"the only GPU type of {plan.site}, which requires one")
 
 
 def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
@@ -95,19 +100,33 @@ def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
         return origin(f"sbatch.{option}")
     if plan.requeue and option in REQUEUE_REASONS:
         return Reason(DERIVED, REQUEUE_REASONS[option])
-    return Reason(PROFILE, f"from the profile of {plan.site}")
+    return _of_profile(plan, f"sbatch.{option}")
 
 
 def _variable(plan: "Plan", name: str, comment: str | None, origin: Origin) -> Reason:
     if name in plan.request.env:
         return origin(f"env.{name}")
-    return Reason(DERIVED if name in OWN else PROFILE, comment or f"from the profile of {plan.site}")
+    if name in OWN and comment:
+        return derived(comment)
+    return Reason(PROFILE, comment) if comment else _of_profile(plan, plan.profile.env.key_of(name))
 
 
 def _partition(plan: "Plan") -> Reason:
     if plan.place.partitions:
-        return Reason(PROFILE, f"the default of {plan.site}")
+        return _chosen(plan, "partition")
     return default("none; Slurm uses its default partition")
+
+
+def _chosen(plan: "Plan", what: str) -> Reason:
+    """The reason for a default partition or QoS, of which there may be several."""
+    site = plan.profile
+    several = len(site.default_partitions if what == "partition" else site.default_qos) > 1
+    first = "the first default of {} whose limits allow the job" if several else "the default of {}"
+    return Reason(PROFILE, first.format(plan.site))
+
+
+def _of_profile(plan: "Plan", key: str) -> Reason:
+    return from_profile(plan.profile, key)
 
 
 def _rendezvous(plan: "Plan") -> str:

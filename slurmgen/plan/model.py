@@ -9,7 +9,7 @@ from slurmgen.plan.job_step import Step
 from slurmgen.plan.reasons import Reason
 from slurmgen.plan.resources import Cpus, Reasoned
 from slurmgen.request import Request
-from slurmgen.sites.model import Rendezvous
+from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place
 from slurmgen.sites.settings import Settings
 from slurmgen.slurm import durations
@@ -20,6 +20,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Everything that the script needs, with nothing left to decide."""
 
     site: str
+    profile: Site
     name: str
     "Name of the job."
     launcher: Launcher

@@ -37,9 +37,12 @@ def origin_of(files: Mapping[str, str]) -> Origin:
     return origin
 
 
-def from_profile(site: Site) -> Reason:
-    """The reason for a value of the profile."""
-    return Reason(PROFILE, f"from the profile of {site.name}")
+def from_profile(site: Site, key: str) -> Reason:
+    """The reason for a value of the profile, with the source of that key."""
+    source = site.source_of(key)
+    date = f", {source.date}" if source and source.date else ""
+    cited = f" ({source.mark}: {source.title}{date})" if source else ""
+    return Reason(PROFILE, f"from the profile of {site.name}{cited}")
 
 
 def default(text: str) -> Reason:

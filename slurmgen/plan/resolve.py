@@ -63,6 +63,7 @@ def resolve(
     in_task = task_variables(request, site, settings)
     return Plan(
         site=site.name,
+        profile=site,
         name=_job_name(request.name or PurePosixPath(script).stem, launcher),
         launcher=launcher,
         place=place,

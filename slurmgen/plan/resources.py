@@ -48,7 +48,7 @@ def cpus(
     """
     per_gpu, source = _first(
         (request.cpus_per_gpu, origin("cpus_per_gpu")),
-        (site.cpu.per_gpu, from_profile(site)),
+        (site.cpu.per_gpu, from_profile(site, "cpu.per_gpu")),
         (_share(node.cpus, node.gpus, site.cpu.multiple_of), derived("a GPU's share of a node")),
         (DEFAULT_CPUS_PER_GPU, default("slurmgen's default, because the profile sets none")),
     )
@@ -93,7 +93,7 @@ def memory(request: Request, origin: Origin, site: Site, layout: Layout, node: N
         total, why = _size(request.mem), origin("mem")
     else:
         per_gpu, source = _first(
-            (site.memory.per_gpu, from_profile(site)),
+            (site.memory.per_gpu, from_profile(site, "memory.per_gpu")),
             (_memory_share(node), derived("a GPU's share of a node")),
             (DEFAULT_MEM_PER_GPU, default("slurmgen's default, because the profile sets none")),
         )
@@ -137,7 +137,7 @@ def time(request: Request, origin: Origin, site: Site, limits: dict[str, Limits]
     """
     text, why = _first(
         (request.time, origin("time")),
-        (site.time if durations.limit(site.time) else None, from_profile(site)),
+        (site.time if durations.limit(site.time) else None, from_profile(site, "time")),
         (DEFAULT_TIME, default("slurmgen's default, because neither the request nor the profile sets one")),
     )
     total = _duration(text)

@@ -1,11 +1,11 @@
 """What the types of a profile let through: facts that are wrong, or that contradict each other."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from slurmgen.errors import SlurmgenError
+from slurmgen.errors import SlurmgenError, did_you_mean
 from slurmgen.python_env import setup_lines
-from slurmgen.sites.model import Env, Node, Site
+from slurmgen.sites.model import Limits, Node, Partition, Qos, Site
 from slurmgen.sites.nodes import Place, place_of
 from slurmgen.slurm import durations, sbatch_options, sizes
 from slurmgen.slurm.shell import PER_TASK, variables_in
@@ -30,8 +30,10 @@ def faults(site: Site, file_stem: str) -> Iterator[Fault]:
     yield from _python_env(site)
     yield from _image(site)
     yield from _sbatch(site)
-    yield from _default_partitions(site)
-    yield from _variables(site.env)
+    yield from _defaults(site)
+    yield from _names(site)
+    yield from _variables(site)
+    yield from _sources(site)
     if not unreadable:
         yield from _shares(site)
         yield from _default_time(site)
@@ -56,10 +58,16 @@ def _unless(
 
 def _times(site: Site) -> Iterator[tuple[tuple[str, ...], str | None]]:
     yield ("time",), site.time
-    for name, partition in site.partitions.items():
-        yield ("partitions", name, "max_time"), partition.max_time
-    for name, qos in site.qos.items():
-        yield ("qos", name, "max_time"), qos.max_time
+    for keys, limits in _limits(site):
+        yield (*keys, "max_time"), limits.max_time
+        yield (*keys, "min_time"), limits.min_time
+        yield from (((*keys, "max_time_by_nodes"), limit.time) for limit in limits.max_time_by_nodes)
+
+
+def _limits(site: Site) -> Iterator[tuple[tuple[str, ...], Limits]]:
+    yield ("limits",), site.limits
+    yield from ((("partitions", name), partition) for name, partition in site.partitions.items())
+    yield from ((("qos", name), qos) for name, qos in site.qos.items())
 
 
 def _sizes(site: Site) -> Iterator[tuple[tuple[str, ...], str | None]]:
@@ -88,38 +96,87 @@ def _image(site: Site) -> Iterator[Fault]:
 
 
 def _sbatch(site: Site) -> Iterator[Fault]:
-    for key, value in sbatch_options.given(site.sbatch).items():
-        try:
-            sbatch_options.checked(key, value)
-        except SlurmgenError as error:
-            managed = sbatch_options.MANAGED.get(key)
-            hint = f"Take it out of the profile; for a job it is set by {managed}." if managed else error.hint
-            yield Fault(("sbatch", key), error.fact, hint)
+    tables = {("sbatch",): site.sbatch} | {
+        ("when", name, "sbatch"): table.sbatch for name, table in site.when.items()
+    }
+    for keys, options in tables.items():
+        for key, value in sbatch_options.given(options).items():
+            try:
+                sbatch_options.checked(key, value)
+            except SlurmgenError as error:
+                managed = sbatch_options.MANAGED.get(key)
+                hint = f"Remove it from the profile; a job sets it with {managed}." if managed else error.hint
+                yield Fault((*keys, key), error.fact, hint)
 
 
-def _default_partitions(site: Site) -> Iterator[Fault]:
-    defaults = [name for name, partition in site.partitions.items() if partition.default]
-    if len(defaults) > 1:
-        yield Fault(
-            ("partitions", defaults[1], "default"),
-            f"several default partitions: {', '.join(defaults)}",
-            "Keep one.",
-        )
+def _defaults(site: Site) -> Iterator[Fault]:
+    """Defaults that no job reaches, because an earlier default has no limits."""
+    tables: dict[str, Mapping[str, Partition | Qos]] = {"partitions": site.partitions, "qos": site.qos}
+    for table, entries in tables.items():
+        defaults = [name for name, entry in entries.items() if entry.default]
+        unlimited = next((name for name in defaults[:-1] if not _is_limited(entries[name])), None)
+        if unlimited:
+            yield Fault(
+                (table, defaults[-1], "default"),
+                f"several defaults, {', '.join(defaults)}, and {unlimited} has no limit",
+                f"Set a limit of {unlimited}, such as max_gpus, or keep one default.",
+            )
+
+
+def _is_limited(limits: Limits) -> bool:
+    return any(getattr(limits, field) for field in Limits.__struct_fields__)
+
+
+def _names(site: Site) -> Iterator[Fault]:
+    """Names of GPU types and partitions that the profile does not have."""
+    types: list[tuple[tuple[str, ...], str | None]] = [(("gpu", "default_type"), site.gpu.default_type)]
+    types += [(("partitions", name, "gpu_type"), part.gpu_type) for name, part in site.partitions.items()]
+    types += [(("when", name, "gpu_type"), table.gpu_type) for name, table in site.when.items()]
+    for keys, name in types:
+        if name is not None and name not in site.gpu.types:
+            yield Fault(keys, f"there is no GPU type {name!r}", did_you_mean(name, site.gpu.types))
+    for key, table in site.when.items():
+        if table.partition is not None and table.partition not in site.partitions:
+            fact = f"there is no partition {table.partition!r}"
+            yield Fault(("when", key, "partition"), fact, did_you_mean(table.partition, site.partitions))
+
+
+def _sources(site: Site) -> Iterator[Fault]:
+    """Facts that a source names and that the profile does not state."""
+    for name, source in site.sources.items():
+        for fact in source.facts:
+            if not _states(site, fact.split(".")):
+                yield Fault(
+                    ("sources", name, "facts"), f"the profile does not state {fact!r}", "Correct the key."
+                )
 
 
 _SET_BY_SCRIPT = ("MASTER_ADDR", "MASTER_PORT", "REQUEUE_FILE")
 
 
-def _variables(env: Env) -> Iterator[Fault]:
-    groups = {
-        group: getattr(env, group) for group in ("always", "multi_gpu", "multi_node", "container", "task")
+def _states(value: Any, keys: Sequence[str]) -> bool:
+    """Whether a profile states a value under these keys."""
+    for key in keys:
+        if isinstance(value, dict):
+            value = value.get(key)
+        else:
+            value = getattr(value, key, None) if key in getattr(value, "__struct_fields__", ()) else None
+    return value is not None
+
+
+def _variables(site: Site) -> Iterator[Fault]:
+    names = ("always", "multi_gpu", "multi_node", "container", "task")
+    groups: dict[tuple[str, ...], dict[str, str]] = {
+        ("env", group): getattr(site.env, group) for group in names
     }
+    groups |= {("when", name, "env"): table.env for name, table in site.when.items()}
+    groups |= {("when", name, "task_env"): table.task_env for name, table in site.when.items()}
     for group, values in groups.items():
         for name, value in values.items():
-            keys = ("env", group, name)
+            keys = (*group, name)
             if name in _SET_BY_SCRIPT:
-                yield Fault(keys, "every script sets it itself, so this would be lost", "Take it out.")
-            for used in variables_in(value) if group != "task" else ():
+                yield Fault(keys, "every script sets it itself, so this value has no effect", "Remove it.")
+            for used in variables_in(value) if group[-1] not in ("task", "task_env") else ():
                 if used in PER_TASK:
                     fact = f"${used} is expanded in the batch script, so that all tasks get the same value"
                     yield Fault(keys, fact, "Move it to [env.task], which each task exports for itself.")

@@ -4,6 +4,7 @@ A site is data. It is written as TOML in `site_profiles/`, and every field that
 is unset is unknown: the planner then asks the user, or says which default it took.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -34,7 +35,8 @@ GpuRequest = Literal["gres", "gpus-per-node", "gpus", "none"]
 Vendor = Literal["nvidia", "amd"]
 MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "none"]
 HostRule = Literal["hostname", "ip"]
-LoginMethod = Literal["password", "key", "otp"]
+LoginMethod = Literal["password", "key", "otp", "certificate"]
+Mark = Literal["documentation", "configuration", "users", "inferred"]
 
 
 class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -87,6 +89,9 @@ class Limits(Fact, frozen=True):
     max_gpus: Limit | None = None
     min_nodes: Limit | None = None
     min_gpus: Limit | None = None
+    min_time: str | None = None
+    max_jobs: Limit | None = None
+    "Jobs of one user, running or pending."
 
     def time_for(self, nodes: int) -> str | None:
         """The longest time of a job with that many nodes, as Slurm writes it."""
@@ -164,6 +169,11 @@ class Env(Fact, frozen=True):
     notes: dict[str, str] = {}
     "Why a variable is there, by its name; becomes the comment above it."
 
+    def key_of(self, name: str) -> str:
+        """The key of a variable in the profile."""
+        groups = ("container", "task", "multi_node", "multi_gpu", "always")
+        return next((f"env.{group}.{name}" for group in groups if name in getattr(self, group)), "when")
+
 
 class Launch(Fact, frozen=True):
     """How jobs start their ranks."""
@@ -219,11 +229,42 @@ class Rendezvous(Fact, frozen=True):
     "Appended to the host name, such as JUWELS' `i` for its InfiniBand name."
 
 
+class Source(Fact, frozen=True):
+    """Where facts of a profile come from."""
+
+    mark: Mark
+    "The site's documentation, a configuration in production elsewhere, users' scripts, or a conclusion."
+    title: str
+    url: str | None = None
+    date: str | None = None
+    "Of its version, as YYYY-MM-DD."
+    facts: tuple[str, ...] = ()
+    "The keys of the profile that it supports, such as `gpu.request`; a table stands for all its keys."
+
+
+class Charge(Fact, frozen=True):
+    """What a job costs in the site's own unit."""
+
+    unit: str = "GPU hours"
+    per: Literal["gpu", "node"] = "gpu"
+    rate: float = 1.0
+    "Units for an hour of one GPU or node."
+    rates: dict[Name, float] = {}
+    "Other rates by partition or QoS."
+
+
 class Login(Fact, frozen=True):
     """Where one logs in, and how."""
 
     host: str | None = None
+    other_hosts: tuple[str, ...] = ()
+    jump_host: str | None = None
+    automation_host: str | None = None
+    "The host for unattended logins with a restricted key."
     methods: tuple[LoginMethod, ...] = ()
+    certificate_hours: Count | None = None
+    certificate_command: str | None = None
+    "The command that gets a certificate, such as `clifton auth`."
     note: str | None = None
 
 
@@ -253,8 +294,33 @@ class Site(Fact, frozen=True):
     when: dict[str, When] = {}
     "Settings of some jobs only, by a name of your choice; later tables override earlier ones."
     qos_required: bool = False
+    limits: Limits = Limits()
+    "Of every job, whatever its partition."
+    internet: Literal["yes", "no", "proxy"] | None = None
+    "Whether compute nodes reach the internet."
+    architecture: Literal["x86_64", "aarch64"] | None = None
+    "Of the GPU nodes."
+    charge: Charge | None = None
+    refusals: dict[str, str] = {}
+    "What to do about a refusal of the site, by a part of its text."
+    sources: dict[Name, Source] = {}
     sbatch: SbatchOptions = {}
     "Further directives of every job, by long option name; `true` for one without a value."
+
+    def type_of(self, partitions: Sequence[str]) -> str | None:
+        """The GPU type that all these partitions have."""
+        types = {self.partitions[name].gpu_type if name in self.partitions else None for name in partitions}
+        return types.pop() if len(types) == 1 else None
+
+    def source_of(self, key: str) -> Source | None:
+        """The source of a fact, by its key: the source that names the longest part of it."""
+        named = [
+            (len(fact), source)
+            for source in self.sources.values()
+            for fact in source.facts
+            if key == fact or key.startswith(f"{fact}.")
+        ]
+        return max(named, key=lambda pair: pair[0], default=(0, None))[1]
 
     @property
     def default_partitions(self) -> tuple[str, ...]:

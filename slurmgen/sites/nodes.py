@@ -42,7 +42,7 @@ def place_of(
         qos: the quality of service.
     """
     names = partitions_of(site, partition)
-    kind = gpu_type or _type_of(site, names) or default_type(site)
+    kind = gpu_type or site.type_of(names) or default_type(site)
     requested, constraint = _selection(site, kind, gpu_type)
     nodes = [_node(site, name, kind) for name in names] or [_node(site, None, kind)]
     node = _smallest(nodes)
@@ -77,12 +77,6 @@ def _with_type(site: Site, gpu_type: str | None) -> tuple[str, ...]:
 
     defaults = tuple(filter(fits, site.default_partitions))
     return defaults or tuple(name for name in gpu_partitions(site) if gpu_type and fits(name))
-
-
-def _type_of(site: Site, partitions: Sequence[str]) -> str | None:
-    """The GPU type that all these partitions have."""
-    types = {site.partitions[name].gpu_type if name in site.partitions else None for name in partitions}
-    return types.pop() if len(types) == 1 else None
 
 
 def _selection(site: Site, kind: str | None, requested: str | None) -> tuple[str | None, str | None]:
@@ -136,7 +130,8 @@ def _smallest(nodes: Sequence[Node]) -> Node:
 
 
 def _limits(site: Site, partitions: Sequence[str], qos: str | None) -> dict[str, Limits]:
-    found: dict[str, Limits] = {
+    of_site = {site.name: site.limits} if site.limits != Limits() else {}
+    found: dict[str, Limits] = of_site | {
         f"partition {name}": site.partitions[name] for name in partitions if name in site.partitions
     }
     if qos not in site.qos:

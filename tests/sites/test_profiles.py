@@ -69,13 +69,13 @@ def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) 
         ("[partitions.a]\nmax_time = '1:2:3:4'", r"partitions\.a\.max_time: '1:2:3:4' is not a Slurm time"),
         (
             "[partitions.a]\ndefault = true\n[partitions.b]\ndefault = true",
-            "several default partitions: a, b",
+            "several defaults, a, b, and a has no limit",
         ),
         ('[env.notes]\nA = "x\\ny"', r"has a control character: 'x\\ny'"),
         ("python_env = 'pipenv'", "unknown python_env 'pipenv'"),
         (
             "[sbatch]\nqos = 'x'",
-            r"x\.toml:3: sbatch\.qos: slurmgen sets --qos itself\. Take it out of the profile; for a job",
+            r"x\.toml:3: sbatch\.qos: slurmgen sets --qos itself\. Remove it from the profile; a job sets it",
         ),
         ("[login]\nmethods = ['totp']", r"x\.toml:3: login\.methods: 'totp' is none of password, key, otp"),
         (

@@ -36,6 +36,9 @@ Vendor = Literal["nvidia", "amd"]
 MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "none"]
 HostRule = Literal["hostname", "ip"]
 LoginMethod = Literal["password", "key", "otp", "certificate"]
+EngineName = Literal[
+    "apptainer", "singularity", "pyxis", "edf", "podman-hpc", "shifter", "charliecloud"
+]
 Mark = Literal["documentation", "configuration", "users", "inferred"]
 
 
@@ -210,7 +213,7 @@ class When(Fact, frozen=True):
 class Container(Fact, frozen=True):
     """The container that a job's processes run in."""
 
-    engine: Literal["apptainer"] = "apptainer"
+    engine: EngineName = "apptainer"
     image: str | None = None
     binds: tuple[str, ...] = ()
     multi_node_binds: tuple[str, ...] = ()

@@ -1,24 +1,27 @@
 """Container engines: one per file. A dict lists them."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from slurmgen.containers import apptainer
-from slurmgen.sites.model import Container, Vendor
+from slurmgen.containers.apptainer import APPTAINER, SINGULARITY
+from slurmgen.containers.base import Call, Engine
+from slurmgen.containers.charliecloud import CHARLIECLOUD
+from slurmgen.containers.edf import EDF
+from slurmgen.containers.podman_hpc import PODMAN_HPC
+from slurmgen.containers.pyxis import PYXIS
+from slurmgen.containers.shifter import SHIFTER
+from slurmgen.sites.model import Container, EngineName
 from slurmgen.slurm.shell import variables_in
 
-
-class Engine(NamedTuple):
-    """How the script calls an engine."""
-
-    command: Callable[[str, Vendor, tuple[str, ...]], tuple[str, ...]]
-    env_prefix: str
-
-
-ENGINES = {"apptainer": Engine(apptainer.command, apptainer.ENV_PREFIX)}
-
-
+ENGINES: dict[EngineName, Engine] = {
+    "apptainer": APPTAINER,
+    "singularity": SINGULARITY,
+    "pyxis": PYXIS,
+    "edf": EDF,
+    "podman-hpc": PODMAN_HPC,
+    "shifter": SHIFTER,
+    "charliecloud": CHARLIECLOUD,
+}
 _ALWAYS_SET = {"HOME", "PWD", "USER"}
+
+__all__ = ["ENGINES", "Call", "Engine", "bind_variables"]
 
 
 def bind_variables(container: Container) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import shlex
 from msgspec import Struct, structs
 
 from slurmgen.bundled_scripts import FOLDER, is_bundled
-from slurmgen.containers import ENGINES, bind_variables
+from slurmgen.containers import ENGINES, Call, bind_variables
 from slurmgen.errors import RequestError
 from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
 from slurmgen.python_env import setup_lines
@@ -20,8 +20,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     container: Container | None = None
     image: str = ""
     "A shell word."
-    exec_words: tuple[str, ...] = ()
-    "The shell words that run a command in the container."
+    call: Call | None = None
+    "The container for its engine."
     python_env: str = NONE
     python_setup: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
@@ -41,9 +41,9 @@ def find_setup(request: Request, origin: Origin, site: Site, modules: Modules, n
     """
     container, image, why = _container(request, origin, site)
     if container:
-        words = _exec_words(request, site, container, image, several_nodes=nodes > 1)
+        call = _call(request, site, container, image, several_nodes=nodes > 1)
         setup = _in_container(request, modules, container, image, why, several_nodes=nodes > 1)
-        return structs.replace(setup, exec_words=words)
+        return structs.replace(setup, call=call)
     if request.binds:
         raise RequestError("--bind without a container", "Add --container IMAGE, or leave --bind out.")
     python_env, why_python = _python_env(request, origin, site)
@@ -74,8 +74,8 @@ def _in_container(
                 f"--bind {bind!r} is not a full path",
                 "Write SOURCE[:TARGET] with a source that begins with /, ~/ or a $NAME.",
             )
-    of_container = container.multi_node_modules if several_nodes else ()
-    names = (*of_container, *(request.modules or ()))
+    of_several = container.multi_node_modules if several_nodes else ()
+    names = (*container.modules, *of_several, *(request.modules or ()))
     return Setup(
         container=container,
         image=image,
@@ -89,12 +89,16 @@ def _in_container(
     )
 
 
-def _exec_words(
-    request: Request, site: Site, container: Container, image: str, *, several_nodes: bool
-) -> tuple[str, ...]:
+def _call(request: Request, site: Site, container: Container, image: str, *, several_nodes: bool) -> Call:
     of_site = (*container.binds, *(container.multi_node_binds if several_nodes else ()))
     binds = tuple(map(word, (*of_site, *(request.binds or ()))))
-    return ENGINES[container.engine].command(image, site.gpu.vendor, binds)
+    if binds and not ENGINES[container.engine].takes_binds:
+        raise RequestError(
+            f"--bind has no effect with the container engine {container.engine}",
+            "Name the mounts in the environment definition file.",
+        )
+    names = (*site.env.container, *request.env)
+    return Call(image, binds, site.gpu.vendor, names, tuple(map(word, container.options)))
 
 
 def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reason]:

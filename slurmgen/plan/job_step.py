@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
 from slurmgen.launchers import LAUNCHERS, Launcher, Layout, Options
 from slurmgen.plan.environment import Setup
@@ -56,12 +57,20 @@ def find_step(
         torchrun=tuple(map(word, launch.torchrun)), torchrun_options=tuple(map(word, launch.torchrun_options))
     )
     head, in_task = _head(launcher.name, layout, options, folders)
+    in_srun, in_task_words = _container_words(setup)
     further_srun = map(quote, launch.srun)
     export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
     lines = (
-        ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *export, *further_srun),
+        (
+            "srun",
+            f"--cpus-per-task={cpus_per_task}",
+            "--kill-on-bad-exit=1",
+            *export,
+            *further_srun,
+            *in_srun,
+        ),
         own,
-        setup.exec_words,
+        in_task_words,
         *_joined(head, (quote(script), *map(word, request.script_args or ()))),
     )
     return Step(tuple(filter(None, lines)), in_task or bool(own), variables)
@@ -91,6 +100,14 @@ def _in_each_task(variables: tuple[Variable, ...], signal: str | None) -> tuple[
 def _joined(head: tuple[str, ...], script: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """The launcher and the script as two parts, but `python SCRIPT` as one."""
     return ((*head, *script),) if len(head) == 1 else (head, script)
+
+
+def _container_words(setup: Setup) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The options of srun for the container, and the words before each task's command."""
+    if not (setup.container and setup.call):
+        return (), ()
+    engine = ENGINES[setup.container.engine]
+    return engine.srun(setup.call), engine.command(setup.call)
 
 
 def _head(

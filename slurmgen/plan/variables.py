@@ -38,11 +38,14 @@ def variables(
         if name in request.env:
             raise RequestError(f"--env {name} would have no effect: {reason}", "Leave it out.")
     container = setup.container
-    if container and "HOME" in request.env:
-        raise RequestError(
-            "--env HOME is ignored by apptainer", "Leave it out, or bind the folder with --bind."
-        )
-    prefix = ENGINES[container.engine].env_prefix if container else ""
+    engine = ENGINES[container.engine] if container else None
+    for name in engine.refused_variables if engine else ():
+        if container and name in request.env:
+            raise RequestError(
+                f"--env {name} is ignored by {container.engine}",
+                "Leave it out, or bind the folder with --bind.",
+            )
+    prefix = engine.env_prefix if engine else ""
     notes = site.env.notes
     found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED}
     for name, value in settings.env.items():

@@ -36,9 +36,7 @@ Vendor = Literal["nvidia", "amd"]
 MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "none"]
 HostRule = Literal["hostname", "ip"]
 LoginMethod = Literal["password", "key", "otp", "certificate"]
-EngineName = Literal[
-    "apptainer", "singularity", "pyxis", "edf", "podman-hpc", "shifter", "charliecloud"
-]
+EngineName = Literal["apptainer", "singularity", "pyxis", "edf", "podman-hpc", "shifter", "charliecloud"]
 Mark = Literal["documentation", "configuration", "users", "inferred"]
 
 
@@ -215,6 +213,10 @@ class Container(Fact, frozen=True):
 
     engine: EngineName = "apptainer"
     image: str | None = None
+    options: tuple[str, ...] = ()
+    "Further options of the engine, such as --nccl of podman-hpc."
+    modules: tuple[str, ...] = ()
+    "Modules that the container needs."
     binds: tuple[str, ...] = ()
     multi_node_binds: tuple[str, ...] = ()
     multi_node_modules: tuple[str, ...] = ()

@@ -1,0 +1,19 @@
+"""podman-hpc: NERSC's wrapper of podman, once per task.
+
+Only the named variables reach the container, so Slurm's are passed by pattern.
+https://docs.nersc.gov/development/containers/podman-hpc/overview/
+"""
+
+from slurmgen.containers.base import Call, Engine
+
+_ALWAYS = ("'SLURM_*'", "MASTER_ADDR", "MASTER_PORT")
+
+
+def _run(call: Call) -> tuple[str, ...]:
+    variables = (f"--env={name}" for name in (*_ALWAYS, *call.variables))
+    volumes = (f"--volume={bind}" for bind in ('"$PWD:$PWD"', *call.binds))
+    fixed = ("podman-hpc", "run", "--rm", "--gpu", "--ipc=host", "--network=host", '--workdir="$PWD"')
+    return (*fixed, *variables, *volumes, *call.options, call.image)
+
+
+PODMAN_HPC = Engine(command=_run)

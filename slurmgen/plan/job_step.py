@@ -58,8 +58,8 @@ def find_step(
     )
     head, in_task = _head(launcher.name, layout, options, folders)
     in_srun, in_task_words = _container_words(setup)
-    further_srun = map(quote, launch.srun)
     export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
+    srun = (*export, *map(quote, launch.srun), *in_srun)
     lines = (
         (
             "srun",

@@ -34,28 +34,31 @@ def variables(
     Raises:
         RequestError: the request sets one that has no effect, or that the script itself sets.
     """
-    for name, reason in _set_later(request, launcher, layout, setup):
-        if name in request.env:
-            raise RequestError(f"--env {name} would have no effect: {reason}", "Leave it out.")
-    container = setup.container
-    engine = ENGINES[container.engine] if container else None
-    for name in engine.refused_variables if engine else ():
-        if container and name in request.env:
-            raise RequestError(
-                f"--env {name} is ignored by {container.engine}",
-                "Leave it out, or bind the folder with --bind.",
-            )
-    prefix = engine.env_prefix if engine else ""
+    _check_names(request, launcher, layout, setup)
+    prefix = ENGINES[setup.container.engine].env_prefix if setup.container else ""
     notes = site.env.notes
     found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED}
     for name, value in settings.env.items():
         found[name] = Variable(name, value, word(value), notes.get(name))
-    if container:
+    if setup.container:
         for name, value in site.env.container.items():
             found[name] = Variable(name, value, word(value), notes.get(name), prefix)
     for name, value in request.env.items():
         found[name] = Variable(name, value, word(value), None, prefix)
     return tuple(found.values())
+
+
+def _check_names(request: Request, launcher: Launcher, layout: Layout, setup: Setup) -> None:
+    for name, reason in _set_later(request, launcher, layout, setup):
+        if name in request.env:
+            raise RequestError(f"--env {name} would have no effect: {reason}", "Leave it out.")
+    if setup.container:
+        for name in ENGINES[setup.container.engine].refused_variables:
+            if name in request.env:
+                raise RequestError(
+                    f"--env {name} is ignored by {setup.container.engine}",
+                    "Leave it out, or bind the folder with --bind.",
+                )
 
 
 def task_variables(request: Request, site: Site, settings: Settings) -> tuple[Variable, ...]:

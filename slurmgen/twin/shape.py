@@ -63,7 +63,13 @@ def features(site: Site) -> tuple[str, ...]:
     >>> features(Site(name="x", sbatch={"constraint": "[rack1*2&rack2*4]|a100&(nvlink|ib)"}))
     ('rack1', 'rack2', 'a100', 'nvlink', 'ib')
     """
-    asked = " ".join(str(site.sbatch.get(option, "")) for option in ("constraint", "prefer", "batch"))
+    tables = [site.sbatch, *(table.sbatch for table in site.when.values())]
+    asked = " ".join(
+        [
+            *(str(table.get(option, "")) for table in tables for option in ("constraint", "prefer", "batch")),
+            *(kind.constraint or "" for kind in site.gpu.types.values()),
+        ]
+    )
     # Behind an asterisk is a number of nodes.
     words = re.split(r"[^\w.+:/=@-]+", re.sub(r"\*\d+", " ", asked))
     return tuple(dict.fromkeys(filter(None, words)))

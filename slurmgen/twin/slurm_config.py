@@ -19,12 +19,16 @@ DAEMONS_CONF = f"Include slurm.conf\n{_LISTENS_ON_HOST_NAME}\n"
 
 def slurm_conf(layout: Layout) -> str:
     """slurm.conf: the cluster, its nodes and its partitions."""
+    default = layout.site.default_partition or next(iter(partitions(layout.site)))
     by_name = {name: group for group in layout.groups for name in group.partitions}
     return "\n".join(
         [
             _cluster(layout),
             *(_nodes(layout, group) for group in layout.groups),
-            *(_partition(name, part, by_name[name]) for name, part in partitions(layout.site).items()),
+            *(
+                _partition(name, part, by_name[name], is_default=name == default)
+                for name, part in partitions(layout.site).items()
+            ),
             "",
         ]
     )
@@ -126,8 +130,10 @@ def _nodes(layout: Layout, group: Group) -> str:
     )
 
 
-def _partition(name: str, partition: Partition, group: Group) -> str:
+def _partition(name: str, partition: Partition, group: Group, *, is_default: bool) -> str:
     nodes = f" MaxNodes={partition.max_nodes}" if partition.max_nodes else ""
-    default = " Default=YES" if partition.default else ""
+    least = f" MinNodes={partition.min_nodes}" if partition.min_nodes else ""
+    whole = " OverSubscribe=EXCLUSIVE" if partition.whole_nodes else ""
+    default = " Default=YES" if is_default else ""
     limit = partition.max_time or "UNLIMITED"
-    return f"PartitionName={name} Nodes={group.hostlist} MaxTime={limit}{nodes}{default}"
+    return f"PartitionName={name} Nodes={group.hostlist} MaxTime={limit}{nodes}{least}{whole}{default}"

@@ -61,14 +61,7 @@ def find_step(
     export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
     srun = (*export, *map(quote, launch.srun), *in_srun)
     lines = (
-        (
-            "srun",
-            f"--cpus-per-task={cpus_per_task}",
-            "--kill-on-bad-exit=1",
-            *export,
-            *further_srun,
-            *in_srun,
-        ),
+        ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *srun),
         own,
         in_task_words,
         *_joined(head, (quote(script), *map(word, request.script_args or ()))),

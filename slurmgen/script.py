@@ -198,13 +198,11 @@ def _module_checks(needs: tuple[str, ...]) -> list[str]:
 def _before(plan: Plan) -> list[str]:
     """The lines before the step; those for each node run in a step with one task per node."""
     launch, nodes = plan.settings.launch, plan.nodes
-    on_each = "; ".join(launch.before_on_each_node)
-    step = (
-        [f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 bash -c {quote(on_each)}"]
-        if on_each
-        else []
-    )
-    return [*launch.before, *step]
+    if not launch.before_on_each_node:
+        return [*launch.before]
+    command = quote("; ".join(launch.before_on_each_node))
+    step = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 bash -c {command}"
+    return [*launch.before, "# Once on each node:", step]
 
 
 def _title(plan: Plan) -> str:

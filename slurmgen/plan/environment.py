@@ -106,6 +106,11 @@ def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reas
     kind = request.python_env or site.python_env or NONE
     if kind == NONE:
         return kind, default("the python on PATH" + (" after the modules" if site.modules.load else ""))
+    if kind.partition(":")[0] == "uv" and site.internet == "no":
+        raise RequestError(
+            f"--python-env {kind} needs the internet, which the compute nodes of {site.name} do not reach",
+            "Make the environment on a login node and use --python-env venv:FOLDER, or use --container.",
+        )
     if kind == "uv" and (request.script is None or is_bundled(request.script)):
         return f"uv:{FOLDER}", derived("the bundled training has a pyproject.toml of its own")
     return kind, origin("python_env") if request.python_env else from_profile(site, "python_env")

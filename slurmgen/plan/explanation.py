@@ -58,8 +58,16 @@ def _numbers(plan: "Plan") -> dict[str, Reason]:
         "modules": plan.setup.why_modules,
         "rendezvous": derived(_rendezvous(plan)),
         "launch": derived(shape.why),
+        "gpu_hours": derived("GPUs x time limit: the most that the job can use"),
+        "charge": _charge(plan),
         "command": derived("this command renders the same script again"),
     }
+
+
+def _charge(plan: "Plan") -> Reason:
+    if plan.charge is None:
+        return default("the profile states no rate")
+    return _of_profile(plan, "charge")
 
 
 def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from slurmgen.launchers import Launcher, Layout
+from slurmgen.plan.charge import charged
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.explanation import explained
 from slurmgen.plan.job_step import Step
@@ -52,6 +53,16 @@ class Plan(Struct, frozen=True, kw_only=True):
         """The account that is charged, with the suffix that the site adds."""
         account, suffix = self.request.account, self.settings.account_suffix
         return account + suffix if account and not account.endswith(suffix) else account
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPU hours of a job that uses its whole time limit."""
+        return self.world_size * self.time_seconds / 3600
+
+    @property
+    def charge(self) -> str | None:
+        """The largest charge of the job in the site's unit; None if the profile states none."""
+        return charged(self.profile, self.place, self.layout, self.time_seconds)
 
     @property
     def framework(self) -> str:
@@ -170,6 +181,8 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "python_env": plan.setup.python_env,
         "modules": list(plan.setup.modules),
         "rendezvous": plan.rendezvous.host if plan.rendezvous else None,
+        "gpu_hours": round(plan.gpu_hours, 2),
+        "charge": plan.charge,
         "directives": dict(plan.directives),
         "env": plan.env,
         "task_env": {variable.name: variable.value for variable in plan.step.variables},

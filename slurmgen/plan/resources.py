@@ -150,7 +150,26 @@ def time(request: Request, origin: Origin, site: Site, limits: dict[str, Limits]
                     f"Ask for at most --time {longest}.",
                 )
             total, why = most, Reason(PROFILE, f"the limit of {name}")
+    total, why = _at_least(request, limits, total, why)
     return Reasoned(durations.canonical(total), why)
+
+
+def _at_least(request: Request, limits: dict[str, Limits], total: int, why: Reason) -> tuple[int, Reason]:
+    """The time limit, raised to the shortest that the site allows.
+
+    Raises:
+        RequestError: the request names a shorter one.
+    """
+    for name, limit in limits.items():
+        least = durations.limit(limit.min_time)
+        if least is not None and total < least:
+            if request.time:
+                raise RequestError(
+                    f"--time {request.time} is shorter than {name} allows: {limit.min_time}",
+                    f"Ask for at least --time {limit.min_time}.",
+                )
+            total, why = least, Reason(PROFILE, f"the shortest time limit of {name}")
+    return total, why
 
 
 def _duration(text: str) -> int:

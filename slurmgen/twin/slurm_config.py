@@ -8,7 +8,7 @@ from collections.abc import Callable
 from slurmgen.containers import bind_variables
 from slurmgen.sites.model import Partition
 from slurmgen.twin.layout import LOCALHOST, Group, Layout
-from slurmgen.twin.shape import features, partitions
+from slurmgen.twin.shape import DEFAULT_PARTITIONS, features, partitions
 
 # Without it, on every address of the machine.
 _LISTENS_ON_HOST_NAME = "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny"
@@ -19,7 +19,7 @@ DAEMONS_CONF = f"Include slurm.conf\n{_LISTENS_ON_HOST_NAME}\n"
 
 def slurm_conf(layout: Layout) -> str:
     """slurm.conf: the cluster, its nodes and its partitions."""
-    default = layout.site.default_partition or next(iter(partitions(layout.site)))
+    default = layout.site.default_partition if layout.site.partitions else next(iter(DEFAULT_PARTITIONS))
     by_name = {name: group for group in layout.groups for name in group.partitions}
     return "\n".join(
         [

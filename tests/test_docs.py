@@ -29,10 +29,10 @@ def keys_of(kind: type) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", [Site, Personal])
-def test_the_page_on_sites_names_every_key(kind: type) -> None:
-    page = (REPOSITORY / "docs" / "sites.md").read_text()
-    named = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", page))))
+@pytest.mark.parametrize(("kind", "page"), [(Site, "profile-keys.md"), (Personal, "sites.md")])
+def test_the_pages_on_sites_name_every_key(kind: type, page: str) -> None:
+    text = (REPOSITORY / "docs" / page).read_text()
+    named = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", text))))
     assert keys_of(kind) - named == set()
 
 
@@ -86,6 +86,12 @@ def test_every_toml_example_of_the_readme_is_toml() -> None:
         "# personal.toml",
         "# site_profiles/mycluster.toml",
     ]
+
+
+def test_the_page_of_profile_keys_is_that_of_the_code() -> None:
+    """If not: python docs/profile_keys.py."""
+    text = runpy.run_path(str(REPOSITORY / "docs" / "profile_keys.py"))["page"]()
+    assert (REPOSITORY / "docs" / "profile-keys.md").read_text() == text
 
 
 def test_the_picture_of_the_packages_is_that_of_the_code() -> None:

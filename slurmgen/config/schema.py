@@ -45,13 +45,13 @@ def _all_structs(base: type) -> list[type]:
 
 def _describe(definition: dict[str, Any], kind: type) -> None:
     """Put the string under each field of the class into its schema."""
-    notes = {name: text for base in reversed(kind.__mro__) for name, text in _field_notes(base).items()}
+    notes = {name: text for base in reversed(kind.__mro__) for name, text in field_notes(base).items()}
     for name, text in notes.items():
         if name in definition.get("properties", {}):
             definition["properties"][name]["description"] = text
 
 
-def _field_notes(kind: type) -> dict[str, str]:
+def field_notes(kind: type) -> dict[str, str]:
     """The strings that stand under the fields of a class."""
     if not kind.__module__.startswith("slurmgen."):
         return {}

@@ -31,7 +31,6 @@ Folder = Annotated[
 Environment = dict[VariableName, str]
 
 GpuRequest = Literal["gres", "gpus-per-node", "gpus", "none"]
-"`none`: the site refuses a request; its partitions bring the GPUs."
 Vendor = Literal["nvidia", "amd"]
 MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "none"]
 HostRule = Literal["hostname", "ip"]
@@ -48,15 +47,18 @@ class Node(Fact, frozen=True):
     """One GPU node, as Slurm counts it."""
 
     gpus: Count | None = None
+    "GPUs of the node."
     cpus: Count | None = None
+    "CPUs that jobs can allocate, as Slurm counts them (cores, or threads)."
     memory: str | None = None
-    "All the memory a job can ask for on the node, such as '808G'."
+    "The memory that jobs can allocate, such as 808G."
 
 
 class GpuType(Node, frozen=True):
     """A GPU type by its Slurm name, and how its nodes differ from the usual one (see sites/nodes.py)."""
 
     label: str | None = None
+    "The name of the GPU for readers."
     constraint: str | None = None
     "The --constraint that selects the type, on sites whose GPU requests name no type."
 
@@ -65,34 +67,45 @@ class Gpu(Fact, frozen=True):
     """How jobs request GPUs."""
 
     request: GpuRequest = "gres"
+    "How jobs request GPUs; `none` where the site refuses a request, since partitions bring the GPUs."
     type_required: bool = False
+    "Whether a job must name a type; the only type is then used unnamed."
     default_type: Name | None = None
     "The type of a job that names none."
     types: dict[Name, GpuType] = {}
+    "The GPU types by their Slurm names, and how their nodes differ from `[node]`."
     vendor: Vendor = "nvidia"
+    "Selects the GPU option of the container engine."
 
 
 class TimeByNodes(Fact, frozen=True):
     """The longest time of jobs with at most so many nodes."""
 
     nodes: Count
+    "The largest number of nodes with this limit."
     time: str
+    "The time limit, as Slurm writes it."
 
 
 class Limits(Fact, frozen=True):
     """What one job may ask for; unset means no limit is known."""
 
     max_time: str | None = None
-    "As Slurm writes it; UNLIMITED and INFINITE are no limit."
+    "The longest time limit, as Slurm writes it; UNLIMITED is no limit."
     max_time_by_nodes: tuple[TimeByNodes, ...] = ()
     "Shorter limits of smaller jobs, in increasing order of nodes."
     max_nodes: Limit | None = None
+    "Nodes of a job."
     max_gpus: Limit | None = None
+    "GPUs of a job; 0 for a partition without GPUs."
     min_nodes: Limit | None = None
+    "The fewest nodes of a job."
     min_gpus: Limit | None = None
+    "The fewest GPUs of a job."
     min_time: str | None = None
+    "The shortest time limit."
     max_jobs: Limit | None = None
-    "Jobs of one user, running or pending."
+    "Jobs of one user, running or pending; for readers."
 
     def time_for(self, nodes: int) -> str | None:
         """The longest time of a job with that many nodes, as Slurm writes it."""
@@ -109,10 +122,11 @@ class Partition(Limits, frozen=True):
     default: bool = False
     "A job that names no partition takes the first default whose limits allow it."
     whole_nodes: bool = False
-    "Every job gets whole nodes."
+    "Whether each job gets whole nodes."
     gpu_type: Name | None = None
     "The type of all GPUs of the partition."
     node: Node | None = None
+    "Its nodes, where they differ from `[node]`."
 
 
 class Qos(Limits, frozen=True):
@@ -128,47 +142,55 @@ class Account(Fact, frozen=True):
     """Whether a job must name the account it is charged to."""
 
     required: bool = False
+    "Whether a job must name an account."
     hint: str | None = None
-    "How users find theirs; shown when it is missing."
+    "How users find their account; printed when it is missing."
 
 
 class Cpu(Fact, frozen=True):
     """CPUs that belong to a GPU."""
 
     per_gpu: Count | None = None
+    "CPUs for each GPU; default: the share of a node."
     exact: bool = False
-    "Jobs must request `per_gpu` CPUs for each GPU, neither more nor fewer."
+    "Whether a job must request exactly `per_gpu` CPUs for each GPU."
     multiple_of: Count = 1
+    "Slurm allocates CPUs of a task in multiples of this."
 
 
 class Memory(Fact, frozen=True):
-    """How memory is asked for, and how much belongs to a GPU."""
+    """How jobs request memory, and how much for each GPU."""
 
     form: MemoryForm = "mem"
+    "The option for memory; `none` where the site refuses a request."
     per_gpu: str | None = None
+    "Memory for each GPU, such as 110G; default: the share of a node."
 
 
 class Modules(Fact, frozen=True):
     """Environment modules."""
 
     init: tuple[str, ...] = ()
-    "Whole commands that run before the modules are loaded; in every job where `load` is empty."
+    "Commands that run before the modules are loaded; in every job where `load` is empty."
     load: tuple[str, ...] = ()
     "Module names."
 
 
 class Env(Fact, frozen=True):
-    """Environment variables by when they apply. A `$NAME` in a value is expanded in the job."""
+    """Environment variables by the jobs that need them. A `$NAME` in a value expands in the job."""
 
     always: Environment = {}
+    "Of every job."
     multi_gpu: Environment = {}
+    "Of jobs with several GPUs."
     multi_node: Environment = {}
+    "Of jobs on several nodes."
     container: Environment = {}
-    "Set inside the container only, over what its image sets."
+    "Inside the container only, over values of the image."
     task: Environment = {}
-    "Exported by each task of the job step, so that $SLURM_LOCALID and the like are its own."
+    "Exported by each task of the step, so that $SLURM_LOCALID and the like are its own."
     notes: dict[str, str] = {}
-    "Why a variable is there, by its name; becomes the comment above it."
+    "The reason for a variable, by its name: the comment above it in the script."
 
     def key_of(self, name: str) -> str:
         """The key of a variable in the profile."""
@@ -180,10 +202,11 @@ class Launch(Fact, frozen=True):
     """How jobs start their ranks."""
 
     srun: tuple[str, ...] = ()
-    "Options of srun, such as --mpi=none."
+    "Options of srun, such as `--mpi=none`."
     torchrun: tuple[str, ...] = ()
-    "The command that replaces torchrun, such as python -m torch.distributed.run."
+    "The command that replaces `torchrun`, such as `python -m torch.distributed.run`."
     torchrun_options: tuple[str, ...] = ()
+    "Further options of torchrun."
     before: tuple[str, ...] = ()
     "Shell lines that the batch script runs before the step."
     before_on_each_node: tuple[str, ...] = ()
@@ -194,33 +217,46 @@ class When(Fact, frozen=True):
     """Settings of the jobs that meet all its conditions; unset conditions do not count."""
 
     nodes: Literal["one", "several"] | None = None
+    "Condition: jobs on one node, or on several."
     tasks: Literal["per-gpu", "per-node"] | None = None
+    "Condition: one task per GPU (lightning), or one per node (ddp, accelerate)."
     whole_nodes: bool | None = None
-    "Whether the job uses every GPU of its nodes."
+    "Condition: whether the job uses every GPU of its nodes."
     gpu_type: Name | None = None
+    "Condition: the GPU type of the job."
     partition: Name | None = None
+    "Condition: the partition of the job."
     account_suffix: str = ""
-    "Appended to the account, such as Jean Zay's @h100."
+    "Appended to the account, such as `@h100`."
     sbatch: SbatchOptions = {}
+    "Further directives."
     modules: Modules = Modules()
+    "Further modules, after those of the site."
     env: Environment = {}
+    "Further variables."
     task_env: Environment = {}
+    "Further variables that each task exports."
     launch: Launch = Launch()
+    "Further settings of the launch."
 
 
 class Container(Fact, frozen=True):
-    """The container that a job's processes run in."""
+    """The container that the ranks run in."""
 
     engine: EngineName = "apptainer"
+    "The container engine of the site."
     image: str | None = None
+    "The image of jobs that name none; unset: such jobs use no container."
     options: tuple[str, ...] = ()
-    "Further options of the engine, such as --nccl of podman-hpc."
+    "Further options of the engine, such as `--nccl` of podman-hpc."
     modules: tuple[str, ...] = ()
     "Modules that the container needs."
     binds: tuple[str, ...] = ()
+    "Folders to bind, as SOURCE[:TARGET]."
     multi_node_binds: tuple[str, ...] = ()
+    "Further folders to bind on several nodes."
     multi_node_modules: tuple[str, ...] = ()
-    "Modules that bring the host libraries to be bound on several nodes."
+    "Modules with the host libraries that are bound on several nodes."
     multi_node_library_path: tuple[Folder, ...] = ()
     "Folders put first in LD_LIBRARY_PATH inside the container on several nodes."
 
@@ -229,7 +265,9 @@ class Rendezvous(Fact, frozen=True):
     """The address at which the ranks of several nodes meet."""
 
     host: HostRule = "hostname"
+    "The first node by its name or its IP address."
     host_in_container: HostRule | None = None
+    "The same for jobs in a container."
     suffix: str = ""
     "Appended to the host name, such as JUWELS' `i` for its InfiniBand name."
 
@@ -240,9 +278,11 @@ class Source(Fact, frozen=True):
     mark: Mark
     "The site's documentation, a configuration in production elsewhere, users' scripts, or a conclusion."
     title: str
+    "The title of the page, repository or notes."
     url: str | None = None
+    "Its address."
     date: str | None = None
-    "Of its version, as YYYY-MM-DD."
+    "The date of its version, as YYYY-MM-DD."
     facts: tuple[str, ...] = ()
     "The keys of the profile that it supports, such as `gpu.request`; a table stands for all its keys."
 
@@ -251,7 +291,9 @@ class Charge(Fact, frozen=True):
     """What a job costs in the site's own unit."""
 
     unit: str = "GPU hours"
+    "The unit of the site."
     per: Literal["gpu", "node"] = "gpu"
+    "What is charged."
     rate: float = 1.0
     "Units for an hour of one GPU or node."
     rates: dict[Name, float] = {}
@@ -259,56 +301,81 @@ class Charge(Fact, frozen=True):
 
 
 class Login(Fact, frozen=True):
-    """Where one logs in, and how."""
+    """The login nodes and the ways to authenticate."""
 
     host: str | None = None
+    "The login host."
     other_hosts: tuple[str, ...] = ()
+    "Further login hosts."
     jump_host: str | None = None
+    "The host that connections go through."
     automation_host: str | None = None
     "The host for unattended logins with a restricted key."
     methods: tuple[LoginMethod, ...] = ()
+    "What a login needs."
     certificate_hours: Count | None = None
+    "The lifetime of an SSH certificate."
     certificate_command: str | None = None
     "The command that gets a certificate, such as `clifton auth`."
     note: str | None = None
+    "What else users must know."
 
 
 class Site(Fact, frozen=True):
     """One cluster. See docs/sites.md for how to write a profile."""
 
     name: Name
+    "The name of the site and of its file."
     title: str = ""
+    "The title for readers."
     extends: Name | None = None
+    "The profile whose facts hold where this one states none; tables are merged, other values replaced."
     python_env: str | None = None
-    "Where Python comes from: none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."
+    "The Python environment: none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."
     time: str | None = None
-    "The time limit of a job that asks for none."
+    "The time limit of a job that requests none."
     login: Login = Login()
+    "Where to log in."
     account: Account = Account()
+    "The account of a job."
     partitions: dict[Name, Partition] = {}
+    "The partitions by name; a job may name only these, if any are listed."
     qos: dict[Name, Qos] = {}
+    "The QoS by name; a job may name only these, if any are listed."
     node: Node = Node()
+    "The usual GPU node."
     gpu: Gpu = Gpu()
+    "GPU requests and types."
     cpu: Cpu = Cpu()
+    "CPUs."
     memory: Memory = Memory()
+    "Memory."
     modules: Modules = Modules()
+    "Modules of jobs without a container."
     env: Env = Env()
+    "Variables."
     container: Container | None = None
+    "Containers."
     rendezvous: Rendezvous = Rendezvous()
+    "The address where ranks meet."
     launch: Launch = Launch()
+    "How ranks start."
     when: dict[str, When] = {}
     "Settings of some jobs only, by a name of your choice; later tables override earlier ones."
     qos_required: bool = False
+    "Whether a job must name a QoS."
     limits: Limits = Limits()
-    "Of every job, whatever its partition."
+    "The limits of every job, whatever its partition."
     internet: Literal["yes", "no", "proxy"] | None = None
     "Whether compute nodes reach the internet."
     architecture: Literal["x86_64", "aarch64"] | None = None
-    "Of the GPU nodes."
+    "The architecture of the GPU nodes."
     charge: Charge | None = None
+    "What jobs cost."
     refusals: dict[str, str] = {}
-    "What to do about a refusal of the site, by a part of its text."
+    "What to do when the site refuses a job, by a part of the message."
     sources: dict[Name, Source] = {}
+    "The sources of the facts."
     sbatch: SbatchOptions = {}
     "Further directives of every job, by long option name; `true` for one without a value."
 

@@ -1,0 +1,244 @@
+"""Which partition, QoS and GPU type a job gets, and what a profile sets for some jobs only."""
+
+import pytest
+
+from slurmgen import Plan, Request, Site, render, resolve
+from slurmgen.errors import RequestError
+from slurmgen.sites.model import (
+    Charge,
+    Cpu,
+    Gpu,
+    GpuType,
+    Launch,
+    Limits,
+    Modules,
+    Node,
+    Partition,
+    Qos,
+    Source,
+    TimeByNodes,
+    When,
+)
+
+SIZES = Site(
+    name="x",
+    node=Node(gpus=4, cpus=128, memory="490G"),
+    gpu=Gpu(types={"a100": GpuType()}, type_required=True),
+    partitions={
+        "small": Partition(default=True, max_gpus=2, max_nodes=1, max_time="12:00:00"),
+        "medium": Partition(default=True, max_gpus=24, max_nodes=6, max_time="1-00:00:00"),
+        "large": Partition(default=True, min_nodes=4, max_nodes=100),
+        "test": Partition(max_gpus=4, max_time="00:15:00"),
+    },
+)
+
+
+def plan(site: Site, **request: object) -> Plan:
+    return resolve(Request(**request), site)  # type: ignore[arg-type]
+
+
+def directives(site: Site, **request: object) -> dict[str, str]:
+    return dict(plan(site, **request).directives)
+
+
+@pytest.mark.parametrize(
+    ("request_", "partition"),
+    [
+        ({"gpus": 1}, "small"),
+        ({"gpus": 2}, "small"),
+        ({"gpus": 3}, "medium"),
+        ({"gpus": 2, "nodes": 2}, "medium"),
+        ({"gpus": 2, "time": "20:00:00"}, "medium"),
+        ({"gpus": 24}, "medium"),
+        ({"gpus": 28}, "large"),
+        ({"gpus": 1, "partition": "test"}, "test"),
+    ],
+)
+def test_the_first_default_partition_whose_limits_allow_the_job_is_used(
+    request_: dict[str, object], partition: str
+) -> None:
+    assert directives(SIZES, **request_)["partition"] == partition
+
+
+def test_a_job_that_fits_no_default_partition_is_refused_with_the_limit_of_the_last() -> None:
+    with pytest.raises(RequestError, match="101 nodes exceed the limit of partition large: 100"):
+        plan(SIZES, gpus=404)
+
+
+def test_a_job_below_the_least_of_a_partition_is_refused() -> None:
+    with pytest.raises(
+        RequestError, match=r"1 nodes are below .* partition large: 4 per job\. Ask for at least"
+    ):
+        plan(SIZES, gpus=4, partition="large")
+
+
+def test_a_partition_without_gpu_requests_gets_no_gpu_directive() -> None:
+    site = Site(name="x", node=Node(gpus=1, cpus=72), gpu=Gpu(request="none"))
+    found = directives(site, gpus=2)
+    assert not {"gres", "gpus", "gpus-per-node"} & found.keys()
+    assert found["nodes"] == "2"
+
+
+TYPES = Site(
+    name="x",
+    gpu=Gpu(
+        types={"a100": GpuType(constraint="a100", gpus=8), "h100": GpuType(constraint="h100", gpus=4)},
+    ),
+    partitions={
+        "p5": Partition(default=True, gpu_type="a100"),
+        "p6": Partition(gpu_type="h100"),
+    },
+    when={
+        "h100": When(gpu_type="h100", account_suffix="@h100", modules=Modules(load=("arch/h100",))),
+        "p5": When(partition="p5", account_suffix="@a100"),
+    },
+)
+
+
+def test_a_constraint_selects_the_gpu_type() -> None:
+    found = directives(TYPES, gpus=8, gpu_type="h100")
+    assert (found["constraint"], found["gres"], found["nodes"]) == ("h100", "gpu:4", "2")
+
+
+def test_a_constraint_of_the_request_is_added_to_that_of_the_type() -> None:
+    assert directives(TYPES, sbatch={"constraint": "nvme"})["constraint"] == "a100&nvme"
+
+
+def test_the_gpu_type_selects_its_partition() -> None:
+    assert directives(TYPES, gpu_type="h100")["partition"] == "p6"
+
+
+def test_account_and_modules_follow_the_partition_and_the_type() -> None:
+    assert directives(TYPES, account="abc")["account"] == "abc@a100"
+    other = plan(TYPES, account="abc", gpu_type="h100")
+    assert dict(other.directives)["account"] == "abc@h100"
+    assert "module load arch/h100" in other.setup.modules
+
+
+def test_an_account_that_has_the_suffix_stays() -> None:
+    assert directives(TYPES, account="abc@a100")["account"] == "abc@a100"
+
+
+def test_the_default_type_is_named_in_the_request() -> None:
+    site = Site(name="x", gpu=Gpu(default_type="a100", types={"a100": GpuType(), "h100": GpuType()}))
+    assert directives(site)["gres"] == "gpu:a100:1"
+    assert directives(site, gpu_type="h100")["gres"] == "gpu:h100:1"
+
+
+QUALITIES = Site(
+    name="x",
+    partitions={"p": Partition(default=True, max_time="1-00:00:00", max_nodes=64)},
+    qos={
+        "normal": Qos(default=True, max_time="1-00:00:00"),
+        "long": Qos(default=True, max_time="4-00:00:00", max_nodes=8, replaces_partition_limits=True),
+    },
+)
+
+
+def test_the_first_default_qos_whose_limits_allow_the_job_is_used() -> None:
+    assert directives(QUALITIES)["qos"] == "normal"
+    assert directives(QUALITIES, time="2-00:00:00")["qos"] == "long"
+
+
+def test_limits_of_a_qos_replace_those_of_the_partition_one_by_one() -> None:
+    assert directives(QUALITIES, qos="long", time="3-00:00:00", nodes=8, gpus=8)["time"] == "3-00:00:00"
+    with pytest.raises(RequestError, match="9 nodes exceed the limit of qos long: 8"):
+        plan(QUALITIES, qos="long", nodes=9, gpus=9)
+
+
+def test_a_required_qos_is_asked_for() -> None:
+    site = Site(name="x", qos_required=True, qos={"a": Qos(), "b": Qos()})
+    with pytest.raises(RequestError, match=r"x needs a QoS\. Add --qos, one of a, b\."):
+        plan(site)
+
+
+def test_the_time_limit_may_depend_on_the_number_of_nodes() -> None:
+    by_nodes = (TimeByNodes(nodes=2, time="02:00:00"), TimeByNodes(nodes=4, time="06:00:00"))
+    part = Partition(default=True, max_time="12:00:00", max_time_by_nodes=by_nodes)
+    site = Site(name="x", partitions={"p": part})
+    with pytest.raises(RequestError, match="partition p allows 02:00:00"):
+        plan(site, gpus=2, nodes=2, time="03:00:00")
+    assert directives(site, gpus=3, nodes=3, time="06:00:00")["time"] == "06:00:00"
+    assert directives(site, gpus=5, nodes=5, time="12:00:00")["time"] == "12:00:00"
+
+
+def test_a_short_job_gets_the_shortest_time_of_the_site() -> None:
+    site = Site(name="x", limits=Limits(min_time="02:00:00"))
+    assert directives(site)["time"] == "02:00:00"
+    with pytest.raises(RequestError, match="--time 00:30:00 is shorter than x allows: 02:00:00"):
+        plan(site, time="00:30:00")
+
+
+def test_other_than_the_exact_cpus_are_refused() -> None:
+    site = Site(name="x", cpu=Cpu(per_gpu=20, exact=True))
+    assert directives(site, gpus=4)["cpus-per-task"] == "80"
+    with pytest.raises(RequestError, match="--cpus-per-gpu 16, but x allows exactly 20"):
+        plan(site, cpus_per_gpu=16)
+
+
+CONDITIONS = Site(
+    name="x",
+    node=Node(gpus=4),
+    launch=Launch(srun=("--mpi=none",), before=("ulimit -c 0",)),
+    when={
+        "several": When(nodes="several", sbatch={"switches": "1"}, env={"A": "1"}),
+        "one": When(nodes="one", env={"A": "2"}),
+        "full": When(whole_nodes=True, tasks="per-gpu", launch=Launch(srun=("--cpu-bind=mask_cpu:0xff",))),
+        "mkdir": When(whole_nodes=True, launch=Launch(before_on_each_node=("mkdir -p /tmp/a",))),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("framework", "gpus", "present", "absent"),
+    [
+        ("ddp", 2, ["export A=2", "--mpi=none"], ["switches", "mask_cpu", "mkdir"]),
+        ("ddp", 4, ["export A=2", "mkdir -p /tmp/a"], ["switches", "mask_cpu"]),
+        ("ddp", 8, ["export A=1", "#SBATCH --switches=1"], ["mask_cpu"]),
+        (
+            "lightning",
+            8,
+            ["--cpu-bind=mask_cpu:0xff", "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c"],
+            [],
+        ),
+        ("lightning", 2, ["ulimit -c 0"], ["mask_cpu", "mkdir"]),
+    ],
+)
+def test_conditions_select_what_a_script_contains(
+    framework: str, gpus: int, present: list[str], absent: list[str]
+) -> None:
+    text = render(plan(CONDITIONS, framework=framework, gpus=gpus))
+    assert [words for words in present if words not in text] == []
+    assert [words for words in absent if words in text] == []
+
+
+def test_the_command_of_torchrun_may_be_another() -> None:
+    launch = Launch(
+        torchrun=("python", "-m", "torch.distributed.run"), torchrun_options=("--numa-binding=exclusive",)
+    )
+    text = render(plan(Site(name="x", launch=launch), gpus=4))
+    assert "python -m torch.distributed.run --standalone" in " ".join(text.split())
+    assert "--numa-binding=exclusive" in text
+
+
+def test_uv_is_refused_where_compute_nodes_do_not_reach_the_internet() -> None:
+    with pytest.raises(RequestError, match="needs the internet, which the compute nodes of x do not reach"):
+        plan(Site(name="x", internet="no"), python_env="uv", script="train.py")
+
+
+def test_a_reason_cites_the_source_of_the_fact() -> None:
+    source = Source(mark="users", title="notes", date="2026-07-27", facts=("cpu",))
+    site = Site(name="x", cpu=Cpu(per_gpu=8), sources={"notes": source})
+    assert "from the profile of x (users: notes, 2026-07-27)" in plan(site).reasons["cpus_per_task"]
+
+
+def test_the_charge_is_in_the_unit_of_the_site() -> None:
+    site = Site(
+        name="x",
+        node=Node(gpus=4),
+        partitions={"a": Partition(default=True), "b": Partition()},
+        charge=Charge(unit="SU", per="node", rate=3, rates={"b": 1.5}),
+    )
+    assert plan(site, gpus=8, time="02:00:00").charge == "12 SU"
+    assert plan(site, gpus=8, time="02:00:00", partition="b").charge == "6 SU"
+    assert plan(site, gpus=8, time="02:00:00").gpu_hours == 16

@@ -33,7 +33,9 @@ def check_error_file(error: str | None, log_dir: str | None) -> None:
     Raises:
         RequestError: it is in another folder.
     """
-    folder = str(PurePosixPath(error or "").parent)
+    if error is None:
+        return
+    folder = str(PurePosixPath(error).parent)
     if not folder.startswith("/") and folder not in (".", str(PurePosixPath(log_dir or "."))):
         raise RequestError(
             f"the folder of --sbatch error={error} may not exist when the job starts",

@@ -36,7 +36,7 @@ MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "none"]
 HostRule = Literal["hostname", "ip"]
 LoginMethod = Literal["password", "key", "otp", "certificate"]
 EngineName = Literal["apptainer", "singularity", "pyxis", "edf", "podman-hpc", "shifter", "charliecloud"]
-Mark = Literal["documentation", "configuration", "users", "inferred"]
+Mark = Literal["documentation", "configuration", "users", "inferred", "discovered"]
 
 
 class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

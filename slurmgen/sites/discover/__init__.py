@@ -1,0 +1,11 @@
+"""Describe a cluster as a site profile, from what Slurm and the login node report.
+
+`QUERY` runs on the login node; everything else is pure.
+"""
+
+from slurmgen.sites.discover.compare import Difference, differences
+from slurmgen.sites.discover.facts import Discovery, discover
+from slurmgen.sites.discover.query import QUERY, answers
+from slurmgen.sites.discover.write import profile_text
+
+__all__ = ["QUERY", "Difference", "Discovery", "answers", "differences", "discover", "profile_text"]

@@ -26,7 +26,7 @@ def differences(site: Site, found: Discovery) -> Iterator[Difference]:
             yield Difference(f"partitions.{name}", "stated", "no such partition")
     for fact in found.facts:
         stated = _stated(site, fact.keys)
-        if isinstance(fact.value, dict) or stated is None:
+        if isinstance(fact.value, dict) or stated in (None, False):
             continue
         if _canonical(stated) != _canonical(fact.value):
             yield Difference(".".join(fact.keys), str(stated), str(fact.value))

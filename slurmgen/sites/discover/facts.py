@@ -45,7 +45,9 @@ def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discover
     nodes = list(records(_output(replies, NODES)))
     by_partition = kinds(nodes)
     partitions = [
-        entry for entry in records(_output(replies, PARTITIONS)) if entry.get("State", "UP") == "UP"
+        entry
+        for entry in records(_output(replies, PARTITIONS))
+        if "PartitionName" in entry and entry.get("State", "UP") == "UP"
     ]
     facts = [
         *([Fact(("login", "host"), host, "the command line")] if host else []),

@@ -201,8 +201,9 @@ def _before(plan: Plan) -> list[str]:
     if not launch.before_on_each_node:
         return [*launch.before]
     command = quote("; ".join(launch.before_on_each_node))
+    comment = ["# shellcheck disable=SC2016  # each node expands its own variables"] if "$" in command else []
     step = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 bash -c {command}"
-    return [*launch.before, "# Once on each node:", step]
+    return [*launch.before, "# Once on each node.", *comment, step]
 
 
 def _title(plan: Plan) -> str:

@@ -1,0 +1,180 @@
+"""Write docs/sites/: a page for each bundled site, made from its profile.
+
+`python docs/site_pages.py` writes the pages and their index. A test compares them with the profiles.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from slurmgen.errors import RequestError
+from slurmgen.plan import resolve
+from slurmgen.request import Request
+from slurmgen.sites.model import Limits, Node, Site
+from slurmgen.sites.profiles import load_site, profile_paths
+
+FOLDER = Path(__file__).with_name("sites")
+SHAPES = (("python", 1), ("ddp", 4), ("lightning", 8))
+"Framework and GPUs of the jobs that a page shows."
+
+
+def pages() -> dict[str, str]:
+    """The text of each page, by its file name."""
+    sites = {name: load_site(name, personal=False) for name in profile_paths(personal=False)}
+    return {f"{name}.md": page(site) for name, site in sites.items()} | {"index.md": _index(sites)}
+
+
+def page(site: Site) -> str:
+    """The page of one site."""
+    sections = (_start, _nodes, _limits, _jobs, _settings, _login, _sources)
+    title = site.title or site.name
+    return "\n".join([f"# {site.name}: {title}\n", *(line for part in sections for line in part(site))])
+
+
+def _index(sites: dict[str, Site]) -> str:
+    rows = [(f"[{name}]({name}.md)", site.title) for name, site in sites.items()]
+    toctree = ["```{toctree}", ":hidden:", "", *sites, "```"]
+    head = [
+        "# Bundled sites\n",
+        "Each page is made from the profile. What it leaves out is not known.\n",
+    ]
+    return "\n".join([*head, *_table(("name", "site"), rows), *toctree, ""])
+
+
+def _start(site: Site) -> Iterator[str]:
+    account = " --account NAME" if site.account.required else ""
+    yield "```console"
+    yield f"$ slurmgen render --site {site.name}{account} --framework ddp --gpus 4"
+    yield f"$ slurmgen submit --site {site.name}{account} --framework ddp --gpus 4"
+    yield "```\n"
+    if site.account.required:
+        yield f"Every job must name an account. {site.account.hint or ''}".rstrip() + "\n"
+
+
+def _nodes(site: Site) -> Iterator[str]:
+    kinds: dict[str, Node] = {"usual": site.node}
+    kinds |= {f"GPU type `{name}`": kind for name, kind in site.gpu.types.items()}
+    kinds |= {f"partition `{name}`": part.node for name, part in site.partitions.items() if part.node}
+    rows = [(name, node.gpus, node.cpus, node.memory) for name, node in kinds.items() if node != type(node)()]
+    yield from _section("Nodes", ("node", "GPUs", "CPUs", "memory"), rows)
+
+
+def _limits(site: Site) -> Iterator[str]:
+    named: dict[str, Limits] = {"every job": site.limits} if site.limits != Limits() else {}
+    named |= {f"partition `{name}`": part for name, part in site.partitions.items()}
+    named |= {f"QoS `{name}`": qos for name, qos in site.qos.items()}
+    rows = [
+        (
+            name,
+            _times(limits),
+            _range(limits.min_nodes, limits.max_nodes),
+            _range(limits.min_gpus, limits.max_gpus),
+        )
+        for name, limits in named.items()
+    ]
+    yield from _section("Limits of a job", ("", "time", "nodes", "GPUs"), rows)
+    if len(site.default_partitions) > 1:
+        names = ", ".join(f"`{name}`" for name in site.default_partitions)
+        yield f"A job that names no partition gets the first of {names} whose limits allow it.\n"
+    elif site.default_partition:
+        yield f"A job that names no partition gets `{site.default_partition}`.\n"
+
+
+def _times(limits: Limits) -> str:
+    parts = [f"{limit.time} to {limit.nodes} nodes" for limit in limits.max_time_by_nodes]
+    return ", ".join([*parts, *([limits.max_time] if limits.max_time else [])])
+
+
+def _range(least: int | None, most: int | None) -> str:
+    if most == 0:
+        return "none"
+    return " ".join([*([f"from {least}"] if least else []), *([f"to {most}"] if most is not None else [])])
+
+
+def _jobs(site: Site) -> Iterator[str]:
+    rows = []
+    for framework, gpus in SHAPES:
+        request = Request(framework=framework, gpus=gpus, account="NAME" if site.account.required else None)
+        try:
+            plan = resolve(request, site)
+        except RequestError as error:
+            rows.append((f"{framework}, {gpus} GPUs", str(error)))
+            continue
+        options = " ".join(
+            f"`--{key}={value}`" if value else f"`--{key}`" for key, value in plan.directives[1:]
+        )
+        rows.append((f"{framework}, {gpus} GPU{'s' if gpus > 1 else ''}", options))
+    yield from _section("What slurmgen requests", ("job", "directives"), rows)
+
+
+def _settings(site: Site) -> Iterator[str]:
+    rows = [
+        (group.replace("_", " "), f"`{name}={value}`", site.env.notes.get(name, ""))
+        for group in ("always", "multi_gpu", "multi_node", "container", "task")
+        for name, value in getattr(site.env, group).items()
+    ]
+    yield from _section("Variables", ("jobs", "variable", "reason"), rows)
+    facts = (
+        ("GPUs", site.gpu.vendor if site.gpu.vendor != "nvidia" else ""),
+        ("architecture", site.architecture),
+        ("internet on compute nodes", site.internet),
+        ("container engine", site.container.engine if site.container else None),
+        ("container image", site.container.image if site.container else None),
+        ("modules", ", ".join(site.modules.load)),
+        ("Python", site.python_env),
+        ("srun options", " ".join(f"`{word}`" for word in site.launch.srun)),
+        (
+            "charge",
+            f"{site.charge.rate:g} {site.charge.unit} per {site.charge.per} and hour" if site.charge else "",
+        ),
+    )
+    yield from _section("Software", ("", ""), [row for row in facts if row[1]])
+
+
+def _login(site: Site) -> Iterator[str]:
+    login = site.login
+    rows = [
+        ("host", login.host),
+        ("further hosts", ", ".join(login.other_hosts)),
+        ("jump host", login.jump_host),
+        ("automation host", login.automation_host),
+        ("needs", ", ".join(login.methods)),
+        ("certificate", f"{login.certificate_hours} hours" if login.certificate_hours else ""),
+        ("note", login.note),
+    ]
+    yield from _section("Login", ("", ""), [row for row in rows if row[1]])
+
+
+def _sources(site: Site) -> Iterator[str]:
+    rows = [
+        (source.mark, f"[{source.title}]({source.url})" if source.url else source.title, source.date,
+         ", ".join(f"`{fact}`" for fact in source.facts))
+        for source in site.sources.values()
+    ]  # fmt: skip
+    yield from _section("Sources", ("mark", "source", "date", "facts"), rows)
+
+
+def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    if rows:
+        yield f"## {title}\n"
+        yield from _table(head, rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        cells = ("" if cell is None else str(cell).replace("|", r"\|") for cell in row)
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def main() -> None:
+    """Write every page."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

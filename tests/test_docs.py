@@ -75,7 +75,7 @@ def test_the_python_example_of_the_readme_runs() -> None:
     code = re.search(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
     assert code
     shown = subprocess.run([sys.executable, "-c", code[1]], capture_output=True, text=True, check=True).stdout
-    assert shown.startswith("4 72 72 CPUs per GPU (from the profile of olivia)\n#!/bin/bash\n")
+    assert shown.startswith("4 72 72 CPUs per GPU (from the profile of olivia (documentation: ")
 
 
 def test_every_toml_example_of_the_readme_is_toml() -> None:

@@ -100,7 +100,7 @@ def test_shell_completion_is_offered(shell: str, slurmgen: Run, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        ("render --site ", ["daic", "generic", "olivia"]),
+        ("render --site l", ["leonardo", "lonestar6", "lumi-g"]),
         ("render --framework d", ["ddp"]),
         ("submit --site daic --partition ", ["all"]),
         ("doctor --site daic --gpu-type a", ["a40"]),

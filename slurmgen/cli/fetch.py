@@ -9,7 +9,8 @@ import click
 from slurmgen.cli.job_output import print_jobs
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 from slurmgen.cli.size_option import max_size_option
-from slurmgen.text import counted
+from slurmgen.errors import RequestError
+from slurmgen.text import counted, visible
 
 if TYPE_CHECKING:
     from slurmgen.jobs.job import Job
@@ -79,7 +80,6 @@ def command(
 
 def _folder(record: "Record", to: Path | None, jobs: int) -> Path:
     """The local folder of a job; each has its own, because jobs write files of the same names."""
-    from slurmgen.errors import RequestError
     from slurmgen.files import is_inside
 
     own = Path(f"{record.name}-{record.id}")
@@ -111,8 +111,6 @@ def _ignore(folder: Path) -> None:
 
 
 def _record_of(job: "Job") -> "Record":
-    from slurmgen.errors import RequestError
-
     if job.record is None:
         raise RequestError(
             f"job {job.id} is not in your records, so its folder is not known",
@@ -128,8 +126,6 @@ def _as_json(record: "Record", folder: Path, fetched: "Fetched") -> dict[str, An
 
 
 def _report(record: "Record", folder: Path, fetched: "Fetched", *, quiet: bool) -> None:
-    from slurmgen.text import visible
-
     if not quiet:
         click.echo(visible(str(folder)))
     same = f"; {counted(len(fetched.same), 'file')} already fetched" if fetched.same else ""

@@ -7,6 +7,7 @@ import click
 
 from slurmgen.cli.job_output import print_report, print_report_objects
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
+from slurmgen.text import visible
 
 if TYPE_CHECKING:
     from slurmgen.jobs.job import Job
@@ -35,7 +36,6 @@ def command(
     """
     from slurmgen.jobs.status import save_final_states
     from slurmgen.jobs.wait import wait
-    from slurmgen.text import visible
 
     if timeout is not None and isnan(timeout):
         raise click.BadParameter("nan is not a number of seconds.", param_hint="--timeout")

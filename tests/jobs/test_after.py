@@ -195,7 +195,7 @@ def test_a_job_that_waits_says_why_and_until_when(cluster: Cluster) -> None:
     # Until the scheduler has looked at a job it has no reason.
     eventually(lambda: cluster.json("status", greedy)["reason"] == "QOSMaxGRESPerUser")
     shown = cluster.slurmgen("status", later, greedy, after).stdout
-    assert f"job {later} (later) is PENDING (BeginTime)\n  why: it waits for its time" in shown
+    assert f"job {later} (later) is PENDING (BeginTime)\n  why: it waits for its start time" in shown
     assert "  expected to start at 2" in shown
     assert "why: its QoS has a limit on the GPUs of one user at a time, which is reached" in shown
     assert "(Dependency)\n  why: it waits for another job" in shown

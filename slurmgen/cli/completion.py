@@ -90,14 +90,14 @@ def _described(record: "Record", what: str) -> str:
 
 
 def _matching(items: dict[str, str], incomplete: str) -> "list[CompletionItem]":
-    """The items that start with what was typed."""
+    """The items that start with the incomplete word."""
     from click.shell_completion import CompletionItem  # 2 ms that only completion needs
 
     return [CompletionItem(name, help=items[name]) for name in _starting(items, incomplete)]
 
 
 def _starting(names: Iterable[str], incomplete: str) -> list[str]:
-    """The names that start with what was typed, and that bash neither splits nor expands."""
+    """The names that start with the incomplete word, and that bash neither splits nor expands."""
     return [name for name in names if name.startswith(incomplete) and quote(name) == name]
 
 

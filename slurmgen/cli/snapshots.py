@@ -24,7 +24,7 @@ DAYS = 7.0
     "--older-than",
     type=click.FloatRange(min=0),
     metavar="DAYS",
-    help=f"With --prune: only what was not used for so many days; default: {DAYS:g}.",
+    help=f"With --prune: remove only what was unused for so many days; default: {DAYS:g}.",
 )
 @json_option
 def command(

@@ -15,7 +15,7 @@ _EXACT = {
     "PartitionNodeLimit": "it requests more nodes than the partition allows; cancel it and request fewer",
     "PartitionDown": "its partition is down",
     "PartitionInactive": "its partition starts no jobs at the moment",
-    "ReqNodeNotAvail": "a node it needs is down or reserved, or will be before the job could end; "
+    "ReqNodeNotAvail": "a node it needs is down, reserved, or will be before the job could end; "
     "a shorter --time may end before the maintenance",
     "Reservation": "it waits for its reservation to begin",
     "Licenses": "it waits for a licence",

@@ -5,7 +5,7 @@ import re
 from slurmgen.errors import RequestError
 
 SbatchOptions = dict[str, str | bool]
-"By long name; `true` is an option without a value, `false` is no option."
+"By long name; `true` for an option without a value, `false` to leave the option out."
 
 MANAGED = {
     "account": "--account",
@@ -98,7 +98,7 @@ def checked(key: str, value: str) -> tuple[str, str]:
     if not re.fullmatch(_VALUE, value):
         raise RequestError(
             f"the value of --sbatch {key} has a quote, a backslash, a dollar sign or a backtick: {value!r}",
-            "sbatch does not expand directives; write the value itself.",
+            "sbatch expands nothing in a directive; write the value itself.",
         )
     return key, f'"{value}"' if re.search(r"[\s#]", value) else value
 
@@ -143,7 +143,9 @@ def _check_signal(value: str) -> None:
 
 def _check_gpu_bind(value: str) -> None:
     if value != "none":
-        raise RequestError(f"--sbatch gpu-bind={value} hides a node's GPUs from each other", "Use none.")
+        raise RequestError(
+            f"--sbatch gpu-bind={value} hides a node's GPUs from each other", "Only none is allowed."
+        )
 
 
 _CHECKS = {"array": _check_array, "signal": _check_signal, "gpu-bind": _check_gpu_bind}

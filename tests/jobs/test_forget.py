@@ -12,7 +12,7 @@ from msgspec import structs
 
 from slurmgen.errors import RemoteError
 from slurmgen.jobs import exactly_once as there
-from slurmgen.jobs.closing import Entry, close
+from slurmgen.jobs.closing import close
 from slurmgen.jobs.exactly_once import Closed, Submission, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.remote.local import LocalTransport
@@ -25,8 +25,19 @@ from tests.support.sshd import Server
 from tests.support.twins import Testbed, eventually
 
 
-def entry(one: Submission) -> Entry:
-    return Entry(key=one.key, name=one.name, folder=one.folder, output=one.output, snapshot=one.content.hash)
+def entry(one: Submission) -> Record:
+    return Record(
+        id="",
+        site="generic",
+        via="local",
+        name=one.name,
+        folder=one.folder,
+        output=one.output,
+        submitted="2026-01-01",
+        key=one.key,
+        state="pending",
+        snapshot=one.content.hash,
+    )
 
 
 def submit(far: Transport, one: Submission) -> Submitted:

@@ -28,7 +28,7 @@ TIMED_OUT = 124
 def command(
     job_ids: tuple[str, ...], site: str | None, as_json: bool, timeout: float | None, **options: Any
 ) -> int:
-    """Wait until jobs have ended, and exit as they did.
+    """Wait until jobs have ended, and exit with their exit code.
 
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. The exit code is the job's; of several,
     the first that is not 0. It is 128 + N if signal N ended it: 143 at its time limit or when cancelled, 137

@@ -164,6 +164,15 @@ def test_the_json_object_has_all_keys(slurmgen: Run, ledger: Ledger) -> None:
     assert jobs[0]["why"]["what"] == "Python has no module einops there"
 
 
+def test_an_unsettled_submission_has_no_id_no_cluster_and_no_log(slurmgen: Run) -> None:
+    # A pending entry has the clusters that its script names, of which Slurm has not yet chosen one.
+    Ledger().add(structs.replace(FAILED, id="", cluster="big,small", state="pending", final="", why=""))
+    (job,) = json.loads(slurmgen("status", "--json").stdout)["jobs"]
+    assert [job[key] for key in ("id", "cluster", "log", "state")] == ["", "", "", "UNKNOWN"]
+    assert (job["name"], job["key"], job["folder"], job["ended"]) == (NAME, "k1", "/f", False)
+    assert "slurmgen forget k1" in job["error"]
+
+
 def test_status_of_one_job_shows_its_site_time_and_commit(
     slurmgen: Run, ledger: Ledger, tmp_path: Path
 ) -> None:

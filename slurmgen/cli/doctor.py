@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options, send_option
-from slurmgen.cli.route_options import reach, route_options
+from slurmgen.cli.route_options import connect, route_options
 from slurmgen.cli.submit_output import amount_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def command(
     folder = remote_dir or asked.personal.remote_dir or DEFAULT_REMOTE_DIR
     visit = Visit(
         way,
-        open=lambda: reach(way),
+        open=lambda: connect(way),
         plan=lambda: _planned(asked),
         prepare=lambda plan, text: _described(
             plan, prepare(plan, text, way, asked.project_dir, folder, max_size, send)

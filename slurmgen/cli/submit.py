@@ -9,7 +9,7 @@ import click
 
 from slurmgen.cli.job_output import print_json
 from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options, send_option, typed
-from slurmgen.cli.route_options import route_options, set_out
+from slurmgen.cli.route_options import connect_in_background, route_options
 from slurmgen.cli.submit_output import amount_of, print_id, say, show, warn, what_happened
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def command(
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
     way = route(asked.site, asked.personal, **said)
     # On the way there while the plan and the project are looked at.
-    with set_out(way, starts=not dry_run) as going:
+    with connect_in_background(way, starts=not dry_run) as going:
         plan, text = _script(asked, follow=follow)
         prepared = _prepared(asked, plan, text, way, remote_dir, max_size, send)
         if test_only:

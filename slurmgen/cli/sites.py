@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from slurmgen.cli.completion import complete_sites
+from slurmgen.cli.discover import command as discover
 from slurmgen.cli.route_options import project_dir
 
 
@@ -50,6 +51,9 @@ def show(name: str, as_json: bool) -> None:
         click.echo(visible_json(msgspec.to_builtins(site), indent=2), nl=False)
     else:
         click.echo(visible_strings(_toml(msgspec.to_builtins(site))), nl=False)
+
+
+command.add_command(discover, "discover")
 
 
 @command.command()

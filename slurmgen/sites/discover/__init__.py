@@ -4,8 +4,17 @@
 """
 
 from slurmgen.sites.discover.compare import Difference, differences
-from slurmgen.sites.discover.facts import Discovery, discover
+from slurmgen.sites.discover.facts import Discovery, cluster_name, discover
 from slurmgen.sites.discover.query import QUERY, answers
 from slurmgen.sites.discover.write import profile_text
 
-__all__ = ["QUERY", "Difference", "Discovery", "answers", "differences", "discover", "profile_text"]
+__all__ = [
+    "QUERY",
+    "Difference",
+    "Discovery",
+    "answers",
+    "cluster_name",
+    "differences",
+    "discover",
+    "profile_text",
+]

@@ -60,6 +60,12 @@ def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discover
     return Discovery(tuple(facts), tuple(_unknown(replies, config, partitions)))
 
 
+def cluster_name(replies: Mapping[str, Answer]) -> str:
+    """The name that Slurm gives the cluster, as a profile can have it."""
+    name = settings(_output(replies, CONFIG)).get("ClusterName", "")
+    return name if _NAME.fullmatch(name) else "cluster"
+
+
 def _output(replies: Mapping[str, Answer], command: str) -> str:
     reply = replies.get(command)
     return reply.output if reply and reply.succeeded else ""

@@ -1,0 +1,110 @@
+"""`slurmgen sites discover`: write a profile from what a cluster reports."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmgen.cli.completion import complete_hosts
+from slurmgen.cli.route_options import project_dir, route_options, site_route
+
+if TYPE_CHECKING:
+    from slurmgen.remote.transport import Transport
+    from slurmgen.sites.discover import Discovery
+
+_TIMEOUT = 120
+
+
+@click.command()
+@click.argument("login_host", metavar="[HOST]", required=False, shell_complete=complete_hosts)
+@click.option("--name", metavar="NAME", help="Name of the site; default: Slurm's ClusterName.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the profile to a new file; default: print it.",
+)
+@click.option("--diff", "diff", metavar="SITE", help="Compare with a profile; exit with 1 if a fact differs.")
+@route_options
+def command(
+    login_host: str | None, name: str | None, output: Path | None, diff: str | None, **options: Any
+) -> int:
+    """Write a site profile from what Slurm on a login node reports.
+
+    Without HOST, this machine is the login node, or with --diff that of SITE. Five commands of Slurm run
+    there; nothing is submitted. Each fact names its command and the date; what Slurm cannot know is listed.
+    """
+    if login_host and options["host"]:
+        raise click.UsageError("HOST and --host name the login host twice.")
+    if diff and (name or output):
+        raise click.UsageError("--diff writes no profile: leave --name and --output out.")
+    host = login_host or options.pop("host", None)
+    options["host"] = host
+    with _connect(diff, options) as transport:
+        found, cluster = _query(transport, host)
+    return _compare(diff, found) if diff else _write(found, name or cluster, output)
+
+
+def _connect(diff: str | None, options: dict[str, Any]) -> "Transport":
+    from slurmgen.cli.route_options import connect
+    from slurmgen.config.user import Personal
+    from slurmgen.remote.route import route
+    from slurmgen.sites.model import Site
+
+    return connect(
+        site_route(diff, **options) if diff else route(Site(name="discover"), Personal(), **options)
+    )
+
+
+def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
+    """What the cluster reports, and the name that Slurm gives it.
+
+    Raises:
+        CommandFailed: there is no Slurm.
+    """
+    from slurmgen.errors import CommandFailed
+    from slurmgen.sites.discover import QUERY, answers, cluster_name, discover
+
+    shell, option = transport.shell
+    reply = transport.run([shell, option, 'exec sh -c "$1"', "slurmgen", QUERY], timeout=_TIMEOUT)
+    replies = answers(reply.stdout)
+    if not any(answer.succeeded for command, answer in replies.items() if command.startswith("scontrol")):
+        output = "".join(answer.output for answer in replies.values()) or reply.err
+        last = next(filter(None, output.splitlines()), f"exit status {reply.returncode}")
+        raise CommandFailed(
+            f"no description of a cluster on {transport.where}: {last}",
+            "Run this on a login node, or name one: slurmgen sites discover HOST.",
+        )
+    return discover(replies, host), cluster_name(replies)
+
+
+def _compare(name: str, found: "Discovery") -> int:
+    from slurmgen.sites.discover import differences
+    from slurmgen.sites.profiles import load_site
+    from slurmgen.text import visible
+
+    wrong = list(differences(load_site(name, project_dir()), found))
+    for one in wrong:
+        click.echo(visible(f"{one.key}: {one.profile} in the profile, {one.cluster} on the cluster"))
+    if not wrong:
+        click.echo(f"the profile of {name} agrees with the cluster", err=True)
+    return 1 if wrong else 0
+
+
+def _write(found: "Discovery", name: str, output: Path | None) -> int:
+    from datetime import UTC, datetime
+
+    from slurmgen.errors import RequestError
+    from slurmgen.sites.discover import profile_text
+
+    text = profile_text(found, name, datetime.now(UTC).date().isoformat())
+    if output is None:
+        click.echo(text, nl=False)
+        return 0
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise RequestError(f"{output} cannot be written: {error.strerror}", "Name a new file.") from None
+    click.echo(f"wrote {output}: check it with `slurmgen sites validate {output}`", err=True)
+    return 0

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import tell
 from slurmgen.cli.route_options import find_jobs, jobs_options, reach
 
@@ -14,13 +15,20 @@ if TYPE_CHECKING:
 UNKNOWN_THERE = 3
 
 
-@click.command()
+@click.command(
+    "cancel",
+    cls=Command,
+    examples={
+        "slurmgen cancel 1234567": "Cancel a job",
+        "slurmgen cancel last": "Cancel the job that was submitted last",
+    },
+)
 @jobs_options
 def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **said: Any) -> int:
     """Cancel jobs, and show their state.
 
-    ID is a job's id, ID_TASK in an array, a job's name, or `last`. A job that has ended is left as it is.
-    Exit code 3 if Slurm does not know a job.
+    ID is a job id, ID_TASK in an array, a job name, or `last`. A job that has ended is left as it is. Exits
+    with 3 if Slurm does not know a job.
     """
     from slurmgen.jobs.status import by_way, remember
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_jobs
 from slurmgen.cli.route_options import find_jobs, jobs_options, reach
 from slurmgen.cli.size_option import max_size_option
@@ -21,18 +22,28 @@ _LISTED = 20
 "Files of one kind that are named on the terminal; --json names all."
 
 
-@click.command()
+@click.command(
+    "fetch",
+    cls=Command,
+    examples={
+        "slurmgen fetch last": "Fetch all results of the last job",
+        "slurmgen fetch train --only '*.csv' --to results": "Fetch some of them into a folder",
+    },
+)
 @jobs_options
 @click.option(
     "--to",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder here; NAME-ID of the job if unset, and in this folder for several jobs.",
+    help="Local folder; default: NAME-ID of the job. Of several jobs, each gets a folder in it.",
 )
 @click.option(
-    "--only", multiple=True, metavar="PATTERN", help="Only files or folders so named, as '*.out'; may repeat."
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Fetch only files or folders of this name, such as '*.out'; repeatable.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace files here that have another content.")
-@max_size_option("100G", "Refuse to fetch more of one job.")
+@click.option("--overwrite", is_flag=True, help="Overwrite local files that have other content.")
+@max_size_option("100G", "Refuse to fetch more than this of one job.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -46,12 +57,11 @@ def command(
     as_json: bool,
     **said: Any,
 ) -> None:
-    """Bring back what a job made in its folder.
+    """Fetch the files that a job made or changed.
 
-    That is what it made or changed; what the project had before stays there. The folder here is
-    printed to stdout; a new one in the project has a .gitignore, so that it is not sent with the next
-    job. Nothing here is overwritten unless you say so; exit code 1 if something was not fetched, for
-    that or because it could do harm here.
+    The local folder is printed to stdout. If it is in the project, it gets a .gitignore, so that it is not
+    sent with the next job. Local files are overwritten only with --overwrite. Exits with 1 if a file was not
+    fetched, because it exists with other content or could do harm on this machine.
     """
     from slurmgen.jobs.results.fetch import fetch
     from slurmgen.jobs.status import each

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import tell_one, warn
 from slurmgen.cli.route_options import reach, route_options, way_of
 from slurmgen.cli.site_option import site_option
@@ -15,22 +16,29 @@ if TYPE_CHECKING:
 _FORCE_HINT = "Nothing was changed. --force removes the entry here, although a job may exist."
 
 
-@click.command()
+@click.command(
+    "forget",
+    cls=Command,
+    examples={
+        "slurmgen forget train": "Forget a submission of the job train that failed",
+        "slurmgen forget train --cancel": "The same, and cancel the job if there is one",
+    },
+)
 @click.argument("submission", metavar="NAME|KEY")
 @site_option
 @route_options
-@click.option("--cancel", is_flag=True, help="If it became a job, cancel that.")
+@click.option("--cancel", is_flag=True, help="Cancel the job if there is one.")
 @click.option(
     "--force",
     is_flag=True,
-    help="Remove the entry even if the remote host cannot be asked; a job may exist.",
+    help="Remove the entry even if the remote host is not reached; a job may exist.",
 )
 def command(submission: str, site: str | None, cancel: bool, force: bool, **said: Any) -> None:
-    """Give up a submission that may not have become a job.
+    """Forget a submission that may not have become a job.
 
-    It is named by its job's name or by its key, as `slurmgen status` shows it. The remote host is asked
-    first: a job that there is gets recorded. If there is none, the key is closed on the remote host, so that
-    none can come of it, and the entry is removed. Exit code 3 if neither is certain; then nothing is changed.
+    Name it by its job or by its key, which `slurmgen status` shows. If the remote host has a job for it, the
+    job is recorded. Otherwise the key is closed on the remote host, so that no job can follow, and the entry
+    is removed. Exits with 3 if neither is certain; then nothing is changed.
     """
     from slurmgen.errors import SlurmgenError
     from slurmgen.jobs.ledger import Ledger

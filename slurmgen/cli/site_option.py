@@ -1,4 +1,4 @@
-"""The option that names a site, the same for every command."""
+"""The option --site, the same for every command."""
 
 from pathlib import Path
 
@@ -12,9 +12,9 @@ def _complete_sites(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 
 def not_empty(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """A callback that refuses an empty value: it is a mistake, such as an unset variable."""
+    """Refuse an empty value: it is a mistake, such as an unset shell variable. A click callback."""
     if value == "":
-        raise click.BadParameter("it is empty. Leave it out, or give it a value.")
+        raise click.BadParameter("it is empty. Give it a value, or leave it out.")
     return value
 
 
@@ -23,5 +23,5 @@ site_option = click.option(
     metavar="NAME",
     callback=not_empty,
     shell_complete=_complete_sites,
-    help="Site profile; see `slurmgen sites`.",
+    help="Site profile; `slurmgen sites` lists them.",
 )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.color import color_option, console
+from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import exit_code, print_jobs, tell
 from slurmgen.cli.route_options import find_jobs, reach, route_options, way_of
 from slurmgen.cli.site_option import site_option
@@ -23,7 +24,15 @@ UNSETTLED = (
 ENDED = "it had ended when it was last asked for"
 
 
-@click.command()
+@click.command(
+    "status",
+    cls=Command,
+    examples={
+        "slurmgen status": "List your last jobs",
+        "slurmgen status last": "Show the job that was submitted last",
+        "slurmgen status 1234567 --json": "Read the state of a job in a program",
+    },
+)
 @click.argument("job_ids", metavar="[ID...]", nargs=-1)
 @site_option
 @route_options
@@ -33,11 +42,11 @@ ENDED = "it had ended when it was last asked for"
     metavar="N",
     default=LIMIT,
     show_default=True,
-    help="Without ID: only the last N.",
+    help="Without ID: list only the last N jobs.",
 )
-@click.option("--all", "everything", is_flag=True, help="Without ID: all jobs.")
+@click.option("--all", "everything", is_flag=True, help="Without ID: list all jobs.")
 @color_option
-@click.option("--json", "as_json", is_flag=True, help="Print an object, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(
     job_ids: tuple[str, ...],
     site: str | None,
@@ -47,10 +56,10 @@ def command(
     as_json: bool,
     **said: Any,
 ) -> int:
-    """Show the state of submitted jobs; without ID, of the last ones.
+    """Show the state of submitted jobs; without ID, list the last ones.
 
-    ID is a job's id, ID_TASK in an array, a job's name, or `last`. Exit code 3 if a site was not reached, and
-    it is not known how a job there ended.
+    ID is a job id, ID_TASK in an array, a job name, or `last`. Exits with 3 if the state of a job is unknown
+    because its site was not reached.
     """
     if not job_ids:
         return _list(site, 0 if everything else limit, color, as_json, said)

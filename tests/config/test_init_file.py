@@ -105,7 +105,7 @@ def test_what_is_there_stays_and_nothing_is_written(
     result = slurmgen("init", "--site", "generic", *args)
     assert (result.returncode, result.stderr) == (
         2,
-        f"error: there is a {name} here already. It stays as it is.\n",
+        f"error: {name} exists already. It is not overwritten; remove it to start again.\n",
     )
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "mine"
@@ -132,6 +132,6 @@ def test_nothing_is_written_where_a_link_leads(name: str, tmp_path: Path, slurmg
     folder.mkdir()
     (folder / name).symlink_to(tmp_path / "elsewhere")
     result = slurmgen("init", "--site", "generic", "--training", cwd=folder)
-    assert (result.returncode, f"there is a {name} here already" in result.stderr) == (2, True)
+    assert (result.returncode, f"{name} exists already" in result.stderr) == (2, True)
     assert [path.name for path in folder.iterdir()] == [name]
     assert not (tmp_path / "elsewhere").exists()

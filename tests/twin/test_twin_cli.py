@@ -123,7 +123,7 @@ def test_down_leaves_no_process_and_no_file(twin: Run, state: Path, tmp_path: Pa
     )
     eventually((tmp_path / "started").exists)
     down = twin("down")
-    assert (down.returncode, down.stdout) == (0, "the twin of daic is down\n")
+    assert (down.returncode, down.stdout) == (0, "the twin of daic is stopped\n")
     left = {name for name, pid in daemons.items() if lives(pid)}
     assert left == set()
     assert not lives(int((tmp_path / "pid").read_text()))
@@ -296,7 +296,7 @@ def test_down_without_a_twin_says_how_to_start_one(twin: Run) -> None:
     assert reply.stderr == "error: no twin of daic runs. Start one: slurmgen twin up --site daic\n"
     assert (
         twin("down").stderr
-        == "error: which twin is not clear; running: none. Say it with --site, or --all.\n"
+        == "error: it is not clear which twin to stop; running: none. Name it with --site, or give --all.\n"
     )
 
 

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -398,23 +397,3 @@ def test_python_is_not_checked_if_the_login_node_has_no_module_command(local: Lo
     code, steps, _ = local.examine("--module", "good", "--python-env", "conda:x")
     assert (code, states(steps, "failed")) == (0, [])
     assert steps["python"]["said"].startswith("this machine has no `module` command; compute nodes may")
-
-
-@pytest.mark.parametrize(
-    ("variable", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)]
-)
-def test_colours_can_be_turned_off(
-    slurmgen: Run, tmp_path: Path, variable: dict[str, str], colored: bool
-) -> None:
-    command = [sys.executable, "-m", "slurmgen", "doctor", "--site", "generic", "--via", "twin"]
-    primary, replica = os.openpty()
-    with os.fdopen(primary, "rb", buffering=0) as terminal:
-        environ = {name: text for name, text in os.environ.items() if name != "NO_COLOR"}
-        process = subprocess.Popen(command, stdout=replica, cwd=tmp_path, env=environ | variable)
-        os.close(replica)
-        shown = b""
-        with suppress(OSError):  # the end of a terminal
-            while part := terminal.read(65536):
-                shown += part
-        process.wait(60)
-    assert (b"\x1b[" in shown) is colored

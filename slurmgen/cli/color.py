@@ -52,7 +52,7 @@ def console(color: str) -> "Console":
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal on stdout; None if it is no terminal."""
+    """The columns of the terminal on stdout; None if it is not a terminal."""
     return shutil.get_terminal_size().columns if _is_terminal() else None
 
 

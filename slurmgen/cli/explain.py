@@ -53,7 +53,7 @@ def _print_table(values: dict[str, object]) -> None:
 
 
 _WIDE = 500
-"Columns if stdout is no terminal: each row is one line."
+"Columns if stdout is not a terminal: each row is one line."
 
 
 def _rows(values: dict[str, object]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ GROUPS = {
     "Resources": "gpus nodes gpu_type cpus_per_gpu mem time account partition qos sbatch",
     "Software": "container binds env modules python_env",
     "Site and connection": "site via host ssh_config ssh_client",
-    "Files": "remote_dir max_size send to only overwrite",
+    "Files": "remote_dir max_size send",
     "Output": "output write all_jobs force format_ color as_json",
 }
 "The parameters of each group; all others are in OWN."
@@ -51,6 +51,10 @@ class Group(Command, click.Group):
     """A group of commands, whose help has examples too."""
 
     command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, in the order of their definition."""
+        return list(self.commands)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands below the options."""

@@ -16,7 +16,7 @@ from slurmgen.sync.remote_paths import parent_folder
 MAX_SKEW = 60.0
 "Seconds between two clocks that are harmless: tickets and one-time codes tolerate up to some minutes."
 MIN_FREE = 100 << 10
-"KiB."
+"Least free space, in KiB."
 
 _TOOLS = (
     'missing=; for tool in sh tar mkdir tail; do command -v "$tool" >/dev/null || missing="$missing $tool"; '

@@ -311,7 +311,7 @@ def test_an_unprivileged_user_can_run_a_twin() -> None:
         reply = as_nobody(USER_SESSION.format(python=python_of_nobody(environ)), environ)
     assert reply.returncode == 0, reply.stdout + reply.stderr
     assert sorted(reply.stdout.splitlines()[-2:]) == ["0 127.0.0.1 nobody 0,1", "1 127.0.0.2 nobody 0,1"]
-    assert "the twin of daic is down" in reply.stderr
+    assert "the twin of daic is stopped" in reply.stderr
 
 
 USER_SESSION = """

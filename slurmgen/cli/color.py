@@ -58,10 +58,12 @@ def terminal_width() -> int | None:
 
 def styled_diff(diff: str, style: Callable[..., str]) -> str:
     """A unified diff with added lines in green and removed lines in red."""
-    lines = diff.splitlines(keepends=True)
-    return "".join(
-        style(line, fg=_DIFF_COLORS[line[0]]) if line[0] in _DIFF_COLORS else line for line in lines
-    )
+    return "\n".join(_styled_line(line, style) for line in diff.split("\n"))
+
+
+def _styled_line(line: str, style: Callable[..., str]) -> str:
+    color = _DIFF_COLORS.get(line[:1])
+    return style(line, fg=color) if color else line
 
 
 def _is_terminal() -> bool:

@@ -58,6 +58,13 @@ def test_a_pipe_gets_colours_only_on_request(
     assert colored in slurmgen(*args, "--color", "always").stdout
 
 
+def test_each_line_of_a_diff_ends_its_colour(project: Path, slurmgen: Run) -> None:
+    lines = slurmgen("check", "--color", "always").stdout.splitlines()
+    colored = [line for line in lines if "\x1b" in line]
+    assert len(colored) > 4
+    assert [line for line in colored if "\x1b[0m" not in line or line.startswith("\x1b[0m")] == []
+
+
 @pytest.mark.parametrize("format_name", ["json", "sarif", "github"])
 def test_formats_for_programs_have_no_colours(format_name: str, project: Path, slurmgen: Run) -> None:
     result = slurmgen("lint", "bad.sbatch", "--format", format_name, "--color", "always")

@@ -114,13 +114,13 @@ def test_every_command_has_examples_of_itself(name: str) -> None:
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_a_valid_command_line(example: str, project: Path, slurmgen: Run) -> None:
     slurmgen("render", "--all", "--write")
-    words = expanded(example, project)
-    ctx = cli.make_context(words[0], words[1:])
-    while isinstance(ctx.command, click.Group) and (rest := [*ctx._protected_args, *ctx.args]):
-        name, command, rest = ctx.command.resolve_command(ctx, rest)
-        assert command
-        ctx = command.make_context(name, rest, parent=ctx)
-    assert words[0] == "slurmgen"
+    program, *words = expanded(example, project)
+    ctx, command = click.Context(cli), cli
+    while isinstance(command, click.Group) and words:
+        ctx = click.Context(command, ctx)
+        _, command, words = command.resolve_command(ctx, words)
+    assert program == "slurmgen"
+    assert command.make_context("", words, parent=ctx)
 
 
 @pytest.mark.parametrize("example", [line for line in EXAMPLES if shlex.split(line)[1] in OFFLINE])

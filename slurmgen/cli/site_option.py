@@ -14,7 +14,7 @@ def _complete_sites(_ctx: click.Context, _param: click.Parameter, incomplete: st
 def not_empty(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
     """Refuse an empty value: it is a mistake, such as an unset shell variable. A click callback."""
     if value == "":
-        raise click.BadParameter("it is empty. Give it a value, or leave it out.")
+        raise click.BadParameter("it is empty. Leave it out, or give it a value.")
     return value
 
 

@@ -1,5 +1,5 @@
 # `make demo` runs the main job here; `make test` passes every test. Each installs what it needs.
-.PHONY: demo test check docs audit semgrep lock bench clean
+.PHONY: demo test check docs man audit semgrep lock bench clean
 .DELETE_ON_ERROR:
 
 # Importing torch without cached bytecode takes minutes.
@@ -35,7 +35,13 @@ semgrep:
 
 # Warnings, such as a broken link, are errors.
 docs: $(READY)
-	$(BIN)/sphinx-build -W --keep-going --nitpicky --quiet docs build/docs
+	$(BIN)/sphinx-build --fresh-env -W --keep-going --nitpicky --quiet docs build/docs
+
+# One page for each command; any warning of groff is an error.
+man: $(READY)
+	rm -rf build/man
+	$(BIN)/python docs/man_pages.py build/man
+	! groff -man -Tutf8 -ww -z build/man/*.1 2>&1 | grep .
 
 # Ten minutes of inputs for what reads others' text; tests/fuzz runs a few of them in `test`.
 .PHONY: fuzz

@@ -19,6 +19,7 @@ need mariadbd mariadb-server
 need sshd openssh-server
 need ssh openssh-client
 need shellcheck shellcheck
+need groff groff-base
 need fish fish
 need tcsh tcsh
 need zsh zsh

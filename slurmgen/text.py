@@ -32,6 +32,11 @@ def listed(names: Collection[str], most: int = 5) -> str:
     return ", ".join(islice(names, most)) + more
 
 
+def unstyled(text: str, **_style: object) -> str:
+    """The text without colours; stands in for `click.style`."""
+    return text
+
+
 def visible(text: str, keep: str = "") -> str:
     r"""Text that may be anybody's, fit for a terminal and a log: what could steer one stands as its escape.
 

@@ -66,7 +66,7 @@ def test_what_was_written_is_right_and_said_in_one_line(project: Path, slurmgen:
     result = slurmgen("check")
     assert (result.returncode, result.stdout, result.stderr) == (
         0,
-        "3 scripts are as slurmgen.toml says\n",
+        "3 scripts match slurmgen.toml\n",
         "",
     )
 
@@ -97,7 +97,7 @@ def test_a_difference_is_shown_as_one_that_patch_takes(project: Path, slurmgen: 
     ]
     assert "-#SBATCH --nodes=2" in lines
     assert "+#SBATCH --nodes=1" in lines
-    assert lines[-1].startswith("1 script is not as slurmgen.toml says. `slurmgen render --all --write`")
+    assert lines[-1].startswith("1 script does not match slurmgen.toml. `slurmgen render --all --write`")
 
 
 def test_a_missing_script_is_found(project: Path, slurmgen: Run) -> None:
@@ -255,7 +255,7 @@ def test_without_a_project_one_is_told_how_to_begin(command: list[str], slurmgen
 def test_all_takes_no_request(more: list[str], project: Path, slurmgen: Run) -> None:
     result = slurmgen("render", "--all", "--write", *more)
     assert result.returncode == 2
-    assert result.stderr.startswith("error: --all takes no JOB and no request")
+    assert result.stderr.startswith("error: --all takes no JOB and no other options")
 
 
 def test_all_needs_write(project: Path, slurmgen: Run) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_reports
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 
@@ -17,13 +18,20 @@ UNKNOWN_JOB = 3
 "Exit code if Slurm does not know a job."
 
 
-@click.command()
+@click.command(
+    "cancel",
+    cls=Command,
+    examples={
+        "slurmgen cancel 1234567": "Cancel a job",
+        "slurmgen cancel last": "Cancel the job that was submitted last",
+    },
+)
 @jobs_options
 def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **options: Any) -> int:
     """Cancel jobs, and show their state.
 
-    ID is a job's id, ID_TASK in an array, a job's name, or `last`. A job that has ended is left as it is.
-    Exit code 3 if Slurm does not know a job.
+    ID is a job id, ID_TASK in an array, a job name, or `last`. A job that has ended is left as it is. Exits
+    with 3 if Slurm does not know a job.
     """
     from slurmgen.jobs.job import group_by_route
     from slurmgen.jobs.status import save_final_states

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_jobs
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 from slurmgen.cli.size_option import max_size_option
@@ -22,21 +23,28 @@ _LISTED = 20
 "Files of one kind that are listed on the terminal; --json lists all."
 
 
-@click.command()
+@click.command(
+    "fetch",
+    cls=Command,
+    examples={
+        "slurmgen fetch last": "Fetch all results of the last job",
+        "slurmgen fetch train --only '*.csv' --to results": "Fetch some of them into a folder",
+    },
+)
 @jobs_options
 @click.option(
     "--to",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Local folder; default: NAME-ID of the job. For several jobs: the folder of these folders.",
+    help="Local folder; default: NAME-ID of the job. Of several jobs, each gets a folder in it.",
 )
 @click.option(
     "--only",
     multiple=True,
     metavar="PATTERN",
-    help="Only files or folders with such a name, as '*.out'; may repeat.",
+    help="Fetch only files or folders of this name, such as '*.out'; repeatable.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace local files that have different content.")
-@max_size_option("100G", "Refuse to fetch more of one job.")
+@click.option("--overwrite", is_flag=True, help="Overwrite local files that have other content.")
+@max_size_option("100G", "Refuse to fetch more than this of one job.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -50,11 +58,11 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Fetch what a job wrote in its folder.
+    """Fetch the files that a job made or changed.
 
-    Only files that the job made or changed are fetched. The local folder is printed to stdout; a new one
-    in the project gets a .gitignore, so that it is not sent with the next job. No local file is overwritten
-    without --overwrite. Exit code 1 if a file was not fetched, for that reason or because it is not safe.
+    The local folder is printed to stdout. If it is in the project, it gets a .gitignore, so that it is not
+    sent with the next job. Local files are overwritten only with --overwrite. Exits with 1 if a file was not
+    fetched, because it exists with other content or could do harm on this machine.
     """
     from slurmgen.jobs.job import for_each
     from slurmgen.jobs.results.fetch import fetch

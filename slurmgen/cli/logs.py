@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_jobs
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 
@@ -27,10 +28,17 @@ INTERRUPTED = 130
 "Exit code after ^C."
 
 
-@click.command()
+@click.command(
+    "logs",
+    cls=Command,
+    examples={
+        "slurmgen logs last --follow": "Show the log of the last job until it ends",
+        "slurmgen logs 1234567_3": "Show the log of one task of an array",
+    },
+)
 @jobs_options
 @click.option(
-    "-f", "--follow", is_flag=True, help="Follow the log until the job ends; exit 0 if it COMPLETED, else 1."
+    "-f", "--follow", is_flag=True, help="Show the log until the job ends; exit 0 if it COMPLETED, else 1."
 )
 @click.option(
     "--start", type=click.IntRange(min=0), default=0, metavar="BYTE", help="First byte to show; default: 0."
@@ -38,11 +46,11 @@ INTERRUPTED = 130
 def command(
     job_ids: tuple[str, ...], site: str | None, as_json: bool, follow: bool, start: int, **said: Any
 ) -> int:
-    """Show a job's log, or follow it to the job's end.
+    """Show the log of a job, or follow it until the job ends.
 
-    ID is a job's id, ID_TASK in an array, a job's name, or `last`. With --follow, a link that breaks
-    is made anew, and no byte is lost or shown twice. --json tells what the logs are, not what is in them.
-    Exit code 1 if the folder of a job, and with it the log, was pruned.
+    ID is a job id, ID_TASK in an array, a job name, or `last`. If the connection breaks, --follow reconnects;
+    it neither loses nor repeats a byte. --json prints where the logs are, not their content. Exits with 1 if
+    the folder of a job was pruned, and the log with it.
     """
     if follow and (as_json or len(job_ids) > 1):
         raise click.UsageError("--follow shows one log, and goes without --json.")

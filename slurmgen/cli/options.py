@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from msgspec import structs
 
+from slurmgen.cli.help import Command
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.site_option import site_option
 from slurmgen.cli.size_option import max_size_option
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
 _SCRIPT_ARGS = "slurmgen.script_args"
-project_size_option = max_size_option("1G", "Refuse to send a project that is larger.")
+project_size_option = max_size_option("1G", "Refuse to send a project that is larger than this.")
 _WORDS = "slurmgen.words"
 _HIDDEN = "..."
 "Stands for the value of a variable, which may be a secret."
@@ -58,7 +59,7 @@ class Asked(NamedTuple):
         return render(plan, self.template_dir, cache_dir())
 
 
-class JobCommand(click.Command):
+class JobCommand(Command):
     """A command whose words after `--` belong to the training script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -159,82 +160,96 @@ _OPTIONS = [
         "--framework",
         metavar="NAME",
         shell_complete=_complete_frameworks,
-        help="python, lightning, ddp or accelerate; default: ddp.",
+        help="Launcher: python, lightning, ddp or accelerate; default: ddp.",
     ),
-    click.option("--gpus", type=int, metavar="N", help="GPUs of the whole job, as in Slurm; default: 1."),
-    click.option("--nodes", type=int, metavar="N", help="Nodes; follows from --gpus and the site."),
+    click.option("--gpus", type=int, metavar="N", help="Total number of GPUs of the job; default: 1."),
+    click.option("--nodes", type=int, metavar="N", help="Number of nodes; default: as few as --gpus needs."),
     click.option(
         "--gpu-type",
         metavar="TYPE",
         shell_complete=_complete_of_site(lambda site: site.gpu.types),
-        help="GPU type by its Slurm name.",
+        help="GPU type, by its name in Slurm.",
     ),
-    click.option("--cpus-per-gpu", type=int, metavar="N", help="CPUs that belong to a GPU."),
-    click.option("--mem", metavar="SIZE", help="Memory of one node, such as 64G."),
+    click.option(
+        "--cpus-per-gpu", type=int, metavar="N", help="CPUs per GPU; default: from the site profile."
+    ),
+    click.option("--mem", metavar="SIZE", help="Memory per node, such as 64G."),
     click.option("--time", metavar="TIME", help="Time limit, such as 04:00:00 or 1-12:00:00."),
-    click.option("--account", metavar="NAME", help="Account that is charged."),
+    click.option("--account", metavar="NAME", help="Account to charge."),
     click.option(
         "--partition",
         metavar="NAME",
         shell_complete=_complete_of_site(lambda site: site.partitions),
-        help="Partition.",
+        help="Partition to submit to.",
     ),
     click.option(
         "--qos",
         metavar="NAME",
         shell_complete=_complete_of_site(lambda site: site.qos),
-        help="Quality of service.",
+        help="Quality of service (QOS).",
     ),
-    click.option("--container", metavar="IMAGE", help="Container image, or none."),
+    click.option("--container", metavar="IMAGE", help="Container image, or none for no container."),
     click.option(
-        "--bind", "binds", multiple=True, metavar="SRC[:DST]", help="Folder to bind in the container."
+        "--bind",
+        "binds",
+        multiple=True,
+        metavar="SRC[:DST]",
+        help="Folder to mount in the container; repeatable.",
     ),
     click.option(
         "--env",
         multiple=True,
         callback=_variables,
         metavar="K=V",
-        help="Variable to set, in which $NAME expands in the job; may repeat.",
+        help="Environment variable; $NAME in V is expanded in the job; repeatable.",
     ),
     click.option(
         "--module",
         "modules",
         multiple=True,
         metavar="NAME",
-        help="Module instead of the site's, or none; may repeat.",
+        help="Module to load instead of the site's, or none; repeatable.",
     ),
-    click.option("--python-env", metavar="ENV", help="none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."),
+    click.option(
+        "--python-env",
+        metavar="ENV",
+        help="Python environment: none, uv, uv:FOLDER, venv:FOLDER or conda:NAME.",
+    ),
     click.option(
         "--sbatch",
         multiple=True,
         callback=_sbatch,
         metavar="K[=V]",
-        help="Further sbatch option, K alone if it has no value; may repeat.",
+        help="Another sbatch option; K alone if it takes no value; repeatable.",
     ),
     click.option(
-        "--script", metavar="PATH", help="Training script; default: the job's, else the bundled CIFAR one."
+        "--script", metavar="PATH", help="Training script; default: the job's, or the bundled CIFAR example."
     ),
     click.option(
         "--replace-args",
         is_flag=True,
-        help="SCRIPT ARGS stand for those of slurmgen.toml, instead of after them.",
+        help="Let SCRIPT ARGS replace those of slurmgen.toml, not follow them.",
     ),
-    click.option("--rendezvous", type=click.Choice(["static", "c10d"]), help="How torchrun's nodes meet."),
+    click.option(
+        "--rendezvous",
+        type=click.Choice(["static", "c10d"]),
+        help="How the nodes of torchrun find each other.",
+    ),
     click.option(
         "--mixed-precision",
         type=click.Choice(["no", "fp16", "bf16", "fp8"]),
-        help="For accelerate's launcher.",
+        help="Precision that the accelerate launcher sets.",
     ),
     click.option(
         "--requeue/--no-requeue",
         default=None,
-        help="Back into the queue if the ranks leave unfinished (status 75), told by USR2.",
+        help="Signal the ranks with USR2 before the time limit, and requeue the job if they exit with 75.",
     ),
-    click.option("--name", metavar="NAME", help="Name of the job; default: the script's."),
+    click.option("--name", metavar="NAME", help="Job name; default: the name of the script."),
     click.option(
         "--log-dir",
         metavar="FOLDER",
-        help="Folder for the log; `submit` makes it, else it must exist when the job starts.",
+        help="Folder for the log; submit creates it, otherwise it must exist when the job starts.",
     ),
 ]
 
@@ -243,7 +258,7 @@ send_option = click.option(
     "--send",
     multiple=True,
     metavar="PATH",
-    help="Send this file although it may hold secrets, or is ignored; may repeat.",
+    help="Send this file even if it is ignored or may hold secrets; repeatable.",
 )
 
 

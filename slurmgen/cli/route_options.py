@@ -20,26 +20,26 @@ _OPTIONS = [
     click.option(
         "--via",
         type=click.Choice(["ssh", "local", "twin"]),
-        help="How to reach the site; default: ssh if it has a login host, else local.",
+        help="Use SSH, the Slurm of this machine, or a twin; default: ssh if the site has a login host.",
     ),
     click.option(
         "--host",
         metavar="[USER@]HOST",
         callback=not_empty,
         shell_complete=complete_hosts,
-        help="Login host, or its alias in ssh_config; default: that of personal.toml or the profile.",
+        help="Login host or its alias in ssh_config; default: from personal.toml or the profile.",
     ),
     click.option(
         "--ssh-config",
         type=click.Path(exists=True, dir_okay=False, resolve_path=True),
         envvar="SLURMGEN_SSH_CONFIG",
         show_envvar=True,
-        help="OpenSSH configuration; default: ~/.ssh/config.",
+        help="OpenSSH configuration file; default: ~/.ssh/config.",
     ),
     click.option(
         "--ssh-client",
         type=click.Choice(["paramiko", "openssh"]),
-        help="SSH client; openssh can share one login among commands. Default: paramiko.",
+        help="SSH client; openssh can share a login between commands; default: paramiko.",
     ),
 ]
 
@@ -51,7 +51,7 @@ def route_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print an object, and nothing else.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
 def jobs_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,19 +22,31 @@ if TYPE_CHECKING:
     from slurmgen.remote.transport import Transport
 
 
-@click.command(cls=JobCommand)
+@click.command(
+    "submit",
+    cls=JobCommand,
+    examples={
+        "slurmgen submit train --dry-run": "Show the script and what would be sent",
+        "slurmgen submit train --follow": "Submit the job train of slurmgen.toml and show its log",
+        "slurmgen submit --script train.py --gpus 2 -- --epochs 20": "Submit your own script, with arguments",
+    },
+)
 @request_options
 @route_options
-@click.option("--remote-dir", metavar="FOLDER", help="Remote folder for submissions; default: ~/slurmgen.")
+@click.option(
+    "--remote-dir", metavar="FOLDER", help="Folder on the cluster for submissions; default: ~/slurmgen."
+)
 @project_size_option
 @send_option
-@click.option("--again", is_flag=True, help="Submit a new job even if an earlier submission is unsettled.")
-@click.option("--test-only", is_flag=True, help="Ask Slurm whether it would accept the job; submit nothing.")
-@click.option("--dry-run", is_flag=True, help="Print the script and what would be sent; connect to no host.")
 @click.option(
-    "--follow", is_flag=True, help="Follow the log until the job ends; exit 0 if it COMPLETED, else 1."
+    "--again", is_flag=True, help="Submit a new job even if the outcome of an earlier submission is unknown."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print an object instead of the id.")
+@click.option("--test-only", is_flag=True, help="Check whether Slurm would accept the job; submit nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the script and what would be sent, without connecting.")
+@click.option(
+    "--follow", is_flag=True, help="Show the log until the job ends; exit 0 if it COMPLETED, else 1."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the id.")
 def command(
     asked: Asked,
     remote_dir: str | None,
@@ -50,9 +62,10 @@ def command(
     """Send the project to the site and submit the job.
 
     JOB is a job of slurmgen.toml; default: its only job. With --script and no JOB, the job is made from
-    [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted. The id is printed to
-    stdout, and everything else to stderr. After any failure the same command finds the job, or submits it
-    if there is none.
+    [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted.
+
+    The job id is printed to stdout, everything else to stderr. After a failure, repeat the command: it
+    finds the job, or submits it if there is none. It never submits a second one.
     """
     from slurmgen.remote.route import route
 

@@ -81,7 +81,7 @@ def lint(script: Path, *options: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize("name", [*TOO_MUCH, *HARMLESS])
-def test_a_hostile_script_is_answered(name: str, tmp_path: Path) -> None:
+def test_a_hostile_script_is_checked_in_time(name: str, tmp_path: Path) -> None:
     script = tmp_path / "x.sbatch"
     script.write_text(HEAD + (TOO_MUCH | HARMLESS)[name])
     result = lint(script)
@@ -98,7 +98,7 @@ srun torchrun bash -c #SBATCH <<A "$a" "${a[@]}" a=( f() \n \n \t
 
 @given(st.lists(st.sampled_from([*UNITS, " "]), min_size=1, max_size=5), st.integers(1_000, SIZE))
 @settings(max_examples=40, deadline=None)
-def test_any_repetition_is_answered(
+def test_any_repetition_is_checked_in_time(
     tmp_path_factory: pytest.TempPathFactory, units: list[str], size: int
 ) -> None:
     unit = "".join(units)

@@ -137,7 +137,7 @@ def test_what_is_not_sent_is_reported_by_submit_and_by_doctor(machine: Machine) 
     assert NOTICE in machine.submit("--dry-run")[2].splitlines()
     assert NOTICE in machine.submit()[2].splitlines()
     (project,) = (line for line in machine.slurmgen("doctor", *JOB)[1].splitlines() if " project " in line)
-    assert project.endswith(f"train.py among them; {NOTICE}")
+    assert project.endswith(f"including train.py; {NOTICE}")
 
 
 def test_json_has_what_is_not_sent(machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""`slurmgen twin` as a person uses it: up, status, down, and what goes wrong."""
+"""The commands `slurmgen twin up`, `status` and `down`, and their errors."""
 
 import os
 import pwd
@@ -26,14 +26,14 @@ JOB_THAT_IGNORES_TERM = "trap '' TERM; touch started; sleep 600 & sleep 600; wai
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this test's twins are; with a space, as people's folders have."""
+    """The folder of the twins of this test; its path has a space."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state home"))
     return tmp_path / "state home" / "slurmgen" / "twin"
 
 
 @pytest.fixture
 def twin(slurmgen: Run, state: Path) -> Iterator[Run]:
-    """`slurmgen twin`, and at the end no twin is left."""
+    """`slurmgen twin`; all twins are stopped at the end."""
 
     def run(*args: str, **options: object) -> "subprocess.CompletedProcess[str]":
         return slurmgen("twin", *args, **options)
@@ -55,12 +55,12 @@ def lives(pid: int) -> bool:
         return False
 
 
-def test_what_to_do_next_names_an_account_where_the_site_wants_one(twin: Run) -> None:
+def test_the_next_step_names_an_account_if_the_site_requires_one(twin: Run) -> None:
     up = twin("up", "--site", "daic", "--nodes", "1")
     assert "  slurmgen submit --site daic --via twin --account NAME" in up.stdout.splitlines()
 
 
-def test_up_says_where_it_is_and_what_to_do_next(twin: Run, state: Path) -> None:
+def test_up_prints_the_folder_and_the_next_steps(twin: Run, state: Path) -> None:
     up = twin("up", "--site", "generic", "--nodes", "1", "--ssh")
     assert (up.returncode, up.stderr) == (0, "")
     # Depends on the machine's name.
@@ -84,7 +84,7 @@ def test_up_says_where_it_is_and_what_to_do_next(twin: Run, state: Path) -> None
     assert (state / "generic").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_projects_own_site_has_a_twin(twin: Run, tmp_path: Path) -> None:
+def test_a_site_of_the_project_has_a_twin(twin: Run, tmp_path: Path) -> None:
     (tmp_path / "slurmgen.toml").write_text("")
     (tmp_path / "site_profiles").mkdir()
     (tmp_path / "site_profiles/mine.toml").write_text(
@@ -96,7 +96,7 @@ def test_a_projects_own_site_has_a_twin(twin: Run, tmp_path: Path) -> None:
     assert "  main: nodes of 3 CPUs, 1024 MiB, 1 GPU\n" in up.stdout
 
 
-def test_status_shows_nodes_and_jobs_and_fails_when_nothing_runs(twin: Run, state: Path) -> None:
+def test_status_shows_nodes_and_jobs_and_exits_with_1_without_a_twin(twin: Run, state: Path) -> None:
     before = twin("status")
     assert (before.returncode, before.stdout) == (1, "no twin runs\n")
     twin("up", "--site", "daic", "--nodes", "1")
@@ -123,7 +123,7 @@ def test_down_leaves_no_process_and_no_file(twin: Run, state: Path, tmp_path: Pa
     )
     eventually((tmp_path / "started").exists)
     down = twin("down")
-    assert (down.returncode, down.stdout) == (0, "the twin of daic is down\n")
+    assert (down.returncode, down.stdout) == (0, "the twin of daic is stopped\n")
     left = {name for name, pid in daemons.items() if lives(pid)}
     assert left == set()
     assert not lives(int((tmp_path / "pid").read_text()))
@@ -165,7 +165,9 @@ def test_a_daemon_that_died_is_started_again(twin: Run, state: Path, name: str) 
 
 
 @pytest.mark.parametrize("constraint", ["gpu80g", "a100&nvlink|v100", "[rack1|rack2]"])
-def test_a_constraint_of_the_profile_is_met(twin: Run, state: Path, tmp_path: Path, constraint: str) -> None:
+def test_nodes_have_the_features_that_the_profile_requires(
+    twin: Run, state: Path, tmp_path: Path, constraint: str
+) -> None:
     (tmp_path / "slurmgen.toml").write_text("")
     (tmp_path / "site_profiles").mkdir()
     profile = (
@@ -180,7 +182,7 @@ def test_a_constraint_of_the_profile_is_met(twin: Run, state: Path, tmp_path: Pa
 
 
 def can_change_hosts() -> bool:
-    """Whether this machine lets us have an /etc/hosts of our own."""
+    """Whether this machine allows a private /etc/hosts."""
     return subprocess.run([*OWN_MOUNTS, "true"], capture_output=True, check=False).returncode == 0
 
 
@@ -208,7 +210,7 @@ touch done
         ("192.0.2.99", {"127.0.0.1", "0.0.0.0"}, {"0.0.0.0"}),  # noqa: S104
     ],
 )
-def test_slurm_listens_on_the_loopback_where_the_host_name_is_there_and_else_up_says_so(
+def test_slurm_listens_on_the_loopback_or_up_reports_that_it_does_not(
     state: Path, tmp_path: Path, address: str, daemons: set[str], srun: set[str]
 ) -> None:
     (tmp_path / "job").write_text(STEP_OF_TWO_NODES)
@@ -237,7 +239,7 @@ def listening(daemons: Iterable[int]) -> set[str]:
     return {socket.inet_ntoa(bytes.fromhex(address[:8])[::-1]) for address in found}
 
 
-def test_a_pid_that_is_now_another_process_is_left_alone(twin: Run, state: Path) -> None:
+def test_a_reused_pid_is_not_killed(twin: Run, state: Path) -> None:
     twin("up", "--site", "daic", "--nodes", "1")
     files = [
         daemon["pid_file"]
@@ -254,7 +256,7 @@ def test_a_pid_that_is_now_another_process_is_left_alone(twin: Run, state: Path)
         bystander.kill()
 
 
-def test_a_failed_start_shows_the_log_and_leaves_nothing(
+def test_a_failed_start_prints_the_log_and_leaves_nothing(
     twin: Run, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "slurmd"
@@ -274,7 +276,7 @@ exit 1
     assert not lives(int((tmp_path / "pid").read_text()))
 
 
-def test_missing_packages_are_named_with_the_line_that_installs_them(
+def test_missing_packages_are_named_with_the_command_that_installs_them(
     twin: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slurmgen.twin.machine.SBIN", ("/nonexistent",))
@@ -290,18 +292,18 @@ def test_missing_packages_are_named_with_the_line_that_installs_them(
     assert error.value.hint == f"On Debian or Ubuntu, as root: {line}"
 
 
-def test_down_without_a_twin_says_how_to_start_one(twin: Run) -> None:
+def test_down_without_a_twin_is_an_error(twin: Run) -> None:
     reply = twin("down", "--site", "daic")
     assert reply.returncode == 3
     assert reply.stderr == "error: no twin of daic runs. Start one: slurmgen twin up --site daic\n"
     assert (
         twin("down").stderr
-        == "error: which twin is not clear; running: none. Say it with --site, or --all.\n"
+        == "error: it is not clear which twin to stop; running: none. Name it with --site, or give --all.\n"
     )
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="the other tests run as an ordinary user already")
-def test_an_ordinary_user_can_run_one() -> None:
+def test_an_unprivileged_user_can_run_a_twin() -> None:
     with tempfile.TemporaryDirectory(prefix="twin-nobody-") as folder:
         shutil.chown(folder, "nobody")
         environ = {"PATH": "/usr/bin:/bin", "HOME": folder, "XDG_STATE_HOME": folder}
@@ -309,7 +311,7 @@ def test_an_ordinary_user_can_run_one() -> None:
         reply = as_nobody(USER_SESSION.format(python=python_of_nobody(environ)), environ)
     assert reply.returncode == 0, reply.stdout + reply.stderr
     assert sorted(reply.stdout.splitlines()[-2:]) == ["0 127.0.0.1 nobody 0,1", "1 127.0.0.2 nobody 0,1"]
-    assert "the twin of daic is down" in reply.stderr
+    assert "the twin of daic is stopped" in reply.stderr
 
 
 USER_SESSION = """

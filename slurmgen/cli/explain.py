@@ -1,20 +1,22 @@
 """`slurmgen explain`: the plan, every number with its reason."""
 
 import sys
+from pathlib import Path
 
 import click
 
-from slurmgen.cli.options import Asked, JobCommand, request_options
+from slurmgen.cli.options import JobCommand, request_options
+from slurmgen.job_spec import JobOptions, load_spec
 
 
 @click.command(cls=JobCommand)
 @request_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def command(asked: Asked, as_json: bool) -> None:
+def command(options: JobOptions, as_json: bool) -> None:
     """Show every number of the plan and its reason."""
     from slurmgen.plan import as_dict
 
-    values = as_dict(asked.plan())
+    values = as_dict(load_spec(options, Path.cwd()).plan())
     if as_json:
         from slurmgen.text import visible_json
 

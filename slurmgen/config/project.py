@@ -196,10 +196,14 @@ def own_templates(folder: Path, project: Project) -> Path | None:
     """The folder of templates that replace bundled ones, if the project has one.
 
     Raises:
-        ConfigError: it is a link that leads out of the project.
+        ConfigError: slurmgen.toml names a folder that does not exist, or a link leads out of the project.
     """
     path = folder / project.template_dir
     if not is_inside(path, folder):
         raise ConfigError(f"{path} leads out of the project", "Put the templates into the project.")
+    if project.template_dir != Project().template_dir and not path.is_dir():
+        raise ConfigError(
+            f"{FILE_NAME}: template_dir: there is no folder {project.template_dir!r}", "Create it."
+        )
     is_own = path.is_dir() and path.resolve() != bundled("templates").resolve()
     return path if is_own else None

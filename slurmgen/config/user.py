@@ -14,6 +14,8 @@ from slurmgen.request import Request
 from slurmgen.sites.model import Site
 from slurmgen.toml_structs import convert, read_own
 
+FILE_NAME = "personal.toml"
+
 
 class Personal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Your own facts about one site."""
@@ -38,7 +40,7 @@ def load_personal(site: str) -> Personal:
     Raises:
         ConfigError: the file is wrong, or another user may change it.
     """
-    path = config_folder() / "personal.toml"
+    path = config_folder() / FILE_NAME
     if not os.path.lexists(path):
         return Personal()
     return convert(read_own(path), dict[str, Personal], path).get(site, Personal())

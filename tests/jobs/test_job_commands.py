@@ -178,7 +178,7 @@ def test_cancel_cancels(call: Call) -> None:
 def test_a_trial_makes_no_job_and_no_record(call: Call) -> None:
     good = call("submit", "--script", "train.py", "--test-only")
     assert (good.returncode, good.stdout) == (0, "")
-    assert "generic would take the job: it would start at" in good.stderr
+    assert "generic would accept the job: it would start at" in good.stderr
     bad = call("submit", "--script", "train.py", "--test-only", "--partition", "nope")
     assert (bad.returncode, bad.stdout) == (3, "")
     assert "error: sbatch: invalid partition specified: nope." in bad.stderr

@@ -116,7 +116,7 @@ def test_json_prints_the_job_and_nothing_else(machine: Machine) -> None:
     (machine.project / "more").write_text("x")
     shown = json.loads(machine.submit("--json")[1])
     assert shown["dirty"]
-    (folder,) = (machine.home / "slurmgen/project/submissions").glob(f"*{told['key']}")
+    (folder,) = (machine.home / "slurmgen/project/submissions").glob(f"*{shown['key']}")
     record = json.loads((folder / "record.json").read_text())
     assert (record["commit"], record["dirty"], record["key"]) == (shown["commit"], True, shown["key"])
     assert (folder / "record.json").stat().st_mode & 0o777 == 0o600

@@ -1,6 +1,6 @@
 """JSON Schemas of profiles and of slurmgen.toml, so that an editor completes their keys.
 
-`python -m slurmgen.config.schema` writes them to schemas/; a test holds them current.
+`python -m slurmgen.config.schema` writes them to schemas/; a test keeps them current.
 """
 
 import ast
@@ -18,24 +18,24 @@ from slurmgen.sites.model import Site
 SCHEMAS: dict[str, tuple[Any, str]] = {
     "site.json": (Site, "A slurmgen site profile"),
     "slurmgen.json": (Project, "slurmgen.toml"),
-    "personal.json": (dict[str, Personal], "Your personal.toml for slurmgen, by site"),
+    "personal.json": (dict[str, Personal], "personal.toml of slurmgen, by site"),
 }
 
 
 def schema_text(file_name: str) -> str:
-    """One schema as it stands in its file."""
+    """The text of a schema file."""
     kind, title = SCHEMAS[file_name]
     schema = msgspec.json.schema(kind)
     for name, definition in schema.get("$defs", {}).items():
         _describe(definition, _struct_named(name))
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
-    # ECMA-262, which JSON Schema has its patterns from, writes the end of the text as `$`.
+    # JSON Schema uses the patterns of ECMA-262, in which `$` is the end of the text.
     return json.dumps(head | schema, indent=2).replace(r"\\Z", "$") + "\n"
 
 
 def _struct_named(name: str) -> type:
-    found = [kind for kind in _all_structs(msgspec.Struct) if kind.__name__ == name]
-    return next(kind for kind in found if kind.__module__.startswith("slurmgen."))
+    kinds = [kind for kind in _all_structs(msgspec.Struct) if kind.__name__ == name]
+    return next(kind for kind in kinds if kind.__module__.startswith("slurmgen."))
 
 
 def _all_structs(base: type) -> list[type]:
@@ -44,7 +44,7 @@ def _all_structs(base: type) -> list[type]:
 
 
 def _describe(definition: dict[str, Any], kind: type) -> None:
-    """Put the string under each field of the class into its schema."""
+    """Put the string below each field of the class into its schema."""
     notes = {name: text for base in reversed(kind.__mro__) for name, text in _field_notes(base).items()}
     for name, text in notes.items():
         if name in definition.get("properties", {}):
@@ -52,7 +52,7 @@ def _describe(definition: dict[str, Any], kind: type) -> None:
 
 
 def _field_notes(kind: type) -> dict[str, str]:
-    """The strings that stand under the fields of a class."""
+    """The strings below the fields of a class."""
     if not kind.__module__.startswith("slurmgen."):
         return {}
     tree = ast.parse(inspect.getsource(kind)).body[0]

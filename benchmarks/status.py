@@ -15,7 +15,8 @@ from typing import Any
 from unittest.mock import patch
 
 from slurmgen import twin
-from slurmgen.jobs.status import Named, ask
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.status import query
 from slurmgen.remote.route import Route, open_route
 from slurmgen.remote.transport import Completed, Transport, command_name
 from slurmgen.sites.profiles import load_site
@@ -67,14 +68,14 @@ def _counted(way: Route, jobs: list[JobId]) -> str:
     """How often it logs in, and what it runs there."""
     asked: Counter[str] = Counter()
 
-    def reach(to: Route) -> Transport:
+    def connect(to: Route) -> Transport:
         asked["login"] += 1
         far = open_route(to)
         far.run = _counting(far.run, asked)  # type: ignore[method-assign]
         return far
 
-    answers = ask([Named(job, way) for job in jobs], reach)
-    assert {one.report.state for one in answers} == {"PENDING"}
+    reports = query([Job(job, way) for job in jobs], connect)
+    assert {report.state for report in reports} == {"PENDING"}
     return ", ".join(f"{number} {name}" for name, number in asked.items())
 
 

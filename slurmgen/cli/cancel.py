@@ -1,64 +1,75 @@
-"""`slurmgen cancel`: end jobs."""
+"""`slurmgen cancel`: cancel jobs."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.job_output import tell
-from slurmgen.cli.route_options import find_jobs, jobs_options, reach
+from slurmgen.cli.job_output import print_reports
+from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.status import Answer, Named
+    from slurmgen.jobs.job import Job
+    from slurmgen.jobs.report import Report
     from slurmgen.remote.transport import Transport
 
-UNKNOWN_THERE = 3
+UNKNOWN_JOB = 3
+"Exit code if Slurm does not know a job."
 
 
 @click.command()
 @jobs_options
-def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **said: Any) -> int:
+def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **options: Any) -> int:
     """Cancel jobs, and show their state.
 
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. A job that has ended is left as it is.
     Exit code 3 if Slurm does not know a job.
     """
-    from slurmgen.jobs.status import by_way, remember
+    from slurmgen.jobs.job import group_by_route
+    from slurmgen.jobs.status import save_final_states
 
-    jobs = find_jobs(job_ids, site, **said)
-    answers: list[Answer] = []
-    for way, some in by_way(jobs).items():
-        with reach(way) as far:
-            answers += cancel_jobs(far, some)
-    remember(answers)
-    tell(answers, as_json=as_json, several=len(job_ids) > 1)
-    return UNKNOWN_THERE if any(not one.states for one in answers) else 0
-
-
-def cancel_jobs(far: "Transport", jobs: "list[Named]") -> "list[Answer]":
-    """Cancel the jobs of one site that have not ended, and return what became of all."""
-    from slurmgen.jobs.slurm_client import cancel, ended
-    from slurmgen.jobs.status import answers_of
-
-    before = answers_of(far, jobs, explain=False)
-    living = [one.named for one in before if one.states and not ended(one.states)]
-    if living:
-        cancel(far, *(one.job for one in living))
-        for one in living:
-            click.echo(f"asked Slurm to cancel job {one.job}", err=True)
-    for answer in before:
-        if answer.states and answer.named not in living:
-            click.echo(f"job {answer.named.job} has ended already", err=True)
-    after = {one.named: one for one in (answers_of(far, living, explain=False) if living else [])}
-    return [_after(one, after.get(one.named, one)) for one in before]
+    jobs = find_jobs(job_ids, site, **options)
+    reports: list[Report] = []
+    for route, group in group_by_route(jobs).items():
+        with connect(route) as transport:
+            reports += cancel_jobs(transport, group)
+    save_final_states(reports)
+    print_reports(reports, as_json=as_json, several=len(job_ids) > 1)
+    return UNKNOWN_JOB if any(not report.states for report in reports) else 0
 
 
-def _after(before: "Answer", after: "Answer") -> "Answer":
-    """What became of a job. Slurm keeps no record of a task of an array that is cancelled while it waits."""
+def cancel_jobs(transport: "Transport", jobs: "Sequence[Job]") -> "list[Report]":
+    """Cancel the jobs of one site that have not ended, and report the state of all."""
+    from slurmgen.jobs.slurm_client import cancel
+    from slurmgen.jobs.status import query_site
+
+    before = query_site(transport, jobs, explain=False)
+    active = [report.job for report in before if report.states and not report.ended]
+    if active:
+        cancel(transport, *(job.id for job in active))
+    _print_progress(before, active)
+    after = query_site(transport, active, explain=False) if active else []
+    by_job = {report.job: report for report in after}
+    return [_after(report, by_job.get(report.job, report)) for report in before]
+
+
+def _print_progress(before: "Sequence[Report]", active: "Sequence[Job]") -> None:
+    for job in active:
+        click.echo(f"asked Slurm to cancel job {job.id}", err=True)
+    for report in before:
+        if report.states and report.job not in active:
+            click.echo(f"job {report.job.id} has ended already", err=True)
+
+
+def _after(before: "Report", after: "Report") -> "Report":
+    """The report after the cancellation. Slurm keeps no record of an array task that never started."""
     from msgspec import structs
 
-    from slurmgen.jobs.status import answer
+    from slurmgen.jobs.status import make_report
 
     if after.states or not before.states:
         return after
-    states = tuple(one if one.ended else structs.replace(one, state="CANCELLED") for one in before.states)
-    return answer(before.named, states)
+    return make_report(
+        before.job,
+        [state if state.ended else structs.replace(state, state="CANCELLED") for state in before.states],
+    )

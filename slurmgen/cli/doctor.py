@@ -8,7 +8,7 @@ import click
 
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
 from slurmgen.cli.paths import cache_dir
-from slurmgen.cli.route_options import reach, route_options
+from slurmgen.cli.route_options import connect, route_options
 from slurmgen.cli.submit_output import amount_of
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
@@ -54,7 +54,7 @@ def command(
     folder = remote_dir or job.personal.remote_dir or DEFAULT_REMOTE_DIR
     visit = Visit(
         way,
-        open=lambda: reach(way),
+        open=lambda: connect(way),
         plan=lambda: _planned(job),
         prepare=lambda plan, text: _described(
             plan, prepare(plan, text, way, job.project_dir, folder, max_size, send)

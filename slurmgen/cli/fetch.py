@@ -1,4 +1,4 @@
-"""`slurmgen fetch`: bring back what a job made."""
+"""`slurmgen fetch`: fetch the results of a job."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.job_output import print_jobs
-from slurmgen.cli.route_options import find_jobs, jobs_options, reach
+from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 from slurmgen.cli.size_option import max_size_option
 from slurmgen.text import counted
 
 if TYPE_CHECKING:
+    from slurmgen.jobs.job import Job
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.results.fetch import Fetched
-    from slurmgen.jobs.status import Named
     from slurmgen.remote.transport import Transport
 
 _LISTED = 20
-"Files of one kind that are named on the terminal; --json names all."
+"Files of one kind that are listed on the terminal; --json lists all."
 
 
 @click.command()
@@ -26,12 +26,15 @@ _LISTED = 20
 @click.option(
     "--to",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder here; NAME-ID of the job if unset, and in this folder for several jobs.",
+    help="Local folder; default: NAME-ID of the job. For several jobs: the folder of these folders.",
 )
 @click.option(
-    "--only", multiple=True, metavar="PATTERN", help="Only files or folders so named, as '*.out'; may repeat."
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only files or folders with such a name, as '*.out'; may repeat.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace files here that have another content.")
+@click.option("--overwrite", is_flag=True, help="Replace local files that have different content.")
 @max_size_option("100G", "Refuse to fetch more of one job.")
 @click.pass_context
 def command(
@@ -44,24 +47,23 @@ def command(
     overwrite: bool,
     max_size: int,
     as_json: bool,
-    **said: Any,
+    **options: Any,
 ) -> None:
-    """Bring back what a job made in its folder.
+    """Fetch what a job wrote in its folder.
 
-    That is what it made or changed; what the project had before stays there. The folder here is
-    printed to stdout; a new one in the project has a .gitignore, so that it is not sent with the next
-    job. Nothing here is overwritten unless you say so; exit code 1 if something was not fetched, for
-    that or because it could do harm here.
+    Only files that the job made or changed are fetched. The local folder is printed to stdout; a new one
+    in the project gets a .gitignore, so that it is not sent with the next job. No local file is overwritten
+    without --overwrite. Exit code 1 if a file was not fetched, for that reason or because it is not safe.
     """
+    from slurmgen.jobs.job import for_each
     from slurmgen.jobs.results.fetch import fetch
-    from slurmgen.jobs.status import each
 
-    jobs = find_jobs(job_ids, site, **said)
-    records = {one: _recorded(one) for one in jobs}
-    folders = {one: _folder(records[one], to, len(job_ids)) for one in jobs}
+    jobs = find_jobs(job_ids, site, **options)
+    records = {job: _record_of(job) for job in jobs}
+    folders = {job: _folder(records[job], to, len(job_ids)) for job in jobs}
 
-    def bring(transport: "Transport", one: "Named") -> dict[str, Any]:
-        record, folder = records[one], folders[one]
+    def fetch_one(transport: "Transport", job: "Job") -> dict[str, Any]:
+        record, folder = records[job], folders[job]
         is_new = not folder.is_dir() or not any(folder.iterdir())
         fetched = fetch(transport, record.folder, folder, only, overwrite=overwrite, max_size=max_size)
         if is_new and _is_in_project(folder):
@@ -69,54 +71,54 @@ def command(
         _report(record, folder, fetched, quiet=as_json)
         return _as_json(record, folder, fetched)
 
-    outcomes = each(jobs, reach, bring)
+    results = for_each(jobs, connect, fetch_one)
     if as_json:
-        print_jobs(outcomes, several=len(job_ids) > 1)
-    ctx.exit(any(one["kept"] or one["refused"] for one in outcomes))
+        print_jobs(results, several=len(job_ids) > 1)
+    ctx.exit(any(result["kept"] or result["refused"] for result in results))
 
 
 def _folder(record: "Record", to: Path | None, jobs: int) -> Path:
-    """Where results go: a folder each, since two jobs make files of the same names."""
+    """The local folder of a job; each has its own, because jobs write files of the same names."""
     from slurmgen.errors import RequestError
     from slurmgen.files import is_inside
 
     own = Path(f"{record.name}-{record.id}")
     folder = own if to is None else to if jobs == 1 else to / own
-    if folder != to and folder.is_symlink():  # a cloned repository may have one of that name
+    if folder != to and folder.is_symlink():  # a cloned repository may contain one
         raise RequestError(f"{folder} is a link", "Remove it, or name another folder with --to.")
     if is_inside(Path.home(), folder):
         raise RequestError(
-            f"{folder} holds your home folder, where a file of a job can change what your shell does",
+            f"{folder} contains your home folder, where a fetched file could change what your shell does",
             "Name another folder with --to.",
         )
     return folder
 
 
 def _is_in_project(folder: Path) -> bool:
-    """Whether the next submission from here would send a folder."""
+    """Whether the next submission of the current project would send a folder."""
     from slurmgen.config.project import FILE_NAME
     from slurmgen.files import is_inside
 
     here = Path.cwd()
-    project = next((one for one in (here, *here.parents) if (one / FILE_NAME).is_file()), here)
+    project = next((path for path in (here, *here.parents) if (path / FILE_NAME).is_file()), here)
     return is_inside(folder, project) and not is_inside(project, folder)
 
 
 def _ignore(folder: Path) -> None:
-    """Let results in the project's folder neither be committed nor sent along with the next job."""
+    """Keep results in the project's folder out of commits and of the next submission."""
     with suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
-        file.write("# Made by `slurmgen fetch`: remove it to commit or send what is here.\n*\n")
+        file.write("# Made by `slurmgen fetch`: remove it to commit or send these files.\n*\n")
 
 
-def _recorded(one: "Named") -> "Record":
+def _record_of(job: "Job") -> "Record":
     from slurmgen.errors import RequestError
 
-    if one.record is None:
+    if job.record is None:
         raise RequestError(
-            f"job {one.job} is not in your records, so that its folder is not known",
-            "`slurmgen status` lists what was submitted from here.",
+            f"job {job.id} is not in your records, so its folder is not known",
+            "`slurmgen status` lists the jobs in your records.",
         )
-    return one.record
+    return job.record
 
 
 def _as_json(record: "Record", folder: Path, fetched: "Fetched") -> dict[str, Any]:
@@ -130,12 +132,12 @@ def _report(record: "Record", folder: Path, fetched: "Fetched", *, quiet: bool) 
 
     if not quiet:
         click.echo(visible(str(folder)))
-    same = f"; {counted(len(fetched.same), 'file')} here already" if fetched.same else ""
+    same = f"; {counted(len(fetched.same), 'file')} already fetched" if fetched.same else ""
     lines = [f"fetched {counted(len(fetched.new), 'file')} of job {record.id} ({record.name}){same}"]
-    lines += _listed([f"{name} is here with another content" for name in fetched.kept])
+    lines += _listed([f"{name} exists locally with different content" for name in fetched.kept])
     lines += _listed([f"{name}: {fetched.reasons[name]}" for name in fetched.refused])
     if fetched.kept:
-        lines.append("--overwrite replaces what is here; --to takes another folder")
+        lines.append("--overwrite replaces local files; --to names another folder")
     for line in lines:
         click.echo(visible(line), err=True)
 
@@ -143,4 +145,4 @@ def _report(record: "Record", folder: Path, fetched: "Fetched", *, quiet: bool) 
 def _listed(reasons: list[str]) -> list[str]:
     lines = [f"not fetched: {reason}" for reason in reasons[:_LISTED]]
     more = len(reasons) - _LISTED
-    return [*lines, f"not fetched: {more} more, which --json names"] if more > 0 else lines
+    return [*lines, f"not fetched: {more} more, which --json lists"] if more > 0 else lines

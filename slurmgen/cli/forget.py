@@ -1,98 +1,79 @@
-"""`slurmgen forget`: give up a submission of which it is not known whether it became a job."""
+"""`slurmgen forget`: give up a submission that may not have become a job."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.job_output import tell_one, warn
-from slurmgen.cli.route_options import reach, route_options, way_of
+from slurmgen.cli.completion import complete_submissions
+from slurmgen.cli.job_output import print_report, warn
+from slurmgen.cli.route_options import connect, route_options
 from slurmgen.cli.site_option import site_option
 
 if TYPE_CHECKING:
     from slurmgen.jobs.ledger import Record
     from slurmgen.remote.route import Route
 
-_FORCE_HINT = "Nothing was changed. --force removes the entry here, although a job may exist."
+_FORCE_HINT = "Nothing was changed. --force removes the entry from your records, although a job may exist."
 
 
 @click.command()
-@click.argument("submission", metavar="NAME|KEY")
+@click.argument("submission", metavar="NAME|KEY", shell_complete=complete_submissions)
 @site_option
 @route_options
-@click.option("--cancel", is_flag=True, help="If it became a job, cancel that.")
+@click.option("--cancel", is_flag=True, help="If it became a job, cancel the job.")
 @click.option(
     "--force",
     is_flag=True,
-    help="Remove the entry even if the remote host cannot be asked; a job may exist.",
+    help="Remove the entry even if the remote host does not reply; a job may exist.",
 )
-def command(submission: str, site: str | None, cancel: bool, force: bool, **said: Any) -> None:
+def command(submission: str, site: str | None, cancel: bool, force: bool, **options: Any) -> None:
     """Give up a submission that may not have become a job.
 
-    It is named by its job's name or by its key, as `slurmgen status` shows it. The remote host is asked
-    first: a job that there is gets recorded. If there is none, the key is closed on the remote host, so that
-    none can come of it, and the entry is removed. Exit code 3 if neither is certain; then nothing is changed.
+    It is named by its job's name or by its key, as `slurmgen status` shows it. If the remote host has a job
+    of this submission, the job is recorded. If not, the host closes the key, so that no job can follow, and
+    the entry is removed. Exit code 3 if neither is certain; then nothing is changed.
     """
     from slurmgen.errors import SlurmgenError
     from slurmgen.jobs.ledger import Ledger
+    from slurmgen.jobs.lookup import find_submission, recorded_route
 
-    record = _find(submission, site)
-    way = way_of(record, **said)
+    entry = find_submission(submission, site)
+    route = recorded_route(entry, options)
     try:
-        settled = _settled(record, way)
+        settled = _settle(entry, route)
     except SlurmgenError as error:
         if not force:
             raise type(error)(error.fact, f"{error.hint} {_FORCE_HINT}".strip()) from None
-        Ledger().drop(record.key)
-        warn(f"{error.fact}. The entry was removed, but a job may exist: look in the queue of {record.site}.")
+        Ledger().drop(entry.key)
+        warn(f"{error.fact}. The entry was removed, but a job may exist: look in the queue of {entry.site}.")
     else:
-        _print(record, settled)
+        _print_outcome(entry, settled)
         if settled and cancel:
-            _cancel(settled, way)
+            _cancel(settled, route)
 
 
-def _find(submission: str, site: str | None) -> "Record":
-    from slurmgen.errors import RequestError
-    from slurmgen.jobs.ledger import Ledger
-
-    found = Ledger().unsettled(submission, site)
-    chosen = [one for one in found if one.key == submission] or found
-    if not chosen:
-        raise RequestError(
-            f"there is no unsettled submission {submission!r}",
-            "`slurmgen status` lists them with their keys.",
-        )
-    if len(chosen) > 1:
-        keys = ", ".join(one.key for one in chosen)
-        raise RequestError(
-            f"there are {len(chosen)} unsettled submissions {submission!r}: {keys}", "Name a key."
-        )
-    return chosen[0]
-
-
-def _settled(record: "Record", way: "Route") -> "Record | None":
+def _settle(entry: "Record", route: "Route") -> "Record | None":
     from slurmgen.jobs.forget import settle
     from slurmgen.jobs.ledger import Ledger
 
-    with reach(way) as far:
-        return settle(far, record, Ledger())
+    with connect(route) as transport:
+        return settle(transport, entry, Ledger())
 
 
-def _print(record: "Record", settled: "Record | None") -> None:
+def _print_outcome(entry: "Record", settled: "Record | None") -> None:
     from slurmgen.text import visible
 
-    outcome = (
-        f"became job {settled.id}: recorded" if settled else "has no job, and none can come of it: removed"
-    )
-    click.echo(visible(f"submission {record.key} ({record.name}) {outcome}"))
+    outcome = f"became job {settled.id}: recorded" if settled else "has no job and can have none: removed"
+    click.echo(visible(f"submission {entry.key} ({entry.name}) {outcome}"))
 
 
-def _cancel(settled: "Record", way: "Route") -> None:
+def _cancel(settled: "Record", route: "Route") -> None:
     from slurmgen.cli.cancel import cancel_jobs
-    from slurmgen.jobs.status import Named, remember
-    from slurmgen.slurm.commands import JobId
+    from slurmgen.jobs.job import Job
+    from slurmgen.jobs.status import save_final_states
 
-    with reach(way) as far:
-        answers = cancel_jobs(far, [Named(JobId(settled.id, settled.cluster), way, settled)])
-    remember(answers)
-    for answer in answers:
-        tell_one(answer)
+    with connect(route) as transport:
+        reports = cancel_jobs(transport, [Job.of(settled, route)])
+    save_final_states(reports)
+    for report in reports:
+        print_report(report)

@@ -1,4 +1,4 @@
-"""Answers about jobs, printed: in lines, or as an object for --json."""
+"""Print reports of jobs: in lines, or as an object for --json."""
 
 import sys
 from collections.abc import Sequence
@@ -7,41 +7,50 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.status import Answer
+    from slurmgen.jobs.report import Report
 
 
-def tell(answers: "Sequence[Answer]", *, as_json: bool, several: bool, origins: bool = False) -> None:
+def print_reports(
+    reports: "Sequence[Report]", *, as_json: bool, several: bool, origins: bool = False
+) -> None:
     """Print the state of jobs.
 
     Args:
-        answers: what is known of them.
-        as_json: as one object.
-        several: more than one was named, though some may be the same.
-        origins: also print where each comes from.
+        reports: what is known of them.
+        as_json: print one object.
+        several: the user named several jobs, even if all are the same.
+        origins: also print where each job comes from.
     """
-    from slurmgen.jobs.report import origin
+    from slurmgen.jobs.report_text import origin
 
     if as_json:
-        print_jobs([one.report for one in answers], several=several)
+        print_report_objects(reports, several=several)
         return
-    for answer in answers:
-        tell_one(answer)
+    for report in reports:
+        print_report(report)
         if origins:
-            for line in origin(answer.report):
+            for line in origin(report):
                 click.echo(line)
 
 
-def tell_one(answer: "Answer", *, err: bool = False) -> None:
-    """Print what became of one job, in lines."""
-    from slurmgen.jobs.report import lines
+def print_report(report: "Report") -> None:
+    """Print the state of one job, in lines."""
+    from slurmgen.jobs.report_text import lines
 
-    for line in lines(answer.states, answer.report, answer.named.way.site):
-        click.echo(line, err=err)
+    for line in lines(report):
+        click.echo(line)
 
 
-def print_jobs(told: Sequence[Any], *, several: bool) -> None:
+def print_report_objects(reports: "Sequence[Report]", *, several: bool) -> None:
+    """Print the state of jobs as one object."""
+    from slurmgen.jobs.report import to_json
+
+    print_jobs([to_json(report) for report in reports], several=several)
+
+
+def print_jobs(objects: Sequence[Any], *, several: bool) -> None:
     """Print one object, or several under `jobs`."""
-    print_json({"jobs": list(told)} if several else told[0])
+    print_json({"jobs": list(objects)} if several else objects[0])
 
 
 def print_json(value: Any) -> None:
@@ -50,27 +59,27 @@ def print_json(value: Any) -> None:
 
     from slurmgen.text import visible_json
 
-    # Structs are converted one by one: an array may have very many tasks.
+    # Structs are converted one by one, because an array may have very many tasks.
     click.echo(visible_json(value, default=to_builtins), nl=False)
 
 
 def print_script(text: str) -> None:
-    """Print a script: exactly, but to a terminal without what could steer it."""
+    """Print a script exactly; on a terminal, escape its control characters."""
     from slurmgen.text import visible
 
     is_shown = sys.stdout is not None and sys.stdout.isatty()
     click.echo(visible(text, keep="\n\t") if is_shown else text, nl=False)
 
 
-def exit_code(answers: "Sequence[Answer]") -> int:
-    """3 if of one of them nothing is known, else 0."""
+def exit_code(reports: "Sequence[Report]") -> int:
+    """3 if the state of a job is unknown, else 0."""
     from slurmgen.jobs.slurm_client import GONE
 
-    return 3 if any(one.report.error and one.report.state != GONE for one in answers) else 0
+    return 3 if any(report.error and report.state != GONE for report in reports) else 0
 
 
 def warn(text: str) -> None:
-    """Print a warning to stderr; a name in it may be anybody's."""
+    """Print a warning to stderr; it may quote text from anywhere."""
     from slurmgen.text import visible
 
     click.echo(visible(f"warning: {text}"), err=True)

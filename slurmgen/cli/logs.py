@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.job_output import print_jobs
-from slurmgen.cli.route_options import find_jobs, jobs_options, reach
+from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 
 if TYPE_CHECKING:
+    from slurmgen.jobs.job import Job
     from slurmgen.jobs.ledger import Record
-    from slurmgen.jobs.status import Named
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
@@ -46,47 +46,47 @@ def command(
     """
     if follow and (as_json or len(job_ids) > 1):
         raise click.UsageError("--follow shows one log, and goes without --json.")
-    from slurmgen.jobs.status import each
+    from slurmgen.jobs.job import for_each
 
     jobs = find_jobs(job_ids, site, **said)
 
-    def show(far: "Transport", one: "Named") -> bool:
-        path = _path(far, one.job, one.record)
+    def show(far: "Transport", one: "Job") -> bool:
+        path = _path(far, one.id, one.record)
         if follow:
             if pruned := _is_pruned(far, one):
                 _say(_pruned(one))
-            follow_to_end(far, one.way, one.job, path, start=start, fails=pruned)
+            follow_to_end(far, one.route, one.id, path, start=start, fails=pruned)
         if len(jobs) > 1:
             _head(one, path)
         return _show(far, one, path, start)
 
     if not as_json:
-        return int(any(each(jobs, reach, show)))
-    logs = each(jobs, reach, _metadata)
+        return int(any(for_each(jobs, connect, show)))
+    logs = for_each(jobs, connect, _metadata)
     print_jobs([log for log, _ in logs], several=len(job_ids) > 1)
     return int(any(pruned for _, pruned in logs))
 
 
-def _head(one: "Named", path: str) -> None:
+def _head(one: "Job", path: str) -> None:
     """Say whose log follows, as tail does."""
     from slurmgen.text import visible
 
-    click.echo(visible(f"==> job {one.job} at {one.way.site}: {path} <=="))
+    click.echo(visible(f"==> job {one.id} at {one.route.site}: {path} <=="))
 
 
-def _metadata(far: "Transport", one: "Named") -> tuple[dict[str, object], bool]:
+def _metadata(far: "Transport", one: "Job") -> tuple[dict[str, object], bool]:
     """What a log is, and whether it was pruned."""
     from msgspec import structs
 
     from slurmgen.jobs.log_files import look
 
-    log = look(far, _path(far, one.job, one.record))
+    log = look(far, _path(far, one.id, one.record))
     if pruned := log.size is None and _is_pruned(far, one):
         _say(_pruned(one))
-    return {"id": one.job.number, "site": one.way.site, **structs.asdict(log)}, pruned
+    return {"id": one.id.number, "site": one.route.site, **structs.asdict(log)}, pruned
 
 
-def _is_pruned(far: "Transport", one: "Named") -> bool:
+def _is_pruned(far: "Transport", one: "Job") -> bool:
     """Whether the folder that the job ran in is gone."""
     from slurmgen.jobs.log_files import has_folder
 
@@ -116,7 +116,8 @@ def follow_to_end(
     """
     from slurmgen.jobs.follow import follow_through
     from slurmgen.jobs.logs import Shown
-    from slurmgen.jobs.slurm_client import describe, outcome
+    from slurmgen.jobs.report_text import describe
+    from slurmgen.jobs.slurm_client import outcome
     from slurmgen.text import visible
 
     ctx = click.get_current_context()
@@ -125,7 +126,7 @@ def follow_to_end(
     try:
         states = follow_through(
             far,
-            lambda: reach(way, asks=False),
+            lambda: connect(way, interactive=False),
             job,
             path,
             shown,
@@ -145,11 +146,13 @@ def follow_to_end(
 
 def _remember(way: "Route", job: "JobId", states: "tuple[JobState, ...]") -> None:
     from slurmgen.errors import ConfigError
+    from slurmgen.jobs.job import Job
     from slurmgen.jobs.ledger import Ledger
-    from slurmgen.jobs.status import Named, answer, remember
+    from slurmgen.jobs.status import make_report, save_final_states
 
     with suppress(ConfigError):  # the log was shown all the same
-        remember(answer(Named(job, way, record), states) for record in Ledger().find(str(job), way.site))
+        records = Ledger().find(str(job), way.site)
+        save_final_states(make_report(Job(job, way, record), states) for record in records)
 
 
 class _Output:
@@ -208,7 +211,7 @@ def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
     return log_path(record.folder, record.output, record.name, str(job))
 
 
-def _show(far: "Transport", one: "Named", path: str, start: int) -> bool:
+def _show(far: "Transport", one: "Job", path: str, start: int) -> bool:
     """Print a log, or why there is none; whether that is since it was pruned."""
     from slurmgen.jobs.logs import read
 
@@ -223,16 +226,17 @@ def _show(far: "Transport", one: "Named", path: str, start: int) -> bool:
         _say(_pruned(one))
         return True
     _say(f"there is nothing in {path}")
-    _say_state(far, one.job)
+    _say_state(far, one.id)
     return False
 
 
-def _pruned(one: "Named") -> str:
-    return f"job {one.job} was pruned: its folder at {one.way.site} is gone, and its log with it"
+def _pruned(one: "Job") -> str:
+    return f"job {one.id} was pruned: its folder at {one.route.site} is gone, and its log with it"
 
 
 def _say_state(far: "Transport", job: "JobId") -> None:
-    from slurmgen.jobs.slurm_client import describe, job_states
+    from slurmgen.jobs.report_text import describe
+    from slurmgen.jobs.slurm_client import job_states
 
     for line in describe(job_states(far, job), job, far.where):
         _say(line)

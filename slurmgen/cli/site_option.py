@@ -1,18 +1,12 @@
 """The option that names a site, the same for every command."""
 
-from pathlib import Path
-
 import click
 
-
-def _complete_sites(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from slurmgen.sites.profiles import profile_paths
-
-    return [name for name in profile_paths(Path.cwd()) if name.startswith(incomplete)]
+from slurmgen.cli.completion import complete_sites
 
 
 def not_empty(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """A callback that refuses an empty value: it is a mistake, such as an unset variable."""
+    """A callback that refuses an empty value, which is a mistake such as an unset variable."""
     if value == "":
         raise click.BadParameter("it is empty. Leave it out, or give it a value.")
     return value
@@ -22,6 +16,6 @@ site_option = click.option(
     "--site",
     metavar="NAME",
     callback=not_empty,
-    shell_complete=_complete_sites,
+    shell_complete=complete_sites,
     help="Site profile; see `slurmgen sites`.",
 )

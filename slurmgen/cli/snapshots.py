@@ -1,11 +1,11 @@
-"""`slurmgen snapshots`: what is kept at a site, and removing what no job needs."""
+"""`slurmgen snapshots`: list what slurmgen keeps at a site, and remove what no job needs."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurmgen.cli.job_output import print_json
-from slurmgen.cli.route_options import project_dir, reach, route_options
+from slurmgen.cli.route_options import connect, json_option, project_dir, route_options
 from slurmgen.cli.site_option import site_option
 
 if TYPE_CHECKING:
@@ -23,23 +23,22 @@ DAYS = 7.0
     "--older-than",
     type=click.FloatRange(min=0),
     metavar="DAYS",
-    help=f"With --prune: what was not used for this long; default: {DAYS:g}.",
+    help=f"With --prune: only what was not used for so many days; default: {DAYS:g}.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print an object, and nothing else.")
+@json_option
 def command(
     site: str | None,
     remote_dir: str | None,
     prune: bool,
     older_than: float | None,
     as_json: bool,
-    **said: Any,
+    **options: Any,
 ) -> None:
-    """List what is kept at a site, and remove what no job needs.
+    """List what slurmgen keeps at a site, and remove what no job needs.
 
-    A snapshot is a project as it was submitted; a run is the folder of one job, with what it made; an
-    env is a Python environment that runs with the same uv.lock share.
-    What may be in use stays: a job that has not ended, a submission of which nothing is known yet,
-    and everything while Slurm does not answer.
+    A snapshot is a project as it was submitted; a run is the folder of one job, with its results; an env is
+    a Python environment that the runs with the same uv.lock share. What may be in use is not removed: the
+    run of a job that has not ended, an unsettled submission, and anything while Slurm does not reply.
     """
     from slurmgen.config.project import DEFAULT_SITE, find_project
     from slurmgen.config.user import load_personal
@@ -50,42 +49,41 @@ def command(
     from slurmgen.sync.remote_paths import remote_folder
 
     if older_than is not None and not prune:
-        raise click.UsageError("--older-than says what --prune removes.")
-    place = load_site(site or find_project(project_dir())[1].site or DEFAULT_SITE, project_dir())
-    own = load_personal(place.name)
-    folder = remote_folder(remote_dir or own.remote_dir or DEFAULT_REMOTE_DIR) or "/"
-    with reach(route(place, own, **said)) as far:
+        raise click.UsageError("--older-than needs --prune.")
+    profile = load_site(site or find_project(project_dir())[1].site or DEFAULT_SITE, project_dir())
+    personal = load_personal(profile.name)
+    folder = remote_folder(remote_dir or personal.remote_dir or DEFAULT_REMOTE_DIR) or "/"
+    with connect(route(profile, personal, **options)) as transport:
         days = DAYS if older_than is None else older_than
-        complaint, found = kept(far, folder, prune=prune, days=days)
+        complaint, items = kept(transport, folder, prune=prune, days=days)
     if as_json:
-        print_json({"kept": found, "complaint": complaint})
+        print_json({"kept": items, "complaint": complaint})
     else:
-        _show(found)
-    _sum_up(found, complaint, prune)
+        _print_rows(items)
+    _print_sum(items, complaint, prune)
 
 
-def _show(found: "tuple[Kept, ...]") -> None:
+def _print_rows(items: "tuple[Kept, ...]") -> None:
     from datetime import UTC, datetime
 
     from slurmgen.slurm.sizes import of_bytes
     from slurmgen.text import visible
 
-    for one in found:
-        when = datetime.fromtimestamp(one.used, UTC).isoformat(sep=" ", timespec="minutes")[:16]
-        name = one.name if one.kind == "run" else one.name[:12]
-        detail = f": {one.detail}" if one.detail else ""
-        line = f"{when}  {of_bytes(one.size):>9}  {one.kind:8}  {one.project}/{name}  {one.state}{detail}"
+    for item in items:
+        used = datetime.fromtimestamp(item.used, UTC).isoformat(sep=" ", timespec="minutes")[:16]
+        name = item.name if item.kind == "run" else item.name[:12]
+        detail = f": {item.detail}" if item.detail else ""
+        line = f"{used}  {of_bytes(item.size):>9}  {item.kind:8}  {item.project}/{name}  {item.state}{detail}"
         click.echo(visible(line))
 
 
-def _sum_up(found: "tuple[Kept, ...]", complaint: str, prune: bool) -> None:
+def _print_sum(items: "tuple[Kept, ...]", complaint: str, prune: bool) -> None:
     from slurmgen.slurm.sizes import of_bytes
     from slurmgen.text import visible
 
     if complaint:
-        words = " ".join(complaint.split())
-        click.echo(visible(f"warning: Slurm does not say which jobs have ended: {words}"), err=True)
-    state = "removed" if prune else "free"
-    chosen = [one for one in found if one.state == state]
-    what = "removed" if prune else "no job needs"
-    click.echo(f"{what} {len(chosen)} of {len(found)}: {of_bytes(sum(one.size for one in chosen))}", err=True)
+        message = " ".join(complaint.split())
+        click.echo(visible(f"warning: Slurm did not report which jobs have ended: {message}"), err=True)
+    state, label = ("removed", "removed") if prune else ("free", "no job needs")
+    sizes = [item.size for item in items if item.state == state]
+    click.echo(f"{label} {len(sizes)} of {len(items)}: {of_bytes(sum(sizes))}", err=True)

@@ -1,30 +1,31 @@
-"""`slurmgen status`: what became of jobs, or of all that were submitted from here."""
+"""`slurmgen status`: show the state of jobs, or list the jobs that were submitted from this machine."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurmgen.cli.color import color_option, console
-from slurmgen.cli.job_output import exit_code, print_jobs, tell
-from slurmgen.cli.route_options import find_jobs, reach, route_options, way_of
+from slurmgen.cli.completion import complete_jobs
+from slurmgen.cli.job_output import exit_code, print_report_objects, print_reports
+from slurmgen.cli.route_options import connect, find_jobs, json_option, route_options
 from slurmgen.cli.site_option import site_option
 
 if TYPE_CHECKING:
+    from slurmgen.jobs.job import Job
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.report import Report
-    from slurmgen.jobs.status import Answer, Named
-    from slurmgen.remote.route import Route
 
 LIMIT = 20
 UNSETTLED = (
     "not known to have become a job: repeat its command, which finds the job or submits it, "
     "or give it up with `slurmgen forget {}`"
 )
-ENDED = "it had ended when it was last asked for"
+ENDED = "it had ended at the last query"
 
 
 @click.command()
-@click.argument("job_ids", metavar="[ID...]", nargs=-1)
+@click.argument("job_ids", metavar="[ID...]", nargs=-1, shell_complete=complete_jobs)
 @site_option
 @route_options
 @click.option(
@@ -37,7 +38,7 @@ ENDED = "it had ended when it was last asked for"
 )
 @click.option("--all", "everything", is_flag=True, help="Without ID: all jobs.")
 @color_option
-@click.option("--json", "as_json", is_flag=True, help="Print an object, and nothing else.")
+@json_option
 def command(
     job_ids: tuple[str, ...],
     site: str | None,
@@ -45,83 +46,63 @@ def command(
     everything: bool,
     color: str,
     as_json: bool,
-    **said: Any,
+    **options: Any,
 ) -> int:
     """Show the state of submitted jobs; without ID, of the last ones.
 
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. Exit code 3 if a site was not reached, and
-    it is not known how a job there ended.
+    the final state of one of its jobs is not known.
     """
     if not job_ids:
-        return _list(site, 0 if everything else limit, color, as_json, said)
-    from slurmgen.jobs.status import ask, remember
+        return _list(site, 0 if everything else limit, color, as_json, options)
+    from slurmgen.jobs.status import query, save_final_states
 
-    answers = ask(find_jobs(job_ids, site, **said), reach)
-    remember(answers)
-    tell(answers, as_json=as_json, several=len(job_ids) > 1, origins=True)
-    return exit_code(answers)
+    reports = query(find_jobs(job_ids, site, **options), connect)
+    save_final_states(reports)
+    print_reports(reports, as_json=as_json, several=len(job_ids) > 1, origins=True)
+    return exit_code(reports)
 
 
-def _list(site: str | None, limit: int, color: str, as_json: bool, said: dict[str, Any]) -> int:
+def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict[str, Any]) -> int:
     """Print the last jobs of the ledger, the newest last."""
     from slurmgen.cli.status_table import print_table
+    from slurmgen.jobs.job import Job
     from slurmgen.jobs.ledger import Ledger
+    from slurmgen.jobs.lookup import recorded_route
 
-    records = [one for one in Ledger().all() if site in (None, one.site)]
+    records = [record for record in Ledger().all() if site in (None, record.site)][-limit:]
     if not records and not as_json:
-        click.echo("no job was submitted from here yet", err=True)
+        click.echo("no job was submitted from this machine yet", err=True)
         return 0
-    records = records[-limit:]
-    answers = _answers([_of(one, way_of(one, **said)) for one in records if not one.pending])
-    known = {one.named.record: one.report for one in answers}
-    reports = [known.get(one) or _unsettled(one) for one in records]
+    jobs = [Job.of(record, recorded_route(record, options)) for record in records]
+    reports = _reports(jobs)
     if as_json:
-        print_jobs(reports, several=True)
+        print_report_objects(reports, several=True)
     else:
         print_table(reports, console(color))
-    return exit_code(answers)
+    return exit_code([report for report in reports if report.job.id.number])
 
 
-def _answers(jobs: "list[Named]") -> "list[Answer]":
-    """What became of jobs; a site is asked only for those of which it is not known how they ended."""
-    from slurmgen.jobs.status import answer, ask, remember, remembered
+def _reports(jobs: "Sequence[Job]") -> "list[Report]":
+    """The reports of jobs. Only those whose final state is not in the ledger are queried."""
+    from slurmgen.jobs.status import make_report, query, recall, save_final_states
 
-    # Where a site gave an id twice, Slurm does not know the earlier job any more.
-    latest = {(one.way.site, one.way.via, one.job): one for one in jobs}
-    known = {
-        one: remembered(one, ENDED) or answer(one, ())
-        for one in jobs
-        if one.is_settled or latest[one.way.site, one.way.via, one.job] is not one
-    }
-    asked = ask([one for one in jobs if one not in known], reach, lenient=True)
-    remember(asked)
-    return [*known.values(), *asked]
-
-
-def _of(record: "Record", way: "Route") -> "Named":
-    from slurmgen.jobs.status import Named
-    from slurmgen.slurm.commands import JobId
-
-    return Named(JobId(record.id, record.cluster), way, record)
+    # Of jobs with the same id, Slurm knows only the last.
+    last = {(job.route.site, job.route.via, job.id): job for job in jobs}
+    reports: dict[Job, Report] = {}
+    for job in jobs:
+        if job.record and job.record.pending:
+            reports[job] = _unsettled(job, job.record)
+        elif not job.needs_query or last[job.route.site, job.route.via, job.id] is not job:
+            reports[job] = recall(job, ENDED) or make_report(job, ())
+    queried = query([job for job in jobs if job not in reports], connect, lenient=True)
+    save_final_states(queried)
+    reports |= {report.job: report for report in queried}
+    return [reports[job] for job in jobs]
 
 
-def _unsettled(record: "Record") -> "Report":
+def _unsettled(job: "Job", record: "Record") -> "Report":
     from slurmgen.jobs.report import Report
     from slurmgen.jobs.slurm_client import UNKNOWN
 
-    return Report(
-        id="",
-        name=record.name,
-        site=record.site,
-        via=record.via,
-        state=UNKNOWN,
-        ended=False,
-        submitted=record.submitted,
-        folder=record.folder,
-        commit=record.commit,
-        dirty=record.dirty,
-        key=record.key,
-        command=record.command,
-        directory=record.directory,
-        error=UNSETTLED.format(record.key),
-    )
+    return Report(job=job, state=UNKNOWN, error=UNSETTLED.format(record.key))

@@ -1,4 +1,4 @@
-"""The list of `slurmgen status`: a row for each job, and below it why it waits, failed or is not known."""
+"""The list of `slurmgen status`: a row for each job, and why it waits, failed or is unknown below it."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from slurmgen.jobs.report import Report
 
 HEADINGS = ("ID", "NAME", "SITE", "STATE", "TIME/LIMIT", "SUBMITTED")
-LEAST = {1: 8, 2: 12, 4: 17, 3: 9, 0: 8, 5: 10}
-"Columns that are cut where the terminal is too narrow, in this order, each to its least width."
+MIN_WIDTHS = {1: 8, 2: 12, 4: 17, 3: 9, 0: 8, 5: 10}
+"If the terminal is too narrow, columns are cut in this order, each down to its minimum."
 GAP = 2
 STYLES = {
     "COMPLETED": "green",
@@ -28,8 +28,8 @@ FAILED = "red"
 
 
 def print_table(reports: "Sequence[Report]", console: "Console") -> None:
-    """Print a table that fits the console, and each reason why a site is not known once below it."""
-    rows = [_cells(one) for one in reports]
+    """Print a table that fits the console; the error of a site stands below it, once."""
+    rows = [_cells(report) for report in reports]
     widths = fitted([max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)], console.width)
     console.print(_row(HEADINGS, widths, "bold"), no_wrap=True, overflow="ellipsis")
     for cells, report in zip(rows, reports, strict=True):
@@ -37,7 +37,12 @@ def print_table(reports: "Sequence[Report]", console: "Console") -> None:
         console.print(_row(cells, widths, "", style), no_wrap=True, overflow="ellipsis")
         for reason in _reasons(report):
             _print_wrapped(reason, console, " " * GAP, "dim")
-    for error in dict.fromkeys(f"{one.site}: {one.error}" for one in reports if one.error and one.id):
+    errors = (
+        f"{report.job.route.site}: {report.error}"
+        for report in reports
+        if report.error and report.job.id.number
+    )
+    for error in dict.fromkeys(errors):
         _print_wrapped(error, console)
 
 
@@ -47,13 +52,13 @@ def fitted(widths: Sequence[int], total: int) -> list[int]:
     >>> fitted([4, 30, 4, 9, 17, 16], 80)
     [4, 20, 4, 9, 17, 16]
     """
-    found = list(widths)
-    excess = sum(found) + GAP * (len(found) - 1) - total
-    for column, least in LEAST.items():
-        cut = max(0, min(excess, found[column] - least))
-        found[column] -= cut
+    cut_widths = list(widths)
+    excess = sum(widths) + GAP * (len(widths) - 1) - total
+    for column, least in MIN_WIDTHS.items():
+        cut = max(0, min(excess, cut_widths[column] - least))
+        cut_widths[column] -= cut
         excess -= cut
-    return found
+    return cut_widths
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], style: str, state_style: str = "") -> "Text":
@@ -68,36 +73,37 @@ def _row(cells: Sequence[str], widths: Sequence[int], style: str, state_style: s
     return row
 
 
-def _print_wrapped(words: str, console: "Console", indent: str = "", style: str = "") -> None:
-    """Print words over several lines; a path longer than the terminal stays whole, to be copied."""
+def _print_wrapped(text: str, console: "Console", indent: str = "", style: str = "") -> None:
+    """Print text in several lines. A path longer than the terminal stays whole, so that it can be copied."""
     from rich.text import Text
 
     width = console.width - len(indent)
-    for line in textwrap.wrap(visible(words), width, break_long_words=False, break_on_hyphens=False):
+    for line in textwrap.wrap(visible(text), width, break_long_words=False, break_on_hyphens=False):
         console.print(Text(indent + line), style=style, soft_wrap=True)
 
 
-def _cells(one: "Report") -> tuple[str, ...]:
-    from slurmgen.jobs.report import local_time
+def _cells(report: "Report") -> tuple[str, ...]:
+    from slurmgen.jobs.report_text import local_time
 
-    site = f"{one.site} twin" if one.via == "twin" else one.site
-    submitted = local_time(one.submitted)[: len("2026-01-31 12:00")]
-    return tuple(visible(cell) for cell in (one.id or "-", one.name, site, one.state, _time(one), submitted))
+    job, record = report.job, report.job.record
+    site = f"{job.route.site} twin" if job.route.via == "twin" else job.route.site
+    submitted = local_time(record.submitted if record else "")[: len("2026-01-31 12:00")]
+    cells = (job.id.number or "-", report.name, site, report.state, _time(report), submitted)
+    return tuple(map(visible, cells))
 
 
-def _time(one: "Report") -> str:
-    if one.elapsed is None:
+def _time(report: "Report") -> str:
+    if report.elapsed is None:
         return "-"
-    limit = f"/{durations.canonical(one.time_limit)}" if one.time_limit else ""
-    return durations.canonical(one.elapsed) + limit
+    limit = f"/{durations.canonical(report.time_limit)}" if report.time_limit else ""
+    return durations.canonical(report.elapsed) + limit
 
 
-def _reasons(one: "Report") -> Iterator[str]:
-    if one.waits or one.reason:
-        yield one.waits or one.reason
-    if one.why:
-        yield one.why.what
-    if not one.id:
-        yield one.error
-        if one.command:
-            yield f"{one.directory}$ {one.command}"
+def _reasons(report: "Report") -> Iterator[str]:
+    record = report.job.record
+    yield from filter(None, [report.waits or report.reason])
+    if report.why:
+        yield report.why.what
+    if record and record.pending:
+        yield report.error
+        yield from (f"{record.directory}$ {command}" for command in [record.command] if command)

@@ -8,7 +8,7 @@ import click
 from slurmgen.cli.job_output import print_json
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
-from slurmgen.cli.route_options import route_options, set_out
+from slurmgen.cli.route_options import connect_in_background, route_options
 from slurmgen.cli.submit_output import print_id, say, say_result, show, warn
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
@@ -59,7 +59,7 @@ def command(
     job = load_spec(options, Path.cwd())
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
-    with set_out(route, starts=not dry_run) as connecting:
+    with connect_in_background(route, starts=not dry_run) as connecting:
         plan = _plan(job, follow=follow)
         prepared = _prepared(job, plan, route, remote_dir, max_size, send)
         if test_only:

@@ -1,18 +1,19 @@
-"""`slurmgen wait`: wait until jobs end, and exit as they did."""
+"""`slurmgen wait`: wait until jobs end, and exit with their exit code."""
 
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.job_output import print_jobs, tell_one
-from slurmgen.cli.route_options import find_jobs, jobs_options, reach
+from slurmgen.cli.job_output import print_report, print_report_objects
+from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.status import Answer
+    from slurmgen.jobs.job import Job
+    from slurmgen.jobs.report import Report
 
-TIME_OVER = 124
-"Exit code where --timeout ended it, as timeout(1) has it."
+TIMED_OUT = 124
+"Exit code at the end of --timeout, as of timeout(1)."
 
 
 @click.command()
@@ -24,7 +25,7 @@ TIME_OVER = 124
     help="Stop waiting after this time, with exit code 124; default: no limit.",
 )
 def command(
-    job_ids: tuple[str, ...], site: str | None, as_json: bool, timeout: float | None, **said: Any
+    job_ids: tuple[str, ...], site: str | None, as_json: bool, timeout: float | None, **options: Any
 ) -> int:
     """Wait until jobs have ended, and exit as they did.
 
@@ -32,26 +33,26 @@ def command(
     the first that is not 0. It is 128 + N if signal N ended it: 143 at its time limit or when cancelled, 137
     out of memory. It is 3 if Slurm no longer knows the job, and 124 if --timeout came first.
     """
-    from slurmgen.jobs.status import remember
+    from slurmgen.jobs.status import save_final_states
     from slurmgen.jobs.wait import wait
     from slurmgen.text import visible
 
     if timeout is not None and isnan(timeout):
         raise click.BadParameter("nan is not a number of seconds.", param_hint="--timeout")
-    jobs = find_jobs(job_ids, site, **said)
-    answers: dict[object, Answer] = {}
+    jobs = find_jobs(job_ids, site, **options)
+    reports: dict[Job, Report] = {}
 
-    def ended(answer: "Answer") -> None:
-        answers[answer.named] = answer
-        remember([answer])
+    def on_end(report: "Report") -> None:
+        reports[report.job] = report
+        save_final_states([report])
         if not as_json:
-            tell_one(answer)
+            print_report(report)
 
-    left = wait(jobs, reach, lambda text: click.echo(visible(text), err=True), ended, timeout)
+    left = wait(jobs, connect, lambda text: click.echo(visible(text), err=True), on_end, timeout)
+    ended = [reports[job] for job in jobs if job in reports]
     if as_json:
-        reports = [answers[one].report for one in jobs if one in answers]
-        print_jobs(reports, several=len(job_ids) > 1 or not reports)
-    for one in left:
-        click.echo(f"job {one.job} has not ended after {timeout:g} s", err=True)
-    codes = [answers[one].report.code if one in answers else TIME_OVER for one in jobs]
+        print_report_objects(ended, several=len(job_ids) > 1 or not ended)
+    for job in left:
+        click.echo(f"job {job.id} has not ended after {timeout:g} s", err=True)
+    codes = [reports[job].code if job in reports else TIMED_OUT for job in jobs]
     return next(filter(None, codes), 0)

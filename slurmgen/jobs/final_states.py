@@ -1,4 +1,4 @@
-"""Finals: how jobs ended, as the ledger keeps it once it was seen. Pure."""
+"""The final states of jobs, as the ledger keeps them. Pure."""
 
 from collections.abc import Sequence
 
@@ -10,48 +10,52 @@ from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 
 FINAL = frozenset({"CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"})
-"The states from which Slurm brings no job back by itself, as it may after a preemption or a node's failure."
-FORGOTTEN = "Slurm there does not know it any more"
+"States after which Slurm does not requeue a job by itself, as it may after a preemption or a node failure."
+_FORGOTTEN = "Slurm has no record of it any more"
 
 
 def as_text(states: Sequence[JobState]) -> str:
-    """How a job ended, with all its tasks; nothing if it has not, or may come back.
+    """The final states of a job, one for each task; empty if it has not ended, or may be requeued.
 
-    Of an array without accounting Slurm forgets task after task, so that nobody knows whether these are all.
+    Without accounting, Slurm forgets the tasks of an array one by one, and these may not be all of them.
     """
-    is_all = (len(states) == 1 and "_" not in states[0].id) or all(one.usage is not None for one in states)
-    is_final = bool(states) and is_all and all(one.state in FINAL for one in states)
+    are_all = (len(states) == 1 and "_" not in states[0].id) or all(
+        state.usage is not None for state in states
+    )
+    is_final = bool(states) and are_all and all(state.state in FINAL for state in states)
     return json.encode(states).decode() if is_final else ""
 
 
 def from_text(text: str, job: JobId) -> tuple[JobState, ...]:
-    """How a job ended, or that task of it; nothing if that cannot be read."""
+    """The final states of a job or of one task; empty if the text cannot be read."""
     try:
-        return tuple(one for one in json.decode(text or "[]", type=list[JobState]) if job.covers(one.id))
+        return tuple(
+            state for state in json.decode(text or "[]", type=list[JobState]) if job.covers(state.id)
+        )
     except DecodeError:
         return ()
 
 
 def why_as_text(why: Why | None) -> str:
-    """Why a job failed; nothing if it did not, or if that is not known."""
+    """The reason of a failure; empty if there is none."""
     return json.encode(why).decode() if why else ""
 
 
 def why_from_text(text: str) -> Why | None:
-    """Why a job failed; None if that is not known or cannot be read."""
+    """The reason of a failure; None if there is none, or if the text cannot be read."""
     try:
         return json.decode(text, type=Why) if text else None
     except DecodeError:
         return None
 
 
-def recalled(final: tuple[JobState, ...], said: tuple[JobState, ...]) -> tuple[tuple[JobState, ...], str]:
-    """What Slurm says of a job, with what was seen of it once where Slurm has forgotten it.
+def with_final(reply: tuple[JobState, ...], final: tuple[JobState, ...]) -> tuple[tuple[JobState, ...], str]:
+    """Slurm's reply, completed with the final states of the ledger for what Slurm has forgotten.
 
-    The text is why all of it is remembered; nothing if not all is.
+    The text says why all states come from the ledger; it is empty if not all do.
     """
-    known = tuple(one for one in said if one.state != UNKNOWN)
+    known = tuple(state for state in reply if state.state != UNKNOWN)
     if not final or not ended(known):
-        return said, ""
-    reason = "" if known else next((one.reason for one in said), FORGOTTEN)
-    return tuple({one.id: one for one in (*final, *known)}.values()), reason
+        return reply, ""
+    reason = "" if known else next((state.reason for state in reply), _FORGOTTEN)
+    return tuple({state.id: state for state in (*final, *known)}.values()), reason

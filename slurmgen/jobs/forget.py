@@ -1,4 +1,4 @@
-"""Giving up a submission of which it is not known whether it became a job."""
+"""Give up a submission that may not have become a job."""
 
 from msgspec import structs
 
@@ -8,8 +8,8 @@ from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.remote.transport import Transport
 
 
-def settle(far: Transport, record: Record, ledger: Ledger, waits: Waits = WAITS) -> Record | None:
-    """Record the job of a pending entry; without a job, close its key, forget the entry and return None.
+def settle(transport: Transport, record: Record, ledger: Ledger, waits: Waits = WAITS) -> Record | None:
+    """Record the job of a pending entry; if it has none, close its key, drop the entry and return None.
 
     Raises:
         Unresolved: neither is certain; nothing was changed.
@@ -23,16 +23,16 @@ def settle(far: Transport, record: Record, ledger: Ledger, waits: Waits = WAITS)
         clusters=record.cluster,
         snapshot=record.snapshot,
     )
-    done = close(far, entry, waits)
-    if done is None:
+    submitted = close(transport, entry, waits)
+    if submitted is None:
         ledger.drop(record.key)
         return None
     settled = structs.replace(
         record,
-        id=done.job.number,
-        cluster=done.job.cluster,
-        folder=done.folder,
-        snapshot=done.snapshot,
+        id=submitted.job.number,
+        cluster=submitted.job.cluster,
+        folder=submitted.folder,
+        snapshot=submitted.snapshot,
         state="submitted",
     )
     ledger.settle(settled)

@@ -1,10 +1,10 @@
-"""The ledger: which job was submitted where, so that its id alone finds it again.
+"""The ledger: which job was submitted where, so that its id alone is enough to find it.
 
-One SQLite file of yours, `ledger.sqlite` in the state folder (~/.local/state/slurmgen).
-It holds no secret. Several slurmgen may write at once: each write is one transaction.
+It is an SQLite file of the user, `ledger.sqlite` in the state folder (~/.local/state/slurmgen), and holds
+no secrets. Several slurmgen processes may write to it: each write is one transaction.
 
-An entry is made before anything is sent, with a key and no job; it is *settled* when the job's id
-is known. Until then the same command takes the same key again, and so finds its job.
+An entry is made before anything is sent, with an idempotency key and without a job. It is *settled* when
+the id of the job is known. Until then the same command uses the same key again, and so finds its job.
 """
 
 import os
@@ -21,11 +21,11 @@ from slurmgen.errors import ConfigError
 from slurmgen.paths import make_private, require_private, state_folder
 
 BUSY_TIMEOUT = 10.0
-"Seconds to wait for another slurmgen that is writing."
-FORM = 4
-"Version of the tables, kept as SQLite's user_version; whoever changes them counts it up."
+"Seconds to wait for another process that is writing."
+SCHEMA_VERSION = 4
+"Kept as SQLite's user_version. A change of the tables increases it and adds to _MIGRATIONS."
 
-# A cluster whose ids start anew gives two rows; the later one counts.
+# After a cluster resets its job ids, an id may have two rows; the later one counts.
 # Not WAL: home folders are on NFS, where it is not safe (https://sqlite.org/wal.html).
 _TABLE = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS jobs (
     submitted TEXT NOT NULL
 )
 """
-_FORMS = (
+_MIGRATIONS = (
     (_TABLE,),
     (
         "ALTER TABLE jobs ADD COLUMN [key] TEXT NOT NULL DEFAULT ''",
@@ -62,16 +62,16 @@ _FORMS = (
         "ALTER TABLE jobs ADD COLUMN directory TEXT NOT NULL DEFAULT ''",
     ),
 )
-"What leads to each form from the one before it."
+"The statements that lead to each schema version from the one before."
 
 
 class Record(Struct, frozen=True, kw_only=True):
     """One job as it was submitted, or as it is being submitted."""
 
     id: str
-    "Nothing, while it is pending."
+    "Empty while the entry is pending."
     cluster: str = ""
-    "While pending, the clusters that the script names."
+    "While the entry is pending, the clusters that the script names."
     site: str
     via: Literal["ssh", "local", "twin"]
     host: str | None = None
@@ -79,51 +79,51 @@ class Record(Struct, frozen=True, kw_only=True):
     ssh_client: Literal["paramiko", "openssh"] = "paramiko"
     name: str
     folder: str
-    "The submission's folder over there, as a full path; while pending, as it was asked for."
+    "Absolute path of the run folder on the cluster; while the entry is pending, as it was requested."
     output: str
-    "The log's name in that folder as Slurm has it, with its %j."
+    "Name of the log in that folder, with Slurm's patterns such as %j."
     submitted: str
-    "When, as ISO 8601 in UTC."
+    "Time of the submission, as ISO 8601 in UTC."
     key: str = ""
-    "Names the submission here, over there, and in the job's comment; nothing before slurmgen had keys."
+    "Idempotency key of the submission, also on the cluster and in the job's comment; empty in old entries."
     fingerprint: str = ""
-    "The same for the same command; a hash."
+    "A hash, the same for the same command."
     state: Literal["pending", "submitted"] = "submitted"
     snapshot: str = ""
-    "The hash of the project's content."
+    "Hash of the project's content."
     commit: str = ""
-    "Of git, where the project is in a repository."
+    "Git commit, if the project is in a repository."
     dirty: bool = False
     "Whether the project differed from that commit."
     final: str = ""
-    "How it ended, once that was seen, in the form of `slurmgen.jobs.final_states`."
+    "How the job ended, once it was seen, as `slurmgen.jobs.final_states` writes it."
     why: str = ""
-    "Why it failed, once that was seen, in the form of `slurmgen.jobs.final_states`."
+    "Why the job failed, once it was seen, as `slurmgen.jobs.final_states` writes it."
     command: str = ""
     "The command line that submitted it, without the values of --env."
     directory: str = ""
-    "The folder where that was typed."
+    "Working directory of that command."
 
     @property
     def pending(self) -> bool:
-        """Whether it is not known that there is a job; the same `submit` finds out."""
+        """Whether it is unknown if there is a job; repeating the `submit` finds out."""
         return self.state == "pending"
 
 
 _FIELDS = Record.__struct_fields__
-# In brackets, which SQLite never takes for a text; `key` and `commit` are words of SQL.
+# In brackets, because `key` and `commit` are keywords of SQL, and SQLite may read "..." as a string.
 _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
 _INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
 _DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] = ?"
-_REMEMBER = "UPDATE jobs SET final = ?, why = ? WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
+_SAVE_FINAL = "UPDATE jobs SET final = ?, why = ? WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
 _SETTLE = f"""{_INSERT} ON CONFLICT ([key]) WHERE [key] != '' DO UPDATE SET """ + ", ".join(
     f"[{name}] = excluded.[{name}]" for name in _FIELDS
 )
 
 
 class Ledger:
-    """The file at `path`, made when first needed, readable by nobody else.
+    """The file at `path`. The first write creates it; only its owner may read it.
 
     Every method raises ConfigError if the file cannot be used.
     """
@@ -132,18 +132,18 @@ class Ledger:
         self.path = path or default_path()
 
     def check(self) -> None:
-        """Make sure that a job can be written down, before there is one."""
+        """Check that a job can be recorded, before there is one."""
         with self._writing() as database:
             database.execute(f"SELECT {_NAMES} FROM jobs LIMIT 0")  # noqa: S608 (own names)
 
     def claim(self, record: Record, *, again: bool = False) -> Record:
-        """The pending entry of the same command, or `record` as a new one.
+        """Return the pending entry of the same command, or add `record` and return it.
 
-        One transaction, so that of two terminals at once the second gets the first one's key.
+        This is one transaction: of two terminals at the same time, the second gets the key of the first.
 
         Args:
-            record: what to write down if there is none.
-            again: make a new one all the same.
+            record: the entry to add if there is none.
+            again: add it even if there is one.
         """
         with self._writing() as database:
             found = _select(database, "WHERE state = 'pending' AND fingerprint = ?", record.fingerprint)
@@ -154,43 +154,43 @@ class Ledger:
             return record
 
     def settle(self, record: Record) -> None:
-        """Write down which job the entry of that key is, even if another terminal dropped it."""
+        """Record the job of the entry with that key, even if another terminal dropped the entry."""
         with self._writing() as database:
             database.execute(_SETTLE, structs.asdict(record))
 
     def drop(self, key: str) -> None:
-        """Forget an entry whose key will never have a job."""
+        """Remove the entry of a key that will never have a job."""
         with self._writing() as database:
             database.execute(_DROP, (key,))
 
     def release(self, key: str) -> None:
-        """Forget an entry for which its claimer has made no job, unless somebody else claimed it too."""
+        """Remove an entry whose claimer has made no job, unless another process has claimed it too."""
         with self._writing() as database:
             database.execute(f"{_DROP} AND claims = 1", (key,))
 
     def add(self, record: Record) -> None:
-        """Write down a job."""
+        """Record a job."""
         with self._writing() as database:
             database.execute(_INSERT, structs.asdict(record))
 
-    def remember(self, ends: Mapping[Record, tuple[str, str]]) -> None:
-        """Write down how jobs ended and why they failed; nothing of one that came back."""
-        rows = [(*end, one.id, one.site, one.submitted, one.key) for one, end in ends.items()]
+    def save_final_states(self, ends: Mapping[Record, tuple[str, str]]) -> None:
+        """Record how jobs ended and why they failed; both are empty for a job that was requeued."""
+        rows = [(*end, job.id, job.site, job.submitted, job.key) for job, end in ends.items()]
         with self._writing() as database:
-            database.executemany(_REMEMBER, rows)
+            database.executemany(_SAVE_FINAL, rows)
 
     def find(self, job_id: str, site: str | None = None) -> tuple[Record, ...]:
-        """The jobs of that id, the last submitted at each site, at one site or at all."""
-        found = [one for one in self._records("WHERE id = ?", job_id) if site in (None, one.site)]
-        return tuple({one.site: one for one in found}.values())
+        """The jobs with that id, at one site or at all: the last submitted at each site."""
+        found = [job for job in self._records("WHERE id = ?", job_id) if site in (None, job.site)]
+        return tuple({job.site: job for job in found}.values())
 
     def unsettled(self, name: str, site: str | None = None) -> tuple[Record, ...]:
-        """The pending entries of that key, or of that name, at one site or at all."""
+        """The pending entries with that key or that name, at one site or at all."""
         found = self._records("WHERE state = 'pending' AND ([key] = ? OR name = ?)", name, name)
-        return tuple(one for one in found if site in (None, one.site))
+        return tuple(entry for entry in found if site in (None, entry.site))
 
     def all(self) -> tuple[Record, ...]:
-        """Every entry in the order of submission, the pending ones too; none if there never was one."""
+        """Every entry, also the pending ones, in the order of submission."""
         return self._records("")
 
     def _records(self, where: str, *values: str) -> tuple[Record, ...]:
@@ -201,7 +201,7 @@ class Ledger:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, begun as a writer: two that both read first could not both write."""
+        """One transaction that locks at its start: of two that read first, one could not write."""
         with self._open() as database:
             database.execute("BEGIN IMMEDIATE")
             yield database
@@ -214,55 +214,56 @@ class Ledger:
             if not self.path.exists():
                 _make(self.path)
             require_private(self.path)
-            # Closing rolls back what was not committed.
+            # Closing rolls an open transaction back.
             with closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None)) as database:
                 self._prepare(database)
                 yield database
         except (OSError, sqlite3.Error, ValidationError) as error:
             raise ConfigError(
-                f"cannot use {self.path}: {error}", "It records your jobs; move it away to begin a new one."
+                f"cannot use {self.path}: {error}", "It records your jobs; move it away to start a new one."
             ) from None
 
     def _prepare(self, database: sqlite3.Connection) -> None:
-        """Bring the file to our form, losing nothing; refuse what a newer slurmgen wrote."""
-        if (form := _form(database)) > FORM:
+        """Migrate the file to the current schema, and keep all entries; refuse a newer schema."""
+        if (version := _schema_version(database)) > SCHEMA_VERSION:
             raise ConfigError(
-                f"{self.path} was written by a newer slurmgen (form {form}; this one knows {FORM})",
-                "Update slurmgen here too.",
+                f"{self.path} was written by a newer slurmgen "
+                f"(schema version {version}; this one supports {SCHEMA_VERSION})",
+                "Update slurmgen on this machine too.",
             )
-        if form < FORM:
+        if version < SCHEMA_VERSION:
             database.execute("BEGIN IMMEDIATE")
-            for steps in _FORMS[_form(database) :]:  # another slurmgen may have been faster
-                for step in steps:
-                    database.execute(step)
-            database.execute(f"PRAGMA user_version = {FORM}")
+            for statements in _MIGRATIONS[_schema_version(database) :]:  # another process may have migrated
+                for statement in statements:
+                    database.execute(statement)
+            database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             database.execute("COMMIT")
 
 
 def default_path() -> Path:
-    """Where the ledger is: ~/.local/state/slurmgen/ledger.sqlite, or as XDG_STATE_HOME says."""
+    """Path of the ledger: ~/.local/state/slurmgen/ledger.sqlite, or below XDG_STATE_HOME."""
     return state_folder() / "ledger.sqlite"
 
 
 def _make(path: Path) -> None:
-    """An empty file under its name at one stroke, for its owner alone.
+    """Create an empty file atomically, readable only by its owner.
 
-    It is never opened under that name but by SQLite: closing it again would take away the locks of
-    every other thread (https://sqlite.org/howtocorrupt.html, section 2.2).
+    Only SQLite opens the file under its final name: closing another descriptor would release the locks of
+    all other threads (https://sqlite.org/howtocorrupt.html, section 2.2).
     """
     new = path.with_name(f"{path.name}.{token_hex(8)}")
     os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         os.link(new, path)
-    except FileExistsError:  # another was faster
+    except FileExistsError:  # another process was faster
         pass
     finally:
         new.unlink()
 
 
-def _form(database: sqlite3.Connection) -> int:
-    form: int = database.execute("PRAGMA user_version").fetchone()[0]
-    return form
+def _schema_version(database: sqlite3.Connection) -> int:
+    version: int = database.execute("PRAGMA user_version").fetchone()[0]
+    return version
 
 
 def _select(database: sqlite3.Connection, where: str, *values: str) -> tuple[Record, ...]:
@@ -271,5 +272,5 @@ def _select(database: sqlite3.Connection, where: str, *values: str) -> tuple[Rec
 
 
 def _record(row: tuple[Any, ...]) -> Record:
-    # Not strict: SQLite has no truth values.
+    # Not strict: SQLite has no booleans.
     return convert(dict(zip(_FIELDS, row, strict=True)), Record, strict=False)

@@ -1,140 +1,143 @@
-"""Waiting for jobs to end: politely, with one question at a time for all jobs of a site."""
+"""Wait for jobs to end, with one query at a time for all jobs of a site."""
 
 import time
 from collections.abc import Callable, Sequence
 
 from slurmgen.errors import AuthenticationFailed, HostKeyError, RemoteError
 from slurmgen.jobs.final_states import FINAL
-from slurmgen.jobs.slurm_client import GONE, by_task
-from slurmgen.jobs.status import Answer, Named, Reach, answer, answers_of, by_way, unreached
+from slurmgen.jobs.job import Connect, Job, group_by_route
+from slurmgen.jobs.report import Report
+from slurmgen.jobs.slurm_client import GONE, task_order
+from slurmgen.jobs.status import make_report, query_site, unreached
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 
 FIRST_PAUSE = 2.0
 LONGEST_PAUSE = 60.0
-"Seconds between two questions; a controller serves many people."
-LOOKS_UNTIL_GONE = 4
-"Questions after which a job of ours that nobody knows is believed to be gone."
-LOOKS_FOR_USAGE = 2
-"Questions for what an ended job used."
-LINGER = 0.5
-"Seconds until what has ended is asked for once more."
+"Seconds between two queries; many users share a controller."
+QUERIES_UNTIL_GONE = 4
+"Queries after which a job that Slurm listed before, and does not list now, is reported as gone."
+QUERIES_FOR_USAGE = 2
+"Queries for the usage of a job that has ended."
+PAUSE_FOR_USAGE = 0.5
+"Seconds until a job that has ended is queried once more."
 
 
 class Watch:
-    """The jobs of one site, and the connection over which they are asked for."""
+    """The jobs of one site, and the connection for their queries."""
 
-    def __init__(self, way: Route, jobs: Sequence[Named], reach: Reach) -> None:
+    def __init__(self, route: Route, jobs: Sequence[Job], connect: Connect) -> None:
         self.waiting = list(jobs)
-        self._way, self._reach = way, reach
-        self._far: Transport | None = None
-        self._has_answered = False
-        self._looks: dict[Named, int] = {}
-        self._seen: dict[Named, Answer] = {}
-        "The last answer for each job that Slurm knew, with all its tasks."
+        self._route, self._connect = route, connect
+        self._transport: Transport | None = None
+        self._has_replied = False
+        self._queries: dict[Job, int] = {}
+        "How often a job was queried since it ended."
+        self._last: dict[Job, Report] = {}
+        "The last report of each job that Slurm listed, with all its tasks."
 
-    def look(self, tell: Callable[[str], None]) -> list[Answer]:
-        """The jobs that have ended since the last look.
+    def query(self, warn: Callable[[str], None]) -> list[Report]:
+        """Report the jobs that have ended since the last query.
 
         Raises:
-            RemoteError: the first look failed. Later ones may: a link breaks, a controller starts anew.
+            RemoteError: the first query failed. Later ones may: connections break and controllers restart.
         """
         if not self.waiting:
             return []
         try:
-            self._far = self._far or self._reach(self._way)
-            answers = answers_of(self._far, self.waiting)
+            self._transport = self._transport or self._connect(self._route)
+            reports = query_site(self._transport, self.waiting)
         except (AuthenticationFailed, HostKeyError):
             raise
         except RemoteError as error:
-            if not self._has_answered:
-                return self._remembered(error)
-            tell(f"{error.fact}; waiting on")
+            if not self._has_replied:
+                return self._recall(error)
+            warn(f"{error.fact}; still waiting")
             self.close()
             return []
-        self._has_answered = True
-        answers = [self._with_forgotten(one) for one in answers]
-        done = [one for one in answers if self._is_over(one)]
-        self.waiting = [one.named for one in answers if one not in done]
+        self._has_replied = True
+        reports = [self._with_forgotten_tasks(report) for report in reports]
+        done = [report for report in reports if self._is_complete(report)]
+        self.waiting = [report.job for report in reports if report not in done]
         return done
 
-    def _remembered(self, error: RemoteError) -> list[Answer]:
-        """How the jobs ended, if that was seen of all of them; else raises the error."""
-        if not all(one.final for one in self.waiting):
-            raise error
-        known, self.waiting = self.waiting, []
-        return [unreached(one, error) for one in known]
-
     @property
-    def lingers(self) -> bool:
-        """Whether a job has ended of which something may still be told."""
-        return any(one in self._looks for one in self.waiting)
+    def waits_for_usage(self) -> bool:
+        """Whether a job has ended, and its report is not complete yet."""
+        return any(job in self._queries for job in self.waiting)
 
     def close(self) -> None:
-        """Hang up."""
-        if self._far:
-            self._far.close()
-        self._far = None
+        """Close the connection."""
+        if self._transport:
+            self._transport.close()
+        self._transport = None
 
-    def _with_forgotten(self, one: Answer) -> Answer:
-        """An answer with the tasks that had ended before, and that Slurm has forgotten since."""
-        before, known = self._seen.get(one.named), {state.id for state in one.states}
-        if before:
-            forgotten = [state for state in before.states if state.ended and state.id not in known]
+    def _recall(self, error: RemoteError) -> list[Report]:
+        """The reports of the ledger, if it has the final states of all jobs; else raise the error."""
+        if not all(job.final for job in self.waiting):
+            raise error
+        jobs, self.waiting = self.waiting, []
+        return [unreached(job, error) for job in jobs]
+
+    def _with_forgotten_tasks(self, report: Report) -> Report:
+        """The report with the tasks that had ended before, and that Slurm has forgotten since."""
+        last, listed = self._last.get(report.job), {state.id for state in report.states}
+        if last:
+            forgotten = [state for state in last.states if state.ended and state.id not in listed]
             if forgotten:
-                states = tuple(sorted((*forgotten, *one.states), key=by_task))
-                one = answer(one.named, states, one.report.why or before.report.why)
-        if one.states:
-            self._seen[one.named] = one
-        return one
+                states = sorted((*forgotten, *report.states), key=task_order)
+                report = make_report(report.job, states, reason=report.why or last.why)
+        if report.states:
+            self._last[report.job] = report
+        return report
 
-    def _is_over(self, one: Answer) -> bool:
-        """Whether a job has ended, and all is known of it that will be: the database lags behind a little."""
-        if not one.report.ended:
-            self._looks.pop(one.named, None)
+    def _is_complete(self, report: Report) -> bool:
+        """Whether a job has ended and no more will be known of it; the database lags a little behind."""
+        if not report.ended:
+            self._queries.pop(report.job, None)
             return False
-        looks = self._looks[one.named] = self._looks.get(one.named, 0) + 1
-        if one.report.state == GONE:
-            return one.named not in self._seen or looks >= LOOKS_UNTIL_GONE
-        no_more = all(state.unaccounted and state.state in FINAL for state in one.states)
-        is_known = no_more or one.report.remembered or one.report.usage is not None
-        return bool(is_known) or looks >= LOOKS_FOR_USAGE
+        queries = self._queries[report.job] = self._queries.get(report.job, 0) + 1
+        if report.state == GONE:
+            return report.job not in self._last or queries >= QUERIES_UNTIL_GONE
+        no_usage = all(state.unaccounted and state.state in FINAL for state in report.states)
+        is_known = no_usage or bool(report.remembered) or report.usage is not None
+        return is_known or queries >= QUERIES_FOR_USAGE
 
 
 def wait(
-    jobs: Sequence[Named],
-    reach: Reach,
-    tell: Callable[[str], None],
-    ended: Callable[[Answer], None],
+    jobs: Sequence[Job],
+    connect: Connect,
+    warn: Callable[[str], None],
+    on_end: Callable[[Report], None],
     timeout: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> list[Named]:
-    """Wait until jobs have ended; returns those that have not when the time is over.
+) -> list[Job]:
+    """Wait until jobs have ended, and return those that have not at the timeout.
 
     Args:
-        jobs: which.
-        reach: leads to a site.
-        tell: is told what goes wrong meanwhile.
-        ended: is given each job as it ends.
-        timeout: seconds; for ever if None.
+        jobs: the jobs.
+        connect: opens a connection to a site.
+        warn: receives the errors of queries that are repeated.
+        on_end: receives the report of each job when it ends.
+        timeout: seconds; no limit if None.
         sleep: pauses.
-        clock: seconds that only grow.
+        clock: monotonic time in seconds.
     """
-    watches = [Watch(way, some, reach) for way, some in by_way(jobs).items()]
+    watches = [Watch(route, group, connect) for route, group in group_by_route(jobs).items()]
     deadline, pause = clock() + timeout if timeout is not None else None, FIRST_PAUSE
     try:
         while True:
-            done = [one for watch in watches for one in watch.look(tell)]
-            for one in done:
-                ended(one)
-            left = [one for watch in watches for one in watch.waiting]
+            done = [report for watch in watches for report in watch.query(warn)]
+            for report in done:
+                on_end(report)
+            left = [job for watch in watches for job in watch.waiting]
             if not left or (deadline is not None and clock() >= deadline):
                 return left
             if done:
                 pause = FIRST_PAUSE
-            if any(watch.lingers for watch in watches):
-                pause = LINGER
+            if any(watch.waits_for_usage for watch in watches):
+                pause = PAUSE_FOR_USAGE
             sleep(pause if deadline is None else max(0.0, min(pause, deadline - clock())))
             pause = min(pause * 1.5, LONGEST_PAUSE)
     finally:

@@ -15,8 +15,9 @@ from slurmgen import lint
 from slurmgen.config.project import load_project
 from slurmgen.jobs.failure import why
 from slurmgen.jobs.prune import kept
+from slurmgen.jobs.report_text import describe
 from slurmgen.jobs.results.fetch import fetch
-from slurmgen.jobs.slurm_client import describe, states_of
+from slurmgen.jobs.slurm_client import query_states
 from slurmgen.remote.ssh import host_keys
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.transport import Completed, Transport
@@ -91,7 +92,7 @@ def read_profile(given: list[Piece]) -> None:
 def read_states(given: list[Piece]) -> None:
     reply, job = joined(given), JobId("12")
     remote: Transport = Remote(encoded(reply))  # type: ignore[assignment]
-    states = states_of(remote, [job])[job]
+    states = query_states(remote, [job])[job]
     describe(states, job, remote.where)
     for one in states:
         why(one, reply)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.status import Named, ask
+from slurmgen.jobs.status import query
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Completed, command_name
@@ -284,17 +285,17 @@ def test_two_hundred_jobs_take_one_login_one_squeue_and_one_sacct(cluster: Clust
     ended = cluster.submit("ended", "true", "--array=0-9", "--output=/dev/null")
     waiting = cluster.submit("waiting", "true", "--array=0-189", "--begin=now+2hours")
     cluster.slurmgen("wait", ended)
-    named = [Named(JobId(f"{ended}_{n}"), WAY) for n in range(10)]
-    named += [Named(JobId(f"{waiting}_{n}"), WAY) for n in range(190)]
+    jobs = [Job(JobId(f"{ended}_{n}"), WAY) for n in range(10)]
+    jobs += [Job(JobId(f"{waiting}_{n}"), WAY) for n in range(190)]
     logins: list[Counting] = []
 
-    def reach(_way: Route) -> Counting:
+    def connect(_route: Route) -> Counting:
         logins.append(Counting(cluster.testbed.twin.environ()))
         return logins[-1]
 
     def states() -> list[str]:
         logins.clear()
-        return [one.report.state for one in ask(named, reach)]
+        return [report.state for report in query(jobs, connect)]
 
     # Until the database has them all, how they ended is asked of scontrol, once for all.
     eventually(lambda: states() and "sh" not in logins[0].ran)

@@ -23,7 +23,8 @@ from slurmgen.jobs.failure import LOG_END
 from slurmgen.jobs.log_files import LogFile, ends, look
 from slurmgen.jobs.logs import Shown, follow, log_path, read
 from slurmgen.jobs.prune import kept
-from slurmgen.jobs.slurm_client import call, cancel, describe, ended, job_states, outcome
+from slurmgen.jobs.report_text import describe
+from slurmgen.jobs.slurm_client import call, cancel, ended, job_states, outcome
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.transport import Completed, TimedOut, Transport
 from slurmgen.slurm.commands import JobId

@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 
 from slurmgen.jobs.failure import LOG_END, Why, why
 from slurmgen.jobs.failure_patterns import LAST_SIGNS, SIGNS, Sign
-from slurmgen.jobs.report import report
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.report import to_json
+from slurmgen.jobs.status import make_report
+from slurmgen.remote.route import Route
 from slurmgen.slurm import pending_reasons
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 from slurmgen.slurm.usage import Usage
 
+JOB = Job(JobId("12"), Route(site="daic", via="ssh"))
 MODULE = """Traceback (most recent call last):
   File "/home/me/train.py", line 1, in <module>
     import einops
@@ -220,17 +224,17 @@ def test_a_reason_to_wait_is_told_in_words(reason: str, part: str) -> None:
 )
 def test_an_end_has_an_exit_code(state: str, exit_code: str, code: int) -> None:
     states = [JobState(id="12", state=state, exit_code=exit_code)]
-    assert report(JobId("12"), states, "daic", "ssh").code == code
+    assert make_report(JOB, states).code == code
 
 
-def test_a_job_that_nobody_knows_has_code_3() -> None:
-    assert report(JobId("12"), (), "daic", "ssh").code == 3
+def test_a_job_that_slurm_does_not_know_has_code_3() -> None:
+    assert make_report(JOB, ()).code == 3
 
 
-def test_of_an_array_what_lives_counts_before_what_failed() -> None:
+def test_an_array_with_a_running_task_is_running_although_another_failed() -> None:
     states = [JobState(id=f"12_{n}", state=word) for n, word in enumerate(["FAILED", "PENDING", "RUNNING"])]
-    told = report(JobId("12"), states, "daic", "ssh")
-    assert (told.state, told.ended, [one.state for one in told.tasks]) == (
+    report = to_json(make_report(JOB, states))
+    assert (report["state"], report["ended"], [task["state"] for task in report["tasks"]]) == (
         "RUNNING",
         False,
         ["FAILED", "PENDING", "RUNNING"],

@@ -164,7 +164,7 @@ def test_while_it_is_not_certain_the_entry_stays(machine: Machine) -> None:
     code, out, err = machine.slurmgen("forget", "train")
     assert (code, out) == (3, "")
     assert "whether there is a job is not known" in err
-    assert "--force removes the entry here, although a job may exist" in err
+    assert "--force removes the entry from your records, although a job may exist" in err
     unsettled()
 
 
@@ -180,7 +180,7 @@ def test_without_a_job_the_entry_goes_and_the_next_submission_is_a_new_one(machi
     machine.answers("squeue", "exit 0")
     key = unsettled().key
     code, out, err = machine.slurmgen("forget", "train")
-    assert (code, out) == (0, f"submission {key} (train) has no job, and none can come of it: removed\n"), err
+    assert (code, out) == (0, f"submission {key} (train) has no job and can have none: removed\n"), err
     assert Ledger().all() == ()
     machine.answers("sbatch", "echo 12")
     assert machine.submit()[:2] == (0, "12\n")

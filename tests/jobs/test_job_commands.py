@@ -1,4 +1,4 @@
-"""submit, status, logs and cancel as a person types them, over SSH and here, to a real Slurm."""
+"""submit, status, logs and cancel as the user types them, over SSH and locally, with a real Slurm."""
 
 import json
 import os
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from slurmgen.jobs.job import Job
 from slurmgen.jobs.logs import Shown, follow
-from slurmgen.jobs.status import Answer, Named
+from slurmgen.jobs.report import Report
 from slurmgen.jobs.wait import wait
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
@@ -102,7 +103,7 @@ def test_several_jobs_of_a_site_take_one_login(call: Call, login_node: Server, t
         assert logins() == before + 1, command
 
 
-def test_follow_says_by_its_exit_code_how_the_job_ended(call: Call) -> None:
+def test_follow_exits_with_0_only_if_the_job_completed(call: Call) -> None:
     good, bad = (
         call("submit", "--script", "train.py", "--follow"),
         call("submit", "--script", "fail.py", "--follow"),
@@ -113,7 +114,7 @@ def test_follow_says_by_its_exit_code_how_the_job_ended(call: Call) -> None:
     assert "is FAILED" in bad.stderr
 
 
-def test_wait_ends_as_the_job_did_where_there_are_no_accounts(call: Call) -> None:
+def test_wait_exits_with_the_exit_code_of_the_job_without_accounting(call: Call) -> None:
     killed, bad = submitted(call, "killed.py"), submitted(call, "fail.py")
     assert call("wait", bad, new=False).returncode == 3  # as fail.py ends
     assert call("wait", killed, new=False).returncode == 137
@@ -122,20 +123,20 @@ def test_wait_ends_as_the_job_did_where_there_are_no_accounts(call: Call) -> Non
     assert [one["state"] for one in json.loads(both.stdout)["jobs"]] == ["FAILED", "FAILED"]
 
 
-def test_what_has_ended_is_known_within_a_second_over_an_open_link(
+def test_wait_reports_an_ended_job_within_a_second_over_an_open_connection(
     cluster: Transport, testbed: Testbed
 ) -> None:
     job = JobId(testbed.run("sbatch", "--parsable", "--output=quick-%j.log", "--wrap=echo quick").strip())
     assert testbed.wait(job.number) == "COMPLETED"
-    named = Named(job, Route(site="generic", via="local"))
     began = time.monotonic()
-    told: list[Answer] = []
-    assert wait([named], lambda _way: cluster, lambda _text: None, told.append) == []
+    reports: list[Report] = []
+    route = Route(site="generic", via="local")
+    assert wait([Job(job, route)], lambda _route: cluster, lambda _text: None, reports.append) == []
     assert time.monotonic() - began < 1
-    assert [one.report.state for one in told] == ["COMPLETED"]
+    assert [report.state for report in reports] == ["COMPLETED"]
 
 
-def test_the_log_of_a_job_that_has_ended_is_followed_to_its_end_within_a_second(
+def test_following_the_log_of_an_ended_job_takes_less_than_a_second(
     cluster: Transport, testbed: Testbed
 ) -> None:
     job = JobId(testbed.run("sbatch", "--parsable", "--output=quick-%j.log", "--wrap=echo quick").strip())
@@ -147,27 +148,27 @@ def test_the_log_of_a_job_that_has_ended_is_followed_to_its_end_within_a_second(
     assert ([one.state for one in states], parts) == (["COMPLETED"], [b"quick\n"])
 
 
-def test_why_a_job_failed_is_still_known_when_its_folder_was_pruned(call: Call, testbed: Testbed) -> None:
+def test_the_reason_of_a_failure_outlives_the_run_folder(call: Call, testbed: Testbed) -> None:
     job = submitted(call, "import.py")
     assert testbed.wait(job) == "FAILED"
     assert "Python has no module nosuch" in call("status", new=False).stdout
     assert call("snapshots", "--prune", "--older-than", "0").returncode == 0
-    for words in ([], [job]):
-        shown = call("status", *words, new=False).stdout
+    for ids in ([], [job]):
+        shown = call("status", *ids, new=False).stdout
         assert "Python has no module nosuch" in shown
-        assert not words or "its script ended" not in shown
-    for words in ([], ["-f"]):
-        log = call("logs", job, *words, new=False)
+        assert not ids or "its script ended" not in shown
+    for options in ([], ["-f"]):
+        log = call("logs", job, *options, new=False)
         assert (log.returncode, log.stdout) == (1, "")
         assert f"job {job} was pruned" in log.stderr
-    told = call("logs", job, "--json", new=False)
-    assert (told.returncode, json.loads(told.stdout)["size"]) == (1, None)
-    assert f"job {job} was pruned" in told.stderr
+    reply = call("logs", job, "--json", new=False)
+    assert (reply.returncode, json.loads(reply.stdout)["size"]) == (1, None)
+    assert f"job {job} was pruned" in reply.stderr
 
 
-def test_cancel_cancels(call: Call) -> None:
+def test_cancel_ends_a_job(call: Call) -> None:
     job = submitted(call, "sleep.py")
-    # One that is still starting would linger for Slurm's KillWait.
+    # A job that is still starting would take Slurm's KillWait to end.
     eventually(lambda: "up" in call("logs", job, new=False).stdout)
     assert call("cancel", job, new=False).returncode == 0
     assert call("logs", "-f", job, new=False).returncode == 1
@@ -175,7 +176,7 @@ def test_cancel_cancels(call: Call) -> None:
     assert "is CANCELLED" in call("cancel", job, new=False).stdout
 
 
-def test_a_trial_makes_no_job_and_no_record(call: Call) -> None:
+def test_test_only_submits_no_job_and_adds_no_record(call: Call) -> None:
     good = call("submit", "--script", "train.py", "--test-only")
     assert (good.returncode, good.stdout) == (0, "")
     assert "generic would accept the job: it would start at" in good.stderr
@@ -184,20 +185,20 @@ def test_a_trial_makes_no_job_and_no_record(call: Call) -> None:
     assert "error: sbatch: invalid partition specified: nope." in bad.stderr
 
 
-def test_a_job_that_nobody_knows_is_gone(call: Call) -> None:
+def test_a_job_that_slurm_does_not_know_is_gone(call: Call) -> None:
     for command in ("status", "cancel"):
         reply = call(command, "999999")
         assert "job 999999 is gone from the records of generic" in reply.stdout
         assert "RUNNING" not in reply.stdout
 
 
-def test_a_job_submitted_by_hand_is_found_with_its_log(call: Call, testbed: Testbed) -> None:
+def test_logs_shows_a_job_that_was_submitted_with_sbatch(call: Call, testbed: Testbed) -> None:
     job = testbed.run("sbatch", "--parsable", "--output=by hand-%j.log", "--wrap=echo by hand").strip()
     testbed.wait(job)
     assert call("logs", job).stdout == "by hand\n"
 
 
-def test_ignored_files_stay_here_and_the_bundled_script_goes_along(call: Call, login_node: Server) -> None:
+def test_ignored_files_are_not_sent_but_the_bundled_script_is(call: Call, login_node: Server) -> None:
     reply = call("submit")
     assert reply.returncode == 0, reply.stderr
     folder = Path(re.search(r"is (/.*)", reply.stderr)[1])  # type: ignore[index]
@@ -208,7 +209,9 @@ def test_ignored_files_stay_here_and_the_bundled_script_goes_along(call: Call, l
     assert (folder / "training").is_dir()
 
 
-def test_a_dry_run_contacts_nobody(slurmgen: Run, project: Path, tmp_path: Path, login_node: Server) -> None:
+def test_a_dry_run_connects_to_no_host(
+    slurmgen: Run, project: Path, tmp_path: Path, login_node: Server
+) -> None:
     closed = Server(login_node.folder, free_port()).config(tmp_path)
     way = ["--site", "generic", "--host", "far", "--ssh-config", closed]
     job = ["--framework", "python", "--script", "train.py"]
@@ -223,7 +226,9 @@ def test_a_dry_run_contacts_nobody(slurmgen: Run, project: Path, tmp_path: Path,
     assert "Traceback" not in refused.stderr
 
 
-def test_a_login_node_needs_no_ssh(slurmgen: Run, project: Path, testbed: Testbed, tmp_path: Path) -> None:
+def test_submitting_on_a_login_node_needs_no_ssh(
+    slurmgen: Run, project: Path, testbed: Testbed, tmp_path: Path
+) -> None:
     env = {**os.environ, **testbed.twin.environ(), "HOME": str(tmp_path)}
     job = ["--site", "generic", "--framework", "python", "--script", "train.py", "--time", "00:05:00"]
     reply = slurmgen("submit", *job, "--remote-dir", "it's $(here)", "--follow", cwd=project, env=env)
@@ -231,7 +236,7 @@ def test_a_login_node_needs_no_ssh(slurmgen: Run, project: Path, testbed: Testbe
     assert list((tmp_path / "it's $(here)/my_project").glob(f"runs/*/train-{reply.stdout.strip()}.out"))
 
 
-def test_an_unknown_host_is_refused_before_anything_is_sent(
+def test_a_host_with_an_unknown_key_gets_no_data(
     slurmgen: Run, project: Path, tmp_path: Path, login_node: Server
 ) -> None:
     config = login_node.config(tmp_path, known="")
@@ -248,7 +253,7 @@ def test_a_home_folder_is_not_sent(slurmgen: Run, project: Path) -> None:
     assert "with all that you have in it" in reply.stderr
 
 
-def test_the_config_can_come_from_a_variable(
+def test_a_variable_may_name_the_ssh_config(
     slurmgen: Run, project: Path, tmp_path: Path, login_node: Server
 ) -> None:
     env = {**os.environ, "SLURMGEN_SSH_CONFIG": login_node.config(tmp_path)}
@@ -273,11 +278,11 @@ def test_the_config_can_come_from_a_variable(
         (["submit", "--script", "train.py", "--via", "twin"], 3, "twin"),
         (["submit", "--script", "train.py", "--remote-dir", "{project}/x"], 2, "inside the project itself"),
         (["status", "12"], 2, "job 12 is not in your records"),
-        (["logs", "x"], 2, "no job called 'x' was submitted from here"),
-        (["cancel", "12; rm"], 2, "no job called '12; rm' was submitted from here"),
+        (["logs", "x"], 2, "no job called 'x' was submitted from this machine"),
+        (["cancel", "12; rm"], 2, "no job called '12; rm' was submitted from this machine"),
     ],
 )
-def test_a_wrong_request_is_told_in_one_line(
+def test_an_invalid_request_is_reported_in_one_line(
     slurmgen: Run, project: Path, args: list[str], code: int, message: str
 ) -> None:
     reply = slurmgen(*(arg.format(project=project) for arg in args), cwd=project)
@@ -286,17 +291,17 @@ def test_a_wrong_request_is_told_in_one_line(
     assert "Traceback" not in reply.stderr
 
 
-def test_an_id_at_two_sites_wants_a_site(slurmgen: Run, project: Path) -> None:
+def test_an_id_at_two_sites_needs_a_site(slurmgen: Run, project: Path) -> None:
     from slurmgen.jobs.ledger import Ledger, Record
 
     for site in ("daic", "generic"):
         Ledger().add(Record(id="7", site=site, via="local", name="n", folder="/f", output="o", submitted="t"))
     reply = slurmgen("status", "7", cwd=project)
     assert reply.returncode == 2
-    assert "job 7 is at several sites: daic, generic. Say which with --site." in reply.stderr
+    assert "job 7 is at several sites: daic, generic. Choose one with --site." in reply.stderr
 
 
-def test_paramiko_is_not_imported_until_it_is_used(project: Path) -> None:
+def test_importing_the_commands_imports_neither_paramiko_nor_sqlite(project: Path) -> None:
     code = "import sys, slurmgen.cli.submit, slurmgen.cli.status, slurmgen.cli.logs, slurmgen.cli.cancel\n"
     code += "sys.exit(int('paramiko' in sys.modules or 'sqlite3' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=project, check=False).returncode == 0

@@ -134,16 +134,16 @@ def test_a_file_without_reasons_is_read_on(ledger: Ledger) -> None:
         steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in ("why", "command", "directory"))
         database.executescript(f"{steps} PRAGMA user_version = 3;")
     assert ledger.all() == (ended, pending("a", "same"))
-    ledger.remember({ended: (ended.final, "so")})
+    ledger.save_final_states({ended: (ended.final, "so")})
     assert [one.why for one in ledger.all()] == ["so", ""]
 
 
 def test_how_a_job_ended_is_kept_with_that_job_alone(ledger: Ledger) -> None:
     for one in (record("12"), record("12", "olivia"), record("13")):
         ledger.add(one)
-    ledger.remember({record("12"): ("well", "")})
+    ledger.save_final_states({record("12"): ("well", "")})
     assert [one.final for one in ledger.all()] == ["well", "", ""]
-    ledger.remember({record("12"): ("", ""), record("13"): ("badly", "since")})
+    ledger.save_final_states({record("12"): ("", ""), record("13"): ("badly", "since")})
     assert [(one.final, one.why) for one in ledger.all()] == [("", ""), ("", ""), ("badly", "since")]
 
 

@@ -1,35 +1,36 @@
-"""Asking for many jobs, without a cluster: how often one goes where, and in which order."""
+"""Calling a function for many jobs, without a cluster: how often it connects, and in which order."""
 
 from types import TracebackType
 
-from slurmgen.jobs.status import Named, each
+from slurmgen.jobs.job import Job, for_each
 from slurmgen.remote.route import Route
 from slurmgen.slurm.commands import JobId
 
-HERE, THERE = Route(site="daic", via="local"), Route(site="olivia", via="local")
+DAIC, OLIVIA = Route(site="daic", via="local"), Route(site="olivia", via="local")
 
 
-class Far:
-    def __init__(self, way: Route, told: list[str]) -> None:
-        self.way, self.told = way, told
+class Connection:
+    def __init__(self, route: Route, events: list[str]) -> None:
+        self.route, self.events = route, events
 
-    def __enter__(self) -> "Far":
-        self.told.append(f"in {self.way.site}")
+    def __enter__(self) -> "Connection":
+        self.events.append(f"connected to {self.route.site}")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.told.append(f"out {self.way.site}")
+        self.events.append(f"left {self.route.site}")
 
 
-def test_one_goes_to_each_site_once_and_answers_come_in_the_order_of_the_jobs() -> None:
-    told: list[str] = []
-    jobs = [Named(JobId("1"), HERE), Named(JobId("2"), THERE), Named(JobId("3"), HERE)]
+def test_each_site_takes_one_connection_and_results_have_the_order_of_the_jobs() -> None:
+    events: list[str] = []
+    jobs = [Job(JobId("1"), DAIC), Job(JobId("2"), OLIVIA), Job(JobId("3"), DAIC)]
 
-    def do(_far: object, one: Named) -> str:
-        told.append(one.job.number)
-        return one.job.number
+    def action(_transport: object, job: Job) -> str:
+        events.append(job.id.number)
+        return job.id.number
 
-    assert each(jobs, lambda way: Far(way, told), do) == ["1", "2", "3"]  # type: ignore[arg-type,return-value]
-    assert told == ["in daic", "1", "3", "out daic", "in olivia", "2", "out olivia"]
+    results = for_each(jobs, lambda route: Connection(route, events), action)  # type: ignore[arg-type,return-value]
+    assert results == ["1", "2", "3"]
+    assert events == ["connected to daic", "1", "3", "left daic", "connected to olivia", "2", "left olivia"]

@@ -89,11 +89,17 @@ def test_a_ledger_that_breaks_meanwhile_does_not_make_a_job_look_refused(machine
     ("said", "told"),
     [
         ("sbatch: unrecognized option '--nosuch=3'", "unrecognized option '--nosuch=3'"),
-        ("sbatch: fatal: Could not establish a configuration source", "`sinfo` should work when typed there"),
-        ("sbatch: fatal: Unable to process configuration file", "`sinfo` should work when typed there"),
+        (
+            "sbatch: fatal: Could not establish a configuration source",
+            "`sinfo` should work in a shell on that host",
+        ),
+        (
+            "sbatch: fatal: Unable to process configuration file",
+            "`sinfo` should work in a shell on that host",
+        ),
         (
             "sbatch: error: Unable to establish control machine address",
-            "`sinfo` should work when typed there",
+            "`sinfo` should work in a shell on that host",
         ),
     ],
 )
@@ -317,7 +323,7 @@ def test_a_job_that_was_just_submitted_is_not_gone(machine: Machine) -> None:
     assert machine.submit()[0] == 0
     code, out, _ = machine.slurmgen("status", "12")
     assert code == 3
-    assert out.startswith("job 12 is UNKNOWN: nobody there knows it yet; ask again\n")
+    assert out.startswith("job 12 is UNKNOWN: Slurm does not list it yet; try again in a minute\n")
 
 
 def test_a_job_of_another_cluster_is_asked_for_there(machine: Machine) -> None:
@@ -334,7 +340,7 @@ def test_a_job_of_another_cluster_is_asked_for_there(machine: Machine) -> None:
 MINE = Record(
     id="12", site="generic", via="local", name="a", folder="/f", output="%j", submitted="2020-01-01"
 )
-FORGOTTEN = "remembered: Slurm there does not know it any more\n"
+FORGOTTEN = "remembered: Slurm has no record of it any more\n"
 
 
 def row(state: str, id_: str = "12") -> str:
@@ -360,7 +366,7 @@ def test_how_a_job_ended_is_known_when_slurm_has_forgotten_it(machine: Machine, 
     assert FORGOTTEN in out
     job = json.loads(machine.slurmgen("status", "12", "--json")[1])
     assert (job["state"], job["exit_code"]) == ("FAILED", 4)
-    assert job["remembered"] == "Slurm there does not know it any more"
+    assert job["remembered"] == "Slurm has no record of it any more"
     assert machine.slurmgen("wait", "12")[0] == 4
 
 

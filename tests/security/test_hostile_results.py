@@ -444,7 +444,7 @@ def test_a_terminal_is_not_steered_by_names(fetch_12: Fetch) -> None:
 def test_many_refusals_are_counted(fetch_12: Fetch) -> None:
     _, stderr = fetch_12(archive(*((f"../{number}", {}) for number in range(50))))
     assert stderr.count("\n") == 22
-    assert "not fetched: 30 more, which --json names" in stderr
+    assert "not fetched: 30 more, which --json lists" in stderr
 
 
 @pytest.mark.parametrize("left", [1, 100, 600, 1300])

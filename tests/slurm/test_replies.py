@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmgen.errors import CommandFailed
-from slurmgen.jobs.report import lines, report
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.report_text import lines
+from slurmgen.jobs.status import make_report
+from slurmgen.remote.route import Route
 from slurmgen.slurm import replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import ENDED, JobState
@@ -206,9 +209,9 @@ def test_what_is_no_number_of_slurms_is_not_known() -> None:
     (state,) = replies.sacct(
         f"12|FAILED|{DIGITS}:0|{DIGITS}|{DIGITS}:0|Unknown|n|cpu={DIGITS},mem={DIGITS}G|{DIGITS}||a\n"
     )
-    told = report(JobId("12"), [state], "daic", "ssh")
-    assert (told.elapsed, told.time_limit, told.usage) == (None, None, Usage())
-    assert list(lines([state], told, "daic"))
+    report = make_report(Job(JobId("12"), Route(site="daic", via="ssh")), [state])
+    assert (report.elapsed, report.time_limit, report.usage) == (None, None, Usage())
+    assert list(lines(report))
 
 
 def test_a_heterogeneous_job_is_read() -> None:

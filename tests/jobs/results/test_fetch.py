@@ -90,8 +90,8 @@ def test_nothing_is_overwritten_unless_one_says_so(person: Person) -> None:
     (person.project / "out").mkdir()
     (person.project / "out/last").write_text("mine")
     reply = person.slurmgen("fetch", job, "--to", ".", code=1)
-    assert "not fetched: data is here with another content" in reply.stderr
-    assert "not fetched: out/last is here with another content" in reply.stderr
+    assert "not fetched: data exists locally with different content" in reply.stderr
+    assert "not fetched: out/last exists locally with different content" in reply.stderr
     assert (person.project / "data").read_text() == "d"
     assert (person.project / "out/last").read_text() == "mine"
     assert (person.project / "out/deep/model.pt").read_text() == "weights"
@@ -206,7 +206,7 @@ def test_nothing_is_pruned_while_slurm_does_not_answer(person: Person) -> None:
         reply = person.slurmgen("snapshots", *WAY, str(person.far), "--prune", "--older-than", "0", "--json")
     finally:
         person.testbed.environ["PATH"] = person.testbed.environ["PATH"].partition(":")[2]
-    assert "warning: Slurm does not say which jobs have ended: squeue: error: Unable" in reply.stderr
+    assert "warning: Slurm did not report which jobs have ended: squeue: error: Unable" in reply.stderr
     assert "removed 0 of 2" in reply.stderr
     assert "Unable to contact" in json.loads(reply.stdout)["complaint"]
     assert person.testbed.run("ls", str(person.far / "p/runs"))

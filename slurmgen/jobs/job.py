@@ -1,0 +1,99 @@
+"""Job: an id, the route to its cluster, and its record in the ledger if slurmgen submitted it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from msgspec import Struct
+
+from slurmgen.errors import SlurmgenError
+from slurmgen.jobs.failure import Why
+from slurmgen.jobs.final_states import from_text, why_from_text
+from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.logs import log_path
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Transport
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState
+
+NEW = 60.0
+"Seconds after the submission in which a job that Slurm does not list is not yet gone."
+Connect = Callable[[Route], Transport]
+Result = TypeVar("Result")
+
+
+class Job(Struct, frozen=True):
+    """One job, or one task of a job array."""
+
+    id: JobId
+    route: Route
+    record: Record | None = None
+
+    @classmethod
+    def of(cls, record: Record, route: Route) -> "Job":
+        """The job of a record."""
+        return cls(JobId(record.id, record.cluster), route, record)
+
+    @property
+    def log(self) -> str:
+        """Path of the log; empty if it is not known, or if each task has a log of its own."""
+        if self.record is None or self.record.pending:
+            return ""
+        try:
+            return log_path(self.record.folder, self.record.output, self.record.name, str(self.id))
+        except SlurmgenError:
+            return ""
+
+    @property
+    def final(self) -> tuple[JobState, ...]:
+        """The final states that the ledger keeps; empty if there are none."""
+        return from_text(self.record.final, self.id) if self.record else ()
+
+    @property
+    def why(self) -> Why | None:
+        """The reason of a failure that the ledger keeps."""
+        return why_from_text(self.record.why) if self.record else None
+
+    @property
+    def needs_query(self) -> bool:
+        """Whether the ledger does not know how the job ended, or why it failed."""
+        return not self.final or (self.why is None and any(state.state == "FAILED" for state in self.final))
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the record is of this job: not of the array that it is a task of, nor of another site."""
+        record, route = self.record, self.route
+        if record is None or record.id != self.id.number:
+            return False
+        return (record.site, record.via, record.host) == (route.site, route.via, route.host)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the job was submitted so recently that Slurm may not list it yet."""
+        try:
+            age = datetime.now(UTC) - datetime.fromisoformat(self.record.submitted) if self.record else None
+        except (ValueError, TypeError):
+            return False
+        return age is not None and 0 <= age.total_seconds() < NEW
+
+
+def group_by_route(jobs: Iterable[Job]) -> dict[Route, list[Job]]:
+    """The jobs of each route, in their order."""
+    groups: dict[Route, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(job.route, []).append(job)
+    return groups
+
+
+def for_each(
+    jobs: Sequence[Job], connect: Connect, action: Callable[[Transport, Job], Result]
+) -> list[Result]:
+    """Call `action` for each job and return the results in the order of the jobs.
+
+    Each site needs one login. Only one connection is open at a time: all jobs of the first site come first.
+    """
+    results: dict[Job, Result] = {}
+    for route, group in group_by_route(jobs).items():
+        with connect(route) as transport:
+            results |= {job: action(transport, job) for job in group}
+    return [results[job] for job in jobs]

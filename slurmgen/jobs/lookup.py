@@ -1,0 +1,126 @@
+"""Look up the jobs that the user names: by id, by name, or as `last`."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from slurmgen.errors import RequestError
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.remote.route import Route
+from slurmgen.slurm.commands import JobId
+
+_JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")
+LAST = "last"
+"The name of the job that was submitted last."
+Options = Mapping[str, Any]
+"Route options of the command line, by name; None where the user gave none."
+SiteRoute = Callable[[str], Route]
+"Returns the route to a site."
+
+
+def find_jobs(names: Sequence[str], site: str | None, options: Options, site_route: SiteRoute) -> list[Job]:
+    """Submitted jobs as `find_job` finds them, without duplicates."""
+    return list(dict.fromkeys(find_job(name, site, options, site_route) for name in names))
+
+
+def find_job(name: str, site: str | None, options: Options, site_route: SiteRoute) -> Job:
+    """Find a submitted job.
+
+    Args:
+        name: an id such as 12, or 12_3 for a task of an array; the name of a job, of which the last
+            submitted counts; or `last`. What looks like an id may be a name, if the ledger has no job of
+            that id and no site is named.
+        site: only jobs at this site.
+        options: these replace what the ledger knows of the route.
+        site_route: the route to a site, for a job that the ledger does not have.
+
+    Raises:
+        RequestError: there is no such job, or it is at several sites.
+    """
+    if _JOB_ID.fullmatch(name):
+        if record := _by_id(name, site):
+            return Job(JobId(name, record.cluster), _route(record, options, site_route), record)
+        if site or not _called(name, None):
+            return Job(JobId(name), _route_to(site, name, site_route))
+    record = _by_name(name, site)
+    return Job.of(record, _route(record, options, site_route))
+
+
+def find_submission(name: str, site: str | None) -> Record:
+    """Find an unsettled submission by its key or by the name of its job.
+
+    Raises:
+        RequestError: there is none, or there are several.
+    """
+    entries = Ledger().unsettled(name, site)
+    chosen = [entry for entry in entries if entry.key == name] or entries
+    if not chosen:
+        raise RequestError(
+            f"no unsettled submission is called {name!r}", "`slurmgen status` lists them with their keys."
+        )
+    if len(chosen) > 1:
+        keys = ", ".join(entry.key for entry in chosen)
+        raise RequestError(f"{len(chosen)} unsettled submissions are called {name!r}: {keys}", "Name a key.")
+    return chosen[0]
+
+
+def recorded_route(record: Record, options: Options) -> Route:
+    """The route of a record, with the options that the user gave."""
+    route = Route(**{field: getattr(record, field) for field in Route.__struct_fields__})
+    return structs.replace(route, **{key: value for key, value in options.items() if value})
+
+
+def _route(record: Record, options: Options, site_route: SiteRoute) -> Route:
+    """The route of a record with the user's options; --via ssh alone means the login host of the site."""
+    route = recorded_route(record, options)
+    if route.via == record.via or route.via != "ssh" or route.host:
+        return route
+    if record.via == "twin":
+        raise RequestError(
+            f"job {record.id} is on the twin of {record.site} on this machine, not on {record.site} itself",
+            "Leave out --via; or name the twin's own sshd with --host and --ssh-config.",
+        )
+    return site_route(record.site)
+
+
+def _route_to(site: str | None, name: str, site_route: SiteRoute) -> Route:
+    if site is None:
+        raise RequestError(
+            f"job {name} is not in your records", "Name its site with --site; `slurmgen status` lists yours."
+        )
+    return site_route(site)
+
+
+def _by_id(job_id: str, site: str | None) -> Record | None:
+    records = Ledger().find(job_id.partition("_")[0], site)
+    if len(records) > 1:
+        sites = ", ".join(sorted(record.site for record in records))
+        raise RequestError(f"job {job_id} is at several sites: {sites}", "Choose one with --site.")
+    return records[0] if records else None
+
+
+def _called(name: str, site: str | None) -> list[Record]:
+    return [
+        record for record in Ledger().all() if site in (None, record.site) and name in (LAST, record.name)
+    ]
+
+
+def _by_name(name: str, site: str | None) -> Record:
+    records = _called(name, site)
+    if not records:
+        of_name, at_site = "" if name == LAST else f" called {name!r}", f" at {site}" if site else ""
+        raise RequestError(
+            f"no job{of_name} was submitted from this machine{at_site}",
+            "A job is named by its id, by its name, or as `last`; `slurmgen status` lists yours.",
+        )
+    record = records[-1]
+    if record.pending:
+        raise RequestError(
+            f"it is not known whether the last submission of {record.name} became a job",
+            "Repeat its `slurmgen submit`, which finds the job; give it up with "
+            f"`slurmgen forget {record.key}`; or name an earlier job by its id.",
+        )
+    return record

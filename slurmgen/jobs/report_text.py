@@ -1,0 +1,120 @@
+"""Reports as lines for a terminal. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from slurmgen.jobs.report import Report
+from slurmgen.slurm import sizes
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.usage import Usage
+from slurmgen.text import counted, visible
+
+MAX_TASKS = 20
+"Tasks of an array that are listed."
+
+
+def lines(report: Report) -> Iterator[str]:
+    """The state of a job, and what explains it."""
+    yield from map(visible, _head(report))
+    yield from (f"  {visible(text)}" for text in _details(report))
+
+
+def origin(report: Report) -> Iterator[str]:
+    """Where a job of the ledger comes from; empty for another job."""
+    record, route = report.job.record, report.job.route
+    if record is None:
+        return
+    changes = "with uncommitted changes (dirty)" if record.dirty else "clean"
+    rows = (
+        ("site", route.site if route.via != "twin" else f"the twin of {route.site} on this machine"),
+        ("submitted", local_time(record.submitted)),
+        ("commit", record.commit and f"{record.commit}, {changes}"),
+        ("command", record.command),
+        ("typed in", record.directory),
+    )
+    yield from (visible(f"  {name}: {text}") for name, text in rows if text)
+
+
+def local_time(utc: str) -> str:
+    """A time of the ledger in the time zone of this machine; the text itself if it is not a time."""
+    try:
+        return datetime.fromisoformat(utc).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return utc
+
+
+def describe(states: Sequence[JobState], job: JobId, where: str) -> list[str]:
+    """Slurm's states of a job in lines: one, or one for each task of an array."""
+    return [visible(_state_line(state)) for state in states] or [_gone(job, where)]
+
+
+def _head(report: Report) -> Iterator[str]:
+    job = report.job
+    if report.error:
+        yield f"job {job.id} is {report.state}: {report.error}"
+    elif not report.states:
+        yield _gone(job.id, job.route.site)
+    elif report.is_array:
+        yield from _array_lines(report)
+    else:
+        yield _state_line(report.states[0])
+
+
+def _array_lines(report: Report) -> Iterator[str]:
+    states = report.states
+    counts = Counter(state.state for state in states)
+    tally = ", ".join(f"{number} {state}" for state, number in counts.most_common())
+    yield f"job {report.job.id} ({report.name}) is {report.state}, an array of {len(states)}: {tally}"
+    # Tasks that need attention come first.
+    ordered = sorted(states, key=lambda state: (state.state in {"COMPLETED", "PENDING"}, state.state))
+    yield from (f"  {_state_line(state)}" for state in ordered[:MAX_TASKS])
+    if len(states) > MAX_TASKS:
+        yield f"  and {len(states) - MAX_TASKS} more; --json lists all"
+
+
+def _details(report: Report) -> Iterator[str]:
+    if report.waits:
+        yield f"why: {report.waits}"
+    if report.state == "PENDING" and report.main.start:
+        yield f"expected to start at {report.main.start}"
+    if report.why:
+        yield f"why: {report.why.what}"
+        yield from (f"log: {text}" for text in [report.why.line] if text)
+        yield from (f"do: {text}" for text in [report.why.todo] if text)
+    if report.usage and report.elapsed and not report.is_array:
+        used = ", ".join(_used(report.usage, report.elapsed, report.time_limit))
+        yield from (f"used: {text}" for text in [used] if text)
+    if report.remembered:
+        yield f"remembered: {report.remembered}"
+
+
+def _used(usage: Usage, elapsed: int, time_limit: int | None) -> Iterator[str]:
+    """What a job used of what it was allocated."""
+    if usage.memory and usage.memory_used:
+        yield f"memory {sizes.canonical(usage.memory_used)} of {sizes.canonical(usage.memory)}"
+    if usage.cpus and usage.cpu_seconds is not None:
+        yield f"{100 * usage.cpu_seconds / (elapsed * usage.cpus):.0f} % of {counted(usage.cpus, 'CPU')}"
+    if time_limit:
+        yield f"{100 * elapsed / time_limit:.0f} % of its time limit"
+    if usage.gpus:
+        yield f"it had {counted(usage.gpus, 'GPU')}"
+
+
+def _gone(job: JobId, where: str) -> str:
+    return (
+        f"job {job} is gone from the records of {where}: Slurm forgets a job some minutes after its end, "
+        "and accounting has no record of it"
+    )
+
+
+def _state_line(state: JobState) -> str:
+    name = f" ({state.name})" if state.name else ""
+    details = (
+        f"({state.reason})" if state.reason and not state.ended else "",
+        f"after {state.elapsed}" if state.elapsed and state.state != "PENDING" else "",
+        f"on {state.nodes}" if state.nodes else "",
+        f"with exit code {state.exit_code}" if state.ended and state.exit_code else "",
+    )
+    return " ".join([f"job {state.id}{name} is {state.state}", *filter(None, details)])

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.job_output import print_json
+from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, route_options
-from slurmgen.cli.submit_output import print_id, say, say_result, show, warn
+from slurmgen.cli.submit_output import print_id, say_result, show, warn
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:

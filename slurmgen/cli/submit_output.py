@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import structs
 
-from slurmgen.cli.job_output import print_json, print_script
+from slurmgen.cli.job_output import print_json, print_script, say
 from slurmgen.errors import SlurmgenError
 from slurmgen.slurm.sizes import of_bytes
-from slurmgen.text import counted, visible
+from slurmgen.text import counted
 
 if TYPE_CHECKING:
     from slurmgen.jobs.prepare import Prepared
@@ -122,8 +122,3 @@ def warn(prepared: "Prepared", plan: "Plan") -> None:
         say(f"no script is named: the bundled example {plan.script} is sent; name yours with --script")
     if prepared.submission.content.size > LARGE:
         say("the project is large; list what the job does not need in .slurmgenignore")
-
-
-def say(text: str) -> None:
-    """Print a line to stderr, with control characters escaped."""
-    click.echo(visible(text), err=True)

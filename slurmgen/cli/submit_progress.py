@@ -4,7 +4,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from slurmgen.cli.submit_output import amount_of, say, warn
+from slurmgen.cli.job_output import say
+from slurmgen.cli.submit_output import amount_of, warn
 from slurmgen.errors import ConfigError
 from slurmgen.jobs.exactly_once import Count
 from slurmgen.jobs.ledger import Record

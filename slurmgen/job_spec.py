@@ -48,10 +48,9 @@ class JobOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def overrides(self) -> Request:
-        """The request, in which arguments that replace others are never unset."""
-        if self.replace_args and self.request.script_args is None:
-            return structs.replace(self.request, script_args=())
-        return self.request
+        """The request: without arguments, it removes those of slurmgen.toml, or appends none to them."""
+        args = self.request.script_args or (() if self.replace_args else None)
+        return structs.replace(self.request, script_args=args)
 
 
 class JobSpec(Struct, frozen=True, kw_only=True):
@@ -207,10 +206,11 @@ def _site_name(options: JobOptions, project: Project) -> str:
 
 def _merged(written: Request, options: JobOptions) -> Request:
     """The request of slurmgen.toml, overruled by the options."""
-    merged = merge(written, options.overrides)
-    if options.replace_args or not (written.script_args and options.request.script_args):
+    overrides = options.overrides
+    merged = merge(written, overrides)
+    if options.replace_args or overrides.script_args is None:
         return merged
-    return structs.replace(merged, script_args=written.script_args + options.request.script_args)
+    return structs.replace(merged, script_args=(written.script_args or ()) + overrides.script_args)
 
 
 def _command(options: JobOptions, site: Site, job: str | None, written: Request, merged: Request) -> str:

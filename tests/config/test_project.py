@@ -119,6 +119,7 @@ def test_without_jobs_the_bundled_example_is_taken(text: str | None, tmp_path: P
         (["--", "--epochs", "1"], "train.py --epochs 5 --epochs 1\n"),
         (["--replace-args", "--", "--epochs", "1"], "train.py --epochs 1\n"),
         (["--replace-args"], "train.py\n"),
+        (["--"], "train.py --epochs 5\n"),
         ([], "train.py --epochs 5\n"),
     ],
 )

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slurmgen.api import cancel, fetch, logs, status, wait
+    from slurmgen.api import cancel, fetch, follow, logs, status, wait
     from slurmgen.errors import (
         AuthenticationFailed,
         CommandFailed,
@@ -67,6 +67,7 @@ __all__ = [
     "__version__",
     "cancel",
     "fetch",
+    "follow",
     "lint_script",
     "load_job",
     "load_site",
@@ -89,6 +90,7 @@ _HOMES = {
     "Site": "sites.model",
     "cancel": "api",
     "fetch": "api",
+    "follow": "api",
     "load_job": "job_spec",
     "load_site": "sites.profiles",
     "logs": "api",

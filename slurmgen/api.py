@@ -13,15 +13,16 @@ from typing import TypedDict, Unpack, overload
 from slurmgen.jobs import lookup
 from slurmgen.jobs import wait as waiting
 from slurmgen.jobs.cancel import cancel_jobs
+from slurmgen.jobs.follow import follow_through
 from slurmgen.jobs.job import Job, group_by_route
 from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.log_files import find_log
-from slurmgen.jobs.logs import read
+from slurmgen.jobs.logs import Shown, asked_path, log_path, read
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.results.fetch import MAX_SIZE
 from slurmgen.jobs.results.local_folder import Results, fetch_results, local_folder
-from slurmgen.jobs.status import query, save_final_states
+from slurmgen.jobs.status import make_report, query, save_final_states
 from slurmgen.remote.route import SshClient, Via, open_route
+from slurmgen.remote.transport import Transport
 
 AnyJob = str | int | Record
 "An id, a name, `last`, or what `submit` returned. A string is always one job, never a sequence of jobs."
@@ -132,6 +133,40 @@ def logs(job: AnyJob, *, start: int = 0, **where: Unpack[Where]) -> Iterator[str
     return codecs.iterdecode(_read(found, start), "utf-8", errors="replace")
 
 
+def follow(job: AnyJob, write: Callable[[str], object], *, start: int = 0, **where: Unpack[Where]) -> Report:
+    """Write the log of a job until the job ends. If the connection breaks, no byte is lost or repeated.
+
+    Args:
+        job: the job, or a task of an array as ID_TASK.
+        write: is called with each part of the log, such as `sys.stdout.write`.
+        start: the first byte to write.
+        where: see `status`.
+
+    Raises:
+        RequestError: there is no such job.
+        RemoteError: the host did not reply for ten minutes, or the job is an array.
+    """
+    found, decode = _find(job, where), codecs.getincrementaldecoder("utf-8")("replace").decode
+
+    def show(part: bytes) -> None:
+        write(decode(part))
+
+    shown = Shown(show, start)
+
+    def reconnect() -> Transport:
+        return open_route(found.route)
+
+    def resume() -> str:
+        return f"slurmgen.follow({str(found.id)!r}, write, start={shown.bytes})"
+
+    with reconnect() as transport:
+        path = _log_path(transport, found)
+        states = follow_through(transport, reconnect, found.id, path, shown, _log.warning, resume)
+    report = make_report(found, states)
+    save_final_states([report])
+    return report
+
+
 def fetch(
     job: AnyJob,
     to: Path | str | None = None,
@@ -191,4 +226,10 @@ def _cancelled(jobs: Sequence[Job]) -> list[Report]:
 
 def _read(job: Job, start: int) -> Iterator[bytes]:
     with open_route(job.route) as transport:
-        yield from read(transport, find_log(transport, job), start)
+        yield from read(transport, _log_path(transport, job), start)
+
+
+def _log_path(transport: Transport, job: Job) -> str:
+    if job.record is None:
+        return asked_path(transport, job.id)
+    return log_path(job.record.folder, job.record.output, job.record.name, str(job.id))

@@ -1,6 +1,5 @@
 """Request: what the user asks for, independent of any site."""
 
-from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import Struct, convert, to_builtins
@@ -158,7 +157,6 @@ _FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__
 _LISTS = ("modules", "binds")
 
 
-@lru_cache(maxsize=4096)
 def _option(key: str, value: str | int) -> str:
     return f"{_FLAGS[key]} {quote(str(value))}"
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 import slurmgen
 from slurmgen import JobSpec, Observer, Plan, Record, Report, Results, SlurmgenError
-from slurmgen import cancel, fetch, lint_script, load_job, logs, render, resolve, status, submit, wait
+from slurmgen import cancel, fetch, follow, lint_script, load_job, logs, render, resolve, status, submit, wait
 
 class Printer(Observer):
     def connected(self, where: str, entry: Record) -> None: ...
@@ -29,6 +29,7 @@ report: Report = status(record)
 reports: list[Report] = wait([record, "last", 12], timeout=60)
 ended: Report = cancel(12, site="daic")
 parts: Iterator[str] = logs("last", start=7)
+followed: Report = follow(record, print)
 results: Results = fetch(record, to="results", only=["*.pt"])
 paths: tuple[Path, ...] = results.paths
 codes: list[str] = [finding.rule.code for finding in lint_script(text, "daic")]

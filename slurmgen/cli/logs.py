@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.job_output import print_jobs, say
+from slurmgen.cli.job_output import print_jobs
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 
 if TYPE_CHECKING:
     from slurmgen.jobs.job import Job
+    from slurmgen.jobs.ledger import Record
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
@@ -46,15 +47,14 @@ def command(
     if follow and (as_json or len(job_ids) > 1):
         raise click.UsageError("--follow shows one log, and goes without --json.")
     from slurmgen.jobs.job import for_each
-    from slurmgen.jobs.log_files import find_log, is_pruned
 
     jobs = find_jobs(job_ids, site, **said)
 
     def show(far: "Transport", one: "Job") -> bool:
-        path = find_log(far, one)
+        path = _path(far, one.id, one.record)
         if follow:
-            if pruned := is_pruned(far, one):
-                say(_pruned(one))
+            if pruned := _is_pruned(far, one):
+                _say(_pruned(one))
             follow_to_end(far, one.route, one.id, path, start=start, fails=pruned)
         if len(jobs) > 1:
             _head(one, path)
@@ -78,12 +78,19 @@ def _metadata(far: "Transport", one: "Job") -> tuple[dict[str, object], bool]:
     """What a log is, and whether it was pruned."""
     from msgspec import structs
 
-    from slurmgen.jobs.log_files import find_log, is_pruned, look
+    from slurmgen.jobs.log_files import look
 
-    log = look(far, find_log(far, one))
-    if pruned := log.size is None and is_pruned(far, one):
-        say(_pruned(one))
+    log = look(far, _path(far, one.id, one.record))
+    if pruned := log.size is None and _is_pruned(far, one):
+        _say(_pruned(one))
     return {"id": one.id.number, "site": one.route.site, **structs.asdict(log)}, pruned
+
+
+def _is_pruned(far: "Transport", one: "Job") -> bool:
+    """Whether the folder that the job ran in is gone."""
+    from slurmgen.jobs.log_files import has_folder
+
+    return one.record is not None and not has_folder(far, one.record.folder)
 
 
 def follow_to_end(
@@ -196,9 +203,16 @@ def _escaped(found: re.Match[str]) -> str:
     return "".join(f"\\x{byte:02x}" for byte in found[1].encode(errors="surrogateescape"))
 
 
+def _path(far: "Transport", job: "JobId", record: "Record | None") -> str:
+    from slurmgen.jobs.logs import asked_path, log_path
+
+    if record is None:
+        return asked_path(far, job)
+    return log_path(record.folder, record.output, record.name, str(job))
+
+
 def _show(far: "Transport", one: "Job", path: str, start: int) -> bool:
     """Print a log, or why there is none; whether that is since it was pruned."""
-    from slurmgen.jobs.log_files import is_pruned
     from slurmgen.jobs.logs import read
 
     is_empty, write = True, _Output()
@@ -208,10 +222,10 @@ def _show(far: "Transport", one: "Job", path: str, start: int) -> bool:
     write.finish()
     if not is_empty:
         return False
-    if is_pruned(far, one):
-        say(_pruned(one))
+    if _is_pruned(far, one):
+        _say(_pruned(one))
         return True
-    say(f"there is nothing in {path}")
+    _say(f"there is nothing in {path}")
     _say_state(far, one.id)
     return False
 
@@ -225,4 +239,10 @@ def _say_state(far: "Transport", job: "JobId") -> None:
     from slurmgen.jobs.slurm_client import job_states
 
     for line in describe(job_states(far, job), job, far.where):
-        say(line)
+        _say(line)
+
+
+def _say(text: str) -> None:
+    from slurmgen.text import visible
+
+    click.echo(visible(text), err=True)

@@ -1,4 +1,4 @@
-"""The options that say what a job should be, the same for every command that takes a job."""
+"""The options of a job, the same for every command that takes one."""
 
 import re
 import shlex
@@ -72,7 +72,7 @@ def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str
 def _complete_of_site(
     names: Callable[[Site], Iterable[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Complete from the profile of the site that is named before, or in the project."""
+    """Complete from the profile of the site that the command line or the project names."""
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
         from slurmgen.config.project import DEFAULT_SITE, find_project

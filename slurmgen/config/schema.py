@@ -7,7 +7,7 @@ import ast
 import inspect
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -26,21 +26,21 @@ def schema_text(file_name: str) -> str:
     """The text of a schema file."""
     kind, title = SCHEMAS[file_name]
     schema = msgspec.json.schema(kind)
+    structs = _structs_in(kind)
     for name, definition in schema.get("$defs", {}).items():
-        _describe(definition, _struct_named(name))
+        _describe(definition, structs[name])
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
     # JSON Schema uses the patterns of ECMA-262, in which `$` is the end of the text.
     return json.dumps(head | schema, indent=2).replace(r"\\Z", "$") + "\n"
 
 
-def _struct_named(name: str) -> type:
-    kinds = [kind for kind in _all_structs(msgspec.Struct) if kind.__name__ == name]
-    return next(kind for kind in kinds if kind.__module__.startswith("slurmgen."))
-
-
-def _all_structs(base: type) -> list[type]:
-    children: list[type] = base.__subclasses__()
-    return [kind for child in children for kind in (child, *_all_structs(child))]
+def _structs_in(kind: Any) -> dict[str, type]:
+    """The structs that a type consists of, by name."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        types, structs = [field.type for field in msgspec.structs.fields(kind)], {kind.__name__: kind}
+    else:
+        types, structs = list(get_args(kind)), {}
+    return {name: found for each in types for name, found in _structs_in(each).items()} | structs
 
 
 def _describe(definition: dict[str, Any], kind: type) -> None:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from slurmgen.jobs.failure import LOG_END
-from slurmgen.jobs.job import Job
-from slurmgen.jobs.logs import asked_path, log_path
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, failed
 
 _HEAD = 4096
@@ -48,19 +46,6 @@ def look(far: Transport, path: str) -> LogFile:
     return LogFile(path, int(size), b"\0" not in head) if is_there else LogFile(path)
 
 
-def find_log(transport: Transport, job: Job) -> str:
-    """The path of a job's log: from its record, else from Slurm.
-
-    Raises:
-        CommandFailed: neither knows it, or the job is an array, in which each task has a log.
-    """
-    if job.record is None:
-        return asked_path(transport, job.id)
-    return log_path(job.record.folder, job.record.output, job.record.name, str(job.id))
-
-
-def is_pruned(transport: Transport, job: Job) -> bool:
-    """Whether the folder that the job ran in was removed."""
-    if job.record is None:
-        return False
-    return bool(transport.run(["test", "-d", job.record.folder], timeout=COMMAND_TIMEOUT).returncode)
+def has_folder(far: Transport, path: str) -> bool:
+    """Whether the remote host has that folder."""
+    return not far.run(["test", "-d", path], timeout=COMMAND_TIMEOUT).returncode

@@ -31,17 +31,17 @@ class Outcome(Struct, frozen=True):
 
 
 class Observer:
-    """Is called as a submission proceeds; a subclass shows what it likes."""
+    """Receives the events of a submission. The methods of this class show none but a warning in the log."""
 
     def connected(self, where: str, entry: Record) -> None:
-        """The remote host `where` is reached; `entry` is an earlier one if the same command left one."""
+        """Called when the host `where` is reached; `entry` may be an earlier unsettled one of this job."""
 
     def sending(self) -> AbstractContextManager[Count | None]:
-        """Surround the transfer; the value, if any, is called with the bytes of each part and of all."""
+        """Called for a context of the transfer, which may yield a function for the bytes of each part."""
         return nullcontext()
 
     def not_recorded(self, record: Record, error: ConfigError) -> None:
-        """The job is submitted, but the ledger cannot be written."""
+        """Called if the job is submitted, but the ledger cannot be written."""
         _log.warning("job %s is submitted, in %s, but not recorded: %s", record.id, record.folder, error)
 
 

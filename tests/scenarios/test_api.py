@@ -95,7 +95,15 @@ def test_logs_begin_at_a_byte_and_are_text(project: Path) -> None:
     assert "".join(api.logs(record, start=len(log.encode()) - len("café \ufffd\n".encode()))) in log
 
 
-def test_fetch_overwrites_a_local_file_only_if_told_to(project: Path) -> None:
+def test_follow_writes_the_log_of_a_running_job_to_its_end(project: Path) -> None:
+    parts: list[str] = []
+    report = api.follow(submitted("--epochs", "10"), parts.append)
+    assert (report.state, report.ended) == ("COMPLETED", True)
+    assert "".join(parts).endswith("".join(f"epoch {number}\n" for number in range(10)))
+    assert api.status("last").state == "COMPLETED"
+
+
+def test_fetch_overwrites_a_local_file_only_with_overwrite(project: Path) -> None:
     record = submitted()
     api.wait(record)
     Path("out").mkdir()

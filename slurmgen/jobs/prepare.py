@@ -74,9 +74,9 @@ def prepare(
         TransferFailed: a file cannot be read.
     """
     parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
+    files = _files(plan, project_dir, tuple(send))
     if route.via != "ssh":
         _refuse_nesting(parent, project_dir)
-    files = _files(plan, project_dir, tuple(send))
     content, commit = _read(files, project_dir, max_size)
     made = _submission(plan, script, files, content, parent)
     sent = Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))

@@ -7,7 +7,6 @@ from hashlib import sha256
 from os import stat_result
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
@@ -15,6 +14,7 @@ from slurmgen.errors import RequestError
 from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
 from slurmgen.paths import cache_folder
+from slurmgen.plan import Plan
 from slurmgen.python_env import needed_files
 from slurmgen.remote.route import Route
 from slurmgen.slurm.sizes import of_bytes
@@ -26,9 +26,6 @@ from slurmgen.sync.remote_paths import parent_folder
 from slurmgen.sync.revision import Revision, revision
 from slurmgen.sync.shared_env import with_environment
 from slurmgen.text import visible
-
-if TYPE_CHECKING:
-    from slurmgen.plan import Plan
 
 DEFAULT_REMOTE_DIR = "slurmgen"
 MAX_SIZE = 1 << 30
@@ -50,7 +47,7 @@ class Prepared(Struct, frozen=True):
 
 
 def prepare(
-    plan: "Plan",
+    plan: Plan,
     script: str,
     route: Route,
     project_dir: Path,
@@ -94,7 +91,7 @@ def _read(files: Snapshot, project_dir: Path, max_size: int) -> tuple[Manifest, 
         return manifest(files, hashes, statuses), commit.result()
 
 
-def _submission(plan: "Plan", script: str, files: Snapshot, content: Manifest, parent: str) -> Submission:
+def _submission(plan: Plan, script: str, files: Snapshot, content: Manifest, parent: str) -> Submission:
     options = {key: (value or "").strip('"') for key, value in plan.extra_directives}  # a blank needs quotes
     return Submission(
         name=plan.name,
@@ -130,7 +127,7 @@ def _pending(submission: Submission, route: Route, project_dir: Path, commit: Re
     )
 
 
-def _files(plan: "Plan", project_dir: Path, send: tuple[str, ...]) -> Snapshot:
+def _files(plan: Plan, project_dir: Path, send: tuple[str, ...]) -> Snapshot:
     setup = plan.setup
     files = project_files(project_dir, plan.script, needed_files(setup.python_env), send)
     return with_environment(files, setup.python_env, setup.modules, cache_folder() / "environments")

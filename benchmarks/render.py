@@ -1,4 +1,4 @@
-"""1,000 requests rendered in one process, beside the bare Jinja2 rendering. Median of 11, in turn."""
+"""1,000 requests rendered in one process, and Jinja2 alone with values made before. Medians of 11 runs."""
 
 import itertools
 import statistics
@@ -9,7 +9,8 @@ from slurmgen import Request, load_site, render, resolve
 from slurmgen.script import _main_template, _values
 
 RUNS = 11
-GOAL = 2.0
+GOAL = 100
+"Milliseconds."
 SITE = load_site("olivia")
 
 
@@ -39,15 +40,15 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Print ours, the floor, the ratio and its goal."""
-    asked = requests()
+    """Print the times of slurmgen and of the floor, their ratio, and the goal."""
+    made = requests()
     template = _main_template(None)
-    ready = [_values(resolve(request, SITE)) for request in asked]
+    ready = [_values(resolve(request, SITE)) for request in made]
     texts = {template.render(values) for values in ready}
-    assert len(texts) == len(asked) == 1000
+    assert len(texts) == len(made) == 1000
 
     def ours() -> None:
-        for request in asked:
+        for request in made:
             render(resolve(request, SITE))
 
     def bare() -> None:
@@ -58,7 +59,7 @@ def main() -> None:
     mine, floor = (statistics.median(column) for column in zip(*times, strict=True))
     print(
         f"1,000 requests to scripts: {mine * 1e3:.0f} ms; bare Jinja2, ready values: {floor * 1e3:.0f} ms; "
-        f"ratio {mine / floor:.2f} (goal: at most {GOAL})"
+        f"ratio {mine / floor:.2f} (goal: at most {GOAL} ms)"
     )
 
 

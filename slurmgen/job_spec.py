@@ -162,7 +162,7 @@ def spec_of(plan: "Plan", folder: Path) -> JobSpec:
     """
     project_dir, project = find_project(folder)
     return JobSpec(
-        request=plan.asked,
+        request=plan.request,
         site=load_site(plan.site, project_dir),
         personal=load_personal(plan.site),
         project_dir=project_dir,

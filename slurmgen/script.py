@@ -1,8 +1,8 @@
-"""render: a plan into the text of a batch script.
+"""render: turn a plan into the text of a batch script.
 
-Templates place values and compute nothing. One folder of a project's own may replace
-any of them by name; the others stay. Those of a project are somebody else's program: they are rendered
-in Jinja's sandbox, in a process of its own with limits on time and memory.
+Templates place values and compute nothing. A project may replace any of them by name. A project's templates
+are untrusted programs: they are rendered in Jinja's sandbox, in a separate process with limits on time and
+memory.
 """
 
 import os
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 MAIN_TEMPLATE = "job.sbatch.j2"
 
 _SECONDS, _SECONDS_PER_SCRIPT = 0.7, 0.002
-"Of CPU time for a project's templates. The first scripts take 0.1 s, each further one 0.2 ms."
+"CPU time for a project's templates. The first script takes 0.1 s, each further script 0.2 ms."
 _COLUMNS = 96
-_TEMPLATE_HINT = "Correct the template; docs/templates.md lists the values that it may place."
+_TEMPLATE_HINT = "Correct the template; docs/templates.md lists the values that it may use."
 
 
 def render(plan: Plan, template_dir: Path | None = None, cache_dir: Path | None = None) -> str:
     """The batch script of a plan, byte for byte the same for the same plan.
 
     Args:
-        plan: what the script is to say.
+        plan: the plan of the job.
         template_dir: a folder whose templates replace the bundled ones of the same name.
         cache_dir: a private folder for the bundled templates in compiled form, which saves 8 ms.
 
     Raises:
-        ConfigError: a template of that folder is wrong.
+        ConfigError: a template of that folder fails.
     """
     return render_all([plan], template_dir, cache_dir)[0]
 
@@ -92,11 +92,11 @@ def _environment(kind: "type[Environment]", loader: "BaseLoader") -> "Environmen
 
 
 class _Unreadable(Exception):
-    """A template cannot be read, or must not be."""
+    """A template cannot be read, or is not allowed."""
 
 
 def _render_own(plans: Sequence[Plan], folder: Path) -> list[str] | str:
-    """In the sandbox: the scripts by a project's templates, or what is wrong with one."""
+    """Runs in the sandbox: the scripts from a project's templates, or the error of one."""
     from jinja2 import ChoiceLoader, FileSystemLoader, FunctionLoader
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -111,14 +111,14 @@ def _render_own(plans: Sequence[Plan], folder: Path) -> list[str] | str:
         return str(error)
     except MemoryError as error:
         return f"{_place(error, folder, read)}: it needs more than {MEMORY // 10**6} MB of memory"
-    except Exception as error:  # a template may do anything wrong that Python can
+    except Exception as error:  # a template may raise anything
         return f"{_place(error, folder, read)}: {error}"
     fault = next(filter(None, map(_fault, texts)), None)
     return f"{read[0] if len(read) == 1 else folder}: {fault}" if fault else texts
 
 
 def _source_in(folder: Path, read: list[Path]) -> Callable[[str], tuple[str, str, None] | None]:
-    """What finds a template of the folder by name; None stands for one that is not there."""
+    """A loader of the folder's templates by name; None where there is no such file."""
 
     def source(name: str) -> tuple[str, str, None] | None:
         path = folder / name
@@ -138,7 +138,7 @@ def _source_in(folder: Path, read: list[Path]) -> Callable[[str], tuple[str, str
 
 
 def _fault(text: str) -> str | None:
-    """Why a text is no script; None if it is one."""
+    """Why a text is not a valid script; None if it is valid."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -147,18 +147,18 @@ def _fault(text: str) -> str | None:
 
 
 def _place(error: BaseException, folder: Path, read: Sequence[Path]) -> str:
-    """The template of a project that an error comes from, with the line if it is known."""
+    """The project's template that an error comes from, with the line if it is known."""
     from traceback import extract_tb  # only an error needs it
 
     if (path := getattr(error, "filename", None)) and hasattr(error, "lineno"):
         return f"{path}:{error.lineno}"
-    frames = [f"{one.filename}:{one.lineno}" for one in extract_tb(error.__traceback__)]
-    own = [one for one in frames if one.startswith(f"{folder}/")]
+    frames = [f"{frame.filename}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
+    own = [frame for frame in frames if frame.startswith(f"{folder}/")]
     return str([folder, *read, *own][-1])
 
 
 def _last_template(log: str, folder: Path) -> Path:
-    """The innermost template on the stack that faulthandler wrote; else the one that was last read."""
+    """The innermost template on the stack that faulthandler wrote; else the last one read."""
     read, _, stack = log.partition("(most recent call first)")
     own = rf'File "{re.escape(_escaped(str(folder)))}/(.*)", line'
     names = re.findall(own, stack)[:1] or re.findall(own, read)[-1:]
@@ -166,12 +166,12 @@ def _last_template(log: str, folder: Path) -> Path:
 
 
 def _escaped(text: str) -> str:
-    """As faulthandler writes it."""
+    """The text as faulthandler writes it."""
     return text.encode("ascii", "backslashreplace").decode()
 
 
 def _values(plan: Plan) -> dict[str, Any]:
-    """What a template can place; docs/templates.md is the list for people."""
+    """The values for templates; docs/templates.md documents them."""
     return {
         "plan": plan,
         "title": _title(plan),
@@ -190,30 +190,26 @@ def _values(plan: Plan) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=256)
 def _module_checks(needs: tuple[str, ...]) -> list[str]:
-    return [f': "${{{name}:?is not set; a module should have}}"' for name in needs]
+    return [f': "${{{name}:?is not set; a module should set it}}"' for name in needs]
 
 
 def _title(plan: Plan) -> str:
     return f"{plan.name} on {plan.site}: {plan.framework}, {_where(plan.nodes, plan.gpus_per_node)}"
 
 
-@lru_cache(maxsize=256)
 def _where(nodes: int, gpus_per_node: int) -> str:
     each = " each" if nodes > 1 else ""
     ranks, gpus = counted(nodes * gpus_per_node, "rank"), counted(gpus_per_node, "GPU")
     return f"{ranks} on {counted(nodes, 'node')} with {gpus}{each}"
 
 
-@lru_cache(maxsize=256)
 def _step_comment(ntasks_per_node: int, procs_per_task: int, why: str) -> str:
     return f"{counted(ntasks_per_node, 'task')} per node, {counted(procs_per_task, 'rank')} per task: {why}."
 
 
-@lru_cache(maxsize=1024)
 def _wrapped(words: tuple[str, ...]) -> str:
-    """The words in lines of at most 100 columns, if a word itself is not longer."""
+    """The words in lines of at most 100 columns, unless a single word is longer."""
     lines = [words[0]]
     for word in words[1:]:
         if len(lines[-1]) + len(word) < _COLUMNS:

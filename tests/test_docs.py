@@ -63,6 +63,14 @@ def test_links_between_the_documents_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_the_readme_shows_the_script_that_render_prints(slurmgen: Run, tmp_path: Path) -> None:
+    shown = re.search(
+        r"\$ slurmgen (render [^\n]*)\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL
+    )
+    assert shown
+    assert slurmgen(*shown[1].split(), cwd=tmp_path).stdout == shown[2]
+
+
 def test_the_python_example_of_the_readme_runs() -> None:
     code = re.search(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
     assert code

@@ -1,7 +1,6 @@
-"""Container engines: one a file. A dict lists them."""
+"""Container engines: one per file. A dict lists them."""
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 from slurmgen.containers import apptainer
@@ -10,7 +9,7 @@ from slurmgen.slurm.shell import variables_in
 
 
 class Engine(NamedTuple):
-    """How one engine is called."""
+    """How the script calls an engine."""
 
     command: Callable[[str, tuple[str, ...]], tuple[str, ...]]
     env_prefix: str
@@ -22,8 +21,7 @@ ENGINES = {"apptainer": Engine(apptainer.command, apptainer.ENV_PREFIX)}
 _ALWAYS_SET = {"HOME", "PWD", "USER"}
 
 
-@lru_cache(maxsize=256)
 def bind_variables(container: Container) -> tuple[str, ...]:
-    """The variables in the binds for several nodes; where one is unset, the wrong folder would be bound."""
+    """The variables in the binds for several nodes. An unset one would bind the wrong folder."""
     found = variables_in(" ".join(container.multi_node_binds))
     return tuple(dict.fromkeys(name for name in found if name not in _ALWAYS_SET))

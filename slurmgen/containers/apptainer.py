@@ -1,4 +1,4 @@
-"""apptainer: `apptainer exec` inside the step, once a task.
+"""apptainer: `apptainer exec` inside the step, once per task.
 
 The host's variables reach the container unless its image sets them too; one named
 APPTAINERENV_NAME wins over the image, and unlike `--env` its value may hold a comma.
@@ -9,8 +9,8 @@ ENV_PREFIX = "APPTAINERENV_"
 
 
 def command(image: str, binds: tuple[str, ...]) -> tuple[str, ...]:
-    """Shell words in front of the command that is to run in the image.
+    """The shell words before the command that runs in the image.
 
-    `image` and `binds`, each SOURCE[:TARGET[:OPTIONS]], are shell words already.
+    `image` and `binds`, each SOURCE[:TARGET[:OPTIONS]], are quoted shell words.
     """
     return ("apptainer", "exec", "--nv", *(f"--bind={bind}" for bind in binds), image)

@@ -1,23 +1,23 @@
-"""accelerate: one `accelerate launch` a node starts a process a GPU.
+"""accelerate: one `accelerate launch` per node starts a process per GPU.
 
 Without --multi_gpu the launcher ignores --num_processes on a machine without GPUs and warns
-on others; without a port of its own two jobs on one node both take 29500
+on others; without a port of its own, two jobs on one node both use 29500
 (huggingface/accelerate issues 3312, 3229).
 """
 
-from slurmgen.launchers.base import Command, Geometry, Launcher, Options, several_ranks
+from slurmgen.launchers.base import Command, Launcher, Layout, Options, several_ranks
 
 
-def command(geometry: Geometry, options: Options) -> Command:
-    """`accelerate launch ... SCRIPT`, once a node."""
+def command(layout: Layout, options: Options) -> Command:
+    """`accelerate launch ... SCRIPT`, once per node."""
     head = (
         "accelerate",
         "launch",
-        f"--num_machines={geometry.nodes}",
-        f"--num_processes={geometry.world_size}",
+        f"--num_machines={layout.nodes}",
+        f"--num_processes={layout.world_size}",
     )
     tail = (f"--mixed_precision={options.mixed_precision}", "--dynamo_backend=no")
-    if not several_ranks(geometry):
+    if not several_ranks(layout):
         return Command((*head, *tail))
     meeting = (
         "--multi_gpu",

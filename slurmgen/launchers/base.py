@@ -1,6 +1,6 @@
 """What a launcher is: the shape of its tasks, and the command each task runs.
 
-The shape follows from the framework and nobody is asked for it. Always
+The shape follows from the framework; it is not an option. Always
 nodes x ntasks_per_node x procs_per_task = world size = nodes x GPUs per node.
 """
 
@@ -8,20 +8,20 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Geometry(NamedTuple):
-    """Where the ranks run."""
+class Layout(NamedTuple):
+    """How the GPUs of a job, and with them its ranks, are spread over nodes."""
 
     nodes: int
     gpus_per_node: int
 
     @property
     def world_size(self) -> int:
-        """Ranks in all: one a GPU."""
+        """Ranks of the job: one per GPU."""
         return self.nodes * self.gpus_per_node
 
 
 class Options(NamedTuple):
-    """What a request may change about a launch."""
+    """The launcher options that a request may set."""
 
     rendezvous: str = "static"
     mixed_precision: str = "no"
@@ -31,29 +31,29 @@ class Command(NamedTuple):
     """The head of the command that a task runs; the script and its arguments follow."""
 
     words: tuple[str, ...]
-    "Shell words, ready to stand in a script."
+    "Shell words, quoted for the script."
     expands_in_task: bool = False
-    "Some words differ from task to task, so that the batch script must not expand them."
+    "Some words differ from task to task, so the batch script must not expand them."
 
 
 class Launcher(NamedTuple):
-    """One framework's way to start its ranks."""
+    """How one framework starts its ranks."""
 
     name: str
     task_per_gpu: bool
-    "One task a GPU, each of them a rank; else one task a node, which starts a rank a GPU."
+    "One task per GPU, each of them a rank; else one task per node, which starts a rank per GPU."
     why: str
-    "The reason for that shape, in a sentence."
-    command: Callable[[Geometry, Options], Command]
-    meets: Callable[[Geometry], bool]
+    "The reason for that shape."
+    command: Callable[[Layout, Options], Command]
+    meets: Callable[[Layout], bool]
     "Whether the ranks need MASTER_ADDR and MASTER_PORT from the batch script."
     bundled_script: str
-    "What a request without a script runs."
+    "The script of a request that names none."
     options: tuple[str, ...] = ()
-    "The fields of Options that mean something to it."
+    "The fields of Options that it supports."
     max_world_size: int | None = None
     sets: tuple[str, ...] = ()
-    "Variables that it sets for its ranks itself, whatever they were before."
+    "Variables that it sets for its ranks, over any earlier value."
     refused_names: tuple[str, ...] = ()
     "Job names that make the framework ignore Slurm."
 
@@ -62,20 +62,20 @@ class Launcher(NamedTuple):
         return gpus_per_node if self.task_per_gpu else 1
 
     def procs_per_task(self, gpus_per_node: int) -> int:
-        """Ranks that each task becomes."""
+        """Ranks that each task starts or is."""
         return 1 if self.task_per_gpu else gpus_per_node
 
 
-def never(_geometry: Geometry) -> bool:
-    """False: there is nobody to find."""
+def never(_layout: Layout) -> bool:
+    """False: a single process needs no rendezvous."""
     return False
 
 
-def several_nodes(geometry: Geometry) -> bool:
+def several_nodes(layout: Layout) -> bool:
     """True if ranks must find each other across nodes."""
-    return geometry.nodes > 1
+    return layout.nodes > 1
 
 
-def several_ranks(geometry: Geometry) -> bool:
+def several_ranks(layout: Layout) -> bool:
     """True if there is more than one rank."""
-    return geometry.world_size > 1
+    return layout.world_size > 1

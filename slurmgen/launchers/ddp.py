@@ -1,10 +1,10 @@
-"""ddp: one torchrun a node starts a worker a GPU.
+"""ddp: one torchrun per node starts a worker per GPU.
 
 On several nodes the static rendezvous puts rank 0 on the first node and numbers nodes
 as Slurm does; with c10d rank 0 may land anywhere (pytorch/pytorch issue 137402).
 """
 
-from slurmgen.launchers.base import Command, Geometry, Launcher, Options, several_nodes
+from slurmgen.launchers.base import Command, Launcher, Layout, Options, several_nodes
 
 _MEETING = {
     "static": (
@@ -20,10 +20,10 @@ _MEETING = {
 }
 
 
-def command(geometry: Geometry, options: Options) -> Command:
-    """`torchrun ... SCRIPT`, once a node."""
-    size = (f"--nnodes={geometry.nodes}", f"--nproc-per-node={geometry.gpus_per_node}")
-    if geometry.nodes == 1:
+def command(layout: Layout, options: Options) -> Command:
+    """`torchrun ... SCRIPT`, once per node."""
+    size = (f"--nnodes={layout.nodes}", f"--nproc-per-node={layout.gpus_per_node}")
+    if layout.nodes == 1:
         return Command(("torchrun", "--standalone", *size))
     return Command(("torchrun", *size, *_MEETING[options.rendezvous]), expands_in_task=True)
 

@@ -1,23 +1,23 @@
-"""lightning: Slurm starts one task a GPU, and Lightning finds its rank in Slurm's variables.
+"""lightning: Slurm starts one task per GPU, and Lightning reads its rank from Slurm's variables.
 
 Lightning checks the number of tasks against `Trainer(devices=, num_nodes=)` and fails
 when they differ (Lightning-AI/pytorch-lightning issue 18650).
 """
 
-from slurmgen.launchers.base import Command, Geometry, Launcher, Options, several_ranks
+from slurmgen.launchers.base import Command, Launcher, Layout, Options, several_ranks
 
 
-def command(_geometry: Geometry, _options: Options) -> Command:
-    """`python SCRIPT`, once a GPU."""
+def command(_layout: Layout, _options: Options) -> Command:
+    """`python SCRIPT`, once per GPU."""
     return Command(("python",))
 
 
 LAUNCHER = Launcher(
     name="lightning",
     task_per_gpu=True,
-    why="Lightning takes each Slurm task as one rank",
+    why="Lightning treats each Slurm task as one rank",
     command=command,
     meets=several_ranks,
-    refused_names=("bash", "interactive"),  # its SLURMEnvironment takes these for `salloc` sessions
+    refused_names=("bash", "interactive"),  # its SLURMEnvironment treats these as `salloc` sessions
     bundled_script="training/cifar_lightning.py",
 )

@@ -1,9 +1,9 @@
 """python: one process on one GPU."""
 
-from slurmgen.launchers.base import Command, Geometry, Launcher, Options, never
+from slurmgen.launchers.base import Command, Launcher, Layout, Options, never
 
 
-def command(_geometry: Geometry, _options: Options) -> Command:
+def command(_layout: Layout, _options: Options) -> Command:
     """`python SCRIPT`."""
     return Command(("python",))
 
@@ -14,6 +14,6 @@ LAUNCHER = Launcher(
     why="one process does all the work",
     command=command,
     meets=never,
-    bundled_script="training/cifar_ddp.py",  # which runs as one process too
+    bundled_script="training/cifar_ddp.py",  # it also runs as one process
     max_world_size=1,
 )

@@ -1,7 +1,6 @@
-"""Where the job's programs come from: container, Python environment, modules."""
+"""The software of a job: container, Python environment, modules."""
 
 import shlex
-from functools import lru_cache
 
 from msgspec import Struct
 
@@ -15,8 +14,8 @@ from slurmgen.sites.model import Container, Modules, Site
 from slurmgen.slurm.shell import is_full_path, word
 
 
-class Setup(Struct, frozen=True, kw_only=True, gc=False):
-    """Where the job's programs come from, and why from there."""
+class Setup(Struct, frozen=True, kw_only=True):
+    """The software of a job, with the reasons for it."""
 
     container: Container | None = None
     image: str = ""
@@ -26,7 +25,7 @@ class Setup(Struct, frozen=True, kw_only=True, gc=False):
     modules: tuple[str, ...] = ()
     "Whole commands."
     needs: tuple[str, ...] = ()
-    "Variables that the modules must have set."
+    "Variables that the modules must set."
     why_container: Reason
     why_python: Reason
     why_modules: Reason
@@ -36,7 +35,7 @@ def find_setup(request: Request, origin: Origin, site: Site, nodes: int) -> Setu
     """Container or Python environment, and modules.
 
     Raises:
-        RequestError: both a container and a Python environment are asked for, or one of them is none.
+        RequestError: container and Python environment exclude each other, or one of them is not valid.
     """
     container, image, why = _container(request, origin, site)
     if container:
@@ -68,7 +67,8 @@ def _in_container(
     for bind in request.binds or ():
         if not is_full_path(bind):
             raise RequestError(
-                f"--bind {bind!r} is no full path", "Write it from /, ~/ or a $NAME on, as SOURCE[:TARGET]."
+                f"--bind {bind!r} is not a full path",
+                "Write SOURCE[:TARGET] with a source that begins with /, ~/ or a $NAME.",
             )
     of_container = container.multi_node_modules if several_nodes else ()
     names = (*of_container, *(request.modules or ()))
@@ -79,14 +79,14 @@ def _in_container(
         needs=bind_variables(container) if several_nodes else (),
         why_container=why,
         why_python=derived("Python comes from the image"),
-        why_modules=derived("those that the container's binds need, and those of the request")
+        why_modules=derived("the modules that the container's binds need, and those of the request")
         if names
         else derived("the container needs none"),
     )
 
 
 def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reason]:
-    """Where Python comes from without a container, and why."""
+    """The Python environment of a job without a container, and its reason."""
     kind = request.python_env or site.python_env or NONE
     if kind == NONE:
         return kind, default("the python on PATH" + (" after the modules" if site.modules.load else ""))
@@ -101,17 +101,16 @@ def _container(request: Request, origin: Origin, site: Site) -> tuple[Container 
     of_site = site.container or Container()
     image = request.container or of_site.image or ""
     if image.startswith("-"):
-        raise RequestError(f"--container {image!r} begins with a dash", "Write the image's full path.")
+        raise RequestError(f"--container {image!r} begins with a dash", "Write the full path of the image.")
     if request.container:
         return of_site, word(request.container), origin("container")
     if of_site.image:
         return of_site, word(of_site.image), from_profile(site)
-    return None, "", default("no image is named")
+    return None, "", default("neither the request nor the profile names an image")
 
 
-@lru_cache(maxsize=256)
 def _module_commands(modules: Modules, names: tuple[str, ...]) -> tuple[str, ...]:
-    """`init` prepares the loading of modules; where the site loads none, it stands for itself."""
+    """The commands that load modules. `init` runs before them, and alone where the site loads none."""
     if not names:
         return () if modules.load else modules.init
     return (*modules.init, f"module load {shlex.join(names)}")

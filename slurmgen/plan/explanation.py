@@ -1,4 +1,4 @@
-"""The reason for each value of a plan, as `explain` shows them."""
+"""The reason for each value of a plan, as `explain` prints them."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ from slurmgen.plan.requeue import REASONS as REQUEUE_REASONS
 from slurmgen.plan.variables import OWN
 
 if TYPE_CHECKING:
-    from slurmgen.plan import Plan
+    from slurmgen.plan.model import Plan
 
 _DIRECTIVES = {
     "job-name": "name",
@@ -19,7 +19,7 @@ _DIRECTIVES = {
     "mem-per-gpu": "mem",
     "mem-per-cpu": "mem",
 }
-"The key of the number that a directive says, where it is not the directive's own name."
+"The key of the value of a directive, where it differs from the directive's name."
 
 
 def explained(plan: "Plan") -> dict[str, Reason]:
@@ -44,9 +44,9 @@ def _numbers(plan: "Plan") -> dict[str, Reason]:
     ranks = "each task is a rank" if shape.task_per_gpu else "the launcher starts one rank per GPU"
     product = f"{plan.nodes} x {plan.ntasks_per_node} x {plan.procs_per_task}"
     return {
-        "site": derived("the plan is for this one"),
-        "nodes": plan.layout.why,
-        "gpus_per_node": plan.layout.why,
+        "site": derived("the site of the request, the project, or the default"),
+        "nodes": plan.layout_reason,
+        "gpus_per_node": plan.layout_reason,
         "ntasks_per_node": derived(f"{each}: {shape.why}"),
         "procs_per_task": derived(ranks),
         "cpus_per_task": plan.cpus.why,
@@ -58,40 +58,40 @@ def _numbers(plan: "Plan") -> dict[str, Reason]:
         "modules": plan.setup.why_modules,
         "rendezvous": derived(_rendezvous(plan)),
         "launch": derived(shape.why),
-        "command": derived("it gives the same script again"),
+        "command": derived("this command renders the same script again"),
     }
 
 
 def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
-    """Reasons for what the request says or leaves open."""
+    """The reasons for the fields of the request, set or not."""
     if_unset = {
         "framework": default("the default"),
         "gpu_type": _gpu_type(plan),
-        "name": derived("the script's"),
-        "requeue": default("not asked for"),
+        "name": derived("the name of the script"),
+        "requeue": default("not requested"),
         "partition": _partition(plan),
-        "account": default("none asked for; the site may have a default"),
-        "qos": default("none asked for"),
-        "script": default("the bundled one, as none is named"),
+        "account": default("none requested; the site may have a default"),
+        "qos": default("none requested"),
+        "script": default("the bundled script, because none is named"),
         "log_dir": default(""),
     }
     found = {
-        field: reason if getattr(plan.asked, field) is None else origin(field)
+        field: reason if getattr(plan.request, field) is None else origin(field)
         for field, reason in if_unset.items()
     }
     folder = f", in the folder {found['log_dir'].text}" if plan.log_dir else ""
     del found["log_dir"]
-    return found | {"output": derived(f"a log of its own for each job{folder}")}
+    return found | {"output": derived(f"one log per job{folder}")}
 
 
 def _gpu_type(plan: "Plan") -> Reason:
     if plan.place.gpu_type:
-        return Reason(PROFILE, f"the only one of {plan.site}, which requires a type")
-    return default("none asked for")
+        return Reason(PROFILE, f"the only GPU type of {plan.site}, which requires one")
+    return default("none requested")
 
 
 def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
-    if option in plan.asked.sbatch:
+    if option in plan.request.sbatch:
         return origin(f"sbatch.{option}")
     if plan.requeue and option in REQUEUE_REASONS:
         return Reason(DERIVED, REQUEUE_REASONS[option])
@@ -99,7 +99,7 @@ def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
 
 
 def _variable(plan: "Plan", name: str, comment: str | None, origin: Origin) -> Reason:
-    if name in plan.asked.env:
+    if name in plan.request.env:
         return origin(f"env.{name}")
     return Reason(DERIVED if name in OWN else PROFILE, comment or f"from the profile of {plan.site}")
 
@@ -107,10 +107,10 @@ def _variable(plan: "Plan", name: str, comment: str | None, origin: Origin) -> R
 def _partition(plan: "Plan") -> Reason:
     if plan.place.partitions:
         return Reason(PROFILE, f"the default of {plan.site}")
-    return default("none; Slurm's default takes it")
+    return default("none; Slurm uses its default partition")
 
 
 def _rendezvous(plan: "Plan") -> str:
     if plan.rendezvous is None:
         return "the ranks need no address from the batch script"
-    return "the first node, so that rank 0 is there; the port comes from the job id, below the ephemeral ones"
+    return "the first node, where rank 0 runs; the port comes from the job id, below the ephemeral ports"

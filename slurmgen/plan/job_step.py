@@ -1,27 +1,25 @@
 """The job step: how srun starts the ranks."""
 
-from functools import lru_cache
-
 from msgspec import Struct
 
 from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
-from slurmgen.launchers import LAUNCHERS, Geometry, Launcher, Options
+from slurmgen.launchers import LAUNCHERS, Launcher, Layout, Options
 from slurmgen.plan.environment import Setup
 from slurmgen.request import Request
 from slurmgen.sites.model import Container
 from slurmgen.slurm.shell import Variable, quote, word
 
 
-class Step(Struct, frozen=True, gc=False):
+class Step(Struct, frozen=True):
     """The job step."""
 
     lines: tuple[tuple[str, ...], ...]
     "Shell words by part: srun, the container, the launcher, the script with its arguments."
     expands_in_task: bool
-    "Some variables are for each task to expand, not for the batch script."
+    "Each task, not the batch script, expands some variables."
     variables: tuple[Variable, ...] = ()
-    "Those that each task exports for itself."
+    "The variables that each task exports for itself."
 
 
 def find_step(
@@ -29,7 +27,7 @@ def find_step(
     further: dict[str, str],
     setup: Setup,
     launcher: Launcher,
-    geometry: Geometry,
+    layout: Layout,
     cpus_per_task: int,
     script: str,
     variables: tuple[Variable, ...],
@@ -37,24 +35,24 @@ def find_step(
     """How srun starts the ranks.
 
     Args:
-        request: what was asked for.
-        further: the sbatch options beyond those that a plan always has.
+        request: the request.
+        further: the sbatch options beyond those of every plan.
         setup: its container, if any.
-        launcher: what each task runs.
-        geometry: nodes and GPUs.
-        cpus_per_task: the header's value.
+        launcher: the framework that each task runs.
+        layout: nodes and GPUs.
+        cpus_per_task: the value of the header.
         script: the training script.
-        variables: those that each task exports for itself.
+        variables: the variables that each task exports for itself.
 
-    `--cpus-per-task` is said again because srun does not inherit it since Slurm 22.05.
+    `--cpus-per-task` is repeated because srun does not inherit it since Slurm 22.05.
 
     Raises:
         RequestError: an option has no effect with this launcher, or a bind has no container.
     """
-    several_nodes = geometry.nodes > 1
+    several_nodes = layout.nodes > 1
     container = setup.container
     folders = container.multi_node_library_path if container and several_nodes else ()
-    head, in_task = _head(launcher.name, geometry, _options(request, launcher), folders)
+    head, in_task = _head(launcher.name, layout, _options(request, launcher), folders)
     export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
     lines = (
         ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *export),
@@ -66,32 +64,31 @@ def find_step(
 
 
 def _export(further: dict[str, str]) -> tuple[str, ...]:
-    """sbatch --export=NONE reaches srun too, and would take from the ranks all that the script exports."""
+    """Override sbatch's --export=NONE, which srun inherits: the ranks need what the script exports."""
     return ("--export=ALL",) if {"export", "export-file"} & further.keys() else ()
 
 
 def _ignored_signal(further: dict[str, str]) -> str | None:
-    """The signal that a launcher must ignore: it would die of it, only ranks handle it.
+    """The signal that the launcher must ignore, because only the ranks handle it.
 
-    `B:` sends the signal to the batch shell alone, so that there is nothing to do.
+    None with `B:`, which sends the signal to the batch shell only.
     """
     flags, _, name = further.get("signal", "").partition("@")[0].rpartition(":")
     return None if "B" in flags else name or None
 
 
 def _in_each_task(variables: tuple[Variable, ...], signal: str | None) -> tuple[str, ...]:
-    """A shell that each task starts with: it exports the task's own variables, and ignores a signal."""
+    """A shell that starts each task: it exports the task's variables and ignores a signal."""
     commands = [f"export {variable.name}={variable.word}; " for variable in variables]
     commands += [f'trap "" {signal}; '] if signal else []
     return ("bash", "-c", quote("".join(commands) + 'exec "$@"'), "bash") if commands else ()
 
 
 def _joined(head: tuple[str, ...], script: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """The launcher and the script: a part each, but `python SCRIPT` in one."""
+    """The launcher and the script as two parts, but `python SCRIPT` as one."""
     return ((*head, *script),) if len(head) == 1 else (head, script)
 
 
-@lru_cache(maxsize=256)
 def _container_words(
     container: Container, image: str, several_nodes: bool, own_binds: tuple[str, ...]
 ) -> tuple[str, ...]:
@@ -99,15 +96,14 @@ def _container_words(
     return ENGINES[container.engine].command(image, tuple(map(word, (*of_site, *own_binds))))
 
 
-@lru_cache(maxsize=256)
 def _head(
-    framework: str, geometry: Geometry, options: Options, folders: tuple[str, ...]
+    framework: str, layout: Layout, options: Options, folders: tuple[str, ...]
 ) -> tuple[tuple[str, ...], bool]:
-    """The launcher's words, and whether they are a little script that each task runs.
+    """The launcher's words, and whether they are a shell script that each task runs.
 
-    To such a script the training script and its arguments come as "$@".
+    Such a script gets the training script and its arguments as "$@".
     """
-    head = LAUNCHERS[framework].command(geometry, options)
+    head = LAUNCHERS[framework].command(layout, options)
     if not folders and not head.expands_in_task:
         return head.words, False
     words = ["exec", *head.words, '"$@"']
@@ -119,10 +115,10 @@ def _head(
 
 
 def _options(request: Request, launcher: Launcher) -> Options:
-    said = {name: value for name in Options._fields if (value := getattr(request, name)) is not None}
-    for name in said:
+    options = {name: value for name in Options._fields if (value := getattr(request, name)) is not None}
+    for name in options:
         if name not in launcher.options:
             raise RequestError(
-                f"--{name.replace('_', '-')} means nothing to {launcher.name}", "Leave it out."
+                f"--{name.replace('_', '-')} has no effect with {launcher.name}", "Leave it out."
             )
-    return Options(**said)
+    return Options(**options)

@@ -1,53 +1,48 @@
-"""Nodes and GPUs per node out of a number of GPUs."""
-
-from msgspec import Struct
+"""The layout of a job: nodes and GPUs per node, from its number of GPUs."""
 
 from slurmgen.errors import RequestError
+from slurmgen.launchers import Layout
 from slurmgen.plan.reasons import Reason, derived
 from slurmgen.text import counted
 
 MOST_GPUS_PER_NODE = 128
-"More than any node has, also in parts of GPUs (MIG)."
+"More than any node has, even with each GPU divided by MIG."
 
 
-class Layout(Struct, frozen=True, gc=False):
-    """How the GPUs lie on the nodes, and why."""
-
-    nodes: int
-    gpus_per_node: int
-    why: Reason
-
-
-def lay_out(gpus: int, nodes: int | None, per_node: int | None, place: str, nodes_why: Reason) -> Layout:
-    """Spread a job's GPUs over nodes.
+def lay_out(
+    gpus: int, nodes: int | None, per_node: int | None, place: str, nodes_why: Reason
+) -> tuple[Layout, Reason]:
+    """Spread a job's GPUs over nodes, with the reason for the result.
 
     Args:
         gpus: GPUs of the whole job.
-        nodes: nodes the user asked for, if any.
-        per_node: GPUs that a node has, if known.
-        place: what to call that node in an error.
-        nodes_why: where `nodes` comes from.
+        nodes: the requested nodes, if any.
+        per_node: GPUs of a node, if known.
+        place: the name of that node in an error.
+        nodes_why: the reason for `nodes`.
 
     Raises:
-        RequestError: they do not divide, or a node has fewer.
+        RequestError: the GPUs cannot be spread evenly, or a node has fewer.
     """
     if nodes is not None:
         return _over_given_nodes(gpus, nodes, per_node, place, nodes_why)
     if per_node is None:
         _check_one_node(gpus, f"{place} does not say how many GPUs a node has", "Add --nodes.")
         why = f"{place} does not say how many GPUs a node has, so all are on one node"
-        return Layout(1, gpus, derived(why))
+        return Layout(1, gpus), derived(why)
     if gpus <= per_node:
-        return Layout(1, gpus, derived(f"a node of {place} has {counted(per_node, 'GPU')}"))
+        return Layout(1, gpus), derived(f"a node of {place} has {counted(per_node, 'GPU')}")
     if gpus % per_node:
         raise RequestError(
             f"{gpus} GPUs do not fill whole nodes: a node of {place} has {per_node}", _nearest(gpus, per_node)
         )
     count = gpus // per_node
-    return Layout(count, per_node, derived(f"{gpus} GPUs fill {count} nodes of {per_node} on {place}"))
+    return Layout(count, per_node), derived(f"{gpus} GPUs fill {count} nodes of {per_node} on {place}")
 
 
-def _over_given_nodes(gpus: int, nodes: int, per_node: int | None, place: str, nodes_why: Reason) -> Layout:
+def _over_given_nodes(
+    gpus: int, nodes: int, per_node: int | None, place: str, nodes_why: Reason
+) -> tuple[Layout, Reason]:
     if gpus % nodes:
         raise RequestError(
             f"{counted(gpus, 'GPU')} cannot be divided over {nodes} nodes", _divisible(gpus, nodes, per_node)
@@ -56,12 +51,12 @@ def _over_given_nodes(gpus: int, nodes: int, per_node: int | None, place: str, n
     if per_node is not None and each > per_node:
         on, most = counted(nodes, "node"), counted(nodes * per_node, "GPU")
         raise RequestError(
-            f"{gpus} GPUs on {on} are {each} a node, but a node of {place} has {per_node}",
+            f"{gpus} GPUs on {on} are {each} per node, but a node of {place} has {per_node}",
             f"Ask for at most {most}, or for {-(-gpus // per_node)} nodes or more.",
         )
-    _check_one_node(each, "no node has so many", "Ask for more --nodes.")
+    _check_one_node(each, "no node has that many", "Ask for more --nodes.")
     why = f"{counted(nodes, 'node')} {nodes_why.text}, so {each} of {counted(gpus, 'GPU')} on each"
-    return Layout(nodes, each, Reason(nodes_why.source, why))
+    return Layout(nodes, each), Reason(nodes_why.source, why)
 
 
 def _check_one_node(gpus: int, why: str, hint: str) -> None:
@@ -79,7 +74,7 @@ def _nearest(gpus: int, per_node: int) -> str:
 
 
 def _divisible(gpus: int, nodes: int, per_node: int | None) -> str:
-    """Numbers of GPUs that these nodes can share, and of nodes that can share these GPUs."""
+    """The nearest numbers of GPUs for these nodes, and of nodes for these GPUs."""
     room = nodes * (per_node or MOST_GPUS_PER_NODE)
     below = gpus // nodes * nodes
     counts = [str(count) for count in (below, below + nodes) if 0 < count <= room] or [str(room)]

@@ -1,4 +1,4 @@
-"""The files that Slurm writes a job's output to. Their folder must exist when the job starts."""
+"""The files for a job's output. Their folder must exist when the job starts."""
 
 import re
 from pathlib import PurePosixPath
@@ -7,34 +7,35 @@ from slurmgen.errors import RequestError
 
 
 def log_folder(folder: str | None) -> str | None:
-    """The folder of the log, as it stands in a directive.
+    """The folder of the log, for the `output` directive.
 
     Raises:
-        RequestError: Slurm would take it for something else.
+        RequestError: Slurm would read it as another path.
     """
     if folder is None:
         return None
     if "$" in folder or folder.startswith("~"):
         raise RequestError(
-            f"--log-dir {folder!r} has a variable, and Slurm expands none in #SBATCH lines",
-            "Write the path itself, or one from the folder that the job starts in.",
+            f"--log-dir {folder!r} has a variable, which Slurm does not expand in #SBATCH lines",
+            "Write a full path, or one relative to the folder that the job starts in.",
         )
     if re.search(r"""["'\\`\s#%]|^-|^$""", folder):
         raise RequestError(
-            f"--log-dir {folder!r} cannot stand in a directive", "Spaces, quotes, # and % cannot stand in it."
+            f"--log-dir {folder!r} is not allowed in a directive",
+            "Leave out spaces, quotes, #, % and a leading dash.",
         )
     return folder.rstrip("/") or "/"
 
 
 def check_error_file(error: str | None, log_dir: str | None) -> None:
-    """Refuse a file for stderr in a folder that may not exist; `submit` makes that of --log-dir.
+    """Refuse a file for stderr in a folder that may not exist; `submit` creates only that of --log-dir.
 
     Raises:
-        RequestError: the folder is another one.
+        RequestError: it is in another folder.
     """
     folder = str(PurePosixPath(error or "").parent)
     if not folder.startswith("/") and folder not in (".", str(PurePosixPath(log_dir or "."))):
         raise RequestError(
-            f"the folder of --sbatch error={error} would not exist when the job starts",
+            f"the folder of --sbatch error={error} may not exist when the job starts",
             f"Add --log-dir {folder}, or name a file without a folder.",
         )

@@ -1,8 +1,7 @@
-"""Where on a site a job goes: what of it is checked, and its limits."""
+"""Where a job runs on a site: partition, GPU type and QoS, checked against the profile, with their limits."""
 
 import re
 from collections.abc import Collection, Iterable
-from functools import lru_cache
 
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.request import Request
@@ -13,7 +12,7 @@ _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
 
 
 def find_place(request: Request, site: Site) -> Place:
-    """Where the job goes; of several partitions, `a,b`, it must fit each.
+    """The place of the job. It must fit each of several partitions, as in `a,b`.
 
     Raises:
         RequestError: the partition, QoS or GPU type is unknown, or the site needs an account or a type.
@@ -34,15 +33,15 @@ def find_place(request: Request, site: Site) -> Place:
 
 
 def check_limits(site: Site, place: Place, gpus: int, nodes: int) -> None:
-    """Refuse more GPUs or nodes than one job may have there.
+    """Refuse more GPUs or nodes than a job may have.
 
     Raises:
-        RequestError: a limit is passed.
+        RequestError: the job exceeds a limit.
     """
     for name, limit in place.limits.items():
         if limit.max_gpus == 0:
             raise RequestError(
-                f"{name} has no GPUs", f"Choose one that has: {', '.join(gpu_partitions(site))}."
+                f"{name} has no GPUs", f"Choose one with GPUs: {', '.join(gpu_partitions(site))}."
             )
         for unit, key, count, most in (
             ("GPUs", "gpus", gpus, limit.max_gpus),
@@ -52,13 +51,13 @@ def check_limits(site: Site, place: Place, gpus: int, nodes: int) -> None:
                 others = _with_room(site, gpus, nodes) if name.startswith("partition ") else ()
                 other = f", or use --partition {' or '.join(others)}" if others else ""
                 raise RequestError(
-                    f"{count} {unit} are more than {name} gives a job: {most}",
+                    f"{count} {unit} exceed the limit of {name}: {most} per job",
                     f"Ask for at most --{key} {most}{other}.",
                 )
 
 
 def _with_room(site: Site, gpus: int, nodes: int) -> tuple[str, ...]:
-    """The partitions that give a job so much."""
+    """The partitions whose limits allow that much."""
 
     def fits(limit: Limits) -> bool:
         wanted = ((gpus, limit.max_gpus), (nodes, limit.max_nodes))
@@ -78,11 +77,10 @@ def _check_words(request: Request, partitions: Iterable[str]) -> None:
     for key, word in (*[("partition", name) for name in partitions], *named):
         if word is not None and not _is_word(word):
             raise RequestError(
-                f"--{key} {word!r} is not a Slurm name", "Letters, digits and _ . @ + - can stand in one."
+                f"--{key} {word!r} is not a Slurm name", "Use letters, digits and _ . @ + - only."
             )
 
 
-@lru_cache(maxsize=1024)
 def _is_word(word: str) -> bool:
     return _WORD.fullmatch(word) is not None
 

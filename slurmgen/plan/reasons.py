@@ -1,4 +1,4 @@
-"""Why a value of a plan is what it is: who decided it, and that in words."""
+"""The reason for each value of a plan: its source, and a text."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -9,14 +9,14 @@ REQUEST, PROFILE, DEFAULT, DERIVED = "request", "profile", "default", "derived"
 
 
 class Reason(NamedTuple):
-    """Who decided a value, and why in words."""
+    """Why a value is what it is."""
 
     source: str
-    "`request`, the file that the request's value is from, `profile`, `default`, or `derived` from others."
+    "`request`, the file that sets the value, `profile`, `default`, or `derived` from other values."
     text: str
 
     def within(self, form: str) -> "Reason":
-        """The same source, with its words where `form` has `{}`."""
+        """The same source; its text replaces the `{}` of `form`."""
         return Reason(self.source, form.format(self.text))
 
 
@@ -25,24 +25,28 @@ Origin = Callable[[str], Reason]
 
 
 def origin_of(files: Mapping[str, str]) -> Origin:
-    """The origin of each field; `files` are those that fields come from, else they were asked for."""
+    """The origin of each field: its file in `files`, else the command line."""
 
     def origin(field: str) -> Reason:
-        return Reason(files[field], f"from {files[field]}") if field in files else Reason(REQUEST, "as asked")
+        return (
+            Reason(files[field], f"from {files[field]}")
+            if field in files
+            else Reason(REQUEST, "as requested")
+        )
 
     return origin
 
 
 def from_profile(site: Site) -> Reason:
-    """The reason for what the profile says."""
+    """The reason for a value of the profile."""
     return Reason(PROFILE, f"from the profile of {site.name}")
 
 
 def default(text: str) -> Reason:
-    """The reason for a value that nobody set."""
+    """The reason for a default."""
     return Reason(DEFAULT, text)
 
 
 def derived(text: str) -> Reason:
-    """The reason for a value that follows from others."""
+    """The reason for a value that follows from other values."""
     return Reason(DERIVED, text)

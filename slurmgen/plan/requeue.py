@@ -1,8 +1,8 @@
-"""What a job needs so that it is put back in the queue when it was cut short, and only then.
+"""The sbatch options of a job that is requeued when its time limit ends it, and only then.
 
-Slurm sends USR2 to all processes of the step before the time limit. The ranks save and leave with
-status 75, or make the file REQUEUE_FILE, as launchers hide the status of their ranks; the batch
-script looks for either. Not USR1, which NCCL takes.
+Slurm sends USR2 to all processes of the step before the time limit. The ranks save their state and exit
+with status 75, or create the file REQUEUE_FILE, because launchers hide the exit status of their ranks.
+The batch script checks for both. USR1 is not used because NCCL handles it.
 """
 
 import re
@@ -12,21 +12,21 @@ from slurmgen.request import Request
 from slurmgen.sites.model import Site
 from slurmgen.slurm import durations, sbatch_options
 
-LEAD = 120  # seconds: Slurm itself may be a minute early or late
+LEAD = 120  # seconds; Slurm may send the signal a minute early or late
 REASONS = {
-    "requeue": "Slurm puts back only a job that allows it",
-    "open-mode": "each go writes on below the log of the one before",
-    "signal": "so long before the end the ranks hear of it, save, and leave with status 75",
+    "requeue": "Slurm requeues only a job that allows it",
+    "open-mode": "each run of the job appends to the log of the previous run",
+    "signal": "that long before the time limit, the ranks save their state and exit with status 75",
 }
-"Why each sbatch option of such a job is there."
+"The reason for each sbatch option of such a job."
 _FOR_RANKS = r"(R:)?(SIG)?USR2@\d+"
 
 
 def further_options(request: Request, site: Site, time_limit: str | None) -> dict[str, str]:
-    """All sbatch options beyond those of every plan; the site overrules requeueing, the request both.
+    """The sbatch options beyond those of every plan; the request overrides the site.
 
     Raises:
-        RequestError: the request wants a requeue and its opposite, or a signal that would not bring it.
+        RequestError: the request contradicts --requeue, or names a signal that prevents it.
     """
     if not request.requeue:
         return sbatch_options.given({**site.sbatch, **request.sbatch})
@@ -34,15 +34,16 @@ def further_options(request: Request, site: Site, time_limit: str | None) -> dic
         raise RequestError("--requeue and --sbatch no-requeue exclude each other", "Leave one out.")
     signal = f"USR2@{_lead(time_limit or '')}"
     own = {"requeue": "", "open-mode": "append", "signal": signal}
-    said = sbatch_options.given({**own, **site.sbatch, **request.sbatch})
-    if not re.fullmatch(_FOR_RANKS, said.get("signal", "")):
+    options = sbatch_options.given({**own, **site.sbatch, **request.sbatch})
+    signal_option = options.get("signal", "")
+    if not re.fullmatch(_FOR_RANKS, signal_option):
         raise RequestError(
-            f"with --requeue nobody takes the signal {said.get('signal', 'that is left out')}",
-            "Write USR2@SECONDS, or leave it out.",
+            f"--requeue needs the signal USR2, and --signal is {signal_option or 'missing'}",
+            "Set --sbatch signal=USR2@SECONDS, or leave it out.",
         )
-    return said
+    return options
 
 
 def _lead(time_limit: str) -> int:
-    """Seconds before the end at which the ranks hear of it: a short job keeps most of its time."""
+    """Seconds between the signal and the time limit: at most a quarter of a short job."""
     return min(LEAD, max(durations.seconds(time_limit) // 4, 1))

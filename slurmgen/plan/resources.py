@@ -1,4 +1,4 @@
-"""CPUs, memory and time: from the request, then the site, then a stated default; each with its reason."""
+"""CPUs, memory and time: from the request, else the site, else a default; each with its reason."""
 
 from math import gcd
 from typing import TypeVar
@@ -6,8 +6,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from slurmgen.errors import RequestError
-from slurmgen.launchers import Launcher
-from slurmgen.plan.layout import Layout
+from slurmgen.launchers import Launcher, Layout
 from slurmgen.plan.reasons import PROFILE, Origin, Reason, default, derived, from_profile
 from slurmgen.request import Request
 from slurmgen.sites.model import Limits, Node, Site
@@ -21,17 +20,17 @@ DEFAULT_MEM_PER_GPU = "16G"
 DEFAULT_TIME = "01:00:00"
 MOST_MEMORY = "64T"
 MOST_DAYS = 366
-"More memory on a node or a longer time limit is a typing error."
+"More memory per node or a longer time limit is taken for a typing error."
 
 
-class Reasoned(Struct, frozen=True, gc=False):
-    """A value and why it is that."""
+class Reasoned(Struct, frozen=True):
+    """A value and its reason."""
 
     value: str | None
     why: Reason
 
 
-class Cpus(Struct, frozen=True, gc=False):
+class Cpus(Struct, frozen=True):
     """CPUs of a rank and of a task."""
 
     per_gpu: int
@@ -51,7 +50,7 @@ def cpus(
         (request.cpus_per_gpu, origin("cpus_per_gpu")),
         (site.cpu.per_gpu, from_profile(site)),
         (_share(node.cpus, node.gpus, site.cpu.multiple_of), derived("a GPU's share of a node")),
-        (DEFAULT_CPUS_PER_GPU, default("slurmgen's default, as the site does not say")),
+        (DEFAULT_CPUS_PER_GPU, default("slurmgen's default, because the profile sets none")),
     )
     procs = launcher.procs_per_task(layout.gpus_per_node)
     per_task, multiple = per_gpu * procs, site.cpu.multiple_of
@@ -59,15 +58,14 @@ def cpus(
         step = multiple // gcd(multiple, procs)
         below = per_gpu // step * step
         choices = [str(count) for count in (below, below + step) if count]
-        asked = counted(per_task, "CPU")
         raise RequestError(
-            f"{asked} per task is not a multiple of {multiple}, as {site.name} gives them out",
+            f"{counted(per_task, 'CPU')} per task: {site.name} allocates CPUs in multiples of {multiple}",
             f"Ask for --cpus-per-gpu {' or '.join(choices)}.",
         )
     total = per_gpu * layout.gpus_per_node
     if node.cpus and total > node.cpus:
         raise RequestError(
-            f"{total} CPUs per node are asked for, but a node of {site.name} has {node.cpus}",
+            f"the job needs {total} CPUs per node, but a node of {site.name} has {node.cpus}",
             f"Ask for at most --cpus-per-gpu {node.cpus // layout.gpus_per_node}."
             if node.cpus >= layout.gpus_per_node
             else "Ask for fewer GPUs on each node.",
@@ -77,35 +75,35 @@ def cpus(
 
 
 def memory(request: Request, origin: Origin, site: Site, layout: Layout, node: Node) -> Reasoned:
-    """Memory of one node; None where the site wants none said.
+    """Memory of one node; None where the site allows no memory request.
 
     Raises:
-        RequestError: it is no size, the site forbids it, or a node has less.
+        RequestError: the size is not valid, the site allows none, or a node has less.
     """
     if site.memory.form == "none":
         if request.mem:
-            raise RequestError(f"{site.name} takes no memory request", "Leave --mem out.")
-        return Reasoned(None, Reason(PROFILE, f"{site.name} gives memory with the GPUs"))
+            raise RequestError(f"{site.name} allows no memory request", "Leave --mem out.")
+        return Reasoned(None, Reason(PROFILE, f"{site.name} allocates memory with the GPUs"))
     if request.mem:
         total, why = _size(request.mem), origin("mem")
     else:
         per_gpu, source = _first(
             (site.memory.per_gpu, from_profile(site)),
             (_memory_share(node), derived("a GPU's share of a node")),
-            (DEFAULT_MEM_PER_GPU, default("slurmgen's default, as the site does not say")),
+            (DEFAULT_MEM_PER_GPU, default("slurmgen's default, because the profile sets none")),
         )
         total = sizes.megabytes(per_gpu) * layout.gpus_per_node
         why = source.within(f"{per_gpu} per GPU ({{}}) x {layout.gpus_per_node} per node")
     if node.memory and total > sizes.megabytes(node.memory):
         raise RequestError(
-            f"{sizes.canonical(total)} per node is asked for, but a node of {site.name} has {node.memory}",
+            f"the job needs {sizes.canonical(total)} per node, but a node of {site.name} has {node.memory}",
             f"Ask for at most --mem {node.memory}.",
         )
     return Reasoned(sizes.canonical(total) if total else "0", why)
 
 
 def _share(total: int | None, gpus: int | None, multiple: int) -> int | None:
-    """What one GPU gets of a node, rounded down to a multiple; None if that is not known or nothing."""
+    """A GPU's share of a node, rounded down to a multiple; None if it is unknown or zero."""
     return (total // gpus // multiple * multiple or None) if total and gpus else None
 
 
@@ -127,23 +125,22 @@ def _size(text: str) -> int:
 
 
 def time(request: Request, origin: Origin, site: Site, limits: dict[str, Limits]) -> Reasoned:
-    """Time limit in one form; `limits` are those that hold for the job, by what sets them.
+    """The time limit; `limits` are those of the job, by what sets them.
 
     Raises:
-        RequestError: it is no time, or over a limit.
+        RequestError: it is not a valid time, or exceeds a limit.
     """
     text, why = _first(
         (request.time, origin("time")),
         (site.time if durations.limit(site.time) else None, from_profile(site)),
-        (DEFAULT_TIME, default("slurmgen's default, as neither you nor the site says")),
+        (DEFAULT_TIME, default("slurmgen's default, because neither the request nor the profile sets one")),
     )
     total = _duration(text)
     for name, limit in limits.items():
         if (most := limit.max_seconds) is not None and total > most:
             if request.time:
-                asked = f"--time {text} is {durations.canonical(total)}"
                 raise RequestError(
-                    f"{asked}, but {name} ends jobs after {limit.max_time}",
+                    f"--time {text} is {durations.canonical(total)}, but {name} allows {limit.max_time}",
                     f"Ask for at most --time {limit.max_time}.",
                 )
             total, why = most, Reason(PROFILE, f"the limit of {name}")
@@ -157,14 +154,14 @@ def _duration(text: str) -> int:
     except ValueError:
         raise RequestError(f"--time {text!r} is not a Slurm time", form) from None
     if not total:
-        raise RequestError(f"--time {text} is no time at all", form)
+        raise RequestError(f"--time {text} is zero", form)
     if total > MOST_DAYS * 86_400:
         raise RequestError(f"--time {text} is longer than a year", form)
     return total
 
 
 def _first(*choices: tuple[T | None, Reason]) -> tuple[T, Reason]:
-    """The first choice that is said, with its source."""
+    """The first choice that has a value, with its reason."""
     for value, why in choices:
         if value is not None:
             return value, why

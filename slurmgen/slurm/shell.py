@@ -83,7 +83,7 @@ def unprintable(value: object) -> str | None:
     return None
 
 
-class Variable(Struct, frozen=True, gc=False):
+class Variable(Struct, frozen=True):
     """One exported variable."""
 
     name: str

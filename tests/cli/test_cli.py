@@ -34,7 +34,7 @@ def test_explain_json_is_one_object(slurmgen: Run) -> None:
     assert (plan["world_size"], plan["ntasks_per_node"], plan["reasons"]["time"]) == (
         4,
         4,
-        "slurmgen's default, as neither you nor the site says",
+        "slurmgen's default, because neither the request nor the profile sets one",
     )
 
 

@@ -271,13 +271,13 @@ def test_explain_names_the_file_that_a_value_comes_from(
     wanted = {
         "nodes": ("slurmgen.toml", "2 nodes from slurmgen.toml, so 2 of 4 GPUs on each"),
         "cpus_per_task": ("slurmgen.toml", "3 CPUs per GPU (from slurmgen.toml) x 2 ranks per task"),
-        "modules": ("derived", "those that the container's binds need, and those of the request"),
+        "modules": ("derived", "the modules that the container's binds need, and those of the request"),
         "account": ("personal.toml", "from personal.toml"),
         "container": ("personal.toml", "from personal.toml"),
         "env.A": ("slurmgen.toml", "from slurmgen.toml"),
-        "env.B": ("request", "as asked"),
+        "env.B": ("request", "as requested"),
         "directives.nice": ("slurmgen.toml", "from slurmgen.toml"),
-        "directives.hold": ("request", "as asked"),
+        "directives.hold": ("request", "as requested"),
     }
     assert {key: (plan["sources"][key], plan["reasons"][key]) for key in wanted} == wanted
 

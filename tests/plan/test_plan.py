@@ -94,40 +94,50 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
             "a node of olivia has 4",
             "at most 4 GPUs, or for 2 nodes or more",
         ),
-        ("olivia", {"gpus": 36}, "36 GPUs are more than partition accel gives a job: 32", "--gpus 32"),
-        ("olivia", {"gpus": 20, "qos": "devel"}, "20 GPUs are more than qos devel", "--gpus 16"),
+        ("olivia", {"gpus": 36}, "36 GPUs exceed the limit of partition accel: 32 per job", "--gpus 32"),
+        ("olivia", {"gpus": 20, "qos": "devel"}, "20 GPUs exceed the limit of qos devel", "--gpus 16"),
         (
             "olivia",
             {"gpus": 4, "partition": "small"},
             "partition small has no GPUs",
-            "Choose one that has: accel.",
+            "Choose one with GPUs: accel.",
         ),
         ("olivia", {"partition": "acel"}, "olivia has no partition 'acel'", "Did you mean accel?"),
         ("daic", {"gpu_type": "a4"}, "daic has no GPU type 'a4'", "Did you mean a40?"),
         (
             "olivia",
             {"time": "8-0"},
-            "partition accel ends jobs after 7-00:00:00",
+            "partition accel allows 7-00:00:00",
             "at most --time 7-00:00:00",
         ),
         (
             "olivia",
             {"time": "4:00:00", "qos": "devel"},
-            "qos devel ends jobs after 02:00:00",
+            "qos devel allows 02:00:00",
             "--time 02:00:00",
         ),
         ("generic", {"time": "soon"}, "'soon' is not a Slurm time", "04:00:00"),
-        ("generic", {"time": "0"}, "no time at all", "HH:MM:SS"),
+        ("generic", {"time": "0"}, "is zero", "HH:MM:SS"),
         ("generic", {"mem": "much"}, "'much' is not a size", "64G"),
         (
             "olivia",
             {"mem": "900G"},
-            "900G per node is asked for, but a node of olivia has 808G",
+            "the job needs 900G per node, but a node of olivia has 808G",
             "--mem 808G",
         ),
         ("olivia", {"cpus_per_gpu": 80, "gpus": 4}, "320 CPUs per node", "at most --cpus-per-gpu 72"),
-        ("daic", {"cpus_per_gpu": 1}, "1 CPU per task is not a multiple of 2", "--cpus-per-gpu 2"),
-        ("daic", {"cpus_per_gpu": 3}, "3 CPUs per task is not a multiple of 2", "--cpus-per-gpu 2 or 4"),
+        (
+            "daic",
+            {"cpus_per_gpu": 1},
+            "1 CPU per task: daic allocates CPUs in multiples of 2",
+            "--cpus-per-gpu 2",
+        ),
+        (
+            "daic",
+            {"cpus_per_gpu": 3},
+            "3 CPUs per task: daic allocates CPUs in multiples of 2",
+            "--cpus-per-gpu 2 or 4",
+        ),
         ("daic", {"account": None}, "daic needs an account", "--account NAME"),
         ("generic", {"framework": "dpd"}, "unknown framework 'dpd'", "Did you mean ddp?"),
         ("generic", {"framework": "python", "gpus": 4}, "3 of 4 GPUs would idle", "--gpus 1"),
@@ -158,9 +168,14 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
             "generic",
             {"log_dir": "$SCRATCH/logs"},
             "--log-dir '$SCRATCH/logs' has a variable",
-            "Write the path",
+            "Write a full path",
         ),
-        ("generic", {"log_dir": "~/logs"}, "Slurm expands none in #SBATCH lines", "Write the path"),
+        (
+            "generic",
+            {"log_dir": "~/logs"},
+            "which Slurm does not expand in #SBATCH lines",
+            "Write a full path",
+        ),
         (
             "generic",
             {"env": {"MASTER_PORT": "1"}},
@@ -170,14 +185,14 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
         (
             "generic",
             {"framework": "lightning", "gpus": 2, "env": {"MASTER_PORT": "1"}},
-            "--env MASTER_PORT would have no effect: the port comes from the job's id",
+            "--env MASTER_PORT would have no effect: the script derives it from the job id",
             "Leave it out",
         ),
         ("generic", {"requeue": True, "env": {"REQUEUE_FILE": "x"}}, "--env REQUEUE_FILE", "Leave it out"),
         (
             "generic",
             {"python_env": "uv", "env": {"UV_PROJECT_ENVIRONMENT": "x"}},
-            "--python-env says",
+            "--python-env sets",
             "Leave",
         ),
         (
@@ -199,10 +214,15 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
         ("generic", {"script_args": ("a\0b",)}, "script_args has a control character", "take it out"),
         ("generic", {"name": "a\n#SBATCH --x"}, "name has a control character", "take it out"),
         ("generic", {"script": "a\udcffb"}, "script has a control character", "take it out"),
-        ("generic", {"name": "a b"}, "the job name 'a b' cannot stand", "--name"),
+        ("generic", {"name": "a b"}, "the job name 'a b' is not a valid name", "--name"),
         ("generic", {"script": "-c"}, "begins with a dash", "./-c"),
-        ("generic", {"account": "a b"}, "'a b' is not a Slurm name", "Letters"),
-        ("generic", {"log_dir": "my logs"}, "--log-dir 'my logs' cannot stand", "Spaces"),
+        ("generic", {"account": "a b"}, "'a b' is not a Slurm name", "Use letters"),
+        (
+            "generic",
+            {"log_dir": "my logs"},
+            "--log-dir 'my logs' is not allowed in a directive",
+            "Leave out spaces",
+        ),
         ("generic", {"sbatch": {"gres": "gpu:1"}}, "slurmgen sets --gres itself", "--gpus and --gpu-type"),
         (
             "generic",
@@ -223,29 +243,29 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
             "Correct",
         ),
         ("generic", {"mixed_precision": "no; touch x"}, "the request is wrong", "Correct"),
-        ("generic", {"gpu_type": "a100,b"}, "'a100,b' is not a Slurm name", "Letters"),
-        ("generic", {"gpu_type": "gh200:2"}, "'gh200:2' is not a Slurm name", "Letters"),
+        ("generic", {"gpu_type": "a100,b"}, "'a100,b' is not a Slurm name", "Use letters"),
+        ("generic", {"gpu_type": "gh200:2"}, "'gh200:2' is not a Slurm name", "Use letters"),
         ("olivia", {"partition": "accel,small"}, "partition small has no GPUs", "Choose"),
         ("daic", {"gpus": 4, "nodes": 1}, "a node of daic has 3", "--gpu-type v100 or turing"),
         ("generic", {"container": "-x.sif"}, "begins with a dash", "full path"),
-        ("daic", {"container": "/x.sif", "binds": ("data",)}, "'data' is no full path", "SOURCE"),
+        ("daic", {"container": "/x.sif", "binds": ("data",)}, "'data' is not a full path", "SOURCE"),
         ("daic", {"container": "/x.sif", "env": {"HOME": "/x"}}, "HOME is ignored by apptainer", "--bind"),
         ("generic", {"framework": "lightning", "gpus": 2, "name": "bash"}, "a job named 'bash'", "--name"),
         ("generic", {"sbatch": {"--hold": ""}}, "'--hold' is not an sbatch option", "without dashes"),
         (
             "generic",
             {"rendezvous": "c10d", "framework": "lightning"},
-            "means nothing to lightning",
+            "has no effect with lightning",
             "Leave it out",
         ),
-        ("generic", {"mixed_precision": "bf16"}, "--mixed-precision means nothing to ddp", "Leave it out"),
+        ("generic", {"mixed_precision": "bf16"}, "--mixed-precision has no effect with ddp", "Leave it out"),
         ("generic", {"binds": ("/data",)}, "--bind without a container", "--container"),
         ("generic", {"python_env": "pipenv"}, "unknown python_env 'pipenv'", "Known: conda, none, uv, venv"),
         ("generic", {"python_env": "conda"}, "names no place", "conda:FOLDER_OR_NAME"),
         ("olivia", {"python_env": "venv:x"}, "exclude each other", "--container none"),
         ("generic", {"requeue": True, "sbatch": {"no-requeue": ""}}, "exclude each other", "Leave one out"),
-        ("generic", {"requeue": True, "sbatch": {"signal": "B:USR2@9"}}, "takes the signal B:", "USR2@"),
-        ("generic", {"requeue": True, "sbatch": {"signal": "USR1@60"}}, "takes the signal USR1", "USR2@"),
+        ("generic", {"requeue": True, "sbatch": {"signal": "B:USR2@9"}}, "--signal is B:", "USR2@"),
+        ("generic", {"requeue": True, "sbatch": {"signal": "USR1@60"}}, "--signal is USR1", "USR2@"),
     ],
 )
 def test_refused_with_the_fact_and_what_to_do(
@@ -260,8 +280,8 @@ def test_refused_with_the_fact_and_what_to_do(
 def test_each_option_of_a_requeue_has_its_reason_and_one_of_ones_own_counts() -> None:
     plan = plan_of("generic", requeue=True, sbatch={"signal": "USR2@300"})
     assert dict(plan.directives).items() >= {("requeue", ""), ("open-mode", "append"), ("signal", "USR2@300")}
-    assert plan.reasons["requeue"] == plan.reasons["directives.signal"] == "as asked"
-    assert "below the log of the one before" in plan.reasons["directives.open-mode"]
+    assert plan.reasons["requeue"] == plan.reasons["directives.signal"] == "as requested"
+    assert "appends to the log" in plan.reasons["directives.open-mode"]
 
 
 @pytest.mark.parametrize(
@@ -323,7 +343,7 @@ def test_memory_is_asked_for_in_the_form_of_the_site(form: str, directives: list
 
 @pytest.mark.parametrize("mem", ["0", "1M"])
 def test_memory_that_is_nothing_when_divided_is_refused(mem: str) -> None:
-    with pytest.raises(RequestError, match="is nothing for each of the 8"):
+    with pytest.raises(RequestError, match="is less than 1M for each of 8"):
         plan_of(Site(name="x", memory=Memory(form="mem-per-cpu")), gpus=2, mem=mem)
 
 
@@ -339,7 +359,7 @@ def test_what_is_not_known_of_a_gpu_types_node_is_not_refused() -> None:
 
 
 def test_a_site_without_memory_requests_refuses_one() -> None:
-    with pytest.raises(RequestError, match="takes no memory request"):
+    with pytest.raises(RequestError, match="allows no memory request"):
         plan_of(Site(name="x", memory=Memory(form="none")), mem="64G")
 
 

@@ -95,10 +95,10 @@ def test_the_only_gpu_type_of_a_site_that_requires_one_is_taken_with_its_reason(
     site = Site(name="x", gpu=Gpu(type_required=True, types={"gh200": GpuType(gpus=4)}))
     plan = resolve(Request(gpus=8), site)
     assert dict(plan.directives)["gres"] == "gpu:gh200:4"
-    assert plan.why["gpu_type"] == ("profile", "the only one of x, which requires a type")
+    assert plan.why["gpu_type"] == ("profile", "the only GPU type of x, which requires one")
 
 
 def test_a_share_of_a_smaller_partition_fits_its_node() -> None:
     site = Site(name="x", node=USUAL, cpu=Cpu(per_gpu=72), partitions=PARTITIONS)
-    with pytest.raises(RequestError, match="576 CPUs per node are asked for, but a node of x has 128"):
+    with pytest.raises(RequestError, match="the job needs 576 CPUs per node, but a node of x has 128"):
         resolve(Request(gpus=8, partition="big"), site)

@@ -1,0 +1,173 @@
+"""Plan: every number of one job on one site, each with its reason."""
+
+from msgspec import Struct
+
+from slurmgen.launchers import Launcher, Layout
+from slurmgen.plan.environment import Setup
+from slurmgen.plan.explanation import explained
+from slurmgen.plan.job_step import Step
+from slurmgen.plan.reasons import Reason
+from slurmgen.plan.resources import Cpus, Reasoned
+from slurmgen.request import Request
+from slurmgen.sites.model import Rendezvous
+from slurmgen.sites.nodes import Place
+from slurmgen.slurm import durations
+from slurmgen.slurm.shell import Variable
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """Everything that the script needs, with nothing left to decide."""
+
+    site: str
+    name: str
+    "Name of the job."
+    launcher: Launcher
+    place: Place
+    layout: Layout
+    layout_reason: Reason
+    cpus: Cpus
+    memory: Reasoned
+    "Of one node."
+    time_limit: Reasoned
+    setup: Setup
+    variables: tuple[Variable, ...]
+    rendezvous: Rendezvous | None
+    "How the ranks find each other; None where they need no address from the batch script."
+    step: Step
+    gpu_directive: tuple[str, str]
+    mem_directive: tuple[tuple[str, str], ...]
+    extra_directives: tuple[tuple[str, str], ...]
+    log_dir: str | None
+    command: str
+    "The slurmgen command that makes this plan."
+    request: Request
+    files: dict[str, str] = {}
+    "The file that sets a field of the request, if any."
+
+    @property
+    def framework(self) -> str:
+        """Name of the launcher."""
+        return self.launcher.name
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the job."""
+        return self.layout.nodes
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs on each node."""
+        return self.layout.gpus_per_node
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the job: nodes x ntasks_per_node x procs_per_task, one per GPU."""
+        return self.layout.world_size
+
+    @property
+    def ntasks_per_node(self) -> int:
+        """Tasks that srun starts on each node."""
+        return self.launcher.ntasks_per_node(self.gpus_per_node)
+
+    @property
+    def procs_per_task(self) -> int:
+        """Ranks of each task."""
+        return self.launcher.procs_per_task(self.gpus_per_node)
+
+    @property
+    def cpus_per_task(self) -> int:
+        """CPUs of each task."""
+        return self.cpus.per_task
+
+    @property
+    def mem(self) -> str | None:
+        """Memory per node; None where the site allows no memory request."""
+        return self.memory.value
+
+    @property
+    def time(self) -> str:
+        """Time limit, as HH:MM:SS or D-HH:MM:SS."""
+        return self.time_limit.value or ""
+
+    @property
+    def time_seconds(self) -> int:
+        """Time limit in seconds."""
+        return durations.seconds(self.time)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables the job exports, by name."""
+        return {variable.name: variable.value for variable in self.variables}
+
+    @property
+    def script(self) -> str:
+        """The training script, relative to the folder that the job starts in."""
+        return self.request.script or self.launcher.bundled_script
+
+    @property
+    def requeue(self) -> bool:
+        """Whether the job is requeued when its ranks exit unfinished."""
+        return bool(self.request.requeue)
+
+    @property
+    def why(self) -> dict[str, Reason]:
+        """The reason for each value, by its key in `as_dict`."""
+        return explained(self)
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """The texts of these reasons."""
+        return {key: reason.text for key, reason in self.why.items()}
+
+    @property
+    def output(self) -> str:
+        """The log file, as in --output, relative to the folder that the job starts in."""
+        is_array = "array" in dict(self.extra_directives)
+        pattern = "%x-%A_%a.out" if is_array else "%x-%j.out"
+        return f"{self.log_dir}/{pattern}" if self.log_dir else pattern
+
+    @property
+    def directives(self) -> tuple[tuple[str, str], ...]:
+        """The `#SBATCH` lines in order: long option name and value."""
+        options = (
+            ("job-name", self.name),
+            ("account", self.request.account),
+            ("partition", ",".join(self.place.partitions) or None),
+            ("qos", self.request.qos),
+            ("time", self.time),
+            ("nodes", str(self.nodes)),
+            ("ntasks-per-node", str(self.ntasks_per_node)),
+            ("cpus-per-task", str(self.cpus_per_task)),
+            self.gpu_directive,
+            *self.mem_directive,
+            ("output", self.output),
+            *self.extra_directives,
+        )
+        return tuple([(key, value) for key, value in options if value is not None])
+
+
+def as_dict(plan: Plan) -> dict[str, object]:
+    """The plan as `explain --json` prints it; every value is a JSON type."""
+    numbers = (
+        "site framework name nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size "
+        "mem time requeue"
+    ).split()
+    why = plan.why
+    return {key: getattr(plan, key) for key in numbers} | {
+        "gpu_type": plan.place.gpu_type,
+        "partition": ",".join(plan.place.partitions) or None,
+        "account": plan.request.account,
+        "container": plan.setup.image or None,
+        "python_env": plan.setup.python_env,
+        "modules": list(plan.setup.modules),
+        "rendezvous": plan.rendezvous.host if plan.rendezvous else None,
+        "directives": dict(plan.directives),
+        "env": plan.env,
+        "task_env": {variable.name: variable.value for variable in plan.step.variables},
+        "launch": [" ".join(words) for words in plan.step.lines],
+        "script": plan.script,
+        "output": plan.output,
+        "command": plan.command,
+        "reasons": {key: reason.text for key, reason in why.items()},
+        "sources": {key: reason.source for key, reason in why.items()},
+    }

@@ -1,0 +1,166 @@
+"""resolve: decide every number of a job.
+
+It is pure: the same request and site give the same plan, on any machine, at any time.
+"""
+
+import re
+from pathlib import PurePosixPath
+
+from slurmgen.errors import RequestError, did_you_mean
+from slurmgen.launchers import LAUNCHERS, Launcher, Layout
+from slurmgen.plan.directives import gpu_directive, mem_directive
+from slurmgen.plan.environment import Setup, find_setup
+from slurmgen.plan.job_step import find_step
+from slurmgen.plan.layout import lay_out
+from slurmgen.plan.logs import check_error_file, log_folder
+from slurmgen.plan.model import Plan
+from slurmgen.plan.placement import check_limits, find_place, roomier
+from slurmgen.plan.reasons import Origin, Reason, origin_of
+from slurmgen.plan.requeue import further_options
+from slurmgen.plan.resources import cpus, memory, time
+from slurmgen.plan.variables import check_per_task, task_variables, variables
+from slurmgen.request import Request, check_form, check_text, command_of
+from slurmgen.sites.model import Rendezvous, Site
+from slurmgen.sites.nodes import Place
+from slurmgen.slurm import sbatch_options
+from slurmgen.slurm.shell import unprintable
+
+DEFAULT_FRAMEWORK = "ddp"
+DEFAULT_GPUS = 1
+
+LONGEST_NAME = 200
+"Characters of a job name: its log is NAME-ID.out, and a file name has at most 255 bytes."
+_JOB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=:@-]*")
+
+
+def resolve(
+    request: Request, site: Site, command: str | None = None, files: dict[str, str] | None = None
+) -> Plan:
+    """Decide every number of a job.
+
+    Args:
+        request: what the user asks for.
+        site: the cluster that the job runs on.
+        command: the command line for the header of the script; default: that of the request.
+        files: the files that set fields of the request, such as slurmgen.toml, for the reasons.
+
+    Raises:
+        RequestError: the site cannot run such a job. The hint names what it can run.
+    """
+    own_command = _checked_command(request, site)
+    origin = origin_of(files or {})
+    launcher = _launcher(request)
+    place = find_place(request, site)
+    layout, layout_reason = _layout(request, site, place, launcher, origin)
+    setup = find_setup(request, origin, site, layout.nodes)
+    script = _script(request, launcher)
+    cpu = cpus(request, origin, site, launcher, layout, place.node)
+    mem = memory(request, origin, site, layout, place.node)
+    limit = time(request, origin, site, place.limits)
+    further = further_options(request, site, limit.value)
+    in_task = task_variables(request, site)
+    return Plan(
+        site=site.name,
+        name=_job_name(request.name or PurePosixPath(script).stem, launcher),
+        launcher=launcher,
+        place=place,
+        layout=layout,
+        layout_reason=layout_reason,
+        cpus=cpu,
+        memory=mem,
+        time_limit=limit,
+        setup=setup,
+        variables=variables(request, site, launcher, layout, setup, cpu.per_gpu),
+        rendezvous=_rendezvous(request, site, setup) if launcher.meets(layout) else None,
+        step=find_step(request, further, setup, launcher, layout, cpu.per_task, script, in_task),
+        gpu_directive=gpu_directive(site.gpu.request, place.gpu_type, layout),
+        mem_directive=mem_directive(site, mem.value, layout, cpu.per_gpu),
+        extra_directives=tuple(sbatch_options.checked(key, value) for key, value in further.items()),
+        log_dir=_log_dir(request, further),
+        command=command or own_command,
+        request=request,
+        files=files or {},
+    )
+
+
+def _checked_command(request: Request, site: Site) -> str:
+    """The command line of the request; it contains every value, so that one search finds a bad character."""
+    command = command_of(site.name, check_form(request))
+    if unprintable(command) or unprintable(request.env):
+        check_text(request)
+    return command
+
+
+def _launcher(request: Request) -> Launcher:
+    name = request.framework or DEFAULT_FRAMEWORK
+    if name not in LAUNCHERS:
+        raise RequestError(f"unknown framework {name!r}", did_you_mean(name, LAUNCHERS))
+    return LAUNCHERS[name]
+
+
+def _layout(
+    request: Request, site: Site, place: Place, launcher: Launcher, origin: Origin
+) -> tuple[Layout, Reason]:
+    gpus = request.gpus or DEFAULT_GPUS
+    _check_ranks(launcher, gpus, request.nodes or 1)
+    try:
+        layout, reason = lay_out(gpus, request.nodes, place.node.gpus, place.node_name, origin("nodes"))
+    except RequestError as error:
+        types = " or ".join(roomier(site, place.node))
+        hint = f" Nodes with more GPUs: --gpu-type {types}." if types else ""
+        raise RequestError(error.fact, error.hint + hint) from None
+    check_limits(site, place, gpus, layout.nodes)
+    check_per_task(request, layout.nodes * launcher.ntasks_per_node(layout.gpus_per_node))
+    return layout, reason
+
+
+def _log_dir(request: Request, further: dict[str, str]) -> str | None:
+    folder = log_folder(request.log_dir)
+    check_error_file(further.get("error"), folder)
+    return folder
+
+
+def _check_ranks(launcher: Launcher, gpus: int, nodes: int) -> None:
+    most = launcher.max_world_size
+    if most and max(gpus, nodes) > most:
+        idle = f"{gpus - most} of {gpus} GPUs" if gpus > most else f"{nodes - most} of {nodes} nodes"
+        raise RequestError(
+            f"{launcher.name} starts one process, so {idle} would idle",
+            "Ask for --gpus 1 on one node, or for --framework ddp, lightning or accelerate.",
+        )
+
+
+def _script(request: Request, launcher: Launcher) -> str:
+    script = request.script or launcher.bundled_script
+    if script.startswith("-"):
+        raise RequestError(f"--script {script!r} begins with a dash", f"Write ./{script}.")
+    return script
+
+
+def _job_name(name: str, launcher: Launcher) -> str:
+    if name in launcher.refused_names:
+        raise RequestError(
+            f"{launcher.name} treats a job named {name!r} as interactive", "Choose another --name."
+        )
+    if len(name) > LONGEST_NAME:
+        raise RequestError(
+            f"the job name has {len(name)} characters, too many for the name of its log",
+            f"Choose a --name of at most {LONGEST_NAME}.",
+        )
+    if not _JOB_NAME.fullmatch(name):
+        raise RequestError(
+            f"the job name {name!r} is not a valid name for its log",
+            "Choose a --name of letters, digits and _ . + = : @ -, which begins with a letter, a digit or _.",
+        )
+    return name
+
+
+def _rendezvous(request: Request, site: Site, setup: Setup) -> Rendezvous:
+    rule = site.rendezvous
+    if rule.suffix and request.rendezvous == "c10d":
+        raise RequestError(
+            f"--rendezvous c10d does not work with the host name suffix {rule.suffix!r} of {site.name}",
+            "Leave --rendezvous out.",
+        )
+    inside = rule.host_in_container if setup.container else None
+    return Rendezvous(host=inside or rule.host, suffix=rule.suffix)

@@ -11,9 +11,12 @@ import click
 
 from slurmgen.cli.site_option import site_option
 from slurmgen.cli.size_option import max_size_option
+from slurmgen.config.project import DEFAULT_SITE, find_project
+from slurmgen.errors import SlurmgenError
 from slurmgen.job_spec import JobOptions
 from slurmgen.request import NONE, OMITTED, Request
 from slurmgen.sites.model import Site
+from slurmgen.sites.profiles import load_site
 
 _SCRIPT_ARGS = "slurmgen.script_args"
 project_size_option = max_size_option("1G", "Refuse to send a project that is larger.")
@@ -64,8 +67,6 @@ def _complete_frameworks(_ctx: click.Context, _param: click.Parameter, incomplet
 
 
 def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from slurmgen.config.project import find_project
-
     return [name for name in find_project(Path.cwd())[1].job if name.startswith(incomplete)]
 
 
@@ -75,10 +76,6 @@ def _complete_of_site(
     """Complete from the profile of the site that the command line or the project names."""
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-        from slurmgen.config.project import DEFAULT_SITE, find_project
-        from slurmgen.errors import SlurmgenError
-        from slurmgen.sites.profiles import load_site
-
         try:
             folder, project = find_project(Path.cwd())
             site = load_site(ctx.params.get("site") or project.site or DEFAULT_SITE, folder)

@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import structs
 
 from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, route_options
 from slurmgen.cli.submit_output import print_id, say_result, show, warn
+from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:
@@ -72,8 +74,6 @@ def command(
 
 
 def _plan(job: JobSpec, *, follow: bool) -> "Plan":
-    from slurmgen.errors import RequestError
-
     plan = job.plan()
     if follow and any(key == "array" for key, _ in plan.extra_directives):
         raise RequestError(
@@ -86,9 +86,7 @@ def _plan(job: JobSpec, *, follow: bool) -> "Plan":
 def _prepared(
     job: JobSpec, plan: "Plan", route: "Route", remote_dir: str | None, max_size: int, send: tuple[str, ...]
 ) -> "Prepared":
-    from msgspec import structs
-
-    from slurmgen.jobs.prepare import prepare
+    from slurmgen.jobs.prepare import prepare  # 50 ms, during which the login is already under way
 
     script = job.render(plan, cache_dir())
     folder = remote_dir or job.personal.remote_dir

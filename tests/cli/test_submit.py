@@ -1,9 +1,13 @@
 """What `slurmgen submit` prints and refuses, and how the same command settles a submission."""
 
 import json
+import os
+import pty
+import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -166,3 +170,23 @@ def test_follow_reports_a_pending_job(machine: Machine) -> None:
     code, out, err = machine.submit("--follow")
     assert (code, out) == (1, "11\n")
     assert "job 11 is PENDING (Priority); its log follows when it starts" in err
+
+
+def test_a_terminal_shows_how_much_is_sent_and_a_file_does_not(machine: Machine) -> None:
+    (machine.project / "data").write_bytes(os.urandom(200_000))
+    leader, follower = pty.openpty()
+    words = [sys.executable, "-m", "slurmgen", "submit", *JOB]
+    environ = {**machine.environ, "TERM": "xterm", "COLUMNS": "120"}
+    options = {"cwd": machine.project, "env": environ, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, stderr=follower, **options) as process:  # type: ignore[call-overload]
+        os.close(follower)
+        shown = b""
+        with suppress(OSError):  # the other end is closed
+            while chunk := os.read(leader, 65536):
+                shown += chunk
+        assert process.communicate()[0] == "11\n"
+    os.close(leader)
+    assert b"sending" in shown
+    assert re.search(rb"[0-9.]+K of 195.4K", shown)
+    assert b"submitted job 11" in shown
+    assert "sending" not in machine.submit()[2]

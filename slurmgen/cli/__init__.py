@@ -22,7 +22,7 @@ COMMANDS = {
     "submit": "Send the project to the site and submit the job.",
     "status": "Show the state of submitted jobs; without ID, of the last ones.",
     "logs": "Show a job's log, or follow it to the job's end.",
-    "wait": "Wait until jobs have ended, and exit as they did.",
+    "wait": "Wait until jobs have ended, and exit with their exit code.",
     "cancel": "Cancel jobs, and show their state.",
     "forget": "Give up a submission that may not have become a job.",
     "fetch": "Fetch what a job wrote in its folder.",

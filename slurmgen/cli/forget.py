@@ -8,6 +8,8 @@ from slurmgen.cli.completion import complete_submissions
 from slurmgen.cli.job_output import print_report, say, warn
 from slurmgen.cli.route_options import connect, route_options
 from slurmgen.cli.site_option import site_option
+from slurmgen.errors import SlurmgenError
+from slurmgen.text import visible
 
 if TYPE_CHECKING:
     from slurmgen.jobs.ledger import Record
@@ -33,7 +35,6 @@ def command(submission: str, site: str | None, cancel: bool, force: bool, **opti
     of this submission, the job is recorded. If not, the host closes the key, so that no job can follow, and
     the entry is removed. Exit code 3 if neither is certain; then nothing is changed.
     """
-    from slurmgen.errors import SlurmgenError
     from slurmgen.jobs.ledger import Ledger
     from slurmgen.jobs.lookup import find_submission, recorded_route
 
@@ -61,8 +62,6 @@ def _settle(entry: "Record", route: "Route") -> "Record | None":
 
 
 def _print_outcome(entry: "Record", settled: "Record | None") -> None:
-    from slurmgen.text import visible
-
     outcome = f"became job {settled.id}: recorded" if settled else "has no job and can have none: removed"
     click.echo(visible(f"submission {entry.key} ({entry.name}) {outcome}"))
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.text import visible, visible_json
+
 if TYPE_CHECKING:
     from slurmgen.jobs.report import Report
 
@@ -57,16 +59,12 @@ def print_json(value: Any) -> None:
     """Print a value as JSON."""
     from msgspec import to_builtins
 
-    from slurmgen.text import visible_json
-
     # Structs are converted one by one, because an array may have very many tasks.
     click.echo(visible_json(value, default=to_builtins), nl=False)
 
 
 def print_script(text: str) -> None:
     """Print a script exactly; on a terminal, escape its control characters."""
-    from slurmgen.text import visible
-
     is_shown = sys.stdout is not None and sys.stdout.isatty()
     click.echo(visible(text, keep="\n\t") if is_shown else text, nl=False)
 
@@ -85,6 +83,4 @@ def warn(text: str) -> None:
 
 def say(text: str) -> None:
     """Print a line to stderr, with the control characters of quoted text escaped."""
-    from slurmgen.text import visible
-
     click.echo(visible(text), err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurmgen.cli.completion import complete_rules
 from slurmgen.cli.paths import write as write_file
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
@@ -27,11 +28,28 @@ if TYPE_CHECKING:
     default="text",
     show_default=True,
 )
-@click.option("--select", multiple=True, metavar="CODE", help="Only rules whose code begins so; may repeat.")
-@click.option("--ignore", multiple=True, metavar="CODE", help="No rule whose code begins so; may repeat.")
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="CODE",
+    shell_complete=complete_rules,
+    help="Only rules whose code begins so; may repeat.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODE",
+    shell_complete=complete_rules,
+    help="No rule whose code begins so; may repeat.",
+)
 @click.option("--fix", is_flag=True, help="Make the changes that are certain.")
 @click.option("--diff", is_flag=True, help="Show those changes instead of making them.")
-@click.option("--explain", metavar="CODE", help="Print the page of a rule, or of all that begin so.")
+@click.option(
+    "--explain",
+    metavar="CODE",
+    shell_complete=complete_rules,
+    help="Print the page of a rule, or of all that begin so.",
+)
 def command(
     files: tuple[str, ...],
     site: str | None,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from slurmgen.cli.completion import complete_sites
 from slurmgen.cli.route_options import project_dir
 
 
@@ -35,7 +36,7 @@ def list_sites() -> int:
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_sites)
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of TOML.")
 def show(name: str, as_json: bool) -> None:
     """Show every fact about a site, with what it inherits."""

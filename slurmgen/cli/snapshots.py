@@ -7,6 +7,7 @@ import click
 from slurmgen.cli.job_output import print_json
 from slurmgen.cli.route_options import connect, json_option, project_dir, route_options
 from slurmgen.cli.site_option import site_option
+from slurmgen.text import visible
 
 if TYPE_CHECKING:
     from slurmgen.jobs.prune import Kept
@@ -23,7 +24,7 @@ DAYS = 7.0
     "--older-than",
     type=click.FloatRange(min=0),
     metavar="DAYS",
-    help=f"With --prune: only what was not used for so many days; default: {DAYS:g}.",
+    help=f"With --prune: remove only what was unused for so many days; default: {DAYS:g}.",
 )
 @json_option
 def command(
@@ -67,7 +68,6 @@ def _print_rows(items: "tuple[Kept, ...]") -> None:
     from datetime import UTC, datetime
 
     from slurmgen.slurm.sizes import of_bytes
-    from slurmgen.text import visible
 
     for item in items:
         used = datetime.fromtimestamp(item.used, UTC).isoformat(sep=" ", timespec="minutes")[:16]
@@ -79,7 +79,6 @@ def _print_rows(items: "tuple[Kept, ...]") -> None:
 
 def _print_sum(items: "tuple[Kept, ...]", complaint: str, prune: bool) -> None:
     from slurmgen.slurm.sizes import of_bytes
-    from slurmgen.text import visible
 
     if complaint:
         message = " ".join(complaint.split())

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurmgen.cli.completion import complete_sites, complete_twins
+
 if TYPE_CHECKING:
     from slurmgen.twin import Twin
 
@@ -20,7 +22,13 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--site", required=True, metavar="NAME", help="The site whose shape it takes.")
+@click.option(
+    "--site",
+    required=True,
+    metavar="NAME",
+    shell_complete=complete_sites,
+    help="The site whose shape it takes.",
+)
 @click.option("--nodes", default=2, show_default=True, metavar="N", help="Nodes, for each kind the site has.")
 @click.option(
     "--gpu-type", metavar="TYPE", help="Give the nodes this type's GPUs, instead of the usual ones."
@@ -40,7 +48,12 @@ def up(site: str, nodes: int, gpu_type: str | None, ssh: bool) -> None:
 
 
 @command.command()
-@click.option("--site", metavar="NAME", help="The twin to end; not needed if only one runs.")
+@click.option(
+    "--site",
+    metavar="NAME",
+    shell_complete=complete_twins,
+    help="The twin to end; not needed if only one runs.",
+)
 @click.option("--all", "everything", is_flag=True, help="End all twins.")
 def down(site: str | None, everything: bool) -> None:
     """End a twin, the jobs on it, and all it wrote."""
@@ -54,7 +67,7 @@ def down(site: str | None, everything: bool) -> None:
 
 
 @command.command()
-@click.option("--site", metavar="NAME", help="Only this twin.")
+@click.option("--site", metavar="NAME", shell_complete=complete_twins, help="Only this twin.")
 @click.pass_context
 def status(ctx: click.Context, site: str | None) -> None:
     """Show the twins that run, with their nodes and jobs. Exit code 1 if there is none."""

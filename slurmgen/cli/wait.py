@@ -7,6 +7,7 @@ import click
 
 from slurmgen.cli.job_output import print_report, print_report_objects
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
+from slurmgen.text import visible
 
 if TYPE_CHECKING:
     from slurmgen.jobs.job import Job
@@ -27,7 +28,7 @@ TIMED_OUT = 124
 def command(
     job_ids: tuple[str, ...], site: str | None, as_json: bool, timeout: float | None, **options: Any
 ) -> int:
-    """Wait until jobs have ended, and exit as they did.
+    """Wait until jobs have ended, and exit with their exit code.
 
     ID is a job's id, ID_TASK in an array, a job's name, or `last`. The exit code is the job's; of several,
     the first that is not 0. It is 128 + N if signal N ended it: 143 at its time limit or when cancelled, 137
@@ -35,7 +36,6 @@ def command(
     """
     from slurmgen.jobs.status import save_final_states
     from slurmgen.jobs.wait import wait
-    from slurmgen.text import visible
 
     if timeout is not None and isnan(timeout):
         raise click.BadParameter("nan is not a number of seconds.", param_hint="--timeout")

@@ -2,30 +2,14 @@
 
 from pathlib import PurePosixPath
 
-from msgspec import Struct
-
 from slurmgen.errors import CommandFailed, ConnectionFailed, Unresolved
 from slurmgen.jobs import remote_scripts
 from slurmgen.jobs.exactly_once import WAITS, Submitted, Waits, log_prefix, submitted
+from slurmgen.jobs.ledger import Record
 from slurmgen.remote.transport import Transport
 
 
-class Entry(Struct, frozen=True, kw_only=True):
-    """What the ledger knows of a submission whose outcome is unknown."""
-
-    key: str
-    name: str
-    "Name of the job."
-    folder: str
-    "PARENT/runs/NAME-KEY on the remote host."
-    output: str
-    "The log's name as Slurm has it, with its %j."
-    clusters: str = ""
-    snapshot: str = ""
-    "The hash of what it would run."
-
-
-def close(far: Transport, entry: Entry, waits: Waits = WAITS) -> Submitted | None:
+def close(far: Transport, record: Record, waits: Waits = WAITS) -> Submitted | None:
     """The job of a submission; None if there is none, and it is certain that none comes.
 
     Raises:
@@ -33,7 +17,7 @@ def close(far: Transport, entry: Entry, waits: Waits = WAITS) -> Submitted | Non
     """
     try:
         outcome, *told = (
-            remote_scripts.ask(far, "close", _args(entry, waits), timeout=waits.answer) + [""] * 5
+            remote_scripts.ask(far, "close", _args(record, waits), timeout=waits.answer) + [""] * 5
         )
         if outcome == "submitted":
             return submitted(far, told)
@@ -46,14 +30,14 @@ def close(far: Transport, entry: Entry, waits: Waits = WAITS) -> Submitted | Non
     return None
 
 
-def _args(entry: Entry, waits: Waits) -> list[str]:
+def _args(record: Record, waits: Waits) -> list[str]:
     """The arguments of submit.sh, of which closing needs no content."""
-    folder = PurePosixPath(entry.folder)
-    parent = entry.folder.removesuffix(f"/runs/{folder.name}")
+    folder = PurePosixPath(record.folder)
+    parent = record.folder.removesuffix(f"/runs/{folder.name}")
     return [
-        *(parent, folder.name, entry.key, entry.snapshot, "-", "0"),
+        *(parent, folder.name, record.key, record.snapshot, "-", "0"),
         *("", "", ""),
-        *(str(PurePosixPath(entry.output).parent), log_prefix(entry.output, entry.name)),
-        *("", entry.clusters),
+        *(str(PurePosixPath(record.output).parent), log_prefix(record.output, record.name)),
+        *("", record.cluster),
         *(str(waits.sbatch), str(waits.grace)),
     ]

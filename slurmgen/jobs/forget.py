@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from slurmgen.jobs.closing import Entry, close
+from slurmgen.jobs.closing import close
 from slurmgen.jobs.exactly_once import WAITS, Waits
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.remote.transport import Transport
@@ -15,15 +15,7 @@ def settle(transport: Transport, record: Record, ledger: Ledger, waits: Waits = 
         Unresolved: neither is certain; nothing was changed.
         ConfigError: the ledger cannot be written.
     """
-    entry = Entry(
-        key=record.key,
-        name=record.name,
-        folder=record.folder,
-        output=record.output,
-        clusters=record.cluster,
-        snapshot=record.snapshot,
-    )
-    submitted = close(transport, entry, waits)
+    submitted = close(transport, record, waits)
     if submitted is None:
         ledger.drop(record.key)
         return None

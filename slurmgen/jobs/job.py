@@ -31,8 +31,8 @@ class Job(Struct, frozen=True):
 
     @classmethod
     def of(cls, record: Record, route: Route) -> "Job":
-        """The job of a record."""
-        return cls(JobId(record.id, record.cluster), route, record)
+        """The job of a record; a pending one has no id and no cluster yet."""
+        return cls(JobId("") if record.pending else JobId(record.id, record.cluster), route, record)
 
     @property
     def log(self) -> str:

@@ -110,7 +110,7 @@ def _query_cluster(transport: Transport, jobs: list[JobId]) -> dict[JobId, tuple
     except NotInstalled:
         accounted, has_accounting = {}, False
     except CommandFailed as error:
-        # A job that squeue does not list may have ended or be gone: only accounting could tell.
+        # A job that squeue does not list may have ended or be gone: only accounting knows.
         unknown = JobState(id="", state=UNKNOWN, reason=error.fact)
         accounted = {job: (structs.replace(unknown, id=job.number),) for job in past if not queued[job]}
     merged = {job: _merge(queued[job], accounted.get(job, ())) for job in jobs}

@@ -1,1 +1,1 @@
-"""Slurm as its command line shows it: argv builders, reply parsers, times, sizes, options."""
+"""Slurm's command line: argument vectors, reply parsers, times, sizes, options."""

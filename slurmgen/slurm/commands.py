@@ -1,25 +1,25 @@
 """The Slurm commands that slurmgen runs, as argument vectors.
 
-Options are long and formats are fixed, so that nobody's SQUEUE_FORMAT or alias changes
-what comes back. No value ever needs quoting here: a vector is quoted once, at the edge.
+Options are long and formats are fixed, so that no alias and no variable such as SQUEUE_FORMAT changes the
+reply. Values are not quoted here: the transport quotes the vector.
 """
 
 import shlex
 
 from msgspec import Struct
 
-FIELD_SEPARATOR = "|"
+from slurmgen.slurm import fields
 
 
 class JobId(Struct, frozen=True):
-    """A job as Slurm names it; `cluster` is set where one controller speaks for several."""
+    """The id of a job; `cluster` is set on a site with several clusters."""
 
     number: str
-    "With its task where one of an array is meant, as 12_3."
+    "For a task of an array with its index, as in 12_3."
     cluster: str = ""
 
     def covers(self, id_: str) -> bool:
-        """Whether an id in an answer is this job, or a task or component of it.
+        """Whether an id in a reply is this job, or a task or component of it.
 
         >>> JobId("12").covers("12_3"), JobId("12").covers("12+0"), JobId("12_3").covers("12_4")
         (True, True, False)
@@ -31,47 +31,46 @@ class JobId(Struct, frozen=True):
 
 
 def sbatch(script: str, folder: str) -> list[str]:
-    """Submit a script; the job runs in `folder`. The answer is `ID` or `ID;CLUSTER`."""
+    """Submit a script; the job runs in `folder`. The reply is `ID` or `ID;CLUSTER`."""
     return ["sbatch", "--parsable", f"--chdir={folder}", script]
 
 
 def sbatch_test() -> list[str]:
-    """Ask whether the script on standard input would be accepted; no job comes of it."""
+    """Test whether Slurm would accept the script on standard input; this submits no job."""
     return ["sbatch", "--test-only"]
 
 
 def version() -> list[str]:
-    """Ask which Slurm it is."""
+    """Print the version of Slurm."""
     return ["sbatch", "--version"]
 
 
 def ping() -> list[str]:
-    """Ask whether the controllers answer."""
+    """Check that the controllers respond."""
     return ["scontrol", "ping"]
 
 
 def partitions() -> list[str]:
-    """Ask for every partition: its name, with a star if it is the default, its state, and its nodes.
+    """List the partitions: the name, with a star for the default one, the state, and the number of nodes.
 
-    Those are counted as allocated/idle/other/total.
+    Nodes are counted as allocated/idle/other/total.
     """
-    return ["sinfo", "--all", "--noheader", f"--format=%P{FIELD_SEPARATOR}%a{FIELD_SEPARATOR}%F"]
+    return ["sinfo", "--all", "--noheader", f"--format={fields.SEPARATOR.join(['%P', '%a', '%F'])}"]
 
 
 def squeue(*jobs: JobId) -> list[str]:
-    """Ask for jobs of one cluster that the controller knows: all that live, and what ended of late."""
-    # The name is a person's and may hold the separator, so it stands last.
-    fields = FIELD_SEPARATOR.join(["%i", "%T", "%r", "%M", "%l", "%S", "%N", "%j"])
+    """Query jobs of one cluster that the controller knows: active jobs, and those that ended recently."""
+    names = fields.SEPARATOR.join(field.name for field in fields.SQUEUE)
     # --all: also in hidden partitions. --array: without it, a long list of tasks ends in "...".
     return [
         *("squeue", *_cluster(*jobs), f"--jobs={_numbers(jobs)}", "--all", "--states=all", "--array"),
-        *("--noheader", f"--format={fields}"),
+        *("--noheader", f"--format={names}"),
     ]
 
 
 def scontrol(*jobs: JobId) -> list[str]:
-    """Ask for jobs that the controller still remembers (for MinJobAge, mostly five minutes)."""
-    # Without --oneliner: fields then stand at the start of lines, where no job name can imitate them.
+    """Query jobs that the controller has not forgotten: it keeps them for MinJobAge, often five minutes."""
+    # Without --oneliner, fields are at the start of lines, where no job name can imitate them.
     argv = ["scontrol", *_cluster(*jobs), "show", "job"]
     if len(jobs) == 1:
         return [*argv, str(jobs[0])]
@@ -80,16 +79,15 @@ def scontrol(*jobs: JobId) -> list[str]:
 
 
 def sacct(*jobs: JobId) -> list[str]:
-    """Ask the accounting database for jobs of one cluster, where the site has one.
+    """Query jobs of one cluster in the accounting database.
 
-    Of a job that was requeued it tells the latest run: it has --duplicates for the others. All fields
-    are in 20.11 too (https://slurm.schedmd.com/archive/slurm-20.11.9/sacct.html).
+    Of a job that was requeued, sacct reports the last run; --duplicates would report all.
     """
-    fields = "JobID,State,ExitCode,Elapsed,Timelimit,Start,NodeList,AllocTRES,TotalCPU,TRESUsageInTot,JobName"
-    # Without a start time some versions look no further back than midnight.
+    names = ",".join(field.name for field in fields.SACCT)
+    # Without a start time, some versions report only jobs since midnight.
     return [
         *("sacct", *_cluster(*jobs), f"--jobs={_numbers(jobs)}", "--starttime=2000-01-01"),
-        *("--noheader", "--parsable2", f"--delimiter={FIELD_SEPARATOR}", f"--format={fields}"),
+        *("--noheader", "--parsable2", f"--delimiter={fields.SEPARATOR}", f"--format={names}"),
     ]
 
 

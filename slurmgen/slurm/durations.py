@@ -1,6 +1,6 @@
 """Slurm's time limits.
 
-The forms are those of sbatch(1), --time: minutes, minutes:seconds, hours:minutes:seconds,
+sbatch(1), --time, accepts these forms: minutes, minutes:seconds, hours:minutes:seconds,
 days-hours, days-hours:minutes and days-hours:minutes:seconds.
 """
 
@@ -22,7 +22,7 @@ def seconds(text: str) -> int:
     """Seconds of a Slurm time limit.
 
     Raises:
-        ValueError: the text is none of Slurm's forms.
+        ValueError: the text has none of Slurm's forms.
 
     >>> seconds("24:00"), seconds("24:00:00"), seconds("1-0")
     (1440, 86400, 86400)
@@ -40,10 +40,10 @@ def seconds(text: str) -> int:
 
 
 def limit(text: str | None) -> int | None:
-    """Seconds of a limit; None if there is none, as Slurm's UNLIMITED and INFINITE say too.
+    """Seconds of a limit; None for no limit, which Slurm writes as UNLIMITED or INFINITE.
 
     Raises:
-        ValueError: the text is neither of these nor one of Slurm's forms.
+        ValueError: the text is neither of these words and has none of Slurm's forms.
 
     >>> limit("infinite"), limit("30")
     (None, 1800)
@@ -53,7 +53,7 @@ def limit(text: str | None) -> int | None:
 
 @lru_cache(maxsize=1024)
 def canonical(total: int) -> str:
-    """The one way we write a time limit: `HH:MM:SS`, with `D-` in front from a day on.
+    """A time limit as slurmgen writes it: `HH:MM:SS`, from a day on `D-HH:MM:SS`.
 
     >>> canonical(5400), canonical(7 * 86400)
     ('01:30:00', '7-00:00:00')

@@ -1,4 +1,4 @@
-"""Option words read as getopt_long reads them: for sbatch, srun, and launchers that follow its rules."""
+"""Parse option words as getopt_long does: for sbatch, srun, and launchers that follow its rules."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Syntax(NamedTuple):
     short: dict[str, str]
     "Long names by letter."
     one_dash: bool = False
-    "Long names may follow a single dash, as mpirun's do."
+    "Long names may have a single dash, as those of mpirun."
 
     @property
     def names(self) -> frozenset[str]:
@@ -25,21 +25,21 @@ class Syntax(NamedTuple):
         return self.flags | self.optional | self.valued
 
     def matches(self, name: str) -> tuple[str, ...]:
-        """The options that a long name means: itself, or all that it abbreviates."""
+        """The options that a long name may mean: the one with that name, or all that it abbreviates."""
         if self.stands_alone(name) or name in self.valued:
             return (name,)
         return tuple(sorted(n for n in self.names if n.startswith(name)))
 
     def stands_alone(self, name: str) -> bool:
-        """Whether an option needs no value in the next word."""
+        """Whether an option takes no value from the next word."""
         return name in self.flags or name in self.optional
 
 
 class Option(NamedTuple):
-    """One option as written, and what it means."""
+    """One option as written, and its meaning."""
 
     name: str
-    "Long name, without dashes; as written if nothing or too much matches."
+    "Long name without dashes; as written if no option, or several options, match."
     written: str
     "The name with its dashes, without the value."
     value: str | None
@@ -48,12 +48,12 @@ class Option(NamedTuple):
     value_at: int
     "Index of the word that holds the value."
     matches: tuple[str, ...]
-    "The known options that it may be."
+    "The known options that it may mean."
     lacks_value: bool = False
 
 
 def parse(words: Sequence[str], syntax: Syntax, at: int = 0) -> tuple[list[Option], int]:
-    """The options up to the first word that is none, and the index of that word."""
+    """The options up to the first word that is not an option, and the index of that word."""
     found: list[Option] = []
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
         if words[at] == "--":
@@ -122,7 +122,7 @@ SBATCH = Syntax(
     {**_SHORT, "W": "wait", "a": "array"},
 )
 
-# The last lines of the next two are of the plug-ins pyxis, uenv and the Container Engine.
+# The last lines of the next two sets are options of the plug-ins pyxis, uenv and Container Engine.
 _SRUN_FLAGS = frozenset(
     """
     disable-status exact external external-launcher label multi-prog no-allocate overlap preserve-env pty

@@ -1,33 +1,33 @@
-"""Why a job waits: Slurm's reasons in words (https://slurm.schedmd.com/job_reason_codes.html)."""
+"""Slurm's reasons why a job is pending, in words (https://slurm.schedmd.com/job_reason_codes.html)."""
 
 import re
 
 _EXACT = {
     "Resources": "it is next, and waits for nodes to become free",
     "Priority": "jobs of higher priority come first",
-    "None": "Slurm has not looked at it yet",
+    "None": "the scheduler has not considered it yet",
     "Dependency": "it waits for another job, as its --dependency says",
-    "DependencyNeverSatisfied": "the job it depends on did not end as --dependency wants; cancel it",
-    "BeginTime": "it waits for its time: its --begin, or the pause after a requeue",
-    "JobHeldUser": "it is held; `scontrol release` lets it go",
-    "JobHeldAdmin": "the site's staff hold it; ask them",
-    "PartitionTimeLimit": "its --time is longer than the partition allows; cancel it and ask for less",
-    "PartitionNodeLimit": "it wants more nodes than the partition allows; cancel it and ask for fewer",
-    "PartitionDown": "its partition is down for now",
-    "PartitionInactive": "its partition starts no jobs for now",
+    "DependencyNeverSatisfied": "the job it depends on did not end as --dependency requires; cancel it",
+    "BeginTime": "it waits for its start time: its --begin, or the delay after a requeue",
+    "JobHeldUser": "it is held; `scontrol release` releases it",
+    "JobHeldAdmin": "an administrator holds it; contact the site's support",
+    "PartitionTimeLimit": "its --time is longer than the partition allows; cancel it and request less",
+    "PartitionNodeLimit": "it requests more nodes than the partition allows; cancel it and request fewer",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition starts no jobs at the moment",
     "ReqNodeNotAvail": "a node it needs is down, reserved, or will be before the job could end; "
-    "a shorter --time may fit before a maintenance",
+    "a shorter --time may end before the maintenance",
     "Reservation": "it waits for its reservation to begin",
     "Licenses": "it waits for a licence",
     "NodeDown": "a node it needs is down",
-    "BadConstraints": "no node is as it asks; cancel it and ask for what there is",
+    "BadConstraints": "no node has the features it requests; cancel it and request others",
     "InvalidAccount": "its account may not be used; cancel it and name another --account",
     "InvalidQOS": "its QoS may not be used; cancel it and name another --qos",
     "AccountNotAllowed": "its account may not use this partition",
     "QOSNotAllowed": "its QoS may not use this partition",
-    "JobArrayTaskLimit": "as many tasks of its array run as its % allows",
-    "Prolog": "its nodes are being made ready",
-    "Cleaning": "it is being put back into the queue after it ended",
+    "JobArrayTaskLimit": "its array runs as many tasks as its % allows",
+    "Prolog": "its prolog is still running",
+    "Cleaning": "it was requeued, and its last run is being cleaned up",
     "launch_failed_requeued_held": "its nodes could not start it; it is held until `scontrol release`",
 }
 _WHOSE = {"Assoc": "account", "QOS": "QoS"}
@@ -57,7 +57,7 @@ _PER = {
 
 
 def words(reason: str) -> str:
-    """A reason in words; nothing if it says nothing to a person.
+    """A reason in words; empty if there are none for it.
 
     >>> words("QOSMaxGRESPerUser")
     'its QoS has a limit on the GPUs of one user at a time, which is reached'

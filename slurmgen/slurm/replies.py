@@ -1,16 +1,18 @@
-"""What Slurm's commands answer, read without trusting the text around it.
+"""Parse the replies of Slurm's commands.
 
-A login shell may print anything before the answer, and a job's name may hold anything,
-so a parser takes only lines of exactly the right form. A number has at most 18 digits.
+A login shell may print anything before a reply, and a job may have any name, so that a parser accepts only
+lines of exactly the right form. A number has at most 18 digits.
 """
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec import Struct
 
 from slurmgen.errors import shortened
-from slurmgen.slurm.commands import FIELD_SEPARATOR, JobId
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.fields import SACCT, SQUEUE, Field, read_row, value
 from slurmgen.slurm.usage import Usage, usage
 from slurmgen.text import counted
 
@@ -20,117 +22,97 @@ ENDED = frozenset(
         *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
     }
 )
-"The states from which a job does not come back by itself."
+"The states of a job that will not run any more, unless it is requeued."
 
 _NUMBER = "[0-9]{1,18}"
 _JOB_ID = re.compile(rf"(?P<number>{_NUMBER})(?:;(?P<cluster>\w[\w.-]{{0,63}}))?", re.ASCII)
 _TASKS = rf"(?:{_NUMBER}|\[[0-9,:%.-]+\])"
 _TASK_ID = re.compile(rf"{_NUMBER}(?:_{_TASKS})?(?:\+{_NUMBER})?(?:\.\w{{1,64}})?", re.ASCII)
 _STATE = re.compile(r"[A-Z][A-Z_]{0,31}\+?(?: by [^|]{1,64})?")
-_TEST_ANSWER = re.compile(
+_TEST_REPLY = re.compile(
     r"Job [0-9]{1,18} to start at (\S{1,64}) using ([0-9]{1,9}) processors on nodes (\S{1,1000})"
     r"(?: in partition (\S{1,256}))?"
 )
 
 
 class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What Slurm knows of one job, or of one task of a job array."""
+    """The state of one job, or of one task of a job array, as Slurm reports it."""
 
     id: str
     state: str
-    "One of Slurm's, or UNKNOWN where who could know did not answer."
+    "One of Slurm's, or UNKNOWN if accounting did not reply."
     reason: str = ""
     elapsed: str = ""
     time_limit: str = ""
     start: str = ""
-    "When it started, or is expected to."
+    "Time when it started, or is expected to."
     nodes: str = ""
     exit_code: str = ""
     "Exit status and signal, as `1:0`."
     name: str = ""
     cancelled_by: str = ""
-    "The user, mostly as a number."
+    "The user who cancelled it, mostly as a number."
     usage: Usage | None = None
     unaccounted: bool = False
-    "Whether it ended where Slurm keeps no accounts, so that no more will be known of it."
+    "Whether it ended on a cluster without accounting, so that no more will be known of it."
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether it will not run any more."""
         return self.state in ENDED
 
 
 def job_id(text: str) -> JobId | None:
-    """The job in the answer of `sbatch --parsable`: the last line that is one; None if none is."""
-    matches = [_JOB_ID.fullmatch(line.strip()) for line in text.splitlines()]
-    found = [match for match in matches if match]
-    return JobId(found[-1]["number"], found[-1]["cluster"] or "") if found else None
+    """The job in the reply of `sbatch --parsable`: the last line that is an id; None if there is none."""
+    matches = [match for line in text.splitlines() if (match := _JOB_ID.fullmatch(line.strip()))]
+    return JobId(matches[-1]["number"], matches[-1]["cluster"] or "") if matches else None
 
 
 def squeue(text: str) -> tuple[JobState, ...]:
-    """The jobs in the answer of `commands.squeue`."""
-    return tuple(
-        JobState(
-            id=id_,
-            state=state,
-            reason=_said(reason),
-            elapsed=elapsed,
-            time_limit=_said(limit),
-            start=_said(start),
-            nodes=nodes,
-            name=name,
-        )
-        for id_, state, reason, elapsed, limit, start, nodes, name in _rows(text, 8)
-    )
+    """The jobs in the reply to `commands.squeue`."""
+    return tuple(JobState(**row) for row in _rows(text, SQUEUE))
 
 
 def sacct(text: str) -> tuple[JobState, ...]:
-    """The jobs in the answer of `commands.sacct`, each with the memory of its largest step.
+    """The jobs in the reply to `commands.sacct`, each with the memory of its largest step.
 
-    `CANCELLED by 1000` is CANCELLED. The rows of a job's steps, as `12.batch`, follow its own.
+    The rows of the steps of a job, such as `12.batch`, follow the row of the job.
     """
-    rows = list(_rows(text, 11))
-    memory: dict[str, str] = {}
+    rows = list(_rows(text, SACCT))
+    used: dict[str, str] = {}
     for row in rows:
-        job, _, step = row[0].partition(".")
+        job, _, step = row["id"].partition(".")
         if step:
-            memory[job] = max(
-                memory.get(job, ""), row[9], key=lambda used: usage("", "", used).memory_used or 0
-            )
-    return tuple(_accounted(row, memory.get(row[0], "")) for row in rows if "." not in row[0])
+            used[job] = max(used.get(job, ""), row["used"], key=_memory)
+    return tuple(_accounted(row | {"used": used.get(row["id"], "")}) for row in rows if "." not in row["id"])
 
 
-def _accounted(row: list[str], memory: str) -> JobState:
-    id_, state, exit_code, elapsed, limit, start, nodes, had, cpu, _, name = row
-    word, _, by = state.partition(" by ")
-    return JobState(
-        id=id_,
-        state=word.rstrip("+"),
-        exit_code=exit_code,
-        elapsed=elapsed,
-        time_limit=_said(limit),
-        start=_said(start),
-        nodes="" if nodes == "None assigned" else nodes,
-        name=name,
-        cancelled_by=by,
-        usage=usage(had, cpu, memory),
-    )
+def _memory(used: str) -> int:
+    return usage("", "", used).memory_used or 0
+
+
+def _accounted(row: dict[str, Any]) -> JobState:
+    """The state of one job; sacct reports `CANCELLED by 1000`."""
+    state, _, by = row["state"].partition(" by ")
+    used = usage(row["allocated"], row["cpu_time"], row["used"])
+    plain = {name: row[name] for name in row if name in JobState.__struct_fields__}
+    return JobState(**plain | {"state": state.rstrip("+")}, cancelled_by=by, usage=used)
 
 
 def scontrol(text: str) -> tuple[JobState, ...]:
-    """The jobs in the answer of `commands.scontrol`: one paragraph each."""
+    """The jobs in the reply to `commands.scontrol`: one paragraph each."""
     paragraphs = re.split(r"\n\s*\n", text)
     return tuple(state for state in map(_paragraph, paragraphs) if state)
 
 
 def log_path(text: str) -> str | None:
-    """Where a job writes its log, from the answer of `commands.scontrol`; None if it does not say."""
-    return _field(text, r"^ +StdOut=(/.*)$") or None
+    """The path of a job's log in the reply to `commands.scontrol`; None if it has none."""
+    return _search(r"^ +StdOut=(/.*)$", text) or None
 
 
 def trial(text: str) -> str:
-    """What `sbatch --test-only` said, in plain words."""
-    match = _TEST_ANSWER.search(text)
+    """The reply of `sbatch --test-only`, in words."""
+    match = _TEST_REPLY.search(text)
     if not match:
         return complaint(text, "sbatch")
     start, processors, nodes, partition = match.groups()
@@ -139,53 +121,50 @@ def trial(text: str) -> str:
 
 
 def complaint(text: str, program: str) -> str:
-    """What a program complained of, without its prefixes and without the noise of a profile."""
+    """The error messages of a program, without their prefixes and without the output of a shell profile."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if line.startswith(f"{program}: ")]
     words = [re.sub(rf"^{re.escape(program)}: ((error|fatal): )?", "", line) for line in own or lines[-1:]]
     return shortened("; ".join(dict.fromkeys(words))) or "it gave no reason"
 
 
-def _rows(text: str, fields: int) -> Iterator[list[str]]:
-    """The lines of that many fields that begin with the id of a job or a step, and a state."""
+def _rows(text: str, fields: tuple[Field, ...]) -> Iterator[dict[str, Any]]:
+    """The lines that begin with the id of a job or a step, and a state."""
     for line in text.splitlines():
-        row = line.split(FIELD_SEPARATOR, fields - 1)
-        if len(row) == fields and _TASK_ID.fullmatch(row[0]) and _STATE.fullmatch(row[1]):
+        row = read_row(line, fields)
+        if row and _TASK_ID.fullmatch(row["id"]) and _STATE.fullmatch(row["state"]):
             yield row
 
 
-# A heterogeneous job has HetJobId and the like before its name.
+# A heterogeneous job has HetJobId and similar fields before its name.
 _HEAD = re.compile(
     rf"^JobId=({_NUMBER})(?: ArrayJobId=({_NUMBER}) ArrayTaskId=([0-9,:%.-]{{1,4096}}))?"
     r"(?: (?!JobName=)\w{1,32}=\S{1,256}){0,8} JobName=(.*)$",
     re.MULTILINE | re.ASCII,
 )
+_SCONTROL = {
+    "state": r"^ +JobState=([A-Z_]+) Reason=\S+",
+    "reason": r"^ +JobState=[A-Z_]+ Reason=(\S+)",
+    "elapsed": r"^ +RunTime=(\S+)",
+    "time_limit": r"^ +RunTime=\S+ TimeLimit=(\S+)",
+    "start": r"^ +StartTime=(\S+)",
+    "nodes": r"^ +NodeList=(\S+)",
+    "exit_code": r"^ +Requeue=.* ExitCode=([0-9]{1,3}:[0-9]{1,3})",
+}
+"Where scontrol shows the attributes of a job."
 
 
 def _paragraph(text: str) -> JobState | None:
     head = _HEAD.search(text)
-    state = re.search(r"^ +JobState=([A-Z_]+) Reason=(\S+)", text, re.MULTILINE)
-    if not head or not state:
+    found: dict[str, Any] = {
+        attribute: value(_search(pattern, text)) for attribute, pattern in _SCONTROL.items()
+    }
+    if not head or not found["state"]:
         return None
     number, array, task, name = head.groups()
-    return JobState(
-        id=f"{array}_{task}" if array else number,
-        state=state[1],
-        reason=_said(state[2]),
-        elapsed=_field(text, r"^ +RunTime=(\S+)"),
-        time_limit=_said(_field(text, r"^ +RunTime=\S+ TimeLimit=(\S+)")),
-        start=_said(_field(text, r"^ +StartTime=(\S+)")),
-        nodes=_said(_field(text, r"^ +NodeList=(\S+)")),
-        exit_code=_field(text, r"^ +Requeue=.* ExitCode=([0-9]{1,3}:[0-9]{1,3})"),
-        name=name,
-    )
+    return JobState(id=f"{array}_{task}" if array else number, name=name, **found)
 
 
-def _field(text: str, pattern: str) -> str:
+def _search(pattern: str, text: str) -> str:
     match = re.search(pattern, text, re.MULTILINE)
     return match[1] if match else ""
-
-
-def _said(word: str) -> str:
-    """Nothing, where Slurm has a word for nothing."""
-    return "" if word in {"None", "(null)", "N/A", "Unknown", "INVALID", "Partition_Limit"} else word

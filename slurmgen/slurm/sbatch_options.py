@@ -5,7 +5,7 @@ import re
 from slurmgen.errors import RequestError
 
 SbatchOptions = dict[str, str | bool]
-"By long name; `true` for an option without a value, `false` for one that is left out."
+"By long name; `true` for an option without a value, `false` to leave the option out."
 
 MANAGED = {
     "account": "--account",
@@ -43,7 +43,7 @@ MANAGED = {
     "wait": "`slurmgen submit --follow`",
     "wrap": "--script",
 }
-"Options that slurmgen sets itself, and what to say instead."
+"Options that slurmgen sets, and what to use instead."
 
 OTHERS = frozenset(
     """
@@ -70,26 +70,26 @@ OPTIONAL = frozenset("exclusive get-user-env nice no-kill propagate resv-ports".
 "Options that may have a value."
 
 MOST_TASKS = 4_000_000
-"No Slurm has a larger array: its MaxArraySize ends there."
+"The largest MaxArraySize that Slurm allows."
 _ARRAY = r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?"
 _SIGNAL = r"([RB]{1,2}:)?[A-Z0-9+-]+(@[0-9]+)?"
 _NAME = r"[a-z][a-z0-9-]*"
 _VALUE = r"""[^"'\\$`\n]*"""
 
 
-def given(said: SbatchOptions) -> dict[str, str]:
-    """Options with their values as text, without those that are left out."""
-    return {key: "" if value is True else value for key, value in said.items() if value is not False}
+def given(options: SbatchOptions) -> dict[str, str]:
+    """Options with their values as text, without those that are `false`."""
+    return {key: "" if value is True else value for key, value in options.items() if value is not False}
 
 
 def checked(key: str, value: str) -> tuple[str, str]:
-    """One directive as it will stand in the script; the value quoted if sbatch needs it.
+    """One directive as the script has it, with a value that is quoted if sbatch needs that.
 
-    An option that is in neither list may belong to a plug-in of the site, so it passes,
-    unless it looks like a misspelt one.
+    An option in neither list may belong to a plug-in of the site, so it is accepted, unless it looks like a
+    misspelling of a known option.
 
     Raises:
-        RequestError: slurmgen sets that option itself, or its name or value is not a valid one.
+        RequestError: slurmgen sets the option itself, or its name or value is not valid.
     """
     _check_name(key)
     _check_presence(key, value)
@@ -97,7 +97,7 @@ def checked(key: str, value: str) -> tuple[str, str]:
         _CHECKS[key](value)
     if not re.fullmatch(_VALUE, value):
         raise RequestError(
-            f"the value of --sbatch {key} has a quote, a backslash, a dollar or a backtick: {value!r}",
+            f"the value of --sbatch {key} has a quote, a backslash, a dollar sign or a backtick: {value!r}",
             "sbatch expands nothing in a directive; write the value itself.",
         )
     return key, f'"{value}"' if re.search(r"[\s#]", value) else value
@@ -108,7 +108,7 @@ def _check_name(key: str) -> None:
         raise RequestError(f"slurmgen sets --{key} itself", f"Use {MANAGED[key]} instead of --sbatch.")
     if not re.fullmatch(_NAME, key):
         raise RequestError(
-            f"{key!r} is not an sbatch option", "Give its long name without dashes, as KEY=VALUE."
+            f"{key!r} is not an sbatch option", "Write its long name without dashes, as KEY=VALUE."
         )
     if key not in OTHERS and (whole := [name for name in (*MANAGED, *OTHERS) if name.startswith(key)]):
         raise RequestError(f"--sbatch {key} is an abbreviation", f"Write {' or '.join(sorted(whole))}.")
@@ -138,13 +138,13 @@ def _check_array(value: str) -> None:
 
 def _check_signal(value: str) -> None:
     if not re.fullmatch(_SIGNAL, value):
-        raise RequestError(f"--sbatch signal={value} is no signal", "Write one such as USR2@120.")
+        raise RequestError(f"--sbatch signal={value} is not a signal", "Write one such as USR2@120.")
 
 
 def _check_gpu_bind(value: str) -> None:
     if value != "none":
         raise RequestError(
-            f"--sbatch gpu-bind={value} hides a node's GPUs from each other", "Only none is right."
+            f"--sbatch gpu-bind={value} hides a node's GPUs from each other", "Only none is allowed."
         )
 
 
@@ -152,6 +152,6 @@ _CHECKS = {"array": _check_array, "signal": _check_signal, "gpu-bind": _check_gp
 
 
 def _near(key: str) -> list[str]:
-    from difflib import get_close_matches  # only an unknown option needs it
+    from difflib import get_close_matches  # slow to import; only an unknown option needs it
 
     return get_close_matches(key, [*OTHERS, *MANAGED], n=1, cutoff=0.8)

@@ -1,4 +1,4 @@
-"""Text for a POSIX shell: every value from the user goes through here."""
+"""Quote text for a POSIX shell; every value from the user is quoted here."""
 
 import re
 import shlex
@@ -17,10 +17,10 @@ VariableName = Annotated[
 PER_TASK = frozenset(
     ("SLURM_GTIDS SLURM_LOCALID SLURM_NODEID SLURM_PROCID SLURM_TASK_PID SLURMD_NODENAME").split()
 )
-"Variables whose value differs from task to task; the batch script has its own, which is the first task's."
+"Variables whose value differs between tasks; in the batch script they have the value of the first task."
 
-# A newline would end a comment or a directive, a NUL ends every C string, and a lone
-# surrogate (an argument that is not UTF-8) cannot be written to the script at all.
+# A newline would end a comment or a directive, a NUL ends a C string, and a lone surrogate (from an argument
+# that is not UTF-8) cannot be written to the script at all.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _SPECIAL = re.compile(r'([\\"`]|\$(?![A-Za-z_]|\{[A-Za-z_][A-Za-z0-9_]*\}))')
@@ -29,12 +29,12 @@ _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _VARIABLE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})\}})")
 
 quote = lru_cache(maxsize=4096)(shlex.quote)  # many requests share most of their words
-"Quote a value so that the shell takes it as it stands."
+"Quote a value so that the shell does not expand it."
 
 
 @lru_cache(maxsize=1024)
 def expandable(text: str) -> str:
-    r"""Quote a value: only `$NAME` and `${NAME}` keep their meaning.
+    r"""Quote a value so that only `$NAME` and `${NAME}` expand.
 
     >>> print(expandable("$HOME/a b"), expandable("$(reboot)"), expandable("/usr/lib64"))
     "$HOME/a b" "\$(reboot)" /usr/lib64
@@ -43,9 +43,9 @@ def expandable(text: str) -> str:
 
 
 def word(text: str) -> str:
-    r"""A value as a shell word: `$NAME`, `${NAME}` and a `~/` at its beginning expand, and nothing else.
+    r"""A value as a shell word: only `$NAME`, `${NAME}` and a leading `~/` expand.
 
-    `$$` is a dollar that expands nothing. docs/values.md lists the values that are written so.
+    `$$` is a dollar sign. docs/values.md lists the values that are written like this.
 
     >>> print(word("~/a b"), word("$HOME/a b"), word("$$HOME"))
     "$HOME"/'a b' "$HOME/a b" "\$HOME"
@@ -63,17 +63,17 @@ def _escaped(text: str) -> str:
 
 
 def is_full_path(text: str) -> bool:
-    """Whether such a value begins at the root, at the home or at a variable."""
+    """Whether such a value is an absolute path, or begins with the home folder or a variable."""
     return text == "~" or text.startswith(("/", "~/")) or _VARIABLE.match(text) is not None
 
 
 def variables_in(text: str) -> list[str]:
-    """The variables that expand in such a value, in their order."""
+    """The variables that expand in such a value, in order."""
     return [a or b for part in text.split("$$") for a, b in _VARIABLE.findall(part)]
 
 
 def unprintable(value: object) -> str | None:
-    """The first text within a value that no script can hold; None if there is none."""
+    """The first text in a value that a script cannot contain; None if there is none."""
     if isinstance(value, str):
         return value if not value.isprintable() and _UNPRINTABLE.search(value) else None
     if isinstance(value, dict):
@@ -92,4 +92,4 @@ class Variable(Struct, frozen=True):
     "The value as a shell word."
     comment: str | None = None
     prefix: str = ""
-    "What a container engine wants before the name."
+    "What a container engine needs before the name."

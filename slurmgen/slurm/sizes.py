@@ -1,4 +1,4 @@
-"""Sizes as Slurm writes them: a number with K, M, G or T, powers of 1024; without one, M."""
+"""Sizes as Slurm writes them: a number with K, M, G or T, which are powers of 1024; M if there is no unit."""
 
 import re
 from functools import lru_cache
@@ -14,7 +14,7 @@ def megabytes(text: str) -> int:
     """MiB of a Slurm size, rounded up.
 
     Raises:
-        ValueError: the text is no such size.
+        ValueError: the text is not a size.
 
     >>> megabytes("64G"), megabytes("500")
     (65536, 500)
@@ -27,7 +27,7 @@ def megabytes(text: str) -> int:
 
 @lru_cache(maxsize=1024)
 def canonical(mebibytes: int) -> str:
-    """The shortest way to write a size: `64G` where it is whole, else `M`.
+    """A size as slurmgen writes it: in G if it is a whole number, else in M.
 
     >>> canonical(65536), canonical(500)
     ('64G', '500M')
@@ -37,7 +37,7 @@ def canonical(mebibytes: int) -> str:
 
 
 def of_bytes(size: int) -> str:
-    """A number of bytes in the same units: whole where it is whole, else with one decimal, rounded up.
+    """A number of bytes in the same units, with at most one decimal, rounded up.
 
     >>> of_bytes(100 << 20), of_bytes((100 << 20) + 1), of_bytes(1536), of_bytes(317)
     ('100M', '100.1M', '1.5K', '317 bytes')

@@ -1,4 +1,4 @@
-"""What a job had and what it used of it, as the accounting database tells it."""
+"""What a job was allocated and what it used, from the accounting database."""
 
 import re
 from math import ceil
@@ -13,36 +13,36 @@ _MEBIBYTES = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """What one job had, and what it used."""
+    """What a job was allocated, and what it used."""
 
     cpus: int = 0
     gpus: int = 0
-    "As far as the site keeps account of GPUs."
+    "0 if the site does not account for GPUs."
     memory: int | None = None
-    "MiB that it had on all its nodes."
+    "MiB on all its nodes."
     memory_used: int | None = None
-    "MiB that the tasks of its largest step had together, each at its largest; None if nobody looked in time."
+    "MiB of all tasks of the largest step, each at its maximum; None if Slurm took no sample."
     cpu_seconds: int | None = None
 
 
-def usage(had: str, cpu: str, used: str = "") -> Usage:
-    """What stands in sacct's AllocTRES, TotalCPU and TRESUsageInTot.
+def usage(allocated: str, cpu_time: str, used: str = "") -> Usage:
+    """Parse sacct's AllocTRES, TotalCPU and TRESUsageInTot.
 
     >>> usage("billing=2,cpu=2,gres/gpu=1,mem=2G,node=1", "00:03.016", "cpu=00:00:02,mem=222132K")
     Usage(cpus=2, gpus=1, memory=2048, memory_used=217, cpu_seconds=3)
     """
-    tres = _pairs(had)
+    tres = _pairs(allocated)
     return Usage(
         cpus=_count(tres.get("cpu", "")),
         gpus=_count(tres.get("gres/gpu", "")),
         memory=mebibytes(tres.get("mem", "")),
         memory_used=mebibytes(_pairs(used).get("mem", "")),
-        cpu_seconds=whole_seconds(cpu),
+        cpu_seconds=whole_seconds(cpu_time),
     )
 
 
 def whole_seconds(text: str) -> int | None:
-    """Seconds of a time as Slurm prints it, without fractions; None if it is none, as UNLIMITED."""
+    """Seconds of a time as Slurm prints it, without fractions; None if it is not a time, as UNLIMITED."""
     if len(text) > _LONGEST_TIME:
         return None
     try:
@@ -52,7 +52,7 @@ def whole_seconds(text: str) -> int | None:
 
 
 def mebibytes(text: str) -> int | None:
-    """MiB of a size as Slurm prints it, with a fraction as in 1655.50K, rounded up; None if it is none."""
+    """MiB of a size as Slurm prints it, such as 1655.50K, rounded up; None if it is not a size."""
     match = _SIZE.fullmatch(text)
     return ceil(float(match[1]) * _MEBIBYTES[match[2]]) if match else None
 

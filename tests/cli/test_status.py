@@ -1,4 +1,4 @@
-"""The list of `slurmgen status`: what it shows of the ledger, how wide, and in which colours."""
+"""The list of `slurmgen status`: its rows, its width and its colours."""
 
 import json
 import os
@@ -57,10 +57,10 @@ LONG = structs.replace(
 
 @pytest.fixture
 def ledger() -> Ledger:
-    found = Ledger()
-    for one in (FAILED, DONE):
-        found.add(one)
-    return found
+    ledger = Ledger()
+    for record in (FAILED, DONE):
+        ledger.add(record)
+    return ledger
 
 
 def test_a_row_has_id_name_site_state_time_and_limit_and_the_local_time(
@@ -76,7 +76,7 @@ def test_a_row_has_id_name_site_state_time_and_limit_and_the_local_time(
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_it_fits_the_terminal_and_cuts_names_first(columns: int, slurmgen: Run, ledger: Ledger) -> None:
+def test_the_list_fits_the_terminal_and_cuts_names_first(columns: int, slurmgen: Run, ledger: Ledger) -> None:
     ledger.add(LONG)
     out = slurmgen("status", env={**os.environ, "COLUMNS": str(columns)}).stdout
     assert max(map(len, out.splitlines())) <= columns
@@ -87,7 +87,7 @@ def test_it_fits_the_terminal_and_cuts_names_first(columns: int, slurmgen: Run, 
         assert "1234567 " in out
 
 
-def test_in_a_pipe_it_is_80_columns_wide_without_colours(slurmgen: Run, ledger: Ledger) -> None:
+def test_in_a_pipe_the_list_is_80_columns_wide_without_colours(slurmgen: Run, ledger: Ledger) -> None:
     ledger.add(LONG)
     environ = {key: text for key, text in os.environ.items() if key != "COLUMNS"}
     out = slurmgen("status", env={**environ, "FORCE_COLOR": "1"}).stdout
@@ -104,7 +104,7 @@ def test_a_path_longer_than_the_terminal_stays_whole(slurmgen: Run, ledger: Ledg
 
 
 def on_a_terminal(*args: str, folder: Path, **more: str) -> str:
-    """What is written to a terminal of 80 columns."""
+    """The output on a terminal of 80 columns."""
     leader, follower = pty.openpty()
     environ = {**os.environ, "TERM": "xterm", "COLUMNS": "80", **more}
     command = [sys.executable, "-m", "slurmgen", *args]
@@ -134,7 +134,7 @@ def on_a_terminal(*args: str, folder: Path, **more: str) -> str:
         ([], {"TERM": "dumb"}, False),
     ],
 )
-def test_colours_are_for_terminals_and_can_be_refused(
+def test_colours_appear_on_a_terminal_unless_they_are_disabled(
     args: list[str], more: dict[str, str], is_colored: bool, ledger: Ledger, tmp_path: Path
 ) -> None:
     out = on_a_terminal("status", *args, folder=tmp_path, **more)
@@ -143,28 +143,39 @@ def test_colours_are_for_terminals_and_can_be_refused(
     assert ("\x1b" in out) == is_colored
 
 
-def test_colours_can_be_had_in_a_pipe(slurmgen: Run, ledger: Ledger) -> None:
+def test_color_always_colours_the_output_in_a_pipe(slurmgen: Run, ledger: Ledger) -> None:
     assert "\x1b[32mCOMPLETED" in slurmgen("status", "--color", "always").stdout
 
 
-def test_a_name_steers_no_terminal(slurmgen: Run, ledger: Ledger) -> None:
+def test_control_characters_in_a_name_are_escaped(slurmgen: Run, ledger: Ledger) -> None:
     ledger.add(structs.replace(DONE, id="43", key="k4", name="\x1b[31m[bold]"))
     out = slurmgen("status").stdout
     assert "\x1b" not in out
     assert "\\x1b[31m[bold]" in out
 
 
-def test_the_object_has_the_keys_of_before_and_new_ones(slurmgen: Run, ledger: Ledger) -> None:
-    told = json.loads(slurmgen("status", "--json").stdout)["jobs"]
-    before = "id name site via cluster state ended exit_code signal reason waits why start elapsed time_limit"
-    before += " nodes usage tasks submitted folder log error remembered"
-    assert set(before.split()) | {"commit", "dirty", "key", "command", "directory"} == told[0].keys()
-    assert [one["id"] for one in told] == ["1234567", "42"]
-    assert (told[0]["commit"], told[0]["dirty"], told[0]["key"]) == (FAILED.commit, True, "k1")
-    assert told[0]["why"]["what"] == "Python has no module einops there"
+def test_the_json_object_has_all_keys(slurmgen: Run, ledger: Ledger) -> None:
+    jobs = json.loads(slurmgen("status", "--json").stdout)["jobs"]
+    keys = "id name site via cluster state ended exit_code signal reason waits why start elapsed time_limit"
+    keys += " nodes usage tasks submitted folder log commit dirty key command directory error remembered"
+    assert list(jobs[0]) == keys.split()
+    assert [job["id"] for job in jobs] == ["1234567", "42"]
+    assert (jobs[0]["commit"], jobs[0]["dirty"], jobs[0]["key"]) == (FAILED.commit, True, "k1")
+    assert jobs[0]["why"]["what"] == "Python has no module einops there"
 
 
-def test_of_one_job_site_time_and_commit_are_shown(slurmgen: Run, ledger: Ledger, tmp_path: Path) -> None:
+def test_an_unsettled_submission_has_no_id_no_cluster_and_no_log(slurmgen: Run) -> None:
+    # A pending entry has the clusters that its script names, of which Slurm has not yet chosen one.
+    Ledger().add(structs.replace(FAILED, id="", cluster="big,small", state="pending", final="", why=""))
+    (job,) = json.loads(slurmgen("status", "--json").stdout)["jobs"]
+    assert [job[key] for key in ("id", "cluster", "log", "state")] == ["", "", "", "UNKNOWN"]
+    assert (job["name"], job["key"], job["folder"], job["ended"]) == (NAME, "k1", "/f", False)
+    assert "slurmgen forget k1" in job["error"]
+
+
+def test_status_of_one_job_shows_its_site_time_and_commit(
+    slurmgen: Run, ledger: Ledger, tmp_path: Path
+) -> None:
     (tmp_path / "ssh_config").write_text("Host far\n  HostName 127.0.0.1\n  Port 1\n")
     environ = {**os.environ, "TZ": "UTC"}
     reply = slurmgen("status", FAILED.id, "--ssh-config", str(tmp_path / "ssh_config"), env=environ)

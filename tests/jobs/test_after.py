@@ -1,4 +1,4 @@
-"""What became of real jobs, on a Slurm that keeps accounts and soon forgets what has ended."""
+"""The state of real jobs, on a Slurm with accounting that soon forgets jobs that have ended."""
 
 import json
 import os
@@ -37,7 +37,7 @@ echo '  rank      : 1 (local_rank: 1)'
 exit 1"""
 HOG = f"{PYTHON} 'import time; held = bytearray(300 << 20); time.sleep({{}})'"
 
-# Name: what the job runs, options of sbatch, its state, the exit code of `wait`, and why.
+# Name: the command, the options of sbatch, the state, the exit code of `wait`, and the reason.
 ENDS: dict[str, tuple[str, list[str], str, int, str]] = {
     "good": ("true", [], "COMPLETED", 0, ""),
     "coded": ("exit 7", [], "FAILED", 7, "its script ended with exit code 7"),
@@ -58,13 +58,13 @@ ENDS: dict[str, tuple[str, list[str], str, int, str]] = {
         "a port was taken already",
     ),
     "no-log": ("true", ["--output=/no/such/folder/%j.log"], "FAILED", 1, "Slurm could not start it"),
-    # Without cgroups Slurm looks every second, kills the job, and calls that FAILED.
+    # Without cgroups, Slurm samples memory every second, kills the job, and reports FAILED.
     "memory": (HOG.format(60), ["--mem=100M"], "FAILED", 137, "it used more memory than the 100M it had"),
 }
 
 
 class Cluster:
-    """A Slurm with accounts, jobs that were submitted to it at once, and slurmgen on its login node."""
+    """A Slurm with accounting, jobs that were all submitted at the start, and slurmgen on its login node."""
 
     def __init__(self, testbed: Testbed) -> None:
         self.testbed = testbed
@@ -76,7 +76,7 @@ class Cluster:
         return Ledger(self.state / "slurmgen/ledger.sqlite")
 
     def submit(self, name: str, body: str, *options: str) -> str:
-        """Submit a job by hand, and write it down as submit would."""
+        """Submit a job with sbatch, and record it as `slurmgen submit` would."""
         script = self.testbed.folder / f"{name}.sh"
         script.write_text(f"#!/bin/bash\n{body}\n")
         words = ["--parsable", f"--job-name={name}", "--mem=50M", "--output=%x-%j.log", *options]
@@ -120,14 +120,14 @@ class Cluster:
 def cluster() -> Iterator[Cluster]:
     with twin("generic") as testbed, accounting(testbed):
         made = Cluster(testbed)
-        # First, since a time limit is a minute at least.
+        # First, because the shortest time limit is a minute.
         made.submit("long", "sleep 600", "--time=1")
         for name, (body, options, *_) in reversed(ENDS.items()):
             made.submit(name, body, *options)
         yield made
 
 
-def test_an_account_that_one_may_not_use_is_refused(cluster: Cluster) -> None:
+def test_submit_with_an_account_of_others_is_refused(cluster: Cluster) -> None:
     (cluster.testbed.folder / "train.py").write_text("")
     job = ["--site", "generic", "--via", "local", "--framework", "python", "--script", "train.py"]
     reply = cluster.slurmgen("submit", *job, "--account", "nobodys", "--test-only")
@@ -136,13 +136,13 @@ def test_an_account_that_one_may_not_use_is_refused(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_an_end_is_waited_for_and_told_in_words(cluster: Cluster, name: str) -> None:
+def test_wait_returns_the_exit_code_and_status_shows_the_reason(cluster: Cluster, name: str) -> None:
     _, _, state, code, what = ENDS[name]
     reply = cluster.slurmgen("wait", name)
     assert reply.returncode == code, reply
-    # Not its name: the database says "allocation" if it hears of the end before the start.
+    # Any name: the database has "allocation" if it receives the end before the start.
     assert re.search(rf"^job {cluster.ids[name]} \([\w-]+\) is {state}\b", reply.stdout, re.MULTILINE)
-    # What a job used, and so whether memory was the reason, the database knows a moment later.
+    # The database has the memory usage, which may be the reason, a moment later.
     eventually(lambda: f"why: {what}" in cluster.slurmgen("status", name).stdout if what else True)
     assert what or "why:" not in reply.stdout
 
@@ -151,7 +151,7 @@ def test_the_rank_that_failed_first_is_quoted(cluster: Cluster) -> None:
     assert "log: ValueError: of rank 1\n" in cluster.slurmgen("wait", "ranks").stdout
 
 
-def test_what_slurm_forgot_accounting_tells(cluster: Cluster) -> None:
+def test_a_job_that_the_controller_forgot_is_reported_by_accounting(cluster: Cluster) -> None:
     job = cluster.ids["coded"]
     cluster.slurmgen("wait", job)
     eventually(
@@ -161,7 +161,7 @@ def test_what_slurm_forgot_accounting_tells(cluster: Cluster) -> None:
     assert (told["state"], told["exit_code"], told["ended"]) == ("FAILED", 7, True)
 
 
-def test_what_it_used_of_what_it_had_is_told(cluster: Cluster) -> None:
+def test_the_usage_of_an_ended_job_is_shown(cluster: Cluster) -> None:
     cluster.submit("hog", HOG.format(5), "--mem=1G", "--cpus-per-task=2", "--gpus=1", "--time=10")
     told = cluster.json("wait", "hog")
     usage = eventually(lambda: cluster.json("status", "hog")["usage"])
@@ -173,7 +173,7 @@ def test_what_it_used_of_what_it_had_is_told(cluster: Cluster) -> None:
     assert "it had 1 GPU\n" in shown
 
 
-def test_an_array_is_summed_up_with_its_tasks_below(cluster: Cluster) -> None:
+def test_an_array_is_shown_as_a_summary_with_its_tasks(cluster: Cluster) -> None:
     job = cluster.submit("many", "exit $((SLURM_ARRAY_TASK_ID == 2))", "--array=0-3", "--output=%x-%A_%a.log")
     reply = cluster.slurmgen("wait", job)
     assert reply.returncode == 1
@@ -188,14 +188,14 @@ def test_an_array_is_summed_up_with_its_tasks_below(cluster: Cluster) -> None:
     assert cluster.slurmgen("wait", f"{job}_1").returncode == 0
 
 
-def test_a_job_that_waits_says_why_and_until_when(cluster: Cluster) -> None:
+def test_a_pending_job_is_shown_with_its_reason_and_expected_start(cluster: Cluster) -> None:
     later = cluster.submit("later", "true", "--begin=now+2hours")
     greedy = cluster.submit("greedy", "true", "--gpus=2", f"--qos={FEW_GPUS}")
     after = cluster.submit("after", "true", f"--dependency=afterok:{later}")
-    # Until the scheduler has looked at a job it has no reason.
+    # A job has no reason until the scheduler has considered it.
     eventually(lambda: cluster.json("status", greedy)["reason"] == "QOSMaxGRESPerUser")
     shown = cluster.slurmgen("status", later, greedy, after).stdout
-    assert f"job {later} (later) is PENDING (BeginTime)\n  why: it waits for its time" in shown
+    assert f"job {later} (later) is PENDING (BeginTime)\n  why: it waits for its start time" in shown
     assert "  expected to start at 2" in shown
     assert "why: its QoS has a limit on the GPUs of one user at a time, which is reached" in shown
     assert "(Dependency)\n  why: it waits for another job" in shown
@@ -206,7 +206,7 @@ def test_a_job_that_waits_says_why_and_until_when(cluster: Cluster) -> None:
     assert cluster.slurmgen("wait", greedy).returncode == 143
 
 
-def test_of_a_job_that_was_requeued_the_latest_run_counts(cluster: Cluster) -> None:
+def test_the_last_run_of_a_requeued_job_counts(cluster: Cluster) -> None:
     job = cluster.submit("again", "sleep 600", "--requeue")
     eventually(lambda: cluster.state_of(job) == "RUNNING")
     cluster.testbed.run("scontrol", "requeue", job)
@@ -218,7 +218,7 @@ def test_of_a_job_that_was_requeued_the_latest_run_counts(cluster: Cluster) -> N
     assert cluster.json("wait", job)["state"] == "CANCELLED"
 
 
-def test_several_are_cancelled_and_what_cannot_be_is_said(cluster: Cluster) -> None:
+def test_cancel_reports_jobs_that_have_ended_and_jobs_that_are_unknown(cluster: Cluster) -> None:
     jobs = [cluster.submit(f"sleeper{n}", "sleep 600") for n in range(2)]
     cluster.slurmgen("wait", "good")
     reply = cluster.slurmgen("cancel", *jobs, "good")
@@ -232,7 +232,7 @@ def test_several_are_cancelled_and_what_cannot_be_is_said(cluster: Cluster) -> N
     assert "job 999999 is gone from the records" in unknown.stdout
 
 
-def test_the_last_job_and_one_task_are_names_too(cluster: Cluster) -> None:
+def test_jobs_are_named_as_last_and_as_one_task_of_an_array(cluster: Cluster) -> None:
     job = cluster.submit("last one", "sleep 600", "--array=1-2", "--output=%x-%A_%a.log")
     assert cluster.json("status", "last")["id"] == job
     eventually(lambda: {one["state"] for one in cluster.json("status", "last")["tasks"]} == {"RUNNING"})
@@ -243,7 +243,7 @@ def test_the_last_job_and_one_task_are_names_too(cluster: Cluster) -> None:
     assert cluster.slurmgen("wait", "last one").returncode == 143
 
 
-def test_several_are_waited_for_and_the_first_that_failed_counts(cluster: Cluster) -> None:
+def test_wait_for_several_jobs_returns_the_code_of_the_first_that_failed(cluster: Cluster) -> None:
     reply = cluster.slurmgen("wait", "good", "coded", "crash", "--json")
     assert reply.returncode == 7
     told = json.loads(reply.stdout)["jobs"]
@@ -251,7 +251,7 @@ def test_several_are_waited_for_and_the_first_that_failed_counts(cluster: Cluste
     assert [one["state"] for one in told] == ["COMPLETED", "FAILED", "FAILED"]
 
 
-def test_logs_of_several_and_what_they_are(cluster: Cluster) -> None:
+def test_logs_shows_several_logs_and_describes_them_as_json(cluster: Cluster) -> None:
     cluster.slurmgen("wait", "coded", "ranks")
     shown = cluster.slurmgen("logs", "coded", "ranks").stdout
     path = f"{cluster.testbed.folder}/ranks-{cluster.ids['ranks']}.log"
@@ -297,7 +297,7 @@ def test_two_hundred_jobs_take_one_login_one_squeue_and_one_sacct(cluster: Clust
         logins.clear()
         return [report.state for report in query(jobs, connect)]
 
-    # Until the database has them all, how they ended is asked of scontrol, once for all.
+    # Until the database has all of them, one scontrol is queried for their exit codes.
     eventually(lambda: states() and "sh" not in logins[0].ran)
     assert states() == ["COMPLETED"] * 10 + ["PENDING"] * 190
     assert len(logins) == 1
@@ -306,7 +306,9 @@ def test_two_hundred_jobs_take_one_login_one_squeue_and_one_sacct(cluster: Clust
     cluster.slurmgen("cancel", waiting)
 
 
-def test_the_list_shows_the_sites_that_answer_although_one_does_not(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_site_that_is_not_reached_does_not_hide_the_others_in_the_list(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     config = Server(tmp_path, free_port())
     (tmp_path / "host_key.pub").write_text("ssh-ed25519 AAAA\n")
     away = structs.asdict(Route(site="daic", via="ssh", host="far", ssh_config=config.config(tmp_path)))
@@ -336,8 +338,8 @@ def test_the_list_shows_the_sites_that_answer_although_one_does_not(cluster: Clu
     assert "it is not known whether" in mine.slurmgen("cancel", "last").stderr
 
 
-def test_a_record_without_an_end_is_not_a_job_that_runs(cluster: Cluster) -> None:
-    """As sacct tells it when the controller lost a job, or when the database lags behind."""
+def test_a_job_that_only_accounting_lists_as_running_is_gone(cluster: Cluster) -> None:
+    """sacct prints such a row if the controller lost a job, or if the database lags behind."""
     programs = cluster.testbed.folder / "programs"
     programs.mkdir()
     row = "77|RUNNING|0:0|5-00:00:00|UNLIMITED|2020-01-01T00:00:00|n1|cpu=1|00:00:00||lost"
@@ -348,7 +350,7 @@ def test_a_record_without_an_end_is_not_a_job_that_runs(cluster: Cluster) -> Non
     assert "job 77 is gone from the records" in reply.stdout
 
 
-def test_a_job_on_a_twin_is_not_looked_for_over_ssh(slurmgen: Run) -> None:
+def test_a_job_on_a_twin_is_not_queried_over_ssh(slurmgen: Run) -> None:
     route = structs.asdict(Route(site="generic", via="twin"))
     Ledger().add(Record(id="7", **route, name="n", folder="/f", output="o", submitted="t"))
     reply = slurmgen("status", "7", "--via", "ssh")
@@ -357,7 +359,7 @@ def test_a_job_on_a_twin_is_not_looked_for_over_ssh(slurmgen: Run) -> None:
     assert "GONE" in slurmgen("status").stdout
 
 
-def test_a_time_limit_ends_a_job(cluster: Cluster) -> None:
+def test_wait_reports_a_job_that_reached_its_time_limit(cluster: Cluster) -> None:
     reply = cluster.slurmgen("wait", "long")
     assert reply.returncode == 143
     assert "(long) is TIMEOUT" in reply.stdout

@@ -199,7 +199,7 @@ def test_no_log_breaks_it(log: str) -> None:
         ("ReqNodeNotAvail, UnavailableNodes:n[1-9]", "down, reserved"),
         ("PartitionTimeLimit", "longer than the partition allows"),
         ("Dependency", "another job"),
-        ("BeginTime", "waits for its time"),
+        ("BeginTime", "waits for its start time"),
         ("SomethingNew", ""),
     ],
 )

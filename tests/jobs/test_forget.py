@@ -1,4 +1,4 @@
-"""Giving up an unsettled submission: its job is found, or none can come of it."""
+"""Giving up an unsettled submission: its job is found, or its key is closed so that none can follow."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ from msgspec import structs
 
 from slurmgen.errors import RemoteError
 from slurmgen.jobs import exactly_once as there
-from slurmgen.jobs.closing import Entry, close
+from slurmgen.jobs.closing import close
 from slurmgen.jobs.exactly_once import Closed, Submission, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.remote.local import LocalTransport
@@ -25,8 +25,19 @@ from tests.support.sshd import Server
 from tests.support.twins import Testbed, eventually
 
 
-def entry(one: Submission) -> Entry:
-    return Entry(key=one.key, name=one.name, folder=one.folder, output=one.output, snapshot=one.content.hash)
+def entry(one: Submission) -> Record:
+    return Record(
+        id="",
+        site="generic",
+        via="local",
+        name=one.name,
+        folder=one.folder,
+        output=one.output,
+        submitted="2026-01-01",
+        key=one.key,
+        state="pending",
+        snapshot=one.content.hash,
+    )
 
 
 def submit(far: Transport, one: Submission) -> Submitted:
@@ -42,7 +53,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_what_never_arrived_is_closed_and_no_job_can_come_of_it(cluster: Transport, project: Path) -> None:
+def test_a_submission_that_never_arrived_is_closed_and_cannot_become_a_job(
+    cluster: Transport, project: Path
+) -> None:
     one = submission(project, "closed", f"{project.name}-never")
     assert close(cluster, entry(one), WAITS) is None
     assert close(cluster, entry(one), WAITS) is None
@@ -50,10 +63,10 @@ def test_what_never_arrived_is_closed_and_no_job_can_come_of_it(cluster: Transpo
         submit(cluster, one)
 
 
-def test_a_job_that_there_is_is_found_and_goes_on(
+def test_closing_finds_the_job_of_a_submission_and_does_not_end_it(
     cluster: Transport, project: Path, testbed: Testbed
 ) -> None:
-    one = submission(project, "closed", f"found-{id(project)}")
+    one = submission(project, "closed", f"found-{project.parent.name}")
     done = submit(cluster, one)
     found = close(cluster, entry(one), WAITS)
     assert found
@@ -79,10 +92,10 @@ class Held(LocalTransport):
         yield data[-1:]
 
 
-def test_a_submission_that_is_still_being_sent_makes_no_job_after_its_key_is_closed(
+def test_a_submission_whose_key_is_closed_while_it_is_sent_becomes_no_job(
     project: Path, testbed: Testbed
 ) -> None:
-    one = submission(project, "held", f"held-{id(project)}")
+    one = submission(project, "held", f"held-{project.parent.name}")
     held = Held(testbed.twin.environ())
     with ThreadPoolExecutor(1) as pool:
         going = pool.submit(submit, held, one)
@@ -95,9 +108,11 @@ def test_a_submission_that_is_still_being_sent_makes_no_job_after_its_key_is_clo
     assert counted(testbed)[one.key] == 0
 
 
-def test_closed_and_submitted_at_once_both_see_the_same(project: Path, testbed: Testbed) -> None:
+def test_closing_and_submitting_at_the_same_time_agree_on_the_outcome(
+    project: Path, testbed: Testbed
+) -> None:
     for number in range(8):
-        one = submission(project, "race", f"race-{id(project)}-{number}")
+        one = submission(project, "race", f"race-{project.parent.name}-{number}")
         far = LocalTransport(testbed.twin.environ())
         with ThreadPoolExecutor(1) as pool:
             going = pool.submit(submit, far, one)
@@ -110,10 +125,10 @@ def test_closed_and_submitted_at_once_both_see_the_same(project: Path, testbed: 
             testbed.run("scancel", str(found.job))
 
 
-def test_while_slurm_does_not_answer_nothing_is_certain_and_nothing_changes(
+def test_without_a_reply_of_slurm_closing_fails_and_changes_nothing(
     project: Path, testbed: Testbed, tmp_path: Path
 ) -> None:
-    one = submission(project, "silent", f"silent-{id(project)}", HELD)
+    one = submission(project, "silent", f"silent-{project.parent.name}", HELD)
     broken = tmp_path / "bin"
     broken.mkdir()
     for name in ("squeue", "sacct"):
@@ -149,18 +164,18 @@ def unsettled() -> Record:
     return found
 
 
-def test_status_shows_what_was_submitted_and_what_to_do(machine: Machine) -> None:
+def test_status_shows_the_command_of_an_unsettled_submission_and_a_hint(machine: Machine) -> None:
     code, out, _ = machine.slurmgen("status")
     assert code == 0
-    told = " ".join(out.split())
+    shown = " ".join(out.split())
     words = "--env TOKEN=... --env=OTHER=... -- --lr 'a b'"
-    assert f"{machine.project}$ slurmgen submit {' '.join(JOB)} {words}" in told
-    assert f"`slurmgen forget {unsettled().key}`" in told
+    assert f"{machine.project}$ slurmgen submit {' '.join(JOB)} {words}" in shown
+    assert f"`slurmgen forget {unsettled().key}`" in shown
     assert "secret" not in out
     assert b"secret" not in Ledger().path.read_bytes()
 
 
-def test_while_it_is_not_certain_the_entry_stays(machine: Machine) -> None:
+def test_forget_keeps_the_entry_if_the_outcome_is_not_certain(machine: Machine) -> None:
     code, out, err = machine.slurmgen("forget", "train")
     assert (code, out) == (3, "")
     assert "whether there is a job is not known" in err
@@ -168,7 +183,7 @@ def test_while_it_is_not_certain_the_entry_stays(machine: Machine) -> None:
     unsettled()
 
 
-def test_by_force_the_entry_goes_with_a_warning(machine: Machine) -> None:
+def test_forget_with_force_removes_the_entry_and_warns(machine: Machine) -> None:
     code, _, err = machine.slurmgen("forget", unsettled().key, "--force")
     assert code == 0
     assert "warning: whether there is a job is not known" in err
@@ -176,7 +191,7 @@ def test_by_force_the_entry_goes_with_a_warning(machine: Machine) -> None:
     assert Ledger().all() == ()
 
 
-def test_without_a_job_the_entry_goes_and_the_next_submission_is_a_new_one(machine: Machine) -> None:
+def test_forget_removes_an_entry_without_a_job_so_that_the_next_submission_is_new(machine: Machine) -> None:
     machine.answers("squeue", "exit 0")
     key = unsettled().key
     code, out, err = machine.slurmgen("forget", "train")
@@ -187,7 +202,7 @@ def test_without_a_job_the_entry_goes_and_the_next_submission_is_a_new_one(machi
 
 
 @pytest.mark.parametrize("cancels", [False, True])
-def test_its_job_is_recorded_and_cancelled_only_if_asked(machine: Machine, cancels: bool) -> None:
+def test_forget_records_the_job_and_cancels_it_only_with_cancel(machine: Machine, cancels: bool) -> None:
     key = unsettled().key
     row = "77|RUNNING|None|1:00|5:00|2020-01-01T00:00:00|n1|train"
     machine.answers("squeue", f"case \"$*\" in *%k*) echo '77|slurmgen:{key}|/f' ;; *) echo '{row}' ;; esac")
@@ -199,7 +214,7 @@ def test_its_job_is_recorded_and_cancelled_only_if_asked(machine: Machine, cance
     assert (machine.home / "cancelled").exists() == cancels
 
 
-def test_a_site_that_is_not_reached_changes_nothing_without_force(machine: Machine) -> None:
+def test_forget_changes_nothing_without_force_if_the_site_is_not_reached(machine: Machine) -> None:
     way = ["--via", "ssh", "--host", "nobody@127.0.0.1"]
     code, out, err = machine.slurmgen("forget", "train", *way)
     assert (code, out) == (3, "")
@@ -209,7 +224,7 @@ def test_a_site_that_is_not_reached_changes_nothing_without_force(machine: Machi
     assert key not in machine.slurmgen("status")[1]
 
 
-def test_of_several_of_a_name_a_key_is_wanted(machine: Machine) -> None:
+def test_forget_needs_a_key_if_several_submissions_have_the_name(machine: Machine) -> None:
     first = unsettled()
     Ledger().add(structs.replace(first, key="another"))
     code, out, err = machine.slurmgen("forget", "train")
@@ -218,7 +233,7 @@ def test_of_several_of_a_name_a_key_is_wanted(machine: Machine) -> None:
     assert machine.slurmgen("forget", "nosuch")[0] == 2
 
 
-def test_over_ssh_on_a_real_slurm(
+def test_forget_cancels_a_job_of_a_real_slurm_over_ssh(
     slurmgen: Run, project: Path, login_node: Server, testbed: Testbed, tmp_path: Path
 ) -> None:
     way = ["--site", "generic", "--host", "far", "--ssh-config", login_node.config(tmp_path)]

@@ -31,18 +31,18 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "state/ledger.sqlite")
 
 
-def test_what_is_written_is_found(ledger: Ledger) -> None:
+def test_a_recorded_job_is_found_by_its_id(ledger: Ledger) -> None:
     ledger.add(record("12"))
     assert ledger.find("12") == (record("12"),)
     assert ledger.find("12", "olivia") == ledger.find("13") == ()
 
 
-def test_nothing_is_made_by_looking(ledger: Ledger) -> None:
+def test_reading_does_not_create_the_ledger(ledger: Ledger) -> None:
     assert ledger.all() == ()
     assert not ledger.path.parent.exists()
 
 
-def test_it_is_readable_by_its_owner_alone(ledger: Ledger) -> None:
+def test_only_the_owner_may_read_the_ledger(ledger: Ledger) -> None:
     ledger.add(record("12"))
     assert ledger.path.stat().st_mode & 0o777 == 0o600
     assert ledger.path.parent.stat().st_mode & 0o777 == 0o700
@@ -55,19 +55,19 @@ def test_an_id_at_two_sites_is_found_at_both(ledger: Ledger) -> None:
     assert [one.site for one in ledger.find("12", "olivia")] == ["olivia"]
 
 
-def test_of_an_id_used_twice_the_later_counts(ledger: Ledger) -> None:
+def test_the_later_job_of_an_id_that_was_used_twice_is_found(ledger: Ledger) -> None:
     ledger.add(record("12"))
     ledger.add(record("12", folder="/later"))
     assert [one.folder for one in ledger.find("12")] == ["/later"]
 
 
 @pytest.mark.parametrize("text", ["it's", "'; DROP TABLE jobs; --", "naïve ☃", "new\nline"])
-def test_any_text_is_only_text(ledger: Ledger, text: str) -> None:
+def test_text_is_stored_unchanged_and_not_run_as_sql(ledger: Ledger, text: str) -> None:
     ledger.add(record("12", folder=text))
     assert ledger.find("12")[0].folder == text
 
 
-def test_many_may_write_at_once(ledger: Ledger) -> None:
+def test_several_processes_may_write_at_the_same_time(ledger: Ledger) -> None:
     code = (
         "import sys; from pathlib import Path; from slurmgen.jobs.ledger import Ledger, Record\n"
         "rest = dict(site='s', via='local', name='n', folder='f', output='o', submitted='t')\n"
@@ -79,14 +79,14 @@ def test_many_may_write_at_once(ledger: Ledger) -> None:
     assert len({one.id for one in ledger.all()}) == 80
 
 
-def test_a_broken_file_is_told(ledger: Ledger) -> None:
+def test_a_broken_file_is_reported(ledger: Ledger) -> None:
     ledger.path.parent.mkdir()
     ledger.path.write_text("not a database, and long enough to be sure of it" * 100)
     with pytest.raises(ConfigError, match=r"cannot use .*move it away"):
         ledger.all()
 
 
-def test_a_file_of_a_newer_slurmgen_is_told_and_left_as_it_is(ledger: Ledger) -> None:
+def test_a_file_of_a_newer_slurmgen_is_refused_and_not_changed(ledger: Ledger) -> None:
     ledger.add(record("12"))
     with closing(sqlite3.connect(ledger.path)) as database:
         database.execute("PRAGMA user_version = 99")
@@ -106,17 +106,17 @@ INSERT INTO jobs VALUES (3, '12', '', 'daic', 'ssh', 'me@h', NULL, 'n', '/f', '%
 "A ledger as the first slurmgen wrote it."
 
 
-@pytest.mark.parametrize("form", [0, 1])
-def test_an_older_file_is_read_on_and_loses_nothing(ledger: Ledger, form: int) -> None:
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_file_of_the_first_schema_is_migrated_without_loss(ledger: Ledger, version: int) -> None:
     ledger.path.parent.mkdir()
     with closing(sqlite3.connect(ledger.path)) as database:
-        database.executescript(f"{OLD} PRAGMA user_version = {form};")
+        database.executescript(f"{OLD} PRAGMA user_version = {version};")
     assert ledger.find("12") == (record("12"),)
     ledger.claim(pending("a", "same"))
     assert [one.id for one in ledger.all()] == ["12", ""]
 
 
-def test_a_file_without_ends_is_read_on(ledger: Ledger) -> None:
+def test_a_file_without_final_states_is_migrated(ledger: Ledger) -> None:
     ledger.add(record("12"))
     with closing(sqlite3.connect(ledger.path)) as database:
         later = ("final", "why", "command", "directory")
@@ -125,8 +125,8 @@ def test_a_file_without_ends_is_read_on(ledger: Ledger) -> None:
     assert ledger.find("12") == (record("12"),)
 
 
-def test_a_file_without_reasons_is_read_on(ledger: Ledger) -> None:
-    """As the version before this one wrote it: 3, with an end and an unsettled submission."""
+def test_a_file_without_reasons_of_failures_is_migrated(ledger: Ledger) -> None:
+    """Schema version 3, with a final state and an unsettled submission."""
     ended = structs.replace(record("12"), final='[{"id":"12","state":"FAILED"}]')
     for one in (ended, pending("a", "same")):
         ledger.add(one)
@@ -138,7 +138,7 @@ def test_a_file_without_reasons_is_read_on(ledger: Ledger) -> None:
     assert [one.why for one in ledger.all()] == ["so", ""]
 
 
-def test_how_a_job_ended_is_kept_with_that_job_alone(ledger: Ledger) -> None:
+def test_a_final_state_is_saved_only_for_its_own_job(ledger: Ledger) -> None:
     for one in (record("12"), record("12", "olivia"), record("13")):
         ledger.add(one)
     ledger.save_final_states({record("12"): ("well", "")})
@@ -155,7 +155,7 @@ def test_an_unsettled_entry_is_found_by_its_key_and_by_its_name(ledger: Ledger) 
     assert ledger.unsettled("n", "olivia") == ledger.unsettled("12") == ()
 
 
-def test_many_may_bring_an_older_file_to_our_form_at_once(ledger: Ledger) -> None:
+def test_several_processes_may_migrate_the_file_at_the_same_time(ledger: Ledger) -> None:
     ledger.path.parent.mkdir()
     with closing(sqlite3.connect(ledger.path)) as database:
         database.executescript(f"{OLD} PRAGMA user_version = 1;")
@@ -168,20 +168,20 @@ def test_many_may_bring_an_older_file_to_our_form_at_once(ledger: Ledger) -> Non
     assert ledger.all() == (record("12"),)
 
 
-def test_the_same_command_takes_the_key_of_its_pending_entry(ledger: Ledger) -> None:
+def test_the_same_command_gets_the_key_of_its_pending_entry(ledger: Ledger) -> None:
     first = ledger.claim(pending("a", "same"))
     assert ledger.claim(pending("b", "same")) == first
     assert ledger.claim(pending("c", "another")).key == "c"
     assert [one.pending for one in ledger.all()] == [True, True]
 
 
-def test_a_new_key_may_be_asked_for(ledger: Ledger) -> None:
+def test_again_adds_an_entry_with_a_new_key(ledger: Ledger) -> None:
     ledger.claim(pending("a", "same"))
     assert ledger.claim(pending("b", "same"), again=True).key == "b"
     assert ledger.claim(pending("c", "same")).key == "b"
 
 
-def test_a_settled_entry_has_its_job_and_its_key_is_not_taken_again(ledger: Ledger) -> None:
+def test_a_settled_entry_has_its_job_and_its_key_is_not_used_again(ledger: Ledger) -> None:
     first = ledger.claim(pending("a", "same"))
     done = structs.replace(first, id="12", state="submitted", dirty=True, commit="c", snapshot="h")
     for _ in range(2):  # two terminals may have found the same job
@@ -190,7 +190,7 @@ def test_a_settled_entry_has_its_job_and_its_key_is_not_taken_again(ledger: Ledg
     assert ledger.claim(pending("b", "same")).key == "b"
 
 
-def test_the_last_is_the_one_that_was_submitted_last_though_another_was_begun_later(ledger: Ledger) -> None:
+def test_entries_are_in_the_order_of_submission_not_of_their_creation(ledger: Ledger) -> None:
     first = ledger.claim(structs.replace(pending("a", "one"), submitted="2026-01-01T00:00:00+00:00"))
     ledger.add(structs.replace(record("2"), submitted="2026-01-01T00:00:01+00:00"))
     later = "2026-01-01T00:00:02+00:00"
@@ -198,7 +198,7 @@ def test_the_last_is_the_one_that_was_submitted_last_though_another_was_begun_la
     assert [one.id for one in ledger.all()] == ["2", "1"]
 
 
-def test_a_dropped_entry_is_gone_unless_it_has_a_job(ledger: Ledger) -> None:
+def test_drop_removes_an_entry_unless_it_has_a_job(ledger: Ledger) -> None:
     first = ledger.claim(pending("a", "same"))
     ledger.drop("a")
     assert ledger.all() == ()
@@ -208,7 +208,7 @@ def test_a_dropped_entry_is_gone_unless_it_has_a_job(ledger: Ledger) -> None:
     assert ledger.all() == (done,)
 
 
-def test_of_many_at_once_one_gives_the_key(ledger: Ledger) -> None:
+def test_several_processes_that_claim_the_same_command_get_one_key(ledger: Ledger) -> None:
     code = """
 import sys
 from pathlib import Path
@@ -222,7 +222,7 @@ print(key)
     assert len({one.communicate(timeout=60)[0] for one in some}) == len(ledger.all()) == 1
 
 
-def test_a_writer_killed_at_any_moment_leaves_a_sound_file(ledger: Ledger) -> None:
+def test_a_writer_killed_at_any_moment_leaves_an_intact_file(ledger: Ledger) -> None:
     code = """
 import sys
 from pathlib import Path
@@ -250,7 +250,7 @@ for n in range(10**9):
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_a_check_finds_what_a_record_would_fail_at(ledger: Ledger) -> None:
+def test_check_reports_a_missing_column(ledger: Ledger) -> None:
     ledger.check()
     assert ledger.all() == ()
     with closing(sqlite3.connect(ledger.path)) as database:
@@ -259,7 +259,7 @@ def test_a_check_finds_what_a_record_would_fail_at(ledger: Ledger) -> None:
         ledger.check()
 
 
-def test_only_the_rows_of_an_id_are_read(ledger: Ledger) -> None:
+def test_find_reads_only_the_rows_of_its_id(ledger: Ledger) -> None:
     ledger.add(record("12"))
     ledger.add(record("13"))
     with closing(sqlite3.connect(ledger.path)) as database, database:
@@ -269,7 +269,7 @@ def test_only_the_rows_of_an_id_are_read(ledger: Ledger) -> None:
         ledger.find("13")
 
 
-def test_it_is_in_the_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ledger_is_in_the_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert default_path() == Path("/state/slurmgen/ledger.sqlite")
 
@@ -282,7 +282,7 @@ def open_umask() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_every_folder_that_is_made_for_it_is_private(tmp_path: Path) -> None:
+def test_folders_that_are_made_for_the_ledger_are_private(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "state/slurmgen/ledger.sqlite")
     ledger.add(record("12"))
     modes = [path.stat().st_mode & 0o777 for path in (ledger.path, *ledger.path.parents[:2])]
@@ -290,7 +290,7 @@ def test_every_folder_that_is_made_for_it_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [".", "slurmgen", "slurmgen/ledger.sqlite"])
-def test_one_that_other_users_may_change_is_not_used(place: str, tmp_path: Path) -> None:
+def test_a_ledger_that_other_users_may_change_is_refused(place: str, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "slurmgen/ledger.sqlite")
     ledger.add(record("12"))
     (tmp_path / place).chmod((tmp_path / place).stat().st_mode | 0o022)
@@ -301,7 +301,7 @@ def test_one_that_other_users_may_change_is_not_used(place: str, tmp_path: Path)
 
 @as_root
 @pytest.mark.parametrize("place", ["slurmgen", "slurmgen/ledger.sqlite"])
-def test_one_of_another_user_is_not_used(place: str, tmp_path: Path, slurmgen: Run) -> None:
+def test_a_ledger_of_another_user_is_refused(place: str, tmp_path: Path, slurmgen: Run) -> None:
     path = tmp_path / "slurmgen/ledger.sqlite"
     Ledger(path).add(record("12"))
     os.chown(tmp_path / place, SOMEBODY, SOMEBODY)

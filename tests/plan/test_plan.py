@@ -232,7 +232,7 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
         ),
         ("generic", {"sbatch": {"comment": 'a"b'}}, "has a quote", "expands nothing"),
         ("generic", {"sbatch": {"part": "x"}}, "--sbatch part is an abbreviation", "Write partition."),
-        ("generic", {"sbatch": {"signal": "$(x)"}}, "signal=$(x) is no signal", "USR2@120"),
+        ("generic", {"sbatch": {"signal": "$(x)"}}, "signal=$(x) is not a signal", "USR2@120"),
         ("generic", {"sbatch": {"tres-per-task": "x"}}, "slurmgen sets --tres-per-task itself", "hides"),
         ("generic", {"sbatch": {"gpu-bind": "single:1"}}, "hides a node's GPUs", "Only none"),
         ("generic", {"env": {"A;touch x;B": "1"}}, "the request is wrong", "Correct"),

@@ -1,4 +1,4 @@
-"""Answers as Slurm 22.05 gave them, answers with noise, and answers of nothing but noise."""
+"""Replies of Slurm 22.05, replies with noise around them, and nothing but noise."""
 
 import time
 
@@ -43,7 +43,7 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp
 
 
 @pytest.mark.parametrize(
-    ("answer", "job"),
+    ("reply", "job"),
     [
         ("12\n", JobId("12")),
         ("12;big\n", JobId("12", "big")),
@@ -55,28 +55,28 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp
         ("-12", None),
     ],
 )
-def test_the_job_is_the_last_line_that_is_an_id(answer: str, job: JobId | None) -> None:
-    assert replies.job_id(answer) == job
+def test_the_job_is_the_last_line_that_is_an_id(reply: str, job: JobId | None) -> None:
+    assert replies.job_id(reply) == job
 
 
 @given(noise, st.integers(1, 10**9), st.sampled_from(["", "big", "c-1.x"]), noise)
 def test_noise_around_an_id_changes_nothing(before: str, number: int, cluster: str, after: str) -> None:
-    answer = f"{before}\n{number}{';' if cluster else ''}{cluster}\n{after}"
-    assert replies.job_id(answer) == JobId(str(number), cluster)
+    reply = f"{before}\n{number}{';' if cluster else ''}{cluster}\n{after}"
+    assert replies.job_id(reply) == JobId(str(number), cluster)
 
 
 @given(text)
-def test_no_answer_breaks_a_parser(answer: str) -> None:
-    replies.job_id(answer)
-    replies.trial(answer)
-    replies.log_path(answer)
-    assert replies.complaint(answer, "sbatch")
+def test_no_reply_makes_a_parser_fail(reply: str) -> None:
+    replies.job_id(reply)
+    replies.trial(reply)
+    replies.log_path(reply)
+    assert replies.complaint(reply, "sbatch")
     for parse in (replies.squeue, replies.sacct, replies.scontrol):
-        assert isinstance(parse(answer), tuple)
+        assert isinstance(parse(reply), tuple)
 
 
 @given(noise, names)
-def test_squeue_is_read_whatever_the_job_is_called(before: str, name: str) -> None:
+def test_squeue_is_parsed_for_any_job_name(before: str, name: str) -> None:
     (state,) = replies.squeue(f"{before}\n12|PENDING|Resources|0:00|1:00|N/A||{name}\n")
     assert state == JobState(
         id="12", state="PENDING", reason="Resources", elapsed="0:00", time_limit="1:00", name=name
@@ -84,21 +84,21 @@ def test_squeue_is_read_whatever_the_job_is_called(before: str, name: str) -> No
 
 
 @pytest.mark.parametrize("id_", ["12", "12_3", "12_[1-3]", "12_[1,5%2]", "12+1"])
-def test_squeue_knows_every_form_of_an_id(id_: str) -> None:
+def test_squeue_accepts_every_form_of_an_id(id_: str) -> None:
     assert replies.squeue(f"{id_}|RUNNING|None|1:02|5:00|N/A|n1|a\n")[0].id == id_
 
 
-def test_a_line_of_a_profile_is_no_job() -> None:
+def test_a_line_of_a_shell_profile_is_not_a_job() -> None:
     assert replies.squeue("8|RUNNING\nCLUSTER: big\n1|2|3|4|5|6|7|8\n") == ()
 
 
-def test_sacct_says_cancelled_by_whom_and_that_is_cancelled() -> None:
+def test_sacct_reports_a_cancelled_job_with_the_user_who_cancelled_it() -> None:
     (state,) = replies.sacct("12|CANCELLED by 1000|0:15|00:01:00|01:00:00|Unknown|n1||00:00:00||a|b\n")
     assert (state.state, state.exit_code, state.name, state.ended) == ("CANCELLED", "0:15", "a|b", True)
     assert state.cancelled_by == "1000"
 
 
-def test_scontrol_is_read_although_the_name_imitates_it() -> None:
+def test_scontrol_is_parsed_although_the_job_name_imitates_its_output() -> None:
     (state,) = replies.scontrol(SCONTROL)
     assert state == JobState(
         id="16304",
@@ -111,38 +111,38 @@ def test_scontrol_is_read_although_the_name_imitates_it() -> None:
     )
 
 
-def test_scontrol_shows_each_task_of_an_array() -> None:
-    assert [(one.id, one.state) for one in replies.scontrol(ARRAY)] == [
+def test_scontrol_reports_each_task_of_an_array() -> None:
+    assert [(state.id, state.state) for state in replies.scontrol(ARRAY)] == [
         ("13_1", "RUNNING"),
         ("13_2-3", "PENDING"),
     ]
 
 
-def test_the_log_is_where_scontrol_says() -> None:
+def test_scontrol_reports_the_path_of_the_log() -> None:
     assert replies.log_path(SCONTROL) == "/root/a b/train-16304.out"
 
 
-def test_one_processor_is_told_as_one() -> None:
-    answer = "sbatch: Job 9 to start at t using 1 processors on nodes n1"
-    assert replies.trial(answer) == "it would start at t on n1, with 1 processor"
+def test_one_processor_is_singular() -> None:
+    reply = "sbatch: Job 9 to start at t using 1 processors on nodes n1"
+    assert replies.trial(reply) == "it would start at t on n1, with 1 processor"
 
 
-def test_a_trial_is_told_in_plain_words() -> None:
-    answer = "sbatch: Job 9 to start at 2026-01-01T00:00:00 using 4 processors on nodes n1 in partition main"
+def test_a_trial_is_reported_in_words() -> None:
+    reply = "sbatch: Job 9 to start at 2026-01-01T00:00:00 using 4 processors on nodes n1 in partition main"
     assert (
-        replies.trial(answer)
+        replies.trial(reply)
         == "it would start at 2026-01-01T00:00:00 on n1 in partition main, with 4 processors"
     )
 
 
-def test_a_complaint_loses_prefixes_and_noise() -> None:
-    answer = (
+def test_an_error_message_has_no_prefix_and_no_noise() -> None:
+    reply = (
         "Last login\nsbatch: error: Invalid qos\nsbatch: error: Batch job submission failed: Invalid qos\n"
     )
-    assert replies.complaint(answer, "sbatch") == "Invalid qos; Batch job submission failed: Invalid qos"
+    assert replies.complaint(reply, "sbatch") == "Invalid qos; Batch job submission failed: Invalid qos"
 
 
-def test_what_slurm_may_still_go_on_with_has_not_ended() -> None:
+def test_a_job_that_may_still_run_has_not_ended() -> None:
     assert not ENDED & {"PENDING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED", "CONFIGURING"}
 
 
@@ -153,18 +153,18 @@ RUN = """12|COMPLETED|0:0|00:00:06|01:00:00|2026-11-21T06:41:33|n1|cpu=2,gres/gp
 """
 
 
-def test_sacct_tells_what_a_job_used_in_its_largest_step() -> None:
+def test_sacct_reports_the_usage_of_the_largest_step() -> None:
     (state,) = replies.sacct(RUN)
     assert (state.id, state.name, state.time_limit) == ("12", "train", "01:00:00")
     assert state.usage == Usage(cpus=2, gpus=1, memory=2048, memory_used=217, cpu_seconds=3)
 
 
 @pytest.mark.parametrize(
-    ("text", "mebibytes_of_it"),
+    ("text", "size"),
     [("1655.50K", 2), ("1.5G", 1536), ("2T", 2097152), ("12", 12), ("", None), ("x", None), ("nanK", None)],
 )
-def test_sizes_are_read_as_slurm_prints_them(text: str, mebibytes_of_it: int | None) -> None:
-    assert mebibytes(text) == mebibytes_of_it
+def test_sizes_are_parsed_as_slurm_prints_them(text: str, size: int | None) -> None:
+    assert mebibytes(text) == size
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_sizes_are_read_as_slurm_prints_them(text: str, mebibytes_of_it: int | N
         ("", None),
     ],
 )
-def test_times_are_read_as_slurm_prints_them(text: str, seconds: int | None) -> None:
+def test_times_are_parsed_as_slurm_prints_them(text: str, seconds: int | None) -> None:
     assert whole_seconds(text) == seconds
 
 
@@ -205,7 +205,7 @@ def test_a_state_is_one_word(state: str) -> None:
     assert replies.squeue(f"12|{state}|None|1:02|5:00|N/A|n1|a\n") == ()
 
 
-def test_what_is_no_number_of_slurms_is_not_known() -> None:
+def test_numbers_that_are_too_long_count_as_unknown() -> None:
     (state,) = replies.sacct(
         f"12|FAILED|{DIGITS}:0|{DIGITS}|{DIGITS}:0|Unknown|n|cpu={DIGITS},mem={DIGITS}G|{DIGITS}||a\n"
     )
@@ -214,7 +214,7 @@ def test_what_is_no_number_of_slurms_is_not_known() -> None:
     assert list(lines(report))
 
 
-def test_a_heterogeneous_job_is_read() -> None:
+def test_a_heterogeneous_job_is_parsed() -> None:
     (state,) = replies.scontrol(
         "JobId=12 HetJobId=11 HetJobOffset=1 JobName=a JobName=b\n   JobState=FAILED Reason=None\n"
     )
@@ -236,7 +236,7 @@ def test_a_heterogeneous_job_is_read() -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_no_answer_takes_long_to_read(text: str) -> None:
+def test_no_reply_takes_long_to_parse(text: str) -> None:
     start = time.thread_time()
     for parse in (
         replies.squeue,
@@ -250,6 +250,6 @@ def test_no_answer_takes_long_to_read(text: str) -> None:
     assert time.thread_time() - start < 0.5
 
 
-def test_a_long_complaint_is_cut() -> None:
+def test_a_long_error_message_is_cut() -> None:
     assert len(replies.complaint(f"sbatch: error: {DIGITS}", "sbatch")) <= 1000
     assert len(str(CommandFailed(DIGITS, DIGITS))) < 2100

@@ -2,19 +2,21 @@
 
 import textwrap
 from collections.abc import Callable
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurmgen.cli.color import color_option, style_of, terminal_width
-from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options, send_option
+from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
+from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect, route_options
 from slurmgen.cli.submit_output import amount_of
+from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:
     from slurmgen.doctor import Step
-    from slurmgen.jobs.submit import Prepared
+    from slurmgen.jobs.prepare import Prepared
     from slurmgen.plan import Plan
 
 COLORS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "yellow"}
@@ -40,13 +42,13 @@ _WIDTH, _NAME_WIDTH = 11, 15
 @color_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(
-    asked: Asked,
+    options: JobOptions,
     remote_dir: str | None,
     max_size: int,
     send: tuple[str, ...],
     color: str,
     as_json: bool,
-    **options: Any,
+    **route_values: Any,
 ) -> int:
     """Check step by step that a job can be submitted.
 
@@ -58,20 +60,21 @@ def command(
 
     from slurmgen.doctor import examine, exit_code
     from slurmgen.doctor.visit import Visit
-    from slurmgen.jobs.submit import DEFAULT_REMOTE_DIR, prepare
+    from slurmgen.jobs.prepare import DEFAULT_REMOTE_DIR, prepare
     from slurmgen.remote.route import route as find_route
 
-    route = find_route(asked.site, asked.personal, **options)
-    folder = remote_dir or asked.personal.remote_dir or DEFAULT_REMOTE_DIR
+    job = load_spec(options, Path.cwd())
+    route = find_route(job.site, job.personal, **route_values)
+    folder = remote_dir or job.personal.remote_dir or DEFAULT_REMOTE_DIR
     visit = Visit(
         route,
         open=lambda: connect(route),
-        plan=lambda: _planned(asked),
+        plan=lambda: _planned(job),
         prepare=lambda plan, text: _described(
-            plan, prepare(plan, text, route, asked.project_dir, folder, max_size, send)
+            plan, prepare(plan, text, route, job.project_dir, folder, max_size, send)
         ),
         remote_dir=folder,
-        project=asked.project_dir.resolve().name,
+        project=job.project_dir.resolve().name,
     )
     steps = []
     style, width = style_of(color), terminal_width()
@@ -81,13 +84,13 @@ def command(
             if not as_json:
                 click.echo(_lines(step, style, width), color=True)
     if as_json:
-        click.echo(_json(asked.site.name, steps), nl=False)
+        click.echo(_json(job.site.name, steps), nl=False)
     return exit_code(steps)
 
 
-def _planned(asked: Asked) -> "tuple[Plan, str]":
-    plan = asked.plan()
-    return plan, asked.text(plan)
+def _planned(job: JobSpec) -> "tuple[Plan, str]":
+    plan = job.plan()
+    return plan, job.render(plan, cache_dir())
 
 
 def _described(plan: "Plan", prepared: "Prepared") -> str:

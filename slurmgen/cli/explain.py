@@ -1,10 +1,12 @@
 """`slurmgen explain`: the plan, each value with its reason."""
 
 import sys
+from pathlib import Path
 
 import click
 
-from slurmgen.cli.options import Asked, JobCommand, request_options
+from slurmgen.cli.options import JobCommand, request_options
+from slurmgen.job_spec import JobOptions, load_spec
 
 
 @click.command(
@@ -18,11 +20,11 @@ from slurmgen.cli.options import Asked, JobCommand, request_options
 )
 @request_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def command(asked: Asked, as_json: bool) -> None:
+def command(options: JobOptions, as_json: bool) -> None:
     """Show every value of the plan and the reason for it."""
     from slurmgen.plan import as_dict
 
-    values = as_dict(asked.plan())
+    values = as_dict(load_spec(options, Path.cwd()).plan())
     if as_json:
         from slurmgen.text import visible_json
 

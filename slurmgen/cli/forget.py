@@ -6,7 +6,7 @@ import click
 
 from slurmgen.cli.completion import complete_submissions
 from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_report, warn
+from slurmgen.cli.job_output import print_report, say, warn
 from slurmgen.cli.route_options import connect, route_options
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import SlurmgenError
@@ -75,12 +75,12 @@ def _print_outcome(entry: "Record", settled: "Record | None") -> None:
 
 
 def _cancel(settled: "Record", route: "Route") -> None:
-    from slurmgen.cli.cancel import cancel_jobs
+    from slurmgen.jobs.cancel import cancel_jobs
     from slurmgen.jobs.job import Job
     from slurmgen.jobs.status import save_final_states
 
     with connect(route) as transport:
-        reports = cancel_jobs(transport, [Job.of(settled, route)])
+        reports = cancel_jobs(transport, [Job.of(settled, route)], say)
     save_final_states(reports)
     for report in reports:
         print_report(report)

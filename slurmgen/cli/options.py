@@ -1,62 +1,28 @@
-"""The options that say what a job should be, the same for every command that takes a job."""
+"""The options of a job, the same for every command that takes one."""
 
 import re
 import shlex
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import click
-from msgspec import structs
 
 from slurmgen.cli.help import Command
-from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.site_option import site_option
 from slurmgen.cli.size_option import max_size_option
-from slurmgen.config.project import FILE_NAME, Project
-from slurmgen.config.user import Personal
-from slurmgen.errors import RequestError
+from slurmgen.config.project import DEFAULT_SITE, find_project
+from slurmgen.errors import SlurmgenError
+from slurmgen.job_spec import JobOptions
 from slurmgen.request import NONE, OMITTED, Request
 from slurmgen.sites.model import Site
-
-if TYPE_CHECKING:
-    from slurmgen.plan import Plan
+from slurmgen.sites.profiles import load_site
 
 _SCRIPT_ARGS = "slurmgen.script_args"
 project_size_option = max_size_option("1G", "Refuse to send a project that is larger than this.")
 _WORDS = "slurmgen.words"
-_HIDDEN = "..."
-"Stands for the value of a variable, which may be a secret."
 _VARIABLE = re.compile(r"((?:--env=)?[^=]*=).*", re.DOTALL)
-
-
-class Asked(NamedTuple):
-    """What the command line asks for, with the project and the personal file put in."""
-
-    request: Request
-    site: Site
-    personal: Personal
-    project_dir: Path
-    project: Project
-    template_dir: Path | None
-    files: dict[str, str]
-    "The file that a field of the request comes from, if not from the command line."
-    command: str
-    "The command line that the script names as its maker."
-    job: str | None = None
-
-    def plan(self) -> "Plan":
-        """Resolve what is asked."""
-        from slurmgen.plan import resolve
-
-        return resolve(self.request, self.site, self.command, self.files)
-
-    def text(self, plan: "Plan") -> str:
-        """Render a plan with the project's templates."""
-        from slurmgen.script import render
-
-        return render(plan, self.template_dir, cache_dir())
 
 
 class JobCommand(Command):
@@ -83,7 +49,7 @@ class JobCommand(Command):
 
 
 def typed(ctx: click.Context) -> str:
-    """The command line as it was typed, without the values of --env."""
+    """The command line as it was typed, without the values of --env, which may be secret."""
     words: tuple[str, ...] = ctx.meta[_WORDS]
     end = words.index("--") if "--" in words else len(words)
     shown = [_without_value(before, word) for before, word in zip(("", *words), words[:end], strict=False)]
@@ -92,7 +58,7 @@ def typed(ctx: click.Context) -> str:
 
 def _without_value(before: str, word: str) -> str:
     is_variable = before == "--env" or word.startswith("--env=")
-    return _VARIABLE.sub(rf"\1{_HIDDEN}", word) if is_variable else word
+    return _VARIABLE.sub(rf"\1{OMITTED}", word) if is_variable else word
 
 
 def _complete_frameworks(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -102,21 +68,15 @@ def _complete_frameworks(_ctx: click.Context, _param: click.Parameter, incomplet
 
 
 def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from slurmgen.config.project import find_project
-
     return [name for name in find_project(Path.cwd())[1].job if name.startswith(incomplete)]
 
 
 def _complete_of_site(
     names: Callable[[Site], Iterable[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Complete from the profile of the site that is named before, or in the project."""
+    """Complete from the profile of the site that the command line or the project names."""
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-        from slurmgen.config.project import DEFAULT_SITE, find_project
-        from slurmgen.errors import SlurmgenError
-        from slurmgen.sites.profiles import load_site
-
         try:
             folder, project = find_project(Path.cwd())
             site = load_site(ctx.params.get("site") or project.site or DEFAULT_SITE, folder)
@@ -263,15 +223,17 @@ send_option = click.option(
 
 
 def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the JOB argument and every request option; it is called with an Asked first."""
+    """Give a command the JOB argument and every request option; it is called with a JobOptions first."""
 
     @wraps(function)
     def call(**params: Any) -> Any:
-        ctx = click.get_current_context()
-        said = {key: params.pop(key) for key in ("job", "site", "replace_args", *_REQUEST_KEYS)}
-        one_job = not params.get("all_jobs")
-        asked = gather(JobCommand.script_args(ctx), **said, personal=uses_personal(params), one_job=one_job)
-        return function(asked, **params)
+        script_args = JobCommand.script_args(click.get_current_context())
+        request = {key: params.pop(key) for key in _REQUEST_KEYS}
+        options = JobOptions(
+            request=Request(**_without_empty(request), script_args=script_args),
+            **{key: params.pop(key) for key in ("job", "site", "replace_args")},
+        )
+        return function(options, **params)
 
     for option in reversed(_OPTIONS):
         call = option(call)
@@ -281,129 +243,7 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
 _REQUEST_KEYS = [key for key in Request.__struct_fields__ if key != "script_args"]
 
 
-def uses_personal(params: dict[str, Any]) -> bool:
-    """Whether facts and profiles of your own may count: not in a script that is written to a file."""
-    return not (params.get("write") or params.get("output"))
-
-
-def gather(
-    script_args: tuple[str, ...] | None,
-    job: str | None,
-    site: str | None,
-    *,
-    replace_args: bool = False,
-    personal: bool,
-    one_job: bool = True,
-    **said: Any,
-) -> Asked:
-    """What the options, the project and the personal file ask for together.
-
-    Args:
-        script_args: the words after `--`.
-        job: the job of slurmgen.toml.
-        site: the name of the site.
-        replace_args: `script_args` stand for those of slurmgen.toml, instead of after them.
-        personal: whether the user's own facts and profiles count.
-        one_job: whether it is about one job, and not about all of slurmgen.toml.
-        said: the other fields of the request.
-
-    Raises:
-        RequestError: there is no such job, or slurmgen.toml has several and none is named.
-    """
-    from slurmgen.config.project import DEFAULT_SITE, find_project, job_request, own_templates
-    from slurmgen.config.user import fill, load_personal
-    from slurmgen.request import command_line, merge
-    from slurmgen.sites.profiles import load_site
-
-    project_dir, project = find_project(Path.cwd())
-    if job is not None and not project.job:
-        raise RequestError(
-            f"there is no job {job!r}: {project_dir} has no slurmgen.toml with jobs", _ARGUMENTS_HINT
-        )
-    if job is None and one_job:
-        job = _only_job(project, said.get("script"))
-    names = (site, project.site, DEFAULT_SITE)
-    place = load_site(next(name for name in names if name is not None), project_dir, personal=personal)
-    own = load_personal(place.name) if personal else Personal()
-    written = job_request(project, job, place.name)
-    given = Request(**_without_empty(said), script_args=_arguments(script_args, replace_args))
-    merged = merge(written, given)
-    if not replace_args and written.script_args and given.script_args:
-        merged = structs.replace(merged, script_args=written.script_args + given.script_args)
-    request = fill(merged, own, place)
-    _check_names(project, project_dir)
-    replaces = replace_args if job else written.script_args is not None
-    return Asked(
-        request=request,
-        site=place,
-        personal=own,
-        project_dir=project_dir,
-        project=project,
-        template_dir=own_templates(project_dir, project),
-        files=_files(request, merged, given),
-        command=command_line(place.name, given if job else merged, job, replace_args=replaces),
-        job=job,
-    )
-
-
-def _only_job(project: Project, script: str | None) -> str | None:
-    """The job of a command line that names none: the only one; none if it names a script of its own.
-
-    Raises:
-        RequestError: the project has several.
-    """
-    if script is not None or not project.job:
-        return None
-    if len(project.job) > 1:
-        raise RequestError(
-            f"{FILE_NAME} has several jobs: {', '.join(project.job)}",
-            f"Name one, such as {next(iter(project.job))}; --script alone makes a job from [defaults].",
-        )
-    return next(iter(project.job))
-
-
-def _arguments(script_args: tuple[str, ...] | None, replace_args: bool) -> tuple[str, ...] | None:
-    """The words after `--`; if they replace others, nothing stands for none at all."""
-    return script_args or () if replace_args else script_args
-
-
-def _check_names(project: Project, project_dir: Path) -> None:
-    """Refuse what slurmgen.toml names and is not there: a misspelt name would silently do nothing."""
-    from slurmgen.errors import ConfigError, did_you_mean
-    from slurmgen.sites.profiles import profile_paths
-    from slurmgen.toml_structs import located
-
-    known = profile_paths(project_dir)
-    for name, job in project.job.items():
-        for site in job.site.keys() - known.keys():
-            place = located(project_dir / FILE_NAME, ["job", name, "site", site])
-            raise ConfigError(
-                f"{place}: job {name} on {site}: there is no site {site!r}", did_you_mean(site, known)
-            )
-    if project.template_dir != Project().template_dir and not (project_dir / project.template_dir).is_dir():
-        raise ConfigError(
-            f"{FILE_NAME}: template_dir: there is no folder {project.template_dir!r}", "Make it."
-        )
-
-
-def _files(request: Request, merged: Request, given: Request) -> dict[str, str]:
-    """The file that each field, variable and sbatch option comes from, if not from the command line."""
-    found: dict[str, str] = {}
-    for key in Request.__struct_fields__:
-        value, on_line = getattr(request, key), getattr(given, key)
-        if isinstance(value, dict):
-            found |= {f"{key}.{name}": FILE_NAME for name in value.keys() - on_line.keys()}
-        elif value != getattr(merged, key):
-            found[key] = "personal.toml"
-        elif on_line is None and value is not None:
-            found[key] = FILE_NAME
-    return found
-
-
-_ARGUMENTS_HINT = "Arguments of the training script go behind `--`."
-
-
-def _without_empty(said: dict[str, Any]) -> dict[str, Any]:
+def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
     """Options that were given; an empty tuple is one that was not, and `none` alone means an empty one."""
-    given = {key: value for key, value in said.items() if value not in (None, ())}
+    given = {key: value for key, value in values.items() if value not in (None, ())}
     return {key: () if value == (NONE,) else value for key, value in given.items()}

@@ -7,9 +7,10 @@ import click
 from click.core import ParameterSource
 
 from slurmgen.cli.job_output import print_script, warn
-from slurmgen.cli.options import Asked, JobCommand, request_options
+from slurmgen.cli.options import JobCommand, request_options
 from slurmgen.cli.paths import cache_dir, shown, write_in_project
 from slurmgen.cli.paths import write as write_file
+from slurmgen.job_spec import JobOptions, JobSpec, check_names, load_spec
 from slurmgen.text import visible
 
 _WITH_ALL = {"all_jobs", "write", "force"}
@@ -40,7 +41,7 @@ _WITH_ALL = {"all_jobs", "write", "force"}
 @click.option("--force", is_flag=True, help="Overwrite a script that was edited by hand.")
 @click.pass_context
 def command(
-    ctx: click.Context, asked: Asked, output: Path | None, write: bool, all_jobs: bool, force: bool
+    ctx: click.Context, options: JobOptions, output: Path | None, write: bool, all_jobs: bool, force: bool
 ) -> None:
     """Write the batch script of a job to stdout or to a file.
 
@@ -53,23 +54,23 @@ def command(
         raise click.UsageError("--output and --write exclude each other.")
     if all_jobs:
         _refuse_more_than_all(ctx, write)
-        _write_scripts(asked.project_dir, _all_scripts(asked), force)
+        _write_all(force)
     else:
-        _render_one(asked, output, write, force)
+        _render_one(load_spec(options, Path.cwd(), personal=not (output or write)), output, write, force)
 
 
-def _render_one(asked: Asked, output: Path | None, write: bool, force: bool) -> None:
+def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> None:
     from slurmgen.config.project import script_path
     from slurmgen.signature import signed
     from slurmgen.sync.project_files import missing_files
 
-    plan = asked.plan()
-    text = asked.text(plan)
-    for warning in missing_files(plan, asked.project_dir):
+    plan = job.plan()
+    text = job.render(plan, cache_dir())
+    for warning in missing_files(plan, job.project_dir):
         warn(warning)
     if write:
-        path = asked.project_dir / script_path(asked.project, asked.job or plan.name, plan.site)
-        _write_scripts(asked.project_dir, {path: signed(text)}, force)
+        path = job.project_dir / script_path(job.project, job.name or plan.name, plan.site)
+        _write_scripts(job.project_dir, {path: signed(text)}, force)
     elif output:
         _write_output(output, signed(text), force)
     else:
@@ -84,12 +85,14 @@ def _refuse_more_than_all(ctx: click.Context, write: bool) -> None:
         raise click.UsageError("--all takes no JOB and no other options: slurmgen.toml defines each job.")
 
 
-def _all_scripts(asked: Asked) -> dict[Path, bytes]:
+def _write_all(force: bool) -> None:
     from slurmgen.checked_in import expected
-    from slurmgen.config.project import require_project
+    from slurmgen.config.project import find_project, require_project
 
-    require_project(asked.project_dir)
-    return expected(asked.project_dir, asked.project, cache_dir(), warn)
+    folder, project = find_project(Path.cwd())
+    require_project(folder)
+    check_names(project, folder)
+    _write_scripts(folder, expected(folder, project, cache_dir(), warn), force)
 
 
 def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> None:

@@ -62,18 +62,9 @@ def jobs_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def find_jobs(job_ids: Sequence[str], site: str | None, **options: Any) -> "list[Job]":
     """The submitted jobs that the user names, without duplicates."""
-    from slurmgen.jobs import lookup
+    from slurmgen.jobs.lookup import find_jobs, site_route
 
-    return lookup.find_jobs(job_ids, site, options, lambda name: site_route(name, **options))
-
-
-def site_route(site: str, **options: Any) -> "Route":
-    """The route to a site, with the options that the user gave."""
-    from slurmgen.config.user import load_personal
-    from slurmgen.remote.route import route
-    from slurmgen.sites.profiles import load_site
-
-    return route(load_site(site, project_dir()), load_personal(site), **options)
+    return find_jobs(job_ids, site, options, lambda name: site_route(name, Path.cwd(), options))
 
 
 def project_dir() -> Path:

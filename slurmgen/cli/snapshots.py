@@ -54,8 +54,8 @@ def command(
     """
     from slurmgen.config.project import DEFAULT_SITE, find_project
     from slurmgen.config.user import load_personal
+    from slurmgen.jobs.prepare import DEFAULT_REMOTE_DIR
     from slurmgen.jobs.prune import kept
-    from slurmgen.jobs.submit import DEFAULT_REMOTE_DIR
     from slurmgen.remote.route import route
     from slurmgen.sites.profiles import load_site
     from slurmgen.sync.remote_paths import remote_folder

@@ -1,4 +1,4 @@
-"""`slurmgen init`: the detection of the site, and the files that it writes."""
+"""`slurmgen init`: the site of this machine, and the slurmgen.toml of a new project."""
 
 import os
 import subprocess
@@ -46,12 +46,12 @@ def test_a_host_belongs_to_the_site_of_its_domain(host: str, site: str | None) -
     assert site_here(host, "", SITES) == site
 
 
-def test_the_cluster_name_of_slurm_selects_the_site() -> None:
+def test_the_cluster_name_of_slurm_is_the_site() -> None:
     config = "AuthType = auth/munge\nClusterName             = Olivia\nx = daic\n"
     assert site_here("login1", config, SITES) == "olivia"
 
 
-def test_init_queries_the_local_slurm(
+def test_init_queries_the_slurm_of_this_machine(
     no_slurm: Path, tmp_path: Path, slurmgen: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_scontrol(no_slurm, 'echo "ClusterName = daic"', monkeypatch)
@@ -60,14 +60,14 @@ def test_init_queries_the_local_slurm(
     assert "daic needs your account" in result.stderr
 
 
-def test_without_a_terminal_the_site_is_generic(tmp_path: Path, slurmgen: Run) -> None:
+def test_the_site_is_generic_without_a_terminal(tmp_path: Path, slurmgen: Run) -> None:
     result = slurmgen("init", stdin=subprocess.DEVNULL)
     assert (result.returncode, result.stdout) == (0, "")
     assert result.stderr.startswith("wrote slurmgen.toml\nNext:\n  slurmgen explain cifar ")
     assert 'site = "generic"' in (tmp_path / "slurmgen.toml").read_text()
 
 
-def test_on_a_terminal_init_asks_for_the_site(tmp_path: Path) -> None:
+def test_on_a_terminal_init_prompts_for_the_site(tmp_path: Path) -> None:
     ours, theirs = os.openpty()
     os.write(ours, b"nowhere\nolivia\n")
     command = [sys.executable, "-m", "slurmgen", "init"]
@@ -80,7 +80,9 @@ def test_on_a_terminal_init_asks_for_the_site(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["daic", "generic", "olivia"])
-def test_what_init_writes_can_be_rendered_and_checked(name: str, tmp_path: Path, slurmgen: Run) -> None:
+def test_the_file_that_init_writes_can_be_rendered_and_checked(
+    name: str, tmp_path: Path, slurmgen: Run
+) -> None:
     assert slurmgen("init", "--site", name).returncode == 0
     path = tmp_path / "slurmgen.toml"
     path.write_text(path.read_text().replace('# account = "..."', 'account = "nn1k"', 1))
@@ -88,7 +90,7 @@ def test_what_init_writes_can_be_rendered_and_checked(name: str, tmp_path: Path,
     assert slurmgen("check").returncode == 0
 
 
-def test_every_commented_key_is_valid(tmp_path: Path, slurmgen: Run) -> None:
+def test_every_commented_key_is_valid_once_uncommented(tmp_path: Path, slurmgen: Run) -> None:
     text = starter(load_site("daic")).replace("OTHER", "olivia").replace('"..."', '"nn1k"')
     lines = [line.removeprefix("# ") if "=" in line or "[" in line else line for line in text.splitlines()]
     (tmp_path / "slurmgen.toml").write_text("\n".join(lines))
@@ -98,9 +100,7 @@ def test_every_commented_key_is_valid(tmp_path: Path, slurmgen: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "args"), [("slurmgen.toml", []), ("slurmgen.toml", ["--training"]), ("training", ["--training"])]
 )
-def test_an_existing_file_is_kept_and_nothing_is_written(
-    name: str, args: list[str], tmp_path: Path, slurmgen: Run
-) -> None:
+def test_init_overwrites_no_existing_file(name: str, args: list[str], tmp_path: Path, slurmgen: Run) -> None:
     (tmp_path / name).write_text("mine")
     result = slurmgen("init", "--site", "generic", *args)
     assert (result.returncode, result.stderr) == (
@@ -127,7 +127,7 @@ def test_an_unknown_site_is_refused_before_anything_is_written(tmp_path: Path, s
 
 
 @pytest.mark.parametrize("name", ["slurmgen.toml", "training"])
-def test_nothing_is_written_through_a_link(name: str, tmp_path: Path, slurmgen: Run) -> None:
+def test_init_writes_through_no_link(name: str, tmp_path: Path, slurmgen: Run) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / name).symlink_to(tmp_path / "elsewhere")

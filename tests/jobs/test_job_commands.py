@@ -179,7 +179,7 @@ def test_cancel_ends_a_job(call: Call) -> None:
 def test_test_only_submits_no_job_and_adds_no_record(call: Call) -> None:
     good = call("submit", "--script", "train.py", "--test-only")
     assert (good.returncode, good.stdout) == (0, "")
-    assert "generic would take the job: it would start at" in good.stderr
+    assert "generic would accept the job: it would start at" in good.stderr
     bad = call("submit", "--script", "train.py", "--test-only", "--partition", "nope")
     assert (bad.returncode, bad.stdout) == (3, "")
     assert "error: sbatch: invalid partition specified: nope." in bad.stderr

@@ -222,7 +222,7 @@ def test_what_a_trial_says_steers_no_terminal(machine: Machine) -> None:
     machine.answers("sbatch", f"cat '{machine.bin}/sbatch.txt' >&2")
     code, out, err = machine.submit("--test-only")
     assert (code, out) == (0, "")
-    assert err == f"generic would take the job: {SHOWN}\n"
+    assert err == f"generic would accept the job: {SHOWN}\n"
 
 
 def test_the_folder_of_a_log_steers_no_terminal_but_the_log_may(machine: Machine) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmgen.jobs.failure import LOG_END, Why, why
-from slurmgen.jobs.failure_patterns import LAST_SIGNS, SIGNS, Sign
+from slurmgen.jobs.failure_patterns import DECISIVE_SIGNS, LAST_SIGNS, SIGNS, Sign
 from slurmgen.jobs.report import report
 from slurmgen.slurm import pending_reasons
 from slurmgen.slurm.commands import JobId
@@ -53,8 +53,8 @@ WATCHDOG = (
     "WorkNCCL(SeqNum=12, OpType=ALLREDUCE) ran for 600000 milliseconds before timing out.\n"
 )
 LOGS = {
-    MODULE: "Python has no module einops there",
-    RANKS: "Python raised an error",
+    MODULE: "Python has no module einops",
+    RANKS: "Python raised an error (rank 3 on n1)",
     CHAINED: "Python raised an error",
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.": "a GPU ran out of memory",
     "slurmstepd: error: Detected 1 oom_kill event in StepId=12.batch.": "it used more memory than it had",
@@ -62,46 +62,75 @@ LOGS = {
         "it used more memory than it had"
     ),
     'Lmod has detected the following error:  The following module(s) are unknown: "cuda/99"\n': (
-        "the environment module cuda/99 is not known there"
+        "the site has no environment module cuda/99"
     ),
-    "ERROR: Unable to locate a modulefile for 'cuda/99'": "the environment module cuda/99 is not known there",
+    "ERROR: Unable to locate a modulefile for 'cuda/99'": "the site has no environment module cuda/99",
     "ImportError: libcudart.so.12: cannot open shared object file: No such file": (
         "a compiled library does not fit: libcudart.so.12"
     ),
-    "RuntimeError: [Errno 98] Address already in use": "a port was taken already",
-    "OSError: [Errno 28] No space left on device: '/scratch/x'": "there was no room to write",
-    "Bus error (core dumped)": "shared memory ran out (/dev/shm), or a file that was mapped became shorter",
-    "/var/spool/slurmd/job12/slurm_script: line 9: 77 Illegal instruction (core dumped) python": (
-        "a program was built for another kind of CPU"
-    ),
+    "RuntimeError: [Errno 98] Address already in use": "a port was already in use",
+    "OSError: [Errno 28] No space left on device: '/scratch/x'": "the disk or the quota is full",
+    "Bus error (core dumped)": "shared memory ran out (/dev/shm), or a mapped file was truncated",
     "RuntimeError: CUDA error: no kernel image is available for execution on the device": (
         "this PyTorch was not built for the GPUs of that node"
     ),
-    "RuntimeError: No CUDA GPUs are available": "no GPU was to be seen",
-    "FileNotFoundError: [Errno 2] No such file or directory: '/data/x'": "the file /data/x is not there",
-    "PermissionError: [Errno 13] Permission denied: '/data'": "it may not use /data",
+    "RuntimeError: No CUDA GPUs are available": "no GPU was visible",
+    "FileNotFoundError: [Errno 2] No such file or directory: '/data/x'": "the file /data/x does not exist",
+    "PermissionError: [Errno 13] Permission denied: '/data'": "access to /data was denied",
     "  File \"a.py\", line 3\n    f(\n     ^\nSyntaxError: '(' was never closed": (
-        "a Python file cannot be read as Python: '(' was never closed"
+        "a Python file has a syntax error: '(' was never closed"
     ),
     "python: can't open file '/home/me/trian.py': [Errno 2] No such file or directory": (
         "Python did not find the script /home/me/trian.py"
     ),
     "/var/spool/slurmd/job12/slurm_script: line 4: torchrum: command not found": (
-        "there is no command torchrum there"
+        "command not found: torchrum"
     ),
     "/var/spool/slurmd/job12/slurm_script: line 4: ./run.sh: Permission denied": (
-        "./run.sh may not be run or read there"
+        "./run.sh cannot be executed or read"
     ),
-    WATCHDOG: "NCCL waited for a rank that did not come (its watchdog's timeout)",
+    WATCHDOG: "NCCL waited for a rank until its timeout",
     "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients.": (
-        "the ranks did not all meet in time"
+        "not all ranks connected in time"
     ),
     "ncclSystemError: System call (e.g. socket, malloc) or external library call failed": (
-        "NCCL failed between the ranks"
+        "NCCL failed to communicate between ranks"
     ),
-    "slurm_script: line 3: 99 Segmentation fault (core dumped) python": (
-        "a program crashed (segmentation fault)"
+    "/var/spool/slurmd/job12/slurm_script: line 3: 99 Segmentation fault      (core dumped) python a.py": (
+        "a command in line 3 of the script ended with SIGSEGV: a program crashed"
     ),
+    "/var/spool/slurmd/job12/slurm_script: line 9:    77 Killed                  python a.py": (
+        "a command in line 9 of the script was killed (SIGKILL), which usually means that memory ran out"
+    ),
+    "Segmentation fault (core dumped)": "a program crashed (segmentation fault)",
+    "Illegal instruction (core dumped)": "a program was built for another kind of CPU",
+    "[rank1]: ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n[rank1]: Last error:\n"
+    "[rank1]: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4f000": (
+        "two ranks use the same GPU: rank 1 and rank 0"
+    ),
+    "FATAL:   could not open image /img/x.sif: failed to retrieve path for /img/x.sif: lstat /img/x.sif: "
+    "no such file or directory": "the container image /img/x.sif cannot be opened",
+    "error: Request failed after 3 retries in 10.9s\n  cause: Failed to fetch: http://127.0.0.1:9/einops/\n": (
+        "a package could not be downloaded: http://127.0.0.1:9/einops/"
+    ),
+    "error: Failed to fetch: `http://127.0.0.1:9/einops/`\n  Caused by: dns error: failed to lookup address "
+    "information: Temporary failure in name resolution\n": (
+        "a package could not be downloaded: http://127.0.0.1:9/einops/"
+    ),
+    "usage: train.py [-h] [--lr LR]\ntrain.py: error: unrecognized arguments: --lrr 3": (
+        "a program rejected its arguments: unrecognized arguments: --lrr 3"
+    ),
+    "there is no Python in /home/me/venv": "the environment /home/me/venv has no Python",
+    "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. ": (
+        "a data-loader worker was killed, usually because memory ran out"
+    ),
+    "OSError: We couldn't connect to 'https://hub.invalid' to load the files": (
+        "a host could not be reached over the network"
+    ),
+    "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-20T10:00:00 DUE TO TIME LIMIT ***": (
+        "it reached its time limit"
+    ),
+    "[1]: Read error: Connection reset by peer": "a rank lost its connection to another one",
 }
 
 
@@ -117,7 +146,7 @@ def test_the_end_of_a_log_tells_why(log: str, what: str) -> None:
 
 
 def test_each_sign_has_an_example() -> None:
-    for sign in (*SIGNS, *LAST_SIGNS):
+    for sign in (*DECISIVE_SIGNS, *SIGNS, *LAST_SIGNS):
         assert any(sign.pattern.search(log) for log in LOGS), sign.what
 
 
@@ -134,7 +163,7 @@ def test_without_that_the_first_traceback_counts() -> None:
 
 
 def test_what_follows_from_a_fault_does_not_hide_it() -> None:
-    assert getattr(why(failed(), WATCHDOG + MODULE), "what", "") == "Python has no module einops there"
+    assert getattr(why(failed(), WATCHDOG + MODULE), "what", "") == "Python has no module einops"
 
 
 @pytest.mark.parametrize(
@@ -143,27 +172,27 @@ def test_what_follows_from_a_fault_does_not_hide_it() -> None:
         (failed(state="TIMEOUT", time_limit="00:01:00"), "it reached its time limit of 00:01:00"),
         (
             failed("0:125", state="OUT_OF_MEMORY", usage=Usage(memory=65536, memory_used=66560)),
-            "it used more memory than the 64G it had; 65G were seen",
+            "it used more memory than the 64G it had; Slurm measured 65G",
         ),
         (failed(state="OUT_OF_MEMORY"), "it used more memory than it had"),
-        (failed("1:0", state="NODE_FAIL", nodes="n7"), "a node of it failed (n7)"),
+        (failed("1:0", state="NODE_FAIL", nodes="n7"), "one of its nodes failed (n7)"),
         (failed("0:15", state="PREEMPTED"), "a job of higher priority took its place"),
         (failed("0:15", state="CANCELLED", cancelled_by="1000"), "it was cancelled by user 1000"),
         (
             failed("0:9", usage=Usage(memory=100, memory_used=396)),
-            "it used more memory than the 100M it had; 396M were seen",
+            "it used more memory than the 100M it had; Slurm measured 396M",
         ),
-        (failed("137:0"), "it was killed (SIGKILL), which mostly means that memory ran out"),
+        (failed("137:0"), "it was killed (SIGKILL), which usually means that memory ran out"),
         (failed("127:0"), "a command of its script was not found"),
-        (failed("126:0"), "a command of its script may not be run"),
-        (failed("135:0"), "it ended with SIGBUS, mostly as shared memory (/dev/shm) ran out"),
+        (failed("126:0"), "a command of its script cannot be executed"),
+        (failed("135:0"), "it ended with SIGBUS, usually because shared memory (/dev/shm) ran out"),
         (failed("0:4"), "it ended with SIGILL: a program was built for another CPU"),
         (
             failed("0:53"),
-            "Slurm could not start it: its folder or that of its log is not there, or may not be written to",
+            "Slurm could not start it: its folder or that of its log does not exist, or is not writable",
         ),
         (failed("5:0"), "its script ended with exit code 5"),
-        (failed(""), "Slurm does not say why"),
+        (failed(""), "Slurm gives no reason"),
     ],
 )
 def test_a_record_tells_why(state: JobState, what: str) -> None:
@@ -248,10 +277,10 @@ def test_an_error_at_the_end_of_a_long_line_is_found() -> None:
     log = f"{'=' * 5000}> ModuleNotFoundError: No module named 'einops'\n"
     told = why(JobState(id="1", state="FAILED", exit_code="1:0"), log)
     assert told
-    assert told.what == "Python has no module einops there"
+    assert told.what == "Python has no module einops"
 
 
-SEEN = Why("Python has no module einops there")
+SEEN = Why("Python has no module einops")
 
 
 @pytest.mark.parametrize(
@@ -259,7 +288,7 @@ SEEN = Why("Python has no module einops there")
     [
         ("1:0", "", SEEN.what),
         ("0:53", "", SEEN.what),
-        ("1:0", "train.py: command not found\n", "there is no command train.py there"),
+        ("1:0", "train.py: command not found\n", "command not found: train.py"),
     ],
 )
 def test_what_was_seen_in_a_log_counts_once_that_is_gone(exit_code: str, log: str, what: str) -> None:
@@ -282,7 +311,7 @@ def adversarial(pattern: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("sign", SIGNS + LAST_SIGNS, ids=lambda sign: sign.what)
+@pytest.mark.parametrize("sign", DECISIVE_SIGNS + SIGNS + LAST_SIGNS, ids=lambda sign: sign.what)
 def test_no_log_makes_a_search_slow(sign: Sign) -> None:
     for text in adversarial(sign.pattern.pattern):
         for log in (text, f"{text}x", text.replace("\n", " ")):
@@ -297,6 +326,16 @@ def test_no_log_makes_a_search_slow(sign: Sign) -> None:
         "Root Cause (first observed failure): rank ",
         "Traceback (most recent call last):\n" + "Aa." * LOG_END,
         "Traceback (most recent call last):" + " " * LOG_END,
+        "[rank0]: Traceback (most recent call last):\n[rank1]: Aa:\n",
+        "x" * 1000 + "Root Cause (first observed failure):\n",
+        "Root Cause (first observed failure):\n  rank      : 3\n  exitcode  : 1\n  time      : 1\n",
+        "srun: error: n1: task 1: Exited with exit code 3\n",
+        "srun: error: n1: tasks " + "1-9," * 120 + ": Killed\n",
+        "srun: error: ",
+        " : line 1: 1 ",
+        "process 1 terminated with signal SIGKILL\n",
+        "failed (exitcode: -9) local_rank: 1",
+        "1: [rank1]: ",
     ],
 )
 def test_no_log_makes_an_explanation_slow(text: str) -> None:

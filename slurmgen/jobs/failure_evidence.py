@@ -118,12 +118,8 @@ def is_exception(line: str) -> bool:
 def reports(log: str) -> list[Ended]:
     """The processes that failed, as launchers report it, the earliest first."""
     workers = _torchrun_summaries(log) or list(_torchrun_workers(log))
-    return [
-        *workers,
-        *_spawned(log),
-        *_tasks(log, are_launchers=bool(_TORCHRUN.search(log))),
-        *_commands(log),
-    ]
+    tasks = _tasks(log, are_launchers=bool(_TORCHRUN.search(log)))
+    return [*workers, *_spawned(log), *tasks, *_commands(log)]
 
 
 def _torchrun_summaries(log: str) -> list[Ended]:

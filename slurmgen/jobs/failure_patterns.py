@@ -16,7 +16,7 @@ CONSEQUENCE = re.compile(
     r"|NCCL (?:error|communicator)|nccl\w{0,30}Error|[Ww]atchdog|Socket Timeout|[Ww]ait timeout"
     r"|monitoredBarrier|Timed out (?:waiting|after)|caused pair closure|connectFullMesh|failed to recv"
 )
-"In the last line of a traceback: the process failed because another one had ended, or ran others that failed."
+"In the last line of a traceback: the process failed only because another one had."
 TIMED_OUT = re.compile(
     r"[Ww]atchdog (?:caught|got stuck|thread terminated)|what\(\): .{0,400}(?:NCCL|gloo|by peer)"
 )
@@ -143,15 +143,15 @@ SIGNS = (
         "Is it in the project, and not ignored?",
     ),
     _sign(
-        r"^(?:\S{1,200}\.py|torchrun|accelerate[^:\n]{0,50}|python[\d.]{0,5} -m [^:\s]{1,100}): error: (.{1,300})$"
-        r"|^Error: ((?:No such option|Missing option|Missing argument|Invalid value|Got unexpected).{0,300})$",
+        r"^(?:\S{1,200}\.py|torchrun|accelerate[^:\n]{0,50}|python[\d.]{0,5} -m \S{1,100}): error: (.{1,300})$"
+        r"|^Error: ((?:No such option|Missing (?:option|argument)|Invalid value|Got unexpected).{0,300})$",
         "a program rejected its arguments: {0}",
         "Correct what follows the script; `--help` of that program lists its options.",
     ),
     _sign(
         r"could not open image ([^:\n]{1,300})|pyxis: failed to import.{0,100}image:? ?(\S{0,300})",
         "the container image {0} cannot be opened",
-        "Does it exist on the site? `slurmgen doctor` checks it; its path is --image.",
+        "Does it exist on the site? `slurmgen doctor` checks it; --container names it.",
     ),
     _sign(
         r"^there is no Python in (.{1,300})$",

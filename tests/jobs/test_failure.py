@@ -110,7 +110,7 @@ LOGS = {
     ),
     "FATAL:   could not open image /img/x.sif: failed to retrieve path for /img/x.sif: lstat /img/x.sif: "
     "no such file or directory": "the container image /img/x.sif cannot be opened",
-    "error: Request failed after 3 retries in 10.9s\n  cause: Failed to fetch: http://127.0.0.1:9/einops/\n": (
+    "error: Request failed after 3 retries\n  cause: Failed to fetch: http://127.0.0.1:9/einops/\n": (
         "a package could not be downloaded: http://127.0.0.1:9/einops/"
     ),
     "error: Failed to fetch: `http://127.0.0.1:9/einops/`\n  Caused by: dns error: failed to lookup address "

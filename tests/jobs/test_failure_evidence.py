@@ -19,7 +19,7 @@ SUMMARY = """\
 E1121 21:50:08.491 88 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: {code}) \
 local_rank: 1 (pid: 7) of binary: /venv/bin/python
 Traceback (most recent call last):
-torch.distributed.elastic.multiprocessing.errors.ChildFailedError: 
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
 Failures:
 [1]:
   time      : 2026-11-21_21:50:08
@@ -208,7 +208,7 @@ def test_lines_keep_the_prefixes_of_torchrun_and_srun(prefix: str) -> None:
 def test_a_traceback_in_the_summary_of_torchrun_is_read() -> None:
     """As torch.distributed.elastic's @record writes it."""
     log = (
-        "Root Cause (first observed failure):\n[0]:\n  rank      : 2 (local_rank: 0)\n  exitcode  : 1 (pid: 7)\n"
+        "Root Cause (first observed failure):\n  rank      : 2 (local_rank: 0)\n  exitcode  : 1 (pid: 7)\n"
         '  traceback : Traceback (most recent call last):\n    File "a.py", line 3, in main\n'
         "  KeyError: 'lr'\n"
     )

@@ -143,7 +143,7 @@ SIGNS = (
         "Is it in the project, and not ignored?",
     ),
     _sign(
-        r"^(?:\S{1,200}\.py|torchrun|accelerate[^:\n]{0,50}|python[\d.]{0,5} -m \S{1,100}): error: (.{1,300})$"
+        r"^(?:\S{1,200}\.py|torchrun|accelerate[^:\n]{0,50}|python\d? -m \S{1,100}): error: (.{1,300})$"
         r"|^Error: ((?:No such option|Missing (?:option|argument)|Invalid value|Got unexpected).{0,300})$",
         "a program rejected its arguments: {0}",
         "Correct what follows the script; `--help` of that program lists its options.",
@@ -164,7 +164,8 @@ SIGNS = (
         "Compute nodes often have no internet access; make the environment on the login node first.",
     ),
     _sign(
-        r"(?:^|: )(?:line \d{1,9}: )?([^\s:]{1,300}): (?:command )?not found$",
+        r"(?:^|: )(?:line \d{1,9}: )?([^\s:]{1,300}): (?:command )?not found$"
+        r"|failed to execute ([^\s:]{1,300}): No such file",
         "command not found: {0}",
         "Is a module missing, or the environment of --python-env?",
     ),

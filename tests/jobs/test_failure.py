@@ -86,6 +86,7 @@ LOGS = {
     "/var/spool/slurmd/job12/slurm_script: line 4: torchrum: command not found": (
         "command not found: torchrum"
     ),
+    "flock: failed to execute uv: No such file or directory": "command not found: uv",
     "/var/spool/slurmd/job12/slurm_script: line 4: ./run.sh: Permission denied": (
         "./run.sh cannot be executed or read"
     ),

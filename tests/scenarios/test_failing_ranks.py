@@ -114,12 +114,24 @@ def test_a_package_that_uv_cannot_download_is_the_reason(failing: Failing) -> No
         '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["einops"]\n'
         '[tool.uv]\npackage = false\nindex-url = "http://127.0.0.1:9/simple"\n'
     )
-    env = [f"PATH={BIN}:/usr/bin:/bin", "UV_HTTP_RETRIES=0", f"UV_CACHE_DIR={failing.project / 'cache'}"]
-    words = ["--site", "daic", "--framework", "python", "--script", "sleep.py", "--python-env", "uv"]
-    options = [word for variable in env for word in ("--env", variable)]
-    remote = ["--remote-dir", str(failing.testbed.folder / "remote"), "--account", "ewi-insy-prb"]
-    reply = failing.slurmgen("submit", *words, *options, *remote)
+    env = {
+        "PATH": f"{BIN}:/usr/bin:/bin",
+        "UV_HTTP_RETRIES": "0",
+        "UV_CACHE_DIR": str(failing.project / "cache"),
+    }
+    job = [
+        "--framework",
+        "python",
+        "--script",
+        SCRIPT.name,
+        "--python-env",
+        "uv",
+        "--account",
+        "ewi-insy-prb",
+    ]
+    words = ["--site", "daic", "--via", "twin", *job, "--remote-dir", str(failing.testbed.folder / "remote")]
+    reply = failing.slurmgen("submit", *words, **env)
     assert reply.returncode == 0, reply.stderr
     found = failing.why(reply.stdout.strip())
-    assert found["what"].startswith("a package could not be downloaded: http://127.0.0.1:9/simple/einops")
+    assert found["what"] == "a package could not be downloaded: http://127.0.0.1:9/simple/einops/"
     assert "login node" in found["todo"]

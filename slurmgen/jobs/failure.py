@@ -5,7 +5,7 @@ what they report of that explains the failure only where nothing else does.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -139,7 +139,7 @@ def _logged(log: str) -> Why | None:
     causes = [one for one in raised if not _is_consequence(one)]
     of_ranks = _first_failed([one for one in causes if one.rank is not None], ended)
     failed = [one for one in ended if not _is_survivor(one, raised)]
-    steps = (
+    steps: tuple[Callable[[], Why | None], ...] = (
         lambda: _of(killed, _shown(DECISIVE_SIGNS, log)),
         lambda: _raised(of_ranks, ended),
         lambda: _signalled(failed, log, by_launcher=False),

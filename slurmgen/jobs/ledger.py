@@ -22,7 +22,7 @@ from slurmgen.paths import make_private, require_private, state_folder
 
 BUSY_TIMEOUT = 10.0
 "Seconds to wait for another slurmgen that is writing."
-FORM = 4
+FORM = 5
 "Version of the tables, kept as SQLite's user_version; whoever changes them counts it up."
 
 # A cluster whose ids start anew gives two rows; the later one counts.
@@ -61,6 +61,7 @@ _FORMS = (
         "ALTER TABLE jobs ADD COLUMN command TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE jobs ADD COLUMN directory TEXT NOT NULL DEFAULT ''",
     ),
+    ("ALTER TABLE jobs ADD COLUMN stderr TEXT NOT NULL DEFAULT ''",),
 )
 "What leads to each form from the one before it."
 
@@ -103,6 +104,8 @@ class Record(Struct, frozen=True, kw_only=True):
     "The command line that submitted it, without the values of --env."
     directory: str = ""
     "The folder where that was typed."
+    stderr: str = ""
+    "The value of --error, if stderr has a file of its own; `output` is then that of stdout alone."
 
     @property
     def pending(self) -> bool:

@@ -12,7 +12,7 @@ from slurmgen.jobs.failure import Why, why
 from slurmgen.jobs.final_states import as_text, from_text, recalled, why_as_text, why_from_text
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.log_files import ends
-from slurmgen.jobs.logs import log_path
+from slurmgen.jobs.logs import log_path, recorded_logs
 from slurmgen.jobs.report import Report, report
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, states_of
 from slurmgen.remote.route import Route
@@ -208,19 +208,19 @@ def _reasons(
         one: next((state for state in states[one.job] if state.ended and state.state != "COMPLETED"), None)
         for one in jobs
     }
-    logs = {one: _log_of(one, state) for one, state in failed.items() if state and state.state == "FAILED"}
-    paths = list(dict.fromkeys(filter(None, logs.values())))
+    logs = {one: _logs_of(one, state) for one, state in failed.items() if state and state.state == "FAILED"}
+    paths = list(dict.fromkeys(path for files in logs.values() for path in files))
     texts = dict(zip(paths, ends(far, paths), strict=True)) if paths else {}
     return {
-        one.job: why(state, texts.get(logs.get(one, ""), ""), one.why)
+        one.job: why(state, "\n".join(texts[path] for path in logs.get(one, ())).strip(), one.why)
         for one, state in failed.items()
         if state
     }
 
 
-def _log_of(one: Named, state: JobState) -> str:
-    """Where the log of a job is, or of that task of it."""
-    return Named(JobId(state.id, one.job.cluster), one.way, one.record).log
+def _logs_of(one: Named, state: JobState) -> tuple[str, ...]:
+    """The logs of a job, or of the task of it that the state belongs to."""
+    return recorded_logs(one.record, state.id) if one.record else ()
 
 
 def _is_young(record: Record | None) -> bool:

@@ -150,7 +150,7 @@ def prepare(
         comment=options.get("comment", ""),
         clusters=options.get("clusters", ""),
     )
-    record = _pending(submission, way, project_dir, at)
+    record = structs.replace(_pending(submission, way, project_dir, at), stderr=options.get("error", ""))
     sent = Sent(cache_folder() / "manifests" / _short(way.site, way.via, way.host or "", parent))
     return Prepared(submission, way, record, sent, expected(content, sent))
 

@@ -123,9 +123,9 @@ def scontrol(text: str) -> tuple[JobState, ...]:
     return tuple(state for state in map(_paragraph, paragraphs) if state)
 
 
-def log_path(text: str) -> str | None:
-    """Where a job writes its log, from the answer of `commands.scontrol`; None if it does not say."""
-    return _field(text, r"^ +StdOut=(/.*)$") or None
+def log_path(text: str, *, stderr: bool = False) -> str | None:
+    """The file of a job's stdout, or stderr, from the reply to `commands.scontrol`; None if not in it."""
+    return _field(text, rf"^ +Std{'Err' if stderr else 'Out'}=(/.*)$") or None
 
 
 def trial(text: str) -> str:

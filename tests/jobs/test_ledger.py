@@ -119,7 +119,7 @@ def test_an_older_file_is_read_on_and_loses_nothing(ledger: Ledger, form: int) -
 def test_a_file_without_ends_is_read_on(ledger: Ledger) -> None:
     ledger.add(record("12"))
     with closing(sqlite3.connect(ledger.path)) as database:
-        later = ("final", "why", "command", "directory")
+        later = ("final", "why", "command", "directory", "stderr")
         steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in later)
         database.executescript(f"{steps} PRAGMA user_version = 2;")
     assert ledger.find("12") == (record("12"),)
@@ -131,7 +131,9 @@ def test_a_file_without_reasons_is_read_on(ledger: Ledger) -> None:
     for one in (ended, pending("a", "same")):
         ledger.add(one)
     with closing(sqlite3.connect(ledger.path)) as database:
-        steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in ("why", "command", "directory"))
+        steps = "".join(
+            f"ALTER TABLE jobs DROP COLUMN {name};" for name in ("why", "command", "directory", "stderr")
+        )
         database.executescript(f"{steps} PRAGMA user_version = 3;")
     assert ledger.all() == (ended, pending("a", "same"))
     ledger.remember({ended: (ended.final, "so")})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmgen.cli.logs import Harmless, harmless
+from slurmgen.cli.log_output import Harmless, harmless
 from slurmgen.jobs import logs
 from slurmgen.jobs.logs import LONGEST_PAUSE, Shown, follow
 from slurmgen.jobs.slurm_client import outcome

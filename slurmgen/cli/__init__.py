@@ -21,7 +21,7 @@ COMMANDS = {
     "explain": "Show every number of the plan and its reason.",
     "submit": "Send the project to the site and submit the job.",
     "status": "Show the state of submitted jobs; without ID, of the last ones.",
-    "logs": "Show a job's log, or follow it to the job's end.",
+    "logs": "Show the log of a job, or follow it until the job ends.",
     "wait": "Wait until jobs have ended, and exit as they did.",
     "cancel": "Cancel jobs, and show their state.",
     "forget": "Give up a submission that may not have become a job.",

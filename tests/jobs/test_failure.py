@@ -1,4 +1,7 @@
-"""Why a job failed, from records as Slurm gave them and from ends of logs as programs wrote them."""
+"""Why a job failed: from records of Slurm, and from the ends of logs as programs write them.
+
+The messages of NCCL, apptainer and CUDA are modelled on their documentation: there is no GPU here.
+"""
 
 import re
 import time
@@ -140,10 +143,10 @@ def failed(exit_code: str = "1:0", **more: object) -> JobState:
 
 
 @pytest.mark.parametrize(("log", "what"), LOGS.items())
-def test_the_end_of_a_log_tells_why(log: str, what: str) -> None:
-    told = why(failed(), f"epoch 1\n{log}")
-    assert told
-    assert told.what == what
+def test_the_end_of_a_log_shows_the_reason(log: str, what: str) -> None:
+    found = why(failed(), f"epoch 1\n{log}")
+    assert found
+    assert found.what == what
 
 
 def test_each_sign_has_an_example() -> None:
@@ -151,19 +154,19 @@ def test_each_sign_has_an_example() -> None:
         assert any(sign.pattern.search(log) for log in LOGS), sign.what
 
 
-def test_the_line_that_shows_it_is_told() -> None:
+def test_the_reason_quotes_the_line_of_the_log() -> None:
     assert getattr(why(failed(), MODULE), "line", "") == "ModuleNotFoundError: No module named 'einops'"
 
 
-def test_the_rank_that_failed_first_counts() -> None:
+def test_the_rank_that_failed_first_is_quoted() -> None:
     assert getattr(why(failed(), RANKS), "line", "") == "ValueError: loss is nan"
 
 
-def test_without_that_the_first_traceback_counts() -> None:
+def test_the_first_traceback_of_a_chain_counts() -> None:
     assert getattr(why(failed(), CHAINED), "line", "") == "KeyError: 'lr'"
 
 
-def test_what_follows_from_a_fault_does_not_hide_it() -> None:
+def test_a_consequence_does_not_hide_its_cause() -> None:
     assert getattr(why(failed(), WATCHDOG + MODULE), "what", "") == "Python has no module einops"
 
 
@@ -196,19 +199,19 @@ def test_what_follows_from_a_fault_does_not_hide_it() -> None:
         (failed(""), "Slurm gives no reason"),
     ],
 )
-def test_a_record_tells_why(state: JobState, what: str) -> None:
-    told = why(state)
-    assert told
-    assert told.what == what
+def test_a_record_of_slurm_shows_the_reason(state: JobState, what: str) -> None:
+    found = why(state)
+    assert found
+    assert found.what == what
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "RUNNING", "PENDING"])
-def test_what_has_not_failed_needs_no_reason(state: str) -> None:
+def test_a_job_that_has_not_failed_has_no_reason(state: str) -> None:
     assert why(failed(state=state), MODULE) is None
 
 
 @given(st.text(max_size=300))
-def test_no_log_breaks_it(log: str) -> None:
+def test_every_log_gives_a_reason(log: str) -> None:
     assert why(failed(), f"{log}\n[rank0]: Traceback (most recent call last):\n{log}\n")
 
 
@@ -229,7 +232,7 @@ def test_no_log_breaks_it(log: str) -> None:
         ("SomethingNew", ""),
     ],
 )
-def test_a_reason_to_wait_is_told_in_words(reason: str, part: str) -> None:
+def test_a_pending_reason_is_explained(reason: str, part: str) -> None:
     assert part in pending_reasons.words(reason)
     assert bool(pending_reasons.words(reason)) == bool(part)
 
@@ -248,19 +251,19 @@ def test_a_reason_to_wait_is_told_in_words(reason: str, part: str) -> None:
         ("RUNNING", "0:0", 3),
     ],
 )
-def test_an_end_has_an_exit_code(state: str, exit_code: str, code: int) -> None:
+def test_a_final_state_has_an_exit_code(state: str, exit_code: str, code: int) -> None:
     states = [JobState(id="12", state=state, exit_code=exit_code)]
     assert report(JobId("12"), states, "daic", "ssh").code == code
 
 
-def test_a_job_that_nobody_knows_has_code_3() -> None:
+def test_a_job_that_slurm_does_not_know_has_exit_code_3() -> None:
     assert report(JobId("12"), (), "daic", "ssh").code == 3
 
 
-def test_of_an_array_what_lives_counts_before_what_failed() -> None:
+def test_an_array_with_running_tasks_is_running() -> None:
     states = [JobState(id=f"12_{n}", state=word) for n, word in enumerate(["FAILED", "PENDING", "RUNNING"])]
-    told = report(JobId("12"), states, "daic", "ssh")
-    assert (told.state, told.ended, [one.state for one in told.tasks]) == (
+    found = report(JobId("12"), states, "daic", "ssh")
+    assert (found.state, found.ended, [one.state for one in found.tasks]) == (
         "RUNNING",
         False,
         ["FAILED", "PENDING", "RUNNING"],
@@ -268,7 +271,7 @@ def test_of_an_array_what_lives_counts_before_what_failed() -> None:
 
 
 @pytest.mark.parametrize("word", ["x", "/", "a."])
-def test_a_log_of_one_long_word_is_read_in_no_time(word: str) -> None:
+def test_a_log_of_one_long_word_is_searched_fast(word: str) -> None:
     began = time.process_time()
     assert why(JobState(id="1", state="FAILED", exit_code="1:0"), word * (LOG_END // len(word)))
     assert time.process_time() - began < 1
@@ -276,9 +279,9 @@ def test_a_log_of_one_long_word_is_read_in_no_time(word: str) -> None:
 
 def test_an_error_at_the_end_of_a_long_line_is_found() -> None:
     log = f"{'=' * 5000}> ModuleNotFoundError: No module named 'einops'\n"
-    told = why(JobState(id="1", state="FAILED", exit_code="1:0"), log)
-    assert told
-    assert told.what == "Python has no module einops"
+    found = why(JobState(id="1", state="FAILED", exit_code="1:0"), log)
+    assert found
+    assert found.what == "Python has no module einops"
 
 
 SEEN = Why("Python has no module einops")
@@ -292,18 +295,18 @@ SEEN = Why("Python has no module einops")
         ("1:0", "train.py: command not found\n", "command not found: train.py"),
     ],
 )
-def test_what_was_seen_in_a_log_counts_once_that_is_gone(exit_code: str, log: str, what: str) -> None:
-    told = why(JobState(id="1", state="FAILED", exit_code=exit_code), log, SEEN)
-    assert told
-    assert told.what == what
+def test_an_earlier_reason_counts_once_the_log_is_deleted(exit_code: str, log: str, what: str) -> None:
+    found = why(JobState(id="1", state="FAILED", exit_code=exit_code), log, SEEN)
+    assert found
+    assert found.what == what
 
 
-def test_a_job_that_completed_at_last_has_no_reason() -> None:
+def test_a_job_that_completed_after_a_failure_has_no_reason() -> None:
     assert why(JobState(id="1", state="COMPLETED"), "", SEEN) is None
 
 
 def adversarial(pattern: str) -> set[str]:
-    """Texts on which a pattern that backtracks takes long: 64 kB of what it looks for, without its end."""
+    """Texts on which a backtracking pattern takes long: many times what it searches for, without its end."""
     literals = [re.sub(r"\\(?=[\[\]().])", "", word) for word in re.split(r"\\[sSdwb]|[|?*+{}^$\n]", pattern)]
     words = {*literals, *"a A 1 : ' / . \n".split(" "), " ", ": ", "a: ", "a b:", "'x' ", "1:", "\r", "Aa."}
     fillers = ("", " ", "a", ": ", ":", "1")
@@ -346,7 +349,7 @@ def test_no_log_makes_an_explanation_slow(text: str) -> None:
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Processor time, which others on this machine do not lengthen."""
+    """Processor time, which other processes do not lengthen."""
     start = time.thread_time()
     call()
     return time.thread_time() - start

@@ -45,15 +45,15 @@ SIGNALS = {
         "Use fewer data-loader workers.",
     ),
     8: ("ended with SIGFPE: a program divided by zero", "PYTHONFAULTHANDLER=1 shows where."),
-    9: ("was killed (SIGKILL), which usually means that memory ran out", MORE_MEMORY),
+    9: ("ended with SIGKILL, which usually means that memory ran out", MORE_MEMORY),
     11: (
         "ended with SIGSEGV: a program crashed",
         "Usually a compiled library that does not fit; PYTHONFAULTHANDLER=1 shows where.",
     ),
-    15: ("was ended by SIGTERM", ""),
+    15: ("ended with SIGTERM: another program terminated it", ""),
 }
 "What each signal means for the process that it ended, and what to do."
-_ABORTED, _TERMINATED = 6, 15
+_ABORTED, _KILLED, _TERMINATED = 6, 9, 15
 _STATUSES = {126: "a command of its script cannot be executed", 127: "a command of its script was not found"}
 
 
@@ -135,13 +135,12 @@ def _logged(log: str) -> Why | None:
     """The first cause that a log shows."""
     log = last_run(log)
     raised, ended = list(exceptions(log)), reports(log)
-    killed = next((one for one in ended if one.signal == 9), None)
     causes = [one for one in raised if not _is_consequence(one)]
-    of_ranks = _first_failed([one for one in causes if one.rank is not None], ended)
-    failed = [one for one in ended if not _is_survivor(one, raised)]
+    lost = {one.rank for one in raised if one.rank is not None}.difference(one.rank for one in causes)
+    failed = [one for one in ended if not _is_survivor(one, lost)]
     steps: tuple[Callable[[], Why | None], ...] = (
-        lambda: _of(killed, _shown(DECISIVE_SIGNS, log)),
-        lambda: _raised(of_ranks, ended),
+        lambda: _of(_killed(ended), _shown(DECISIVE_SIGNS, log)),
+        lambda: _raised_by_rank([one for one in causes if one.rank is not None], ended),
         lambda: _signalled(failed, log, by_launcher=False),
         lambda: _raised([one for one in causes if one.rank is None], failed),
         lambda: _of(_unexplained(failed), _shown(SIGNS, log)),
@@ -149,6 +148,7 @@ def _logged(log: str) -> Why | None:
         lambda: _signalled(failed, log, by_launcher=True),
         lambda: _shown(LAST_SIGNS, log),
         lambda: _raised(raised, ended),
+        lambda: _signalled(ended, log, by_launcher=False),
     )
     return next(filter(None, (step() for step in steps)), None)
 
@@ -158,28 +158,33 @@ def _is_consequence(raised: Raised) -> bool:
     return bool(CONSEQUENCE.search(raised.line)) and not _shown(SIGNS, raised.line)
 
 
-def _is_survivor(ended: Ended, raised: Iterable[Raised]) -> bool:
-    """Whether a process ended since others had: it was terminated, or had lost its connection to them."""
-    lost = any(ended.may_be(one.rank) and _is_consequence(one) for one in raised)
-    return ended.signal == _TERMINATED or (bool(ended.status) and lost)
+def _is_survivor(ended: Ended, lost: Iterable[int]) -> bool:
+    """Whether a process ended because others had: it was terminated, or is of a rank that lost them."""
+    return ended.signal == _TERMINATED or (bool(ended.status) and any(map(ended.may_be, lost)))
 
 
-def _first_failed(causes: list[Raised], ended: Iterable[Ended]) -> list[Raised]:
-    """Exceptions that ended ranks; first that of the rank which a launcher saw failing first."""
-    first = (one for report in ended for one in causes if report.may_be(one.rank))
-    return [*first, *causes]
-
-
-def _raised(causes: Sequence[Raised], ended: Sequence[Ended]) -> Why | None:
-    """What the first of some exceptions means, and which rank raised it."""
-    if not causes:
+def _raised_by_rank(causes: Sequence[Raised], ended: Iterable[Ended]) -> Why | None:
+    """The exception of the rank that a launcher saw failing first, else the first one in the log."""
+    reported = ((one, report) for report in ended for one in causes if report.may_be(one.rank))
+    first, report = next(reported, (next(iter(causes), None), None))
+    if first is None:
         return None
-    line, rank = causes[0].line, causes[0].rank
-    shown = _shown(SIGNS, line) or Why("Python raised an error", "", line)
-    if rank is None:
-        return _of(_unexplained(ended), shown)
-    node = next((one.on_node for one in ended if one.may_be(rank)), "")
-    return Why(f"{shown.what} (rank {rank}{node})", shown.todo, shown.line)
+    who = f"rank {first.rank}{report.on_node if report else ''}"
+    return _of(Ended(who, first.line), _meaning(first))
+
+
+def _raised(causes: Iterable[Raised], ended: Iterable[Ended]) -> Why | None:
+    """What the first of some exceptions means, with the process that ended, if that is known."""
+    return next((_of(_unexplained(ended), _meaning(one)) for one in causes), None)
+
+
+def _meaning(raised: Raised) -> Why:
+    return _shown(SIGNS, raised.line) or Why("Python raised an error", "", raised.line)
+
+
+def _killed(ended: Iterable[Ended]) -> Ended | None:
+    """The first process that was killed, as Slurm does when memory runs out."""
+    return next((one for one in ended if one.signal == _KILLED), None)
 
 
 def _unexplained(ended: Iterable[Ended]) -> Ended | None:
@@ -218,7 +223,7 @@ def _shown(signs: Iterable[Sign], text: str) -> Why | None:
 
 
 def _by_signal(who: str, number: int, line: str = "") -> Why:
-    what, todo = SIGNALS.get(number, (f"was ended by signal {number}", ""))
+    what, todo = SIGNALS.get(number, (f"ended with signal {number}", ""))
     return Why(f"{who} {what}", todo, line)
 
 

@@ -20,6 +20,8 @@ _HARMLESS = ("Exception ignored in", "--- Logging error ---")
 _PREFIX = re.compile(r"(?:\d{1,6}: ?)?(?:\[[a-z]{0,10} ?\d{1,6}\]: ?){0,2}(?:  traceback : |  (?=\S))?")
 _RANK = re.compile(r"\[rank ?(\d{1,6})\]")
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]{0,200})(?:: .*)?$")
+# A capital after the first letter, but in the name of the module; or a name without one.
+_EXCEPTION_NAME = re.compile(r"(?!^)[A-Z]\w*$|^(?:Exception|Error|socket\.timeout)$")
 
 _ROOT_CAUSE = "Root Cause (first observed failure):"
 _FIELD = re.compile(r"(?:^|\s)(time|host|rank|exitcode)\s{1,10}: (\S{1,100})")
@@ -27,7 +29,7 @@ _FIELDS_WITHIN = 40
 _MOST_REPORTS = 500
 _WORKER = re.compile(r"failed \(exitcode: (-?\d{1,9})\) local_rank: (\d{1,6})")
 _SPAWNED = re.compile(r"\bprocess (\d{1,6}) terminated with (?:signal (SIG\w{1,10})|exit code (\d{1,9}))")
-_TASK = re.compile(r"srun: error: (\S{1,100}): tasks? ([\d,-]{1,500}): (.{1,100})")
+_TASK = re.compile(r"srun: error: (\S{1,100}): tasks? ([\d,-]{1,200}): (.{1,100})")
 _COMMAND = re.compile(r": line (\d{1,9}): +\d{1,9} ([A-Z][a-z]{1,30}(?: [a-z]{1,30}){0,2})")
 _EXITED = re.compile(r"Exited with exit code (\d{1,9})")
 _TERMINATED = re.compile(
@@ -106,13 +108,15 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def is_exception(line: str) -> bool:
-    """Whether a line is a dotted name with a capital, other than its first letter, and perhaps a message.
+    """Whether a line is the name of an exception, and perhaps a message: other processes write lines too.
 
-    >>> [is_exception(line) for line in ("KeyError: 'x'", "my.lib.Failed", "  File", "Traceback")]
-    [True, True, False, False]
+    >>> [is_exception(line) for line in ("KeyError: 'x'", "Exception: x", "my.lib.Failed")]
+    [True, True, True]
+    >>> [is_exception(line) for line in ("  File", "Traceback", "Epoch: 3")]
+    [False, False, False]
     """
     match = _EXCEPTION.match(line)
-    return match is not None and any(map(str.isupper, match[1][1:].rpartition(".")[2]))
+    return match is not None and bool(_EXCEPTION_NAME.search(match[1]))
 
 
 def reports(log: str) -> list[Ended]:

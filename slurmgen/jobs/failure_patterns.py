@@ -190,7 +190,8 @@ LAST_SIGNS = (
         "Look for the rank that stopped earlier; NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE show more.",
     ),
     _sign(
-        r"DistStoreError|RendezvousTimeoutError|Timed out after \d{1,9} seconds waiting for clients",
+        r"DistStoreError|RendezvousTimeoutError|Timed out after \d{1,9} seconds waiting for clients"
+        r"|client socket has (?:timed out|failed to connect)",
         "not all ranks connected in time",
         "Did all nodes start, and is MASTER_ADDR the first one of them?",
     ),

@@ -104,7 +104,7 @@ LOGS = {
         "a command in line 3 of the script ended with SIGSEGV: a program crashed"
     ),
     "/var/spool/slurmd/job12/slurm_script: line 9:    77 Killed                  python a.py": (
-        "a command in line 9 of the script was killed (SIGKILL), which usually means that memory ran out"
+        "a command in line 9 of the script ended with SIGKILL, which usually means that memory ran out"
     ),
     "Segmentation fault (core dumped)": "a program crashed (segmentation fault)",
     "Illegal instruction (core dumped)": "a program was built for another kind of CPU",
@@ -186,7 +186,7 @@ def test_a_consequence_does_not_hide_its_cause() -> None:
             failed("0:9", usage=Usage(memory=100, memory_used=396)),
             "it used more memory than the 100M it had; Slurm measured 396M",
         ),
-        (failed("137:0"), "it was killed (SIGKILL), which usually means that memory ran out"),
+        (failed("137:0"), "it ended with SIGKILL, which usually means that memory ran out"),
         (failed("127:0"), "a command of its script was not found"),
         (failed("126:0"), "a command of its script cannot be executed"),
         (failed("135:0"), "it ended with SIGBUS, usually because shared memory (/dev/shm) ran out"),
@@ -338,6 +338,8 @@ def test_no_log_makes_a_search_slow(sign: Sign) -> None:
         "srun: error: ",
         " : line 1: 1 ",
         "process 1 terminated with signal SIGKILL\n",
+        "srun: error: n1: tasks " + "1-9," * 40 + ": Exited with exit code 1\n"
+        "[rank99]: Traceback (most recent call last):\n[rank99]: ConnectionResetError: by peer\n" * 9,
         "failed (exitcode: -9) local_rank: 1",
         "1: [rank1]: ",
     ],

@@ -56,7 +56,7 @@ WATCHDOG = (
     "[rank{0}]:[E1121 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation timeout: "
     "WorkNCCL(SeqNum=12, OpType=ALLREDUCE) ran for 600000 milliseconds before timing out.\n"
 )
-SIGKILL = "was killed (SIGKILL), which usually means that memory ran out"
+SIGKILL = "ended with SIGKILL, which usually means that memory ran out"
 CAUSES = {
     "exception": (1, "", "Python raised an error (rank {rank}{node})"),
     "SIGKILL": (-9, "(SIGKILL)", "{who}{node} " + SIGKILL),
@@ -195,6 +195,16 @@ def test_the_first_exception_of_a_chain_decides_whether_the_rank_survived() -> N
     again = "During handling of the above exception, another exception occurred:"
     chain = f"{traceback(0, LOST[0])}[rank0]: {again}\n{traceback(0, 'ValueError: not saved')}"
     assert reason(chain + traceback(1, "KeyError: 'lr'")).line == "KeyError: 'lr'"
+
+
+@pytest.mark.parametrize("error", ["Exception: no data", "queue.Empty", "my.lib.Failed: x", "socket.timeout"])
+def test_every_exception_of_a_rank_is_found(error: str) -> None:
+    assert reason(traceback(0, LOST[0]) + traceback(1, error)).line == error
+
+
+def test_a_rank_that_another_program_terminated_is_named() -> None:
+    log = SUMMARY.format(code=-15, name="(SIGTERM)", host="n1", rank=3, other=2, second=8)
+    assert reason(log).what.startswith("rank 3 on n1 ended with SIGTERM")
 
 
 @pytest.mark.parametrize("prefix", ["[default3]:", "[default3]:[rank3]: ", "3: ", "3: [rank3]: ", ""])

@@ -16,7 +16,7 @@ from tests.scenarios.conftest import BIN, Site
 
 SCRIPT = Path(__file__).with_name("failing_ranks.py")
 RANK = 1
-KILLED = "was killed (SIGKILL), which usually means that memory ran out"
+KILLED = "ended with SIGKILL, which usually means that memory ran out"
 CRASHED = "ended with SIGSEGV: a program crashed"
 MODULE = "Python has no module no_such_module"
 ARGUMENTS = "a program rejected its arguments: unrecognized arguments: --lrr 3"

@@ -13,11 +13,12 @@ from msgspec import Struct, structs
 
 LONGEST = 300
 "Characters of a line that are shown."
-_TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _HARMLESS = ("Exception ignored in", "--- Logging error ---")
 # Of `srun --label`, of torchrun's --tee, of PyTorch, and of a traceback in torchrun's summary.
 _PREFIX = re.compile(r"(?:\d{1,6}: ?)?(?:\[[a-z]{0,10} ?\d{1,6}\]: ?){0,2}(?:  traceback : |  (?=\S))?")
+# The line before it may lack its end: that of a progress bar.
+_TRACEBACK = re.compile(rf"({_PREFIX.pattern})Traceback \(most recent call last\):\s*$")
 _RANK = re.compile(r"\[rank ?(\d{1,6})\]")
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]{0,200})(?:: .*)?$")
 # A capital after the first letter, but in the name of the module; or a name without one.
@@ -89,10 +90,10 @@ def exceptions(log: str) -> Iterator[Raised]:
     previous: dict[str, str] = {}
     opened: set[str] = set()
     for line in log.splitlines():
-        prefix, text = _split(line)
-        if text.endswith(_TRACEBACK):
-            if not previous.get(prefix, "").startswith(_CHAINED + _HARMLESS):
-                opened.add(prefix)
+        head = _TRACEBACK.search(line)
+        prefix, text = _split(head[0] if head else line)
+        if head and not previous.get(prefix, "").startswith(_CHAINED + _HARMLESS):
+            opened.add(prefix)
         elif prefix in opened and is_exception(text):
             opened.remove(prefix)
             rank = _RANK.search(prefix)

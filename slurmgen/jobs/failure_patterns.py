@@ -61,6 +61,11 @@ SIGNS = (
         "Use a smaller batch, mixed precision or gradient checkpointing; another GPU type has more.",
     ),
     _sign(
+        r"MemoryError|[Cc]annot allocate memory|can't allocate memory|std::bad_alloc",
+        "the memory of the node or of the job ran out",
+        MORE_MEMORY,
+    ),
+    _sign(
         r"ModuleNotFoundError: No module named '([^'\n]{1,300})'",
         "Python has no module {0}",
         "Is it in the environment of --python-env, and is the right module loaded?",

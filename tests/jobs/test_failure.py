@@ -60,6 +60,9 @@ LOGS = {
     RANKS: "Python raised an error (rank 3 on n1)",
     CHAINED: "Python raised an error",
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.": "a GPU ran out of memory",
+    "RuntimeError: [enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory": (
+        "the memory of the node or of the job ran out"
+    ),
     "slurmstepd: error: Detected 1 oom_kill event in StepId=12.batch.": "it used more memory than it had",
     "slurmstepd: error: JobId=12 exceeded memory limit (415128576 > 104857600), being killed": (
         "it used more memory than it had"

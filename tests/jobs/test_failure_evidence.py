@@ -138,6 +138,7 @@ def test_the_first_cause_wins_in_whatever_order_the_lines_come(
 def test_a_lost_connection_counts_only_where_nothing_else_is_known(error: str) -> None:
     killed = "srun: error: n2: task 3: Killed\n"
     assert SIGKILL in reason(traceback(0, error) + killed).what
+    assert "--mem" in reason(traceback(0, error) + killed).todo
     assert SIGKILL in reason(killed + traceback(0, error)).what
     assert reason(traceback(0, error)).what
 
@@ -195,6 +196,14 @@ def test_the_first_exception_of_a_chain_decides_whether_the_rank_survived() -> N
     again = "During handling of the above exception, another exception occurred:"
     chain = f"{traceback(0, LOST[0])}[rank0]: {again}\n{traceback(0, 'ValueError: not saved')}"
     assert reason(chain + traceback(1, "KeyError: 'lr'")).line == "KeyError: 'lr'"
+
+
+@pytest.mark.parametrize("bar", ["  5%|#    | 5/100 [00:01<00:20]", "\rEpoch 1:  50%|##   | 3/6 [00:01]"])
+def test_a_traceback_behind_a_progress_bar_is_read(bar: str) -> None:
+    log = traceback(0, LOST[0]) + bar + traceback(3, "ValueError: loss is nan")
+    assert reason(log).what == "Python raised an error (rank 3)"
+    plain = bar + "Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 'lr'\n"
+    assert reason(plain).line == "KeyError: 'lr'"
 
 
 @pytest.mark.parametrize("error", ["Exception: no data", "queue.Empty", "my.lib.Failed: x", "socket.timeout"])

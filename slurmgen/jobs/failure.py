@@ -146,9 +146,9 @@ def _logged(log: str) -> Why | None:
         lambda: _of(_unexplained(failed), _shown(SIGNS, log)),
         lambda: _exited(failed),
         lambda: _signalled(failed, log, by_launcher=True),
+        lambda: _signalled(ended, log, by_launcher=False),
         lambda: _shown(LAST_SIGNS, log),
         lambda: _raised(raised, ended),
-        lambda: _signalled(ended, log, by_launcher=False),
     )
     return next(filter(None, (step() for step in steps)), None)
 
@@ -201,7 +201,7 @@ def _signalled(ended: Iterable[Ended], log: str, *, by_launcher: bool) -> Why | 
     """The first process that ended with a signal, unless it waited for others until a timeout."""
     timed_out = bool(TIMED_OUT.search(log))
     for one in ended:
-        waited = timed_out and (one.by_launcher or one.signal == _ABORTED)
+        waited = timed_out and (one.by_launcher or one.signal in (_ABORTED, _TERMINATED))
         if one.signal and one.by_launcher == by_launcher and not waited:
             return _by_signal(one.who, one.signal, one.line)
     return None

@@ -34,7 +34,8 @@ _TASK = re.compile(r"srun: error: (\S{1,100}): tasks? ([\d,-]{1,200}): (.{1,100}
 _COMMAND = re.compile(r": line (\d{1,9}): +\d{1,9} ([A-Z][a-z]{1,30}(?: [a-z]{1,30}){0,2})")
 _EXITED = re.compile(r"Exited with exit code (\d{1,9})")
 _TERMINATED = re.compile(
-    r"Terminating StepId=|\*\*\* (?:STEP|JOB) \S{1,60} ON \S{1,100} CANCELLED AT|Job step aborted: Waiting"
+    r"Terminating (?:StepId=|job step )|Job step aborted: Waiting"
+    r"|\*\*\* (?:STEP|JOB) \S{1,60} ON \S{1,100} CANCELLED AT"
 )
 _RESTARTED = re.compile(r"CANCELLED AT \S{1,40} DUE TO (?:JOB REQUEUE|PREEMPTION|NODE FAILURE)")
 _TORCHRUN = re.compile(r"torch[./]distributed[./](?:elastic|run)\b")

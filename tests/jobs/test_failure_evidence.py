@@ -212,7 +212,9 @@ def test_every_exception_of_a_rank_is_found(error: str) -> None:
 
 
 def test_a_rank_that_another_program_terminated_is_named() -> None:
-    log = SUMMARY.format(code=-15, name="(SIGTERM)", host="n1", rank=3, other=2, second=8)
+    log = traceback(0, LOST[0]) + SUMMARY.format(
+        code=-15, name="(SIGTERM)", host="n1", rank=3, other=2, second=8
+    )
     assert reason(log).what.startswith("rank 3 on n1 ended with SIGTERM")
 
 

@@ -16,7 +16,7 @@ from slurmgen.jobs.cancel import cancel_jobs
 from slurmgen.jobs.follow import follow_through
 from slurmgen.jobs.job import Job, group_by_route
 from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.logs import Shown, asked_path, log_path, read
+from slurmgen.jobs.logs import Shown, query_path, read, recorded_log
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.results.fetch import MAX_SIZE
 from slurmgen.jobs.results.local_folder import Results, fetch_results, local_folder
@@ -231,5 +231,5 @@ def _read(job: Job, start: int) -> Iterator[bytes]:
 
 def _log_path(transport: Transport, job: Job) -> str:
     if job.record is None:
-        return asked_path(transport, job.id)
-    return log_path(job.record.folder, job.record.output, job.record.name, str(job.id))
+        return query_path(transport, job.id)
+    return recorded_log(job.record, str(job.id))

@@ -77,7 +77,9 @@ def prepare(
     content, commit = _read(files, project_dir, max_size)
     made = _submission(plan, script, files, content, parent)
     sent = Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
-    record = _pending(made, route, project_dir, commit)
+    record = structs.replace(
+        _pending(made, route, project_dir, commit), stderr=_options(plan).get("error", "")
+    )
     return Prepared(made, route, record, sent, expected(content, sent))
 
 
@@ -92,7 +94,7 @@ def _read(files: Snapshot, project_dir: Path, max_size: int) -> tuple[Manifest, 
 
 
 def _submission(plan: Plan, script: str, files: Snapshot, content: Manifest, parent: str) -> Submission:
-    options = {key: (value or "").strip('"') for key, value in plan.extra_directives}  # a blank needs quotes
+    options = _options(plan)
     return Submission(
         name=plan.name,
         script=script,
@@ -104,6 +106,11 @@ def _submission(plan: Plan, script: str, files: Snapshot, content: Manifest, par
         comment=options.get("comment", ""),
         clusters=options.get("clusters", ""),
     )
+
+
+def _options(plan: Plan) -> dict[str, str]:
+    """The further directives, without the quotes that a blank in a value needs."""
+    return {key: (value or "").strip('"') for key, value in plan.extra_directives}
 
 
 def _pending(submission: Submission, route: Route, project_dir: Path, commit: Revision) -> Record:

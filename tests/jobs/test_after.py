@@ -41,13 +41,13 @@ HOG = f"{PYTHON} 'import time; held = bytearray(300 << 20); time.sleep({{}})'"
 ENDS: dict[str, tuple[str, list[str], str, int, str]] = {
     "good": ("true", [], "COMPLETED", 0, ""),
     "coded": ("exit 7", [], "FAILED", 7, "its script ended with exit code 7"),
-    "module": (f"{PYTHON} 'import nosuch'", [], "FAILED", 1, "Python has no module nosuch there"),
-    "file": (f"{PYTHON} 'open(\"/no/such\")'", [], "FAILED", 1, "the file /no/such is not there"),
+    "module": (f"{PYTHON} 'import nosuch'", [], "FAILED", 1, "Python has no module nosuch"),
+    "file": (f"{PYTHON} 'open(\"/no/such\")'", [], "FAILED", 1, "the file /no/such does not exist"),
     "script": (f"{sys.executable} no.py", [], "FAILED", 2, "Python did not find the script"),
-    "command": ("nosuchcommand", [], "FAILED", 127, "there is no command nosuchcommand there"),
-    "forbidden": ("touch x && ./x", [], "FAILED", 126, "./x may not be run or read there"),
+    "command": ("nosuchcommand", [], "FAILED", 127, "command not found: nosuchcommand"),
+    "forbidden": ("touch x && ./x", [], "FAILED", 126, "./x cannot be executed or read"),
     "raises": (f"{PYTHON} '1 / 0'", [], "FAILED", 1, "Python raised an error"),
-    "ranks": (ALL_RANKS, [], "FAILED", 1, "Python raised an error"),
+    "ranks": (ALL_RANKS, [], "FAILED", 1, "Python raised an error (rank 1)"),
     "crash": ("kill -SEGV $$", [], "FAILED", 139, "it ended with SIGSEGV"),
     "port": (
         f'{PYTHON} \'import socket; a = socket.socket(); a.bind(("127.0.0.1", 0)); a.listen(); '
@@ -55,7 +55,7 @@ ENDS: dict[str, tuple[str, list[str], str, int, str]] = {
         [],
         "FAILED",
         1,
-        "a port was taken already",
+        "a port was already in use",
     ),
     "no-log": ("true", ["--output=/no/such/folder/%j.log"], "FAILED", 1, "Slurm could not start it"),
     # Without cgroups, Slurm samples memory every second, kills the job, and reports FAILED.

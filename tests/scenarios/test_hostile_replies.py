@@ -230,7 +230,7 @@ def test_the_folder_of_a_log_steers_no_terminal_but_the_log_may(machine: Machine
     machine.says("scontrol", f"JobId=12 JobName=a\n   JobState=COMPLETED Reason=None\n   StdOut={log}\n")
     code, out, err = machine.slurmgen("logs", "12", *WAY)
     assert (code, out) == (0, "")
-    assert f"there is nothing in {machine.home}/{SHOWN}.log\n" in err
+    assert f"{machine.home}/{SHOWN}.log is empty or does not exist\n" in err
     log.write_text("\x1b[1mbold\n")
     assert machine.slurmgen("logs", "12", *WAY)[1] == "\x1b[1mbold\n"
 

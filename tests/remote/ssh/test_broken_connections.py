@@ -151,7 +151,7 @@ def test_after_ten_minutes_it_is_given_up_with_the_command_to_go_on(completed: N
         raise ConnectionFailed("cannot connect to far")
 
     clock, told = Clock(), list[str]()
-    with pytest.raises(ConnectionFailed, match=r"no answer has come for 10 minutes.*-f 12 --start 77"):
+    with pytest.raises(ConnectionFailed, match=r"has not replied for 10 minutes.*-f 12 --start 77"):
         followed(Silent(ConnectionFailed), reopen, clock, told)
     assert PATIENCE < clock.now < PATIENCE + LONGEST_PAUSE + 1
     assert clock.pauses == sorted(clock.pauses)

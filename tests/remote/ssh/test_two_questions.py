@@ -119,7 +119,7 @@ def test_when_the_link_breaks_nobody_is_asked_again(place: Place, client: str) -
             screen.until("One-time code: ")
             screen.type(f"{CODE}\n")
             told = screen.until("echo ")
-    assert "error: the link broke, and a new login needs you: far did not let " in told
+    assert "error: the connection broke, and a new login needs you: far did not let " in told
     start = re.search(r"slurmgen logs -f 12 --site generic --start (\d+)", told)
     assert start
     shown = told.partition("x" * 99)[2].partition("the connection to far broke")[0]

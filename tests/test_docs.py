@@ -1,10 +1,12 @@
 """The documentation agrees with the code."""
 
+import ast
 import re
 import runpy
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,10 +15,15 @@ import pytest
 from slurmgen import Request, load_site, resolve
 from slurmgen.config.project import Job, Project
 from slurmgen.config.user import Personal
+from slurmgen.containers import ENGINES
+from slurmgen.doctor import CHECKS
+from slurmgen.jobs.failure import why
+from slurmgen.launchers import LAUNCHERS
 from slurmgen.script import _values
 from slurmgen.sites.model import Site
+from slurmgen.slurm import pending_reasons
+from slurmgen.slurm.replies import JobState
 from tests.conftest import REPOSITORY, Run
-
 
 DOCS = REPOSITORY / "docs"
 
@@ -51,6 +58,23 @@ def test_the_page_on_templates_lists_every_value() -> None:
     page = (DOCS / "templates.md").read_text()
     rows = " ".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
     assert set(re.findall(r"`(\w+)`", rows)) == set(_values(resolve(Request(), load_site("generic"))))
+
+
+@pytest.mark.parametrize("framework", LAUNCHERS)
+def test_every_framework_is_documented(framework: str, slurmgen: Run) -> None:
+    assert framework in words_in_code("project.md")
+    assert framework in words_in_code("own-script.md")
+    assert f"| `{framework}`" in (REPOSITORY / "README.md").read_text()
+    assert re.search(rf"--framework .*\b{framework}\b", " ".join(slurmgen("render", "--help").stdout.split()))
+
+
+def test_every_container_engine_is_documented() -> None:
+    assert set(ENGINES) <= words_in_code("sites.md")
+
+
+def test_every_doctor_check_is_documented() -> None:
+    page = (DOCS / "ssh.md").read_text()
+    assert [check.name for check in CHECKS if f"`{check.name}`" not in page] == []
 
 
 def test_the_example_template_works(tmp_path: Path, slurmgen: Run) -> None:
@@ -89,3 +113,44 @@ def test_the_diagram_of_the_packages_matches_the_code() -> None:
     """If not: python docs/picture.py."""
     drawn = runpy.run_path(str(DOCS / "picture.py"))["dot"]()
     assert drawn == (DOCS / "architecture.dot").read_text()
+
+
+TROUBLESHOOTING = (DOCS / "troubleshooting.md").read_text()
+
+
+def quoted(heading: str) -> list[str]:
+    """The messages in the first column of the tables of a section of the page on troubleshooting."""
+    section = TROUBLESHOOTING.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """Every string of a module, with a NUL for each value that is formatted into it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.sub(r"\{\w+\}", "\0", node.value)
+
+
+def test_each_message_of_slurmgen_on_the_page_exists() -> None:
+    sources = (REPOSITORY / "slurmgen").rglob("*.py")
+    texts = "\n".join(text.replace("\n", " ") for path in sources for text in texts_of(path))
+    messages = quoted("Messages of slurmgen")
+    patterns = {message: ".*".join(map(re.escape, message.split("..."))) for message in messages}
+    assert len(messages) > 30
+    assert [message for message, pattern in patterns.items() if not re.search(pattern, texts)] == []
+
+
+@pytest.mark.parametrize("message", quoted("Messages in a job log"))
+def test_slurmgen_recognizes_the_message_in_a_log(message: str) -> None:
+    generic = why(JobState(id="1", state="FAILED", exit_code="1:0"), log="Training started")
+    found = why(JobState(id="1", state="FAILED", exit_code="1:0"), log=message.replace("...", "name"))
+    assert found
+    assert found != generic
+
+
+def test_the_reason_codes_of_slurm_on_the_page_are_explained() -> None:
+    codes = re.findall(r"`([A-Z]\w+)`", TROUBLESHOOTING.partition("\n## A job that waits\n")[2])
+    assert len(codes) > 8
+    assert [code for code in codes if not pending_reasons.words(code)] == []

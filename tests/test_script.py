@@ -42,6 +42,12 @@ def test_every_golden_file_has_its_request() -> None:
     assert {path.stem for path in GOLDEN.glob("*.sbatch")} == set(CASES)
 
 
+def test_every_bundled_site_has_golden_scripts() -> None:
+    assert {site for site, _ in CASES.values()} == {
+        path.stem for path in bundled("site_profiles").glob("*.toml")
+    }
+
+
 def shellcheck(*files: str, text: str = "") -> str:
     """Its findings, with every optional check but those of taste: braces everywhere, and `[[`."""
     checks = "avoid-nullary-conditions,check-extra-masked-returns,check-set-e-suppressed,deprecate-which"

@@ -52,7 +52,7 @@ class Allowed(NamedTuple):
     phrase: str
 
 
-ALLOWED: tuple[Allowed, ...] = ()
+ALLOWED = (Allowed("tests/twin/test_twin_cli.py", 'UNPRIVILEGED = "nobody"', "nobody"),)
 
 
 def pattern(phrase: str) -> re.Pattern[str]:

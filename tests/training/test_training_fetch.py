@@ -140,6 +140,6 @@ def test_an_archive_with_a_wrong_checksum_is_rejected(
     server.files[datasets.CIFAR10.filename] += b"changed"
     assert fetch(monkeypatch, tmp_path, "cifar10", "mnist") == 1
     said = capfd.readouterr().out
-    assert f"error: cifar10 is not in {tmp_path} and could not be put there: " in said
-    assert f"fetch_data.py cifar10 --data-dir {tmp_path}` where there is a network" in said
+    assert f"error: cifar10 is not in {tmp_path} and could not be downloaded: " in said
+    assert f"fetch_data.py cifar10 --data-dir {tmp_path}` on a host with a network" in said
     assert f"mnist is in {tmp_path}\n" in said, "one that fails does not keep the others away"

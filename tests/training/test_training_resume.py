@@ -52,7 +52,7 @@ def test_killed_and_stopped_runs_end_with_the_same_weights(
     time_is_up = {"SLURM_JOB_END_TIME": "1", "REQUEUE_FILE": str(mark)}
     left = ranks(framework, "mnist", *TRAIN, *into, "--check-every", "7", **time_is_up)
     assert left.returncodes == [75] * world_size, left.err
-    assert "not finished: saved, and leaving in time\n" in left.out
+    assert "not finished: saved a checkpoint and stopped before the end of the job\n" in left.out
     assert mark.exists()
     ended = ranks(framework, "mnist", *TRAIN, *into)
     assert ended.ends == whole[framework][0].ends, f"killed after step {step}: {ended.err}"
@@ -135,5 +135,5 @@ def test_reaching_the_target_ends_the_run(framework: str, ranks: Ranks) -> None:
 def test_a_missing_gpu_is_reported_in_one_line(ranks: Ranks) -> None:
     run = ranks("python", "mnist", *TRAIN, "--device", "cuda", CUDA_VISIBLE_DEVICES="")
     assert run.returncodes == [2]
-    assert run.err.startswith("error: local rank 0 has no GPU: it sees 0.")
+    assert run.err.startswith("error: local rank 0 has no GPU: 0 visible.")
     assert run.err.count("\n") == 1

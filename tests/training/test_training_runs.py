@@ -116,8 +116,8 @@ def test_missing_data_without_a_network_is_reported_in_one_line(
 ) -> None:
     run = launch(launcher, "cifar", "--data-dir", str(tmp_path))
     (line,) = [line for line in run.err.splitlines() if line.startswith("error:")]
-    assert line.startswith(f"error: cifar10 is not in {tmp_path} and could not be put there: ")
-    assert f"fetch_data.py cifar10 --data-dir {tmp_path}` where there is a network" in line
+    assert line.startswith(f"error: cifar10 is not in {tmp_path} and could not be downloaded: ")
+    assert f"fetch_data.py cifar10 --data-dir {tmp_path}` on a host with a network" in line
     assert 0 not in run.returncodes
     assert "core/" not in run.err  # only torchrun prints a traceback
 
@@ -132,7 +132,7 @@ def test_missing_mnist_is_reported(tmp_path: Path) -> None:
 def test_an_indivisible_batch_size_is_rejected_with_a_valid_one(ranks: Ranks) -> None:
     run = ranks("lightning", "mnist", "--data", "synthetic", "--batch-size", "33")
     assert run.returncodes == [2, 2]
-    assert run.err == "error: --batch-size 33 does not divide over 2 ranks. Use --batch-size 32.\n"
+    assert run.err == "error: --batch-size 33 is not divisible by 2 ranks. Use --batch-size 32.\n"
 
 
 def test_help_is_the_same_for_all_scripts_of_a_task_without_torch() -> None:

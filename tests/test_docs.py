@@ -8,6 +8,8 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 import msgspec
 import pytest
@@ -113,6 +115,27 @@ def test_the_diagram_of_the_packages_matches_the_code() -> None:
     """If not: python docs/picture.py."""
     drawn = runpy.run_path(str(DOCS / "picture.py"))["dot"]()
     assert drawn == (DOCS / "architecture.dot").read_text()
+
+
+def examples(page: str, language: str) -> list[str]:
+    """The code blocks of a page in a language, without their indentation."""
+    blocks = re.findall(
+        rf"^( *)```{language}\n(.*?)^\1```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE
+    )
+    return [dedent(block) for _, block in blocks]
+
+
+def test_the_example_profile_is_valid(tmp_path: Path, slurmgen: Run) -> None:
+    (profile,) = examples("extend.md", "toml")
+    (tmp_path / "mycluster.toml").write_text(profile)
+    assert slurmgen("sites", "validate", "mycluster.toml").stdout == "mycluster.toml: valid\n"
+
+
+def test_the_example_launcher_is_complete() -> None:
+    (code,) = examples("extend.md", "python")
+    module: dict[str, Any] = {}
+    exec(code, module)  # noqa: S102
+    assert type(module["LAUNCHER"]) is type(LAUNCHERS["ddp"])
 
 
 TROUBLESHOOTING = (DOCS / "troubleshooting.md").read_text()

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a fresh Debian needs: the packages that tests and demo run for real, uv, and a virtual environment.
+# Installs what the tests and the demo need on a fresh Debian: packages, uv, and a virtual environment.
 set -eu
 
 need() { # need COMMAND PACKAGE: remember the package if the command is missing

@@ -12,7 +12,7 @@ import pytest
 from slurmgen.config.project import Project, find_project, job_request, load_project, sites_of
 from slurmgen.errors import ConfigError, RequestError
 from tests.conftest import Run
-from tests.test_paths import SOMEBODY, as_root
+from tests.test_paths import OTHER_USER, as_root
 
 PROJECT = """
 site = "daic"
@@ -325,7 +325,7 @@ def test_a_project_of_another_user_is_refused_with_its_owner(theirs: str, tmp_pa
     work.mkdir(parents=True)
     (tmp_path / "shared" / "slurmgen.toml").write_text(PROJECT)
     assert find_project(work)[1].job
-    os.chown(tmp_path / theirs, SOMEBODY, SOMEBODY)
+    os.chown(tmp_path / theirs, OTHER_USER, OTHER_USER)
     with pytest.raises(ConfigError, match=rf"shared/slurmgen\.toml is not used: \S*{theirs} belongs to user"):
         find_project(work)
 
@@ -337,7 +337,7 @@ def test_a_start_folder_of_another_user_is_refused_if_it_has_parts_of_a_project(
 ) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
-    os.chown(folder, SOMEBODY, SOMEBODY)
+    os.chown(folder, OTHER_USER, OTHER_USER)
     assert find_project(folder) == (folder, Project())
     (folder / name).touch()
     with pytest.raises(ConfigError, match=rf"theirs/{name} is not used: \S*theirs belongs to user"):
@@ -360,7 +360,7 @@ def test_a_project_that_a_group_shares_is_used(project: Path) -> None:
 @as_root
 def test_a_link_to_another_users_project_file_is_refused(project: Path, tmp_path: Path) -> None:
     (project / "slurmgen.toml").rename(tmp_path / "theirs")
-    os.chown(tmp_path / "theirs", SOMEBODY, SOMEBODY)
+    os.chown(tmp_path / "theirs", OTHER_USER, OTHER_USER)
     (project / "slurmgen.toml").symlink_to(tmp_path / "theirs")
     with pytest.raises(ConfigError, match="theirs belongs to user"):
         find_project(project)
@@ -370,7 +370,7 @@ def test_a_link_to_another_users_project_file_is_refused(project: Path, tmp_path
 def test_a_project_of_another_user_is_used_if_the_user_trusts_it(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    os.chown(project / "slurmgen.toml", SOMEBODY, SOMEBODY)
+    os.chown(project / "slurmgen.toml", OTHER_USER, OTHER_USER)
     with pytest.raises(ConfigError, match=f"set SLURMGEN_SAFE_DIRECTORY={project}"):
         find_project(project)
     monkeypatch.setenv("SLURMGEN_SAFE_DIRECTORY", f"/nowhere:{project}")

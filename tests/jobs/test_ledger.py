@@ -13,7 +13,7 @@ from msgspec import structs
 from slurmgen.errors import ConfigError
 from slurmgen.jobs.ledger import Ledger, Record, default_path
 from tests.conftest import Run
-from tests.test_paths import SOMEBODY, as_root
+from tests.test_paths import OTHER_USER, as_root
 
 
 def record(id_: str, site: str = "daic", folder: str = "/f") -> Record:
@@ -306,7 +306,7 @@ def test_a_ledger_that_other_users_may_change_is_refused(place: str, tmp_path: P
 def test_a_ledger_of_another_user_is_refused(place: str, tmp_path: Path, slurmgen: Run) -> None:
     path = tmp_path / "slurmgen/ledger.sqlite"
     Ledger(path).add(record("12"))
-    os.chown(tmp_path / place, SOMEBODY, SOMEBODY)
+    os.chown(tmp_path / place, OTHER_USER, OTHER_USER)
     result = slurmgen("status", env=os.environ | {"XDG_STATE_HOME": str(tmp_path)})
     assert result.returncode == 2
     assert f"error: {path if place != 'slurmgen' else path.parent} is not safe to use: " in result.stderr

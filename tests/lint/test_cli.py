@@ -132,7 +132,7 @@ def test_fix_keeps_the_permissions_of_the_file(slurmgen: Run, bad: Path) -> None
         (lambda path: path.write_text("#" * 1_000_001), "it is larger than 1,000,000 bytes"),
     ],
 )
-def test_a_file_that_cannot_be_a_script_is_refused_at_once(
+def test_special_files_are_rejected_at_once(
     make: Callable[[Path], None], reason: str, slurmgen: Run, tmp_path: Path
 ) -> None:
     make(tmp_path / "a.sbatch")

@@ -1,14 +1,19 @@
-"""Site profiles: found, inherited, validated."""
+"""Finding, inheriting and validating site profiles."""
 
 import tomllib
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
+from slurmgen.containers import ENGINES
 from slurmgen.errors import ConfigError
 from slurmgen.paths import bundled
+from slurmgen.sites.model import Container
 from slurmgen.sites.profiles import load_profile, load_site, profile_paths
 from tests.conftest import Run
+
+BUNDLED = sorted(path.stem for path in bundled("site_profiles").glob("*.toml"))
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -18,20 +23,22 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["daic", "generic", "olivia"])
-def test_a_bundled_profile_is_right(name: str) -> None:
+@pytest.mark.parametrize("name", BUNDLED)
+def test_a_bundled_profile_is_valid(name: str) -> None:
     assert load_site(name).name == name
 
 
-def test_every_table_of_a_bundled_cluster_names_its_sources() -> None:
-    for name in ("daic", "olivia"):
-        tables = (bundled("site_profiles") / f"{name}.toml").read_text().split("\n[")[1:]
-        assert [table for table in tables if "#" not in table and not table.startswith("env.notes]")] == []
+@pytest.mark.parametrize("name", sorted({*BUNDLED} - {"generic"}))
+def test_every_table_of_a_bundled_cluster_names_its_sources(name: str) -> None:
+    tables = (bundled("site_profiles") / f"{name}.toml").read_text().split("\n[")[1:]
+    assert [table for table in tables if "#" not in table and not table.startswith("env.notes]")] == []
 
 
-def test_a_projects_profile_comes_before_ones_own_and_before_the_bundled(
-    tmp_path: Path, config_dir: Path
-) -> None:
+def test_every_engine_has_a_command() -> None:
+    assert set(get_args(get_type_hints(Container)["engine"])) == set(ENGINES)
+
+
+def test_a_projects_profile_overrides_the_users_and_the_bundled_one(tmp_path: Path, config_dir: Path) -> None:
     own = write(config_dir / "site_profiles", "daic", 'title = "mine"')
     assert load_site("daic", tmp_path).title == "mine"
     nearer = write(tmp_path / "site_profiles", "daic", 'title = "the project\'s"')
@@ -39,7 +46,7 @@ def test_a_projects_profile_comes_before_ones_own_and_before_the_bundled(
     assert profile_paths(tmp_path)["daic"] == nearer != own
 
 
-def test_a_profile_inherits_what_it_does_not_say(tmp_path: Path) -> None:
+def test_a_profile_inherits_the_facts_that_it_omits(tmp_path: Path) -> None:
     write(
         tmp_path / "site_profiles", "ours", 'extends = "olivia"\n[cpu]\nper_gpu = 16\n[env.always]\nA = "1"'
     )
@@ -49,7 +56,7 @@ def test_a_profile_inherits_what_it_does_not_say(tmp_path: Path) -> None:
     assert site.env.multi_node["NCCL_CROSS_NIC"] == "1"
 
 
-def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) -> None:
+def test_a_profile_can_extend_the_bundled_one_with_the_same_name(config_dir: Path) -> None:
     write(config_dir / "site_profiles", "daic", 'extends = "daic"\ntime = "00:10:00"')
     site = load_site("daic")
     assert (site.time, site.account.required) == ("00:10:00", True)
@@ -109,12 +116,14 @@ def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) 
         ("extends = '../x'", r"extends: '\.\./x' is not valid"),
     ],
 )
-def test_a_wrong_profile_is_refused_with_its_file_and_key(text: str, message: str, tmp_path: Path) -> None:
+def test_an_invalid_profile_is_rejected_with_its_file_and_key(
+    text: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match=message):
         load_profile(write(tmp_path, "x", text))
 
 
-def test_a_profile_is_called_as_its_file_is(tmp_path: Path) -> None:
+def test_the_name_of_a_profile_must_match_its_file(tmp_path: Path) -> None:
     path = write(tmp_path, "x", "").rename(tmp_path / "y.toml")
     with pytest.raises(ConfigError, match=r"call it x\.toml"):
         load_profile(path)
@@ -126,18 +135,18 @@ def test_show_prints_the_whole_profile_as_toml(slurmgen: Run) -> None:
     assert shown["env"]["multi_node"]["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
 
 
-def test_what_show_prints_is_a_right_profile(slurmgen: Run, tmp_path: Path) -> None:
+def test_the_output_of_show_is_a_valid_profile(slurmgen: Run, tmp_path: Path) -> None:
     path = tmp_path / "daic.toml"
     path.write_text(slurmgen("sites", "show", "daic").stdout)
     assert load_profile(path) == load_site("daic")
 
 
-def test_list_names_every_site(slurmgen: Run) -> None:
+def test_sites_lists_every_bundled_site(slurmgen: Run) -> None:
     listed = slurmgen("sites").stdout
-    assert [line.split()[0] for line in listed.splitlines()] == ["daic", "generic", "olivia"]
+    assert [line.split()[0] for line in listed.splitlines()] == BUNDLED
 
 
-def test_validate_exits_with_1_and_names_each_wrong_file(slurmgen: Run, tmp_path: Path) -> None:
+def test_validate_exits_with_1_and_names_each_invalid_file(slurmgen: Run, tmp_path: Path) -> None:
     good, bad = write(tmp_path, "good", ""), write(tmp_path, "bad", "x = 1")
     result = slurmgen("sites", "validate", str(good), str(bad))
     assert result.returncode == 1
@@ -157,14 +166,14 @@ def test_validate_reports_every_error_with_its_file_and_line(slurmgen: Run, tmp_
     assert sorted(places) == [f"{base}:2", *(f"{path}:{line}" for line in (3, 4, 6, 7, 8))]
 
 
-def test_contradictions_are_reported_together(slurmgen: Run, tmp_path: Path) -> None:
+def test_all_contradictions_are_reported_at_once(slurmgen: Run, tmp_path: Path) -> None:
     facts = "[node]\ngpus = 4\ncpus = 8\nmemory = '8G'\n[cpu]\nper_gpu = 4\n[memory]\nper_gpu = '4G'\n"
     result = slurmgen("sites", "validate", str(write(tmp_path, "x", facts)))
     assert [line.split(": ")[2] for line in result.stderr.splitlines()] == ["cpu.per_gpu", "memory.per_gpu"]
 
 
 @pytest.mark.parametrize("limit", ["UNLIMITED", "infinite"])
-def test_a_time_without_end_is_no_limit(limit: str, tmp_path: Path, slurmgen: Run) -> None:
+def test_an_unlimited_time_sets_no_limit(limit: str, tmp_path: Path, slurmgen: Run) -> None:
     write(
         tmp_path / "site_profiles",
         "x",
@@ -179,7 +188,7 @@ def test_a_time_without_end_is_no_limit(limit: str, tmp_path: Path, slurmgen: Ru
     assert slurmgen("lint", "job", "--site", "x").returncode == 0
 
 
-def test_show_prints_tables_without_facts_and_quotes_their_names(tmp_path: Path, slurmgen: Run) -> None:
+def test_show_prints_empty_tables_and_quotes_their_names(tmp_path: Path, slurmgen: Run) -> None:
     folder = tmp_path / "site_profiles"
     write(
         folder,
@@ -190,7 +199,7 @@ def test_show_prints_tables_without_facts_and_quotes_their_names(tmp_path: Path,
     assert tomllib.loads(shown) == tomllib.loads((folder / "x.toml").read_text())
 
 
-def test_a_profile_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
+def test_a_profile_without_a_name_gets_the_name_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "ours.toml"
     path.write_text("extends = 'olivia'")
     assert load_profile(path).name == "ours"

@@ -1,4 +1,4 @@
-"""The commands `slurmgen twin up`, `status` and `down`, and their errors."""
+"""The commands of `slurmgen twin`: up, status, down, and their errors."""
 
 import os
 import pwd
@@ -26,14 +26,14 @@ JOB_THAT_IGNORES_TERM = "trap '' TERM; touch started; sleep 600 & sleep 600; wai
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the twins of this test; its path has a space."""
+    """The state folder of this test, with a space in its path."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state home"))
     return tmp_path / "state home" / "slurmgen" / "twin"
 
 
 @pytest.fixture
 def twin(slurmgen: Run, state: Path) -> Iterator[Run]:
-    """`slurmgen twin`; all twins are stopped at the end."""
+    """Runs `slurmgen twin`; checks at the end that no twin is left."""
 
     def run(*args: str, **options: object) -> "subprocess.CompletedProcess[str]":
         return slurmgen("twin", *args, **options)
@@ -43,7 +43,7 @@ def twin(slurmgen: Run, state: Path) -> Iterator[Run]:
 
 
 def pids(folder: Path) -> dict[str, int]:
-    """The process of each daemon, from its own pid file."""
+    """The process ID of each daemon, from its pid file."""
     daemons = msgspec.json.decode((folder / "twin.json").read_bytes())["daemons"]
     return {daemon["name"]: int(Path(daemon["pid_file"]).read_text()) for daemon in daemons}
 
@@ -55,12 +55,12 @@ def lives(pid: int) -> bool:
         return False
 
 
-def test_the_next_step_names_an_account_if_the_site_requires_one(twin: Run) -> None:
+def test_the_next_command_includes_an_account_if_the_site_requires_one(twin: Run) -> None:
     up = twin("up", "--site", "daic", "--nodes", "1")
     assert "  slurmgen submit --site daic --via twin --account NAME" in up.stdout.splitlines()
 
 
-def test_up_prints_the_folder_and_the_next_steps(twin: Run, state: Path) -> None:
+def test_up_prints_the_location_and_the_next_commands(twin: Run, state: Path) -> None:
     up = twin("up", "--site", "generic", "--nodes", "1", "--ssh")
     assert (up.returncode, up.stderr) == (0, "")
     # Depends on the machine's name.
@@ -131,7 +131,7 @@ def test_down_leaves_no_process_and_no_file(twin: Run, state: Path, tmp_path: Pa
     assert not run.exists()
 
 
-def test_a_second_twin_of_the_same_site_is_refused(twin: Run) -> None:
+def test_a_second_twin_of_a_site_is_rejected(twin: Run) -> None:
     twin("up", "--site", "daic", "--nodes", "1")
     second = twin("up", "--site", "daic")
     assert second.returncode == 3
@@ -150,7 +150,7 @@ def test_a_twin_left_by_a_crash_is_replaced(twin: Run, state: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["sshd", "slurmd-127.0.0.1", "munged"])
-def test_a_daemon_that_died_is_started_again(twin: Run, state: Path, name: str) -> None:
+def test_up_restarts_a_dead_daemon(twin: Run, state: Path, name: str) -> None:
     twin("up", "--site", "daic", "--nodes", "1", "--ssh")
     old = pids(state / "daic")
     os.kill(old[name], signal.SIGKILL)
@@ -165,7 +165,7 @@ def test_a_daemon_that_died_is_started_again(twin: Run, state: Path, name: str) 
 
 
 @pytest.mark.parametrize("constraint", ["gpu80g", "a100&nvlink|v100", "[rack1|rack2]"])
-def test_nodes_have_the_features_that_the_profile_requires(
+def test_a_constraint_of_the_profile_is_satisfied(
     twin: Run, state: Path, tmp_path: Path, constraint: str
 ) -> None:
     (tmp_path / "slurmgen.toml").write_text("")
@@ -210,7 +210,7 @@ touch done
         ("192.0.2.99", {"127.0.0.1", "0.0.0.0"}, {"0.0.0.0"}),  # noqa: S104
     ],
 )
-def test_slurm_listens_on_the_loopback_or_up_reports_that_it_does_not(
+def test_slurm_listens_on_loopback_or_up_reports_otherwise(
     state: Path, tmp_path: Path, address: str, daemons: set[str], srun: set[str]
 ) -> None:
     (tmp_path / "job").write_text(STEP_OF_TWO_NODES)
@@ -256,7 +256,7 @@ def test_a_reused_pid_is_not_killed(twin: Run, state: Path) -> None:
         bystander.kill()
 
 
-def test_a_failed_start_prints_the_log_and_leaves_nothing(
+def test_a_failed_start_shows_the_log_and_leaves_no_files(
     twin: Run, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "slurmd"
@@ -276,7 +276,7 @@ exit 1
     assert not lives(int((tmp_path / "pid").read_text()))
 
 
-def test_missing_packages_are_named_with_the_command_that_installs_them(
+def test_missing_packages_are_named_with_the_command_to_install_them(
     twin: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slurmgen.twin.machine.SBIN", ("/nonexistent",))
@@ -302,15 +302,21 @@ def test_down_without_a_twin_is_an_error(twin: Run) -> None:
     )
 
 
+UNPRIVILEGED = "nobody"
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="the other tests run as an ordinary user already")
 def test_an_unprivileged_user_can_run_a_twin() -> None:
-    with tempfile.TemporaryDirectory(prefix="twin-nobody-") as folder:
-        shutil.chown(folder, "nobody")
+    with tempfile.TemporaryDirectory(prefix="twin-user-") as folder:
+        shutil.chown(folder, UNPRIVILEGED)
         environ = {"PATH": "/usr/bin:/bin", "HOME": folder, "XDG_STATE_HOME": folder}
         environ |= {"PYTHONPATH": copied_to(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        reply = as_nobody(USER_SESSION.format(python=python_of_nobody(environ)), environ)
+        reply = as_unprivileged(USER_SESSION.format(python=unprivileged_python(environ)), environ)
     assert reply.returncode == 0, reply.stdout + reply.stderr
-    assert sorted(reply.stdout.splitlines()[-2:]) == ["0 127.0.0.1 nobody 0,1", "1 127.0.0.2 nobody 0,1"]
+    assert sorted(reply.stdout.splitlines()[-2:]) == [
+        f"0 127.0.0.1 {UNPRIVILEGED} 0,1",
+        f"1 127.0.0.2 {UNPRIVILEGED} 0,1",
+    ]
     assert "the twin of daic is stopped" in reply.stderr
 
 
@@ -324,25 +330,27 @@ srun --nodes=2 --gres=gpu:a40:2 bash -c 'echo $SLURM_NODEID $SLURMD_NODENAME $(i
 """
 
 
-def as_nobody(script: str, environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-    nobody = pwd.getpwnam("nobody")
-    become = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+def as_unprivileged(script: str, environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    user = pwd.getpwnam(UNPRIVILEGED)
+    become = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
     return subprocess.run(
         [*become, "bash", "-c", script], env=environ, cwd="/", capture_output=True, text=True, timeout=60
     )
 
 
 def copied_to(folder: str) -> str:
-    """slurmgen and what it needs for a twin, where user `nobody` can read it; a checkout may be private."""
+    """A readable copy of slurmgen and its dependencies; a checkout may be private."""
     modules = [Path(module.__file__ or "").parent for module in (click, msgspec, platformdirs)]
     for source in (*modules, *(REPOSITORY / name for name in ("slurmgen", "site_profiles", "templates"))):
         shutil.copytree(source, Path(folder, "lib", source.name))
     return str(Path(folder, "lib"))
 
 
-def python_of_nobody(environ: dict[str, str]) -> str:
-    """A Python that user `nobody` can run slurmgen with: this one, or the system's of the same version."""
+def unprivileged_python(environ: dict[str, str]) -> str:
+    """The Python that can run slurmgen as the unprivileged user: this one or the system's."""
     for python in (str(Path(sys.executable).resolve()), "/usr/bin/python3"):
-        if as_nobody(f"{python} -c 'import slurmgen.twin, msgspec'", environ).returncode == 0:
+        if as_unprivileged(f"{python} -c 'import slurmgen.twin, msgspec'", environ).returncode == 0:
             return python
-    raise AssertionError("user nobody can run neither this Python nor the system's with these packages")
+    raise AssertionError(
+        "an unprivileged user can run neither this Python nor the system's with these packages"
+    )

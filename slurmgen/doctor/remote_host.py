@@ -57,7 +57,7 @@ def folder(visit: Visit) -> str:
     """Whether submissions can be written, and how much room there is."""
     path = parent_folder(visit.remote_dir, visit.project)
     refused, exposed, df, *_ = [
-        *remote_scripts.ask(visit.far, "folder", [path], timeout=COMMAND_TIMEOUT),
+        *remote_scripts.run(visit.far, "check_folder", [path], timeout=COMMAND_TIMEOUT),
         "",
         "",
     ]

@@ -1,4 +1,4 @@
-"""Giving up a submission: the remote host finds its job, or closes its key so that none comes."""
+"""Giving up a submission: the remote host finds its job, or closes its key so that it never gets one."""
 
 from pathlib import PurePosixPath
 
@@ -6,12 +6,12 @@ from msgspec import Struct
 
 from slurmgen.errors import CommandFailed, ConnectionFailed, Unresolved
 from slurmgen.jobs import remote_scripts
-from slurmgen.jobs.exactly_once import WAITS, Submitted, Waits, log_prefix, submitted
+from slurmgen.jobs.exactly_once import TIMEOUTS, Submitted, Timeouts, log_prefix, submitted
 from slurmgen.remote.transport import Transport
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """What the ledger knows of a submission whose outcome is unknown."""
+    """What the ledger records of a submission whose outcome is unknown."""
 
     key: str
     name: str
@@ -19,34 +19,33 @@ class Entry(Struct, frozen=True, kw_only=True):
     folder: str
     "PARENT/runs/NAME-KEY on the remote host."
     output: str
-    "The log's name as Slurm has it, with its %j."
+    "Slurm's pattern for the name of the log, such as %x-%j.out."
     clusters: str = ""
     snapshot: str = ""
-    "The hash of what it would run."
+    "The hash of the snapshot that it would run."
 
 
-def close(far: Transport, entry: Entry, waits: Waits = WAITS) -> Submitted | None:
-    """The job of a submission; None if there is none, and it is certain that none comes.
+def close(transport: Transport, entry: Entry, timeouts: Timeouts = TIMEOUTS) -> Submitted | None:
+    """The job of a submission; None if there is none, and it is certain that there never will be.
 
     Raises:
         Unresolved: neither is certain; nothing was changed.
     """
     try:
-        outcome, *told = (
-            remote_scripts.ask(far, "close", _args(entry, waits), timeout=waits.answer) + [""] * 5
-        )
+        args = _args(entry, timeouts)
+        outcome, *texts = remote_scripts.run(transport, "close", args, timeout=timeouts.reply) + [""] * 5
         if outcome == "submitted":
-            return submitted(far, told)
+            return submitted(transport, texts)
     except (CommandFailed, ConnectionFailed) as error:
         raise Unresolved(f"whether there is a job is not known: {error.fact}", error.hint) from error
     if outcome != "closed":
         raise Unresolved(
-            f"whether there is a job is not known: {' '.join(told[0].split())}", "Try again later."
+            f"whether there is a job is not known: {' '.join(texts[0].split())}", "Try again later."
         )
     return None
 
 
-def _args(entry: Entry, waits: Waits) -> list[str]:
+def _args(entry: Entry, timeouts: Timeouts) -> list[str]:
     """The arguments of submit.sh, of which closing needs no content."""
     folder = PurePosixPath(entry.folder)
     parent = entry.folder.removesuffix(f"/runs/{folder.name}")
@@ -55,5 +54,5 @@ def _args(entry: Entry, waits: Waits) -> list[str]:
         *("", "", ""),
         *(str(PurePosixPath(entry.output).parent), log_prefix(entry.output, entry.name)),
         *("", entry.clusters),
-        *(str(waits.sbatch), str(waits.grace)),
+        *(str(timeouts.sbatch), str(timeouts.grace)),
     ]

@@ -3,12 +3,12 @@
 from msgspec import structs
 
 from slurmgen.jobs.closing import Entry, close
-from slurmgen.jobs.exactly_once import WAITS, Waits
+from slurmgen.jobs.exactly_once import TIMEOUTS, Timeouts
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.remote.transport import Transport
 
 
-def settle(far: Transport, record: Record, ledger: Ledger, waits: Waits = WAITS) -> Record | None:
+def settle(far: Transport, record: Record, ledger: Ledger, timeouts: Timeouts = TIMEOUTS) -> Record | None:
     """Record the job of a pending entry; without a job, close its key, forget the entry and return None.
 
     Raises:
@@ -23,7 +23,7 @@ def settle(far: Transport, record: Record, ledger: Ledger, waits: Waits = WAITS)
         clusters=record.cluster,
         snapshot=record.snapshot,
     )
-    done = close(far, entry, waits)
+    done = close(far, entry, timeouts)
     if done is None:
         ledger.drop(record.key)
         return None

@@ -21,13 +21,13 @@ from msgspec import Struct, json, structs
 from slurmgen.errors import RequestError, SlurmgenError, TransferFailed
 from slurmgen.jobs import exactly_once as there
 from slurmgen.jobs.exactly_once import (
-    WAITS,
+    TIMEOUTS,
     Closed,
     Count,
     Refused,
     Submission,
     Submitted,
-    Waits,
+    Timeouts,
 )
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.paths import cache_folder
@@ -169,7 +169,7 @@ def submit_entry(
     prepared: Prepared,
     entry: Record,
     ledger: Ledger,
-    waits: Waits = WAITS,
+    timeouts: Timeouts = TIMEOUTS,
     count: Count | None = None,
 ) -> tuple[Record, Submitted]:
     """Make the job of an entry that was claimed; the entry too, since a refused one gives way to a new one.
@@ -180,11 +180,11 @@ def submit_entry(
     about = json.encode(structs.replace(prepared.record, key=entry.key)).decode() + "\n"
     submission = structs.replace(prepared.submission, key=entry.key, record=about)
     try:
-        return entry, there.submit(far, submission, prepared.sent, waits, count, prepared.first)
+        return entry, there.submit(far, submission, prepared.sent, timeouts, count, prepared.first)
     except Closed:  # another terminal, or we when the answer was lost
         ledger.drop(entry.key)
         entry = ledger.claim(structs.replace(prepared.record, key=_new_key()))
-        return submit_entry(far, prepared, entry, ledger, waits, count)
+        return submit_entry(far, prepared, entry, ledger, timeouts, count)
     except Refused:
         ledger.drop(entry.key)
         raise

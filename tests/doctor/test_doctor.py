@@ -329,7 +329,7 @@ def test_a_folder_in_the_way_is_told(local: Local) -> None:
     (local.machine.home / "file").write_text("")
     code, steps, _ = local.examine("--remote-dir", "~/file")
     assert (code, states(steps, "failed")) == (3, ["remote folder"])
-    assert "is no folder" in steps["remote folder"]["said"]
+    assert "is not a folder" in steps["remote folder"]["said"]
 
 
 def test_modules_and_python_are_looked_for(local: Local) -> None:

@@ -18,7 +18,7 @@ from slurmgen.errors import (
 )
 from slurmgen.jobs import exactly_once as submission_there
 from slurmgen.jobs import slurm_client
-from slurmgen.jobs.exactly_once import Closed, Refused, Submission, Submitted, Waits, try_out
+from slurmgen.jobs.exactly_once import Closed, Refused, Submission, Submitted, Timeouts, try_out
 from slurmgen.jobs.failure import LOG_END
 from slurmgen.jobs.log_files import LogFile, ends, look
 from slurmgen.jobs.logs import Shown, follow, log_path, read
@@ -34,7 +34,7 @@ from tests.support.sshd import Server
 from tests.support.twins import Testbed, eventually
 
 HEAD = "#!/bin/bash\n#SBATCH --job-name=told\n#SBATCH --output=logs/%x-%j.out\n"
-QUICK = Waits(sbatch=30, grace=1)
+QUICK = Timeouts(sbatch=30, grace=1)
 HOSTILE = ['-it\'s "$(touch pwned)"', "`touch pwned`;touch pwned &  naïve ☃ * $HOME a:b"]
 
 

@@ -19,7 +19,7 @@ from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.transport import Completed, Transport, chunks
 from slurmgen.sync.manifest import Sent
 from tests.conftest import Run
-from tests.scenarios.test_failing_machines import HELD, WAITS, counted, submission
+from tests.scenarios.test_failing_machines import HELD, TIMEOUTS, counted, submission
 from tests.scenarios.test_hostile_replies import JOB, Machine
 from tests.support.sshd import Server
 from tests.support.twins import Testbed, eventually
@@ -30,7 +30,7 @@ def entry(one: Submission) -> Entry:
 
 
 def submit(far: Transport, one: Submission) -> Submitted:
-    return there.submit(far, one, Sent(Path(os.environ["XDG_CACHE_HOME"], "sent")), WAITS)
+    return there.submit(far, one, Sent(Path(os.environ["XDG_CACHE_HOME"], "sent")), TIMEOUTS)
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_never_arrived_is_closed_and_no_job_can_come_of_it(cluster: Transport, project: Path) -> None:
     one = submission(project, "closed", f"{project.name}-never")
-    assert close(cluster, entry(one), WAITS) is None
-    assert close(cluster, entry(one), WAITS) is None
+    assert close(cluster, entry(one), TIMEOUTS) is None
+    assert close(cluster, entry(one), TIMEOUTS) is None
     with pytest.raises(Closed):
         submit(cluster, one)
 
@@ -55,7 +55,7 @@ def test_a_job_that_there_is_is_found_and_goes_on(
 ) -> None:
     one = submission(project, "closed", f"found-{id(project)}")
     done = submit(cluster, one)
-    found = close(cluster, entry(one), WAITS)
+    found = close(cluster, entry(one), TIMEOUTS)
     assert found
     assert (found.job, found.folder, found.snapshot) == (done.job, done.folder, one.content.hash)
     assert counted(testbed)[one.key] == 1
@@ -88,7 +88,7 @@ def test_a_submission_that_is_still_being_sent_makes_no_job_after_its_key_is_clo
         going = pool.submit(submit, held, one)
         assert held.arrived.wait(60)
         eventually(lambda: list(Path.home().glob(f"held/p/staging/hard-{one.key}*")))
-        assert close(LocalTransport(testbed.twin.environ()), entry(one), WAITS) is None
+        assert close(LocalTransport(testbed.twin.environ()), entry(one), TIMEOUTS) is None
         held.goes_on.set()
         with pytest.raises(Closed):
             going.result(60)
@@ -102,7 +102,7 @@ def test_closed_and_submitted_at_once_both_see_the_same(project: Path, testbed: 
         with ThreadPoolExecutor(1) as pool:
             going = pool.submit(submit, far, one)
             time.sleep(number * 0.05)
-            found = close(far, entry(one), WAITS)
+            found = close(far, entry(one), TIMEOUTS)
             error = going.exception(60)
         assert isinstance(error, Closed) == (found is None)
         assert counted(testbed)[one.key] == (found is not None)
@@ -125,8 +125,8 @@ def test_while_slurm_does_not_answer_nothing_is_certain_and_nothing_changes(
     with pytest.raises(RemoteError):
         submit(LocalTransport(environ), one)
     with pytest.raises(RemoteError, match="whether there is a job is not known"):
-        close(LocalTransport(environ), entry(one), WAITS)
-    assert close(LocalTransport(testbed.twin.environ()), entry(one), WAITS) is None
+        close(LocalTransport(environ), entry(one), TIMEOUTS)
+    assert close(LocalTransport(testbed.twin.environ()), entry(one), TIMEOUTS) is None
 
 
 DOWN = "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller' >&2; exit 1"

@@ -20,7 +20,7 @@ import pytest
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RemoteError, TransferFailed
 from slurmgen.jobs import remote_scripts
-from slurmgen.jobs.exactly_once import Submission, Submitted, Waits, submit
+from slurmgen.jobs.exactly_once import Submission, Submitted, Timeouts, submit
 from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.results.fetch import fetch
 from slurmgen.remote.local import LocalTransport
@@ -31,7 +31,7 @@ from slurmgen.sync.remote_paths import parent_folder
 from tests.conftest import REPOSITORY
 from tests.support.twins import Testbed, eventually, settled
 
-WAITS = Waits(sbatch=20, grace=1, answer=60)
+TIMEOUTS = Timeouts(sbatch=20, grace=1, reply=60)
 HELD = "#!/bin/bash\n#SBATCH --hold --output=%x-%j.out\n"
 
 
@@ -101,13 +101,13 @@ def test_wherever_the_room_ends_there_is_one_job_once_there_is_room(
         one = submission(project, str(there), f"room-{limit}")
         with small(there, limit):
             try:
-                told[type(submit(far, one, Sent(tmp_path / "m"), WAITS)).__name__] += 1
+                told[type(submit(far, one, Sent(tmp_path / "m"), TIMEOUTS)).__name__] += 1
             except RemoteError as error:
                 told[type(error).__name__] += 1
                 words.append(error.fact)
             name = limit.partition("=")[0]
             mount(there, "remount", f"{name}={'50m' if name == 'size' else 5000}")
-            done = submit(far, one, Sent(tmp_path / "m"), WAITS)
+            done = submit(far, one, Sent(tmp_path / "m"), TIMEOUTS)
             assert (Path(done.folder) / "29").read_bytes() == (project / "29").read_bytes()
     assert all(any(cause in text for cause in CAUSES) for text in words), words
     jobs = counted(testbed)
@@ -126,7 +126,7 @@ def test_a_limit_on_the_size_of_files_is_told(testbed: Testbed, project: Path, t
 
     one = submission(project, str(tmp_path / "far"), "limit")
     with pytest.raises(TransferFailed, match=r"Wrote only|File too large"):
-        submit(Limited(testbed.twin.environ()), one, Sent(tmp_path / "m"), WAITS)
+        submit(Limited(testbed.twin.environ()), one, Sent(tmp_path / "m"), TIMEOUTS)
     assert counted(testbed)["limit"] == 0
 
 
@@ -136,14 +136,14 @@ def test_a_folder_that_becomes_read_only_loses_no_job(
     there = tmp_path / "far"
     one, two = (submission(project, str(there), f"read-only-{number}") for number in (1, 2))
     with small(there, "size=50m"):
-        first = submit(far, one, Sent(tmp_path / "m"), WAITS)
+        first = submit(far, one, Sent(tmp_path / "m"), TIMEOUTS)
         mount(there, "remount", "ro")
-        assert submit(far, one, Sent(tmp_path / "m"), WAITS).job == first.job
+        assert submit(far, one, Sent(tmp_path / "m"), TIMEOUTS).job == first.job
         with pytest.raises(TransferFailed, match=r"Read-only|could not be written|cannot"):
-            submit(far, two, Sent(tmp_path / "m"), WAITS)
+            submit(far, two, Sent(tmp_path / "m"), TIMEOUTS)
         mount(there, "remount", "rw")
-        assert submit(far, one, Sent(tmp_path / "m"), WAITS).job == first.job
-        submit(far, two, Sent(tmp_path / "m"), WAITS)
+        assert submit(far, one, Sent(tmp_path / "m"), TIMEOUTS).job == first.job
+        submit(far, two, Sent(tmp_path / "m"), TIMEOUTS)
     jobs = counted(testbed)
     assert (jobs["read-only-1"], jobs["read-only-2"]) == (1, 1)
 
@@ -163,7 +163,7 @@ def test_a_project_takes_one_round_trip_new_or_changed_or_not_and_known_here_or_
 ) -> None:
     def trips(key: str) -> int:
         far = Counting(testbed.twin.environ())
-        submit(far, submission(project, str(tmp_path / "far"), key), Sent(tmp_path / "m"), WAITS)
+        submit(far, submission(project, str(tmp_path / "far"), key), Sent(tmp_path / "m"), TIMEOUTS)
         return far.asked
 
     first, unchanged = trips("trips-1"), trips("trips-2")
@@ -181,9 +181,9 @@ def test_of_a_project_that_is_there_already_hardly_more_is_sent_than_is_on_its_w
 ) -> None:
     (project / "large").write_bytes(bytes(300_000_000))
     far, parts = LocalTransport(testbed.twin.environ()), list[int]()
-    submit(far, submission(project, str(tmp_path / "far"), "there-1"), Sent(tmp_path / "m"), WAITS)
+    submit(far, submission(project, str(tmp_path / "far"), "there-1"), Sent(tmp_path / "m"), TIMEOUTS)
     one = submission(project, str(tmp_path / "far"), "there-2")
-    submit(far, one, Sent(tmp_path / "elsewhere"), WAITS, lambda part, _total: parts.append(part))
+    submit(far, one, Sent(tmp_path / "elsewhere"), TIMEOUTS, lambda part, _total: parts.append(part))
     assert sum(parts) < 30_000_000
 
 
@@ -193,7 +193,7 @@ def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
     (project / "d/e").mkdir(parents=True)
     (project / "d/e/f").write_text("f")
     there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
-    before = submit(far, submission(project, there, "base"), sent, WAITS)
+    before = submit(far, submission(project, there, "base"), sent, TIMEOUTS)
     (project / "1").write_text("changed")
     (project / "2").unlink()
     (project / "3").unlink()
@@ -208,7 +208,7 @@ def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
     (project / "5").symlink_to("6")
     parts: list[int] = []
     one = submission(project, there, "next")
-    done = submit(far, one, sent, WAITS, lambda part, _total: parts.append(part))
+    done = submit(far, one, sent, TIMEOUTS, lambda part, _total: parts.append(part))
     assert sum(parts) < 20_000
     assert done.snapshot == one.content.hash
     for each in (before, done):  # they share files, and yet neither changed the other
@@ -235,15 +235,15 @@ def test_what_was_sent_serves_until_a_snapshot_is_made_of_it(
 ) -> None:
     there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
     with no_snapshots_made():
-        first = submit(far, submission(project, there, "first"), sent, WAITS)
+        first = submit(far, submission(project, there, "first"), sent, TIMEOUTS)
         (project / "1").write_text("changed")
         (project / "2").unlink()
-        second = submit(far, submission(project, there, "second"), sent, WAITS)
+        second = submit(far, submission(project, there, "second"), sent, TIMEOUTS)
     snapshots = tmp_path / "far/p/snapshots"
     assert [path.name for path in snapshots.iterdir()] == [first.snapshot]  # the next was sent onto it
     parts: list[int] = []
     third = submit(
-        far, submission(project, there, "third"), sent, WAITS, lambda part, _total: parts.append(part)
+        far, submission(project, there, "third"), sent, TIMEOUTS, lambda part, _total: parts.append(part)
     )
     assert sum(parts) < 4096  # none of the files
     assert third.snapshot == second.snapshot
@@ -265,18 +265,18 @@ def test_what_is_left_of_something_sent_is_not_taken_for_all_of_it(
     far: Transport, project: Path, tmp_path: Path, lost: str
 ) -> None:
     there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
-    submit(far, submission(project, there, "first"), sent, WAITS)
+    submit(far, submission(project, there, "first"), sent, TIMEOUTS)
     settled(tmp_path / "far/p")
     for name in "123":
         (project / name).unlink()
     with no_snapshots_made():
-        second = submit(far, submission(project, there, "second"), sent, WAITS)
+        second = submit(far, submission(project, there, "second"), sent, TIMEOUTS)
     (kept,) = (tmp_path / "far/p/staging").glob("sent.*")
     if lost:
         os.truncate(kept / lost, (kept / lost).stat().st_size // 2)
     else:
         shutil.rmtree(kept)
-    third = submit(far, submission(project, there, "third"), sent, WAITS)
+    third = submit(far, submission(project, there, "third"), sent, TIMEOUTS)
     assert contents(third) == third.snapshot == second.snapshot
 
 
@@ -290,7 +290,7 @@ def test_a_copy_of_what_was_sent_with_a_hole_in_it_is_not_kept(
     (tmp_path / "bin/tee").chmod(0o755)
     far = LocalTransport({**testbed.twin.environ(), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
     there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
-    first, second = (submit(far, submission(project, there, key), sent, WAITS) for key in ("one", "two"))
+    first, second = (submit(far, submission(project, there, key), sent, TIMEOUTS) for key in ("one", "two"))
     assert contents(first) == contents(second) == first.snapshot == second.snapshot
     assert not list((tmp_path / "far/p/staging").glob("sent.*"))
 
@@ -299,13 +299,13 @@ def test_a_base_that_goes_before_the_snapshot_is_made_holds_nothing_up(
     far: Transport, project: Path, tmp_path: Path
 ) -> None:
     there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
-    first = submit(far, submission(project, there, "first"), sent, WAITS)
+    first = submit(far, submission(project, there, "first"), sent, TIMEOUTS)
     settled(tmp_path / "far/p")
     (project / "1").write_text("changed")
     with no_snapshots_made():
-        submit(far, submission(project, there, "second"), sent, WAITS)
+        submit(far, submission(project, there, "second"), sent, TIMEOUTS)
     shutil.rmtree(tmp_path / "far/p/snapshots" / first.snapshot)
-    third = submit(far, submission(project, there, "third"), sent, WAITS)
+    third = submit(far, submission(project, there, "third"), sent, TIMEOUTS)
     assert contents(third) == third.snapshot != first.snapshot
 
 
@@ -316,7 +316,7 @@ def test_where_snapshots_are_never_made_in_the_background_nothing_piles_up(
     with no_snapshots_made():
         for number in range(5):
             (project / "1").write_text(f"{number}")
-            done = submit(far, submission(project, there, f"pile-{number}"), sent, WAITS)
+            done = submit(far, submission(project, there, f"pile-{number}"), sent, TIMEOUTS)
     assert len(list((tmp_path / "far/p/staging").iterdir())) == 1
     assert contents(done) == done.snapshot
 
@@ -331,7 +331,7 @@ def test_what_a_folder_grants_to_a_group_does_not_reach_into_ours(
     os.setxattr(tmp_path / "shared", "system.posix_acl_default", struct.pack("<I", granted[0]) + entries)
     (tmp_path / "shared/new").mkdir()
     assert (tmp_path / "shared/new").stat().st_mode & 0o070  # whatever the umask
-    submit(far, submission(project, str(tmp_path / "shared"), "granted"), Sent(tmp_path / "m"), WAITS)
+    submit(far, submission(project, str(tmp_path / "shared"), "granted"), Sent(tmp_path / "m"), TIMEOUTS)
     assert (tmp_path / "shared/p").stat().st_mode & 0o777 == 0o700
 
 
@@ -522,7 +522,7 @@ def test_a_hundred_hostile_names_are_only_names_there_and_back(
 
     def round_trip(key: str) -> set[str]:
         done: Submitted = submit(
-            cluster, submission(root, there, f"{tmp_path.name}-{key}", script), sent, WAITS
+            cluster, submission(root, there, f"{tmp_path.name}-{key}", script), sent, TIMEOUTS
         )
         assert testbed.wait(str(done.job)) == "COMPLETED"
         to = tmp_path / f"back-{key}"

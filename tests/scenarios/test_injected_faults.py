@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import RemoteError, Unresolved
-from slurmgen.jobs.exactly_once import Submission, Submitted, Waits, submit
+from slurmgen.jobs.exactly_once import Submission, Submitted, Timeouts, submit
 from slurmgen.remote.ssh import jump_hosts
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.paramiko import connect
@@ -29,8 +29,8 @@ from tests.support.faults import STEPS, Direction, Fault, Proxy, Sbatch, proxy, 
 from tests.support.sshd import Server, privilege_separation_folder, sshd
 from tests.support.twins import Testbed
 
-WAITS = Waits(sbatch=4, grace=1, answer=60)
-HASTY = Waits(sbatch=4, grace=1, answer=2)
+TIMEOUTS = Timeouts(sbatch=4, grace=1, reply=60)
+HASTY = Timeouts(sbatch=4, grace=1, reply=2)
 "Of a client that meets a stalled network."
 SCRIPT = "#!/bin/bash\n#SBATCH --hold --output=%x-%j.out\nexit 0\n"
 THREADS = 4
@@ -93,8 +93,8 @@ class Job:
         sent = Sent(self.site.folder / ("none" if self.kind == "new" else "sent"))
         return made, sent
 
-    def submit(self, far: Transport, waits: Waits = WAITS) -> Submitted:
-        return submit(far, *self.submission(), waits)
+    def submit(self, far: Transport, timeouts: Timeouts = TIMEOUTS) -> Submitted:
+        return submit(far, *self.submission(), timeouts)
 
     def settled(self, far: Transport) -> Submitted:
         """Repeat it until its job is known: a busy machine may need it twice, or a controller that starts."""
@@ -128,16 +128,16 @@ def site(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def conversation(site: Site, kind: str) -> dict[Direction, int]:
     """How many bytes go each way when nothing breaks."""
     with proxy(site.server.port) as between:
-        broken(site, between, site.job("measured", kind), WAITS)
+        broken(site, between, site.job("measured", kind), TIMEOUTS)
         return between.passed
 
 
-def broken(site: Site, between: Proxy, job: Job, waits: Waits) -> Submitted | RemoteError:
+def broken(site: Site, between: Proxy, job: Job, timeouts: Timeouts) -> Submitted | RemoteError:
     """One try through the proxy, login included."""
     config = replace(site.server, port=between.port).config(_new(site.folder))
     try:
         with connect(destination("far", config)) as far:
-            return job.submit(far, waits)
+            return job.submit(far, timeouts)
     except RemoteError as error:
         return error
 
@@ -158,7 +158,7 @@ def one_job(site: Site, kind: str, fault: Fault) -> tuple[str, bool, str]:
     job = site.job("cut", kind)
     with proxy(site.server.port) as between:
         between.fault = fault
-        first = broken(site, between, job, HASTY if fault.kind == "stall" else WAITS)
+        first = broken(site, between, job, HASTY if fault.kind == "stall" else TIMEOUTS)
         struck = between.struck
     with retrying.far(site) as far:
         job.settled(far)
@@ -260,7 +260,7 @@ def test_a_controller_that_is_down_makes_it_unknown_and_then_one_job(site: Site,
             wrapper.unlink()
         daemons.stop(controller)
         try:
-            with pytest.raises(Unresolved, match="Slurm does not say whether it has the job"):
+            with pytest.raises(Unresolved, match="Slurm does not report whether it has the job"):
                 job.submit(far)
         finally:
             daemons.start(controller)

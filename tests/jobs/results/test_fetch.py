@@ -169,7 +169,7 @@ def test_what_no_job_needs_is_listed_and_pruned(person: Person) -> None:
     assert states == {
         **{("run", f"job {job} has ended"): "free" for job in (old, ended, newer)},
         ("run", f"job {live} has not ended"): "kept",
-        ("snapshot", "a run that stays has it"): "kept",
+        ("snapshot", "a run that stays needs it"): "kept",
         ("snapshot", ""): "free",
     }
     assert all(one["state"] != "removed" for one in person.kept("--prune"))  # a week has not passed

@@ -59,7 +59,8 @@ state_of_run() { # sets $state, free or kept, and the reason in $detail
 
 remove() { # renamed first, so that no other process copies from what is half removed
   mkdir -p staging && mv -T "$1" "staging/removed.$$" || return 1
-  chmod -R u+rwX "staging/removed.$$" && rm -rf "staging/removed.$$"
+  # Not the mode of files: another run may share them.
+  find "staging/removed.$$" -type d -exec chmod u+rwx {} + && rm -rf "staging/removed.$$"
 }
 
 settle() { # settle KIND PROJECT PATH: removes it if it may, and lists it
@@ -67,7 +68,12 @@ settle() { # settle KIND PROJECT PATH: removes it if it may, and lists it
   size=$(kilobytes "$3")
   [ -z "$refused" ] || state=kept detail=$refused
   if [ "$state" = free ] && [ "$task" = PRUNE ] && [ "$((last + age))" -le "$(date +%s)" ]; then
-    if remove "$3"; then state=removed; else state=kept detail='it cannot be removed'; fi
+    if remove "$3"; then
+      state=removed
+      rm -f "$3.read-only" "submissions/${3##*/}/shared"
+    else
+      state=kept detail='it cannot be removed'
+    fi
   fi
   row "$1" "$2" "${3##*/}" "$size" "$last" "$state" "$detail"
 }

@@ -3,13 +3,15 @@
 #
 # Below PARENT, the folder of the project:
 #   snapshots/HASH        the content of the project, named by its hash; never changed once it has that name
+#   snapshots/HASH.read-only  the files of a snapshot that runs share: see sharing.sh
 #   runs/NAME-KEY         the folder that one job runs in: a copy of a snapshot, and the batch script
 #   submissions/NAME-KEY  the records of one submission, kept for good:
 #       intent.N          a link to `HOST PID SECONDS`: the process that calls sbatch for the Nth time
 #       intent.N.over     exists: that attempt made no job, and never will
-#       intent.N.snapshot the hash of the snapshot that it submits
+#       intent.N.snapshot  the hash of the snapshot that it submits
 #       job               the job: its id, when it was submitted, and its snapshot
 #       closed            exists: Slurm refused the job or close.sh gave it up, and this key never gets a job
+#       shared            the files that the run shares with its snapshot
 #       record.json       the entry of the ledger, for the user to read
 #   envs/HASH             a Python environment that runs with the same uv.lock share: their .venv is a link to it
 #   staging               what is incomplete, and:

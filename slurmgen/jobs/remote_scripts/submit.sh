@@ -37,7 +37,8 @@ finish() { # in the background, after the reply
   # shellcheck disable=SC2044  # our own names
   for old in $(find staging -mindepth 1 -maxdepth 1 -mmin +1440 2>/dev/null); do discard "$old"; done
   make_snapshot "$hash"
-  if [ "$fresh" = new ] && [ "$base" != - ] && [ ! -d "staging/spare.$hash" ]; then make_spare; fi
+  # A project that was submitted again is likely to be so once more.
+  if [ "$fresh" = new ] && [ "$base" != - ]; then make_spare; fi
   tidy
 }
 
@@ -50,6 +51,7 @@ enter leave
 resolve
 printf '%s' "$record" >"$records/record.json" || failed "cannot write in $records"
 fetch_content
+record_shared
 add_script
 trap '' HUP INT PIPE TERM # from here on, the program must learn what sbatch did
 while ! take_intent; do resolve; done

@@ -4,14 +4,14 @@
 fetch_content() { # the content of the project, in staging/$temp
   set -- "staging/sent.$hash."*
   if [ -d "snapshots/$hash" ] || [ -d "$1" ]; then
-    mv -T "staging/spare.$hash" "staging/$temp" 2>/dev/null || build "$hash" "staging/$temp" || report_missing "$hash"
+    take "$hash" "staging/$temp" || report_missing "$hash"
   else
     [ "$base" != '?' ] || offer
     receive
   fi
 }
 
-receive() { # what is sent is unpacked onto BASE, and is kept for the snapshot
+receive() { # what is sent is unpacked onto BASE, and is kept until a snapshot is made from it
   incoming=staging/$temp.sent
   mkdir "$incoming" || failed "cannot make a folder in $PWD/staging"
   # The names come from standard input: there can be too many for a command line.
@@ -20,8 +20,15 @@ receive() { # what is sent is unpacked onto BASE, and is kept for the snapshot
   begin_with_base
   message=$({ { tee "$incoming/tar" <&3 || rm -f "$incoming/gone"; } | unpack "staging/$temp"; } 2>&1)
   is_complete "staging/$temp" "$hash" || failed "${message:-not all files were received}"
+  if can_share; then share_received; fi
   # Without its names the copy is incomplete. Another process may have sent the same, and be faster.
   [ ! -e "$incoming/gone" ] || mv -T "$incoming" "staging/sent.$hash.$base.$gone_bytes" 2>/dev/null
+}
+
+share_received() { # what was received is the snapshot, unless another process is faster, and the run is a copy of it
+  name_snapshot "staging/$temp" "$hash" || return
+  rm -rf "$incoming"
+  build "$hash" "staging/$temp" || report_missing "$hash"
 }
 
 begin_with_base() {
@@ -30,8 +37,7 @@ begin_with_base() {
     return
   fi
   make_snapshot "$base" || report_missing "$base" # what is sent is never based on what was only sent itself
-  mv -T "staging/spare.$base" "staging/$temp" 2>/dev/null || copy "snapshots/$base" "staging/$temp" ||
-    report_missing "$base"
+  take "$base" "staging/$temp" || report_missing "$base"
   touch "staging/$temp"
   remove_gone "staging/$temp" "$PWD/$incoming/gone" || failed "cannot remove files in $PWD/staging"
 }

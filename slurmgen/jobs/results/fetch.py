@@ -21,15 +21,19 @@ from slurmgen.remote.transport import Transport
 MAX_SIZE = 100 << 30
 "Bytes of results, above which they are not fetched unless the user allows it."
 
-# The project's own files are older than the intent to submit: cp gave them their ctime, which nobody can
-# set back. A file that the job is still writing is taken as it is, which tar's exit status 1 reports.
+# The project's own files have a ctime before the intent to submit: cp set it, and a job cannot set it back.
+# Runs share the files in `shared`, and every new link to one changes its ctime. A file that the job is still
+# writing is fetched as it is, which tar's exit status 1 reports.
 # Options of tar in the variable TAR_OPTIONS could leave out files or write another format.
 _PACK = (
     '[ -d "$1" ] || { echo "its folder is gone; was it pruned?" >&2; exit 2; }; '
     'cd "$1" || exit; shift; records="../../submissions/${PWD##*/}"; n=1; '
     'while [ -L "$records/intent.$((n + 1))" ]; do n=$((n + 1)); done; '
     '[ -L "$records/intent.$n" ] || { echo "it has no record of a submission" >&2; exit 2; }; '
-    'printf "\\000slurmgen answers\\000"; find . "$@" -cnewer "$records/intent.$n" -print0 '
+    'printf "\\000slurmgen answers\\000"; '
+    '{ find . "$@" -cnewer "$records/intent.$n" -printf "%p %i %T@\\0"; '
+    'cat "$records/shared" "$records/shared" 2>/dev/null; } | LC_ALL=C sort -z | LC_ALL=C uniq -zu '
+    '| LC_ALL=C sed -z "s/ [^ ]* [^ ]*$//" '
     "| { TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }"
 )
 

@@ -30,8 +30,8 @@ copy_writable() { # copy_writable FROM TO: replaces the links in TO to files tha
     xargs -0 -r cp -pP --parents --remove-destination --reflink=auto -t "$2" 2>&1)
 }
 
-read_only_files() { # read_only_files FOLDER: NAME INODE TIME of each file to which the user cannot write
-  (cd "$1" && find . -type f ! -writable -printf '%p %i %T@\0' | LC_ALL=C sort -z)
+read_only_files() { # read_only_files FOLDER [TEST...]: NAME INODE TIME of each file to which the user cannot write
+  (cd "$1" && shift && find . -type f ! -writable "$@" -printf '%p %i %T@\0' | LC_ALL=C sort -z)
 }
 
 is_intact() { # is_intact HASH: whether the read-only files of a snapshot are what they were when runs first shared them
@@ -48,6 +48,8 @@ is_intact() { # is_intact HASH: whether the read-only files of a snapshot are wh
 }
 
 record_shared() { # for `slurmgen fetch`: the files that a run shares are not results
-  [ ! -e "snapshots/$hash.read-only" ] || ln -f "snapshots/$hash.read-only" "$records/shared" 2>/dev/null ||
-    cp -f "snapshots/$hash.read-only" "$records/shared" || failed "cannot write in $records"
+  set -- snapshots/*.read-only
+  [ -e "$1" ] || return 0
+  message=$({ read_only_files "staging/$temp" -links +1 >"$records/shared"; } 2>&1) ||
+    failed "cannot write in $records: $message"
 }

@@ -127,7 +127,8 @@ def test_where_the_file_system_has_reflinks_what_was_sent_is_not_kept(project: P
 
 @pytest.mark.parametrize("mode", [0o644, 0o444])
 def test_a_run_never_sees_what_another_one_writes_to_its_files(any_user: Project, mode: int) -> None:
-    any_user.write(mode)
+    any_user.write(0o444)
+    (any_user.project / "data/0").chmod(mode)
     runs = [any_user.train(APPEND) for _ in range(3)]
     appended = (content(any_user.project)[0] + b"changed", content(any_user.project)[0])
     writable = mode == 0o644 or (not any_user.prefix and os.geteuid() == 0)
@@ -155,12 +156,21 @@ def test_a_read_only_file_that_a_job_changed_all_the_same_is_not_used_again(
 ) -> None:
     project.write(0o444)
     project.train()
-    project.train()  # there is a spare copy now
     changes = f"import os; os.chmod('data/0', 0o644); {APPEND}os.chmod('data/0', 0o444)\n"
     assert content(project.train(changes))[0].endswith(b"changed")
     assert content(project.train(next_program)) == content(project.project)
     assert content(project.train(changes + "#"))[1:] == content(project.project)[1:]
     assert content(project.train(next_program)) == content(project.project)
+
+
+def test_a_spare_copy_with_a_read_only_file_that_a_job_changed_is_not_used(project: Project) -> None:
+    project.write(0o444)
+    first = project.train()
+    project.train()
+    eventually(lambda: not list(project.remote.glob("staging/*-*")) and project.spares())
+    (first / "data/0").chmod(0o644)  # by a job that still runs
+    (first / "data/0").write_bytes(b"changed")
+    assert content(project.train()) == content(project.project)
 
 
 def test_fetch_brings_no_file_that_the_run_shares_unless_the_job_replaced_it(project: Project) -> None:

@@ -1,5 +1,6 @@
 """The shell programs for the login node: sound shell, and none runs unless all of it arrived."""
 
+import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from slurmgen.errors import CommandFailed
 from slurmgen.jobs import remote_scripts
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.transport import Completed, chunks
+from tests.conftest import REPOSITORY
 
 FILES = sorted(Path(remote_scripts.__file__).parent.glob("*.sh"))
 
@@ -27,6 +29,17 @@ def test_no_byte_is_more_than_one_character(path: Path) -> None:
 def test_every_file_is_a_program_or_a_part_of_one() -> None:
     parts = {part for parts in remote_scripts.PARTS.values() for part in parts}
     assert {path.stem for path in FILES} == parts | set(remote_scripts.PARTS)
+
+
+def test_the_states_in_the_documentation_are_those_that_the_program_writes() -> None:
+    text = (REPOSITORY / "docs/reliability.md").read_text()
+    section = text.partition("### States of a submission")[2].partition("\n## ")[0]
+    program = remote_scripts.program("submit")
+    records = re.findall(r"\$records/([A-Za-z.]+)(?=[\s\"])", program.replace("$number", "N"))
+    documented = re.findall(r"`((?:intent|job|closed|record|sbatch|shared)[a-zN.]*)`", section)
+    assert set(documented) == set(records)
+    replies = re.findall(r"^\| `([a-z]+)` \|", section, re.MULTILINE)
+    assert set(replies) == set(re.findall(r"(?m)(?:^|[|&)]) *reply ([a-z]+)", program))
 
 
 @pytest.mark.parametrize("name", remote_scripts.PARTS)

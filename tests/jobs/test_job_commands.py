@@ -245,7 +245,7 @@ def test_a_home_folder_is_not_sent(slurmgen: Run, project: Path) -> None:
     env = {**os.environ, "HOME": str(project / "home")}
     reply = slurmgen("submit", "--script", "train.py", "--dry-run", cwd=project, env=env)
     assert reply.returncode == 2
-    assert "with all that you have in it" in reply.stderr
+    assert "which contains your home folder" in reply.stderr
 
 
 def test_the_config_can_come_from_a_variable(

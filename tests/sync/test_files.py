@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slurmgen.errors import TransferFailed
-from slurmgen.sync.archive import COMPLETE, file_header, pack
+from slurmgen.sync.archive import COMPLETE, pack
 from slurmgen.sync.files import Snapshot, snapshot
 from slurmgen.sync.manifest import manifest
 
@@ -37,20 +36,6 @@ def unpack(files: Snapshot, to: Path) -> Path:
     assert (to / COMPLETE).read_text() == manifest(files).hash
     shutil.rmtree((to / COMPLETE).parent)
     return to
-
-
-@given(
-    st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(
-        lambda name: len(os.fsencode(name)) < 256
-    ),
-    st.integers(0, 0o7777),
-    st.integers(0, 1 << 40),
-    st.integers(-10, 1 << 40),
-)
-def test_a_header_is_what_tarfile_writes(name: str, mode: int, size: int, mtime: int) -> None:
-    info = tarfile.TarInfo(name)
-    info.mode, info.size, info.mtime = mode, size, mtime
-    assert file_header(name, mode, size, mtime) == info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
 def test_files_come_in_the_order_of_their_names(tmp_path: Path) -> None:

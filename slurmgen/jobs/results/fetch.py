@@ -1,4 +1,4 @@
-"""Results: what a job made or changed in its folder, fetched without losing anything here.
+"""Results: what a job made or changed in its folder, fetched without losing anything on this machine.
 
 The remote host is not trusted: what it sends is staged, and placed only once all of it has arrived.
 """
@@ -103,18 +103,17 @@ def _fetched(staged: Staged, to: Path, *, overwrite: bool) -> Fetched:
 
 
 def _tests(patterns: Sequence[str]) -> list[str]:
-    """What `find` is to look at."""
+    """The tests of `find` for the files to fetch."""
     pruned = [word for name in sorted(NEVER_FETCHED) for word in ("-name", name, "-o")][:-1]
-    wanted = [word for one in patterns for word in ("-path", f"./{one}", "-o", "-path", f"./{one}/*", "-o")][
-        :-1
-    ]
+    paths = [path for pattern in patterns for path in (f"./{pattern}", f"./{pattern}/*")]
+    wanted = [word for path in paths for word in ("-path", path, "-o")][:-1]
     only = ["(", *wanted, ")"] if wanted else []
     return ["(", *pruned, ")", "-prune", "-o", "!", "-type", "d", *only]
 
 
 @contextmanager
 def _made(folder: Path) -> Iterator[Path]:
-    """A folder, made if need be, as a path without links; on an error what was made goes again."""
+    """A folder, made if need be, as a path without links; what was made is removed after an error."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

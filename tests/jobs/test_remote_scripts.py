@@ -22,7 +22,7 @@ def test_shellcheck_finds_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_no_byte_is_more_than_one_character(path: Path) -> None:
+def test_a_file_is_ascii(path: Path) -> None:
     assert path.read_bytes().isascii()  # the remote shell counts characters, in any locale
 
 
@@ -67,7 +67,7 @@ class Cut(LocalTransport):
 
 
 @pytest.mark.parametrize("missing", [1, 2, 4, 5, 100, 5000])
-def test_a_program_that_is_cut_does_nothing(tmp_path: Path, missing: int) -> None:
+def test_a_program_that_arrives_incomplete_does_nothing(tmp_path: Path, missing: int) -> None:
     transport = Cut(len(remote_scripts.program("submit")) - missing)
     args = [str(tmp_path / "remote"), "n-k", "k", "h", "?", "0", "0", "0", "s", "./.", "", "c", "", "1", "1"]
     with pytest.raises(CommandFailed):

@@ -57,7 +57,7 @@ def folder(visit: Visit) -> str:
     """Whether the remote folder is writable, and how much space is free."""
     path = parent_folder(visit.remote_dir, visit.project)
     refused, exposed, df, *_ = [
-        *remote_scripts.ask(visit.transport, "folder", [path], timeout=COMMAND_TIMEOUT),
+        *remote_scripts.run(visit.transport, "check_folder", [path], timeout=COMMAND_TIMEOUT),
         "",
         "",
     ]

@@ -142,7 +142,7 @@ def _send(
     text = json.encode(structs.replace(prepared.record, key=entry.key)).decode() + "\n"
     keyed = structs.replace(prepared.submission, key=entry.key, record=text)
     try:
-        return entry, exactly_once.submit(transport, keyed, prepared.sent, count=count, first=prepared.first)
+        return entry, exactly_once.submit(transport, keyed, prepared.sent, count=count, parcel=prepared.first)
     except Closed:  # by another terminal, or by this submission if the reply was lost
         ledger.drop(entry.key)
         entry = ledger.claim(structs.replace(prepared.record, key=new_key()))

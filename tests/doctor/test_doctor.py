@@ -327,7 +327,7 @@ def test_a_file_at_the_path_of_the_remote_folder_fails(local: Local) -> None:
     (local.machine.home / "file").write_text("")
     code, steps, _ = local.examine("--remote-dir", "~/file")
     assert (code, states(steps, "failed")) == (3, ["remote folder"])
-    assert "is no folder" in steps["remote folder"]["said"]
+    assert "is not a folder" in steps["remote folder"]["said"]
 
 
 def test_modules_and_python_are_checked(local: Local) -> None:

@@ -250,7 +250,7 @@ def test_a_home_folder_is_not_sent(slurmgen: Run, project: Path) -> None:
     env = {**os.environ, "HOME": str(project / "home")}
     reply = slurmgen("submit", "--script", "train.py", "--dry-run", cwd=project, env=env)
     assert reply.returncode == 2
-    assert "with all that you have in it" in reply.stderr
+    assert "which contains your home folder" in reply.stderr
 
 
 def test_a_variable_may_name_the_ssh_config(

@@ -111,7 +111,7 @@ def test_what_never_reached_slurm_is_no_job_and_nothing_is_pending(
     assert (code, out) == (3, "")
     assert told in err
     assert "not known" not in err
-    assert "Is there room" not in err
+    assert "Check the free space" not in err
     machine.answers("sbatch", "echo 12")
     assert machine.submit()[:2] == (0, "12\n")
     assert [one.id for one in Ledger().all()] == ["12"]

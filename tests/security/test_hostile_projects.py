@@ -30,7 +30,7 @@ IGNORE_FILES = (".gitignore", ".slurmgenignore")
 def test_an_ignore_file_that_is_a_pipe_is_refused(machine: Machine, name: str) -> None:
     os.mkfifo(machine.project / name)
     code, _, err = machine.submit("--dry-run")
-    reason = "is no ignore file: it is not a regular file. Replace it, or remove it."
+    reason = "is not an ignore file: it is not a regular file. Replace it, or remove it."
     assert (code, err) == (2, f"error: {machine.project / name} {reason}\n")
 
 
@@ -39,7 +39,7 @@ def test_an_ignore_file_that_leads_out_of_the_project_is_refused(machine: Machin
     (machine.project / "d").mkdir()
     (machine.project / "d" / name).symlink_to("/dev/zero")
     code, _, err = machine.submit("--dry-run")
-    assert (code, f"{name} is a link that leads out of the project. Replace it by a file." in err) == (
+    assert (code, f"{name} is a link that leads out of the project. Replace it with a file." in err) == (
         2,
         True,
     )
@@ -68,7 +68,7 @@ def test_an_ignore_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_bytes(b"#" * LIMIT)
     assert list(snapshot(tmp_path).files) == [".gitignore"]
     (tmp_path / ".gitignore").write_bytes(b"#" * (LIMIT + 1))
-    with pytest.raises(RequestError, match="is no ignore file: it is larger than 100,000 bytes"):
+    with pytest.raises(RequestError, match="is not an ignore file: it is larger than 100,000 bytes"):
         snapshot(tmp_path)
 
 

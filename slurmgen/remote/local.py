@@ -63,13 +63,15 @@ class LocalTransport(Closing):
         """
         errors = Reply(self.where)
         with self._started(argv, subprocess.DEVNULL) as process:
+            deadline = time.monotonic() + timeout
             try:
-                for pipe, part in _parts(process, lambda: timeout):
+                for pipe, part in _parts(process, lambda: deadline - time.monotonic()):
                     if pipe is process.stdout:
                         yield part
+                        deadline = time.monotonic() + timeout
                     else:
                         errors.add(part)
-                return Completed(process.wait(timeout), b"", bytes(errors))
+                return Completed(process.wait(max(0.0, deadline - time.monotonic())), b"", bytes(errors))
             except (TimeoutError, subprocess.TimeoutExpired):
                 raise timed_out(argv, self.where, timeout) from None
 

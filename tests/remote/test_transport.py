@@ -128,6 +128,28 @@ def test_a_silent_stream_ends_at_its_timeout(either: Transport) -> None:
         list(either.stream(["sleep", LONG], timeout=SHORT))
 
 
+def test_errors_do_not_hold_up_a_stream(either: Transport) -> None:
+    stream = either.stream(["sh", "-c", "head -c 8000000 /dev/zero >&2; echo out"], timeout=SOON)
+    assert b"".join(stream) == b"out\n"
+
+
+def test_a_stream_without_errors_outlasts_its_timeout(either: Transport) -> None:
+    lines = "for n in 1 2 3 4 5 6 7 8; do echo; sleep 0.5; done; echo broken >&2; exit 3"
+    with pytest.raises(CommandFailed, match="exit status 3: broken"):
+        list(either.stream(["sh", "-c", lines], timeout=SHORT))
+
+
+def test_a_stream_with_too_many_errors_ends(either: Transport) -> None:
+    with pytest.raises(ReplyTooLong, match=rf"^{either.where} sent more than 16 MB\. "):
+        list(either.stream(["sh", "-c", "yes >&2"], timeout=600))
+    assert either.run(["echo", "on"], timeout=60).out == "on\n"
+
+
+def test_a_stream_of_errors_alone_is_silent(either: Transport) -> None:
+    with pytest.raises(TimedOut):
+        list(either.stream(["sh", "-c", "while :; do echo >&2; sleep 0.2; done"], timeout=SHORT))
+
+
 def test_a_stream_that_fails_says_why(either: Transport) -> None:
     with pytest.raises(CommandFailed, match="exit status 3: no such thing"):
         list(either.stream(["sh", "-c", "echo no such thing >&2; exit 3"], timeout=60))

@@ -27,6 +27,7 @@ COMMANDS = {
     "logs": ["logs", "12"],
     "logs -f": ["logs", "-f", "12"],
     "logs --json": ["logs", "12", "--json"],
+    "fetch": ["fetch", "12"],
     "snapshots": ["snapshots"],
     "snapshots --prune": ["snapshots", "--prune"],
     "doctor": ["doctor", *JOB],
@@ -118,7 +119,7 @@ def run_all(one: User, names: Iterable[str], codes: set[int]) -> None:
 @pytest.mark.parametrize("answer", OVER)
 def test_a_host_that_fails_is_reported(tmp_path: Path, answer: str) -> None:
     # A log may be long, and is followed over a connection that breaks.
-    left_out = LOGS if answer.startswith(("writes", "drops")) else set()
+    left_out = LOGS if answer.startswith(("writes for", "writes lines", "drops")) else set()
     with user(tmp_path, OVER[answer]) as one:
         run_all(one, COMMANDS.keys() - left_out, {3})
 

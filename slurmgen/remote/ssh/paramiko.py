@@ -58,8 +58,10 @@ class SshTransport(Closing):
 
     def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
         """See Transport.stream."""
-        with self._opened(argv, timeout) as channel:
+        with ThreadPoolExecutor(1) as pool, self._opened(argv, timeout) as channel:
             channel.settimeout(timeout)
+            # Output and errors share the channel's window: unread errors would stop the output.
+            errors = pool.submit(self._drain, channel, channel.recv_stderr)
             try:
                 while chunk := channel.recv(65536):
                     yield chunk
@@ -69,7 +71,7 @@ class SshTransport(Closing):
                 raise self._lost(argv) from None
             with _ends(channel, timeout) as late:  # a host may send neither an exit status nor an end
                 status = channel.recv_exit_status()
-                stderr = self._drain(channel, channel.recv_stderr) if status > 0 else b""
+                stderr = errors.result() if status else b""
             if late.is_set():
                 raise timed_out(argv, self.where, timeout)
             if status < 0:
@@ -106,7 +108,7 @@ class SshTransport(Closing):
         """All that comes. If that is too much, the channel is closed, which wakes all who wait for it."""
         reply = Reply(self.where)
         try:
-            while part := receive(65536):
+            while part := _received(receive):
                 reply.add(part)
         except ReplyTooLong:
             _close(channel)
@@ -138,6 +140,13 @@ def connect(to: Destination, ask: Ask | None = None) -> SshTransport:
     with contextlib.ExitStack() as resources:
         return SshTransport(jump_hosts.logged_in(to, ask, resources), to, resources.pop_all())
     raise AssertionError  # pragma: no cover (an ExitStack swallows nothing)
+
+
+def _received(receive: Callable[[int], bytes]) -> bytes:
+    """The next part of a stream, however long it takes: only standard output has a time limit."""
+    while True:
+        with contextlib.suppress(TimeoutError):
+            return receive(65536)
 
 
 @contextlib.contextmanager

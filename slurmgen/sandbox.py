@@ -60,6 +60,10 @@ def _decoded(log: bytes | None) -> str:
 
 def main() -> None:
     """The other end of `call`."""
+    # Python caches what it compiles in files, which cannot be written below the limits.
+    import jinja2.debug
+    import jinja2.sandbox  # noqa: F401
+
     cpu_seconds, function, args = pickle.load(sys.stdin.buffer)  # noqa: S301  (written by `call`)
     faulthandler.enable()
     # The kernel delivers the signal and faulthandler writes the stack even within one long operation.

@@ -7,7 +7,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -39,7 +39,7 @@ class LocalTransport(Closing):
             replies = {process.stdout: Reply(self.where), process.stderr: Reply(self.where)}
             deadline = time.monotonic() + timeout
             try:
-                for pipe, part in _parts(process, lambda: deadline - time.monotonic()):
+                for pipe, part in _parts(process, timeout):
                     replies[pipe].add(part)
                 process.wait(max(0.0, deadline - time.monotonic()))
             except (TimeoutError, subprocess.TimeoutExpired):
@@ -63,15 +63,13 @@ class LocalTransport(Closing):
         """
         errors = Reply(self.where)
         with self._started(argv, subprocess.DEVNULL) as process:
-            deadline = time.monotonic() + timeout
             try:
-                for pipe, part in _parts(process, lambda: deadline - time.monotonic()):
+                for pipe, part in _parts(process, timeout, progress=process.stdout):
                     if pipe is process.stdout:
                         yield part
-                        deadline = time.monotonic() + timeout
                     else:
                         errors.add(part)
-                return Completed(process.wait(max(0.0, deadline - time.monotonic())), b"", bytes(errors))
+                return Completed(process.wait(timeout), b"", bytes(errors))
             except (TimeoutError, subprocess.TimeoutExpired):
                 raise timed_out(argv, self.where, timeout) from None
 
@@ -94,24 +92,27 @@ class LocalTransport(Closing):
 
 
 def _parts(
-    process: "subprocess.Popen[bytes]", wait: Callable[[], float]
+    process: "subprocess.Popen[bytes]", timeout: float, progress: IO[bytes] | None = None
 ) -> Iterator[tuple[IO[bytes] | None, bytes]]:
-    """What a process writes, each part with its pipe, until both are closed.
+    """Yield what a process writes, each part with its pipe, until both pipes are closed.
 
     Raises:
-        TimeoutError: nothing came within the seconds that `wait` gives.
+        TimeoutError: `timeout` seconds have passed since the start, or since the last part of `progress`.
     """
+    deadline = time.monotonic() + timeout
     with selectors.DefaultSelector() as selector:
         for pipe in (process.stdout, process.stderr):
             assert pipe  # noqa: S101 (it was asked for)
             selector.register(pipe, selectors.EVENT_READ)
         while selector.get_map():
-            ready = selector.select(max(0.0, wait()))
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise TimeoutError
             for key, _ in ready:
                 if part := os.read(key.fd, 65536):
                     yield key.fileobj, part  # type: ignore[misc]
+                    if key.fileobj is progress:
+                        deadline = time.monotonic() + timeout
                 else:
                     selector.unregister(key.fileobj)
 

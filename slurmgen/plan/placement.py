@@ -40,7 +40,7 @@ def check_limits(site: Site, place: Place, gpus: int, nodes: int) -> None:
         RequestError: a limit is passed.
     """
     for name, limit in place.limits.items():
-        if limit.max_gpus == 0:
+        if not limit.has_gpus:
             raise RequestError(
                 f"{name} has no GPUs", f"Choose one that has: {', '.join(gpu_partitions(site))}."
             )

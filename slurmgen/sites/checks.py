@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from slurmgen.errors import SlurmgenError
 from slurmgen.python_env import setup_lines
 from slurmgen.sites.model import Env, Node, Site
-from slurmgen.sites.nodes import Place, place_of
+from slurmgen.sites.nodes import Place, gpu_partitions, place_of
 from slurmgen.slurm import durations, sbatch_options, sizes
 from slurmgen.slurm.shell import PER_TASK, variables_in
 
@@ -145,9 +145,8 @@ def _too_much(table: str, each: str, gpus: int, total: str, name: str, has: str)
 def _places(site: Site) -> Iterator[Place]:
     """The nodes of each partition with GPUs, and of each GPU type."""
     yield place_of(site)
-    for name, partition in site.partitions.items():
-        if partition.max_gpus != 0:
-            yield place_of(site, name)
+    for name in gpu_partitions(site):
+        yield place_of(site, name)
     for kind in site.gpu.types:
         yield place_of(site, gpu_type=kind)
 

@@ -76,6 +76,11 @@ class Limits(Fact, frozen=True):
         """The longest time of a job in seconds; None if there is no limit."""
         return durations.limit(self.max_time)
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether a job may have GPUs, as far as the profile says."""
+        return self.max_gpus != 0
+
 
 class Partition(Limits, frozen=True):
     """A Slurm partition; `node` overrules the site's node."""

@@ -56,7 +56,7 @@ def only_type(site: Site) -> str | None:
 
 def gpu_partitions(site: Site) -> tuple[str, ...]:
     """The partitions that have GPUs, as far as the profile says."""
-    return tuple(name for name, partition in site.partitions.items() if partition.max_gpus != 0)
+    return tuple(name for name, partition in site.partitions.items() if partition.has_gpus)
 
 
 def over(base: Node, own: Node) -> Node:

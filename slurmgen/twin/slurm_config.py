@@ -8,13 +8,15 @@ from collections.abc import Callable
 from slurmgen.containers import bind_variables
 from slurmgen.sites.model import Partition
 from slurmgen.twin.layout import LOCALHOST, Group, Layout
-from slurmgen.twin.shape import features, partitions
+from slurmgen.twin.shape import features, licenses, partitions, temporary_disk
 
 # Without it, on every address of the machine.
 _LISTENS_ON_HOST_NAME = "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny"
 # For slurmctld and slurmd where the host name is such as 127.0.1.1. srun may not listen there: slurmd
 # would answer to 127.0.0.1, from where srun calls it.
 DAEMONS_CONF = f"Include slurm.conf\n{_LISTENS_ON_HOST_NAME}\n"
+_MANY_LICENSES = 1000
+"Of each license that the profile names; how many the site has is not known."
 
 
 def slurm_conf(layout: Layout) -> str:
@@ -112,7 +114,12 @@ ReturnToService=2
 EnforcePartLimits=ANY
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
-GresTypes=gpu"""
+GresTypes=gpu{_licenses(layout)}"""
+
+
+def _licenses(layout: Layout) -> str:
+    names = licenses(layout.site)
+    return f"\nLicenses={','.join(f'{name}:{_MANY_LICENSES}' for name in names)}" if names else ""
 
 
 def _nodes(layout: Layout, group: Group) -> str:
@@ -120,9 +127,10 @@ def _nodes(layout: Layout, group: Group) -> str:
     kind = f"{size.gpu_type}:" if size.gpu_type else ""
     feature = f" Feature={','.join(names)}" if (names := features(layout.site)) else ""
     gres = f" Gres=gpu:{kind}{size.gpus}" if size.gpus else ""
+    disk = f" TmpDisk={mebibytes}" if (mebibytes := temporary_disk(layout.site)) else ""
     return (
         f"NodeName={group.hostlist} NodeHostname={layout.hostname} NodeAddr={layout.address}"
-        f" Port={layout.node_ports(group)} CPUs={size.cpus} RealMemory={size.memory}{feature}{gres}"
+        f" Port={layout.node_ports(group)} CPUs={size.cpus} RealMemory={size.memory}{disk}{feature}{gres}"
     )
 
 

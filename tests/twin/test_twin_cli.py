@@ -164,16 +164,28 @@ def test_a_daemon_that_died_is_started_again(twin: Run, state: Path, name: str) 
     assert subprocess.run(ssh, capture_output=True, text=True, check=True).stdout == "in\n"
 
 
-@pytest.mark.parametrize("constraint", ["gpu80g", "a100&nvlink|v100", "[rack1|rack2]"])
-def test_a_constraint_of_the_profile_is_met(twin: Run, state: Path, tmp_path: Path, constraint: str) -> None:
+DIRECTIVES = [
+    {"constraint": "gpu80g"},
+    {"constraint": "a100&nvlink|v100"},
+    {"constraint": "[rack1|rack2]"},
+    {"licenses": "scratch,fluent@server:2"},
+    {"tmp": "10G"},
+    {"constraint": "a100", "licenses": "scratch:1", "tmp": "500"},
+]
+
+
+@pytest.mark.parametrize("directives", DIRECTIVES, ids=" ".join)
+def test_a_job_with_the_directives_of_the_profile_runs(
+    twin: Run, state: Path, tmp_path: Path, directives: dict[str, str]
+) -> None:
     (tmp_path / "slurmgen.toml").write_text("")
     (tmp_path / "site_profiles").mkdir()
-    profile = (
-        f'name = "mine"\n[node]\ngpus = 1\ncpus = 3\nmemory = "1G"\n[sbatch]\nconstraint = "{constraint}"\n'
-    )
-    (tmp_path / "site_profiles/mine.toml").write_text(profile)
+    facts = '[node]\ngpus = 1\ncpus = 3\nmemory = "1G"\n[sbatch]\n'
+    lines = "".join(f'{option} = "{value}"\n' for option, value in directives.items())
+    (tmp_path / "site_profiles/mine.toml").write_text(f'name = "mine"\n{facts}{lines}')
     assert twin("up", "--site", "mine").returncode == 0
-    command = ["srun", "--nodes=2", f"--constraint={constraint}", "true"]
+    options = [f"--{option}={value}" for option, value in directives.items()]
+    command = ["srun", "--nodes=2", *options, "true"]
     environ = {**os.environ, "SLURM_CONF": f"{state}/mine/slurm.conf"}
     job = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
     assert job.returncode == 0, job.stderr

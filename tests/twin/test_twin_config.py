@@ -102,7 +102,14 @@ def test_nodes_have_the_features_that_the_sites_directives_ask_for(
     assert (f" Feature={','.join(names)} " in SLURM_FILES["slurm.conf"](layout(site))) == bool(names)
 
 
-def test_a_rendezvous_suffix_is_told_not_to_resolve() -> None:
+def test_a_directive_that_names_what_only_the_site_has_is_reported() -> None:
+    directives = {"reservation": "class", "exclude": "n[1-3]", "licenses": "scratch", "mail-type": "END"}
+    site = Site(name="x", node=Node(gpus=4, cpus=8, memory="1G"), sbatch=directives)
+    refused = [text for text in assumptions(site) if "refused" in text]
+    assert [text.split()[4] for text in refused] == ["--reservation", "--exclude"]
+
+
+def test_a_rendezvous_suffix_is_reported_not_to_resolve() -> None:
     site = Site(name="x", node=Node(gpus=4, cpus=8, memory="1G"), rendezvous=Rendezvous(suffix="i"))
     assert "node names with the suffix 'i' do not resolve here" in list(assumptions(site))
 

@@ -39,12 +39,22 @@ def read_toml(path: Path) -> dict[str, Any]:
         data = tomllib.loads(text)
         msgspec.msgpack.encode(data)  # takes integers of 64 bits, as TOML has; tomllib takes any
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {shortened(str(error))}", "Correct that line.") from error
+        raise _not_toml(path, text, str(error)) from error
     except RecursionError:
         raise ConfigError(f"{path}: lists or tables are nested too deeply", "Remove them.") from None
     except (ValueError, OverflowError):
         raise ConfigError(f"{path}: a number has more than 64 bits", "Correct that number.") from None
     return data
+
+
+def _not_toml(path: Path, text: str, message: str) -> ConfigError:
+    """The error for a file that tomllib refuses; its message ends with the line, or names the end."""
+    found = re.search(r" \(at line ([0-9]+), (column [0-9]+)\)\Z", message)
+    if found:
+        line, fact = found[1], f"{message[: found.start()]} at {found[2]}"
+    else:
+        line, fact = str(len(text.splitlines()) or 1), message
+    return ConfigError(f"{path}:{line}: it is not TOML: {shortened(fact)}", "Correct that line.")
 
 
 def read_own(path: Path) -> dict[str, Any]:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 Via = Literal["ssh", "local", "twin"]
 SshClient = Literal["paramiko", "openssh"]
+_NAME_A_HOST = (
+    "Name the login host with --host, as `host` in personal.toml, or as [login] host in the profile;"
+)
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -51,7 +54,7 @@ def route(
     if not host:
         raise ConfigError(
             f"site {site.name} has no login host",
-            "Give one with --host, or say --via local on a login node.",
+            f"{_NAME_A_HOST} or use --via local on a login node.",
         )
     if personal.user and "@" not in host:
         host = f"{personal.user}@{host}"
@@ -103,6 +106,5 @@ def _require_slurm(way: Route) -> None:
         raise ConfigError(
             f"site {way.site} is used from this machine (--via local, the default without a login host), "
             "which has no Slurm: there is no sbatch on PATH",
-            "Name the site's login host with --host, as `host` in personal.toml, or as [login] host in its "
-            "profile; or run slurmgen on a login node.",
+            f"{_NAME_A_HOST} or run slurmgen on a login node.",
         )

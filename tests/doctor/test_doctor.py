@@ -401,6 +401,17 @@ def test_without_module_on_the_login_node_python_may_come_from_one_all_the_same(
     assert steps["python"]["said"].startswith("there is no `module` on this machine; compute nodes may")
 
 
+@pytest.mark.parametrize("client", ["paramiko", "openssh"])
+def test_python_from_a_module_does_not_fail_on_a_login_node_without_module(
+    examine: Examine, login_node: Server, tmp_path: Path, client: str
+) -> None:
+    site = over_ssh(login_node.config(tmp_path), "--ssh-client", client)
+    code, steps = examine(*site, "--module", "Python", "--python-env", "conda:x")
+    assert (code, states(steps, "failed")) == (0, [])
+    for step in ("modules", "python"):
+        assert (steps[step]["state"], "no `module` on far" in steps[step]["said"]) == ("not checked", True)
+
+
 @pytest.mark.parametrize(
     ("variable", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)]
 )

@@ -102,7 +102,7 @@ def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) 
         ),
         ("extends = 'nowhere'", "extends unknown site 'nowhere'"),
         ("extends = 'x'", "extends itself"),
-        ("[sbatch", "is not TOML"),
+        ("[sbatch", ":2: it is not TOML"),
         ("[container]\nmulti_node_library_path = ['$(x)']", "multi_node_library_path"),
         ("[env.always]\n'A;B' = '1'", r"env\.always"),
         ("[container]\nimage = '--help'", r"container\.image: '--help' begins with a dash"),
@@ -155,6 +155,20 @@ def test_validate_reports_every_error_with_its_file_and_line(slurmgen: Run, tmp_
     places = [line.split(": ")[1] for line in result.stderr.splitlines()]
     assert (result.returncode, result.stdout) == (1, "")
     assert sorted(places) == [f"{base}:2", *(f"{path}:{line}" for line in (3, 4, 6, 7, 8))]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a = 1\nb = \nc = 2\n", 2), ("a = 1\n\nb = [\n", 3), ("[a]\n[a]\n", 2), ("b.c = 1\nb = 2", 2)],
+)
+def test_validate_reports_the_line_that_is_not_toml(
+    slurmgen: Run, tmp_path: Path, text: str, line: int
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    result = slurmgen("sites", "validate", str(path))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"error: {path}:{line}: it is not TOML: ")
 
 
 def test_contradictions_are_reported_together(slurmgen: Run, tmp_path: Path) -> None:

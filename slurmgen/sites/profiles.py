@@ -89,12 +89,7 @@ def _loaded(path: Path, folders: Sequence[Path]) -> Site:
 
 def _read(path: Path, folders: Sequence[Path]) -> tuple[Site, list[ConfigError]]:
     """The site of a profile, without the facts that are wrong, and what is wrong with these."""
-    errors: list[ConfigError] = []
-    layers: list[Layer] = []
-    for layer_path, data in _lineage(path, folders):
-        found, right = problems({"name": layer_path.stem, **data}, Site, layer_path, {"name": _UNNAMED})
-        errors += found
-        layers.append((layer_path, right))
+    layers, errors = _layers(path, folders)
     merged: dict[str, Any] = {}
     for _, data in reversed(layers):
         if data["name"] != merged.get("name"):
@@ -103,6 +98,33 @@ def _read(path: Path, folders: Sequence[Path]) -> tuple[Site, list[ConfigError]]
     site = msgspec.convert(merged, Site)
     stem = _UNNAMED if site.name == _UNNAMED else path.stem
     return site, errors + [_located(fault, layers) for fault in faults(site, stem)]
+
+
+def _layers(path: Path, folders: Sequence[Path]) -> tuple[list[Layer], list[ConfigError]]:
+    """The profile and all that it extends, each without what is wrong in it, and the errors of all."""
+    layers: list[Layer] = []
+    errors: list[ConfigError] = []
+    try:
+        for layer_path, data in _lineage(path, folders):
+            errors += _control_characters(layer_path, data)
+            found, right = problems({"name": layer_path.stem, **data}, Site, layer_path, {"name": _UNNAMED})
+            errors += found
+            layers.append((layer_path, right))
+    except ConfigError as error:
+        if not layers:
+            raise
+        errors.append(error)
+    return layers, errors
+
+
+def _control_characters(path: Path, data: Any, keys: tuple[str, ...] = ()) -> Iterator[ConfigError]:
+    """An error for each value, and each key, that no script can hold."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _control_characters(path, key if unprintable(key) else value, (*keys, key))
+    elif (text := unprintable(data)) is not None:
+        fact = f"a value has a control character: {shortened(repr(text))}"
+        yield ConfigError(f"{located(path, keys)}: {'.'.join(keys)}: {fact}", "Take it out.")
 
 
 def _located(fault: Fault, layers: Sequence[Layer]) -> ConfigError:
@@ -120,14 +142,9 @@ def _lineage(path: Path, folders: Sequence[Path]) -> Iterator[Layer]:
     seen: list[Path] = []
     while True:
         if path in seen:
-            raise ConfigError(f"{path} extends itself", "Take one `extends` out.")
+            raise ConfigError(f"{located(path, ['extends'])}: it extends itself", "Remove one `extends`.")
         seen.append(path)
         data = read_own(path) if path.absolute().is_relative_to(config_folder()) else read_toml(path)
-        text = unprintable(data)
-        if text is not None:
-            raise ConfigError(
-                f"{path}: a value has a control character: {shortened(repr(text))}", "Take it out."
-            )
         yield path, data
         parent = data.get("extends")
         if not isinstance(parent, str) or Path(parent).name != parent:  # none, or reported as wrong
@@ -139,8 +156,9 @@ def _parent(name: str, child: Path, folders: Sequence[Path], seen: list[Path]) -
     candidates = [folder / f"{name}.toml" for folder in [child.parent, *folders]]
     existing = [path for path in dict.fromkeys(candidates) if path.is_file()]
     if not existing:
+        place, known = located(child, ["extends"]), _profiles_in(folders)
         raise ConfigError(
-            f"{child}: extends unknown site {name!r}", did_you_mean(name, _profiles_in(folders))
+            f"{place}: extends unknown site {name!r}", did_you_mean(name, _profiles_in(folders))
         )
     return next((path for path in existing if path not in seen), existing[0])
 

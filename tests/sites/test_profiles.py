@@ -157,6 +157,18 @@ def test_validate_reports_every_error_with_its_file_and_line(slurmgen: Run, tmp_
     assert sorted(places) == [f"{base}:2", *(f"{path}:{line}" for line in (3, 4, 6, 7, 8))]
 
 
+@pytest.mark.parametrize("extends", ["nowhere", "x"])
+def test_validate_reports_a_wrong_extends_and_control_characters_with_all_else(
+    slurmgen: Run, tmp_path: Path, extends: str
+) -> None:
+    text = 'size = 1\n[env.always]\nA = \'a\'\nB = "b\\n"\n[sbatch]\ncomment = "\\u001b"\n'
+    path = tmp_path / "x.toml"
+    path.write_text(f"extends = '{extends}'\n{text}")
+    result = slurmgen("sites", "validate", str(path))
+    places = [line.split(": ")[1] for line in result.stderr.splitlines()]
+    assert sorted(places) == [f"{path}:{line}" for line in (1, 2, 5, 7)]
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [("a = 1\nb = \nc = 2\n", 2), ("a = 1\n\nb = [\n", 3), ("[a]\n[a]\n", 2), ("b.c = 1\nb = 2", 2)],

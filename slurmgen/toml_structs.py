@@ -104,9 +104,9 @@ def convert(data: dict[str, Any], kind: type[T], path: Path) -> T:
 def problems(
     data: dict[str, Any], kind: Any, path: Path, required: dict[str, Any]
 ) -> tuple[list[ConfigError], dict[str, Any]]:
-    """Every error that `convert` would raise, one after the other, and the data without what is wrong.
+    """Every error that `convert` would raise, one after the other, and the data without the wrong values.
 
-    `required` are values for the keys that the struct cannot do without.
+    `required` has values for the keys that the struct requires.
     """
     found: list[ConfigError] = []
     data = required | data
@@ -168,7 +168,7 @@ def _explained(message: str, data: Any, kind: Any, path: Path) -> tuple[ConfigEr
 
 
 def shortened(text: str) -> str:
-    """A text as it fits in a message."""
+    """A text, cut to fit in a message."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
@@ -182,7 +182,7 @@ _TYPES = {
 
 
 def _fact(message: str, kind: Any, value: Any) -> str:
-    """msgspec's message in a person's words, with the value."""
+    """msgspec's message in plain words, with the value."""
     if choices := _choices(kind):
         wrong = [item for item in value if item not in choices] if isinstance(value, list) else [value]
         return f"{', '.join(map(repr, wrong))} is none of {', '.join(choices)}"
@@ -195,13 +195,13 @@ def _fact(message: str, kind: Any, value: Any) -> str:
 
 
 def _invalid(value: Any, kind: Any) -> str:
-    """What is wrong with a text that does not match its pattern, which the pattern's description tells."""
+    """The message for a text that does not match its pattern, with the pattern's description."""
     description = _description(kind)
     return f"{value!r} is not valid" + (f"; it must be {description}" if description else "")
 
 
 def _description(kind: Any) -> str | None:
-    """What is written beside the pattern of a type, also within `list` and `Type | None`."""
+    """The description of a type's pattern, also within `list` and `Type | None`."""
     found = [meta.description for meta in getattr(kind, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
     inner = (_description(arg) for arg in getattr(kind, "__args__", ()) if arg is not Ellipsis)
     return next(filter(None, [*found, *inner]), None)
@@ -221,9 +221,9 @@ def _choices(kind: Any) -> tuple[str, ...]:
 
 
 def _walk(place: str, data: Any, kind: Any) -> tuple[list[str], Any, Any]:
-    """The keys of a place in msgspec's notation, the type that belongs there and the value that stands there.
+    """The keys of a place in msgspec's notation, with the expected type and the value.
 
-    msgspec writes `[...]` for any value of a table; the one meant is the one that fails by itself.
+    msgspec writes `[...]` for any value of a table; it is the value that is not valid by itself.
     """
     keys = []
     for step in re.findall(_STEP, place):
@@ -233,7 +233,7 @@ def _walk(place: str, data: Any, kind: Any) -> tuple[list[str], Any, Any]:
             kind = kind.__args__[-1]
             step = next((key for key, value in data.items() if not _fits(value, kind)), step)
         elif step.startswith("["):
-            break  # an item of a list; its key says enough
+            break  # an item of a list; its key suffices
         else:
             fields = msgspec.structs.fields(_struct_in(kind))
             kind = next(field.type for field in fields if field.name == step)

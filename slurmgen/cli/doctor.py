@@ -40,9 +40,9 @@ def command(
     from slurmgen.doctor import examine, exit_code
     from slurmgen.doctor.visit import Visit
     from slurmgen.jobs.submit import DEFAULT_REMOTE_DIR, prepare
-    from slurmgen.remote.route import route
+    from slurmgen.remote.route import find_route
 
-    way = route(asked.site, asked.personal, **said)
+    way = find_route(asked.site, asked.personal, **said)
     folder = remote_dir or asked.personal.remote_dir or DEFAULT_REMOTE_DIR
     visit = Visit(
         way,

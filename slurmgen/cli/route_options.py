@@ -14,7 +14,7 @@ from slurmgen.errors import RequestError
 if TYPE_CHECKING:
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.status import Named
-    from slurmgen.remote.background import Early
+    from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
@@ -170,7 +170,7 @@ def _recorded(record: "Record", **said: Any) -> "Route":
 def _named(job_id: str, site: str | None, **said: Any) -> "Route":
     """The way to a site that is named, for a job that slurmgen has no record of."""
     from slurmgen.config.user import load_personal
-    from slurmgen.remote.route import route
+    from slurmgen.remote.route import find_route
     from slurmgen.sites.profiles import load_site
 
     if site is None:
@@ -178,7 +178,7 @@ def _named(job_id: str, site: str | None, **said: Any) -> "Route":
             f"job {job_id} is not in your records",
             "Say where it is with --site; `slurmgen status` lists yours.",
         )
-    return route(load_site(site, project_dir()), load_personal(site), **said)
+    return find_route(load_site(site, project_dir()), load_personal(site), **said)
 
 
 def project_dir() -> Path:
@@ -191,14 +191,14 @@ def project_dir() -> Path:
 def reach(way: "Route", *, asks: bool = True) -> "Transport":
     """Go there, asking on the terminal for what only a person knows, or asking nobody."""
     from slurmgen.remote.route import open_route
-    from slurmgen.remote.ssh.prompt import asker
+    from slurmgen.remote.ssh.prompt import terminal_prompt
 
-    return open_route(way, asker() if asks else None)
+    return open_route(way, terminal_prompt() if asks else None)
 
 
-def set_out(way: "Route", *, starts: bool) -> "Early":
+def set_out(way: "Route", *, starts: bool) -> "BackgroundLogin":
     """Go there while something else is done; with `starts` false only when somebody waits for it."""
-    from slurmgen.remote.background import Early
-    from slurmgen.remote.ssh.prompt import asker
+    from slurmgen.remote.background import BackgroundLogin
+    from slurmgen.remote.ssh.prompt import terminal_prompt
 
-    return Early(way, asker(), starts=starts)
+    return BackgroundLogin(way, terminal_prompt(), starts=starts)

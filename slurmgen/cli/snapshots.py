@@ -45,7 +45,7 @@ def command(
     from slurmgen.config.user import load_personal
     from slurmgen.jobs.prune import kept
     from slurmgen.jobs.submit import DEFAULT_REMOTE_DIR
-    from slurmgen.remote.route import route
+    from slurmgen.remote.route import find_route
     from slurmgen.sites.profiles import load_site
     from slurmgen.sync.remote_paths import remote_folder
 
@@ -54,7 +54,7 @@ def command(
     place = load_site(site or find_project(project_dir())[1].site or DEFAULT_SITE, project_dir())
     own = load_personal(place.name)
     folder = remote_folder(remote_dir or own.remote_dir or DEFAULT_REMOTE_DIR) or "/"
-    with reach(route(place, own, **said)) as far:
+    with reach(find_route(place, own, **said)) as far:
         days = DAYS if older_than is None else older_than
         complaint, found = kept(far, folder, prune=prune, days=days)
     if as_json:

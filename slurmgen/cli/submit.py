@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from slurmgen.jobs.ledger import Ledger, Record
     from slurmgen.jobs.submit import Prepared
     from slurmgen.plan import Plan
-    from slurmgen.remote.background import Early
+    from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
 
@@ -54,11 +54,11 @@ def command(
     stdout, and everything else to stderr. After any failure the same command finds the job, or submits it
     if there is none.
     """
-    from slurmgen.remote.route import route
+    from slurmgen.remote.route import find_route
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
-    way = route(asked.site, asked.personal, **said)
+    way = find_route(asked.site, asked.personal, **said)
     # On the way there while the plan and the project are looked at.
     with set_out(way, starts=not dry_run) as going:
         plan, text = _script(asked, follow=follow)
@@ -111,7 +111,7 @@ def _refuse_array(plan: "Plan") -> None:
         )
 
 
-def _try_out(going: "Early", way: "Route", text: str, as_json: bool) -> None:
+def _try_out(going: "BackgroundLogin", way: "Route", text: str, as_json: bool) -> None:
     from slurmgen.jobs.exactly_once import try_out
 
     with going.transport() as far:
@@ -123,7 +123,7 @@ def _try_out(going: "Early", way: "Route", text: str, as_json: bool) -> None:
 
 
 def _submit(
-    going: "Early", prepared: "Prepared", plan: "Plan", again: bool, follow: bool, as_json: bool
+    going: "BackgroundLogin", prepared: "Prepared", plan: "Plan", again: bool, follow: bool, as_json: bool
 ) -> None:
     from slurmgen.jobs.ledger import Ledger
     from slurmgen.jobs.submit import reached, settled_record, submit_entry

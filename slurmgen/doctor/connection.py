@@ -16,7 +16,7 @@ def ssh_config(visit: Visit) -> str:
     from slurmgen.remote.ssh.config import destination
 
     visit.to = destination(visit.way.host or "", visit.way.ssh_config)
-    return ", then ".join(f"{hop.alias} is {hop.user}@{hop.host} port {hop.port}" for hop in visit.to.hops)
+    return ", then ".join(f"{hop.alias} is {hop.user}@{hop.host} port {hop.port}" for hop in visit.to.chain)
 
 
 def host_name(visit: Visit) -> str:
@@ -101,14 +101,14 @@ def _located(error: SlurmgenError, visit: Visit) -> SlurmgenError:
 def _nearest(visit: Visit) -> Destination:
     if visit.to is None:
         raise NotChecked("it is this machine")
-    first = visit.to.hops[0]
+    first = visit.to.chain[0]
     if first.proxy_command:
         raise NotChecked(f"a ProxyCommand leads to {first.alias}")
     return first
 
 
 def _hops(visit: Visit) -> tuple[Destination, ...]:
-    return visit.to.hops if visit.to else ()
+    return visit.to.chain if visit.to else ()
 
 
 def _behind(visit: Visit) -> str:

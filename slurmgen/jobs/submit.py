@@ -93,15 +93,15 @@ def submit(
     """
     from slurmgen.config.project import find_project, own_templates
     from slurmgen.config.user import load_personal
-    from slurmgen.remote.background import Early
-    from slurmgen.remote.route import route
+    from slurmgen.remote.background import BackgroundLogin
+    from slurmgen.remote.route import find_route
     from slurmgen.script import render
     from slurmgen.sites.profiles import load_site
 
     folder, project = find_project(Path(project_dir).absolute())
     personal = load_personal(plan.site)
-    route_there = route(load_site(plan.site, folder), personal, **way)
-    with Early(route_there) as going:
+    route_there = find_route(load_site(plan.site, folder), personal, **way)
+    with BackgroundLogin(route_there) as going:
         text = render(plan, own_templates(folder, project))
         prepared = prepare(plan, text, route_there, folder, remote_dir or personal.remote_dir, send=send)
         ledger = Ledger()

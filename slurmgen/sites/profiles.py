@@ -1,4 +1,4 @@
-"""Site profiles: found in three places and inherited. sites/checks.py says which facts are wrong.
+"""Site profiles: found in three places and inherited. sites/checks.py checks their facts.
 
 A profile NAME.toml is looked for in the project's `site_profiles/`, then in
 `site_profiles/` of your config folder, then among the bundled ones. A profile may
@@ -19,13 +19,13 @@ from slurmgen.slurm.shell import unprintable
 from slurmgen.toml_structs import has, located, problems, read_own, read_toml, shortened
 
 Layer = tuple[Path, dict[str, Any]]
-"A profile's file and what it says itself."
+"A profile's file and its own data."
 _UNNAMED = "unnamed"
 "Of a site whose name is wrong."
 
 
 def search_path(project_dir: Path | None = None, *, personal: bool = True) -> list[Path]:
-    """The folders that profiles are looked for in, the nearest first; yours only if `personal`."""
+    """The folders of profiles, the nearest first; the user's own only if `personal`."""
     folders = [project_dir / "site_profiles"] if project_dir else []
     if personal:
         folders.append(config_folder() / "site_profiles")
@@ -46,7 +46,7 @@ def _profiles_in(folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def load_site(name: str, project_dir: Path | None = None, *, personal: bool = True) -> Site:
-    """The site of that name, with everything it inherits; from your own profiles too, if `personal`.
+    """The site of that name, with everything it inherits; also from the user's own profiles if `personal`.
 
     Raises:
         ConfigError: there is no such profile, or it is wrong.
@@ -57,7 +57,7 @@ def load_site(name: str, project_dir: Path | None = None, *, personal: bool = Tr
         return _loaded(known[name], folders)
     if not personal and name in profile_paths(project_dir):
         raise ConfigError(
-            f"site {name!r} is one of your own, and a script in a file must be the same for everybody",
+            f"site {name!r} is one of your own, and a script in a file must be the same for every user",
             f"Copy {profile_paths(project_dir)[name]} to site_profiles/ of the project.",
         )
     raise ConfigError(f"there is no site {name!r}", did_you_mean(name, known))
@@ -73,7 +73,7 @@ def load_profile(path: Path, project_dir: Path | None = None) -> Site:
 
 
 def profile_errors(path: Path, project_dir: Path | None = None) -> list[ConfigError]:
-    """Everything that is wrong with a profile file, or with one that it extends; each names file and line."""
+    """Every error of a profile file and of those that it extends; each names file and line."""
     try:
         return _read(path, search_path(project_dir))[1]
     except ConfigError as error:  # a file cannot be read at all
@@ -124,7 +124,7 @@ def _control_characters(path: Path, data: Any, keys: tuple[str, ...] = ()) -> It
             yield from _control_characters(path, key if unprintable(key) else value, (*keys, key))
     elif (text := unprintable(data)) is not None:
         fact = f"a value has a control character: {shortened(repr(text))}"
-        yield ConfigError(f"{located(path, keys)}: {'.'.join(keys)}: {fact}", "Take it out.")
+        yield ConfigError(f"{located(path, keys)}: {'.'.join(keys)}: {fact}", "Remove it.")
 
 
 def _located(fault: Fault, layers: Sequence[Layer]) -> ConfigError:
@@ -156,7 +156,7 @@ def _parent(name: str, child: Path, folders: Sequence[Path], seen: list[Path]) -
     candidates = [folder / f"{name}.toml" for folder in [child.parent, *folders]]
     existing = [path for path in dict.fromkeys(candidates) if path.is_file()]
     if not existing:
-        place, known = located(child, ["extends"]), _profiles_in(folders)
+        place = located(child, ["extends"])
         raise ConfigError(
             f"{place}: extends unknown site {name!r}", did_you_mean(name, _profiles_in(folders))
         )

@@ -1,4 +1,4 @@
-"""The size of a twin's nodes: the site's facts, and stated defaults where it has none."""
+"""The size of a twin's nodes: the site's facts, and defaults for those that are unknown."""
 
 import re
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def partitions(site: Site) -> dict[str, Partition]:
 
 
 def shape(site: Site, partition: str, gpu_type: str | None = None) -> Shape:
-    """One node of a partition: what a job there gets, and where that is unknown the usual type's facts.
+    """One node of a partition: what a job is allocated there, or else the facts of the usual GPU type.
 
     Raises:
         TwinError: the site has no such GPU type.
@@ -54,7 +54,7 @@ def shape(site: Site, partition: str, gpu_type: str | None = None) -> Shape:
 
 
 def _known(site: Site, partition: str, gpu_type: str | None) -> tuple[Node, str | None]:
-    """What the profile says of a node, and its GPU type; the usual one if a job does not name any."""
+    """The facts of a node in the profile, and its GPU type; the usual one if a job does not name any."""
     place = place_of(site, partition, gpu_type)
     if place.gpu_type:
         return place.node, place.gpu_type
@@ -93,7 +93,7 @@ def temporary_disk(site: Site) -> int:
 
 
 def usual_type(site: Site, gpus: int | None) -> str | None:
-    """The GPU type of a node with that many GPUs, as nearly as the profile says."""
+    """The GPU type of a node with that many GPUs, according to the profile."""
     fitting = (
         name for name, kind in site.gpu.types.items() if None in (gpus, kind.gpus) or kind.gpus == gpus
     )

@@ -190,7 +190,10 @@ def test_the_host_of_a_chain_that_lets_nobody_in_is_told(examine: Examine, way: 
     assert (code, states(steps, "failed")) == (3, ["login"])
     assert steps["port"]["said"].endswith(" opens; inner and far behind it")
     assert steps["host key"]["said"] == "as known_hosts has it, as far as we came"
-    told = {"paramiko": "inner did not let ", "openssh": "; keys alone lead to inner and no further"}[client]
+    told = {
+        "paramiko": "inner refused the login of ",
+        "openssh": "; keys alone lead to inner and no further",
+    }[client]
     assert told in steps["login"]["said"]
 
 

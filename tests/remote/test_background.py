@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen import errors
-from slurmgen.remote.background import Early
+from slurmgen.remote.background import BackgroundLogin
 from slurmgen.remote.route import Route
 from tests.conftest import Run
 from tests.remote.ssh.test_openssh import ours
@@ -21,7 +21,7 @@ def way(config: str, client: str) -> Route:
 
 @CLIENTS
 def test_who_waits_for_it_is_there(server: Server, tmp_path: Path, client: str) -> None:
-    with Early(way(server.config(tmp_path), client)) as going:
+    with BackgroundLogin(way(server.config(tmp_path), client)) as going:
         with going.transport() as far:
             assert far.run(["echo", "in"], timeout=60).out == "in\n"
         assert ours(str(tmp_path)) == []
@@ -30,7 +30,7 @@ def test_who_waits_for_it_is_there(server: Server, tmp_path: Path, client: str) 
 @CLIENTS
 def test_what_nobody_waits_for_ends_with_the_block(server: Server, tmp_path: Path, client: str) -> None:
     before = set(threading.enumerate())
-    with pytest.raises(errors.RequestError), Early(way(server.config(tmp_path), client)):
+    with pytest.raises(errors.RequestError), BackgroundLogin(way(server.config(tmp_path), client)):
         raise errors.RequestError("wrong", "Mend it.")
     assert ours(str(tmp_path)) == []
     assert not [one for one in set(threading.enumerate()) - before if not one.daemon]
@@ -39,9 +39,12 @@ def test_what_nobody_waits_for_ends_with_the_block(server: Server, tmp_path: Pat
 @CLIENTS
 def test_what_is_wrong_on_the_way_is_told_to_who_waits(server: Server, tmp_path: Path, client: str) -> None:
     config = Server(server.folder, free_port()).config(tmp_path)
-    with Early(way(config, client)) as going, pytest.raises(errors.ConnectionFailed):
+    with BackgroundLogin(way(config, client)) as going, pytest.raises(errors.ConnectionFailed):
         going.transport()
-    with Early(Route(site="generic", via="ssh", host="-x")) as going, pytest.raises(errors.RequestError):
+    with (
+        BackgroundLogin(Route(site="generic", via="ssh", host="-x")) as going,
+        pytest.raises(errors.RequestError),
+    ):
         going.transport()
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from slurmgen.config.user import Personal
 from slurmgen.errors import ConfigError
-from slurmgen.remote.route import Route, route
+from slurmgen.remote.route import Route, find_route
 from slurmgen.sites.model import Login, Site
 
 AT_HOST = Site(name="s", login=Login(host="login.s.org"))
@@ -26,16 +26,16 @@ NOWHERE = Site(name="s")
 def test_what_is_said_now_comes_first_then_your_file_then_the_profile(
     site: Site, personal: Personal, said: dict[str, str], expected: tuple[str, str | None]
 ) -> None:
-    way = route(site, personal, **said)  # type: ignore[arg-type]
+    way = find_route(site, personal, **said)  # type: ignore[arg-type]
     assert (way.via, way.host) == expected
 
 
 def test_a_config_said_now_overrules_the_personal_one() -> None:
     own = Personal(ssh_config="/own")
-    assert route(AT_HOST, own) == Route(site="s", via="ssh", host="login.s.org", ssh_config="/own")
-    assert route(AT_HOST, own, ssh_config="/now").ssh_config == "/now"
+    assert find_route(AT_HOST, own) == Route(site="s", via="ssh", host="login.s.org", ssh_config="/own")
+    assert find_route(AT_HOST, own, ssh_config="/now").ssh_config == "/now"
 
 
 def test_over_ssh_to_no_host_is_refused() -> None:
     with pytest.raises(ConfigError, match="--host"):
-        route(NOWHERE, Personal(), via="ssh")
+        find_route(NOWHERE, Personal(), via="ssh")

@@ -74,7 +74,7 @@ def test_an_error_while_input_is_made_is_ours(either: Transport) -> None:
 
 def test_a_command_ends_at_its_timeout(either: Transport) -> None:
     start = time.monotonic()
-    with pytest.raises(TimedOut, match=r"sleep gave no answer on .* within 2 seconds"):
+    with pytest.raises(TimedOut, match=r"sleep did not finish on .* within 2 seconds"):
         either.run(["sleep", LONG], timeout=SHORT)
     assert time.monotonic() - start < SOON
 

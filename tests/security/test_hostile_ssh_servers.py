@@ -157,7 +157,7 @@ def test_a_server_that_drips_is_given_up(
             time.sleep(0.1)
 
     error = failure(server, tmp_path, serve)
-    late = "far did not answer in time: no keys were exchanged within 1 seconds"
+    late = "far did not reply in time: no keys were exchanged within 1 seconds"
     assert error.fact in (late, "the connection to far broke")  # whichever thread is first
 
 

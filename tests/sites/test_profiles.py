@@ -75,7 +75,7 @@ def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) 
         ("python_env = 'pipenv'", "unknown python_env 'pipenv'"),
         (
             "[sbatch]\nqos = 'x'",
-            r"x\.toml:3: sbatch\.qos: slurmgen sets --qos itself\. Take it out of the profile; for a job",
+            r"x\.toml:3: sbatch\.qos: slurmgen sets --qos itself\. Remove it from the profile; for a job",
         ),
         ("[login]\nmethods = ['totp']", r"x\.toml:3: login\.methods: 'totp' is none of password, key, otp"),
         (
@@ -98,7 +98,7 @@ def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) 
         ),
         (
             "time = '2-0'\n[partitions.a]\ndefault = true\nmax_time = '1-0'",
-            r"x\.toml:2: time: 2-0 is longer than the default partition a gives a job: 1-0",
+            r"x\.toml:2: time: 2-0 is longer than the default partition a allows: 1-0",
         ),
         ("extends = 'nowhere'", "extends unknown site 'nowhere'"),
         ("extends = 'x'", "extends itself"),

@@ -280,7 +280,9 @@ exit 1
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     up = twin("up", "--site", "daic")
     assert up.returncode == 3
-    assert up.stderr == "error: slurmd-127.0.0.1 did not start; its log says:\n    fatal: no such luck.\n"
+    assert (
+        up.stderr == "error: slurmd-127.0.0.1 did not start; its log ends with:\n    fatal: no such luck.\n"
+    )
     assert [path.name for path in state.iterdir()] == [".lock"]
     assert not Path((tmp_path / "pid_file").read_text().strip()).parent.exists()
     assert not lives(int((tmp_path / "pid").read_text()))

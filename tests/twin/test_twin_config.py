@@ -76,7 +76,7 @@ def test_a_site_without_facts_gets_the_stated_defaults() -> None:
     ]
 
 
-def test_limits_that_slurm_needs_accounting_for_are_told() -> None:
+def test_limits_that_need_accounting_are_reported() -> None:
     assert list(assumptions(load_site("olivia"))) == [
         "limits on a job's GPUs are not enforced: Slurm needs accounting for that",
         "any --qos is accepted, devel or not: Slurm needs accounting to know them",
@@ -142,6 +142,6 @@ def test_partitions_of_another_node_or_without_gpus_have_nodes_of_their_own() ->
 
 
 @pytest.mark.parametrize("nodes", [-1, 0, 255])
-def test_a_number_of_nodes_that_cannot_be_had_is_refused(nodes: int) -> None:
-    with pytest.raises(TwinError, match=f"{nodes} nodes cannot be had. Ask for 1 to 254"):
+def test_an_invalid_number_of_nodes_is_refused(nodes: int) -> None:
+    with pytest.raises(TwinError, match=f"a twin cannot have {nodes} nodes. Give it 1 to 254"):
         groups(Site(name="x"), nodes)

@@ -39,7 +39,7 @@ class Person:
         self.prompts.append(prompt)
         return self.answers.pop(0)
 
-    def tell(self, text: str) -> None:
+    def show(self, text: str) -> None:
         self.told.append(text)
 
 
@@ -290,14 +290,14 @@ def test_no_answer_is_not_a_broken_connection(
 
     monkeypatch.setattr("getpass.getpass", nothing)
     monkeypatch.setattr("slurmgen.remote.ssh.prompt.show_typing_at_exit", lambda: None)
-    with pytest.raises(AuthenticationFailed, match="nothing was answered to"):
+    with pytest.raises(AuthenticationFailed, match="there was no answer to"):
         echo(gate(methods), Terminal())
 
 
 def test_a_host_that_is_slow_to_start_a_command_is_told_as_that(gate: Any) -> None:
     with (
         connect(gate("password"), Person("right")) as far,
-        pytest.raises(TimedOut, match="slow gave no answer"),
+        pytest.raises(TimedOut, match="slow did not finish"),
     ):
         far.run(["slow"], timeout=1)
 
@@ -382,7 +382,7 @@ def test_a_password_is_in_no_message(gate: Any) -> None:
 
 
 def test_there_is_nobody_to_ask_without_a_terminal() -> None:
-    code = "from slurmgen.remote.ssh.prompt import asker; print(asker())"
+    code = "from slurmgen.remote.ssh.prompt import terminal_prompt; print(terminal_prompt())"
     command = [sys.executable, "-c", code]
     reply = subprocess.run(command, capture_output=True, text=True, start_new_session=True, check=True)
     assert reply.stdout.strip() == "None"

@@ -165,7 +165,7 @@ def test_a_login_that_needs_a_person_is_not_tried_again_and_again(completed: Non
 
     def reopen() -> None:
         tries.append(1)
-        raise AuthenticationFailed("far did not let me in")
+        raise AuthenticationFailed("far refused the login")
 
     with pytest.raises(AuthenticationFailed, match=r"a new login needs you.*slurmgen logs -f 12 --start 77"):
         followed(Silent(ConnectionFailed), reopen, Clock(), [])
@@ -217,7 +217,9 @@ def test_a_silent_link_is_noticed(
         link(server.port, fault) as bad,
         CONNECT[impatient](destination("far", config(bad, server, tmp_path))) as far,
         # Not noticed, it would be a TimedOut.
-        pytest.raises(ConnectionFailed, match=r"nothing came from far for 3 seconds|connection to far broke"),
+        pytest.raises(
+            ConnectionFailed, match=r"nothing arrived from far for 3 seconds|connection to far broke"
+        ),
     ):
         far.run(command, input=data, timeout=200)
 
@@ -235,14 +237,14 @@ def test_a_silent_link_is_noticed_while_a_stream_is_read(
 
 def test_a_quiet_link_is_heard_of(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keepalive, "INTERVAL", 0.1)
-    heard: list[keepalive.Heard] = []
+    heard: list[keepalive.MonitoredSocket] = []
 
-    class Noted(keepalive.Heard):
+    class Noted(keepalive.MonitoredSocket):
         def __init__(self, sock: object) -> None:
             super().__init__(sock)
             heard.append(self)
 
-    monkeypatch.setattr(jump_hosts, "Heard", Noted)
+    monkeypatch.setattr(jump_hosts, "MonitoredSocket", Noted)
     with paramiko.connect(destination("far", server.config(tmp_path))) as far:
         for _ in range(3):
             before = heard[0].last

@@ -225,7 +225,7 @@ def test_the_tokens_of_a_path_are_filled_in(said: Say, home: Path) -> None:
 
 
 def hops(to: Destination) -> list[str]:
-    return [f"{hop.user}@{hop.host}:{hop.port}" for hop in to.hops]
+    return [f"{hop.user}@{hop.host}:{hop.port}" for hop in to.chain]
 
 
 def test_a_jump_is_a_host_of_its_own_in_the_config(said: Say) -> None:
@@ -245,7 +245,7 @@ def test_a_jump_may_have_a_jump_but_a_later_one_of_a_list_has_not(said: Say) -> 
 
 def test_the_tokens_of_a_jump_are_filled_in(said: Say) -> None:
     to = said("Host far\n HostName h\n Port 5\n ProxyJump gate-of-%h\nHost gate*\n ProxyJump none\n")
-    assert [hop.host for hop in to.hops] == ["gate-of-h", "h"]
+    assert [hop.host for hop in to.chain] == ["gate-of-h", "h"]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_of_jump_and_command_the_first_counts(said: Say, first: str) -> None:
 
 
 def test_proxy_jump_none_is_no_jump(said: Say) -> None:
-    assert said("Host far\n ProxyJump none\n").hops == (said("Host far\n"),)
+    assert said("Host far\n ProxyJump none\n").chain == (said("Host far\n"),)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_a_missing_config_is_told(said: Say, home: Path) -> None:
 def test_a_config_that_takes_for_ever_is_given_up(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config_openssh, "TIMEOUT", 1)
     (home / "config").write_text('Match exec "exec sleep 60"\n Port 7\n')
-    with pytest.raises(ConfigError, match="gave no answer within 1 seconds"):
+    with pytest.raises(ConfigError, match="did not finish within 1 seconds"):
         destination("far", str(home / "config"))
 
 

@@ -45,7 +45,7 @@ def test_each_becomes_ours_with_a_fact_and_a_next_step(kind: type[Exception]) ->
 
 
 def test_the_nearest_class_counts() -> None:
-    with pytest.raises(SlurmgenError, match="did not answer in time"), translated(**NAMES):
+    with pytest.raises(SlurmgenError, match="did not reply in time"), translated(**NAMES):
         raise TimeoutError
     with (
         pytest.raises(SlurmgenError, match="cannot connect to far at h port 22: unknown"),

@@ -81,7 +81,7 @@ def test_each_hosts_key_is_checked(way: Way, name: str) -> None:
 @pytest.mark.parametrize("name", ["outer", "inner", "far"])
 def test_each_host_is_logged_in_to_with_its_own_key(way: Way, name: str) -> None:
     way.keys[name] = keygen(way.folder / "wrong")
-    with pytest.raises(AuthenticationFailed, match=f"{name} did not let"):
+    with pytest.raises(AuthenticationFailed, match=f"{name} refused the login"):
         way.echo()
 
 

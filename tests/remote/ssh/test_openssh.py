@@ -204,7 +204,9 @@ def test_one_session_a_connection_is_enough_for_one_command_after_another(tmp_pa
 
 
 def test_the_wrong_key_is_refused_with_what_to_do(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(errors.AuthenticationFailed, match=r"far did not let .* there is no terminal here"):
+    with pytest.raises(
+        errors.AuthenticationFailed, match=r"far refused the login of .* there is no terminal here"
+    ):
         far(server, tmp_path, key=keygen(tmp_path / "wrong"))
 
 

@@ -29,9 +29,9 @@ print(f"LEADER: {told}, echo {is_echoing}", file=sys.stderr)
 ASK = """
 import sys
 from slurmgen.errors import SlurmgenError
-from slurmgen.remote.ssh.prompt import asker
-ask = asker()
-ask.tell("approve it")
+from slurmgen.remote.ssh.prompt import terminal_prompt
+ask = terminal_prompt()
+ask.show("approve it")
 try:
     print("answer", ask("Code: "))
 except SlurmgenError as error:
@@ -110,5 +110,5 @@ def test_no_answer_is_told_as_that() -> None:
         screen.until("Code: ")
         screen.type("\x04")
         told = screen.until("echo ")
-    assert "nothing was answered to `Code:`" in told
+    assert "there was no answer to `Code:`" in told
     assert "ended 0" in told

@@ -86,7 +86,7 @@ def test_without_a_terminal_nothing_is_asked(place: Place, client: str) -> None:
         timeout=120,
     )
     assert (reply.returncode, reply.stdout) == (3, "")
-    assert reply.stderr.startswith("error: far did not let ")
+    assert reply.stderr.startswith("error: far refused the login of ")
     assert "there is no terminal here" in reply.stderr
     assert place.asking.logins == 0
 
@@ -101,7 +101,7 @@ def test_wrong_answers_are_told_and_the_terminal_shows_typing_again(place: Place
                 screen.until_count("One-time code: ", number + 1)
                 screen.type("000000\n")
         told = screen.until("echo ")
-    assert "error: far did not let " in told
+    assert "error: far refused the login of " in told
     assert "ended 3, echo True" in told
     assert "000000" not in told
 
@@ -119,7 +119,7 @@ def test_when_the_link_breaks_nobody_is_asked_again(place: Place, client: str) -
             screen.until("One-time code: ")
             screen.type(f"{CODE}\n")
             told = screen.until("echo ")
-    assert "error: the link broke, and a new login needs you: far did not let " in told
+    assert "error: the link broke, and a new login needs you: far refused the login of " in told
     start = re.search(r"slurmgen logs -f 12 --site generic --start (\d+)", told)
     assert start
     shown = told.partition("x" * 99)[2].partition("the connection to far broke")[0]

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import unified_diff
-from functools import lru_cache
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -64,7 +64,7 @@ def expected(
     Raises:
         ConfigError: a job is not possible on a site, or two jobs make the same file.
     """
-    place = lru_cache(lambda name: load_site(name, folder, personal=False))
+    place = cache(lambda name: load_site(name, folder, personal=False))
     plans: dict[Path, Plan] = {}
     pairs = [(job, site) for job in project.job for site in sites_of(project, job)]
     for job, name in pairs:

@@ -62,7 +62,7 @@ def test_each_job_has_a_script_for_each_of_its_sites(project: Path) -> None:
     assert sorted(path.name for path in (project / "slurm").iterdir()) == NAMES
 
 
-def test_what_was_written_is_right_and_said_in_one_line(project: Path, slurmgen: Run) -> None:
+def test_a_project_whose_scripts_are_up_to_date_is_reported_in_one_line(project: Path, slurmgen: Run) -> None:
     result = slurmgen("check")
     assert (result.returncode, result.stdout, result.stderr) == (
         0,
@@ -116,7 +116,7 @@ def test_a_script_whose_job_is_gone_is_found_and_a_foreign_one_is_left_alone(
     }
 
 
-def test_an_edited_script_is_told_from_an_outdated_one(project: Path, slurmgen: Run) -> None:
+def test_an_edited_script_is_distinguished_from_an_outdated_one(project: Path, slurmgen: Run) -> None:
     change(project / "slurmgen.toml", "gpus = 8", "gpus = 4")
     change(project / "slurm" / "cifar.olivia.sbatch", "--mem=440G", "--mem=100G")
     change(project / "slurm" / "cifar.daic.sbatch", "gpu:2", "gpu:3")
@@ -178,7 +178,7 @@ def test_a_folder_in_the_way_is_an_error_and_no_bug(project: Path, slurmgen: Run
     )
 
 
-def test_personal_facts_never_count(project: Path, config_dir: Path, slurmgen: Run) -> None:
+def test_personal_facts_have_no_effect(project: Path, config_dir: Path, slurmgen: Run) -> None:
     (config_dir / "personal.toml").write_text(PERSONAL)
     (config_dir / "site_profiles").mkdir()
     (config_dir / "site_profiles" / "daic.toml").write_text('name = "daic"\nextends = "daic"\ntime = "9"')
@@ -227,7 +227,7 @@ def test_annotations_name_the_file_and_escape_what_would_end_them(project: Path,
     ],
 )
 @pytest.mark.parametrize("command", [["check"], ["render", "--all", "--write"]])
-def test_a_job_that_cannot_be_had_is_named_with_its_line(
+def test_an_impossible_job_is_reported_with_its_line(
     text: str, message: str, command: list[str], tmp_path: Path, slurmgen: Run
 ) -> None:
     (tmp_path / "slurmgen.toml").write_text(text)
@@ -245,7 +245,7 @@ def test_two_jobs_that_make_one_file_are_refused(tmp_path: Path, slurmgen: Run) 
 
 
 @pytest.mark.parametrize("command", [["check"], ["render", "--all", "--write"]])
-def test_without_a_project_one_is_told_how_to_begin(command: list[str], slurmgen: Run) -> None:
+def test_without_a_project_the_error_names_the_first_step(command: list[str], slurmgen: Run) -> None:
     result = slurmgen(*command)
     assert result.returncode == 2
     assert result.stderr.endswith("or above it. `slurmgen init` writes one to start from.\n")

@@ -76,7 +76,7 @@ def test_missing_folders_are_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["link", "below/file", "../secret", "folder/../../secret", "/etc/passwd", "loop"]
 )
-def test_a_file_is_not_read_by_way_of_a_link_or_outside_the_folder(name: str, tmp_path: Path) -> None:
+def test_a_file_is_not_read_through_a_link_or_outside_the_folder(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     (folder / "folder").mkdir(parents=True)
     (tmp_path / "secret").write_text("token")

@@ -51,7 +51,7 @@ def test_a_link_of_another_user_is_refused(tmp_path: Path) -> None:
         require_private(tmp_path / "link")
 
 
-def test_where_a_link_leads_counts(tmp_path: Path) -> None:
+def test_the_target_of_a_link_counts(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "link").symlink_to("open")

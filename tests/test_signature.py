@@ -28,5 +28,5 @@ def test_any_edit_of_any_byte_is_found(text: str, data: st.DataObject) -> None:
 
 
 @given(texts)
-def test_a_script_that_nobody_signed_is_not_as_written(text: str) -> None:
+def test_an_unsigned_script_is_not_as_written(text: str) -> None:
     assert not as_written(text.encode())

@@ -48,7 +48,7 @@ def test_the_line_is_that_of_the_statement_in_any_form(forms: list[str]) -> None
 
 
 @pytest.mark.parametrize("text", ["", "a = 1", "[a]\nc = 1", "a = 'b'", "a = ['b']"])
-def test_a_key_that_is_not_there_has_no_line(text: str) -> None:
+def test_a_missing_key_has_no_line(text: str) -> None:
     assert line_of(text, ["a", "b"]) is None
 
 
@@ -92,12 +92,12 @@ def test_a_number_of_more_than_64_bits_is_refused(number: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("key", ["x` - at `$.nope", "x` - at `$.job[...].gpus", "x` - at `key` in `$.job"])
-def test_a_key_that_looks_like_a_place_is_an_error_and_no_bug(key: str, tmp_path: Path) -> None:
+def test_a_key_that_looks_like_a_place_is_an_error(key: str, tmp_path: Path) -> None:
     assert "x`" in refused(f"'{key}' = 1", tmp_path / "slurmgen.toml").replace("unknown key x", "x`")
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
-def test_what_is_no_regular_file_is_not_read(make: Callable[[Path], None], tmp_path: Path) -> None:
+def test_only_a_regular_file_is_read(make: Callable[[Path], None], tmp_path: Path) -> None:
     path = tmp_path / "slurmgen.toml"
     make(path)
     with pytest.raises(ConfigError, match=r"slurmgen\.toml cannot be read: it is not a regular file"):

@@ -2,16 +2,14 @@
 
 import contextlib
 import threading
+from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from slurmgen.errors import SlurmgenError
 from slurmgen.remote.route import Route, open_route
 from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.transport import Transport
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 _END_TIMEOUT = 2.0
 "Seconds that an unused login may take to end; after that it ends with the process."
@@ -83,8 +81,6 @@ class _LoginThread:
     """A login in a thread; it shows no prompt before `transport` is called."""
 
     def __init__(self, route: Route, prompt: Prompt | None) -> None:
-        from concurrent.futures import Future
-
         self._route = route
         self._wanted = threading.Event()
         self._prompt = _DeferredPrompt(prompt, self._wanted) if prompt else None
@@ -98,8 +94,6 @@ class _LoginThread:
 
     def transport(self) -> Transport:
         """See PendingLogin."""
-        from concurrent.futures import Future
-
         self._wanted.set()
         login, self._login = self._login.result(), Future()
         return login
@@ -123,7 +117,7 @@ class _LoginThread:
             login.set_exception(error)
 
 
-def _close(unwanted: "Future[Transport]") -> None:
+def _close(unwanted: Future[Transport]) -> None:
     if not unwanted.exception():
         unwanted.result().close()
 

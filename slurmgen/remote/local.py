@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
@@ -29,8 +30,6 @@ class LocalTransport(Closing):
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
-        from concurrent.futures import ThreadPoolExecutor
-
         with ThreadPoolExecutor(1) as pool, self._started(argv, subprocess.PIPE) as process:
             # A thread writes the input as it is made: a whole project as a file would take space and time.
             stdin, process.stdin = process.stdin, None

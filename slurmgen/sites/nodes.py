@@ -11,7 +11,7 @@ from slurmgen.sites.model import Limits, Node, Site
 from slurmgen.slurm import sizes
 
 
-class Place(Struct, frozen=True, gc=False):
+class Place(Struct, frozen=True):
     """A kind of node on a site, and the limits that hold there."""
 
     partitions: tuple[str, ...]

@@ -13,12 +13,12 @@ import pytest
 
 from slurmgen.doctor import CHECKS
 from tests.conftest import Run
-from tests.remote.ssh.test_jump_hosts import Way, gates, way
+from tests.remote.ssh.test_jump_hosts import Chain, chain, gates
 from tests.scenarios.test_hostile_replies import EVIL, Machine, machine
 from tests.support.sshd import Server, free_port, keygen
 from tests.support.twins import Testbed
 
-__all__ = ["gates", "machine", "way"]
+__all__ = ["chain", "gates", "machine"]
 
 JOB = ["--framework", "python", "--script", "train.py", "--time", "00:05:00"]
 VERSION = "[ $1 != --version ] || exec echo slurm 24.11.5"
@@ -174,19 +174,19 @@ def test_hosts_on_the_way_are_named(
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
 @pytest.mark.parametrize(("name", "before"), [("inner", "outer"), ("far", "inner")])
 def test_the_host_of_a_chain_that_is_not_reached_is_told_with_the_one_before_it(
-    examine: Examine, way: Way, name: str, before: str, client: str
+    examine: Examine, chain: Chain, name: str, before: str, client: str
 ) -> None:
-    way.hosts[name] = Server(way.hosts[name].folder, free_port())
-    code, steps = examine(*over_ssh(way.config(), "--ssh-client", client))
+    chain.hosts[name] = Server(chain.hosts[name].folder, free_port())
+    code, steps = examine(*over_ssh(chain.config(), "--ssh-client", client))
     assert (code, states(steps, "failed")) == (3, ["port"])
     assert steps["port"]["said"].startswith(f"{before} cannot connect to {name} at 127.0.0.1 port ")
     assert steps["login"]["state"] == "not checked"
 
 
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
-def test_the_host_of_a_chain_that_lets_nobody_in_is_told(examine: Examine, way: Way, client: str) -> None:
-    way.keys["inner"] = keygen(way.folder / "wrong")
-    code, steps = examine(*over_ssh(way.config(), "--ssh-client", client))
+def test_the_host_of_a_chain_that_lets_nobody_in_is_told(examine: Examine, chain: Chain, client: str) -> None:
+    chain.keys["inner"] = keygen(chain.folder / "wrong")
+    code, steps = examine(*over_ssh(chain.config(), "--ssh-client", client))
     assert (code, states(steps, "failed")) == (3, ["login"])
     assert steps["port"]["said"].endswith(" opens; inner and far behind it")
     assert steps["host key"]["said"] == "as known_hosts has it, as far as we came"
@@ -275,8 +275,8 @@ class Local:
         machine.answers("sinfo", "echo 'gpu*|up|1/2/3/6'; echo 'big|drain|1/2/3/6'")
 
     def examine(self, *args: str) -> tuple[int, dict[str, dict[str, Any]], str]:
-        way = ["--site", "generic", "--via", "local"]
-        code, out, err = self.machine.slurmgen("doctor", *way, *JOB, "--json", *args)
+        route = ["--site", "generic", "--via", "local"]
+        code, out, err = self.machine.slurmgen("doctor", *route, *JOB, "--json", *args)
         assert err == ""
         return code, {step["step"]: step for step in json.loads(out)["steps"]}, out
 
@@ -351,8 +351,8 @@ def test_what_is_told_steers_no_terminal(local: Local) -> None:
     _, _, out = local.examine()
     assert out.isascii()
     assert "\x1b" not in out
-    way = ["--site", "generic", "--via", "local"]
-    _, out, _ = local.machine.slurmgen("doctor", *way, *JOB)
+    route = ["--site", "generic", "--via", "local"]
+    _, out, _ = local.machine.slurmgen("doctor", *route, *JOB)
     assert "\x1b" not in out
     assert "\u202e" not in out
 

@@ -1,4 +1,4 @@
-"""Which node a job gets: the plan, the linter and the twin know one answer."""
+"""The node of a job: the same for the plan, the linter and the twin."""
 
 from pathlib import Path
 
@@ -24,12 +24,12 @@ USUAL = Node(gpus=4, cpus=288, memory="808G")
         (GpuType(gpus=8, cpus=96), Node(gpus=8, cpus=96)),
     ],
 )
-def test_a_gpu_type_says_how_its_node_differs_from_the_usual_one(kind: GpuType, node: Node) -> None:
+def test_a_gpu_type_overrides_facts_of_the_usual_node(kind: GpuType, node: Node) -> None:
     site = Site(name="x", node=USUAL, gpu=Gpu(types={"a": kind}))
     assert place_of(site, gpu_type="a").node == node
 
 
-def test_a_fact_of_the_type_counts_before_the_partitions_and_that_before_the_sites() -> None:
+def test_a_fact_of_the_type_overrides_the_partitions_and_that_the_sites() -> None:
     site = Site(
         name="x",
         node=USUAL,

@@ -19,7 +19,7 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 
 @pytest.mark.parametrize("name", ["daic", "generic", "olivia"])
-def test_a_bundled_profile_is_right(name: str) -> None:
+def test_a_bundled_profile_is_valid(name: str) -> None:
     assert load_site(name).name == name
 
 
@@ -29,7 +29,7 @@ def test_every_table_of_a_bundled_cluster_names_its_sources() -> None:
         assert [table for table in tables if "#" not in table and not table.startswith("env.notes]")] == []
 
 
-def test_a_projects_profile_comes_before_ones_own_and_before_the_bundled(
+def test_a_projects_profile_comes_before_the_users_own_and_the_bundled(
     tmp_path: Path, config_dir: Path
 ) -> None:
     own = write(config_dir / "site_profiles", "daic", 'title = "mine"')
@@ -39,7 +39,7 @@ def test_a_projects_profile_comes_before_ones_own_and_before_the_bundled(
     assert profile_paths(tmp_path)["daic"] == nearer != own
 
 
-def test_a_profile_inherits_what_it_does_not_say(tmp_path: Path) -> None:
+def test_a_profile_inherits_the_facts_that_it_does_not_set(tmp_path: Path) -> None:
     write(
         tmp_path / "site_profiles", "ours", 'extends = "olivia"\n[cpu]\nper_gpu = 16\n[env.always]\nA = "1"'
     )
@@ -114,7 +114,7 @@ def test_a_wrong_profile_is_refused_with_its_file_and_key(text: str, message: st
         load_profile(write(tmp_path, "x", text))
 
 
-def test_a_profile_is_called_as_its_file_is(tmp_path: Path) -> None:
+def test_a_profile_has_the_name_of_its_file(tmp_path: Path) -> None:
     path = write(tmp_path, "x", "").rename(tmp_path / "y.toml")
     with pytest.raises(ConfigError, match=r"call it x\.toml"):
         load_profile(path)
@@ -126,7 +126,7 @@ def test_show_prints_the_whole_profile_as_toml(slurmgen: Run) -> None:
     assert shown["env"]["multi_node"]["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
 
 
-def test_what_show_prints_is_a_right_profile(slurmgen: Run, tmp_path: Path) -> None:
+def test_show_prints_a_valid_profile(slurmgen: Run, tmp_path: Path) -> None:
     path = tmp_path / "daic.toml"
     path.write_text(slurmgen("sites", "show", "daic").stdout)
     assert load_profile(path) == load_site("daic")
@@ -190,7 +190,7 @@ def test_contradictions_are_reported_together(slurmgen: Run, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("limit", ["UNLIMITED", "infinite"])
-def test_a_time_without_end_is_no_limit(limit: str, tmp_path: Path, slurmgen: Run) -> None:
+def test_an_unlimited_time_is_not_a_limit(limit: str, tmp_path: Path, slurmgen: Run) -> None:
     write(
         tmp_path / "site_profiles",
         "x",
@@ -216,7 +216,7 @@ def test_show_prints_tables_without_facts_and_quotes_their_names(tmp_path: Path,
     assert tomllib.loads(shown) == tomllib.loads((folder / "x.toml").read_text())
 
 
-def test_a_profile_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
+def test_a_profile_without_a_name_has_the_name_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "ours.toml"
     path.write_text("extends = 'olivia'")
     assert load_profile(path).name == "ours"

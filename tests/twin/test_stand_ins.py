@@ -53,7 +53,7 @@ def test_module_refuses_what_the_real_one_would(tools: Path, argv: str, why: str
     assert (reply.returncode, reply.stderr) == (1, f"twin: stand-in for '{argv}': {why}\n")
 
 
-def test_apptainer_runs_the_command_on_the_host_and_says_so(tools: Path) -> None:
+def test_apptainer_runs_the_command_on_the_host_and_reports_it(tools: Path) -> None:
     reply = run(tools, "apptainer", "exec", "--nv", "my.sif", "echo", "--nv", "hello")
     assert (reply.returncode, reply.stdout, reply.stderr) == (0, "--nv hello\n", DECLARED)
 
@@ -80,7 +80,7 @@ def test_apptainer_refuses_a_wrong_option_as_the_real_one_does(tools: Path, opti
 @pytest.mark.parametrize(
     ("argv", "received"), [("exec", 0), ("exec --nv", 0), ("exec my.sif", 1), ("exec -B /a my.sif", 1)]
 )
-def test_apptainer_wants_an_image_and_a_command(tools: Path, argv: str, received: int) -> None:
+def test_apptainer_requires_an_image_and_a_command(tools: Path, argv: str, received: int) -> None:
     reply = run(tools, "apptainer", *argv.split())
     assert reply.returncode == 1
     assert f"requires at least 2 arg(s), only received {received}" in reply.stderr
@@ -94,18 +94,18 @@ def test_apptainer_refuses_an_ill_formed_bind(tools: Path, bind: str) -> None:
 
 
 @pytest.mark.parametrize("bind", ["/a", "/a,/b", "/a:/b:ro", "/a:/b:ro,/c:/d", "/i.img:/x:image-src=/,id=2"])
-def test_apptainer_takes_well_formed_binds_that_need_not_exist_here(tools: Path, bind: str) -> None:
+def test_apptainer_accepts_binds_that_do_not_exist_here(tools: Path, bind: str) -> None:
     reply = run(tools, "apptainer", "exec", "-B", bind, f"--bind={bind}", f"-B{bind}", "my.sif", "true")
     assert (reply.returncode, reply.stderr) == (0, DECLARED)
 
 
-def test_apptainer_tells_of_a_bind_whose_variable_is_unset(tools: Path) -> None:
+def test_apptainer_reports_a_bind_whose_variable_is_unset(tools: Path) -> None:
     reply = run(tools, "apptainer", "exec", "-B", ":/opt/nccl", "my.sif", "true")
     assert reply.stderr == "twin: bind ':/opt/nccl' has no source; is a variable in it unset?\n" + DECLARED
 
 
 def seen(tools: Path, *options: str, **variables: str) -> dict[str, str]:
-    """What the command sees of its environment."""
+    """The environment of the command."""
     reply = run(tools, "apptainer", "exec", *options, "my.sif", "env", "-0", **variables)
     assert reply.returncode == 0, reply.stderr
     return dict(pair.split("=", 1) for pair in reply.stdout.split("\0") if pair)
@@ -132,7 +132,7 @@ def test_cleanenv_keeps_only_what_the_real_one_keeps(tools: Path) -> None:
     assert "B" not in found
 
 
-def test_the_hosts_library_path_stays_out_unless_asked_for(tools: Path) -> None:
+def test_the_hosts_library_path_is_excluded_unless_it_is_set_for_the_container(tools: Path) -> None:
     assert "LD_LIBRARY_PATH" not in seen(tools, LD_LIBRARY_PATH="/host")
     assert seen(tools, APPTAINERENV_LD_LIBRARY_PATH="/opt")["LD_LIBRARY_PATH"] == "/opt"
 
@@ -144,7 +144,7 @@ def test_pwd_is_where_the_command_runs(tools: Path) -> None:
     assert (missing.returncode, missing.stderr) == (255, "FATAL:   /nowhere: No such file or directory\n")
 
 
-def test_apptainer_hands_on_the_commands_exit_code(tools: Path) -> None:
+def test_apptainer_returns_the_commands_exit_code(tools: Path) -> None:
     assert run(tools, "apptainer", "exec", "my.sif", "sh", "-c", "exit 7").returncode == 7
     assert run(tools, "apptainer", "exec", "my.sif", "no-such-command").returncode == 255
 

@@ -1,4 +1,4 @@
-"""`slurmgen twin` as a person uses it: up, status, down, and what goes wrong."""
+"""`slurmgen twin` as the user runs it: up, status, down, and their errors."""
 
 import os
 import pwd
@@ -26,7 +26,7 @@ JOB_THAT_IGNORES_TERM = "trap '' TERM; touch started; sleep 600 & sleep 600; wai
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this test's twins are; with a space, as people's folders have."""
+    """The folder of this test's twins, with a space in its path."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state home"))
     return tmp_path / "state home" / "slurmgen" / "twin"
 
@@ -55,12 +55,12 @@ def lives(pid: int) -> bool:
         return False
 
 
-def test_what_to_do_next_names_an_account_where_the_site_wants_one(twin: Run) -> None:
+def test_next_steps_name_an_account_if_the_site_requires_one(twin: Run) -> None:
     up = twin("up", "--site", "daic", "--nodes", "1")
     assert "  slurmgen submit --site daic --via twin --account NAME" in up.stdout.splitlines()
 
 
-def test_up_says_where_it_is_and_what_to_do_next(twin: Run, state: Path) -> None:
+def test_up_prints_the_folder_and_the_next_steps(twin: Run, state: Path) -> None:
     up = twin("up", "--site", "generic", "--nodes", "1", "--ssh")
     assert (up.returncode, up.stderr) == (0, "")
     # Depends on the machine's name.
@@ -192,7 +192,7 @@ def test_a_job_with_the_directives_of_the_profile_runs(
 
 
 def can_change_hosts() -> bool:
-    """Whether this machine lets us have an /etc/hosts of our own."""
+    """Whether this machine allows a private /etc/hosts."""
     return subprocess.run([*OWN_MOUNTS, "true"], capture_output=True, check=False).returncode == 0
 
 
@@ -220,7 +220,7 @@ touch done
         ("192.0.2.99", {"127.0.0.1", "0.0.0.0"}, {"0.0.0.0"}),  # noqa: S104
     ],
 )
-def test_slurm_listens_on_the_loopback_where_the_host_name_is_there_and_else_up_says_so(
+def test_slurm_listens_on_the_loopback_or_up_reports_that_it_does_not(
     state: Path, tmp_path: Path, address: str, daemons: set[str], srun: set[str]
 ) -> None:
     (tmp_path / "job").write_text(STEP_OF_TWO_NODES)
@@ -304,7 +304,7 @@ def test_missing_packages_are_named_with_the_line_that_installs_them(
     assert error.value.hint == f"On Debian or Ubuntu, as root: {line}"
 
 
-def test_down_without_a_twin_says_how_to_start_one(twin: Run) -> None:
+def test_down_without_a_twin_prints_how_to_start_one(twin: Run) -> None:
     reply = twin("down", "--site", "daic")
     assert reply.returncode == 3
     assert reply.stderr == "error: no twin of daic runs. Start one: slurmgen twin up --site daic\n"

@@ -50,7 +50,7 @@ def test_configuration_is_the_golden_one_to_the_byte(name: str, request: pytest.
         ((24, 11), "CgroupPlugin=disabled\n"),
     ],
 )
-def test_cgroup_conf_is_what_that_release_understands(version: tuple[int, int], text: str) -> None:
+def test_cgroup_conf_is_valid_for_the_release(version: tuple[int, int], text: str) -> None:
     assert cgroup_conf(layout(Site(name="x"), slurm_version=version)) == text
 
 
@@ -120,7 +120,7 @@ def test_the_usual_gpu_type_is_the_one_with_the_usual_number() -> None:
     assert groups(site, 1)[0].shape == Shape(gpus=2, cpus=32, memory=64 * 1024, gpu_type="small")
 
 
-def test_a_gpu_type_brings_its_own_facts() -> None:
+def test_a_gpu_type_has_its_own_facts() -> None:
     shape = groups(load_site("daic"), 2, "l40")[0].shape
     assert shape == Shape(gpus=3, cpus=64, memory=755 * 1024, gpu_type="l40")
 
@@ -130,7 +130,7 @@ def test_an_unknown_gpu_type_is_refused_with_the_nearest() -> None:
         groups(load_site("daic"), 2, "a400")
 
 
-def test_partitions_of_another_node_or_without_gpus_have_nodes_of_their_own() -> None:
+def test_partitions_of_another_node_or_without_gpus_have_their_own_nodes() -> None:
     usual, other, none = Partition(), Partition(node=Node(gpus=8)), Partition(max_gpus=0)
     parts = {"a": usual, "b": other, "c": none, "d": usual}
     found = groups(Site(name="x", node=Node(gpus=4), partitions=parts), 3)

@@ -1,4 +1,4 @@
-"""What a running twin is to Slurm's own commands and to jobs. On the real Slurm of this machine."""
+"""A running twin, seen by Slurm's own commands and by jobs, with the real Slurm of this machine."""
 
 import re
 import socket
@@ -20,7 +20,7 @@ def nodes(testbed: Testbed) -> list[str]:
     return sorted(set(testbed.run("sinfo", "-hN", "-o", "%N %T %c %m %G").splitlines()))
 
 
-def test_nodes_are_idle_and_of_the_sites_size(daic: Testbed) -> None:
+def test_nodes_are_idle_and_have_the_sites_size(daic: Testbed) -> None:
     assert nodes(daic) == [f"{name} idle 48 515072 gpu:a40:3" for name in ("127.0.0.1", "127.0.0.2")]
     assert daic.twin.nodes == ("127.0.0.1", "127.0.0.2")
 
@@ -45,7 +45,7 @@ def test_a_job_sees_its_nodes_and_gpus(daic: Testbed) -> None:
     assert sorted(log.splitlines()) == ["0: 0 127.0.0.1 0,1", "1: 1 127.0.0.2 0,1"]
 
 
-def test_gpus_are_given_by_type_where_the_site_has_types(daic: Testbed) -> None:
+def test_gpus_have_types_if_the_site_has_types(daic: Testbed) -> None:
     log = daic.batch("#!/bin/bash\n#SBATCH --gres=gpu:a40:2\nsrun printenv CUDA_VISIBLE_DEVICES\n")
     assert log == "0,1\n"
 
@@ -72,7 +72,7 @@ def test_a_real_program_is_used_before_the_stand_in(daic: Testbed, tmp_path: Pat
     assert log == "the real one\n"
 
 
-def test_a_rank_gets_one_thread_unless_the_job_says_otherwise(daic: Testbed) -> None:
+def test_a_rank_has_one_thread_unless_the_job_sets_another_number(daic: Testbed) -> None:
     script = "#!/bin/bash\necho $OMP_NUM_THREADS\nOMP_NUM_THREADS=3 srun printenv OMP_NUM_THREADS\n"
     assert daic.batch(script) == "1\n3\n"
 
@@ -105,7 +105,7 @@ srun bash -c 'exec {torchrun} --node-rank="$SLURM_NODEID" --master-addr="$MASTER
     assert sorted(line for line in log.splitlines() if line[:1].isdigit()) == ["0 2", "1 2"]
 
 
-def test_ssh_reaches_it_under_the_login_hosts_name(daic: Testbed) -> None:
+def test_ssh_connects_to_it_by_the_login_hosts_name(daic: Testbed) -> None:
     ssh = ("ssh", "-F", str(daic.twin.ssh_config), "-o", "BatchMode=yes")
     assert daic.twin.ssh_host == "login.daic.tudelft.nl"
     assert daic.run(*ssh, "login.daic.tudelft.nl", "sinfo -h -o %P").strip() == "all*"

@@ -1,4 +1,4 @@
-"""What is written down of twins."""
+"""The stored facts about twins."""
 
 import os
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_a_twin_that_other_users_may_change_is_not_used(
             use()
 
 
-def test_what_is_no_regular_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_regular_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with store.locked():
         folder = written("daic").folder

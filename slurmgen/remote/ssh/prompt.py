@@ -1,8 +1,12 @@
 """Prompts for secrets, on the terminal and nowhere else."""
 
+import atexit
 import os
+import signal
+import termios
 from contextlib import suppress
 from functools import cache
+from getpass import getpass
 from typing import Protocol
 
 from slurmgen.errors import AuthenticationFailed
@@ -29,8 +33,6 @@ class Terminal:
         Raises:
             AuthenticationFailed: the user pressed ^D.
         """
-        from getpass import getpass
-
         show_typing_at_exit()
         try:
             return getpass(prompt)
@@ -60,17 +62,11 @@ def _open_terminal() -> int:
 @cache
 def show_typing_at_exit() -> None:
     """Restore the terminal at exit: ^C may end a prompt of paramiko's thread or of ssh while echo is off."""
-    import atexit
-    import termios
-
     terminal = _open_terminal()
     atexit.register(_restore, terminal, termios.tcgetattr(terminal))
 
 
 def _restore(terminal: int, settings: list[object]) -> None:
-    import signal
-    import termios
-
     # A process in the background would be stopped here; the terminal then belongs to another one.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     with suppress(OSError, termios.error):

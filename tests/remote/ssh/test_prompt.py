@@ -95,7 +95,7 @@ def test_a_command_in_the_background_is_not_stopped(slurm: dict[str, str], tmp_p
         assert "ended 0" in screen.until("echo ")
 
 
-def test_an_answer_is_not_shown_and_typing_is_afterwards() -> None:
+def test_an_answer_is_not_echoed_and_later_typing_is() -> None:
     with closing(Screen("foreground", sys.executable, "-c", ASK)) as screen:
         screen.until("Code: ")
         screen.type("hunter2\n")
@@ -105,7 +105,7 @@ def test_an_answer_is_not_shown_and_typing_is_afterwards() -> None:
     assert "ended 0" in told
 
 
-def test_no_answer_is_told_as_that() -> None:
+def test_an_unanswered_prompt_is_reported() -> None:
     with closing(Screen("foreground", sys.executable, "-c", ASK)) as screen:
         screen.until("Code: ")
         screen.type("\x04")

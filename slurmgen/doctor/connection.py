@@ -4,7 +4,7 @@ import socket
 
 from slurmgen.doctor.visit import NotChecked, Visit
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, HostKeyError, SlurmgenError
-from slurmgen.remote.ssh.config import Destination
+from slurmgen.remote.ssh.destination import Destination
 
 CONNECT_TIMEOUT = 20.0
 

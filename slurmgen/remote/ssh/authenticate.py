@@ -4,25 +4,18 @@ The user is prompted for a passphrase, password or code when it is needed; none 
 """
 
 import contextlib
-import io
 import os
-from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 import paramiko
 
-from slurmgen import files
 from slurmgen.errors import AuthenticationFailed
-from slurmgen.remote.ssh import certificates
-from slurmgen.remote.ssh.config import Destination
-from slurmgen.remote.ssh.prompt import Prompt
+from slurmgen.remote.ssh import certificates, key_files
+from slurmgen.remote.ssh.destination import Destination
+from slurmgen.remote.ssh.prompt import ATTEMPTS, Prompt
 from slurmgen.text import counted, visible
 
 _AGENT = "SSH_AUTH_SOCK"
-_KINDS = (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey)
-PROMPTS = 3
-"Number of attempts at a prompt, as in OpenSSH."
 
 
 def log_in(transport: paramiko.Transport, to: Destination, prompt: Prompt | None) -> str:
@@ -79,7 +72,7 @@ def _keys(
     held: Iterable[paramiko.AgentKey], to: Destination, prompt: Prompt | None
 ) -> Iterator[tuple[str, paramiko.PKey]]:
     """The agent's keys that a key file names, its others, then the files: as in OpenSSH."""
-    public = {path: _public_blob(path) for path in to.identity_files}
+    public = {path: key_files.public_blob(path) for path in to.identity_files}
     place = {blob: number for number, blob in enumerate(public.values())}
     known = [(certificates.public_blob(key), key) for key in held]
     wanted = [(blob, key) for blob, key in known if not to.identities_only or blob in place]
@@ -90,7 +83,7 @@ def _keys(
     offered = {blob for blob, _ in wanted}
     for path in to.identity_files:
         # A key that the agent holds was offered already, and its file may need a passphrase.
-        if public[path] not in offered and (key := _load(path, prompt)):
+        if public[path] not in offered and (key := key_files.load(path, prompt)):
             yield from certificates.of(key, (*to.certificate_files, certificates.beside(path)))
             yield str(path), key
 
@@ -113,65 +106,11 @@ def _agent_keys(socket: str | None) -> Iterator[tuple[paramiko.AgentKey, ...]]:
             os.environ[_AGENT] = before
 
 
-def _public_blob(path: Path) -> bytes | None:
-    """The public key from the .pub file beside a key file; None without one."""
-    public = path if path.suffix == ".pub" else path.with_name(f"{path.name}.pub")
-    try:
-        return b64decode(files.read_text(public).split()[1], validate=True)
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _load(path: Path, prompt: Prompt | None) -> paramiko.PKey | None:
-    """The key in a file; None if there is none, or if no passphrase decrypts it."""
-    try:
-        text = files.read_text(path)
-    except (OSError, ValueError):
-        return None
-    for password in _passphrases(path, prompt):
-        try:
-            return _private_key(text, password)
-        except paramiko.PasswordRequiredException:
-            continue
-        except ValueError:  # not a key, or the wrong passphrase
-            if password is None:
-                return None
-    return None
-
-
-def _private_key(text: str, password: bytes | None) -> paramiko.PKey:
-    """The private key of any type in a file's text.
-
-    Raises:
-        PasswordRequiredException: it is encrypted, and `password` is None.
-        ValueError: it is not a key, or the password is wrong.
-    """
-    is_locked = False
-    for kind in _KINDS:
-        try:
-            # paramiko's annotation says str, cryptography beneath it wants bytes.
-            return kind.from_private_key(io.StringIO(text), password)  # type: ignore[arg-type]
-        except paramiko.PasswordRequiredException:
-            is_locked = True
-        except Exception:  # noqa: S112 (paramiko does not document what it raises for invalid text)
-            continue
-    if is_locked:
-        raise paramiko.PasswordRequiredException
-    raise ValueError("not a private key")
-
-
-def _passphrases(path: Path, prompt: Prompt | None) -> Iterator[bytes | None]:
-    yield None
-    for _ in range(PROMPTS if prompt else 0):
-        assert prompt  # noqa: S101 (for mypy)
-        yield prompt(f"Passphrase of {path}: ").encode()
-
-
 def _answer_prompts(
     transport: paramiko.Transport, to: Destination, prompt: Prompt, accepted: set[str], tried: list[str]
 ) -> set[str]:
     """Try the methods that need a prompt, until the host accepts the login."""
-    for _ in range(PROMPTS):
+    for _ in range(ATTEMPTS):
         method = next((method for method in to.methods if method in accepted & _METHODS.keys()), None)
         if transport.is_authenticated() or method is None or not transport.is_active():
             break

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from slurmgen.errors import ConfigError, HostKeyError
 from slurmgen.files import NotPlainFile
-from slurmgen.remote.ssh.config import Destination
+from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.known_hosts import AUTHORITY, REVOKED, Entry, entries
 from slurmgen.remote.ssh.revoked_keys import is_revoked
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from slurmgen.errors import AuthenticationFailed, ConfigError, ConnectionFailed, SlurmgenError
 from slurmgen.remote.ssh import algorithms, host_keys
 from slurmgen.remote.ssh.authenticate import log_in
-from slurmgen.remote.ssh.config import Destination
+from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.errors import ERRORS, translated
 from slurmgen.remote.ssh.keepalive import Keepalive, MonitoredSocket
 from slurmgen.remote.ssh.prompt import Prompt

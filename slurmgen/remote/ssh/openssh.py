@@ -16,7 +16,7 @@ from typing import Self
 
 from slurmgen.errors import CommandFailed, ConfigError, ConnectionFailed, HostKeyError, RemoteError
 from slurmgen.remote.local import LocalTransport
-from slurmgen.remote.ssh.config import Destination
+from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.openssh_master import Master
 from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.transport import Closing, Completed, TimedOut, command_line, failed, timed_out

@@ -13,8 +13,8 @@ from typing import Self
 from msgspec import Struct
 
 from slurmgen import errors
-from slurmgen.remote.ssh.config import Destination
-from slurmgen.remote.ssh.prompt import Prompt, show_typing_at_exit
+from slurmgen.remote.ssh.destination import Destination
+from slurmgen.remote.ssh.prompt import Prompt, restore_terminal_at_exit
 from slurmgen.text import visible
 
 LOGIN_TIMEOUT = 300.0
@@ -113,7 +113,7 @@ class Master:
     def __enter__(self) -> Self:
         if self._prompt:
             with contextlib.suppress(OSError):  # there is no terminal to restore
-                show_typing_at_exit()
+                restore_terminal_at_exit()
         self._process = subprocess.Popen(
             self._argv,
             stdin=subprocess.PIPE,

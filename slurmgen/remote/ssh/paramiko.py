@@ -9,7 +9,7 @@ import paramiko
 
 from slurmgen.errors import CommandFailed, ConnectionFailed, RemoteError
 from slurmgen.remote.ssh import jump_hosts
-from slurmgen.remote.ssh.config import Destination
+from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.errors import translated
 from slurmgen.remote.ssh.keepalive import SILENCE
 from slurmgen.remote.ssh.prompt import Prompt

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from slurmgen.errors import AuthenticationFailed
 
+ATTEMPTS = 3
+"Number of attempts at a prompt, as in OpenSSH."
 _TERMINAL = "/dev/tty"
 
 
@@ -33,7 +35,7 @@ class Terminal:
         Raises:
             AuthenticationFailed: the user pressed ^D.
         """
-        show_typing_at_exit()
+        restore_terminal_at_exit()
         try:
             return getpass(prompt)
         except EOFError:
@@ -60,7 +62,7 @@ def _open_terminal() -> int:
 
 
 @cache
-def show_typing_at_exit() -> None:
+def restore_terminal_at_exit() -> None:
     """Restore the terminal at exit: ^C may end a prompt of paramiko's thread or of ssh while echo is off."""
     terminal = _open_terminal()
     atexit.register(_restore, terminal, termios.tcgetattr(terminal))

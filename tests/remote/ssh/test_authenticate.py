@@ -20,7 +20,8 @@ import pytest
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed
 from slurmgen.remote.ssh import jump_hosts
-from slurmgen.remote.ssh.config import Destination, destination
+from slurmgen.remote.ssh.config import destination
+from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.paramiko import connect
 from slurmgen.remote.ssh.prompt import Terminal
 from slurmgen.remote.transport import TimedOut
@@ -284,8 +285,8 @@ def test_an_unanswered_prompt_is_a_failed_login(
     def nothing(_: str) -> str:
         raise EOFError
 
-    monkeypatch.setattr("getpass.getpass", nothing)
-    monkeypatch.setattr("slurmgen.remote.ssh.prompt.show_typing_at_exit", lambda: None)
+    monkeypatch.setattr("slurmgen.remote.ssh.prompt.getpass", nothing)
+    monkeypatch.setattr("slurmgen.remote.ssh.prompt.restore_terminal_at_exit", lambda: None)
     with pytest.raises(AuthenticationFailed, match="there was no answer to"):
         echo(gate(methods), Terminal())
 

@@ -10,7 +10,8 @@ import pytest
 
 from slurmgen.errors import ConfigError, RequestError
 from slurmgen.remote.ssh import config, config_openssh, config_paramiko
-from slurmgen.remote.ssh.config import Destination, destination
+from slurmgen.remote.ssh.config import destination
+from slurmgen.remote.ssh.destination import Destination
 
 Resolve = Callable[..., Destination]
 

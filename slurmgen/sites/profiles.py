@@ -16,7 +16,8 @@ from slurmgen.paths import bundled, config_folder
 from slurmgen.sites.checks import Fault, faults
 from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import unprintable
-from slurmgen.toml_structs import has, located, problems, read_own, read_toml, shortened
+from slurmgen.toml_errors import shortened
+from slurmgen.toml_structs import has, located, problems, read_own, read_toml
 
 Layer = tuple[Path, dict[str, Any]]
 "A profile's file and its own data."

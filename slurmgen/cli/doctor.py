@@ -61,7 +61,7 @@ def command(
     from slurmgen.doctor import examine, exit_code
     from slurmgen.doctor.visit import Visit
     from slurmgen.jobs.prepare import DEFAULT_REMOTE_DIR, prepare
-    from slurmgen.remote.route import route as find_route
+    from slurmgen.remote.route import find_route
 
     job = load_spec(options, Path.cwd())
     route = find_route(job.site, job.personal, **route_values)

@@ -11,7 +11,7 @@ from slurmgen.cli.site_option import not_empty, site_option
 
 if TYPE_CHECKING:
     from slurmgen.jobs.job import Job
-    from slurmgen.remote.background import Early
+    from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
 
@@ -77,14 +77,14 @@ def project_dir() -> Path:
 def connect(route: "Route", *, interactive: bool = True) -> "Transport":
     """Open a connection. Only if `interactive`, the terminal prompts for passwords and the like."""
     from slurmgen.remote.route import open_route
-    from slurmgen.remote.ssh.prompt import asker
+    from slurmgen.remote.ssh.prompt import terminal_prompt
 
-    return open_route(route, asker() if interactive else None)
+    return open_route(route, terminal_prompt() if interactive else None)
 
 
-def connect_in_background(route: "Route", *, starts: bool) -> "Early":
+def connect_in_background(route: "Route", *, starts: bool) -> "BackgroundLogin":
     """Connect while the command does other work; without `starts`, not before the connection is needed."""
-    from slurmgen.remote.background import Early
-    from slurmgen.remote.ssh.prompt import asker
+    from slurmgen.remote.background import BackgroundLogin
+    from slurmgen.remote.ssh.prompt import terminal_prompt
 
-    return Early(route, asker(), starts=starts)
+    return BackgroundLogin(route, terminal_prompt(), starts=starts)

@@ -56,7 +56,7 @@ def command(
     from slurmgen.config.user import load_personal
     from slurmgen.jobs.prepare import DEFAULT_REMOTE_DIR
     from slurmgen.jobs.prune import kept
-    from slurmgen.remote.route import route
+    from slurmgen.remote.route import find_route
     from slurmgen.sites.profiles import load_site
     from slurmgen.sync.remote_paths import remote_folder
 
@@ -65,7 +65,7 @@ def command(
     profile = load_site(site or find_project(project_dir())[1].site or DEFAULT_SITE, project_dir())
     personal = load_personal(profile.name)
     folder = remote_folder(remote_dir or personal.remote_dir or DEFAULT_REMOTE_DIR) or "/"
-    with connect(route(profile, personal, **options)) as transport:
+    with connect(find_route(profile, personal, **options)) as transport:
         days = DAYS if older_than is None else older_than
         complaint, items = kept(transport, folder, prune=prune, days=days)
     if as_json:

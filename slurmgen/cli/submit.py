@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.jobs.submit import Outcome
     from slurmgen.plan import Plan
-    from slurmgen.remote.background import Early
+    from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
 
 
@@ -67,7 +67,7 @@ def command(
     The job id is printed to stdout, everything else to stderr. After a failure, repeat the command: it
     finds the job, or submits it if there is none. It never submits a second one.
     """
-    from slurmgen.remote.route import route as find_route
+    from slurmgen.remote.route import find_route
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
@@ -109,7 +109,7 @@ def _prepared(
     return structs.replace(prepared, record=record)
 
 
-def _test_only(connecting: "Early", prepared: "Prepared", as_json: bool) -> None:
+def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:
     from slurmgen.jobs.exactly_once import try_out
 
     route = prepared.route
@@ -122,7 +122,12 @@ def _test_only(connecting: "Early", prepared: "Prepared", as_json: bool) -> None
 
 
 def _submit(
-    connecting: "Early", prepared: "Prepared", plan: "Plan", again: bool, follow: bool, as_json: bool
+    connecting: "BackgroundLogin",
+    prepared: "Prepared",
+    plan: "Plan",
+    again: bool,
+    follow: bool,
+    as_json: bool,
 ) -> None:
     from slurmgen.cli.submit_progress import Printer
     from slurmgen.jobs.submit import submission

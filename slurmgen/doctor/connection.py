@@ -4,7 +4,7 @@ import socket
 
 from slurmgen.doctor.visit import NotChecked, Visit
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, HostKeyError, SlurmgenError
-from slurmgen.remote.ssh.config import Destination
+from slurmgen.remote.ssh.destination import Destination
 
 CONNECT_TIMEOUT = 20.0
 
@@ -16,7 +16,7 @@ def ssh_config(visit: Visit) -> str:
     from slurmgen.remote.ssh.config import destination
 
     visit.to = destination(visit.route.host or "", visit.route.ssh_config)
-    return ", then ".join(f"{hop.alias} is {hop.user}@{hop.host} port {hop.port}" for hop in visit.to.hops)
+    return ", then ".join(f"{hop.alias} is {hop.user}@{hop.host} port {hop.port}" for hop in visit.to.chain)
 
 
 def host_name(visit: Visit) -> str:
@@ -103,14 +103,14 @@ def _located(error: SlurmgenError, visit: Visit) -> SlurmgenError:
 def _first_host(visit: Visit) -> Destination:
     if visit.to is None:
         raise NotChecked("it is this machine")
-    first = visit.to.hops[0]
+    first = visit.to.chain[0]
     if first.proxy_command:
         raise NotChecked(f"{first.alias} is reached by a ProxyCommand")
     return first
 
 
 def _hops(visit: Visit) -> tuple[Destination, ...]:
-    return visit.to.hops if visit.to else ()
+    return visit.to.chain if visit.to else ()
 
 
 def _behind(visit: Visit) -> str:

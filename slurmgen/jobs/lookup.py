@@ -10,7 +10,7 @@ from msgspec import structs
 from slurmgen.errors import RequestError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.remote.route import Route, route
+from slurmgen.remote.route import Route, find_route
 from slurmgen.slurm.commands import JobId
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")
@@ -78,7 +78,7 @@ def site_route(site: str, folder: Path, options: Options) -> Route:
     from slurmgen.config.user import load_personal
     from slurmgen.sites.profiles import load_site
 
-    return route(load_site(site, find_project(folder)[0]), load_personal(site), **options)
+    return find_route(load_site(site, find_project(folder)[0]), load_personal(site), **options)
 
 
 def recorded_route(record: Record, options: Options) -> Route:

@@ -14,9 +14,8 @@ from slurmgen.jobs.exactly_once import Closed, Count, Refused, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.prepare import MAX_SIZE, Prepared, new_key, now, prepare
 from slurmgen.plan import Plan
-from slurmgen.remote.background import Early
-from slurmgen.remote.route import SshClient, Via
-from slurmgen.remote.route import route as find_route
+from slurmgen.remote.background import BackgroundLogin
+from slurmgen.remote.route import SshClient, Via, find_route
 from slurmgen.remote.transport import Transport
 
 _log = logging.getLogger(__name__)
@@ -88,7 +87,7 @@ def submit(
     route = find_route(
         spec.site, spec.personal, via=via, host=host, ssh_config=ssh_config, ssh_client=ssh_client
     )
-    with Early(route) as connecting:
+    with BackgroundLogin(route) as connecting:
         plan = spec.plan() if isinstance(job, JobSpec) else job
         folder = remote_dir or spec.personal.remote_dir
         prepared = prepare(plan, spec.render(plan), route, spec.project_dir, folder, max_size, send)

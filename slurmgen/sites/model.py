@@ -1,7 +1,7 @@
 """Site: the facts about one cluster that a batch script depends on.
 
 A site is data. It is written as TOML in `site_profiles/`, and every field that
-is unset is unknown: the planner then asks the user, or says which default it took.
+is unset is unknown: the planner then asks the user, or reports which default it used.
 """
 
 from functools import cached_property
@@ -46,7 +46,7 @@ class Node(Fact, frozen=True):
     gpus: Count | None = None
     cpus: Count | None = None
     memory: str | None = None
-    "All the memory a job can ask for on the node, such as '808G'."
+    "All the memory that a job can request on the node, such as '808G'."
 
 
 class GpuType(Node, frozen=True):
@@ -56,7 +56,7 @@ class GpuType(Node, frozen=True):
 
 
 class Gpu(Fact, frozen=True):
-    """How this site wants GPUs asked for."""
+    """How GPUs are requested on this site."""
 
     request: GpuRequest = "gres"
     type_required: bool = False
@@ -64,10 +64,10 @@ class Gpu(Fact, frozen=True):
 
 
 class Limits(Fact, frozen=True):
-    """What one job may ask for; unset means no limit is known."""
+    """What one job may request; unset means that no limit is known."""
 
     max_time: str | None = None
-    "As Slurm writes it; UNLIMITED and INFINITE are no limit."
+    "As Slurm writes it; UNLIMITED and INFINITE mean no limit."
     max_nodes: Limit | None = None
     max_gpus: Limit | None = None
 
@@ -76,9 +76,14 @@ class Limits(Fact, frozen=True):
         """The longest time of a job in seconds; None if there is no limit."""
         return durations.limit(self.max_time)
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether a job may have GPUs, as far as the profile says."""
+        return self.max_gpus != 0
+
 
 class Partition(Limits, frozen=True):
-    """A Slurm partition; `node` overrules the site's node."""
+    """A Slurm partition; `node` overrides the site's node."""
 
     default: bool = False
     node: Node | None = None
@@ -104,7 +109,7 @@ class Cpu(Fact, frozen=True):
 
 
 class Memory(Fact, frozen=True):
-    """How memory is asked for, and how much belongs to a GPU."""
+    """How memory is requested, and how much belongs to a GPU."""
 
     form: MemoryForm = "mem"
     per_gpu: str | None = None
@@ -120,21 +125,21 @@ class Modules(Fact, frozen=True):
 
 
 class Env(Fact, frozen=True, dict=True):
-    """Environment variables by when they apply. A `$NAME` in a value is expanded in the job."""
+    """Environment variables by the jobs they apply to. A `$NAME` in a value is expanded in the job."""
 
     always: Environment = {}
     multi_gpu: Environment = {}
     multi_node: Environment = {}
     container: Environment = {}
-    "Set inside the container only, over what its image sets."
+    "Set only inside the container; they override those of its image."
     task: Environment = {}
-    "Exported by each task of the job step, so that $SLURM_LOCALID and the like are its own."
+    "Exported by each task of the job step, so that it has its own $SLURM_LOCALID and the like."
     notes: dict[str, str] = {}
     "Why a variable is there, by its name; becomes the comment above it."
 
     @cached_property
     def ready(self) -> tuple[dict[str, Variable], ...]:
-        """Those outside a container, ready for the shell: for one rank, for one node, for several nodes."""
+        """The variables outside a container, as shell words: for one rank, one node, and several nodes."""
         groups = (self.always, self.always | self.multi_gpu, self.always | self.multi_gpu | self.multi_node)
         return tuple(
             {name: Variable(name, value, word(value), self.notes.get(name)) for name, value in values.items()}
@@ -150,13 +155,13 @@ class Container(Fact, frozen=True):
     binds: tuple[str, ...] = ()
     multi_node_binds: tuple[str, ...] = ()
     multi_node_modules: tuple[str, ...] = ()
-    "Modules that bring the host libraries to be bound on several nodes."
+    "Modules that provide the host libraries to bind on several nodes."
     multi_node_library_path: tuple[Folder, ...] = ()
     "Folders put first in LD_LIBRARY_PATH inside the container on several nodes."
 
 
 class Rendezvous(Fact, frozen=True):
-    """The address at which the ranks of several nodes meet."""
+    """The rendezvous address of the ranks of several nodes."""
 
     host: HostRule = "hostname"
     host_in_container: HostRule | None = None
@@ -165,7 +170,7 @@ class Rendezvous(Fact, frozen=True):
 
 
 class Login(Fact, frozen=True):
-    """Where one logs in, and how."""
+    """The login host, and its authentication methods."""
 
     host: str | None = None
     methods: tuple[LoginMethod, ...] = ()
@@ -181,7 +186,7 @@ class Site(Fact, frozen=True):
     python_env: str | None = None
     "Where Python comes from: none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."
     time: str | None = None
-    "The time limit of a job that asks for none."
+    "The default time limit of a job."
     login: Login = Login()
     account: Account = Account()
     partitions: dict[Name, Partition] = {}

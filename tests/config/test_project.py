@@ -191,7 +191,7 @@ def test_the_sites_of_a_job_are_its_own_else_the_projects_else_those_of_its_tabl
         ("[jobs.a]", "unknown key jobs. Did you mean job"),
         ("[defaults]\nenv = { 'A-B' = '1' }", r"slurmgen\.toml:2: defaults\.env\.A-B: .* Correct that key"),
         ("[job.a]\n[job.'b c']", r"slurmgen\.toml:2: job\.b c: .* Correct that key"),
-        ("site =\n", r"slurmgen\.toml is not TOML: .* line 1"),
+        ("site =\n", r"slurmgen\.toml:1: it is not TOML: Invalid value at column 7"),
     ],
 )
 def test_a_wrong_project_is_refused_with_its_file_and_key(text: str, message: str, tmp_path: Path) -> None:

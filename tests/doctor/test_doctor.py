@@ -12,12 +12,12 @@ import pytest
 
 from slurmgen.doctor import CHECKS
 from tests.conftest import Run
-from tests.remote.ssh.test_jump_hosts import Way, gates, way
+from tests.remote.ssh.test_jump_hosts import Chain, chain, gates
 from tests.scenarios.test_hostile_replies import EVIL, Machine, machine
 from tests.support.sshd import Server, free_port, keygen
 from tests.support.twins import Testbed
 
-__all__ = ["gates", "machine", "way"]
+__all__ = ["chain", "gates", "machine"]
 
 JOB = ["--framework", "python", "--script", "train.py", "--time", "00:05:00"]
 VERSION = "[ $1 != --version ] || exec echo slurm 24.11.5"
@@ -170,24 +170,24 @@ def test_jump_hosts_are_named(examine: Examine, server: Server, login_node: Serv
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
 @pytest.mark.parametrize(("name", "before"), [("inner", "outer"), ("far", "inner")])
 def test_an_unreachable_jump_host_is_named_with_the_host_before_it(
-    examine: Examine, way: Way, name: str, before: str, client: str
+    examine: Examine, chain: Chain, name: str, before: str, client: str
 ) -> None:
-    way.hosts[name] = Server(way.hosts[name].folder, free_port())
-    code, steps = examine(*over_ssh(way.config(), "--ssh-client", client))
+    chain.hosts[name] = Server(chain.hosts[name].folder, free_port())
+    code, steps = examine(*over_ssh(chain.config(), "--ssh-client", client))
     assert (code, states(steps, "failed")) == (3, ["port"])
     assert steps["port"]["said"].startswith(f"{before} cannot connect to {name} at 127.0.0.1 port ")
     assert steps["login"]["state"] == "not checked"
 
 
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
-def test_a_jump_host_that_refuses_the_login_is_named(examine: Examine, way: Way, client: str) -> None:
-    way.keys["inner"] = keygen(way.folder / "wrong")
-    code, steps = examine(*over_ssh(way.config(), "--ssh-client", client))
+def test_a_jump_host_that_refuses_the_login_is_named(examine: Examine, chain: Chain, client: str) -> None:
+    chain.keys["inner"] = keygen(chain.folder / "wrong")
+    code, steps = examine(*over_ssh(chain.config(), "--ssh-client", client))
     assert (code, states(steps, "failed")) == (3, ["login"])
     assert steps["port"]["said"].endswith(" is open; inner and far behind it")
     assert steps["host key"]["said"] == "matches known_hosts on the hosts that were reached"
-    fact = {"paramiko": "inner did not let ", "openssh": "; login with keys works up to inner"}[client]
-    assert fact in steps["login"]["said"]
+    fact = {"paramiko": "inner refused the login of ", "openssh": "; login with keys works up to inner"}
+    assert fact[client] in steps["login"]["said"]
 
 
 @pytest.mark.parametrize("left_out", ["missing.py", "train.py"])
@@ -270,8 +270,8 @@ class Local:
         machine.answers("sinfo", "echo 'gpu*|up|1/2/3/6'; echo 'big|drain|1/2/3/6'")
 
     def examine(self, *args: str) -> tuple[int, dict[str, dict[str, Any]], str]:
-        way = ["--site", "generic", "--via", "local"]
-        code, out, err = self.machine.slurmgen("doctor", *way, *JOB, "--json", *args)
+        route = ["--site", "generic", "--via", "local"]
+        code, out, err = self.machine.slurmgen("doctor", *route, *JOB, "--json", *args)
         assert err == ""
         return code, {step["step"]: step for step in json.loads(out)["steps"]}, out
 
@@ -346,8 +346,8 @@ def test_the_output_of_the_remote_host_cannot_control_the_terminal(local: Local)
     _, _, out = local.examine()
     assert out.isascii()
     assert "\x1b" not in out
-    way = ["--site", "generic", "--via", "local"]
-    _, out, _ = local.machine.slurmgen("doctor", *way, *JOB)
+    route = ["--site", "generic", "--via", "local"]
+    _, out, _ = local.machine.slurmgen("doctor", *route, *JOB)
     assert "\x1b" not in out
     assert "\u202e" not in out
 
@@ -397,3 +397,14 @@ def test_python_is_not_checked_if_the_login_node_has_no_module_command(local: Lo
     code, steps, _ = local.examine("--module", "good", "--python-env", "conda:x")
     assert (code, states(steps, "failed")) == (0, [])
     assert steps["python"]["said"].startswith("this machine has no `module` command; compute nodes may")
+
+
+@pytest.mark.parametrize("client", ["paramiko", "openssh"])
+def test_python_from_a_module_does_not_fail_on_a_login_node_without_module(
+    examine: Examine, login_node: Server, tmp_path: Path, client: str
+) -> None:
+    site = over_ssh(login_node.config(tmp_path), "--ssh-client", client)
+    code, steps = examine(*site, "--module", "Python", "--python-env", "conda:x")
+    assert (code, states(steps, "failed")) == (0, [])
+    for step in ("modules", "python"):
+        assert (steps[step]["state"], "no `module`" in steps[step]["said"]) == ("not checked", True)

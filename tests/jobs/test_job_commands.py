@@ -273,7 +273,7 @@ def test_a_variable_may_name_the_ssh_config(
         ),
         (["submit", "--script", "train.py", "--via", "ssh"], 2, "site generic has no login host"),
         (["submit", "--script", "train.py", "--dry-run", "--follow"], 2, "exclude each other"),
-        (["submit", "--script", "train.py", "--host", "a b"], 2, "'a b' is no host name"),
+        (["submit", "--script", "train.py", "--host", "a b"], 2, "'a b' is not a host name"),
         (["submit", "--script", "train.py", "--remote-dir", "a%b"], 2, "the remote folder 'a%b'"),
         (["submit", "--script", "train.py", "--via", "twin"], 3, "twin"),
         (["submit", "--script", "train.py", "--remote-dir", "{project}/x"], 2, "inside the project itself"),

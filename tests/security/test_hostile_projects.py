@@ -52,7 +52,7 @@ def test_an_ignore_file_may_be_a_link_in_the_project(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["nothing", "folder"])
-def test_an_ignore_file_that_is_none_is_skipped(tmp_path: Path, target: str) -> None:
+def test_an_ignore_file_that_is_a_folder_or_missing_is_skipped(tmp_path: Path, target: str) -> None:
     fill(tmp_path, "folder/x")
     (tmp_path / ".gitignore").symlink_to(target)
     assert list(snapshot(tmp_path).files) == [".gitignore", "folder/x"]

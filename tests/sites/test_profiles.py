@@ -82,7 +82,7 @@ def test_a_profile_can_extend_the_bundled_one_with_the_same_name(config_dir: Pat
         ("python_env = 'pipenv'", "unknown python_env 'pipenv'"),
         (
             "[sbatch]\nqos = 'x'",
-            r"x\.toml:3: sbatch\.qos: slurmgen sets --qos itself\. Take it out of the profile; for a job",
+            r"x\.toml:3: sbatch\.qos: slurmgen sets --qos itself\. Remove it from the profile; for a job",
         ),
         ("[login]\nmethods = ['totp']", r"x\.toml:3: login\.methods: 'totp' is none of password, key, otp"),
         (
@@ -105,11 +105,11 @@ def test_a_profile_can_extend_the_bundled_one_with_the_same_name(config_dir: Pat
         ),
         (
             "time = '2-0'\n[partitions.a]\ndefault = true\nmax_time = '1-0'",
-            r"x\.toml:2: time: 2-0 is longer than the default partition a gives a job: 1-0",
+            r"x\.toml:2: time: 2-0 is longer than the default partition a allows: 1-0",
         ),
         ("extends = 'nowhere'", "extends unknown site 'nowhere'"),
         ("extends = 'x'", "extends itself"),
-        ("[sbatch", "is not TOML"),
+        ("[sbatch", ":2: it is not TOML"),
         ("[container]\nmulti_node_library_path = ['$(x)']", "multi_node_library_path"),
         ("[env.always]\n'A;B' = '1'", r"env\.always"),
         ("[container]\nimage = '--help'", r"container\.image: '--help' begins with a dash"),
@@ -164,6 +164,32 @@ def test_validate_reports_every_error_with_its_file_and_line(slurmgen: Run, tmp_
     places = [line.split(": ")[1] for line in result.stderr.splitlines()]
     assert (result.returncode, result.stdout) == (1, "")
     assert sorted(places) == [f"{base}:2", *(f"{path}:{line}" for line in (3, 4, 6, 7, 8))]
+
+
+@pytest.mark.parametrize("extends", ["nowhere", "x"])
+def test_validate_reports_a_wrong_extends_and_control_characters_with_all_else(
+    slurmgen: Run, tmp_path: Path, extends: str
+) -> None:
+    text = 'size = 1\n[env.always]\nA = \'a\'\nB = "b\\n"\n[sbatch]\ncomment = "\\u001b"\n'
+    path = tmp_path / "x.toml"
+    path.write_text(f"extends = '{extends}'\n{text}")
+    result = slurmgen("sites", "validate", str(path))
+    places = [line.split(": ")[1] for line in result.stderr.splitlines()]
+    assert sorted(places) == [f"{path}:{line}" for line in (1, 2, 5, 7)]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a = 1\nb = \nc = 2\n", 2), ("a = 1\n\nb = [\n", 3), ("[a]\n[a]\n", 2), ("b.c = 1\nb = 2", 2)],
+)
+def test_validate_reports_the_line_that_is_not_toml(
+    slurmgen: Run, tmp_path: Path, text: str, line: int
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    result = slurmgen("sites", "validate", str(path))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"error: {path}:{line}: it is not TOML: ")
 
 
 def test_all_contradictions_are_reported_at_once(slurmgen: Run, tmp_path: Path) -> None:

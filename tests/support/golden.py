@@ -1,4 +1,4 @@
-"""The requests that the golden scripts answer: every site x framework x size."""
+"""The requests of the golden scripts: every site x framework x size."""
 
 from msgspec.structs import replace
 

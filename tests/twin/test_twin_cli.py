@@ -164,18 +164,28 @@ def test_up_restarts_a_dead_daemon(twin: Run, state: Path, name: str) -> None:
     assert subprocess.run(ssh, capture_output=True, text=True, check=True).stdout == "in\n"
 
 
-@pytest.mark.parametrize("constraint", ["gpu80g", "a100&nvlink|v100", "[rack1|rack2]"])
-def test_a_constraint_of_the_profile_is_satisfied(
-    twin: Run, state: Path, tmp_path: Path, constraint: str
+DIRECTIVES = [
+    {"constraint": "gpu80g"},
+    {"constraint": "a100&nvlink|v100"},
+    {"constraint": "[rack1|rack2]"},
+    {"licenses": "scratch,fluent@server:2"},
+    {"tmp": "10G"},
+    {"constraint": "a100", "licenses": "scratch:1", "tmp": "500"},
+]
+
+
+@pytest.mark.parametrize("directives", DIRECTIVES, ids=" ".join)
+def test_a_job_with_the_directives_of_the_profile_runs(
+    twin: Run, state: Path, tmp_path: Path, directives: dict[str, str]
 ) -> None:
     (tmp_path / "slurmgen.toml").write_text("")
     (tmp_path / "site_profiles").mkdir()
-    profile = (
-        f'name = "mine"\n[node]\ngpus = 1\ncpus = 3\nmemory = "1G"\n[sbatch]\nconstraint = "{constraint}"\n'
-    )
-    (tmp_path / "site_profiles/mine.toml").write_text(profile)
+    facts = '[node]\ngpus = 1\ncpus = 3\nmemory = "1G"\n[sbatch]\n'
+    lines = "".join(f'{option} = "{value}"\n' for option, value in directives.items())
+    (tmp_path / "site_profiles/mine.toml").write_text(f'name = "mine"\n{facts}{lines}')
     assert twin("up", "--site", "mine").returncode == 0
-    command = ["srun", "--nodes=2", f"--constraint={constraint}", "true"]
+    options = [f"--{option}={value}" for option, value in directives.items()]
+    command = ["srun", "--nodes=2", *options, "true"]
     environ = {**os.environ, "SLURM_CONF": f"{state}/mine/slurm.conf"}
     job = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
     assert job.returncode == 0, job.stderr
@@ -270,7 +280,9 @@ exit 1
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     up = twin("up", "--site", "daic")
     assert up.returncode == 3
-    assert up.stderr == "error: slurmd-127.0.0.1 did not start; its log says:\n    fatal: no such luck.\n"
+    assert (
+        up.stderr == "error: slurmd-127.0.0.1 did not start; its log ends with:\n    fatal: no such luck.\n"
+    )
     assert [path.name for path in state.iterdir()] == [".lock"]
     assert not Path((tmp_path / "pid_file").read_text().strip()).parent.exists()
     assert not lives(int((tmp_path / "pid").read_text()))

@@ -102,6 +102,13 @@ def test_nodes_have_the_features_that_the_site_requests(
     assert (f" Feature={','.join(names)} " in SLURM_FILES["slurm.conf"](layout(site))) == bool(names)
 
 
+def test_a_directive_that_names_what_only_the_site_has_is_reported() -> None:
+    directives = {"reservation": "class", "exclude": "n[1-3]", "licenses": "scratch", "mail-type": "END"}
+    site = Site(name="x", node=Node(gpus=4, cpus=8, memory="1G"), sbatch=directives)
+    refused = [text for text in assumptions(site) if "refused" in text]
+    assert [text.split()[4] for text in refused] == ["--reservation", "--exclude"]
+
+
 def test_an_unresolvable_rendezvous_suffix_is_reported() -> None:
     site = Site(name="x", node=Node(gpus=4, cpus=8, memory="1G"), rendezvous=Rendezvous(suffix="i"))
     assert "node names with the suffix 'i' do not resolve here" in list(assumptions(site))
@@ -136,5 +143,5 @@ def test_partitions_with_other_nodes_get_separate_nodes() -> None:
 
 @pytest.mark.parametrize("nodes", [-1, 0, 255])
 def test_an_impossible_number_of_nodes_is_rejected(nodes: int) -> None:
-    with pytest.raises(TwinError, match=f"{nodes} nodes cannot be had. Ask for 1 to 254"):
+    with pytest.raises(TwinError, match=f"a twin cannot have {nodes} nodes. Give it 1 to 254"):
         groups(Site(name="x"), nodes)

@@ -20,7 +20,7 @@ def nodes(testbed: Testbed) -> list[str]:
     return sorted(set(testbed.run("sinfo", "-hN", "-o", "%N %T %c %m %G").splitlines()))
 
 
-def test_nodes_are_idle_and_of_the_sites_size(daic: Testbed) -> None:
+def test_nodes_are_idle_and_have_the_sites_size(daic: Testbed) -> None:
     assert nodes(daic) == [f"{name} idle 48 515072 gpu:a40:3" for name in ("127.0.0.1", "127.0.0.2")]
     assert daic.twin.nodes == ("127.0.0.1", "127.0.0.2")
 

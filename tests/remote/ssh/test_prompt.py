@@ -29,9 +29,9 @@ print(f"LEADER: {told}, echo {is_echoing}", file=sys.stderr)
 ASK = """
 import sys
 from slurmgen.errors import SlurmgenError
-from slurmgen.remote.ssh.prompt import asker
-ask = asker()
-ask.tell("approve it")
+from slurmgen.remote.ssh.prompt import terminal_prompt
+ask = terminal_prompt()
+ask.show("approve it")
 try:
     print("answer", ask("Code: "))
 except SlurmgenError as error:
@@ -95,7 +95,7 @@ def test_a_command_in_the_background_is_not_stopped(slurm: dict[str, str], tmp_p
         assert "ended 0" in screen.until("echo ")
 
 
-def test_an_answer_is_not_shown_and_typing_is_afterwards() -> None:
+def test_an_answer_is_not_echoed_and_later_typing_is() -> None:
     with closing(Screen("foreground", sys.executable, "-c", ASK)) as screen:
         screen.until("Code: ")
         screen.type("hunter2\n")
@@ -105,10 +105,10 @@ def test_an_answer_is_not_shown_and_typing_is_afterwards() -> None:
     assert "ended 0" in told
 
 
-def test_no_answer_is_told_as_that() -> None:
+def test_an_unanswered_prompt_is_reported() -> None:
     with closing(Screen("foreground", sys.executable, "-c", ASK)) as screen:
         screen.until("Code: ")
         screen.type("\x04")
         told = screen.until("echo ")
-    assert "nothing was answered to `Code:`" in told
+    assert "there was no answer to `Code:`" in told
     assert "ended 0" in told

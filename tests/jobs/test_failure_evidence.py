@@ -186,7 +186,7 @@ def test_an_exception_that_was_handled_does_not_hide_a_killed_rank() -> None:
     assert reason(log).what == f"task 3 on n2 {SIGKILL}"
 
 
-def test_an_exception_in_a_destructor_is_no_cause() -> None:
+def test_an_exception_in_a_destructor_is_not_a_cause() -> None:
     ignored = "Exception ignored in: <function Pool.__del__ at 0x7f>\n"
     text = f"{ignored}Traceback (most recent call last):\nResourceWarning: late\nValueError: x\n"
     assert reason(text).what == "its script ended with exit code 1"

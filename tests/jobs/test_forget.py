@@ -215,7 +215,7 @@ def test_forget_records_the_job_and_cancels_it_only_with_cancel(machine: Machine
 
 
 def test_forget_changes_nothing_without_force_if_the_site_is_not_reached(machine: Machine) -> None:
-    way = ["--via", "ssh", "--host", "nobody@127.0.0.1"]
+    way = ["--via", "ssh", "--host", "stranger@127.0.0.1"]
     code, out, err = machine.slurmgen("forget", "train", *way)
     assert (code, out) == (3, "")
     assert "Nothing was changed." in err

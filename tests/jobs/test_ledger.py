@@ -242,12 +242,12 @@ for n in range(10**9):
         command = [sys.executable, "-c", code, str(ledger.path), str(turn)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout
-            told = [writer.stdout.readline().strip() for _ in range(2 + turn % 5)]
+            lines = [writer.stdout.readline().strip() for _ in range(2 + turn % 5)]
             time.sleep(turn / 1000)
             writer.kill()
-            told += writer.stdout.read().split("\n")[:-1]
+            lines += writer.stdout.read().split("\n")[:-1]
         written = {one.key for one in ledger.all() if not one.pending}
-        assert set(told[1:]) <= written | {""}
+        assert set(lines[1:]) <= written | {""}
     with closing(sqlite3.connect(ledger.path)) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 

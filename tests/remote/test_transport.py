@@ -58,7 +58,7 @@ def test_much_input_passes_through_while_much_output_comes_back(either: Transpor
     assert either.run(["cat"], input=iter(parts), timeout=60).stdout == b"".join(parts)
 
 
-def test_a_command_that_reads_no_input_is_no_error(either: Transport) -> None:
+def test_a_command_that_reads_no_input_is_not_an_error(either: Transport) -> None:
     assert either.run(["true"], input=iter([b"x" * 1_000_000] * 8), timeout=60).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""Real twins of real sites, reached through a real sshd with the command line a person uses."""
+"""Real twins of real sites, reached through a real sshd with the command line of a user."""
 
 import re
 import shlex

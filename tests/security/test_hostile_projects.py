@@ -88,7 +88,7 @@ def test_a_pattern_with_many_stars_takes_no_time(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("line", ["!", "x\\", "\\", "[", "/", "[[:x:]]"])
-def test_a_line_without_meaning_is_no_error(machine: Machine, line: str) -> None:
+def test_a_line_without_meaning_is_not_an_error(machine: Machine, line: str) -> None:
     (machine.project / ".slurmgenignore").write_text(line)
     assert machine.submit()[:2] == (0, "11\n")
 

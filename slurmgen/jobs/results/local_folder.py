@@ -14,7 +14,7 @@ from slurmgen.remote.transport import Transport
 
 
 class Results(Fetched, frozen=True, kw_only=True):
-    """The results of a job: the local folder, and what became of each file, by its name in the folder."""
+    """The results of a job: the local folder, and the state of each file, by its name in the folder."""
 
     folder: Path
 

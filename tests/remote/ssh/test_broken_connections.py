@@ -59,7 +59,7 @@ def test_no_byte_of_a_log_is_lost_or_shown_twice(
     server: Server, tmp_path: Path, completed: None, client: str, seed: int
 ) -> None:
     (tmp_path / "log").write_bytes(LOG)
-    shown, told = bytearray(), list[str]()
+    shown, messages = bytearray(), list[str]()
     # The first connection is made before anything is followed; it breaks too, but not before it is up.
     faults = [Fault("cut", AFTER_LOGIN + seed), *seeded_cuts(seed, 5)]
     with link(server.port, *faults) as bad:
@@ -70,15 +70,15 @@ def test_no_byte_of_a_log_is_lost_or_shown_twice(
             JOB,
             str(tmp_path / "log"),
             Shown(shown.extend),
-            told.append,
+            messages.append,
             lambda: "",
             sleep=lambda _: None,
         )
         assert bad.struck == len(faults)
     assert [one.state for one in states] == ["COMPLETED"]
     assert bytes(shown) == LOG
-    assert len(told) == len(faults)
-    assert all(text.endswith(" s") and "trying again in" in text for text in told)
+    assert len(messages) == len(faults)
+    assert all(text.endswith(" s") and "trying again in" in text for text in messages)
 
 
 def test_logs_follow_goes_on_over_a_link_that_breaks(
@@ -132,14 +132,14 @@ class Clock:
         self.now += seconds
 
 
-def followed(transport: Silent, reopen: Callable[[], object], clock: Clock, told: list[str]) -> None:
+def followed(transport: Silent, reopen: Callable[[], object], clock: Clock, messages: list[str]) -> None:
     follow_through(
         transport,  # type: ignore[arg-type]
         reopen,  # type: ignore[arg-type]
         JOB,
         "/log",
         Shown(lambda _: None, 77),
-        told.append,
+        messages.append,
         lambda: "slurmgen logs -f 12 --start 77",
         clock=lambda: clock.now,
         sleep=clock.sleep,
@@ -150,14 +150,14 @@ def test_following_ends_after_ten_minutes_with_the_command_to_continue(completed
     def reopen() -> None:
         raise ConnectionFailed("cannot connect to far")
 
-    clock, told = Clock(), list[str]()
+    clock, messages = Clock(), list[str]()
     with pytest.raises(ConnectionFailed, match=r"has not replied for 10 minutes.*-f 12 --start 77"):
-        followed(Silent(ConnectionFailed), reopen, clock, told)
+        followed(Silent(ConnectionFailed), reopen, clock, messages)
     assert PATIENCE < clock.now < PATIENCE + LONGEST_PAUSE + 1
     assert clock.pauses == sorted(clock.pauses)
     assert (clock.pauses[:3], clock.pauses[-1]) == ([1, 2, 4], LONGEST_PAUSE)
-    assert told[0] == "nothing came; trying again in 1 s"
-    assert told[1] == "cannot connect to far; trying again in 2 s"
+    assert messages[0] == "nothing came; trying again in 1 s"
+    assert messages[1] == "cannot connect to far; trying again in 2 s"
 
 
 def test_a_login_that_needs_a_prompt_is_not_repeated(completed: None) -> None:
@@ -184,11 +184,11 @@ def test_a_slow_host_is_queried_again_over_the_same_login(completed: None) -> No
     def reopen() -> None:
         raise AssertionError("a new login")
 
-    slow, told = Silent(TimedOut), list[str]()
+    slow, messages = Silent(TimedOut), list[str]()
     with pytest.raises(TimedOut, match="for 10 minutes"):
-        followed(slow, reopen, Clock(), told)
+        followed(slow, reopen, Clock(), messages)
     assert slow.closed == 1
-    assert len(told) > 10
+    assert len(messages) > 10
 
 
 @pytest.fixture(params=CONNECT)

@@ -112,7 +112,7 @@ def test_the_block_around_an_include_continues_after_it(resolve: Resolve, home: 
     assert (to.port, to.user) == (9, "right")
 
 
-@pytest.mark.parametrize("block", ["Host other", "Match host other", "Match user nobody-else"])
+@pytest.mark.parametrize("block", ["Host other", "Match host other", "Match user another"])
 def test_an_include_in_a_block_for_another_host_is_not_read(resolve: Resolve, home: Path, block: str) -> None:
     (home / "extra").write_text("Port 7\nHost *\n User wrong\n")
     to = resolve(f"{block}\n Include\t{home}/extra\nHost *\n Port 9\n User right\n")

@@ -303,7 +303,7 @@ def test_user_port_and_host_key_alias_of_a_jump_host_count(chain: Chain) -> None
     outer, inner = chain.hosts["outer"], chain.hosts["inner"]
     chain.jumps = {"far": f"{getuser()}@outer:{outer.port},inner"}
     chain.known["inner"] = f"gate {inner.host_key}\n"
-    wrong = "Host outer\n User nobody\n Port 1\nHost inner\n HostKeyAlias gate"
+    wrong = "Host outer\n User stranger\n Port 1\nHost inner\n HostKeyAlias gate"
     with openssh.connect(destination("far", with_first(chain.config(), wrong))) as one:
         assert one.run(["echo", "in"], timeout=60).out == "in\n"
 

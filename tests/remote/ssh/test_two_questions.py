@@ -46,8 +46,8 @@ def place(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> Ite
     home.mkdir()
     programs.mkdir()
     job = f"JobId=12 JobName=a\n   JobState=RUNNING Reason=None\n   StdOut={tmp_path}/log\n"
-    for name, told in {"squeue": "12|RUNNING|None|0:01|1:00|N/A|n1|a\n", "scontrol": job}.items():
-        (programs / name).write_text(f"#!/bin/sh\nprintf %s '{told}'\n")
+    for name, screen_text in {"squeue": "12|RUNNING|None|0:01|1:00|N/A|n1|a\n", "scontrol": job}.items():
+        (programs / name).write_text(f"#!/bin/sh\nprintf %s '{screen_text}'\n")
         (programs / name).chmod(0o755)
     (home / ".bash_profile").write_text(f"PATH='{programs}':$PATH\n")
     environ = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
@@ -62,13 +62,13 @@ def test_both_are_prompted_for_once_never_shown_and_not_stored(place: Place, cli
         screen.type(f"{PASSWORD}\n")
         screen.until("One-time code: ")
         screen.type(f"{CODE}\n")
-        told = screen.until("echo ")
-    assert "job 12 (a) is RUNNING" in told
-    assert "ended 0, echo True" in told
-    assert (told.count("Password: "), told.count("One-time code: ")) == (1, 1)
+        screen_text = screen.until("echo ")
+    assert "job 12 (a) is RUNNING" in screen_text
+    assert "ended 0, echo True" in screen_text
+    assert (screen_text.count("Password: "), screen_text.count("One-time code: ")) == (1, 1)
     assert place.asking.logins == 1
     for secret in (PASSWORD, CODE):
-        assert secret not in told
+        assert secret not in screen_text
         assert secret not in place.written()
 
 
@@ -100,10 +100,10 @@ def test_wrong_answers_are_reported_and_the_terminal_echoes_again(place: Place, 
             if place.asking.kind == "together":
                 screen.until_count("One-time code: ", number + 1)
                 screen.type("000000\n")
-        told = screen.until("echo ")
-    assert "error: far refused the login of " in told
-    assert "ended 3, echo True" in told
-    assert "000000" not in told
+        screen_text = screen.until("echo ")
+    assert "error: far refused the login of " in screen_text
+    assert "ended 3, echo True" in screen_text
+    assert "000000" not in screen_text
 
 
 @pytest.mark.parametrize("place", ["together"], indirect=True)
@@ -118,14 +118,14 @@ def test_after_a_broken_connection_there_is_no_second_prompt(place: Place, clien
             screen.type(f"{PASSWORD}\n")
             screen.until("One-time code: ")
             screen.type(f"{CODE}\n")
-            told = screen.until("echo ")
-    assert "error: the connection broke, and a new login needs you: far refused the login of " in told
-    start = re.search(r"slurmgen logs -f 12 --site generic --start (\d+)", told)
+            screen_text = screen.until("echo ")
+    assert "error: the connection broke, and a new login needs you: far refused the login of " in screen_text
+    start = re.search(r"slurmgen logs -f 12 --site generic --start (\d+)", screen_text)
     assert start
-    shown = told.partition("x" * 99)[2].partition("the connection to far broke")[0]
+    shown = screen_text.partition("x" * 99)[2].partition("the connection to far broke")[0]
     assert int(start[1]) == 99 + 1 + shown.count("y")
-    assert "ended 3, echo True" in told
-    assert told.count("Password: ") == 1
+    assert "ended 3, echo True" in screen_text
+    assert screen_text.count("Password: ") == 1
 
 
 @pytest.mark.parametrize("place", ["together"], indirect=True)
@@ -136,6 +136,6 @@ def test_an_interrupted_prompt_ends_the_command_and_the_terminal_echoes_again(
     with closing(Screen("foreground", *place.command(client), env=place.environ, cwd=place.folder)) as screen:
         screen.until("Password: ")
         screen.type("\x03")
-        told = screen.until("echo ")
-    assert "ended 130, echo True" in told
-    assert "Traceback" not in told
+        screen_text = screen.until("echo ")
+    assert "ended 130, echo True" in screen_text
+    assert "Traceback" not in screen_text

@@ -1,5 +1,5 @@
-# `make demo` runs the main job here; `make test` passes every test. Each installs what it needs.
-.PHONY: demo test check docs audit semgrep lock bench clean
+# `make demo` submits a job to a local Slurm; `make test` runs every test. Both install what they need.
+.PHONY: demo test check docs man audit semgrep lock bench clean
 .DELETE_ON_ERROR:
 
 # Importing torch without cached bytecode takes minutes.
@@ -21,13 +21,13 @@ check: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/zizmor --offline --quiet .
 
-# Known vulnerabilities of the locked packages. It asks a service on the network, so it is no part of `test`.
+# Known vulnerabilities of the locked packages. Not part of `test`, because it needs a service on the network.
 audit:
 	python3 -m venv --clear build/audit
 	build/audit/bin/python -m pip install --quiet --require-hashes -r requirements/audit.txt
 	for file in requirements/*.txt; do build/audit/bin/pip-audit --strict --disable-pip -r $$file || exit; done
 
-# Static analysis for security faults. It downloads its rules, so it is no part of `test`.
+# Static analysis for security faults. Not part of `test`, because it downloads its rules.
 semgrep:
 	python3 -m venv --clear build/semgrep
 	build/semgrep/bin/python -m pip install --quiet --require-hashes -r requirements/semgrep.txt
@@ -35,9 +35,15 @@ semgrep:
 
 # Warnings, such as a broken link, are errors.
 docs: $(READY)
-	$(BIN)/sphinx-build -W --keep-going --nitpicky --quiet docs build/docs
+	$(BIN)/sphinx-build --fresh-env -W --keep-going --nitpicky --quiet docs build/docs
 
-# Ten minutes of inputs for what reads others' text; tests/fuzz runs a few of them in `test`.
+# One page for each command; any warning of groff is an error.
+man: $(READY)
+	rm -rf build/man
+	$(BIN)/python docs/man_pages.py build/man
+	! groff -man -Tutf8 -ww -z build/man/*.1 2>&1 | grep .
+
+# Ten minutes of random input for the parsers of untrusted text; `test` runs a few of them (tests/fuzz).
 .PHONY: fuzz
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz 600
@@ -49,7 +55,7 @@ $(READY): requirements/uv.txt requirements/dev.txt pyproject.toml setup.sh
 	./setup.sh
 	touch $@
 
-# Hashes, and no address to download from.
+# With hashes, and without download addresses.
 lock: $(READY)
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	  pyproject.toml -o requirements/core.txt

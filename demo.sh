@@ -1,6 +1,6 @@
 #!/bin/sh
-# The main job, end to end: a script for two nodes of two GPUs each goes over SSH to a real Slurm on
-# this machine, in the shape of DAIC, and trains there on four ranks. Nothing of yours is touched.
+# Submits a job for two nodes with two GPUs each over SSH to a real Slurm on this machine, configured like
+# DAIC, and trains on four ranks. Your own settings and jobs are not used.
 set -eu
 cd "$(dirname "$0")"
 PATH="$PWD/.venv/bin:$PATH"

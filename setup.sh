@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a fresh Debian needs: the packages that tests and demo run for real, uv, and a virtual environment.
+# Installs what the tests and the demo need on a fresh Debian: packages, uv, and a virtual environment.
 set -eu
 
 need() { # need COMMAND PACKAGE: remember the package if the command is missing
@@ -19,6 +19,7 @@ need mariadbd mariadb-server
 need sshd openssh-server
 need ssh openssh-client
 need shellcheck shellcheck
+need groff groff-base
 need fish fish
 need tcsh tcsh
 need zsh zsh

@@ -23,7 +23,7 @@ BARE = "import click, tree_sitter_bash"
 
 
 def best(run: Callable[[], object], times: int) -> float:
-    """The shortest of several runs, in seconds: what else runs on the machine only makes one longer."""
+    """The shortest of several runs, in seconds; other load only makes a run longer."""
     found = []
     for _ in range(times):
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The plainest DDP loop that one writes by hand: DataLoader, DistributedSampler, DistributedDataParallel.
+"""A minimal handwritten DDP loop: DataLoader, DistributedSampler, DistributedDataParallel.
 
 On CPUs it gets its images as floats, ready and without augmentation. On a GPU it trains as the Olivia guide
 does: PIL transforms in eight workers, and fp16 autocast.
@@ -15,7 +15,7 @@ from torchvision.models import resnet18
 
 
 class Pictures(Dataset):
-    """Pictures with the transforms of the guides, done one by one."""
+    """Images with the transforms of the guides, one by one."""
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         self.images, self.labels = images, labels
@@ -34,7 +34,7 @@ class Pictures(Dataset):
 
 
 class Plain:
-    """The loop, for uint8 `images` of one of the models, on as many ranks as there are."""
+    """The loop, for uint8 `images` of one of the models, on all ranks."""
 
     def __init__(
         self, model: str, images: torch.Tensor, labels: torch.Tensor, batch_size: int, device: torch.device
@@ -57,7 +57,7 @@ class Plain:
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.gpu)
 
     def epoch(self, number: int) -> float:
-        """Train on all images once; the mean loss, as people print it."""
+        """Train on all images once; return the mean loss."""
         self.sampler.set_epoch(number)
         self.model.train()
         running_loss = 0.0

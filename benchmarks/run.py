@@ -1,4 +1,4 @@
-"""Every figure that the project promises, one after the other: `make bench`."""
+"""Runs all benchmarks: `make bench`."""
 
 import subprocess
 import sys

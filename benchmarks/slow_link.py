@@ -1,6 +1,6 @@
-"""A link on which all takes a while, in a network namespace of its own: a tun device that is a mirror.
+"""A network link with a delay, in its own network namespace: a tun device that returns all packets.
 
-Whoever connects to FAR reaches what listens at NEAR in this namespace, over real TCP: each packet comes back
+A connection to FAR reaches the server at NEAR in this namespace over real TCP: each packet comes back
 with the two addresses swapped, half the delay later. netem would do it too, where the kernel has it.
 """
 
@@ -23,7 +23,7 @@ _IPV4, _ADDRESSES = 4, 12
 
 
 def enter() -> None:
-    """Go on in a new network namespace; needs root. Does nothing where we are in one already."""
+    """Continue in a new network namespace, unless already in one. Needs root."""
     if os.environ.get(_MARK) is None:
         os.environ[_MARK] = "yes"
         words = ["unshare", "--net", sys.executable, *sys.argv]
@@ -32,7 +32,7 @@ def enter() -> None:
 
 
 def mirror(round_trip: float) -> None:
-    """Make the link; a thread turns its packets round, so that there and back takes `round_trip` seconds."""
+    """Create the link. A thread returns its packets with a delay of `round_trip` seconds per round trip."""
     device = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH", b"mirror", _IFF_TUN | _IFF_NO_PI))
     _ip(f"addr add {NEAR}/24 dev mirror")
@@ -57,6 +57,6 @@ def _turn(device: int, seconds: float) -> None:
 
 
 def _swapped(packet: bytes) -> bytes:
-    """The same from the other end; its checksums stay right, since they are sums."""
+    """The packet with source and destination swapped, which keeps its checksums valid."""
     source, target, rest = packet[_ADDRESSES : _ADDRESSES + 4], packet[_ADDRESSES + 4 :][:4], packet[20:]
     return packet[:_ADDRESSES] + target + source + rest

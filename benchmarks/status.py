@@ -1,4 +1,4 @@
-"""`slurmgen status` of 200 jobs over SSH, against one `ssh HOST squeue`; and how often it asks."""
+"""`slurmgen status` of 200 jobs over SSH, compared with one `ssh HOST squeue`, and its number of queries."""
 
 import os
 import shlex
@@ -57,7 +57,7 @@ def _twin() -> Iterator[Twin]:
 
 
 def _submitted(here: Twin) -> list[JobId]:
-    """Jobs that wait, named one by one."""
+    """Pending jobs, named individually."""
     argv = ["sbatch", "--parsable", f"--array=1-{JOBS}", "--begin=now+1hour", "--wrap=true"]
     environ = os.environ | here.environ()
     number = subprocess.run(argv, env=environ, check=True, capture_output=True, text=True).stdout.strip()
@@ -65,7 +65,7 @@ def _submitted(here: Twin) -> list[JobId]:
 
 
 def _counted(way: Route, jobs: list[JobId]) -> str:
-    """How often it logs in, and what it runs there."""
+    """The number of logins, and the remote commands."""
     asked: Counter[str] = Counter()
 
     def connect(to: Route) -> Transport:

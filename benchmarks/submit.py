@@ -1,4 +1,4 @@
-"""Submitting, beside what one would type by hand: `ssh HOST sbatch`, `tar | ssh tar`, `rsync -a`.
+"""Submission, compared with commands typed by hand: `ssh HOST sbatch`, `tar | ssh tar`, `rsync -a`.
 
 All to a new account on a twin on this machine, whole processes, in turn; medians. `--client openssh`
 takes OpenSSH's own client, `--delay 50` adds milliseconds to each round trip (in a network namespace of its
@@ -27,7 +27,7 @@ JOB = ["--framework", "python", "--script", "0/0.py", "--sbatch", "hold", "--tim
 
 
 def project(folder: Path, files: int, size: int) -> Path:
-    """A project of so many files of random bytes, a hundred a folder."""
+    """A project with `files` files of random bytes, a hundred per folder."""
     for number in range(files):
         path = folder / f"{number // 100}" / f"{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def project(folder: Path, files: int, size: int) -> Path:
 
 
 def new_account(twin_folder: Path, home: Path, address: str) -> None:
-    """Give who logs in the home of a new account: its login shell starts as fast as the system lets it."""
+    """Give the user an empty home folder, so that the login shell starts fast."""
     shutil.copytree("/etc/skel", home)
     settings = twin_folder / "sshd_config"
     text = settings.read_text()
@@ -47,7 +47,7 @@ def new_account(twin_folder: Path, home: Path, address: str) -> None:
 
 
 class Bench:
-    """A twin, and how both sides reach it."""
+    """A twin, and its routes for both sides."""
 
     def __init__(self, testbed: Testbed, client: str | None, delay: float, runs: int) -> None:
         self.testbed, self.client, self.runs = testbed, client, runs
@@ -63,11 +63,11 @@ class Bench:
         self.config.write_text(text)
         home = testbed.folder / "home"
         new_account(Path(str(testbed.twin.folder)), home, slow_link.NEAR if delay else address)
-        while self.answer("echo $HOME") != str(home):  # sshd begins anew
+        while self.answer("echo $HOME") != str(home):  # sshd restarts
             time.sleep(0.1)
 
     def answer(self, command: str) -> str:
-        """What a command says over there; nothing while nobody answers."""
+        """The output of a remote command; empty if the connection fails."""
         argv = ["ssh", "-F", str(self.config), self.host, command]
         return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
 
@@ -78,8 +78,8 @@ class Bench:
         return time.perf_counter() - start
 
     def settle(self) -> None:
-        """Wait as a person does before the next submission, until the far side has done what can wait."""
-        for _ in range(2):  # it begins a moment after the answer
+        """Wait until the background work on the remote host has finished."""
+        for _ in range(2):  # it starts shortly after the reply
             time.sleep(1.0)
             while [
                 *self.testbed.folder.glob("far/*/staging/*-*"),
@@ -105,7 +105,7 @@ class Bench:
         environ.pop("PYTHONDONTWRITEBYTECODE", None)
         subprocess.run(argv, env=environ, check=True, capture_output=True, **more)  # type: ignore[call-overload]
 
-    def told(self, what: str, floor: str, times: list[tuple[float, float]], goal: float) -> None:
+    def report(self, what: str, floor: str, times: list[tuple[float, float]], goal: float) -> None:
         """Print one line."""
         mine, bare = (statistics.median(column) for column in zip(*times, strict=True))
         print(
@@ -114,12 +114,12 @@ class Bench:
         )
 
     def unchanged(self) -> None:
-        """An unchanged project, beside submitting a script by hand."""
+        """An unchanged project, compared with submitting a script by hand."""
         folder = project(self.testbed.folder / "unchanged", *UNCHANGED)
         script = self.testbed.folder / "job.sh"
         script.write_text("#!/bin/bash\n#SBATCH --hold --output=/dev/null\ntrue\n")
         self.ours(folder)
-        time.sleep(2.1)  # files that changed within two seconds are hashed anew
+        time.sleep(2.1)  # files that changed within two seconds are hashed again
         self.ours(folder)
         times = []
         for _ in range(self.runs):
@@ -127,10 +127,10 @@ class Bench:
             with script.open() as text:
                 bare = self.seconds(lambda: self.ssh("sbatch --parsable", stdin=text))
             times.append((self.seconds(lambda: self.ours(folder)), bare))
-        self.told("submit of 1,000 unchanged files", "ssh HOST sbatch --parsable < script", times, 1.3)
+        self.report("submit of 1,000 unchanged files", "ssh HOST sbatch --parsable < script", times, 1.3)
 
     def first(self) -> None:
-        """A project that is not there yet, beside sending it by hand."""
+        """A new project, compared with sending it by hand."""
         times = []
         for number in range(max(3, self.runs // 3)):
             folder = project(self.testbed.folder / f"first-{number}", *FIRST)
@@ -142,13 +142,13 @@ class Bench:
             for each in (
                 there,
                 self.testbed.folder / "far" / folder.name,
-            ):  # room that was used before is faster
+            ):  # disk space that was used before is faster
                 shutil.rmtree(each)
             shutil.rmtree(folder)
-        self.told("first submit of 5,000 files, 50 MB", "tar | ssh tar", times, 1.2)
+        self.report("first submit of 5,000 files, 50 MB", "tar | ssh tar", times, 1.2)
 
     def second(self) -> None:
-        """One changed file, beside rsync."""
+        """One changed file, compared with rsync."""
         folder = project(self.testbed.folder / "second", *FIRST)
         there, remote = self.testbed.folder / "rsync", f"ssh -F {self.config}"
         argv = ["rsync", "-a", "-e", remote, f"{folder}/", f"{self.host}:{there}/"]
@@ -160,11 +160,11 @@ class Bench:
             self.settle()
             bare = self.seconds(lambda: self.call(argv))
             times.append((self.seconds(lambda: self.ours(folder)), bare))
-        self.told("submit with one of 5,000 files changed", "rsync -a", times, 1.0)
+        self.report("submit with one of 5,000 files changed", "rsync -a", times, 1.0)
 
 
 def main() -> None:
-    """Print a line for each pair: ours, the floor, the ratio and its goal."""
+    """Print a line for each pair: the time, the baseline, the ratio and its target."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--client", choices=["paramiko", "openssh"])
     parser.add_argument("--delay", type=float, default=0.0, metavar="MS")

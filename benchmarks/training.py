@@ -1,6 +1,6 @@
-"""The bundled training beside the plainest loop for the same model and batch: in the same ranks, in turn.
+"""The bundled training, compared with a minimal loop for the same model and batch in the same ranks.
 
-Two ranks on CPUs; with `--device cuda` one on a GPU. The median of the rounds is told, and the spread.
+Two ranks on CPUs; with `--device cuda` one on a GPU. Prints the median and the range of the rounds.
 """
 
 import os

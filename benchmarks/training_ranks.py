@@ -20,14 +20,14 @@ from core.run_ddp import make_learner
 from plain_ddp import Plain
 from torch.utils.data import TensorDataset
 
-EPOCHS = {"mnist": 10}  # of a round
+EPOCHS = {"mnist": 10}  # per round
 ROUNDS = {"cpu": 9, "cuda": 3}
 GOAL = {"cpu": 1, "cuda": 5}
-GPU_SAMPLES = 50_000  # as many as CIFAR has
+GPU_SAMPLES = 50_000  # as in CIFAR
 
 
 def main() -> None:
-    """Measure both in turn; rank 0 prints a line: ours, the plain loop, the ratio and its goal."""
+    """Measure both alternately. Rank 0 prints the bundled and the minimal loop, the ratio and its target."""
     name, folder, task, *flags = sys.argv[1:]
     made = ["--data", "synthetic", "--data-dir", folder, "--run-dir", f"{folder}/run", "--epochs", "1000"]
     config = parse_config(TASKS[task], [*made, *flags])
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def ours(loaders: Loaders, process: Process, config: Config) -> Callable[[int], object]:
-    """The bundled training of one epoch, with all it does besides: score, augment, watch the time."""
+    """One epoch of the bundled training, with metrics, augmentation and graceful stop."""
     learner = make_learner(process, config, len(loaders.train))
     fit = Fit(learner, loaders, Reporter(process, config), process, config)
 
@@ -59,7 +59,7 @@ def ours(loaders: Loaders, process: Process, config: Config) -> Callable[[int], 
 
 
 def enlarged(loaders: Loaders, process: Process, config: Config) -> Loaders:
-    """The same with as many samples as the real data set has."""
+    """The same with the number of samples of the real data set."""
     images, labels = loaders.train.dataset.tensors
     times = GPU_SAMPLES // len(labels)
     data = TensorDataset(images.repeat(times, 1, 1, 1), labels.repeat(times))
@@ -68,7 +68,7 @@ def enlarged(loaders: Loaders, process: Process, config: Config) -> Loaders:
 
 
 def seconds(epoch: Callable[[int], object], turn: int, epochs: int) -> float:
-    """Wall time of some epochs, until the last rank is through."""
+    """Wall time of some epochs, until the last rank has finished."""
     dist.barrier()
     start = time.perf_counter()
     for number in range(turn * epochs, (turn + 1) * epochs):
@@ -80,7 +80,7 @@ def seconds(epoch: Callable[[int], object], turn: int, epochs: int) -> float:
 
 
 def tell(name: str, speeds: list[list[float]], goal: int) -> None:
-    """Print what came of it."""
+    """Print the result."""
     ratios = [mine / plain for mine, plain in speeds]
     mine, plain = (statistics.median(column) for column in zip(*speeds, strict=True))
     spread = f"from {min(ratios):.2f} to {max(ratios):.2f}"

@@ -1,9 +1,13 @@
 """Sphinx configuration. `make docs` builds the site into build/docs, with warnings as errors."""
 
 import os
+import re
 import sys
 from importlib import metadata
 from pathlib import Path
+
+import click
+from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 os.environ.setdefault("XDG_CONFIG_HOME", "/nonexistent")  # the builder's own settings change no page
@@ -23,3 +27,39 @@ autodoc_member_order = "bysource"
 
 html_theme = "furo"
 html_title = "slurmgen"
+
+
+def setup(app: Sphinx) -> None:
+    """Show the options and examples of docs/cli.md as `--help` does."""
+    app.connect("sphinx-click-process-description", _describe)
+    app.connect("sphinx-click-process-options", _list_options)
+    app.connect("sphinx-click-process-epilog", _add_examples)
+
+
+def _describe(_app: Sphinx, _ctx: click.Context, lines: list[str]) -> None:
+    lines[:] = map(_rst, lines)
+
+
+def _list_options(_app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
+    from slurmgen.cli.help import OWN, grouped
+
+    lines.clear()
+    for title, rows in grouped(ctx.command, ctx).items():
+        lines += [] if title == OWN else [f".. rubric:: {title}", ""]
+        for names, text in rows:
+            if names.endswith("--help"):
+                continue
+            lines += [f".. option:: {names.replace(' / ', ', ')}", "", f"   {_rst(text)}", ""]
+
+
+def _add_examples(_app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
+    from slurmgen.cli.help import example_lines
+
+    examples = [f"   {line}" for line in example_lines(getattr(ctx.command, "examples", {}))]
+    lines[:] = [".. rubric:: Examples", "", ".. code-block:: shell", "", *examples, ""] if examples else []
+
+
+def _rst(text: str) -> str:
+    """Plain text as reStructuredText: code and options are literals."""
+    text = text.replace("*", r"\*")
+    return re.sub(r"`([^`]+)`|(?<![\w-])(--[a-z][a-z-]*)", lambda match: f"``{match[1] or match[2]}``", text)

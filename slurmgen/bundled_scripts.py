@@ -1,9 +1,9 @@
-"""The training scripts that come with slurmgen, by their paths in a job's folder: the one list of them."""
+"""The list of the training scripts that come with slurmgen, by their paths in a job's folder."""
 
 from pathlib import PurePosixPath
 
 FOLDER = "training"
-"Where they are, both in slurmgen and in a job's folder; it has a pyproject.toml of its own."
+"Their folder, both in slurmgen and in a job's folder; it has its own pyproject.toml."
 
 _DATA = ("cifar", "cifar100", "mnist")
 _FRAMEWORKS = ("ddp", "lightning", "accelerate")
@@ -16,5 +16,5 @@ BUNDLED_SCRIPTS = frozenset(
 
 
 def is_bundled(script: str) -> bool:
-    """Whether a training script, from the job's folder on, is one of them."""
+    """Whether a path from the job's folder on is that of a bundled script."""
     return str(PurePosixPath(script)) in BUNDLED_SCRIPTS

@@ -1,10 +1,10 @@
-"""Checked-in scripts: what slurmgen.toml says they should be, and what they are."""
+"""Checked-in scripts: compare the files with the scripts that slurmgen.toml describes."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import unified_diff
-from functools import lru_cache
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -34,7 +34,7 @@ _NO_NEWLINE = "\n\\ No newline at end of file\n"
 
 
 class Finding(NamedTuple):
-    """A script that is not what slurmgen.toml says."""
+    """A script that differs from slurmgen.toml."""
 
     path: Path
     kind: Kind
@@ -43,7 +43,7 @@ class Finding(NamedTuple):
 
     @property
     def message(self) -> str:
-        """What is wrong, in words."""
+        """The difference as a message."""
         return MESSAGES[self.kind]
 
 
@@ -53,18 +53,18 @@ def expected(
     cache_dir: Path | None = None,
     warn: Callable[[str], None] = lambda _warning: None,
 ) -> dict[Path, bytes]:
-    """Every script that the project's jobs make, by its file. No fact of your own has a say.
+    """Every script of the project's jobs, by its file. The user's own profiles have no effect.
 
     Args:
-        folder: the project's.
-        project: what its slurmgen.toml says.
-        cache_dir: where compiled templates are kept.
-        warn: is called for each file that a job needs and that does not exist.
+        folder: the project's folder.
+        project: the content of its slurmgen.toml.
+        cache_dir: the folder of compiled templates.
+        warn: called with a message for each file that a job needs and that does not exist.
 
     Raises:
-        ConfigError: a job cannot be had on a site, or two make the same file.
+        ConfigError: a job is not possible on a site, or two jobs make the same file.
     """
-    place = lru_cache(lambda name: load_site(name, folder, personal=False))
+    place = cache(lambda name: load_site(name, folder, personal=False))
     plans: dict[Path, Plan] = {}
     pairs = [(job, site) for job in project.job for site in sites_of(project, job)]
     for job, name in pairs:
@@ -85,7 +85,7 @@ def _plan(project: Project, job: str, site: Site) -> Plan:
 
 @contextmanager
 def _located(path: Path, job: str, site: str) -> Iterator[None]:
-    """Put the file, the line, the job and the site in front of what is wrong."""
+    """Put the file, the line, the job and the site before the message of an error."""
     try:
         yield
     except SlurmgenError as error:
@@ -95,16 +95,16 @@ def _located(path: Path, job: str, site: str) -> Iterator[None]:
 
 
 def found(folder: Path, scripts: Iterable[Path]) -> dict[Path, bytes]:
-    """What stands in these files, where they exist, and in all others of the folder that slurmgen wrote."""
+    """The content of these files, if they exist, and of all others in the folder that slurmgen wrote."""
     others = {}
     for path in folder.glob("*.sbatch"):
-        with suppress(OSError):  # a link, for example, is no script of slurmgen's
+        with suppress(OSError):  # a link, for example, was not written by slurmgen
             others[path] = read_inside(folder, path.name)
     return {path: data for path, data in others.items() if has_mark(data)} | read(scripts)
 
 
 def read(paths: Iterable[Path]) -> dict[Path, bytes]:
-    """What stands in those of the files that exist.
+    """The content of the files that exist.
 
     Raises:
         ConfigError: one is a link, which could lead to anything, or cannot be read.
@@ -120,7 +120,7 @@ def _read(path: Path) -> bytes:
 
 
 def compare(wanted: Mapping[Path, bytes], there: Mapping[Path, bytes]) -> list[Finding]:
-    """Every script that is not what it should be, in the order of their names."""
+    """The scripts that differ, in the order of their names."""
     return [
         Finding(path, kind, there.get(path, b""), wanted.get(path, b""))
         for path in sorted({*wanted, *there})
@@ -139,7 +139,7 @@ def _kind(wanted: bytes | None, there: bytes | None) -> Kind | None:
 
 
 def diff(finding: Finding, name: str) -> str:
-    """From what is there to what should be; `name` is that of the file."""
+    """The difference from the file to the expected script; `name` is the name of the file."""
     dates = ("as it is", f"as {FILE_NAME} says")
     lines = unified_diff(_lines(finding.there), _lines(finding.wanted), name, name, *dates)
     return "".join(line if line.endswith("\n") else f"{line}{_NO_NEWLINE}" for line in lines)

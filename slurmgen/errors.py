@@ -1,17 +1,17 @@
-"""Everything that can go wrong, in one tree.
+"""The errors that slurmgen raises, with the exit codes of the command line.
 
-    SlurmgenError                 exit code 2 unless said otherwise
-    ├── RequestError              what was asked for cannot be had
-    ├── ConfigError               a profile, slurmgen.toml or personal file is wrong
+    SlurmgenError                 2 unless noted
+    ├── RequestError              the request is invalid, on this site or on any
+    ├── ConfigError               a profile, slurmgen.toml or personal.toml is wrong
     ├── TwinError                 the twin could not be started or found (3)
-    └── RemoteError               the far side failed (3)
-        ├── ConnectionFailed      no connection, or it broke
-        ├── HostKeyError          the host's key is unknown or has changed
-        ├── AuthenticationFailed  the host let nobody in
-        ├── CommandFailed         a command over there answered with an error
+    └── RemoteError               the remote host failed (3)
+        ├── ConnectionFailed      there is no connection, or it broke
+        ├── HostKeyError          the host key is unknown or has changed
+        ├── AuthenticationFailed  the host refused the login
+        ├── CommandFailed         a remote command failed
         ├── TransferFailed        a file could not be sent or fetched
-        ├── Unresolved            whether there is a job is not known
-        └── Interrupted           ^C came while it mattered (130)
+        ├── Unresolved            it is not known whether there is a job
+        └── Interrupted           ^C before it was known whether there is a job (130)
 
 A message is the fact with its value, then what to do next.
 """
@@ -31,15 +31,15 @@ class SlurmgenError(Exception):
 
 
 class RequestError(SlurmgenError):
-    """What was asked for cannot be had, on this site or at all."""
+    """The request is invalid, on this site or on any."""
 
 
 class ConfigError(SlurmgenError):
-    """A profile, slurmgen.toml or the personal file is wrong."""
+    """A profile, slurmgen.toml or personal.toml is wrong."""
 
 
 class TwinError(SlurmgenError):
-    """The twin could not be started, or there is none."""
+    """The twin could not be started or found."""
 
     exit_code = 3
 
@@ -58,15 +58,15 @@ class ConnectionFailed(RemoteError):
 
 
 class HostKeyError(RemoteError):
-    """The host's key is unknown, or is not the one we know."""
+    """The host key is unknown or has changed."""
 
 
 class AuthenticationFailed(RemoteError):
-    """The host let nobody in."""
+    """The host refused the login."""
 
 
 class CommandFailed(RemoteError):
-    """A command on the far side answered with an error."""
+    """A remote command failed."""
 
 
 class TransferFailed(RemoteError):
@@ -74,17 +74,17 @@ class TransferFailed(RemoteError):
 
 
 class Unresolved(RemoteError):
-    """Whether there is a job is not known; the same command again finds out."""
+    """It is not known whether there is a job; the same command or call finds out."""
 
 
 class Interrupted(RemoteError):
-    """^C came while the far side was deciding."""
+    """^C came before it was known whether there is a job."""
 
     exit_code = 130
 
 
 def shortened(text: str, most: int = 1000) -> str:
-    """A text of at most so many characters, as much of its end as of its beginning.
+    """Cut a text to `most` characters: its beginning and as much of its end.
 
     >>> shortened("0123456789", 7)
     '01 … 89'
@@ -94,7 +94,7 @@ def shortened(text: str, most: int = 1000) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest of the known words, and all of them if they are few.
+    """A hint with the known word that is most similar, and with all of them if they are few.
 
     >>> did_you_mean("DAIK", ["daic", "olivia"])
     'Did you mean daic? Known: daic, olivia.'

@@ -13,7 +13,7 @@ MAX_TEXT = 1_000_000
 
 
 class NotPlainFile(OSError):
-    """The path leads to no regular file, or to one that is too large."""
+    """The path is not that of a regular file, or the file is too large."""
 
 
 class OutsideFolder(OSError):
@@ -24,7 +24,7 @@ def read_bytes(path: Path, limit: int = MAX_TEXT) -> bytes:
     """The content of a regular file.
 
     Raises:
-        OSError: it cannot be read, is no regular file or is larger than `limit` bytes.
+        OSError: it cannot be read, is not a regular file or is larger than `limit` bytes.
     """
     # Without O_NONBLOCK, opening a FIFO blocks until another process writes to it.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -38,7 +38,7 @@ def read_bytes(path: Path, limit: int = MAX_TEXT) -> bytes:
 
 
 def read_text(path: Path, limit: int = MAX_TEXT) -> str:
-    """The text of a regular file in UTF-8, with any line ends as line feeds.
+    """The text of a regular file in UTF-8; every line ends with a line feed.
 
     Raises:
         OSError: as `read_bytes`.
@@ -59,10 +59,10 @@ def read_inside(folder: Path, name: str | Path, limit: int = MAX_TEXT) -> bytes:
 
 
 def refuse_links(folder: Path, name: str | Path) -> None:
-    """Refuse a name that is not that of a file in the folder itself.
+    """Refuse the name of a file outside the folder, or behind a link in it.
 
     Raises:
-        OutsideFolder: the file, or a folder on the way, is a link, or the name leads out of the folder.
+        OutsideFolder: a part of the path is a link, or the name leads out of the folder.
     """
     real = Path(os.path.realpath(folder))
     if Path(name).is_absolute() or os.path.realpath(folder / name) != str(real / name):
@@ -76,12 +76,12 @@ def is_inside(path: Path, folder: Path) -> bool:
 
 
 def write_inside(folder: Path, name: str | Path, content: bytes, mode: int = 0o666) -> Path:
-    """Write a file in a folder at one stroke; an existing file or link of that name is replaced.
+    """Write a file in a folder atomically; an existing file or link of that name is replaced.
 
     Args:
-        folder: where it must stay.
-        name: from that folder on.
-        content: what to write.
+        folder: the folder that the file must stay in.
+        name: the path from that folder on.
+        content: the bytes to write.
         mode: permissions of a new file, less the umask; a replaced file keeps its own.
 
     Raises:

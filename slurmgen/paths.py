@@ -15,7 +15,7 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 def bundled(name: str) -> Path:
     """The folder `templates`, `site_profiles` or `training`.
 
-    A wheel carries it inside the package; in a checkout it stands beside it.
+    A wheel has it inside the package; in a checkout it is beside the package.
     """
     inside = _PACKAGE / name
     return inside if inside.is_dir() else _PACKAGE.parent / name
@@ -36,7 +36,7 @@ def state_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """What can be computed again, such as ~/.cache/slurmgen."""
+    """Data that can be computed again, such as ~/.cache/slurmgen."""
     from platformdirs import user_cache_path  # 10 ms
 
     return user_cache_path("slurmgen")
@@ -52,7 +52,7 @@ def make_private(folder: Path) -> Path:
     for path in (*reversed(folder.parents), folder):
         try:
             path.mkdir(mode=0o700)
-        except OSError:  # it exists, or cannot be made; the last one decides
+        except OSError:  # it exists, or cannot be made, which matters only for the last one
             if path == folder and not folder.is_dir():
                 raise
     require_private(folder)
@@ -74,9 +74,9 @@ def require_private(path: Path) -> None:
 
 
 def writable_by_others(path: Path) -> str | None:
-    """Why another user could have written or replaced what is at a path; None if nobody could.
+    """Why another user could have written or replaced what is at a path; None if no other user could.
 
-    Links count as well as where they lead. A folder that others may write to is accepted above the path
+    Both links and their targets count. A folder that others may write to is accepted above the path
     if its sticky bit is set, as in /tmp. The group that belongs to the user alone is the user.
 
     Raises:
@@ -96,7 +96,7 @@ def writable_by_others(path: Path) -> str | None:
 
 
 def controlled_by_others(path: Path) -> str | None:
-    """Why a file or folder is another user's, or everybody's; None if it is neither.
+    """Why a file or folder is controlled by other users; None if it is not.
 
     Unlike `writable_by_others`, the group and the folders above do not count: colleagues share a project
     by giving their group write access to it.
@@ -118,7 +118,7 @@ def _others_may_write(status: os.stat_result) -> bool:
 
 
 def _is_own_group(gid: int) -> bool:
-    """Whether a group holds this user and no other, as many systems make one for each user."""
+    """Whether this user is the only member of a group, as many systems make one for each user."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:

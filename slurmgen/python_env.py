@@ -1,7 +1,7 @@
-"""Where a job's Python comes from: the lines that make it the first on PATH.
+"""The source of a job's Python: the lines that put it first on PATH.
 
-They run once, in the batch script: with `uv run` in the step, many tasks would race to
-create one environment.
+They run once, in the batch script: with `uv run` in the step, many tasks would race to create one
+environment.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from slurmgen.slurm.shell import is_full_path, word
 
 def _uv(folder: str) -> tuple[str, ...]:
     here, project = (f"{word(folder)}/", f" --project {word(folder)}") if folder else ("", "")
-    # .venv may be a link to what several runs share, whose programs must not name one run's folder.
+    # .venv may be a link to a shared environment, whose programs must not name the folder of one run.
     return (
         f'venv="$(readlink -f {here}.venv)"',
         f'UV_PROJECT_ENVIRONMENT="$venv" flock {here}.venv.lock uv sync{project}',
@@ -48,7 +48,7 @@ _KINDS: dict[str, tuple[Callable[[str], tuple[str, ...]], str]] = {
 
 
 def needed_files(python_env: str) -> tuple[str, ...]:
-    """The files of the project that the environment is made from or is in, on the remote host."""
+    """The project files that the environment needs on the remote host."""
     kind, _, folder = python_env.partition(":")
     if is_full_path(folder):
         return ()

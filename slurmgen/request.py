@@ -1,6 +1,5 @@
-"""Request: what the user asks for, before any site has a say."""
+"""Request: what the user asks for, independent of any site."""
 
-from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import Struct, convert, to_builtins
@@ -12,16 +11,16 @@ from slurmgen.slurm.shell import VariableName, quote, unprintable
 Rendezvous = Literal["static", "c10d"]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 NONE = "none"
-"Said instead of a name, to have none of what the site has."
+"Instead of a name: use none of those that the site has."
 OMITTED = "..."
-"Stands for the value of a variable in the command that a script names."
+"Replaces the value of a variable in the command of a script's header."
 
 MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024}
-"Larger numbers are typing errors: no cluster has so many."
+"The largest valid values; no cluster has so many."
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one job should be. What is None is decided by the site, else by a stated default."""
+    """One job. Where a field is None, the site decides, otherwise a documented default."""
 
     framework: str | None = None
     gpus: int | None = None
@@ -42,16 +41,16 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     modules: tuple[str, ...] | None = None
     "Instead of the site's modules; an empty list loads none."
     python_env: str | None = None
-    "Where Python comes from: none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."
+    "Python environment: none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."
     sbatch: SbatchOptions = {}
-    "Further sbatch options by long name; `true` for one without a value, `false` for none of it."
+    "Further sbatch options by long name: `true` for one without a value, `false` to leave one out."
     script: str | None = None
     script_args: tuple[str, ...] | None = None
     rendezvous: Rendezvous | None = None
     mixed_precision: Precision | None = None
     "For accelerate's launcher."
     requeue: bool | None = None
-    "Put the job back in the queue when its ranks leave unfinished, in time before its limit."
+    "Requeue the job if its ranks stop unfinished before the time limit."
     name: str | None = None
     "Name of the job."
     log_dir: str | None = None
@@ -59,34 +58,36 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
 
 def merge(*layers: Request) -> Request:
-    """One request out of several: what a later layer says overrules; `env` and `sbatch` add up."""
-    said: dict[str, object] = {}
+    """Merge requests: later ones overrule earlier ones; `env` and `sbatch` are merged key by key."""
+    values: dict[str, object] = {}
     for layer in layers:
         for key in Request.__struct_fields__:
             value = getattr(layer, key)
             if isinstance(value, dict):
-                said[key] = {**said.get(key, {}), **value}  # type: ignore[dict-item]
+                values[key] = {**values.get(key, {}), **value}  # type: ignore[dict-item]
             elif value is not None:
-                said[key] = value
-    return Request(**said)  # type: ignore[arg-type]
+                values[key] = value
+    return Request(**values)  # type: ignore[arg-type]
 
 
 def check_form(request: Request) -> dict[str, Any]:
-    """What a request says, by field, without what is unset; a value is neither empty nor of a wrong type.
+    """Check the types and ranges of a request, and return the fields that are set.
 
     Raises:
-        RequestError: it names the value; a variable's name, above all, must be one.
+        RequestError: a value is empty, out of range or of a wrong type, or the name of a variable is invalid.
     """
     _check_counts(request)
     try:
-        said: dict[str, Any] = to_builtins(request)
-        convert(said, Request)
+        values: dict[str, Any] = to_builtins(request)
+        convert(values, Request)
     except (TypeError, ValueError) as error:
-        raise RequestError(f"the request is wrong: {error}".replace("$.", ""), "Mend that value.") from None
-    if "" in said.values() or "" in said.get("modules", ()) or "" in said.get("binds", ()):
-        empty = next(key for key, value in said.items() if value == "" or (key in _LISTS and "" in value))
+        raise RequestError(
+            f"the request is wrong: {error}".replace("$.", ""), "Correct that value."
+        ) from None
+    if "" in values.values() or "" in values.get("modules", ()) or "" in values.get("binds", ()):
+        empty = next(key for key, value in values.items() if value == "" or (key in _LISTS and "" in value))
         raise RequestError(f"{_FLAGS[empty]} is empty", "Leave it out, or give it a value.")
-    return said
+    return values
 
 
 def _check_counts(request: Request) -> None:
@@ -99,7 +100,7 @@ def _check_counts(request: Request) -> None:
 
 
 def check_text(request: Request) -> None:
-    """Refuse a value that no script can hold.
+    """Refuse control characters, which are not allowed in a batch script.
 
     Raises:
         RequestError: a value has a newline, a NUL or another control character.
@@ -109,27 +110,31 @@ def check_text(request: Request) -> None:
         if value is not None and (text := unprintable(value)) is not None:
             raise RequestError(
                 f"{key} has a control character: {text!r}",
-                "Newlines, tabs and NULs cannot stand in a batch script; take it out.",
+                "Newlines, tabs and NULs are not allowed in a batch script; take it out.",
             )
 
 
 def command_line(site: str, request: Request, job: str | None = None, *, replace_args: bool = False) -> str:
-    """The slurmgen command that makes this request, the same text each time; values of variables are omitted.
+    """The slurmgen command that makes this request. It omits the values of variables, which may be secret.
 
     Args:
         site: the site.
-        request: what the command line says.
-        job: the job of slurmgen.toml, if one is named.
-        replace_args: the request's `script_args` stand for those of slurmgen.toml, instead of after them.
+        request: the options of the command.
+        job: the job of slurmgen.toml, if the command names one.
+        replace_args: the request's `script_args` replace those of slurmgen.toml.
     """
     return command_of(site, to_builtins(request), job, replace_args=replace_args)
 
 
-def command_of(site: str, said: dict[str, Any], job: str | None = None, *, replace_args: bool = False) -> str:
-    """The same for what a request says by field, as `check_form` gives it; it is taken apart."""
+def command_of(
+    site: str, values: dict[str, Any], job: str | None = None, *, replace_args: bool = False
+) -> str:
+    """`command_line` for the fields that `check_form` returned."""
     words = ["slurmgen render", *([quote(job)] if job else []), f"--site {site}"]
-    script_args = said.pop("script_args", ())
-    for key, value in said.items():
+    script_args = values.get("script_args", ())
+    for key, value in values.items():
+        if key == "script_args":
+            continue
         if isinstance(value, bool):
             words.append(_switch(key, value))
         elif isinstance(value, (str, int)):
@@ -152,7 +157,6 @@ _FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__
 _LISTS = ("modules", "binds")
 
 
-@lru_cache(maxsize=4096)
 def _option(key: str, value: str | int) -> str:
     return f"{_FLAGS[key]} {quote(str(value))}"
 
@@ -162,12 +166,12 @@ def _switch(key: str, on: bool) -> str:
 
 
 def _texts(key: str, value: dict[str, Any] | tuple[str, ...]) -> list[str] | tuple[str, ...]:
-    """What stands behind an option that may repeat, each time it stands there."""
+    """The values of an option that is repeatable."""
     if value == ():
         return (NONE,)
     if key == "sbatch" and isinstance(value, dict):
         return [f"{name}={text}" if text else name for name, text in given(value).items()]
     if isinstance(value, dict):
-        # A value may be a secret, and this text stands in scripts that are checked in.
+        # A value may be secret, and scripts with this text are checked in.
         return [f"{name}={OMITTED}" for name in value]
     return value

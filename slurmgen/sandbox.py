@@ -1,7 +1,7 @@
 """Call a function in a process of its own, with limits on time, memory and files.
 
-It is for work on what others wrote, such as the templates of a cloned repository. The function and its
-arguments are pickled, so they must be this program's own; only JSON comes back.
+It is for work on untrusted files, such as the templates of a cloned repository. The function and its
+arguments are pickled, so they must come from slurmgen itself; the result is JSON.
 """
 
 import faulthandler
@@ -18,13 +18,13 @@ from typing import Any
 MEMORY = 250_000_000
 "Bytes, beyond what the interpreter and its files take at the start."
 _TIMEOUT = 60.0
-"Seconds until a process is ended that does not use the CPU; importing takes long on some file systems."
+"Seconds until a process that does not use the CPU is ended; imports take long on some file systems."
 # -I: nothing is imported from the working directory.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from slurmgen.sandbox import main; main()"
 
 
 class Stopped(Exception):
-    """The process was stopped at a limit, or crashed; `log` has what it wrote and where it was then."""
+    """The process reached a limit, or crashed; `log` has its standard error and its stack."""
 
     def __init__(self, fact: str, log: str) -> None:
         super().__init__(fact)
@@ -32,7 +32,7 @@ class Stopped(Exception):
 
 
 def call(function: Callable[..., Any], *args: object, cpu_seconds: float) -> Any:
-    """What a function returns, by way of JSON.
+    """The result of a function, converted to JSON and back.
 
     Raises:
         Stopped: it took too long, or the process crashed.
@@ -59,7 +59,11 @@ def _decoded(log: bytes | None) -> str:
 
 
 def main() -> None:
-    """The other end of `call`."""
+    """The process that `call` starts."""
+    # Python caches what it compiles in files, which cannot be written below the limits.
+    import jinja2.debug
+    import jinja2.sandbox  # noqa: F401
+
     cpu_seconds, function, args = pickle.load(sys.stdin.buffer)  # noqa: S301  (written by `call`)
     faulthandler.enable()
     # The kernel delivers the signal and faulthandler writes the stack even within one long operation.
@@ -76,6 +80,6 @@ def _limits() -> dict[int, int]:
     limits = {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    except OSError:  # no Linux; elsewhere the address space cannot be limited reliably
+    except OSError:  # not Linux: elsewhere the address space cannot be limited reliably
         return limits
     return limits | {resource.RLIMIT_AS: pages * resource.getpagesize() + MEMORY}

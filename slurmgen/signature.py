@@ -1,4 +1,4 @@
-"""Provenance: a script in a file ends with a hash of its own text, so that a hand edit shows."""
+"""Provenance: a script in a file ends with a hash of its text, so that an edit by hand is detected."""
 
 import re
 from hashlib import sha256
@@ -8,13 +8,13 @@ _SIGNED = re.compile(rb"(?s)(.*\n)" + _MARK + rb"([0-9a-f]{64})\n")
 
 
 def signed(text: str) -> bytes:
-    """The script as it stands in a file: with its hash on the last line."""
+    """The script as written to a file: with its hash on the last line."""
     body = (text if text.endswith("\n") else f"{text}\n").encode()
     return body + _MARK + _hash(body) + b"\n"
 
 
 def as_written(data: bytes) -> bool:
-    """Whether a file holds, to the byte, what `signed` made once."""
+    """Whether a file is unchanged since `signed` made it."""
     match = _SIGNED.fullmatch(data)
     return match is not None and match[2] == _hash(match[1])
 

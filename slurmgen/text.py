@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any
 
-# GitHub takes `::name ...::` at the start of a line for a command, after blanks too, and it takes
-# `##[name]` anywhere, as Azure takes `##vso[...]`.
+# GitHub executes `::name ...::` at the start of a line, after blanks too, and `##[name]` anywhere.
+# Azure executes `##vso[...]`.
 _COLONS = re.compile(r"^([ \t]*):(?=:.*::)", re.MULTILINE)
 _HASHES = re.compile(r"#(?=#[A-Za-z]*\[)")
 _DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
@@ -14,7 +14,7 @@ _PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things.
+    """A number and its noun, in the plural unless it is 1.
 
     >>> counted(1, "file"), counted(0, "file")
     ('1 file', '0 files')
@@ -23,7 +23,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def listed(names: Collection[str], most: int = 5) -> str:
-    """The first of some names, and how many more there are.
+    """The first few names, and the number of the others.
 
     >>> listed(["a", "b", "c"], most=2)
     'a, b and 1 more'
@@ -32,11 +32,16 @@ def listed(names: Collection[str], most: int = 5) -> str:
     return ", ".join(islice(names, most)) + more
 
 
-def visible(text: str, keep: str = "") -> str:
-    r"""Text that may be anybody's, fit for a terminal and a log: what could steer one stands as its escape.
+def unstyled(text: str, **_style: object) -> str:
+    """The text without colours; stands in for `click.style`."""
+    return text
 
-    That is every control character, what turns the direction of writing, and what begins a command to a
-    continuous integration service; `keep` holds those that are meant, such as a newline.
+
+def visible(text: str, keep: str = "") -> str:
+    r"""Escape what could control a terminal or a log, in text from another user or program.
+
+    That is every control character, every change of the writing direction, and the beginning of a command
+    to a continuous integration service. The characters in `keep`, such as a newline, stay.
 
     >>> print(visible("a\x1b[2J\u202eb\n"), visible("::error::a"))
     a\x1b[2J\u202eb\n \x3a:error::a
@@ -51,14 +56,14 @@ def _escape(character: str) -> str:
 
 
 def visible_json(value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
-    """A value as JSON, in ASCII, with a newline behind it; nothing in it steers a terminal or a log."""
+    """A value as a line of ASCII JSON in which nothing can control a terminal or a log."""
     import json  # slow to import
 
     return visible_strings(json.dumps(value, indent=indent, default=default)) + "\n"
 
 
 def visible_strings(text: str) -> str:
-    r"""JSON or TOML with the escapes of both languages for what `visible` escapes; newlines stay.
+    r"""Escape the same as `visible` in JSON or TOML, with escapes of these languages; newlines stay.
 
     >>> print(visible_strings('["\x7f", "##[add-mask]é"]'))
     ["\u007f", "\u0023#[add-mask]é"]
@@ -74,12 +79,12 @@ def _unicode_escape(character: str) -> str:
 
 
 def annotation(severity: str, message: str, **properties: object) -> str:
-    """A line that GitHub shows beside the lines of a pull request.
+    """A workflow command of GitHub that annotates a line of a pull request.
 
     https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions
     """
-    said = ",".join(f"{name}={_encoded(str(value), _PROPERTY)}" for name, value in properties.items())
-    return f"::{severity} {said}::{_encoded(message, _DATA)}\n"
+    pairs = ",".join(f"{name}={_encoded(str(value), _PROPERTY)}" for name, value in properties.items())
+    return f"::{severity} {pairs}::{_encoded(message, _DATA)}\n"
 
 
 def _encoded(text: str, table: dict[str, str]) -> str:

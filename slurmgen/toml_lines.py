@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 MAX_PARTS = 16
-"Of a dotted key. tomllib's time grows with its square, and with it times the lines below a table."
+"Parts of a dotted key. tomllib's time grows with their square, and with them times the lines of a table."
 
 # Possessive quantifiers, and strings that need no end, keep the time linear in the size of any text.
 _KEY = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""

@@ -8,19 +8,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from slurmgen.errors import ConfigError, did_you_mean
+from slurmgen.errors import ConfigError
 from slurmgen.files import MAX_TEXT, read_text
 from slurmgen.paths import require_private
+from slurmgen.toml_errors import Problem, explained, shortened
 from slurmgen.toml_lines import MAX_PARTS, is_too_deep, line_of
 
 T = TypeVar("T")
-_AT = r"(?s)^(?P<fact>.*?)(?: - at (?P<key>`key` in )?`\$(?P<place>[^`]*)`)?$"
-_ANY_VALUE = "[...]"
-_ANY_KEY = "[key]"
-_STEP = r"\[\.\.\.\]|\[key\]|\[\d+\]|[^.\[]+"
-_UNKNOWN = r"unknown field `(?P<name>[^`]*)`"
-_LONGEST = 200
-"Characters of a value in a message."
 _MOST_PROBLEMS = 20
 "Errors of one file that are reported at once; finding each takes a pass over the file."
 _PLAIN_HINT = f"It must be a regular file in UTF-8 of at most {MAX_TEXT:,} bytes that you may read."
@@ -39,12 +33,22 @@ def read_toml(path: Path) -> dict[str, Any]:
         data = tomllib.loads(text)
         msgspec.msgpack.encode(data)  # takes integers of 64 bits, as TOML has; tomllib takes any
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {shortened(str(error))}", "Correct that line.") from error
+        raise _not_toml(path, text, str(error)) from error
     except RecursionError:
         raise ConfigError(f"{path}: lists or tables are nested too deeply", "Remove them.") from None
     except (ValueError, OverflowError):
         raise ConfigError(f"{path}: a number has more than 64 bits", "Correct that number.") from None
     return data
+
+
+def _not_toml(path: Path, text: str, message: str) -> ConfigError:
+    """The error for a file that tomllib refuses; its message ends with the line, or names the end."""
+    found = re.search(r" \(at line ([0-9]+), (column [0-9]+)\)\Z", message)
+    if found:
+        line, fact = found[1], f"{message[: found.start()]} at {found[2]}"
+    else:
+        line, fact = str(len(text.splitlines()) or 1), message
+    return ConfigError(f"{path}:{line}: it is not TOML: {shortened(fact)}", "Correct that line.")
 
 
 def read_own(path: Path) -> dict[str, Any]:
@@ -88,15 +92,20 @@ def convert(data: dict[str, Any], kind: type[T], path: Path) -> T:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), data, kind, path)[0] from None
+        raise _error(explained(str(error), data, kind), path) from None
+
+
+def _error(problem: Problem, path: Path) -> ConfigError:
+    place = located(path, problem.keys) if problem.keys else str(path)
+    return ConfigError(f"{place}: {shortened(problem.fact)}", problem.hint)
 
 
 def problems(
     data: dict[str, Any], kind: Any, path: Path, required: dict[str, Any]
 ) -> tuple[list[ConfigError], dict[str, Any]]:
-    """Every error that `convert` would raise, one after the other, and the data without what is wrong.
+    """Every error that `convert` would raise, one after the other, and the data without the wrong values.
 
-    `required` are values for the keys that the struct cannot do without.
+    `required` has values for the keys that the struct requires.
     """
     found: list[ConfigError] = []
     data = required | data
@@ -104,8 +113,9 @@ def problems(
         try:
             msgspec.convert(data, kind)
         except msgspec.ValidationError as error:
-            problem, keys = _explained(str(error), data, kind, path)
-            found.append(problem)
+            problem = explained(str(error), data, kind)
+            keys = problem.keys
+            found.append(_error(problem, path))
             if not has(data, keys) or not keys or len(found) == _MOST_PROBLEMS:
                 return found, required
             data = required | _without(data, keys)
@@ -127,120 +137,3 @@ def has(data: Any, keys: Sequence[str]) -> bool:
             return False
         data = data[key]
     return True
-
-
-def _explained(message: str, data: Any, kind: Any, path: Path) -> tuple[ConfigError, list[str]]:
-    """The error in words, and the keys that lead to the wrong value; none if they are not known."""
-    match = re.match(_AT, message)
-    assert match is not None  # noqa: S101  (the pattern matches any text)
-    place = (match["place"] or "") + (_ANY_KEY if match["key"] else "")
-    try:
-        keys, kind, value = _walk(place, data, kind)
-    except (
-        LookupError,
-        AttributeError,
-        TypeError,
-        StopIteration,
-    ):  # a key of the file looks like msgspec's notation
-        return ConfigError(f"{path}: {shortened(message)}", "Correct that key."), []
-    unknown = re.search(_UNKNOWN, match["fact"])
-    if unknown:
-        keys.append(unknown["name"])
-        known = getattr(_struct_in(kind), "__struct_fields__", ())
-        fact, hint = f"unknown key {'.'.join(keys)}", did_you_mean(unknown["name"], known)
-    elif match["key"]:
-        fact, hint = f"{'.'.join(keys)}: {_invalid(keys[-1], kind)}", "Correct that key."
-    else:
-        fact = f"{'.'.join(keys) or 'the file'}: {_fact(match['fact'], kind, value)}"
-        hint = "Correct that value."
-    place = located(path, keys) if keys else str(path)
-    return ConfigError(f"{place}: {shortened(fact)}", hint), keys
-
-
-def shortened(text: str) -> str:
-    """A text as it fits in a message."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-_TYPES = {
-    "int": "a whole number",
-    "str": "a string",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a table",
-}
-
-
-def _fact(message: str, kind: Any, value: Any) -> str:
-    """msgspec's message in a person's words, with the value."""
-    if choices := _choices(kind):
-        wrong = [item for item in value if item not in choices] if isinstance(value, list) else [value]
-        return f"{', '.join(map(repr, wrong))} is none of {', '.join(choices)}"
-    if message.startswith("Object missing"):
-        return "a key is missing: " + message.rpartition(" ")[2].strip("`")
-    if "matching regex" in message:
-        return _invalid(value, kind)
-    words = re.sub(r"`([^`]*)`", lambda found: _in_words(found[1]), message)
-    return f"{words[:1].lower()}{words[1:]}: {value!r}"
-
-
-def _invalid(value: Any, kind: Any) -> str:
-    """What is wrong with a text that does not match its pattern, which the pattern's description tells."""
-    description = _description(kind)
-    return f"{value!r} is not valid" + (f"; it must be {description}" if description else "")
-
-
-def _description(kind: Any) -> str | None:
-    """What is written beside the pattern of a type, also within `list` and `Type | None`."""
-    found = [meta.description for meta in getattr(kind, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
-    inner = (_description(arg) for arg in getattr(kind, "__args__", ()) if arg is not Ellipsis)
-    return next(filter(None, [*found, *inner]), None)
-
-
-def _in_words(types: str) -> str:
-    """`int | null` as `a whole number`."""
-    return " or ".join(_TYPES.get(name, name) for name in types.split(" | ") if name != "null")
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    """The words of a Literal, also within `Literal | None`."""
-    options = [arg for arg in getattr(kind, "__args__", ()) if arg not in (type(None), Ellipsis)]
-    if options and all(isinstance(option, str) for option in options):
-        return tuple(options)
-    return _choices(options[0]) if len(options) == 1 else ()
-
-
-def _walk(place: str, data: Any, kind: Any) -> tuple[list[str], Any, Any]:
-    """The keys of a place in msgspec's notation, the type that belongs there and the value that stands there.
-
-    msgspec writes `[...]` for any value of a table; the one meant is the one that fails by itself.
-    """
-    keys = []
-    for step in re.findall(_STEP, place):
-        if step == _ANY_KEY:
-            step = next(key for key in data if not _fits(key, kind.__args__[0]))
-        elif step == _ANY_VALUE:
-            kind = kind.__args__[-1]
-            step = next((key for key, value in data.items() if not _fits(value, kind)), step)
-        elif step.startswith("["):
-            break  # an item of a list; its key says enough
-        else:
-            fields = msgspec.structs.fields(_struct_in(kind))
-            kind = next(field.type for field in fields if field.name == step)
-        data = data.get(step) if isinstance(data, dict) else None
-        keys.append(step)
-    return keys, kind, data
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
-def _struct_in(kind: Any) -> Any:
-    """The struct in `Struct | None`; anything else as it is."""
-    options = [arg for arg in getattr(kind, "__args__", ()) if hasattr(arg, "__struct_fields__")]
-    return options[0] if options else kind

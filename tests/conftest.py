@@ -18,7 +18,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
-# Whoever starts the tests in the background has their commands ignore ^C.
+# Commands of tests that run in the background would ignore ^C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -47,7 +47,7 @@ def config_dir(clean_environment: None) -> Path:
 
 @pytest.fixture
 def slurmgen(tmp_path: Path) -> Run:
-    """Run the command line as a person would, from an empty folder."""
+    """Run the command line as the user does, from an empty folder."""
 
     def run(*args: str, cwd: Path = tmp_path, **options: object) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "slurmgen", *args]

@@ -1,4 +1,4 @@
-"""Scripts in files against slurmgen.toml: `render --all --write` and `check`."""
+"""Scripts in a repository and slurmgen.toml: `render --all --write` and `check`."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def change(path: Path, old: str, new: str) -> None:
 
 
 def kinds(slurmgen: Run) -> dict[str, str]:
-    """What `check` finds, by file, with an exit code that fits."""
+    """The findings of `check` by file; also checks its exit code."""
     result = slurmgen("check", "--format", "json")
     said = json.loads(result.stdout)
     assert result.returncode == bool(said["findings"])
@@ -62,32 +62,30 @@ def test_each_job_has_a_script_for_each_of_its_sites(project: Path) -> None:
     assert sorted(path.name for path in (project / "slurm").iterdir()) == NAMES
 
 
-def test_what_was_written_is_right_and_said_in_one_line(project: Path, slurmgen: Run) -> None:
+def test_written_scripts_pass_check_with_one_line_of_output(project: Path, slurmgen: Run) -> None:
     result = slurmgen("check")
     assert (result.returncode, result.stdout, result.stderr) == (
         0,
-        "3 scripts are as slurmgen.toml says\n",
+        "3 scripts match slurmgen.toml\n",
         "",
     )
 
 
-def test_one_job_is_written_as_all_are(project: Path, slurmgen: Run) -> None:
+def test_one_job_can_be_written_alone(project: Path, slurmgen: Run) -> None:
     before = (project / "slurm" / "cifar.olivia.sbatch").read_bytes()
     result = slurmgen("render", "cifar", "--site", "olivia", "--write")
     assert result.stderr == "slurm/cifar.olivia.sbatch is up to date\n"
     assert (project / "slurm" / "cifar.olivia.sbatch").read_bytes() == before
 
 
-def test_a_changed_job_makes_its_scripts_out_of_date_until_they_are_written(
-    project: Path, slurmgen: Run
-) -> None:
+def test_scripts_of_a_changed_job_are_outdated_until_written_again(project: Path, slurmgen: Run) -> None:
     change(project / "slurmgen.toml", "gpus = 8", "gpus = 4")
     assert kinds(slurmgen) == {"slurm/cifar.olivia.sbatch": "outdated"}
     assert slurmgen("render", "--all", "--write").stderr.count("wrote ") == 1
     assert kinds(slurmgen) == {}
 
 
-def test_a_difference_is_shown_as_one_that_patch_takes(project: Path, slurmgen: Run) -> None:
+def test_the_diff_can_be_applied_with_patch(project: Path, slurmgen: Run) -> None:
     change(project / "slurmgen.toml", "gpus = 8", "gpus = 4")
     lines = slurmgen("check").stdout.splitlines()
     assert lines[:3] == [
@@ -97,17 +95,15 @@ def test_a_difference_is_shown_as_one_that_patch_takes(project: Path, slurmgen: 
     ]
     assert "-#SBATCH --nodes=2" in lines
     assert "+#SBATCH --nodes=1" in lines
-    assert lines[-1].startswith("1 script is not as slurmgen.toml says. `slurmgen render --all --write`")
+    assert lines[-1].startswith("1 script does not match slurmgen.toml. `slurmgen render --all --write`")
 
 
-def test_a_missing_script_is_found(project: Path, slurmgen: Run) -> None:
+def test_a_missing_script_is_reported(project: Path, slurmgen: Run) -> None:
     (project / "slurm" / NAMES[0]).unlink()
     assert kinds(slurmgen) == {f"slurm/{NAMES[0]}": "missing"}
 
 
-def test_a_script_whose_job_is_gone_is_found_and_a_foreign_one_is_left_alone(
-    project: Path, slurmgen: Run
-) -> None:
+def test_a_script_without_a_job_is_reported_unless_it_is_foreign(project: Path, slurmgen: Run) -> None:
     (project / "slurm" / "theirs.sbatch").write_text("#!/bin/bash\nsrun hostname\n")
     change(project / "slurmgen.toml", "[job.mnist]", "[job.digits]")
     assert kinds(slurmgen) == {
@@ -116,14 +112,14 @@ def test_a_script_whose_job_is_gone_is_found_and_a_foreign_one_is_left_alone(
     }
 
 
-def test_an_edited_script_is_told_from_an_outdated_one(project: Path, slurmgen: Run) -> None:
+def test_an_edited_script_is_distinguished_from_an_outdated_one(project: Path, slurmgen: Run) -> None:
     change(project / "slurmgen.toml", "gpus = 8", "gpus = 4")
     change(project / "slurm" / "cifar.olivia.sbatch", "--mem=440G", "--mem=100G")
     change(project / "slurm" / "cifar.daic.sbatch", "gpu:2", "gpu:3")
     assert set(kinds(slurmgen).values()) == {"edited"}
 
 
-def test_a_lost_last_newline_is_shown(project: Path, slurmgen: Run) -> None:
+def test_a_missing_final_newline_is_shown(project: Path, slurmgen: Run) -> None:
     path = project / "slurm" / NAMES[0]
     path.write_text(path.read_text().removesuffix("\n"))
     assert "\\ No newline at end of file\n+# slurmgen: sha256:" in slurmgen("check").stdout
@@ -155,7 +151,7 @@ def test_an_edited_script_is_overwritten_only_with_force(
     assert "set -x" not in path.read_text()
 
 
-def test_a_file_of_someone_else_is_not_overwritten_but_an_empty_one_is(tmp_path: Path, slurmgen: Run) -> None:
+def test_a_foreign_file_is_kept_and_an_empty_one_overwritten(tmp_path: Path, slurmgen: Run) -> None:
     (tmp_path / "mine").write_text("precious")
     (tmp_path / "empty").touch()
     assert slurmgen("render", "-o", "mine").returncode == 2
@@ -163,11 +159,11 @@ def test_a_file_of_someone_else_is_not_overwritten_but_an_empty_one_is(tmp_path:
     assert slurmgen("render", "-o", "empty").returncode == 0
 
 
-def test_a_script_can_be_written_to_what_is_not_a_regular_file(slurmgen: Run) -> None:
+def test_a_script_can_be_written_to_a_special_file(slurmgen: Run) -> None:
     assert slurmgen("render", "-o", "/dev/stdout").stdout.startswith("#!/bin/bash\n")
 
 
-def test_a_folder_in_the_way_is_an_error_and_no_bug(project: Path, slurmgen: Run) -> None:
+def test_a_folder_with_the_name_of_a_script_is_an_error(project: Path, slurmgen: Run) -> None:
     (project / "slurm" / NAMES[0]).unlink()
     (project / "slurm" / NAMES[0]).mkdir()
     assert kinds(slurmgen) == {f"slurm/{NAMES[0]}": "missing"}
@@ -178,21 +174,23 @@ def test_a_folder_in_the_way_is_an_error_and_no_bug(project: Path, slurmgen: Run
     )
 
 
-def test_personal_facts_never_count(project: Path, config_dir: Path, slurmgen: Run) -> None:
+def test_personal_settings_do_not_affect_checked_in_scripts(
+    project: Path, config_dir: Path, slurmgen: Run
+) -> None:
     (config_dir / "personal.toml").write_text(PERSONAL)
     (config_dir / "site_profiles").mkdir()
     (config_dir / "site_profiles" / "daic.toml").write_text('name = "daic"\nextends = "daic"\ntime = "9"')
     assert kinds(slurmgen) == {}
 
 
-def test_a_template_of_the_project_counts(project: Path, slurmgen: Run) -> None:
+def test_a_template_of_the_project_is_used(project: Path, slurmgen: Run) -> None:
     (project / "templates").mkdir()
     (project / "templates" / "environment.j2").write_text("echo mine")
     assert set(kinds(slurmgen).values()) == {"outdated"}
     assert len(kinds(slurmgen)) == 3
 
 
-def test_the_project_may_be_elsewhere(project: Path, tmp_path: Path, slurmgen: Run) -> None:
+def test_check_works_from_another_folder(project: Path, tmp_path: Path, slurmgen: Run) -> None:
     (tmp_path / "deep" / "er").mkdir(parents=True)
     change(project / "slurm" / NAMES[0], "set -e", "set +e")
     assert slurmgen("check", cwd=tmp_path / "deep" / "er").stdout.startswith(f"../../slurm/{NAMES[0]}: ")
@@ -201,7 +199,7 @@ def test_the_project_may_be_elsewhere(project: Path, tmp_path: Path, slurmgen: R
     )
 
 
-def test_annotations_name_the_file_and_escape_what_would_end_them(project: Path, slurmgen: Run) -> None:
+def test_annotations_name_the_file_and_are_escaped(project: Path, slurmgen: Run) -> None:
     change(project / "slurmgen.toml", "job.mnist", "job.digits")
     change(project / "slurmgen.toml", "[defaults]", 'script_dir = "a,b%"\n[defaults]')
     lines = [line for line in slurmgen("check", "--format", "github").stdout.splitlines() if "::" in line]
@@ -227,7 +225,7 @@ def test_annotations_name_the_file_and_escape_what_would_end_them(project: Path,
     ],
 )
 @pytest.mark.parametrize("command", [["check"], ["render", "--all", "--write"]])
-def test_a_job_that_cannot_be_had_is_named_with_its_line(
+def test_an_impossible_job_is_reported_with_its_line(
     text: str, message: str, command: list[str], tmp_path: Path, slurmgen: Run
 ) -> None:
     (tmp_path / "slurmgen.toml").write_text(text)
@@ -236,7 +234,7 @@ def test_a_job_that_cannot_be_had_is_named_with_its_line(
     assert message in result.stderr
 
 
-def test_two_jobs_that_make_one_file_are_refused(tmp_path: Path, slurmgen: Run) -> None:
+def test_two_jobs_with_the_same_file_are_rejected(tmp_path: Path, slurmgen: Run) -> None:
     (tmp_path / "site_profiles").mkdir()
     for name in ("c", "b.c"):
         (tmp_path / "site_profiles" / f"{name}.toml").write_text(f"name = '{name}'")
@@ -245,24 +243,24 @@ def test_two_jobs_that_make_one_file_are_refused(tmp_path: Path, slurmgen: Run) 
 
 
 @pytest.mark.parametrize("command", [["check"], ["render", "--all", "--write"]])
-def test_without_a_project_one_is_told_how_to_begin(command: list[str], slurmgen: Run) -> None:
+def test_without_a_project_the_error_suggests_init(command: list[str], slurmgen: Run) -> None:
     result = slurmgen(*command)
     assert result.returncode == 2
     assert result.stderr.endswith("or above it. `slurmgen init` writes one to start from.\n")
 
 
 @pytest.mark.parametrize("more", [["cifar"], ["--gpus", "2"], ["--site", "daic"], ["--", "--epochs", "1"]])
-def test_all_takes_no_request(more: list[str], project: Path, slurmgen: Run) -> None:
+def test_all_rejects_request_options(more: list[str], project: Path, slurmgen: Run) -> None:
     result = slurmgen("render", "--all", "--write", *more)
     assert result.returncode == 2
-    assert result.stderr.startswith("error: --all takes no JOB and no request")
+    assert result.stderr.startswith("error: --all takes no JOB and no other options")
 
 
 def test_all_needs_write(project: Path, slurmgen: Run) -> None:
     assert slurmgen("render", "--all").stderr.startswith("error: --all needs --write.")
 
 
-def test_the_page_on_ci_names_every_kind_of_finding() -> None:
+def test_the_page_on_ci_lists_every_state() -> None:
     page = (REPOSITORY / "docs" / "ci.md").read_text()
     assert set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)) == set(MESSAGES)
 
@@ -285,7 +283,7 @@ projects = st.builds(
 
 @given(projects, st.data())
 @settings(max_examples=60, deadline=None)
-def test_what_is_written_is_right_and_any_edit_of_it_is_found(project: Project, data: st.DataObject) -> None:
+def test_any_edit_of_a_written_script_is_found(project: Project, data: st.DataObject) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         wanted = expected(folder, project)
@@ -322,7 +320,7 @@ def test_a_link_is_not_written_through(
 
 
 @pytest.mark.parametrize("target", ["..", "other"])
-def test_nothing_is_written_to_or_shown_from_below_a_link(target: str, tmp_path: Path, slurmgen: Run) -> None:
+def test_folders_behind_a_link_are_not_read_or_written(target: str, tmp_path: Path, slurmgen: Run) -> None:
     project = tmp_path / "project"
     (project / "other").mkdir(parents=True)
     (project / "slurmgen.toml").write_text("[job.a]")
@@ -334,7 +332,7 @@ def test_nothing_is_written_to_or_shown_from_below_a_link(target: str, tmp_path:
     assert not list(tmp_path.rglob("*.sbatch"))
 
 
-def test_check_does_not_show_what_a_link_leads_to(project: Path, slurmgen: Run) -> None:
+def test_check_does_not_show_the_target_of_a_link(project: Path, slurmgen: Run) -> None:
     (project / "secret").write_text("token\n# slurmgen: sha256:0\n")
     (project / "slurm" / "link.sbatch").symlink_to("../secret")
     assert kinds(slurmgen) == {}
@@ -345,7 +343,7 @@ def test_check_does_not_show_what_a_link_leads_to(project: Path, slurmgen: Run) 
     assert f"slurm/{NAMES[0]} cannot be read: it is a link" in result.stderr
 
 
-def test_a_pipe_in_the_place_of_a_script_is_not_waited_for(project: Path, slurmgen: Run) -> None:
+def test_a_pipe_instead_of_a_script_does_not_block(project: Path, slurmgen: Run) -> None:
     os.mkfifo(project / "slurm" / "foreign.sbatch")
     assert kinds(slurmgen) == {}
     (project / "slurm" / NAMES[0]).unlink()
@@ -356,7 +354,7 @@ def test_a_pipe_in_the_place_of_a_script_is_not_waited_for(project: Path, slurmg
         assert f"slurm/{NAMES[0]} cannot be read: it is not a regular file" in result.stderr
 
 
-def test_a_wrong_template_is_named_once_for_all_scripts(project: Path, slurmgen: Run) -> None:
+def test_an_invalid_template_is_reported_once_for_all_scripts(project: Path, slurmgen: Run) -> None:
     (project / "templates").mkdir()
     (project / "templates" / "step.j2").write_text("{{ plan.nodes }}\n{{ plan.no_such_value }}\n")
     result = slurmgen("check")
@@ -366,7 +364,7 @@ def test_a_wrong_template_is_named_once_for_all_scripts(project: Path, slurmgen:
 
 
 @pytest.mark.parametrize("how", [["render"], ["render", "--all", "--write"], ["check"]])
-def test_what_submit_would_refuse_for_a_missing_file_is_a_warning(
+def test_a_missing_file_that_submit_rejects_is_a_warning(
     how: list[str], tmp_path: Path, slurmgen: Run
 ) -> None:
     (tmp_path / "slurmgen.toml").write_text('[job.a]\nscript = "no.py"\npython_env = "uv:env"\n')
@@ -381,7 +379,7 @@ def test_what_submit_would_refuse_for_a_missing_file_is_a_warning(
     assert "warning" not in slurmgen(*how).stderr
 
 
-def test_a_script_is_printed_although_what_it_runs_is_missing(slurmgen: Run) -> None:
+def test_a_script_is_printed_although_its_training_script_is_missing(slurmgen: Run) -> None:
     reply = slurmgen("render", "--script", "missing.py")
     assert reply.returncode == 0
     assert reply.stdout.endswith("missing.py\n")
@@ -397,6 +395,6 @@ def test_a_script_is_printed_although_what_it_runs_is_missing(slurmgen: Run) -> 
         ["--python-env", "venv:~/envs/torch"],
     ],
 )
-def test_what_comes_along_or_is_on_the_remote_host_is_not_missing(how: list[str], slurmgen: Run) -> None:
+def test_bundled_and_remote_files_are_not_missing(how: list[str], slurmgen: Run) -> None:
     reply = slurmgen("render", *how)
     assert (reply.returncode, reply.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""What other repositories use: the pre-commit hooks, the GitHub Action, the snippets on docs/ci.md."""
+"""The pre-commit hooks, the GitHub Action and the examples on docs/ci.md, as other repositories use them."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ FAULTY = "#!/bin/bash\nsrun hostname\n#SBATCH --nodes=2\n"
 
 @pytest.fixture
 def repository(tmp_path: Path, slurmgen: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A git repository with a project, its scripts, and the hooks; Python is the one that runs the tests."""
+    """A Git repository with a project, its scripts, and hooks that use the Python of the tests."""
     monkeypatch.setenv("PRE_COMMIT_HOME", str(tmp_path / ".git" / "pre-commit"))
     slurmgen("init", "--site", "generic")
     slurmgen("render", "--all", "--write")
@@ -57,7 +57,7 @@ def test_the_check_hook_passes_until_a_script_is_edited(repository: Path) -> Non
     assert "\n-echo done\n" in failed.stdout
 
 
-def test_the_check_hook_notices_a_script_that_was_deleted(repository: Path) -> None:
+def test_the_check_hook_reports_a_deleted_script(repository: Path) -> None:
     hook("slurmgen-check", repository)
     (repository / "slurm" / "cifar.generic.sbatch").unlink()
     assert "slurm/cifar.generic.sbatch: missing" in hook("slurmgen-check", repository).stdout
@@ -72,7 +72,7 @@ def test_the_lint_hook_passes_until_a_script_has_a_fault(repository: Path) -> No
 
 
 def act(folder: Path, files: str, check: str) -> "subprocess.CompletedProcess[str]":
-    """Run the last step of the action as its runner does, with this slurmgen for the installed one."""
+    """Run the last step of the action as its runner does, with the slurmgen of this checkout."""
     installed = folder / ".git" / "slurmgen" / "bin" / "python"
     installed.parent.mkdir(parents=True)
     installed.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
@@ -90,14 +90,14 @@ def run_step(step: dict[str, Any], folder: Path, **values: str) -> "subprocess.C
 
 
 def set_traps(folder: Path) -> Path:
-    """Modules in the checkout that leave a mark if they are imported; the mark."""
+    """Adds modules to the checkout that write a file if they are imported; returns that file."""
     mark = folder / ".git" / "imported"
     for name in ("venv", "logging", "pip", "click", "json", "slurmgen", "sitecustomize", "hatchling"):
         (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write({name!r})\n")
     return mark
 
 
-def test_the_action_passes_on_right_scripts(repository: Path) -> None:
+def test_the_action_passes_for_correct_scripts(repository: Path) -> None:
     result = act(repository, "", "true")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
@@ -128,13 +128,13 @@ def test_the_action_installs_without_importing_from_the_checkout(repository: Pat
     mark = set_traps(repository)
     (install,) = (step for step in ACTION["runs"]["steps"] if step.get("name") == "Install slurmgen")
     values = {"PYTHON": sys.executable, "RUNNER_TEMP": str(repository / ".git")}
-    # There is no network here: pip ends where it would fetch the first package.
+    # pip stops before it downloads the first package: tests have no network.
     result = run_step(install, repository, GITHUB_ACTION_PATH=str(REPOSITORY), PIP_NO_INDEX="1", **values)
     assert "No matching distribution found" in result.stderr
     assert not mark.exists()
 
 
-def test_the_lint_hook_takes_no_file_name_for_an_option(repository: Path) -> None:
+def test_the_lint_hook_does_not_parse_file_names_as_options(repository: Path) -> None:
     (repository / "--site=nowhere.sbatch").write_text(FAULTY)
     failed = hook("slurmgen-lint", repository)
     assert failed.returncode == 1
@@ -142,13 +142,13 @@ def test_the_lint_hook_takes_no_file_name_for_an_option(repository: Path) -> Non
 
 
 def uses() -> list[tuple[str, str]]:
-    """Every action that is used, with what stands behind the @."""
+    """Every action that is used, with its version."""
     paths = [REPOSITORY / "action.yml", *(REPOSITORY / ".github" / "workflows").iterdir()]
     text = PAGE + "".join(path.read_text() for path in paths)
     return re.findall(r"uses: ([\w/-]+)@(.*)", text.replace("OWNER/", "./"))
 
 
-def test_every_action_is_pinned_and_everywhere_to_the_same_version() -> None:
+def test_every_action_is_pinned_to_one_version_everywhere() -> None:
     assert all(re.fullmatch(r"[0-9a-f]{40} # v\d+\.\d+\.\d+", version) for _, version in uses())
     assert len(dict(uses())) == len(set(uses())) >= 5
 
@@ -163,7 +163,7 @@ def test_the_scripts_of_the_action_pass_shellcheck() -> None:
 
 
 def test_the_action_reads_its_inputs_from_the_environment_only() -> None:
-    """An input that is put into the text of a script could run as one."""
+    """An input that is inserted into the text of a script could be run as code."""
     assert not [step for step in ACTION["runs"]["steps"] if "${{" in step.get("run", "")]
 
 
@@ -181,7 +181,7 @@ def test_the_snippets_name_hooks_and_inputs_that_exist() -> None:
     assert [line.split()[0] for line in gitlab["slurm-scripts"]["script"]] == ["slurmgen", "slurmgen"]
 
 
-def test_pre_commit_finds_its_hooks_right() -> None:
+def test_pre_commit_accepts_the_hooks() -> None:
     command = [sys.executable, "-m", "pre_commit", "validate-manifest", ".pre-commit-hooks.yaml"]
     result = run(*command, cwd=REPOSITORY)
     assert (result.returncode, result.stdout) == (0, "")

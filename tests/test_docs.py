@@ -1,11 +1,15 @@
-"""What the documents say is so."""
+"""The documentation agrees with the code."""
 
+import ast
 import re
 import runpy
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,13 +17,21 @@ import pytest
 from slurmgen import Request, load_site, resolve
 from slurmgen.config.project import Job, Project
 from slurmgen.config.user import Personal
+from slurmgen.containers import ENGINES
+from slurmgen.doctor import CHECKS
+from slurmgen.jobs.failure import why
+from slurmgen.launchers import LAUNCHERS
 from slurmgen.script import _values
 from slurmgen.sites.model import Site
+from slurmgen.slurm import pending_reasons
+from slurmgen.slurm.replies import JobState
 from tests.conftest import REPOSITORY, Run
+
+DOCS = REPOSITORY / "docs"
 
 
 def keys_of(kind: type) -> set[str]:
-    """Every key that a profile can hold, at any depth."""
+    """The names of all fields of a struct, at any depth."""
     found: set[str] = set()
     for field in msgspec.structs.fields(kind):
         found.add(field.name)
@@ -29,27 +41,47 @@ def keys_of(kind: type) -> set[str]:
     return found
 
 
+def words_in_code(page: str) -> set[str]:
+    """The words of a page that are formatted as code within its text and tables."""
+    text = re.sub(r"^```.*?^```$", "", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+    return set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", text))))
+
+
 @pytest.mark.parametrize(("kind", "page"), [(Site, "profile-keys.md"), (Personal, "sites.md")])
-def test_the_pages_on_sites_name_every_key(kind: type, page: str) -> None:
-    text = (REPOSITORY / "docs" / page).read_text()
-    named = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", text))))
-    assert keys_of(kind) - named == set()
+def test_the_pages_on_sites_list_every_key(kind: type, page: str) -> None:
+    assert keys_of(kind) - words_in_code(page) == set()
 
 
-def test_the_page_on_slurmgen_toml_names_every_key() -> None:
-    page = (REPOSITORY / "docs" / "project.md").read_text()
-    named = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", page))))
-    assert keys_of(Project) | keys_of(Job) <= named
+def test_the_page_on_slurmgen_toml_lists_every_key() -> None:
+    assert (keys_of(Project) | keys_of(Job)) - words_in_code("project.md") == set()
 
 
-def test_the_page_on_templates_names_every_value() -> None:
-    page = (REPOSITORY / "docs" / "templates.md").read_text()
+def test_the_page_on_templates_lists_every_value() -> None:
+    page = (DOCS / "templates.md").read_text()
     rows = " ".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
     assert set(re.findall(r"`(\w+)`", rows)) == set(_values(resolve(Request(), load_site("generic"))))
 
 
+@pytest.mark.parametrize("framework", LAUNCHERS)
+def test_every_framework_is_documented(framework: str, slurmgen: Run) -> None:
+    assert framework in words_in_code("project.md")
+    assert framework in words_in_code("own-script.md")
+    assert f"| `{framework}`" in (REPOSITORY / "README.md").read_text()
+    assert re.search(rf"--framework .*\b{framework}\b", " ".join(slurmgen("render", "--help").stdout.split()))
+
+
+def test_every_container_engine_is_documented() -> None:
+    page = (DOCS / "sites.md").read_text()
+    assert [name for name in ENGINES if f"`{name}`" not in page] == []
+
+
+def test_every_doctor_check_is_documented() -> None:
+    page = (DOCS / "ssh.md").read_text()
+    assert [check.name for check in CHECKS if f"`{check.name}`" not in page] == []
+
+
 def test_the_example_template_works(tmp_path: Path, slurmgen: Run) -> None:
-    page = (REPOSITORY / "docs" / "templates.md").read_text()
+    page = (DOCS / "templates.md").read_text()
     example = re.search(r"```jinja\n(.*?)```", page, re.DOTALL)
     assert example
     (tmp_path / "templates").mkdir()
@@ -57,8 +89,8 @@ def test_the_example_template_works(tmp_path: Path, slurmgen: Run) -> None:
     assert "\nnvidia-smi --list-gpus\nexport OMP_NUM_THREADS=" in slurmgen("render").stdout
 
 
-def test_links_between_the_documents_lead_somewhere() -> None:
-    for page in [REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")]:
+def test_relative_links_have_a_target() -> None:
+    for page in [REPOSITORY / "README.md", *DOCS.glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
@@ -78,7 +110,7 @@ def test_the_python_example_of_the_readme_runs() -> None:
     assert shown.startswith("4 72 72 CPUs per GPU (from the profile of olivia (documentation: ")
 
 
-def test_every_toml_example_of_the_readme_is_toml() -> None:
+def test_the_toml_examples_of_the_readme_are_valid() -> None:
     blocks = re.findall(r"```toml\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
     assert [tomllib.loads(block) for block in blocks]
     assert [block.split("\n")[0] for block in blocks] == [
@@ -94,7 +126,76 @@ def test_the_page_of_profile_keys_is_that_of_the_code() -> None:
     assert (REPOSITORY / "docs" / "profile-keys.md").read_text() == text
 
 
-def test_the_picture_of_the_packages_is_that_of_the_code() -> None:
+def test_the_pages_of_the_sites_are_those_of_the_profiles() -> None:
+    """If not: python docs/site_pages.py."""
+    pages = runpy.run_path(str(REPOSITORY / "docs" / "site_pages.py"))["pages"]()
+    written = {path.name: path.read_text() for path in (REPOSITORY / "docs" / "sites").glob("*.md")}
+    assert written == pages
+
+
+def test_the_diagram_of_the_packages_matches_the_code() -> None:
     """If not: python docs/picture.py."""
-    drawn = runpy.run_path(str(REPOSITORY / "docs" / "picture.py"))["dot"]()
-    assert drawn == (REPOSITORY / "docs" / "architecture.dot").read_text()
+    drawn = runpy.run_path(str(DOCS / "picture.py"))["dot"]()
+    assert drawn == (DOCS / "architecture.dot").read_text()
+
+
+def examples(page: str, language: str) -> list[str]:
+    """The code blocks of a page in a language, without their indentation."""
+    blocks = re.findall(
+        rf"^( *)```{language}\n(.*?)^\1```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE
+    )
+    return [dedent(block) for _, block in blocks]
+
+
+def test_the_example_profile_is_valid(tmp_path: Path, slurmgen: Run) -> None:
+    (profile,) = examples("extend.md", "toml")
+    (tmp_path / "mycluster.toml").write_text(profile)
+    assert slurmgen("sites", "validate", "mycluster.toml").stdout == "mycluster.toml: valid\n"
+
+
+def test_the_example_launcher_is_complete() -> None:
+    (code,) = examples("extend.md", "python")
+    module: dict[str, Any] = {}
+    exec(code, module)  # noqa: S102
+    assert type(module["LAUNCHER"]) is type(LAUNCHERS["ddp"])
+
+
+TROUBLESHOOTING = (DOCS / "troubleshooting.md").read_text()
+
+
+def quoted(heading: str) -> list[str]:
+    """The messages in the first column of the tables of a section of the page on troubleshooting."""
+    section = TROUBLESHOOTING.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """Every string of a module, with a NUL for each value that is formatted into it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.sub(r"\{\w+\}", "\0", node.value)
+
+
+def test_each_message_of_slurmgen_on_the_page_exists() -> None:
+    sources = (REPOSITORY / "slurmgen").rglob("*.py")
+    texts = "\n".join(text.replace("\n", " ") for path in sources for text in texts_of(path))
+    messages = quoted("Messages of slurmgen")
+    patterns = {message: ".*".join(map(re.escape, message.split("..."))) for message in messages}
+    assert len(messages) > 30
+    assert [message for message, pattern in patterns.items() if not re.search(pattern, texts)] == []
+
+
+@pytest.mark.parametrize("message", quoted("Messages in a job log"))
+def test_slurmgen_recognizes_the_message_in_a_log(message: str) -> None:
+    generic = why(JobState(id="1", state="FAILED", exit_code="1:0"), log="Training started")
+    found = why(JobState(id="1", state="FAILED", exit_code="1:0"), log=message.replace("...", "name"))
+    assert found
+    assert found != generic
+
+
+def test_the_reason_codes_of_slurm_on_the_page_are_explained() -> None:
+    codes = re.findall(r"`([A-Z]\w+)`", TROUBLESHOOTING.partition("\n## A job that waits\n")[2])
+    assert len(codes) > 8
+    assert [code for code in codes if not pending_reasons.words(code)] == []

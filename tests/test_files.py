@@ -16,31 +16,31 @@ from slurmgen.files import (
 )
 
 
-def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_fifo_is_rejected_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(NotPlainFile, match="not a regular file"):
         read_bytes(tmp_path / "fifo")
 
 
-def test_a_link_to_a_device_is_refused(tmp_path: Path) -> None:
+def test_a_link_to_a_device_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "zero").symlink_to("/dev/zero")
     with pytest.raises(NotPlainFile, match="not a regular file"):
         read_text(tmp_path / "zero")
 
 
-def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
+def test_a_file_over_the_limit_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"12345")
     assert read_bytes(tmp_path / "file", limit=5) == b"12345"
     with pytest.raises(NotPlainFile, match="larger than 4 bytes"):
         read_bytes(tmp_path / "file", limit=4)
 
 
-def test_line_ends_are_read_as_line_feeds(tmp_path: Path) -> None:
+def test_all_line_endings_are_read_as_line_feeds(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"a\r\nb\rc\n")
     assert read_text(tmp_path / "file") == "a\nb\nc\n"
 
 
-def test_a_link_is_replaced_and_its_target_stays(tmp_path: Path) -> None:
+def test_writing_replaces_a_link_and_keeps_its_target(tmp_path: Path) -> None:
     target, folder = tmp_path / "target", tmp_path / "folder"
     folder.mkdir()
     target.write_text("mine")
@@ -76,7 +76,7 @@ def test_missing_folders_are_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["link", "below/file", "../secret", "folder/../../secret", "/etc/passwd", "loop"]
 )
-def test_a_file_is_not_read_by_way_of_a_link_or_outside_the_folder(name: str, tmp_path: Path) -> None:
+def test_a_file_is_not_read_through_a_link_or_outside_the_folder(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     (folder / "folder").mkdir(parents=True)
     (tmp_path / "secret").write_text("token")
@@ -89,13 +89,13 @@ def test_a_file_is_not_read_by_way_of_a_link_or_outside_the_folder(name: str, tm
     assert read_inside(folder, "file") == b"mine"
 
 
-def test_a_folder_may_itself_be_reached_by_a_link(tmp_path: Path) -> None:
+def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("mine")
     (tmp_path / "link").symlink_to("folder")
     assert read_inside(tmp_path / "link", "file") == b"mine"
 
 
-def test_a_link_that_leads_to_itself_is_inside(tmp_path: Path) -> None:
+def test_a_circular_link_counts_as_inside(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     assert is_inside(tmp_path / "loop", tmp_path)

@@ -1,4 +1,4 @@
-"""The wheel: what a person gets from `pip install slurmgen-torch`."""
+"""The wheel that `pip install slurmgen-torch` installs."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin folder of an environment that has the wheel and its locked core dependencies only."""
+    """The bin folder of an environment with only the wheel and its locked core dependencies."""
     folder = tmp_path_factory.mktemp("env")
     run(UV, "venv", "--quiet", "--python", sys.executable, folder)
     install = [UV, "pip", "install", "--quiet", "--python", folder / "bin" / "python"]
@@ -38,20 +38,20 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-def test_wheel_carries_every_template_profile_and_training_file(wheel: Path) -> None:
-    tracked = run("git", "ls-files", "templates", "site_profiles", "training").split()
+def test_wheel_contains_all_templates_profiles_schemas_and_training_files(wheel: Path) -> None:
+    tracked = run("git", "ls-files", "templates", "site_profiles", "schemas", "training").split()
     carried = zipfile.ZipFile(wheel).namelist()
-    assert tracked
+    assert {Path(name).parts[0] for name in tracked} == {"templates", "site_profiles", "schemas", "training"}
     assert {f"slurmgen/{name}" for name in tracked} <= set(carried)
 
 
-def test_wheel_carries_the_remote_scripts(wheel: Path) -> None:
+def test_wheel_contains_the_remote_scripts(wheel: Path) -> None:
     tracked = run("git", "ls-files", "slurmgen/jobs/remote_scripts/*.sh").split()
     assert len(tracked) >= 2
     assert set(tracked) <= set(zipfile.ZipFile(wheel).namelist())
 
 
-def test_wheel_renders_from_another_folder_as_the_checkout_does(installed: Path, tmp_path: Path) -> None:
+def test_wheel_renders_the_same_as_the_checkout(installed: Path, tmp_path: Path) -> None:
     args = ["render", "--framework", "ddp", "--gpus", "4"]
     here = run(sys.executable, "-m", "slurmgen", *args, cwd=tmp_path)
     assert run(installed / "slurmgen", *args, cwd=tmp_path) == here
@@ -70,6 +70,6 @@ def test_every_command_of_the_wheel_starts(installed: Path, tmp_path: Path) -> N
     assert run(installed / "slurmgen", "--version", cwd=tmp_path).startswith("slurmgen, version ")
 
 
-def test_python_api_is_what_it_says(installed: Path, tmp_path: Path) -> None:
+def test_the_names_of_the_python_api_exist(installed: Path, tmp_path: Path) -> None:
     code = "import slurmgen; print(all(hasattr(slurmgen, name) for name in slurmgen.__all__))"
     assert run(installed / "python", "-I", "-c", code, cwd=tmp_path) == "True\n"

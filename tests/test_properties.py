@@ -1,4 +1,4 @@
-"""For any request: a script that keeps the invariant, or a clean error."""
+"""Any request gives a script that satisfies the invariant, or a clean error."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ LAYOUTS = {
     "several nodes": [(8, None), (12, None), (2, 2), (4, 2), (6, 2), (8, 4)],
 }
 
-# What can be had on some site at least, so that most requests reach a script.
+# Values that at least one site accepts, so that most requests give a script.
 GOOD: dict[str, st.SearchStrategy[object]] = {
     "framework": st.sampled_from(["ddp", "lightning", "accelerate"]),
     "gpu_type": st.one_of(maybe, maybe, maybe, st.sampled_from(["a40", "turing"])),
@@ -49,7 +49,7 @@ GOOD: dict[str, st.SearchStrategy[object]] = {
     "name": st.just("job"),
     "log_dir": st.one_of(maybe, st.just("logs")),
 }
-# One field at most is spoiled with one of these.
+# At most one field gets one of these invalid values.
 ANYTHING = st.one_of(words, st.integers(-1, 1000), st.lists(words, max_size=2).map(tuple))
 
 
@@ -77,7 +77,7 @@ def number(pattern: str, text: str) -> int:
 
 
 def assert_ranks_are_gpus(text: str, framework: str) -> None:
-    """Read from the text alone: nodes x tasks x ranks a task = nodes x GPUs a node, and CPUs agree."""
+    """In the script, nodes x tasks x ranks per task = nodes x GPUs per node, and the CPUs agree."""
     nodes = number(r"^#SBATCH --nodes=(\d+)$", text)
     tasks = number(r"^#SBATCH --ntasks-per-node=(\d+)$", text)
     gpus = number(r"^#SBATCH --(?:gres=gpu|gpus-per-node)[:=](?:\w+:)?(\d+)$", text)
@@ -94,11 +94,11 @@ def assert_ranks_are_gpus(text: str, framework: str) -> None:
 
 
 def right_script(request: Request, site: str) -> bool:
-    """Whether a script came of it; a script is right, and what is refused is a clean error."""
+    """Whether the request gives a script. Checks that the script is correct, or the error clean."""
     try:
         plan = resolve(request, SITES[site])
     except RequestError:
-        return False  # test_plan.py says what a clean error is
+        return False  # test_plan.py defines a clean error
     text = render(plan)
     assert text == render(plan)
     checked = subprocess.run(["bash", "-n"], input=text.encode(), capture_output=True, check=False)
@@ -111,7 +111,7 @@ def right_script(request: Request, site: str) -> bool:
 
 @pytest.mark.parametrize("layouts", LAYOUTS)
 @pytest.mark.parametrize("site", SITES)
-def test_a_request_gives_a_right_script_or_a_clean_error(layouts: str, site: str) -> None:
+def test_a_request_gives_a_correct_script_or_a_clean_error(layouts: str, site: str) -> None:
     outcomes = []
 
     @given(requests(LAYOUTS[layouts]))
@@ -125,14 +125,14 @@ def test_a_request_gives_a_right_script_or_a_clean_error(layouts: str, site: str
 
 @given(spoiled(), st.sampled_from(sorted(SITES)))
 @settings(max_examples=300, deadline=None)
-def test_a_spoiled_request_gives_a_right_script_or_a_clean_error(request: Request, site: str) -> None:
+def test_an_invalid_request_gives_a_correct_script_or_a_clean_error(request: Request, site: str) -> None:
     right_script(request, site)
 
 
 @given(st.text(st.sampled_from(list("$AB{}()`\\\"' *~!#;&|<>\u00e9/:"))))
 @settings(max_examples=300, deadline=None)
-def test_a_value_of_a_profile_keeps_only_its_variables(text: str) -> None:
-    """The shell shows every character but `$NAME` and `${NAME}`, which are empty here."""
+def test_only_the_variables_in_a_value_of_a_profile_expand(text: str) -> None:
+    """The shell prints every character except `$NAME` and `${NAME}`, which are empty in this test."""
     shown = subprocess.run(
         ["env", "-i", "bash", "-c", f"printf %s {expandable(text)}"], capture_output=True, check=True
     ).stdout.decode()
@@ -141,8 +141,8 @@ def test_a_value_of_a_profile_keeps_only_its_variables(text: str) -> None:
 
 @given(st.text(st.sampled_from(list("$AB{}()`\\\"' *~!#;&|<>\u00e9/:"))))
 @settings(max_examples=300, deadline=None)
-def test_two_dollars_are_one_that_expands_nothing(text: str) -> None:
-    """A value is split at each `$$`; what is between expands as ever, and a `~/` at the beginning."""
+def test_two_dollars_are_one_literal_dollar(text: str) -> None:
+    """A value is split at each `$$`. The parts expand as usual, and a leading `~/` does too."""
     shown = subprocess.run(
         ["env", "-i", "HOME=/h", "bash", "-c", f"printf %s {word(text)}"], capture_output=True, check=True
     ).stdout.decode()
@@ -154,16 +154,16 @@ def test_two_dollars_are_one_that_expands_nothing(text: str) -> None:
 
 
 @given(st.integers(1, 10**7))
-def test_a_time_limit_survives_its_canonical_form(total: int) -> None:
+def test_the_canonical_form_keeps_a_time_limit(total: int) -> None:
     assert durations.seconds(durations.canonical(total)) == total
 
 
 @given(st.integers(1, 10**7))
-def test_a_size_survives_its_canonical_form(mebibytes: int) -> None:
+def test_the_canonical_form_keeps_a_size(mebibytes: int) -> None:
     assert sizes.megabytes(sizes.canonical(mebibytes)) == mebibytes
 
 
 @pytest.mark.parametrize("text", ["", "x", "1:2:3:4", "1-", "-1", "1.5", "٣"])
-def test_what_is_no_slurm_time_is_refused(text: str) -> None:
+def test_an_invalid_slurm_time_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         durations.seconds(text)

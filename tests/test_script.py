@@ -18,7 +18,7 @@ from slurmgen.paths import bundled
 from slurmgen.sites.model import Env, Modules, Rendezvous
 from tests.conftest import Run
 from tests.support.golden import golden_requests
-from tests.test_paths import SOMEBODY, as_root
+from tests.test_paths import OTHER_USER, as_root
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = golden_requests()
@@ -29,7 +29,7 @@ def script_of(site: str, **asked: object) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_script_is_the_golden_one_to_the_byte(name: str, request: pytest.FixtureRequest) -> None:
+def test_the_script_equals_the_golden_file(name: str, request: pytest.FixtureRequest) -> None:
     site, asked = CASES[name]
     text = render(resolve(asked, load_site(site)))
     path = GOLDEN / f"{name}.sbatch"
@@ -42,8 +42,14 @@ def test_every_golden_file_has_its_request() -> None:
     assert {path.stem for path in GOLDEN.glob("*.sbatch")} == set(CASES)
 
 
+def test_every_bundled_site_has_golden_scripts() -> None:
+    assert {site for site, _ in CASES.values()} == {
+        path.stem for path in bundled("site_profiles").glob("*.toml")
+    }
+
+
 def shellcheck(*files: str, text: str = "") -> str:
-    """Its findings, with every optional check but those of taste: braces everywhere, and `[[`."""
+    """The findings of shellcheck with all optional checks, except those of style (braces, `[[`)."""
     checks = "avoid-nullary-conditions,check-extra-masked-returns,check-set-e-suppressed,deprecate-which"
     command = ["shellcheck", "--severity=style", f"--enable={checks},quote-safe-variables", *files]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False).stdout
@@ -75,11 +81,11 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_shellcheck_finds_nothing_whatever_was_asked_for(name: str) -> None:
+def test_shellcheck_finds_nothing_for_any_request(name: str) -> None:
     assert shellcheck("-", text=render(resolve(VARIANTS[name], load_site("generic")))) == ""
 
 
-def test_shellcheck_finds_nothing_with_a_rendezvous_by_suffix() -> None:
+def test_shellcheck_finds_nothing_with_a_rendezvous_suffix() -> None:
     site = structs.replace(load_site("generic"), rendezvous=Rendezvous(suffix="i", host="ip"))
     assert shellcheck("-", text=render(resolve(Request(gpus=4, nodes=2), site))) == ""
 
@@ -100,7 +106,7 @@ HOSTILE = [
 
 
 def words_of(value: str, folder: Path) -> list[str]:
-    """What a value becomes as a variable and as an argument, under stand-ins that write down their words."""
+    """A value as a variable and as an argument, recorded by stand-ins for the programs of the script."""
     text = script_of("generic", gpus=2, nodes=1, env={"VALUE": value}, script_args=(value, "end"))
     recorder = folder / "bin"
     recorder.mkdir()
@@ -144,21 +150,19 @@ def test_only_plain_variables_and_the_home_expand(value: str, word: str, tmp_pat
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_arguments_and_variables_reach_the_training_script_as_they_were_written(
-    value: str, tmp_path: Path
-) -> None:
+def test_arguments_and_variables_reach_the_training_script_unchanged(value: str, tmp_path: Path) -> None:
     assert words_of(value, tmp_path) == [value, value, "end"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "words"]
 
 
-def test_nothing_but_comments_stands_before_the_last_directive() -> None:
+def test_only_comments_precede_the_last_directive() -> None:
     for path in GOLDEN.glob("*.sbatch"):
         lines = path.read_text().splitlines()
         last = max(n for n, line in enumerate(lines) if line.startswith("#SBATCH"))
         assert all(line.startswith("#") for line in lines[:last]), path
 
 
-def test_head_names_job_site_ranks_and_the_command_that_made_it() -> None:
+def test_the_header_names_the_job_site_ranks_and_command() -> None:
     head = script_of("daic", gpus=4, nodes=2, account="ewi-insy").splitlines()[1:3]
     assert head == [
         "# cifar_ddp on daic: ddp, 4 ranks on 2 nodes with 2 GPUs each",
@@ -166,7 +170,7 @@ def test_head_names_job_site_ranks_and_the_command_that_made_it() -> None:
     ]
 
 
-def test_the_command_in_the_head_makes_the_same_script(slurmgen) -> None:  # type: ignore[no-untyped-def]
+def test_the_command_in_the_header_renders_the_same_script(slurmgen) -> None:  # type: ignore[no-untyped-def]
     text = script_of(
         "olivia",
         framework="lightning",
@@ -182,7 +186,7 @@ def test_the_command_in_the_head_makes_the_same_script(slurmgen) -> None:  # typ
     assert slurmgen(*command[1:]).stdout == text
 
 
-def test_olivia_asks_for_the_cpus_of_its_gpus() -> None:
+def test_olivia_requests_the_cpus_of_its_gpus() -> None:
     assert "#SBATCH --cpus-per-task=288\n" in script_of("olivia", gpus=4, account="nn1k")
     assert "#SBATCH --cpus-per-task=72\n" in script_of(
         "olivia", gpus=4, account="nn1k", framework="lightning"
@@ -190,21 +194,21 @@ def test_olivia_asks_for_the_cpus_of_its_gpus() -> None:
 
 
 @pytest.mark.parametrize(("gpus", "count"), [(1, 0), (2, 1)])
-def test_daic_disables_peer_to_peer_as_soon_as_there_are_several_gpus(gpus: int, count: int) -> None:
+def test_daic_disables_peer_to_peer_with_several_gpus(gpus: int, count: int) -> None:
     assert script_of("daic", gpus=gpus, account="a").count("export NCCL_P2P_DISABLE=1\n") == count
 
 
-def test_threads_give_way_to_a_value_that_is_set_already() -> None:
+def test_a_thread_count_from_the_environment_is_kept() -> None:
     assert 'export OMP_NUM_THREADS="${OMP_NUM_THREADS:-4}"\n' in script_of("generic", gpus=1)
 
 
-def test_a_variable_that_was_asked_for_overrules_the_site() -> None:
+def test_a_requested_variable_overrides_the_site() -> None:
     text = script_of("daic", gpus=2, account="a", env={"NCCL_P2P_DISABLE": "0"})
     assert text.count("NCCL_P2P_DISABLE") - text.splitlines()[2].count("NCCL_P2P_DISABLE") == 1
     assert "export NCCL_P2P_DISABLE=0\n" in text
 
 
-def test_container_exec_stands_inside_the_step() -> None:
+def test_the_container_is_started_inside_the_step() -> None:
     text = script_of("daic", gpus=2, account="a", container="/images/my torch.sif", binds=("/data:/in",))
     step = text[text.index("srun ") :]
     assert (
@@ -248,23 +252,23 @@ def test_container_exec_stands_inside_the_step() -> None:
         ("conda:torch", ['hook="$(conda shell.bash hook)"', 'eval "$hook"', "conda activate torch"]),
     ],
 )
-def test_python_environment_is_made_ready_once_before_the_step(python_env: str, lines: list[str]) -> None:
+def test_the_python_environment_is_created_once_before_the_step(python_env: str, lines: list[str]) -> None:
     text = script_of("generic", python_env=python_env, script="train.py")
     assert [line for line in text.partition("srun ")[0].splitlines() if line in lines] == lines
 
 
-def test_the_bundled_training_brings_its_own_project_for_uv() -> None:
+def test_the_bundled_training_has_its_own_uv_project() -> None:
     assert " flock training/.venv.lock uv sync --project training\n" in script_of("daic", account="a")
     assert " flock .venv.lock uv sync\n" in script_of("daic", account="a", script="train.py")
 
 
 @pytest.mark.parametrize("script", sorted(BUNDLED_SCRIPTS))
-def test_every_bundled_script_brings_its_project_for_uv(script: str) -> None:
+def test_every_bundled_script_uses_its_own_uv_project(script: str) -> None:
     text = script_of("generic", python_env="uv", script=script)
     assert " flock training/.venv.lock uv sync --project training\n" in text
 
 
-def test_the_list_of_bundled_scripts_is_what_the_folder_holds() -> None:
+def test_the_list_of_bundled_scripts_matches_the_folder() -> None:
     assert {f"training/{path.name}" for path in bundled("training").glob("*.py")} == BUNDLED_SCRIPTS
     assert {launcher.bundled_script for launcher in LAUNCHERS.values()} <= BUNDLED_SCRIPTS
 
@@ -290,7 +294,7 @@ INIT = Modules(init=("module purge", "ulimit -n 4096"))
         (structs.replace(INIT, load=("b",)), {"container": "/x.sif"}, []),
     ],
 )
-def test_the_first_commands_for_modules_run_with_and_without_modules(
+def test_init_commands_run_with_and_without_modules(
     modules: Modules, asked: dict[str, Any], lines: list[str]
 ) -> None:
     plan = resolve(Request(**asked), structs.replace(load_site("generic"), modules=modules))
@@ -306,7 +310,7 @@ TASKS = 'shift 2; for i in 0 1 2; do SLURM_LOCALID=$i SLURM_PROCID=$((i + 3)) "$
 "A stand-in for srun that starts three tasks, one after the other."
 
 
-def test_each_task_has_its_own_value_of_a_variable_of_env_task(tmp_path: Path) -> None:
+def test_a_variable_of_env_task_differs_between_tasks(tmp_path: Path) -> None:
     site = structs.replace(load_site("generic"), env=TASK_ENV)
     plan = resolve(Request(framework="lightning", gpus=3, container="~/x.sif", requeue=True), site)
     text = render(plan)
@@ -329,7 +333,7 @@ def test_each_task_has_its_own_value_of_a_variable_of_env_task(tmp_path: Path) -
     assert plan.reasons["task_env.ROCR_VISIBLE_DEVICES"] == "set in each task: One GPU for each task."
 
 
-def test_a_variable_of_the_request_overrules_one_of_env_task() -> None:
+def test_a_variable_of_the_request_overrides_one_of_env_task() -> None:
     site = structs.replace(load_site("generic"), env=TASK_ENV)
     text = render(resolve(Request(env={"ROCR_VISIBLE_DEVICES": "0"}), site))
     assert "export ROCR_VISIBLE_DEVICES=0\n" in text
@@ -348,36 +352,36 @@ def test_the_ranks_get_what_the_script_exports_even_with_export_none() -> None:
     assert "--kill-on-bad-exit=1 --export=ALL \\\n" in script_of("generic", sbatch={"export": "NONE"})
 
 
-def test_a_launcher_does_not_die_of_the_signal_that_its_ranks_handle() -> None:
+def test_the_launcher_survives_the_signal_that_its_ranks_handle() -> None:
     text = script_of("generic", gpus=2, sbatch={"signal": "USR2@120"})
     assert 'bash -c \'trap "" USR2; exec "$@"\' bash \\\n  torchrun --standalone' in text
     assert "trap" not in script_of("generic", gpus=2, sbatch={"signal": "B:USR2@120"})
 
 
-def test_a_bind_whose_variable_no_module_has_set_ends_the_job() -> None:
+def test_an_unset_variable_in_a_bind_ends_the_job() -> None:
     text = script_of("olivia", gpus=8, account="nn1k", modules=("X",))
     assert '\nmodule load NRIS/GPU NCCL/2.26.6-GCCcore-14.2.0-CUDA-12.8.0 X\n: "${EBROOTLIBFABRIC:?' in text
 
 
-def test_no_module_is_loaded_when_none_is_asked_for(slurmgen) -> None:  # type: ignore[no-untyped-def]
+def test_no_module_is_loaded_if_none_is_requested(slurmgen) -> None:  # type: ignore[no-untyped-def]
     text = slurmgen("render", "--site", "daic", "--account", "a", "--module", "none").stdout
     assert "module" not in text.partition("set -e")[2]
     assert "--module none\n" in text.splitlines(keepends=True)[2]
 
 
-def test_olivia_without_a_container_has_all_that_keeps_its_network_right() -> None:
+def test_olivia_sets_its_network_variables_without_a_container() -> None:
     text = script_of("olivia", gpus=8, account="nn1k", container="none")
     assert "export NCCL_PROTO='^LL128'\n" in text
     assert "export FI_CXI_RX_MATCH_MODE=hybrid\n" in text
 
 
-def test_c10d_rendezvous_is_known_by_the_job_id() -> None:
+def test_the_c10d_rendezvous_uses_the_job_id() -> None:
     text = script_of("generic", gpus=4, nodes=2, rendezvous="c10d")
     assert {"--rdzv-backend=c10d", '--rdzv-id="$SLURM_JOB_ID"'} <= set(text.split())
     assert "--node-rank" not in text
 
 
-def test_log_of_an_array_names_its_tasks() -> None:
+def test_the_log_of_an_array_contains_the_task_index() -> None:
     assert "#SBATCH --output=logs/%x-%A_%a.out\n" in script_of(
         "generic", log_dir="logs", sbatch={"array": "0-3"}
     )
@@ -388,7 +392,7 @@ def test_a_directive_with_a_space_is_quoted_for_sbatch() -> None:
 
 
 def run_under_stand_ins(text: str, srun: str, folder: Path, **environ: str) -> tuple[int, list[str]]:
-    """The status of a script whose srun does as `srun` says, and what scontrol was asked."""
+    """The exit status of a script with `srun` as the body of srun, and the arguments of scontrol."""
     recorder = folder / "bin"
     recorder.mkdir()
     for tool, body in {"srun": srun, "sleep": "", "scontrol": 'printf "%s\\n" "$*" >> asked'}.items():
@@ -410,7 +414,7 @@ def run_under_stand_ins(text: str, srun: str, folder: Path, **environ: str) -> t
         ("kill -9 $$", 137, []),
     ],
 )
-def test_a_job_is_requeued_when_its_ranks_left_unfinished_and_only_then(
+def test_a_job_is_requeued_only_after_a_graceful_stop(
     srun: str, status: int, requeued: list[str], tmp_path: Path
 ) -> None:
     text = script_of("generic", gpus=2, requeue=True)
@@ -418,14 +422,14 @@ def test_a_job_is_requeued_when_its_ranks_left_unfinished_and_only_then(
     assert not list(tmp_path.glob(".requeue*"))
 
 
-def test_an_array_task_requeues_itself_and_no_other(tmp_path: Path) -> None:
+def test_an_array_task_requeues_only_itself(tmp_path: Path) -> None:
     text = script_of("generic", gpus=2, requeue=True, sbatch={"array": "0-3"})
     array = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "0"}
     assert run_under_stand_ins(text, "exit 75", tmp_path, **array) == (75, ["requeue 5_0"])
 
 
-def test_the_launcher_is_deaf_to_the_signal_and_its_ranks_need_not_be(tmp_path: Path) -> None:
-    """USR2 at any time before a rank has its handler is lost, and kills nothing."""
+def test_the_launcher_ignores_the_signal_and_ranks_can_handle_it(tmp_path: Path) -> None:
+    """SIGUSR2 is ignored until a rank has installed its handler."""
     text = script_of("generic", gpus=2, requeue=True)
     tools = {"srun": 'shift 2; exec "$@"', "torchrun": "kill -USR2 $$; trap 'exit 75' USR2; exit 3"}
     recorder = tmp_path / "tools"
@@ -437,18 +441,18 @@ def test_the_launcher_is_deaf_to_the_signal_and_its_ranks_need_not_be(tmp_path: 
     assert subprocess.run(["bash", "-c", text], cwd=tmp_path, env=path, check=False).returncode == 3
 
 
-def test_a_signal_of_ones_own_overrules_the_one_of_requeue() -> None:
+def test_an_explicit_signal_overrides_the_one_of_requeue() -> None:
     text = script_of("generic", requeue=True, sbatch={"signal": "USR2@300"}, time="02:00:00")
     assert text.count("--signal=") == 1 + text.splitlines()[2].count("--signal=")
     assert "#SBATCH --signal=USR2@300\n" in text
 
 
-def test_a_short_job_keeps_most_of_its_time_before_the_signal() -> None:
+def test_a_short_job_is_signalled_in_its_last_quarter() -> None:
     assert "#SBATCH --signal=USR2@15\n" in script_of("generic", requeue=True, time="1")
     assert "#SBATCH --signal=USR2@120\n" in script_of("generic", requeue=True, time="8:00:00")
 
 
-def test_one_template_of_a_project_replaces_the_bundled_one(tmp_path: Path) -> None:
+def test_a_template_of_a_project_replaces_the_bundled_one(tmp_path: Path) -> None:
     (tmp_path / "environment.j2").write_text("\necho {{ plan.world_size }} ranks\n")
     text = render(resolve(Request(gpus=2), load_site("generic")), tmp_path)
     assert "\necho 2 ranks\n" in text
@@ -456,19 +460,19 @@ def test_one_template_of_a_project_replaces_the_bundled_one(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("source", ["{{ no_such_value }}", "{% if %}", "{{ 1 / 0 }}"])
-def test_a_wrong_template_is_named(source: str, tmp_path: Path) -> None:
+def test_an_invalid_template_is_named(source: str, tmp_path: Path) -> None:
     (tmp_path / "environment.j2").write_text(source)
     with pytest.raises(ConfigError, match=r"environment\.j2|no_such_value|division by zero"):
         render(resolve(Request(), load_site("generic")), tmp_path)
 
 
 def wrong(template: str, folder: Path, name: str = "step.j2") -> str:
-    """The error for a template, which must come soon."""
+    """The error for a template; checks that it takes little time."""
     (folder / name).write_text(template)
     start = time.monotonic()
     with pytest.raises(ConfigError) as error:
         render(resolve(Request(), load_site("generic")), folder)
-    assert time.monotonic() - start < 8  # less than 2 s on a machine that does nothing else
+    assert time.monotonic() - start < 8  # less than 2 s on an idle machine
     assert len(str(error.value)) < 500
     return str(error.value)
 
@@ -544,7 +548,7 @@ def test_a_template_has_limits(template: str, message: str, tmp_path: Path) -> N
     assert message in text
 
 
-def test_the_template_at_fault_is_named_among_several(tmp_path: Path) -> None:
+def test_the_invalid_template_is_named_among_several(tmp_path: Path) -> None:
     (tmp_path / "environment.j2").write_text("{{ plan.nodes }}")
     (tmp_path / "parts").mkdir()
     (tmp_path / "step.j2").write_text("\n{% include 'parts/one.j2' %}")
@@ -553,7 +557,7 @@ def test_the_template_at_fault_is_named_among_several(tmp_path: Path) -> None:
     assert f"{tmp_path}/parts/one.j2:2: 'x' is undefined" in wrong("\n{{ x }}", tmp_path, "parts/one.j2")
 
 
-def test_a_template_may_use_further_templates_of_its_folder(tmp_path: Path) -> None:
+def test_a_template_can_include_others_of_its_folder(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "hello.txt").write_text(
         "{% macro hello(name) %}hello {{ name | quote }}{% endmacro %}"
@@ -563,7 +567,7 @@ def test_a_template_may_use_further_templates_of_its_folder(tmp_path: Path) -> N
     assert render(plan, tmp_path).endswith("\n\nhello 'the world'")
 
 
-def test_a_module_of_the_working_directory_is_not_imported_for_templates(
+def test_rendering_templates_imports_no_module_of_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -575,7 +579,7 @@ def test_a_module_of_the_working_directory_is_not_imported_for_templates(
 
 
 @pytest.mark.parametrize("target", ["/", "..", "/proc/self"])
-def test_a_template_folder_that_leads_out_of_the_project_is_refused(
+def test_a_template_folder_outside_the_project_is_rejected(
     target: str, tmp_path: Path, slurmgen: Run
 ) -> None:
     (tmp_path / "p").mkdir()
@@ -594,7 +598,7 @@ def test_values_of_variables_are_not_in_the_header_but_their_names_are(slurmgen:
     assert text == slurmgen("render", "--env", "TOKEN=hunter2", "--env", "EMPTY=").stdout
 
 
-def test_a_command_of_a_header_cannot_be_run_with_its_values_left_out(slurmgen: Run) -> None:
+def test_the_command_of_a_header_fails_without_the_omitted_values(slurmgen: Run) -> None:
     result = slurmgen("render", "--env", "TOKEN=...")
     assert (result.returncode, result.stdout) == (2, "")
     assert "'TOKEN=...' has no value" in result.stderr
@@ -602,13 +606,13 @@ def test_a_command_of_a_header_cannot_be_run_with_its_values_left_out(slurmgen: 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's cache folder, which others can see."""
+    """The user's cache folder, readable by others."""
     (tmp_path / "cache").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
-def test_compiled_templates_are_kept_in_a_private_folder(cache: Path, slurmgen: Run) -> None:
+def test_compiled_templates_are_cached_in_a_private_folder(cache: Path, slurmgen: Run) -> None:
     text = slurmgen("render").stdout
     kept = list((cache / "slurmgen" / "bytecode").iterdir())
     assert len(kept) == 6
@@ -619,7 +623,7 @@ def test_compiled_templates_are_kept_in_a_private_folder(cache: Path, slurmgen: 
 
 @pytest.mark.parametrize("place", ["", "slurmgen", "slurmgen/bytecode"])
 @pytest.mark.parametrize("mode", [0o777, 0o1777])
-def test_compiled_templates_are_not_kept_where_others_may_write(
+def test_compiled_templates_are_not_cached_where_others_may_write(
     place: str, mode: int, cache: Path, slurmgen: Run
 ) -> None:
     (cache / "slurmgen" / "bytecode").mkdir(parents=True)
@@ -629,25 +633,23 @@ def test_compiled_templates_are_not_kept_where_others_may_write(
     kept = list((cache / "slurmgen" / "bytecode").iterdir())
     assert bool(kept) == (
         mode == 0o1777 and place != "slurmgen/bytecode"
-    )  # what is in a sticky folder stays ours
+    )  # others cannot rename files in a sticky folder
 
 
 @as_root
 @pytest.mark.parametrize("place", ["slurmgen", "slurmgen/bytecode"])
-def test_compiled_templates_are_not_kept_behind_another_users_link(
+def test_compiled_templates_are_not_cached_behind_another_users_link(
     place: str, cache: Path, tmp_path: Path, slurmgen: Run
 ) -> None:
     (tmp_path / "mine" / "bytecode").mkdir(parents=True, mode=0o700)
     (cache / place).parent.mkdir(exist_ok=True)
     (cache / place).symlink_to(tmp_path / "mine")
-    os.chown(cache / place, SOMEBODY, SOMEBODY, follow_symlinks=False)
+    os.chown(cache / place, OTHER_USER, OTHER_USER, follow_symlinks=False)
     assert slurmgen("render").returncode == 0
     assert [path.name for path in (tmp_path / "mine").rglob("*")] == ["bytecode"]
 
 
-def test_templates_of_a_project_are_not_kept_in_compiled_form(
-    cache: Path, tmp_path: Path, slurmgen: Run
-) -> None:
+def test_templates_of_a_project_are_not_cached(cache: Path, tmp_path: Path, slurmgen: Run) -> None:
     (tmp_path / "templates").mkdir()
     (tmp_path / "templates" / "step.j2").write_text("hello")
     assert slurmgen("render").stdout.endswith("hello")

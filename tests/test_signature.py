@@ -9,7 +9,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 
 
 @given(texts)
-def test_what_is_signed_is_as_written_and_signs_the_same_again(text: str) -> None:
+def test_signing_is_deterministic_and_valid(text: str) -> None:
     data = signed(text)
     assert as_written(data)
     assert has_mark(data)
@@ -18,7 +18,7 @@ def test_what_is_signed_is_as_written_and_signs_the_same_again(text: str) -> Non
 
 
 @given(texts, st.data())
-def test_any_edit_of_any_byte_is_found(text: str, data: st.DataObject) -> None:
+def test_any_edit_invalidates_the_signature(text: str, data: st.DataObject) -> None:
     whole = signed(text)
     start = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(start, min(start + 3, len(whole))))
@@ -28,5 +28,5 @@ def test_any_edit_of_any_byte_is_found(text: str, data: st.DataObject) -> None:
 
 
 @given(texts)
-def test_a_script_that_nobody_signed_is_not_as_written(text: str) -> None:
+def test_an_unsigned_script_is_not_valid(text: str) -> None:
     assert not as_written(text.encode())

@@ -1,4 +1,4 @@
-"""TOML files: the line of a key, and what is refused instead of taking long."""
+"""TOML files: the line of a key, and input that is rejected quickly."""
 
 import os
 import time
@@ -29,8 +29,8 @@ statements = st.lists(st.sampled_from([*PLAIN, *NOISE, "[{key}]", "[ {key} . x ]
 
 
 @given(statements)
-def test_the_line_is_that_of_the_statement_in_any_form(forms: list[str]) -> None:
-    """Each statement makes a key of its own; comments and strings name that of the next."""
+def test_the_line_of_a_key_is_found_in_any_syntax(forms: list[str]) -> None:
+    """Each statement defines a key; comments and strings contain the key of the next one."""
     lines: list[str] = []
     table: list[str] = []
     made: dict[tuple[str, ...], int] = {}
@@ -48,12 +48,12 @@ def test_the_line_is_that_of_the_statement_in_any_form(forms: list[str]) -> None
 
 
 @pytest.mark.parametrize("text", ["", "a = 1", "[a]\nc = 1", "a = 'b'", "a = ['b']"])
-def test_a_key_that_is_not_there_has_no_line(text: str) -> None:
+def test_a_missing_key_has_no_line(text: str) -> None:
     assert line_of(text, ["a", "b"]) is None
 
 
 def refused(text: str, path: Path) -> str:
-    """The error for a slurmgen.toml, which must come quickly."""
+    """The error for a slurmgen.toml; checks that it takes little time."""
     path.write_text(text)
     start = time.process_time()
     with pytest.raises(ConfigError) as error:
@@ -82,22 +82,22 @@ MEGABYTE = 999_000
     ],
     ids=lambda text: text[:20],
 )
-def test_any_megabyte_of_toml_is_refused_within_seconds(text: str, message: str, tmp_path: Path) -> None:
+def test_any_megabyte_of_toml_is_rejected_within_seconds(text: str, message: str, tmp_path: Path) -> None:
     assert message in refused(text, tmp_path / "slurmgen.toml")
 
 
 @pytest.mark.parametrize("number", ["1" * 5000, "1" * 100, "0x" + "f" * 5000, "-" + "9" * 19])
-def test_a_number_of_more_than_64_bits_is_refused(number: str, tmp_path: Path) -> None:
+def test_a_number_of_more_than_64_bits_is_rejected(number: str, tmp_path: Path) -> None:
     assert "more than 64 bits" in refused(f"[defaults]\ngpus = {number}", tmp_path / "slurmgen.toml")
 
 
 @pytest.mark.parametrize("key", ["x` - at `$.nope", "x` - at `$.job[...].gpus", "x` - at `key` in `$.job"])
-def test_a_key_that_looks_like_a_place_is_an_error_and_no_bug(key: str, tmp_path: Path) -> None:
+def test_a_key_that_looks_like_a_location_is_an_error(key: str, tmp_path: Path) -> None:
     assert "x`" in refused(f"'{key}' = 1", tmp_path / "slurmgen.toml").replace("unknown key x", "x`")
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
-def test_what_is_no_regular_file_is_not_read(make: Callable[[Path], None], tmp_path: Path) -> None:
+def test_only_regular_files_are_read(make: Callable[[Path], None], tmp_path: Path) -> None:
     path = tmp_path / "slurmgen.toml"
     make(path)
     with pytest.raises(ConfigError, match=r"slurmgen\.toml cannot be read: it is not a regular file"):
@@ -122,7 +122,7 @@ def test_a_file_over_a_megabyte_is_not_read(tmp_path: Path) -> None:
         ('name = "x"\n[container]\nmulti_node_library_path = ["/x\\n"]', Site),
     ],
 )
-def test_no_name_ends_in_a_newline(text: str, kind: type, tmp_path: Path) -> None:
+def test_names_must_not_end_in_a_newline(text: str, kind: type, tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(text.replace("\\n", ""))
     convert(read_toml(tmp_path / "x.toml"), kind, tmp_path / "x.toml")
     (tmp_path / "x.toml").write_text(text)

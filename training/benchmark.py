@@ -1,4 +1,4 @@
-"""How fast is training here, and how fast do the ranks talk? Start it as you start the training.
+"""Measures the speed of training steps and of all-reduce. Start it like the training.
 
 torchrun --standalone --nproc-per-node=4 benchmark.py cifar --precision bf16 --channels-last --batch-size 2048
 """
@@ -20,7 +20,7 @@ SIZES = [4**power for power in range(6, 14)]  # bytes: 4 KiB to 64 MiB
 
 
 def main() -> None:
-    """Measure steps with and without data loading, then all-reduce; the first word is the task."""
+    """Measure steps with and without data loading, then all-reduce; the first argument is the task."""
     sys.path.insert(0, str(Path(__file__).parent))  # for `python -m training.benchmark`
     from core.config import TASKS, parse_config
 
@@ -56,12 +56,12 @@ def main() -> None:
 
 
 def endless(feed: "Feed") -> "Iterator[Batch]":
-    """Yield batches, epoch after epoch."""
+    """Yield batches of consecutive epochs."""
     return chain.from_iterable(repeat(feed))
 
 
 def images_per_second(fit: "Fit", batches: "Iterator[Batch]", process: "Process") -> float:
-    """Return the images of all ranks in a second of training, without the first steps."""
+    """Return the images per second of all ranks in training, without the first steps."""
     fit.learner.model.train()
     samples, start = 0, 0.0
     for number, (images, labels) in enumerate(islice(batches, STEPS + WARM_UP)):
@@ -74,10 +74,10 @@ def images_per_second(fit: "Fit", batches: "Iterator[Batch]", process: "Process"
 
 
 def all_reduce(size: int, process: "Process", repeats: int = 10) -> tuple[float, float]:
-    """Return the seconds of one all-reduce of `size` bytes, and the bytes a second that each link carries.
+    """Return the seconds of one all-reduce of `size` bytes, and the bytes per second on each link.
 
-    The second is comparable between numbers of ranks, and with the hardware: NVLink hundreds of GB/s, PCIe
-    tens, Ethernet one or less. Far below that, NCCL does not use the link that you think.
+    The bandwidth does not depend on the number of ranks. NVLink reaches hundreds of GB/s, PCIe tens, Ethernet
+    one or less. A much lower value means that NCCL uses another link.
     """
     import torch
     import torch.distributed as dist

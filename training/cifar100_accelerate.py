@@ -1,10 +1,10 @@
-"""Train a WideResNet on CIFAR-100 with accelerate: `accelerate launch` starts it, or python alone."""
+"""Train a WideResNet on CIFAR-100 with accelerate, started by `accelerate launch` or python."""
 
 from core.config import CIFAR100, parse_config
 
 
 def main() -> None:
-    """Read the flags first, so that `--help` need not wait for torch; then train."""
+    """Parse the flags before importing torch, so that `--help` is fast; then train."""
     config = parse_config(CIFAR100)
     from core.run_accelerate import run
 

@@ -1,10 +1,10 @@
-"""Train ResNet-18 on CIFAR-10 with accelerate: `accelerate launch` starts it, or python alone."""
+"""Train ResNet-18 on CIFAR-10 with accelerate, started by `accelerate launch` or python."""
 
 from core.config import CIFAR, parse_config
 
 
 def main() -> None:
-    """Read the flags first, so that `--help` need not wait for torch; then train."""
+    """Parse the flags before importing torch, so that `--help` is fast; then train."""
     config = parse_config(CIFAR)
     from core.run_accelerate import run
 

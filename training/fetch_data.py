@@ -1,4 +1,4 @@
-"""Fetch data sets where there is a network, such as a login node: `python fetch_data.py cifar10 mnist`."""
+"""Download data sets on a host with a network, such as a login node: `python fetch_data.py cifar10 mnist`."""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ SETS = {"cifar10": "cifar", "cifar100": "cifar100", "mnist": "mnist", "digits": 
 
 
 def main() -> None:
-    """Fetch each data set, and say what could not be had; one that is there already is only checked."""
+    """Download each data set and report failures; an existing one is only checked."""
     parser = argparse.ArgumentParser(description="Fetch data sets, checked against their checksums.")
     parser.add_argument("names", nargs="+", choices=SETS, metavar="NAME", help=f"any of {', '.join(SETS)}")
     parser.add_argument("--data-dir", type=Path, default=Path("data"), metavar="DIR", help="default: data")

@@ -1,4 +1,4 @@
-"""Speed-up and efficiency of runs on 1, 2, 4 ... ranks: `python scaling.py RUN...`, with a plot beside it."""
+"""Prints and plots speed-up and efficiency of runs on 1, 2, 4 ... ranks: `python scaling.py RUN...`."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ SIDE, EDGE = 560, 64  # pixels
 
 @dataclass(frozen=True)
 class Speed:
-    """Images a second of all ranks of one run."""
+    """Images per second of all ranks of one run."""
 
     world_size: int
     images_per_second: float
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def read(run: Path) -> Speed:
-    """Return how fast a run was; its first epoch counts only if there is no other."""
+    """Return the speed of a run, without its first epoch if there are others."""
     path = run / "metrics.jsonl"
     if not path.exists():
         raise SystemExit(f"error: there is no {path}. Train with --run-dir {run} first.")
@@ -46,16 +46,16 @@ def read(run: Path) -> Speed:
 
 
 def compared(speed: Speed, base: Speed) -> tuple[float, float]:
-    """Return how many times as fast as one rank, and which share of the ideal that is.
+    """Return the speed-up over one rank, and the efficiency.
 
-    One rank is taken to do an equal share of the smallest run.
+    The speed of one rank is an equal share of the smallest run.
     """
     gain = speed.images_per_second / (base.images_per_second / base.world_size)
     return gain, gain / speed.world_size
 
 
 def plot(speeds: list[Speed], path: Path) -> None:
-    """Draw the speed-up and the ideal, with Pillow, which comes with torchvision."""
+    """Plot the speed-up and the ideal with Pillow, a dependency of torchvision."""
     from PIL import Image, ImageDraw, ImageFont
 
     ranks = [speed.world_size for speed in speeds]
@@ -80,7 +80,7 @@ def plot(speeds: list[Speed], path: Path) -> None:
 
 
 def place(across: float, up: float, most: float) -> tuple[float, float]:
-    """Return where a point stands in the picture, of which both axes go to `most`."""
+    """Return the pixel of a point; both axes end at `most`."""
     unit = (SIDE - 2 * EDGE) / most
     return EDGE + across * unit, SIDE - EDGE - up * unit
 

@@ -1,4 +1,4 @@
-"""The command line: one command a file, found by name and imported only when called."""
+"""The command line: one command per file, imported only when it runs."""
 
 import gc
 import os
@@ -8,38 +8,46 @@ from typing import NoReturn
 
 import click
 
+from slurmgen.cli.help import Group
 from slurmgen.errors import SlurmgenError, did_you_mean
 from slurmgen.text import visible
 
 BUG = 70
-"Exit code of an error that is ours (EX_SOFTWARE of sysexits.h)."
+"Exit code of an internal error (EX_SOFTWARE of sysexits.h)."
 
-# Short help stands here so that `slurmgen --help` imports no command.
-COMMANDS = {
-    "init": "Write a commented slurmgen.toml into this folder.",
-    "render": "Write the batch script for a job to stdout, or to a file.",
-    "explain": "Show every number of the plan and its reason.",
-    "submit": "Send the project to the site and submit the job.",
-    "status": "Show the state of submitted jobs; without ID, of the last ones.",
-    "logs": "Show a job's log, or follow it to the job's end.",
-    "wait": "Wait until jobs have ended, and exit with their exit code.",
-    "cancel": "Cancel jobs, and show their state.",
-    "forget": "Give up a submission that may not have become a job.",
-    "fetch": "Fetch what a job wrote in its folder.",
-    "snapshots": "List what slurmgen keeps at a site, and remove what no job needs.",
-    "doctor": "Check step by step that one could submit.",
-    "lint": "Find the faults of batch scripts.",
-    "check": "Check that the checked-in scripts are what slurmgen.toml says.",
-    "sites": "List, show and validate site profiles.",
-    "twin": "Run a real Slurm here, in the shape of a site.",
+# The short help is here so that `slurmgen --help` imports no command.
+SECTIONS = {
+    "Scripts": {
+        "init": "Create a commented slurmgen.toml in the current folder.",
+        "render": "Write the batch script of a job to stdout or to a file.",
+        "explain": "Show every value of the plan and the reason for it.",
+        "check": "Check that the scripts in the project match slurmgen.toml.",
+        "lint": "Find mistakes in batch scripts.",
+    },
+    "Jobs": {
+        "submit": "Send the project to the site and submit the job.",
+        "status": "Show the state of submitted jobs; without ID, list the last ones.",
+        "logs": "Show the log of a job, or follow it until the job ends.",
+        "wait": "Wait until jobs have ended, and exit with their exit code.",
+        "cancel": "Cancel jobs, and show their state.",
+        "fetch": "Fetch the files that a job made or changed.",
+        "forget": "Forget a submission that may not have become a job.",
+        "snapshots": "List what slurmgen stores at a site, and remove what no job needs.",
+    },
+    "Sites": {
+        "sites": "List, show and validate site profiles.",
+        "doctor": "Check step by step that a job can be submitted.",
+        "twin": "Run a real Slurm on this machine that imitates a site.",
+    },
 }
+COMMANDS = {name: text for section in SECTIONS.values() for name, text in section.items()}
 
 
-class LazyGroup(click.Group):
-    """A group that imports `slurmgen.cli.NAME` when NAME is called, and not before."""
+class LazyGroup(Group):
+    """A group that imports `slurmgen.cli.NAME` only when NAME is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, in the order of use."""
+        """All commands, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
@@ -50,23 +58,35 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands from the table above, importing none of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """List the commands from the table above without importing them."""
+        width = max(map(len, COMMANDS))
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples={
+        "slurmgen init": "Start a project",
+        "slurmgen render": "Print the batch script of its job",
+        "slurmgen doctor": "Check that the job can be submitted",
+        "slurmgen submit --follow": "Submit the job and show its log until it ends",
+        "slurmgen lint slurm/*.sbatch": "Find mistakes in any batch script",
+    },
+)
 @click.version_option(package_name="slurmgen-torch", prog_name="slurmgen")
 def cli() -> None:
-    """Slurm batch scripts that are right for your cluster, and one careful way to submit them."""
+    """Generate Slurm batch scripts for your cluster, and submit each job exactly once."""
 
 
 def main(args: list[str] | None = None) -> NoReturn:
-    """Run the command line; every error we know becomes one line and an exit code."""
-    gc.freeze()
-    gc.set_threshold(50_000)  # commands are short; collecting while they import costs 5 % of the start
+    """Run the command line; every expected error becomes one line and an exit code."""
+    # Collecting garbage during imports and again at exit takes a sixth of the time of `render`.
+    gc.set_threshold(50_000)
     exit_code = _exit_code(args)
-    gc.freeze()  # nor need it look at the end for what the process takes with it
+    gc.freeze()
     sys.exit(exit_code)
 
 
@@ -78,17 +98,17 @@ def _exit_code(args: list[str] | None) -> int:
         return result if isinstance(result, int) else 0
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except (BrokenPipeError, SystemExit):  # click leaves so when nobody reads on, as with `| head`
+    except (BrokenPipeError, SystemExit):  # click exits so when the reader has closed the pipe, as `| head`
         _write_rest()
         return 0
     except Exception as error:
-        exit_code = _told(error)
+        exit_code = _report(error)
         _write_rest()
         return exit_code
 
 
 def _write_rest() -> None:
-    """Write what is left, or nothing more: the interpreter would fail again at exit."""
+    """Flush stdout; if that fails, discard the rest, or the interpreter would fail again at exit."""
     try:
         if sys.stdout:
             sys.stdout.flush()
@@ -96,29 +116,30 @@ def _write_rest() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _told(error: Exception) -> int:
-    """Tell what went wrong, in one line unless it is a bug of ours; the exit code."""
+def _report(error: Exception) -> int:
+    """Print an error, in one line unless it is a bug in slurmgen, and return the exit code."""
     match error:
         case SlurmgenError():
-            return _say(str(error), error.exit_code)
+            return _print_error(str(error), error.exit_code)
         case click.exceptions.NoArgsIsHelpError():
             click.echo(error.format_message(), err=True)
             return 2
         case click.UsageError():
-            return _say(f"{error.format_message().rstrip('.')}. {_help_hint(error)}", 2)
+            return _print_error(f"{error.format_message().rstrip('.')}. {_help_hint(error)}", 2)
         case click.ClickException():
-            return _say(error.format_message(), 2)
-        case OSError():  # no room, no permission, a folder that is gone
-            return _say(f"{error.filename or 'writing'}: {error.strerror}. Mend that, and try again.", 2)
+            return _print_error(error.format_message(), 2)
+        case OSError():  # the disk is full, permission is denied, a folder was removed
+            fact = f"{error.filename or 'stdout'}: {error.strerror or error}"
+            return _print_error(f"{fact}. Fix this, then repeat the command.", 2)
         case _:
             import traceback
 
             click.echo(visible("".join(traceback.format_exception(error)), keep="\n"), nl=False, err=True)
-            return _say("this is a bug in slurmgen. Please report it with the lines above.", BUG)
+            return _print_error("this is a bug in slurmgen. Please report it with the lines above.", BUG)
 
 
-def _say(message: str, exit_code: int) -> int:
-    # A message may quote anybody; no line of it looks like one of ours.
+def _print_error(message: str, exit_code: int) -> int:
+    # A message may quote untrusted text: indent its other lines, so that none looks like an error of ours.
     click.echo("error: " + visible(message, keep="\n").replace("\n", "\n  "), err=True)
     return exit_code
 

@@ -1,4 +1,4 @@
-"""`slurmgen check`: are the checked-in scripts what slurmgen.toml says?"""
+"""`slurmgen check`: do the checked-in scripts match slurmgen.toml?"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurmgen.cli.color import color_option, style_of, styled_diff
+from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import warn
 from slurmgen.cli.paths import cache_dir, shown
 from slurmgen.config.project import FILE_NAME
@@ -14,13 +16,21 @@ from slurmgen.text import annotation, counted, visible, visible_json
 if TYPE_CHECKING:
     from slurmgen.checked_in import Finding
 
-_CURE = (
-    "`slurmgen render --all --write` writes what is out of date or missing, with --force also over edits; "
-    "what has no job any more is yours to delete."
+Style = Callable[..., str]
+_HINT = (
+    "`slurmgen render --all --write` writes missing and outdated scripts, with --force edited ones too. "
+    "Delete scripts that no job makes any more."
 )
 
 
-@click.command()
+@click.command(
+    "check",
+    cls=Command,
+    examples={
+        "slurmgen check": "Check the scripts of the current project",
+        "slurmgen check --format github": "Check them in a workflow of GitHub",
+    },
+)
 @click.argument(
     "folder", default=".", type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
 )
@@ -30,13 +40,14 @@ _CURE = (
     type=click.Choice(["text", "json", "github"]),
     default="text",
     show_default=True,
-    help="github: annotations of a pull request.",
+    help="Format of the report; github: annotations in a pull request.",
 )
-def command(folder: Path, format_: str) -> int:
-    """Check that the checked-in scripts are what slurmgen.toml says.
+@color_option
+def command(folder: Path, format_: str, color: str) -> int:
+    """Check that the scripts in the project match slurmgen.toml.
 
-    Exits with 1, and shows the difference, if a script is out of date, missing or edited by hand, or
-    if no job makes it any more. FOLDER is the project's, or one below; this one if unset.
+    Exits with 1 and shows the difference if a script is missing, outdated or edited by hand, or if no job
+    makes it any more. FOLDER is the project or a folder in it; default: the current folder.
     """
     from slurmgen.checked_in import compare, expected, found
     from slurmgen.config.project import find_project, require_project, script_folder
@@ -45,52 +56,65 @@ def command(folder: Path, format_: str) -> int:
     require_project(folder)
     wanted = expected(folder, project, cache_dir(), warn)
     findings = compare(wanted, found(script_folder(folder, project), wanted))
-    click.echo(_REPORTS[format_](findings, len(wanted)), nl=False)
+    click.echo(_REPORTS[format_](findings, len(wanted), style_of(color)), nl=False, color=True)
     return int(bool(findings))
 
 
-def _as_text(findings: "Sequence[Finding]", scripts: int) -> str:
+def _as_text(findings: "Sequence[Finding]", scripts: int, style: Style) -> str:
     if not findings:
-        return f"{_count(scripts)} as {FILE_NAME} says\n"
-    shows = "".join(f"{_name(found)}: {found.message}\n{_visible_diff(found)}\n" for found in findings)
-    return f"{shows}{_count(len(findings))} not as {FILE_NAME} says. {_CURE}\n"
+        return style(f"{_count(scripts, 'match', 'matches')} {FILE_NAME}", fg="green") + "\n"
+    blocks = [_block(finding, style) for finding in findings]
+    total = _count(len(findings), "do not match", "does not match")
+    return "".join([*blocks, f"{style(f'{total} {FILE_NAME}', fg='red')}. {_HINT}\n"])
 
 
-def _count(scripts: int) -> str:
-    return f"{counted(scripts, 'script')} {'is' if scripts == 1 else 'are'}"
+def _count(scripts: int, plural: str, singular: str) -> str:
+    return f"{counted(scripts, 'script')} {singular if scripts == 1 else plural}"
 
 
-def _as_json(findings: "Sequence[Finding]", scripts: int) -> str:
-    found = [
-        {"path": shown(found.path), "kind": found.kind, "message": found.message, "diff": _diff(found)}
-        for found in findings
+def _block(finding: "Finding", style: Style) -> str:
+    diff = _visible_diff(finding)
+    title = f"{style(_name(finding), bold=True)}: {style(finding.message, fg='red')}"
+    return f"{title}\n{styled_diff(diff, style)}\n"
+
+
+def _as_json(findings: "Sequence[Finding]", scripts: int, _style: Style) -> str:
+    objects = [
+        {
+            "path": shown(finding.path),
+            "kind": finding.kind,
+            "message": finding.message,
+            "diff": _diff(finding),
+        }
+        for finding in findings
     ]
-    return visible_json({"scripts": scripts, "findings": found}, indent=2)
+    return visible_json({"scripts": scripts, "findings": objects}, indent=2)
 
 
-def _as_github(findings: "Sequence[Finding]", _scripts: int) -> str:
-    return "".join(_annotation(found) + _visible_diff(found) for found in findings)
+def _as_github(findings: "Sequence[Finding]", _scripts: int, _style: Style) -> str:
+    return "".join(_annotation(finding) + _visible_diff(finding) for finding in findings)
 
 
-def _annotation(found: "Finding") -> str:
-    return annotation("error", f"{found.message}. {_CURE}", file=shown(found.path), title="slurmgen check")
+def _annotation(finding: "Finding") -> str:
+    message = f"{finding.message}. {_HINT}"
+    return annotation("error", message, file=shown(finding.path), title="slurmgen check")
 
 
-def _diff(found: "Finding") -> str:
+def _diff(finding: "Finding") -> str:
     from slurmgen.checked_in import diff
 
-    return diff(found, _name(found))
+    return diff(finding, _name(finding))
 
 
-def _visible_diff(found: "Finding") -> str:
-    return visible(_diff(found), keep="\n\t")
+def _visible_diff(finding: "Finding") -> str:
+    return visible(_diff(finding), keep="\n\t")
 
 
-def _name(found: "Finding") -> str:
-    return visible(shown(found.path))
+def _name(finding: "Finding") -> str:
+    return visible(shown(finding.path))
 
 
-_REPORTS: dict[str, "Callable[[Sequence[Finding], int], str]"] = {
+_REPORTS: dict[str, "Callable[[Sequence[Finding], int, Style], str]"] = {
     "text": _as_text,
     "json": _as_json,
     "github": _as_github,

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.completion import complete_hosts
-from slurmgen.cli.route_options import project_dir, route_options, site_route
+from slurmgen.cli.completion import complete_hosts, complete_sites
+from slurmgen.cli.help import Command
+from slurmgen.cli.route_options import connect, project_dir, route_options
 
 if TYPE_CHECKING:
     from slurmgen.remote.transport import Transport
@@ -15,7 +16,16 @@ if TYPE_CHECKING:
 _TIMEOUT = 120
 
 
-@click.command()
+@click.command(
+    "discover",
+    cls=Command,
+    examples={
+        "slurmgen sites discover login.example.org --output site_profiles/example.toml": (
+            "Write a profile of a cluster"
+        ),
+        "slurmgen sites discover --diff daic --via ssh": "Compare a profile with its cluster",
+    },
+)
 @click.argument("login_host", metavar="[HOST]", required=False, shell_complete=complete_hosts)
 @click.option("--name", metavar="NAME", help="Name of the site; default: Slurm's ClusterName.")
 @click.option(
@@ -24,7 +34,13 @@ _TIMEOUT = 120
     metavar="FILE",
     help="Write the profile to a new file; default: print it.",
 )
-@click.option("--diff", "diff", metavar="SITE", help="Compare with a profile; exit with 1 if a fact differs.")
+@click.option(
+    "--diff",
+    "diff",
+    metavar="SITE",
+    shell_complete=complete_sites,
+    help="Compare with a profile; exit with 1 if a fact differs.",
+)
 @route_options
 def command(
     login_host: str | None, name: str | None, output: Path | None, diff: str | None, **options: Any
@@ -46,14 +62,14 @@ def command(
 
 
 def _connect(diff: str | None, options: dict[str, Any]) -> "Transport":
-    from slurmgen.cli.route_options import connect
     from slurmgen.config.user import Personal
-    from slurmgen.remote.route import route
+    from slurmgen.jobs.lookup import site_route
+    from slurmgen.remote.route import find_route
     from slurmgen.sites.model import Site
 
-    return connect(
-        site_route(diff, **options) if diff else route(Site(name="discover"), Personal(), **options)
-    )
+    if diff:
+        return connect(site_route(diff, Path.cwd(), options))
+    return connect(find_route(Site(name="discover"), Personal(), **options))
 
 
 def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":

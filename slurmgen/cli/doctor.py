@@ -1,99 +1,129 @@
-"""`slurmgen doctor`: check step by step that one could submit."""
+"""`slurmgen doctor`: check step by step that a job can be submitted."""
 
-import os
-from pathlib import PurePosixPath
+import textwrap
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options, send_option
+from slurmgen.cli.color import color_option, style_of, terminal_width
+from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
+from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect, route_options
 from slurmgen.cli.submit_output import amount_of
+from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:
     from slurmgen.doctor import Step
-    from slurmgen.jobs.submit import Prepared
+    from slurmgen.jobs.prepare import Prepared
     from slurmgen.plan import Plan
 
 COLORS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "yellow"}
 _WIDTH, _NAME_WIDTH = 11, 15
 
 
-@click.command(cls=JobCommand)
+@click.command(
+    "doctor",
+    cls=JobCommand,
+    examples={
+        "slurmgen doctor": "Check the job of slurmgen.toml at its site",
+        "slurmgen doctor --site daic --account ewi-insy-prb --gpus 2": "Check another request",
+        "slurmgen doctor train --host me@login.example.org": "Check another login host",
+    },
+)
 @request_options
 @route_options
-@click.option("--remote-dir", metavar="FOLDER", help="Remote folder for submissions; default: ~/slurmgen.")
+@click.option(
+    "--remote-dir", metavar="FOLDER", help="Folder on the cluster for submissions; default: ~/slurmgen."
+)
 @project_size_option
 @send_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@color_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(
-    asked: Asked, remote_dir: str | None, max_size: int, send: tuple[str, ...], as_json: bool, **said: Any
+    options: JobOptions,
+    remote_dir: str | None,
+    max_size: int,
+    send: tuple[str, ...],
+    color: str,
+    as_json: bool,
+    **route_values: Any,
 ) -> int:
-    """Check step by step that one could submit.
+    """Check step by step that a job can be submitted.
 
-    With one login, from the project's files and the host's name to what Slurm says of the job; nothing is
-    sent or submitted. Exit 0 if all is well, 2 if the request or the project is wrong, 3 if the remote
-    host is not ready.
+    With one login it checks the request, the project, the connection, the remote host, and whether Slurm
+    would accept the job. Nothing is sent or submitted. Exits with 0 if all checks pass, 2 if the request or
+    the project is wrong, and 3 if the remote host is not ready.
     """
     from contextlib import closing
 
     from slurmgen.doctor import examine, exit_code
     from slurmgen.doctor.visit import Visit
-    from slurmgen.jobs.submit import DEFAULT_REMOTE_DIR, prepare
-    from slurmgen.remote.route import route
+    from slurmgen.jobs.prepare import DEFAULT_REMOTE_DIR, prepare
+    from slurmgen.remote.route import find_route
 
-    way = route(asked.site, asked.personal, **said)
-    folder = remote_dir or asked.personal.remote_dir or DEFAULT_REMOTE_DIR
+    job = load_spec(options, Path.cwd())
+    route = find_route(job.site, job.personal, **route_values)
+    folder = remote_dir or job.personal.remote_dir or DEFAULT_REMOTE_DIR
     visit = Visit(
-        way,
-        open=lambda: connect(way),
-        plan=lambda: _planned(asked),
+        route,
+        open=lambda: connect(route),
+        plan=lambda: _planned(job),
         prepare=lambda plan, text: _described(
-            plan, prepare(plan, text, way, asked.project_dir, folder, max_size, send)
+            plan, prepare(plan, text, route, job.project_dir, folder, max_size, send)
         ),
         remote_dir=folder,
-        project=asked.project_dir.resolve().name,
+        project=job.project_dir.resolve().name,
     )
     steps = []
+    style, width = style_of(color), terminal_width()
     with closing(visit):
         for step in examine(visit):
             steps.append(step)
             if not as_json:
-                _show(step)
+                click.echo(_lines(step, style, width), color=True)
     if as_json:
-        click.echo(_json(asked.site.name, steps), nl=False)
+        click.echo(_json(job.site.name, steps), nl=False)
     return exit_code(steps)
 
 
-def _planned(asked: Asked) -> "tuple[Plan, str]":
-    plan = asked.plan()
-    return plan, asked.text(plan)
+def _planned(job: JobSpec) -> "tuple[Plan, str]":
+    plan = job.plan()
+    return plan, job.render(plan, cache_dir())
 
 
 def _described(plan: "Plan", prepared: "Prepared") -> str:
-    sent = f"{amount_of(prepared)} would be sent"
     is_sent = str(PurePosixPath(plan.script)) in prepared.submission.content.entries
-    script = f", {plan.script} among them" if is_sent else f"; {plan.script} is none of them"
-    return "; ".join(filter(None, [sent + script, prepared.submission.files.secrets_notice()]))
+    script = f"including {plan.script}" if is_sent else f"but not {plan.script}"
+    text = f"{amount_of(prepared)} would be sent, {script}"
+    return "; ".join(filter(None, [text, prepared.submission.files.secrets_notice()]))
 
 
-def _show(step: "Step") -> None:
-    """One line, as soon as it is known; and below it what to do."""
+def _lines(step: "Step", style: Callable[..., str], width: int | None) -> str:
+    """The state, the name and the fact in columns, and the hint below the fact."""
+    head = f"{style(f'{step.state:{_WIDTH}}', fg=COLORS[step.state])}  {step.name:{_NAME_WIDTH}}  "
+    indent = " " * (_WIDTH + _NAME_WIDTH + 4)
+    lines = [line for text in (step.fact, *step.hint.splitlines()) for line in _wrapped(text, width)]
+    return head + f"\n{indent}".join(lines)
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    """The text in lines that fit their column of a terminal; a path stays whole, to be copied."""
     from slurmgen.text import visible
 
-    color = None if os.environ.get("NO_COLOR") else COLORS[step.state]
-    state = click.style(f"{step.state:{_WIDTH}}", fg=color) if color else f"{step.state:{_WIDTH}}"
-    click.echo(f"{state}  {step.name:{_NAME_WIDTH}}  {visible(step.said)}")
-    for line in step.hint.splitlines():
-        click.echo(f"{'':{_WIDTH}}  {'':{_NAME_WIDTH}}  {visible(line)}")
+    if width is None:
+        return [visible(text)]
+    room = max(width - _WIDTH - _NAME_WIDTH - 4, 20)
+    return textwrap.wrap(visible(text), room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _json(site: str, steps: "list[Step]") -> str:
     from slurmgen.text import visible_json
 
-    shown = [
-        {"step": one.name, "state": one.state, "said": one.said, "hint": one.hint or None} for one in steps
+    objects = [
+        {"step": step.name, "state": step.state, "said": step.fact, "hint": step.hint or None}
+        for step in steps
     ]
-    return visible_json(
-        {"site": site, "ok": all(one.state != "failed" for one in steps), "steps": shown}, indent=2
-    )
+    ok = all(step.state != "failed" for step in steps)
+    return visible_json({"site": site, "ok": ok, "steps": objects}, indent=2)

@@ -1,20 +1,30 @@
-"""`slurmgen explain`: the plan, every number with its reason."""
+"""`slurmgen explain`: the plan, each value with its reason."""
 
 import sys
+from pathlib import Path
 
 import click
 
-from slurmgen.cli.options import Asked, JobCommand, request_options
+from slurmgen.cli.options import JobCommand, request_options
+from slurmgen.job_spec import JobOptions, load_spec
 
 
-@click.command(cls=JobCommand)
+@click.command(
+    "explain",
+    cls=JobCommand,
+    examples={
+        "slurmgen explain train": "Show the plan of the job train in slurmgen.toml",
+        "slurmgen explain --site olivia --account nn1234k --gpus 8": "Show what 8 GPUs mean at another site",
+        "slurmgen explain train --json": "Read the plan in a program",
+    },
+)
 @request_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def command(asked: Asked, as_json: bool) -> None:
-    """Show every number of the plan and its reason."""
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def command(options: JobOptions, as_json: bool) -> None:
+    """Show every value of the plan and the reason for it."""
     from slurmgen.plan import as_dict
 
-    values = as_dict(asked.plan())
+    values = as_dict(load_spec(options, Path.cwd()).plan())
     if as_json:
         from slurmgen.text import visible_json
 
@@ -45,7 +55,7 @@ def _print_table(values: dict[str, object]) -> None:
 
 
 _WIDE = 500
-"Columns where nobody looks at a terminal: a line per row."
+"Columns if stdout is not a terminal: each row is one line."
 
 
 def _rows(values: dict[str, object]) -> list[tuple[str, str]]:
@@ -53,7 +63,7 @@ def _rows(values: dict[str, object]) -> list[tuple[str, str]]:
     rows = []
     for key, value in values.items():
         if key == "directives":
-            continue  # the numbers above, as the script says them
+            continue  # the values above as #SBATCH lines
         if isinstance(value, dict):
             rows += [(f"{key}.{name}", str(text)) for name, text in value.items()]
         elif isinstance(value, list):

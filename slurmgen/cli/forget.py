@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.completion import complete_submissions
-from slurmgen.cli.job_output import print_report, warn
+from slurmgen.cli.help import Command
+from slurmgen.cli.job_output import print_report, say, warn
 from slurmgen.cli.route_options import connect, route_options
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import SlurmgenError
@@ -18,22 +19,29 @@ if TYPE_CHECKING:
 _FORCE_HINT = "Nothing was changed. --force removes the entry from your records, although a job may exist."
 
 
-@click.command()
+@click.command(
+    "forget",
+    cls=Command,
+    examples={
+        "slurmgen forget train": "Forget a submission of the job train that failed",
+        "slurmgen forget train --cancel": "The same, and cancel the job if there is one",
+    },
+)
 @click.argument("submission", metavar="NAME|KEY", shell_complete=complete_submissions)
 @site_option
 @route_options
-@click.option("--cancel", is_flag=True, help="If it became a job, cancel the job.")
+@click.option("--cancel", is_flag=True, help="Cancel the job if there is one.")
 @click.option(
     "--force",
     is_flag=True,
-    help="Remove the entry even if the remote host does not reply; a job may exist.",
+    help="Remove the entry even if the remote host is not reached; a job may exist.",
 )
 def command(submission: str, site: str | None, cancel: bool, force: bool, **options: Any) -> None:
-    """Give up a submission that may not have become a job.
+    """Forget a submission that may not have become a job.
 
-    It is named by its job's name or by its key, as `slurmgen status` shows it. If the remote host has a job
-    of this submission, the job is recorded. If not, the host closes the key, so that no job can follow, and
-    the entry is removed. Exit code 3 if neither is certain; then nothing is changed.
+    Name it by its job or by its key, which `slurmgen status` shows. If the remote host has a job for it, the
+    job is recorded. Otherwise the key is closed on the remote host, so that no job can follow, and the entry
+    is removed. Exits with 3 if neither is certain; then nothing is changed.
     """
     from slurmgen.jobs.ledger import Ledger
     from slurmgen.jobs.lookup import find_submission, recorded_route
@@ -67,12 +75,12 @@ def _print_outcome(entry: "Record", settled: "Record | None") -> None:
 
 
 def _cancel(settled: "Record", route: "Route") -> None:
-    from slurmgen.cli.cancel import cancel_jobs
+    from slurmgen.jobs.cancel import cancel_jobs
     from slurmgen.jobs.job import Job
     from slurmgen.jobs.status import save_final_states
 
     with connect(route) as transport:
-        reports = cancel_jobs(transport, [Job.of(settled, route)])
+        reports = cancel_jobs(transport, [Job.of(settled, route)], say)
     save_final_states(reports)
     for report in reports:
         print_report(report)

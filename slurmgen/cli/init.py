@@ -1,4 +1,4 @@
-"""`slurmgen init`: a slurmgen.toml to start from, and the training examples."""
+"""`slurmgen init`: write a first slurmgen.toml, and copy the training examples."""
 
 import os
 import shutil
@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from slurmgen.bundled_scripts import FOLDER as TRAINING
+from slurmgen.cli.help import Command
 from slurmgen.cli.paths import shown
 from slurmgen.cli.site_option import site_option
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME
@@ -18,33 +19,40 @@ from slurmgen.sites.model import Site
 from slurmgen.text import visible
 
 
-@click.command()
+@click.command(
+    "init",
+    cls=Command,
+    examples={
+        "slurmgen init": "Start a project on the cluster that you are logged in to",
+        "slurmgen init --site daic --training": "Start one for DAIC, with the training examples",
+    },
+)
 @site_option
-@click.option("--training", is_flag=True, help="Copy the training examples to training/, to change them.")
+@click.option("--training", is_flag=True, help="Also copy the training examples to training/.")
 def command(site: str | None, training: bool) -> None:
-    """Write a commented slurmgen.toml into this folder.
+    """Create a commented slurmgen.toml in the current folder.
 
-    It is never written over one that is there.
-
-    The site is the one you are logged in to. Elsewhere you are asked, or it is generic where nobody
-    can be.
+    An existing file is never overwritten. On a login node the site is detected. Elsewhere slurmgen
+    asks for it, and without a terminal the site is `generic`.
     """
     from slurmgen.config.init_file import starter
     from slurmgen.sites.profiles import load_site
 
     folder = Path.cwd()
     for name in (FILE_NAME, *([TRAINING] if training else [])):
-        _refuse_if_there(folder / name)
+        _refuse_existing(folder / name)
     place = load_site(site or _find_site(folder), folder)
     _write(folder / FILE_NAME, starter(place))
     if training:
         _copy_training(folder / TRAINING)
-    _say_what_next(place)
+    _print_next_steps(place)
 
 
-def _refuse_if_there(path: Path) -> None:
+def _refuse_existing(path: Path) -> None:
     if os.path.lexists(path):
-        raise RequestError(f"there is a {shown(path)} here already", "It stays as it is.")
+        raise RequestError(
+            f"{shown(path)} exists already", "It is not overwritten; remove it to start again."
+        )
 
 
 def _find_site(folder: Path) -> str:
@@ -68,7 +76,7 @@ def _host_name() -> str:
 
 
 def _slurm_config() -> str:
-    """What Slurm here says of itself; nothing where there is none."""
+    """The configuration of the Slurm on this machine; empty if there is none."""
     try:
         shown = subprocess.run(["scontrol", "show", "config"], capture_output=True, timeout=5, check=False)  # noqa: S607
     except (OSError, subprocess.TimeoutExpired):
@@ -92,11 +100,11 @@ def _copy_training(folder: Path) -> None:
     click.echo(visible(f"copied the training examples to {shown(folder)}/"), err=True)
 
 
-def _say_what_next(site: Site) -> None:
+def _print_next_steps(site: Site) -> None:
     steps = {
-        "slurmgen explain cifar": "the plan, every number with its reason",
-        "slurmgen render --all --write": "the scripts, to be checked in",
-        "slurmgen submit cifar --test-only": "would Slurm take the job?",
+        "slurmgen explain cifar": "the plan, each value with its reason",
+        "slurmgen render --all --write": "write the scripts, to be checked in",
+        "slurmgen submit cifar --test-only": "would Slurm accept the job?",
     }
     if site.account.required:
         steps = {f"$EDITOR {FILE_NAME}": f"{site.name} needs your account"} | steps

@@ -77,5 +77,10 @@ def exit_code(reports: "Sequence[Report]") -> int:
 
 
 def warn(text: str) -> None:
-    """Print a warning to stderr; it may quote text from anywhere."""
-    click.echo(visible(f"warning: {text}"), err=True)
+    """Print a warning to stderr."""
+    say(f"warning: {text}")
+
+
+def say(text: str) -> None:
+    """Print a line to stderr, with the control characters of quoted text escaped."""
+    click.echo(visible(text), err=True)

@@ -1,6 +1,5 @@
-"""`slurmgen lint`: find the faults of batch scripts."""
+"""`slurmgen lint`: find mistakes in batch scripts."""
 
-import gc
 import os
 import sys
 from pathlib import Path
@@ -8,17 +7,30 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurmgen.cli.color import color_option, style_of, styled_diff, terminal_width
 from slurmgen.cli.completion import complete_rules
+from slurmgen.cli.help import Command
 from slurmgen.cli.paths import write as write_file
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slurmgen.lint.reports import Linted
     from slurmgen.sites.model import Site
 
 
-@click.command()
+@click.command(
+    "lint",
+    cls=Command,
+    examples={
+        "slurmgen lint slurm/*.sbatch": "Check batch scripts",
+        "slurmgen lint --site daic job.sbatch": "Also check them against the limits of a site",
+        "slurmgen lint --diff job.sbatch": "Show what --fix would change",
+        "slurmgen lint --explain SG110": "Explain a rule",
+    },
+)
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @site_option
 @click.option(
@@ -27,71 +39,71 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "json", "sarif", "github"]),
     default="text",
     show_default=True,
+    help="Format of the report.",
 )
+@color_option
 @click.option(
     "--select",
     multiple=True,
     metavar="CODE",
     shell_complete=complete_rules,
-    help="Only rules whose code begins so; may repeat.",
+    help="Apply only the rules whose code begins with CODE; repeatable.",
 )
 @click.option(
     "--ignore",
     multiple=True,
     metavar="CODE",
     shell_complete=complete_rules,
-    help="No rule whose code begins so; may repeat.",
+    help="Skip the rules whose code begins with CODE; repeatable.",
 )
-@click.option("--fix", is_flag=True, help="Make the changes that are certain.")
-@click.option("--diff", is_flag=True, help="Show those changes instead of making them.")
+@click.option("--fix", is_flag=True, help="Fix what can be fixed safely.")
+@click.option("--diff", is_flag=True, help="Show the changes of --fix without making them.")
 @click.option(
     "--explain",
     metavar="CODE",
     shell_complete=complete_rules,
-    help="Print the page of a rule, or of all that begin so.",
+    help="Print the documentation of the rules whose code begins with CODE.",
 )
 def command(
     files: tuple[str, ...],
     site: str | None,
     format_: str,
+    color: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     fix: bool,
     diff: bool,
     explain: str | None,
 ) -> int:
-    """Find the faults of batch scripts.
+    """Find mistakes in batch scripts.
 
-    Yours or another's; `-` is standard input. Exits with 1 if there is a finding. A comment
-    `# slurmgen: ignore=CODE` on a line, or on a line of its own above it, allows it.
+    FILES can be any batch scripts, not only those of slurmgen; `-` is standard input. Exits with 1 if there
+    is a finding. A comment `# slurmgen: ignore=CODE` suppresses a finding on its line, or on the next line if
+    it stands alone.
     """
     if explain:
         return _explain(explain)
     if not files:
         raise click.UsageError("Name a file, or - for standard input.")
     if fix and "-" in files:
-        raise click.UsageError("--fix needs a file; see the changes for standard input with --diff.")
-    # Importing fills memory with what stays; looking for garbage in it takes a tenth of a short run.
-    gc.disable()
+        raise click.UsageError("--fix needs a file. For standard input, --diff shows the changes.")
     codes, place = _settings(site, select, ignore)
-    linted = [_lint(name, place, codes) for name in files[:1]]
-    gc.enable()
-    linted += [_lint(name, place, codes) for name in files[1:]]
+    linted = [_lint(name, place, codes) for name in files]
     if diff or fix:
         changed = [(file, _fixed(file, place, codes)) for file in linted]
         if diff:
-            return _show_changes(changed)
+            return _show_changes(changed, style_of(color))
         linted = [_write(file, text, place, codes) for file, text in changed]
     from slurmgen.lint.reports import report
 
-    click.echo(report(format_, linted), nl=False)
+    click.echo(report(format_, linted, style=style_of(color), width=terminal_width()), nl=False, color=True)
     return int(any(file.reports for file in linted))
 
 
 def _settings(
     site: str | None, select: tuple[str, ...], ignore: tuple[str, ...]
 ) -> "tuple[tuple[str, ...], Site | None]":
-    """The rules and the site; what slurmgen.toml says of rules holds where the command says nothing."""
+    """The rules and the site; options override the table [lint] of slurmgen.toml."""
     from slurmgen.lint import chosen
 
     project_dir = here = Path.cwd()
@@ -136,10 +148,10 @@ def _content(name: str) -> bytes:
 
 
 def _refuse_link_out(path: Path) -> None:
-    """Refuse a file that a link in a cloned repository replaces: a report shows lines of it.
+    """Refuse a link out of the folder: in a cloned repository it could make the report show a private file.
 
     Raises:
-        OutsideFolder: a link leads out of the current folder, or out of that of the file.
+        OutsideFolder: a link leads out of the current folder, or out of the folder of the file.
     """
     from slurmgen.files import OutsideFolder, is_inside
 
@@ -150,7 +162,7 @@ def _refuse_link_out(path: Path) -> None:
         raise OutsideFolder(f"a link leads to {os.path.realpath(path)}, out of {folder}")
 
 
-_LINT_HINT = "Give a regular file that you may read; for a pipe, give `-`."
+_LINT_HINT = "Name a regular file that you can read, or - for standard input."
 
 
 def _fixed(file: "Linted", site: "Site | None", codes: tuple[str, ...]) -> str:
@@ -160,7 +172,7 @@ def _fixed(file: "Linted", site: "Site | None", codes: tuple[str, ...]) -> str:
 
 
 def _write(file: "Linted", text: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
-    """Change the file, and lint what it is now."""
+    """Write the changed file, and lint it again."""
     from slurmgen.lint import lint_text
 
     if text != file.text:
@@ -168,7 +180,7 @@ def _write(file: "Linted", text: str, site: "Site | None", codes: tuple[str, ...
     return file._replace(text=text, reports=lint_text(text, site, _path(file.name), codes))
 
 
-def _show_changes(changed: "list[tuple[Linted, str]]") -> int:
+def _show_changes(changed: "list[tuple[Linted, str]]", style: "Callable[..., str]") -> int:
     from difflib import unified_diff
 
     from slurmgen.text import visible
@@ -176,7 +188,7 @@ def _show_changes(changed: "list[tuple[Linted, str]]") -> int:
     for file, text in changed:
         before, after = file.text.splitlines(), text.splitlines()
         for line in unified_diff(before, after, f"a/{file.name}", f"b/{file.name}", lineterm=""):
-            click.echo(visible(line))
+            click.echo(styled_diff(visible(line), style), color=True)
     return int(any(file.reports for file, _ in changed))
 
 

@@ -1,4 +1,4 @@
-"""Paths on this machine: where compiled templates are kept, and what the user gives or sees."""
+"""Local paths: the folder of compiled templates, and files that the user names."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from slurmgen.paths import cache_folder, make_private
 
 
 def cache_dir() -> Path | None:
-    """The user's folder for compiled templates; None where other users could put code into it."""
+    """The user's folder for compiled templates; None if other users could write code into it."""
     try:
         return make_private(cache_folder() / "bytecode")
     except (ConfigError, OSError):
@@ -17,7 +17,7 @@ def cache_dir() -> Path | None:
 
 
 def shown(path: Path) -> str:
-    """A path as a person would type it here."""
+    """A path relative to the current folder."""
     return os.path.relpath(path)
 
 
@@ -41,10 +41,10 @@ def write(path: Path, content: bytes) -> None:
 
 
 def write_in_project(folder: Path, path: Path, content: bytes) -> None:
-    """Write a file of a project, reached through no link.
+    """Write a file of a project; a path that contains a link is refused.
 
     Raises:
-        RequestError: a link is on the way, or it cannot be written.
+        RequestError: its path contains a link, or it cannot be written.
     """
     try:
         refuse_links(folder, path.relative_to(folder))

@@ -1,4 +1,4 @@
-"""`slurmgen render`: the batch script, on stdout or in a file."""
+"""`slurmgen render`: write the batch script to stdout or to a file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,50 +7,70 @@ import click
 from click.core import ParameterSource
 
 from slurmgen.cli.job_output import print_script, warn
-from slurmgen.cli.options import Asked, JobCommand, request_options
+from slurmgen.cli.options import JobCommand, request_options
 from slurmgen.cli.paths import cache_dir, shown, write_in_project
 from slurmgen.cli.paths import write as write_file
+from slurmgen.job_spec import JobOptions, JobSpec, check_names, load_spec
 from slurmgen.text import visible
 
 _WITH_ALL = {"all_jobs", "write", "force"}
 
 
-@click.command(cls=JobCommand)
+@click.command(
+    "render",
+    cls=JobCommand,
+    examples={
+        "slurmgen render --site daic --account ewi-insy-prb --gpus 2": "Print a script for 2 GPUs",
+        "slurmgen render --script train.py -- --epochs 20": "Run your own script, with arguments",
+        "slurmgen render --all --write": "Write the scripts of all jobs in slurmgen.toml",
+    },
+)
 @request_options
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
-@click.option("--write", is_flag=True, help="Write to the project's script folder, as NAME.SITE.sbatch.")
-@click.option("--all", "all_jobs", is_flag=True, help="With --write: every job, for each of its sites.")
-@click.option("--force", is_flag=True, help="Overwrite a file that was edited by hand.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the script to this file."
+)
+@click.option(
+    "--write", is_flag=True, help="Write the script to the script folder of the project, as NAME.SITE.sbatch."
+)
+@click.option(
+    "--all",
+    "all_jobs",
+    is_flag=True,
+    help="With --write: write the scripts of all jobs, for each of their sites.",
+)
+@click.option("--force", is_flag=True, help="Overwrite a script that was edited by hand.")
 @click.pass_context
 def command(
-    ctx: click.Context, asked: Asked, output: Path | None, write: bool, all_jobs: bool, force: bool
+    ctx: click.Context, options: JobOptions, output: Path | None, write: bool, all_jobs: bool, force: bool
 ) -> None:
-    """Write the batch script for a job to stdout, or to a file.
+    """Write the batch script of a job to stdout or to a file.
 
-    A script in a file never depends on your personal settings, so that it can be checked in. It ends
-    with a hash of itself, and is not overwritten once it was edited by hand.
+    JOB is a job of slurmgen.toml; default: its only job, or the bundled example if there is no slurmgen.toml.
+
+    A script in a file does not depend on your personal settings, so that it can be checked in. It ends
+    with a hash of itself, and is not overwritten if it was edited by hand.
     """
     if output and write:
         raise click.UsageError("--output and --write exclude each other.")
     if all_jobs:
         _refuse_more_than_all(ctx, write)
-        _write_scripts(asked.project_dir, _all_scripts(asked), force)
+        _write_all(force)
     else:
-        _render_one(asked, output, write, force)
+        _render_one(load_spec(options, Path.cwd(), personal=not (output or write)), output, write, force)
 
 
-def _render_one(asked: Asked, output: Path | None, write: bool, force: bool) -> None:
+def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> None:
     from slurmgen.config.project import script_path
     from slurmgen.signature import signed
     from slurmgen.sync.project_files import missing_files
 
-    plan = asked.plan()
-    text = asked.text(plan)
-    for warning in missing_files(plan, asked.project_dir):
+    plan = job.plan()
+    text = job.render(plan, cache_dir())
+    for warning in missing_files(plan, job.project_dir):
         warn(warning)
     if write:
-        path = asked.project_dir / script_path(asked.project, asked.job or plan.name, plan.site)
-        _write_scripts(asked.project_dir, {path: signed(text)}, force)
+        path = job.project_dir / script_path(job.project, job.name or plan.name, plan.site)
+        _write_scripts(job.project_dir, {path: signed(text)}, force)
     elif output:
         _write_output(output, signed(text), force)
     else:
@@ -62,26 +82,28 @@ def _refuse_more_than_all(ctx: click.Context, write: bool) -> None:
     if not write:
         raise click.UsageError("--all needs --write.")
     if not _WITH_ALL.issuperset(given) or JobCommand.script_args(ctx):
-        raise click.UsageError("--all takes no JOB and no request: each job is as slurmgen.toml says.")
+        raise click.UsageError("--all takes no JOB and no other options: slurmgen.toml defines each job.")
 
 
-def _all_scripts(asked: Asked) -> dict[Path, bytes]:
+def _write_all(force: bool) -> None:
     from slurmgen.checked_in import expected
-    from slurmgen.config.project import require_project
+    from slurmgen.config.project import find_project, require_project
 
-    require_project(asked.project_dir)
-    return expected(asked.project_dir, asked.project, cache_dir(), warn)
+    folder, project = find_project(Path.cwd())
+    require_project(folder)
+    check_names(project, folder)
+    _write_scripts(folder, expected(folder, project, cache_dir(), warn), force)
 
 
 def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> None:
-    """Write a project's scripts where they differ; none of them if one was edited by hand."""
+    """Write the scripts of a project that differ; none of them if one was edited by hand."""
     from slurmgen.checked_in import read
 
-    there = read(scripts)
+    existing = read(scripts)
     if not force:
-        _refuse_edited(there)
+        _refuse_edited(existing)
     for path, script in scripts.items():
-        if _is_new(path, script, there):
+        if _is_new(path, script, existing):
             write_in_project(folder, path, script)
             click.echo(visible(f"wrote {shown(path)}"), err=True)
 
@@ -91,27 +113,27 @@ def _write_output(path: Path, script: bytes, force: bool) -> None:
     from slurmgen.toml_structs import unreadable
 
     try:
-        there = {path: read_bytes(path)} if path.is_file() else {}
+        existing = {path: read_bytes(path)} if path.is_file() else {}
     except OSError as error:
         raise unreadable(path, error) from error
     if not force:
-        _refuse_edited(there)
-    if _is_new(path, script, there):
+        _refuse_edited(existing)
+    if _is_new(path, script, existing):
         write_file(path, script)
         click.echo(visible(f"wrote {shown(path)}"), err=True)
 
 
-def _is_new(path: Path, script: bytes, there: Mapping[Path, bytes]) -> bool:
-    if there.get(path) == script:
+def _is_new(path: Path, script: bytes, existing: Mapping[Path, bytes]) -> bool:
+    if existing.get(path) == script:
         click.echo(visible(f"{shown(path)} is up to date"), err=True)
-    return there.get(path) != script
+    return existing.get(path) != script
 
 
-def _refuse_edited(there: Mapping[Path, bytes]) -> None:
+def _refuse_edited(existing: Mapping[Path, bytes]) -> None:
     from slurmgen.errors import RequestError
     from slurmgen.signature import as_written
 
-    edited = [shown(path) for path, data in there.items() if data and not as_written(data)]
+    edited = [shown(path) for path, data in existing.items() if data and not as_written(data)]
     if edited:
         raise RequestError(
             f"edited by hand, or not written by slurmgen: {', '.join(edited)}",

@@ -11,7 +11,7 @@ from slurmgen.cli.site_option import not_empty, site_option
 
 if TYPE_CHECKING:
     from slurmgen.jobs.job import Job
-    from slurmgen.remote.background import Early
+    from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
 
@@ -20,26 +20,26 @@ _OPTIONS = [
     click.option(
         "--via",
         type=click.Choice(["ssh", "local", "twin"]),
-        help="How to reach the site; default: ssh if it has a login host, else local.",
+        help="Use SSH, the Slurm of this machine, or a twin; default: ssh if the site has a login host.",
     ),
     click.option(
         "--host",
         metavar="[USER@]HOST",
         callback=not_empty,
         shell_complete=complete_hosts,
-        help="Login host, or its alias in ssh_config; default: that of personal.toml or the profile.",
+        help="Login host or its alias in ssh_config; default: from personal.toml or the profile.",
     ),
     click.option(
         "--ssh-config",
         type=click.Path(exists=True, dir_okay=False, resolve_path=True),
         envvar="SLURMGEN_SSH_CONFIG",
         show_envvar=True,
-        help="OpenSSH configuration; default: ~/.ssh/config.",
+        help="OpenSSH configuration file; default: ~/.ssh/config.",
     ),
     click.option(
         "--ssh-client",
         type=click.Choice(["paramiko", "openssh"]),
-        help="SSH client; openssh can share one login among commands. Default: paramiko.",
+        help="SSH client; openssh can share a login between commands; default: paramiko.",
     ),
 ]
 
@@ -51,7 +51,7 @@ def route_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print an object, and nothing else.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
 def jobs_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,18 +62,9 @@ def jobs_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def find_jobs(job_ids: Sequence[str], site: str | None, **options: Any) -> "list[Job]":
     """The submitted jobs that the user names, without duplicates."""
-    from slurmgen.jobs import lookup
+    from slurmgen.jobs.lookup import find_jobs, site_route
 
-    return lookup.find_jobs(job_ids, site, options, lambda name: site_route(name, **options))
-
-
-def site_route(site: str, **options: Any) -> "Route":
-    """The route to a site, with the options that the user gave."""
-    from slurmgen.config.user import load_personal
-    from slurmgen.remote.route import route
-    from slurmgen.sites.profiles import load_site
-
-    return route(load_site(site, project_dir()), load_personal(site), **options)
+    return find_jobs(job_ids, site, options, lambda name: site_route(name, Path.cwd(), options))
 
 
 def project_dir() -> Path:
@@ -86,14 +77,14 @@ def project_dir() -> Path:
 def connect(route: "Route", *, interactive: bool = True) -> "Transport":
     """Open a connection. Only if `interactive`, the terminal prompts for passwords and the like."""
     from slurmgen.remote.route import open_route
-    from slurmgen.remote.ssh.prompt import asker
+    from slurmgen.remote.ssh.prompt import terminal_prompt
 
-    return open_route(route, asker() if interactive else None)
+    return open_route(route, terminal_prompt() if interactive else None)
 
 
-def connect_in_background(route: "Route", *, starts: bool) -> "Early":
+def connect_in_background(route: "Route", *, starts: bool) -> "BackgroundLogin":
     """Connect while the command does other work; without `starts`, not before the connection is needed."""
-    from slurmgen.remote.background import Early
-    from slurmgen.remote.ssh.prompt import asker
+    from slurmgen.remote.background import BackgroundLogin
+    from slurmgen.remote.ssh.prompt import terminal_prompt
 
-    return Early(route, asker(), starts=starts)
+    return BackgroundLogin(route, terminal_prompt(), starts=starts)

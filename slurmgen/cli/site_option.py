@@ -1,4 +1,4 @@
-"""The option that names a site, the same for every command."""
+"""The option --site, the same for every command."""
 
 import click
 
@@ -6,7 +6,7 @@ from slurmgen.cli.completion import complete_sites
 
 
 def not_empty(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """A callback that refuses an empty value, which is a mistake such as an unset variable."""
+    """Refuse an empty value: it is a mistake, such as an unset shell variable. A click callback."""
     if value == "":
         raise click.BadParameter("it is empty. Leave it out, or give it a value.")
     return value
@@ -17,5 +17,5 @@ site_option = click.option(
     metavar="NAME",
     callback=not_empty,
     shell_complete=complete_sites,
-    help="Site profile; see `slurmgen sites`.",
+    help="Site profile; `slurmgen sites` lists them.",
 )

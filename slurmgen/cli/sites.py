@@ -7,10 +7,20 @@ import click
 
 from slurmgen.cli.completion import complete_sites
 from slurmgen.cli.discover import command as discover
+from slurmgen.cli.help import Group
 from slurmgen.cli.route_options import project_dir
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    "sites",
+    cls=Group,
+    invoke_without_command=True,
+    examples={
+        "slurmgen sites": "List the sites that slurmgen knows",
+        "slurmgen sites show daic": "Show all that it knows about one",
+        "slurmgen sites validate site_profiles/mine.toml": "Check your own profile",
+    },
+)
 @click.pass_context
 def command(ctx: click.Context) -> int:
     """List, show and validate site profiles."""
@@ -19,28 +29,32 @@ def command(ctx: click.Context) -> int:
 
 @command.command("list")
 def list_sites() -> int:
-    """Name every site and where its profile is; exit with 1 if one is wrong."""
+    """List all sites and their profiles.
+
+    Exits with 1 if a profile is not valid.
+    """
     from slurmgen.errors import ConfigError
     from slurmgen.sites.profiles import load_profile, profile_paths
     from slurmgen.text import visible
 
     project = project_dir()
     paths = profile_paths(project)
-    width, wrong = max(map(len, paths)), 0
+    width = max(map(len, paths))
+    is_wrong = False
     for name, path in paths.items():
         try:
             click.echo(visible(f"{name:{width}}  {load_profile(path, project).title}  ({path})"))
         except ConfigError as error:
-            _complain(error)
-            wrong = 1
-    return wrong
+            _print_error(error)
+            is_wrong = True
+    return int(is_wrong)
 
 
 @command.command()
 @click.argument("name", shell_complete=complete_sites)
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of TOML.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of TOML.")
 def show(name: str, as_json: bool) -> None:
-    """Show every fact about a site, with what it inherits."""
+    """Print the profile of a site, including what it inherits."""
     import msgspec
 
     from slurmgen.sites.profiles import load_site
@@ -61,29 +75,32 @@ command.add_command(discover, "discover")
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 def validate(files: tuple[Path, ...]) -> int:
-    """Check profile files and print every error; exit with 1 if there is one."""
+    """Check profile files and print all errors.
+
+    Exits with 1 if there is an error.
+    """
     from slurmgen.sites.profiles import profile_errors
     from slurmgen.text import visible
 
-    wrong = 0
+    is_wrong = False
     for path in files:
         errors = profile_errors(path, project_dir())
         for error in errors:
-            _complain(error)
-            wrong = 1
+            _print_error(error)
+            is_wrong = True
         if not errors:
             click.echo(visible(f"{path}: valid"))
-    return wrong
+    return int(is_wrong)
 
 
-def _complain(error: Exception) -> None:
+def _print_error(error: Exception) -> None:
     from slurmgen.text import visible
 
     click.echo(visible(f"error: {error}", keep="\n"), err=True)
 
 
 def _toml(data: dict[str, object], prefix: str = "") -> str:
-    """TOML of nested tables; a JSON string or list of strings is a TOML one too."""
+    """TOML of nested tables; JSON strings, and lists of them, are valid TOML."""
     import json
 
     plain = {key: value for key, value in data.items() if not isinstance(value, dict)}
@@ -97,7 +114,7 @@ def _toml(data: dict[str, object], prefix: str = "") -> str:
 
 
 def _key(name: str) -> str:
-    """A key of TOML, in quotes if it needs them, as a name with a dot does."""
+    """A TOML key, quoted if necessary, as a name with a dot is."""
     import json
 
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

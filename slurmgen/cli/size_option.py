@@ -1,4 +1,4 @@
-"""The option that limits what is sent or fetched, as `max_size` in bytes."""
+"""The option --max-size, which limits what is sent or fetched; its value is `max_size` in bytes."""
 
 from collections.abc import Callable
 from typing import Any

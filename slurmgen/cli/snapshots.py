@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_json
 from slurmgen.cli.route_options import connect, json_option, project_dir, route_options
 from slurmgen.cli.site_option import site_option
@@ -15,16 +16,25 @@ if TYPE_CHECKING:
 DAYS = 7.0
 
 
-@click.command()
+@click.command(
+    "snapshots",
+    cls=Command,
+    examples={
+        "slurmgen snapshots --site daic": "List what slurmgen stores at a site",
+        "slurmgen snapshots --site daic --prune --older-than 30": "Remove what was not used for 30 days",
+    },
+)
 @site_option
 @route_options
-@click.option("--remote-dir", metavar="FOLDER", help="Remote folder of submissions; default: ~/slurmgen.")
-@click.option("--prune", is_flag=True, help="Remove ended runs, and snapshots that no job still runs.")
+@click.option(
+    "--remote-dir", metavar="FOLDER", help="Folder on the cluster for submissions; default: ~/slurmgen."
+)
+@click.option("--prune", is_flag=True, help="Remove runs that have ended, and snapshots that no job uses.")
 @click.option(
     "--older-than",
     type=click.FloatRange(min=0),
     metavar="DAYS",
-    help=f"With --prune: remove only what was unused for so many days; default: {DAYS:g}.",
+    help=f"With --prune: remove what was not used for this long; default: {DAYS:g}.",
 )
 @json_option
 def command(
@@ -35,17 +45,18 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """List what slurmgen keeps at a site, and remove what no job needs.
+    """List what slurmgen stores at a site, and remove what no job needs.
 
-    A snapshot is a project as it was submitted; a run is the folder of one job, with its results; an env is
-    a Python environment that the runs with the same uv.lock share. What may be in use is not removed: the
-    run of a job that has not ended, an unsettled submission, and anything while Slurm does not reply.
+    A snapshot is a project as it was submitted; a run is the folder of one job, with its results; an env is a
+    Python environment that runs with the same uv.lock share. What may be in use is not removed: the
+    files of a job that has not ended, or of a submission whose outcome is unknown, and all files if Slurm
+    does not reply.
     """
     from slurmgen.config.project import DEFAULT_SITE, find_project
     from slurmgen.config.user import load_personal
+    from slurmgen.jobs.prepare import DEFAULT_REMOTE_DIR
     from slurmgen.jobs.prune import kept
-    from slurmgen.jobs.submit import DEFAULT_REMOTE_DIR
-    from slurmgen.remote.route import route
+    from slurmgen.remote.route import find_route
     from slurmgen.sites.profiles import load_site
     from slurmgen.sync.remote_paths import remote_folder
 
@@ -54,7 +65,7 @@ def command(
     profile = load_site(site or find_project(project_dir())[1].site or DEFAULT_SITE, project_dir())
     personal = load_personal(profile.name)
     folder = remote_folder(remote_dir or personal.remote_dir or DEFAULT_REMOTE_DIR) or "/"
-    with connect(route(profile, personal, **options)) as transport:
+    with connect(find_route(profile, personal, **options)) as transport:
         days = DAYS if older_than is None else older_than
         complaint, items = kept(transport, folder, prune=prune, days=days)
     if as_json:

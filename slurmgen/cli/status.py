@@ -7,6 +7,7 @@ import click
 
 from slurmgen.cli.color import color_option, console
 from slurmgen.cli.completion import complete_jobs
+from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import exit_code, print_report_objects, print_reports
 from slurmgen.cli.route_options import connect, find_jobs, json_option, route_options
 from slurmgen.cli.site_option import site_option
@@ -24,7 +25,15 @@ UNSETTLED = (
 ENDED = "it had ended at the last query"
 
 
-@click.command()
+@click.command(
+    "status",
+    cls=Command,
+    examples={
+        "slurmgen status": "List your last jobs",
+        "slurmgen status last": "Show the job that was submitted last",
+        "slurmgen status 1234567 --json": "Read the state of a job in a program",
+    },
+)
 @click.argument("job_ids", metavar="[ID...]", nargs=-1, shell_complete=complete_jobs)
 @site_option
 @route_options
@@ -34,9 +43,9 @@ ENDED = "it had ended at the last query"
     metavar="N",
     default=LIMIT,
     show_default=True,
-    help="Without ID: only the last N.",
+    help="Without ID: list only the last N jobs.",
 )
-@click.option("--all", "everything", is_flag=True, help="Without ID: all jobs.")
+@click.option("--all", "everything", is_flag=True, help="Without ID: list all jobs.")
 @color_option
 @json_option
 def command(
@@ -48,10 +57,10 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Show the state of submitted jobs; without ID, of the last ones.
+    """Show the state of submitted jobs; without ID, list the last ones.
 
-    ID is a job's id, ID_TASK in an array, a job's name, or `last`. Exit code 3 if a site was not reached, and
-    the final state of one of its jobs is not known.
+    ID is a job id, ID_TASK in an array, a job name, or `last`. Exits with 3 if the state of a job is unknown
+    because its site was not reached.
     """
     if not job_ids:
         return _list(site, 0 if everything else limit, color, as_json, options)

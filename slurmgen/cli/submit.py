@@ -1,42 +1,54 @@
 """`slurmgen submit`: send the project, submit the job, print its id."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import structs
 
-from slurmgen.cli.job_output import print_json
-from slurmgen.cli.options import Asked, JobCommand, project_size_option, request_options, send_option, typed
+from slurmgen.cli.job_output import print_json, say
+from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
+from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, route_options
-from slurmgen.cli.submit_output import amount_of, print_id, say, show, warn, what_happened
+from slurmgen.cli.submit_output import print_id, say_result, show, warn
+from slurmgen.errors import RequestError
+from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.exactly_once import Count, Submitted
-    from slurmgen.jobs.ledger import Ledger, Record
-    from slurmgen.jobs.submit import Prepared
+    from slurmgen.jobs.prepare import Prepared
+    from slurmgen.jobs.submit import Outcome
     from slurmgen.plan import Plan
-    from slurmgen.remote.background import Early
+    from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
-    from slurmgen.remote.transport import Transport
 
 
-@click.command(cls=JobCommand)
+@click.command(
+    "submit",
+    cls=JobCommand,
+    examples={
+        "slurmgen submit train --dry-run": "Show the script and what would be sent",
+        "slurmgen submit train --follow": "Submit the job train of slurmgen.toml and show its log",
+        "slurmgen submit --script train.py --gpus 2 -- --epochs 20": "Submit your own script, with arguments",
+    },
+)
 @request_options
 @route_options
-@click.option("--remote-dir", metavar="FOLDER", help="Remote folder for submissions; default: ~/slurmgen.")
+@click.option(
+    "--remote-dir", metavar="FOLDER", help="Folder on the cluster for submissions; default: ~/slurmgen."
+)
 @project_size_option
 @send_option
-@click.option("--again", is_flag=True, help="Submit a new job even if an earlier submission is unsettled.")
-@click.option("--test-only", is_flag=True, help="Ask Slurm whether it would accept the job; submit nothing.")
-@click.option("--dry-run", is_flag=True, help="Print the script and what would be sent; connect to no host.")
 @click.option(
-    "--follow", is_flag=True, help="Follow the log until the job ends; exit 0 if it COMPLETED, else 1."
+    "--again", is_flag=True, help="Submit a new job even if the outcome of an earlier submission is unknown."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print an object instead of the id.")
+@click.option("--test-only", is_flag=True, help="Check whether Slurm would accept the job; submit nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the script and what would be sent, without connecting.")
+@click.option(
+    "--follow", is_flag=True, help="Show the log until the job ends; exit 0 if it COMPLETED, else 1."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the id.")
 def command(
-    asked: Asked,
+    options: JobOptions,
     remote_dir: str | None,
     max_size: int,
     send: tuple[str, ...],
@@ -45,155 +57,98 @@ def command(
     dry_run: bool,
     follow: bool,
     as_json: bool,
-    **said: Any,
+    **route_values: Any,
 ) -> None:
     """Send the project to the site and submit the job.
 
     JOB is a job of slurmgen.toml; default: its only job. With --script and no JOB, the job is made from
-    [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted. The id is printed to
-    stdout, and everything else to stderr. After any failure the same command finds the job, or submits it
-    if there is none.
+    [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted.
+
+    The job id is printed to stdout, everything else to stderr. After a failure, repeat the command: it
+    finds the job, or submits it if there is none. It never submits a second one.
     """
-    from slurmgen.remote.route import route
+    from slurmgen.remote.route import find_route
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
-    way = route(asked.site, asked.personal, **said)
-    # On the way there while the plan and the project are looked at.
-    with connect_in_background(way, starts=not dry_run) as going:
-        plan, text = _script(asked, follow=follow)
-        prepared = _prepared(asked, plan, text, way, remote_dir, max_size, send)
+    job = load_spec(options, Path.cwd())
+    route = find_route(job.site, job.personal, **route_values)
+    # The login proceeds while the plan and the project are read.
+    with connect_in_background(route, starts=not dry_run) as connecting:
+        plan = _plan(job, follow=follow)
+        prepared = _prepared(job, plan, route, remote_dir, max_size, send)
         if test_only:
-            _try_out(going, way, text, as_json)
-            return
-        if dry_run:
+            _test_only(connecting, prepared, as_json)
+        elif dry_run:
             warn(prepared, plan)
             show(prepared, as_json)
-            return
-        _submit(going, prepared, plan, again, follow, as_json)
+        else:
+            _submit(connecting, prepared, plan, again, follow, as_json)
 
 
-def _script(asked: Asked, *, follow: bool) -> "tuple[Plan, str]":
-    plan = asked.plan()
-    if follow:
-        _refuse_array(plan)
-    return plan, asked.text(plan)
-
-
-def _prepared(
-    asked: Asked,
-    plan: "Plan",
-    text: str,
-    way: "Route",
-    remote_dir: str | None,
-    max_size: int,
-    send: tuple[str, ...],
-) -> "Prepared":
-    from msgspec import structs
-
-    from slurmgen.jobs.submit import prepare
-
-    folder = remote_dir or asked.personal.remote_dir
-    prepared = prepare(plan, text, way, asked.project_dir, folder, max_size, send)
-    command, directory = typed(click.get_current_context()), str(Path.cwd())
-    return structs.replace(
-        prepared, record=structs.replace(prepared.record, command=command, directory=directory)
-    )
-
-
-def _refuse_array(plan: "Plan") -> None:
-    from slurmgen.errors import RequestError
-
-    if any(key == "array" for key, _ in plan.extra_directives):
+def _plan(job: JobSpec, *, follow: bool) -> "Plan":
+    plan = job.plan()
+    if follow and any(key == "array" for key, _ in plan.extra_directives):
         raise RequestError(
             "--follow shows one log, and each task of an array has its own",
             "Leave out --follow; `slurmgen logs -f ID_TASK` follows one.",
         )
+    return plan
 
 
-def _try_out(going: "Early", way: "Route", text: str, as_json: bool) -> None:
+def _prepared(
+    job: JobSpec, plan: "Plan", route: "Route", remote_dir: str | None, max_size: int, send: tuple[str, ...]
+) -> "Prepared":
+    from slurmgen.jobs.prepare import prepare  # 50 ms, during which the login is already under way
+
+    script = job.render(plan, cache_dir())
+    folder = remote_dir or job.personal.remote_dir
+    prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send)
+    command, directory = typed(click.get_current_context()), str(Path.cwd())
+    record = structs.replace(prepared.record, command=command, directory=directory)
+    return structs.replace(prepared, record=record)
+
+
+def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:
     from slurmgen.jobs.exactly_once import try_out
 
-    with going.transport() as far:
-        answer = try_out(far, text)
+    route = prepared.route
+    with connecting.transport() as transport:
+        reply = try_out(transport, prepared.submission.script)
     if as_json:
-        print_json({"site": way.site, "via": way.via, "answer": answer})
-    of = "the twin of " if way.via == "twin" else ""
-    say(f"{of}{way.site} would take the job: {answer}")
+        print_json({"site": route.site, "via": route.via, "answer": reply})
+    name = f"the twin of {route.site}" if route.via == "twin" else route.site
+    say(f"{name} would accept the job: {reply}")
 
 
 def _submit(
-    going: "Early", prepared: "Prepared", plan: "Plan", again: bool, follow: bool, as_json: bool
+    connecting: "BackgroundLogin",
+    prepared: "Prepared",
+    plan: "Plan",
+    again: bool,
+    follow: bool,
+    as_json: bool,
 ) -> None:
-    from slurmgen.jobs.ledger import Ledger
-    from slurmgen.jobs.submit import reached, settled_record, submit_entry
+    from slurmgen.cli.submit_progress import Printer
+    from slurmgen.jobs.submit import submission
 
-    ledger = Ledger()
-    entry = ledger.claim(prepared.record, again=again)
-    with reached(ledger, entry, going.transport) as far:
-        warn(prepared, plan)
-        if entry.key != prepared.record.key:
-            when = entry.submitted
-            say(f"this was submitted at {when}, and what became of it is not known yet: finding out")
-        say(f"{amount_of(prepared)} in all, to {far.where}")
-        with _progress() as count:
-            entry, done = submit_entry(far, prepared, entry, ledger, count=count)
-        settled = settled_record(prepared, entry, done)
-        _write_down(ledger, settled)
-        print_id(settled, done, as_json)
-        say(what_happened(prepared, settled, done, far))
-        if done.warning:
-            say(f"warning: {done.warning}; docs/reliability.md says what a group's folder needs")
+    printer = Printer(prepared, plan)
+    with submission(prepared, connecting.transport, again=again, observer=printer) as outcome:
+        print_id(outcome, as_json)
+        say_result(prepared, outcome)
         if follow:
-            _follow(far, prepared.way, settled, done)
+            _follow(outcome, prepared.route)
 
 
-def _write_down(ledger: "Ledger", settled: "Record") -> None:
-    """Record a job. If that fails it is submitted all the same, so this is a warning and no error."""
-    from slurmgen.errors import ConfigError
-
-    try:
-        ledger.settle(settled)
-    except ConfigError as error:
-        say(
-            f"warning: job {settled.id} is submitted, in {settled.folder}, but not in your records: "
-            f"{error.fact}. Reach it with --site {settled.site}."
-        )
-
-
-def _follow(far: "Transport", way: "Route", settled: "Record", done: "Submitted") -> None:
+def _follow(outcome: "Outcome", route: "Route") -> None:
     from slurmgen.cli.logs import follow_to_end
     from slurmgen.jobs.logs import log_path
     from slurmgen.jobs.slurm_client import job_states
 
-    path = log_path(done.folder, settled.output, settled.name, str(done.job))
-    for state in job_states(far, done.job):
+    record, job, transport = outcome.record, outcome.submitted.job, outcome.transport
+    path = log_path(record.folder, record.output, record.name, str(job))
+    for state in job_states(transport, job):
         if state.state == "PENDING":
-            why = f" ({state.reason})" if state.reason else ""
-            say(f"job {done.job} is PENDING{why}; its log follows when it starts")
-    follow_to_end(far, way, done.job, path, err=True)
-
-
-@contextmanager
-def _progress() -> "Iterator[Count | None]":
-    """A bar on a terminal, and nothing elsewhere."""
-    import sys
-
-    if not (sys.stderr and sys.stderr.isatty()):
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TimeRemainingColumn
-
-    from slurmgen.slurm.sizes import of_bytes
-
-    columns = ("sending", BarColumn(), "{task.description}", TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None, visible=False)
-
-        def count(part: int, total: int) -> None:
-            sent = int(bar.tasks[task].completed) + part
-            how_much = f"{of_bytes(sent)} of {of_bytes(total)}"
-            bar.update(task, completed=sent, total=max(total, 1), description=how_much, visible=True)
-
-        yield count
+            reason = f" ({state.reason})" if state.reason else ""
+            say(f"job {job} is PENDING{reason}; its log follows when it starts")
+    follow_to_end(transport, route, job, path, err=True)

@@ -1,115 +1,124 @@
-"""What `slurmgen submit` tells a person: before it sends, and of the job that there is."""
+"""What `slurmgen submit` prints: what it would send, warnings, and the job."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import structs
 
-from slurmgen.cli.job_output import print_json, print_script
+from slurmgen.cli.job_output import print_json, print_script, say
+from slurmgen.errors import SlurmgenError
+from slurmgen.slurm.sizes import of_bytes
 from slurmgen.text import counted
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.exactly_once import Submitted
-    from slurmgen.jobs.ledger import Record
-    from slurmgen.jobs.submit import Prepared
+    from slurmgen.jobs.prepare import Prepared
+    from slurmgen.jobs.submit import Outcome
     from slurmgen.plan import Plan
-    from slurmgen.remote.transport import Transport
 
 LARGE = 100 << 20
-"Bytes, above which the user may not have meant to send all this."
+"Bytes, above which the user may not have meant to send the whole project."
+_JSON_KEYS = "id cluster site via host name folder key snapshot commit dirty submitted".split()
 
 
 def show(prepared: "Prepared", as_json: bool) -> None:
-    """Print the script, and on stderr what would be sent where."""
-    submission, way = prepared.submission, prepared.way
+    """Print the script, and on stderr what would be sent, and where to."""
+    submission, route = prepared.submission, prepared.route
     if as_json:
-        print_json(
-            {
-                "script": submission.script,
-                "folder": submission.folder,
-                "snapshot": submission.content.hash,
-                "bytes": submission.content.size,
-                "files": list(submission.files.files),
-                "secrets": list(submission.files.secrets),
-            }
-        )
+        print_json(_dry_run(prepared))
         return
-    ways = {"ssh": f"through {way.host} over SSH", "local": "from this machine", "twin": "to its twin here"}
+    routes = {
+        "ssh": f"through {route.host} over SSH",
+        "local": "from this machine",
+        "twin": "to its twin here",
+    }
     print_script(submission.script)
-    say(f"would submit to site {way.site}, {ways[way.via]}")
+    say(f"would submit to site {route.site}, {routes[route.via]}")
     say(f"would send {amount_of(prepared)} to {_from_home(submission.folder)}:")
     for name in (*submission.files.files, submission.script_name):
         say(f"  {name}")
-    say(_known(prepared))
+    say(_sent_before(prepared))
 
 
-def _known(prepared: "Prepared") -> str:
-    """What of this was sent before, as far as is known here."""
+def _dry_run(prepared: "Prepared") -> dict[str, object]:
+    submission = prepared.submission
+    return {
+        "script": submission.script,
+        "folder": submission.folder,
+        "snapshot": submission.content.hash,
+        "bytes": submission.content.size,
+        "files": list(submission.files.files),
+        "secrets": list(submission.files.secrets),
+    }
+
+
+def _sent_before(prepared: "Prepared") -> str:
+    """How many of the files were sent before, as far as this machine knows."""
     if prepared.first.base == "-":
-        return "nothing of this was sent there from here before"
+        return "no file of this project was sent to that folder before"
     changed = len(prepared.first.names)
     same = counted(len(prepared.submission.content.entries) - changed, "file")
-    return f"{same} sent before, and only {changed} to be sent now"
+    return f"{same} sent before; {changed} to send now"
 
 
 def _from_home(folder: str) -> str:
     return folder if folder.startswith("/") else f"~/{folder.removeprefix('./')}"
 
 
-def print_id(settled: "Record", done: "Submitted", as_json: bool) -> None:
-    """Print the id. There is a job, even if nobody reads that."""
-    from slurmgen.errors import SlurmgenError
+def print_id(outcome: "Outcome", as_json: bool) -> None:
+    """Print the id of the job.
 
+    Raises:
+        SlurmgenError: it cannot be printed; the error names it, so that it is not lost.
+    """
+    job = outcome.submitted.job
     try:
-        print_json(_told(settled, done)) if as_json else click.echo(done.job)
+        print_json(_as_json(outcome)) if as_json else click.echo(job)
     except OSError as error:
         raise SlurmgenError(
-            f"job {done.job} is submitted, but its id could not be printed: {error.strerror}",
-            f"`slurmgen status {done.job}` tells of it.",
+            f"job {job} is submitted, but its id could not be printed: {error.strerror}",
+            f"`slurmgen status {job}` shows it.",
         ) from None
 
 
-def what_happened(prepared: "Prepared", settled: "Record", done: "Submitted", far: "Transport") -> str:
-    """Which job it is, where it runs, and whether it is one of before."""
-    folder = f"its folder on {far.where} is {done.folder}"
-    if not done.earlier:
-        return f"submitted job {done.job}; {folder}"
-    from datetime import UTC, datetime
-
-    when = datetime.fromtimestamp(done.seconds, UTC).isoformat(timespec="seconds")
-    other = done.snapshot != prepared.submission.content.hash
-    differs = " It runs the files as they were then; --again submits those of now." if other else ""
-    return f"job {done.job} is the earlier submission, of {when}; {folder}.{differs}"
+def _as_json(outcome: "Outcome") -> dict[str, object]:
+    values = structs.asdict(outcome.record)
+    return {**{key: values[key] for key in _JSON_KEYS}, "earlier": outcome.submitted.earlier}
 
 
-def _told(settled: "Record", done: "Submitted") -> dict[str, object]:
-    from msgspec import structs
+def say_result(prepared: "Prepared", outcome: "Outcome") -> None:
+    """Print which job it is and where it runs, and whether it is from an earlier submission."""
+    done, where = outcome.submitted, outcome.transport.where
+    folder = f"its folder on {where} is {done.folder}"
+    if done.earlier:
+        when = datetime.fromtimestamp(done.seconds, UTC).isoformat(timespec="seconds")
+        say(
+            f"job {done.job} is the earlier submission, of {when}; {folder}.{_older_files(prepared, outcome)}"
+        )
+    else:
+        say(f"submitted job {done.job}; {folder}")
+    if done.warning:
+        say(f"warning: {done.warning}; docs/reliability.md says what a group's folder needs")
 
-    kept = "id cluster site via host name folder key snapshot commit dirty submitted".split()
-    said = structs.asdict(settled)
-    return {**{key: said[key] for key in kept}, "earlier": done.earlier}
+
+def _older_files(prepared: "Prepared", outcome: "Outcome") -> str:
+    if outcome.submitted.snapshot == prepared.submission.content.hash:
+        return ""
+    return " It runs the files of that time; --again submits the current ones."
 
 
 def amount_of(prepared: "Prepared") -> str:
-    """How much the project is, with the batch script."""
-    from slurmgen.slurm.sizes import of_bytes
-
+    """How many files the project has, with the batch script, and their size."""
     content = prepared.submission.content
     return f"{counted(len(content.entries) + 1, 'file')} ({of_bytes(content.size)})"
 
 
 def warn(prepared: "Prepared", plan: "Plan") -> None:
-    """Say what a person may not have meant."""
+    """Point out what the user may not have meant."""
     files = prepared.submission.files
     for notice in filter(None, (*files.notices, files.secrets_notice())):
         say(notice)
     if plan.request.script is None:
-        say(f"no script is named: the bundled example {plan.script} goes along; name yours with --script")
+        say(f"no script is named: the bundled example {plan.script} is sent; name yours with --script")
     if prepared.submission.content.size > LARGE:
-        say("this is a lot; name what the job does not need in .slurmgenignore")
-
-
-def say(text: str) -> None:
-    """Tell the person; a name in it may be anybody's."""
-    from slurmgen.text import visible
-
-    click.echo(visible(text), err=True)
+        say("the project is large; list what the job does not need in .slurmgenignore")

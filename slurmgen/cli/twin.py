@@ -1,4 +1,4 @@
-"""`slurmgen twin`: a real Slurm on this machine in the shape of a site."""
+"""`slurmgen twin`: a real Slurm on this machine that imitates a site."""
 
 from __future__ import annotations
 
@@ -8,32 +8,36 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmgen.cli.completion import complete_sites, complete_twins
+from slurmgen.cli.help import Group
 
 if TYPE_CHECKING:
     from slurmgen.twin import Twin
 
 
-@click.group(name="twin")
+@click.group(
+    "twin",
+    cls=Group,
+    examples={
+        "slurmgen twin up --site daic": "Start a twin of DAIC",
+        "slurmgen submit train --site daic --via twin": "Submit a job to it",
+        "slurmgen twin down --site daic": "Stop it",
+    },
+)
 def command() -> None:
-    """Run a real Slurm here, in the shape of a site.
+    """Run a real Slurm on this machine that imitates a site.
 
-    A script can be tried on it without queueing.
+    A twin has the partitions, limits and GPU types of the site, so that a script can be tried without waiting
+    in a queue.
     """
 
 
 @command.command()
+@click.option("--site", required=True, metavar="NAME", shell_complete=complete_sites, help="Site to imitate.")
+@click.option("--nodes", default=2, show_default=True, metavar="N", help="Number of nodes of each kind.")
 @click.option(
-    "--site",
-    required=True,
-    metavar="NAME",
-    shell_complete=complete_sites,
-    help="The site whose shape it takes.",
+    "--gpu-type", metavar="TYPE", help="GPU type of the nodes, instead of the usual ones of the site."
 )
-@click.option("--nodes", default=2, show_default=True, metavar="N", help="Nodes, for each kind the site has.")
-@click.option(
-    "--gpu-type", metavar="TYPE", help="Give the nodes this type's GPUs, instead of the usual ones."
-)
-@click.option("--ssh", is_flag=True, help="Start an sshd too, to reach it as one reaches the login node.")
+@click.option("--ssh", is_flag=True, help="Also start an SSH server, to reach the twin like a login node.")
 def up(site: str, nodes: int, gpu_type: str | None, ssh: bool) -> None:
     """Start a twin and wait until its nodes are idle."""
     from slurmgen import twin
@@ -52,25 +56,28 @@ def up(site: str, nodes: int, gpu_type: str | None, ssh: bool) -> None:
     "--site",
     metavar="NAME",
     shell_complete=complete_twins,
-    help="The twin to end; not needed if only one runs.",
+    help="Twin to stop; not needed if only one runs.",
 )
-@click.option("--all", "everything", is_flag=True, help="End all twins.")
+@click.option("--all", "everything", is_flag=True, help="Stop all twins.")
 def down(site: str | None, everything: bool) -> None:
-    """End a twin, the jobs on it, and all it wrote."""
+    """Stop a twin, and remove its jobs and files."""
     from slurmgen import twin
     from slurmgen.text import visible
 
     names = [each.site for each in twin.running()] if everything else [site or _only()]
     for name in names:
         twin.down(name)
-        click.echo(visible(f"the twin of {name} is down"))
+        click.echo(visible(f"the twin of {name} is stopped"))
 
 
 @command.command()
-@click.option("--site", metavar="NAME", shell_complete=complete_twins, help="Only this twin.")
+@click.option("--site", metavar="NAME", shell_complete=complete_twins, help="Show only this twin.")
 @click.pass_context
 def status(ctx: click.Context, site: str | None) -> None:
-    """Show the twins that run, with their nodes and jobs. Exit code 1 if there is none."""
+    """Show the running twins with their nodes and jobs.
+
+    Exits with 1 if no twin runs.
+    """
     from slurmgen import twin
     from slurmgen.text import visible
 
@@ -88,8 +95,10 @@ def _only() -> str:
 
     names = [each.site for each in twin.running()]
     if len(names) != 1:
-        told = ", ".join(names) or "none"
-        raise TwinError(f"which twin is not clear; running: {told}", "Say it with --site, or --all.")
+        running = ", ".join(names) or "none"
+        raise TwinError(
+            f"it is not clear which twin to stop; running: {running}", "Name it with --site, or give --all."
+        )
     return names[0]
 
 
@@ -111,11 +120,11 @@ def _welcome(twin: Twin, account: str) -> str:
 
 
 def _over_ssh(twin: Twin, account: str) -> list[str]:
-    """How to submit as to the real site, with a login."""
+    """The command that submits over SSH, as at the real site."""
     if not twin.ssh_config:
         return []
-    way = f"--host {twin.ssh_host} --ssh-config {quote(str(twin.ssh_config))}"
-    return [f"  slurmgen submit --site {twin.site} {way}{account}"]
+    route = f"--host {twin.ssh_host} --ssh-config {quote(str(twin.ssh_config))}"
+    return [f"  slurmgen submit --site {twin.site} {route}{account}"]
 
 
 def _report(twin: Twin) -> str:

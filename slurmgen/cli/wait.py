@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_report, print_report_objects
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 from slurmgen.text import visible
@@ -17,7 +18,14 @@ TIMED_OUT = 124
 "Exit code at the end of --timeout, as of timeout(1)."
 
 
-@click.command()
+@click.command(
+    "wait",
+    cls=Command,
+    examples={
+        "slurmgen wait last": "Wait until the last job has ended",
+        "slurmgen wait train --timeout 3600": "Wait for the job train, but at most an hour",
+    },
+)
 @jobs_options
 @click.option(
     "--timeout",
@@ -30,9 +38,9 @@ def command(
 ) -> int:
     """Wait until jobs have ended, and exit with their exit code.
 
-    ID is a job's id, ID_TASK in an array, a job's name, or `last`. The exit code is the job's; of several,
-    the first that is not 0. It is 128 + N if signal N ended it: 143 at its time limit or when cancelled, 137
-    out of memory. It is 3 if Slurm no longer knows the job, and 124 if --timeout came first.
+    ID is a job id, ID_TASK in an array, a job name, or `last`. Of several jobs, the first exit code that is
+    not 0 counts. It is 128 + N if signal N ended the job: 143 at its time limit or if it was cancelled, 137
+    if it was out of memory. It is 3 if Slurm no longer knows the job, and 124 if --timeout expired.
     """
     from slurmgen.jobs.status import save_final_states
     from slurmgen.jobs.wait import wait

@@ -1,1 +1,1 @@
-"""Settings in files: slurmgen.toml of a project, and the personal.toml of the user."""
+"""Settings in files: slurmgen.toml of a project, and personal.toml of the user."""

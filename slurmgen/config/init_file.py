@@ -1,4 +1,4 @@
-"""What a new project starts from: the site that one is logged in to, and a slurmgen.toml."""
+"""The slurmgen.toml of a new project, and the site that the user is logged in to."""
 
 import re
 from collections.abc import Iterable
@@ -7,9 +7,9 @@ from string import Template
 from slurmgen.sites.model import Site
 
 _STARTER = Template("""\
-# The jobs of this project. `slurmgen render --all --write` makes a batch script of each, to be checked in;
-# `slurmgen check` says when one is out of date.
-site = "$site"  # `slurmgen sites` lists them all
+# The jobs of this project. `slurmgen render --all --write` writes a batch script for each, to be checked in;
+# `slurmgen check` reports those that are out of date.
+site = "$site"  # `slurmgen sites` lists all sites
 
 [defaults]  # for every job
 $account
@@ -17,11 +17,11 @@ time = "01:00:00"
 
 [job.cifar]  # `slurmgen submit cifar`
 framework = "ddp"  # or python, lightning, accelerate
-gpus = 1  # of the whole job, as in Slurm
-script = "training/cifar_ddp.py"  # comes with slurmgen; put your own here
+gpus = 1  # total of the job, as in Slurm
+script = "training/cifar_ddp.py"  # an example of slurmgen; replace it by your own
 script_args = ["--data", "synthetic", "--limit", "512", "--epochs", "2"]
 
-# What differs on another site. The job then has a script for that one too.
+# What differs on another site. The job then has a script for that site too.
 # [job.cifar.site.OTHER]
 # gpus = 4
 # account = "..."
@@ -30,13 +30,13 @@ _CLUSTER_NAME = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 
 
 def starter(site: Site) -> str:
-    """A slurmgen.toml for a site, with a job that runs as it is and comments on what to change."""
-    hint = site.account.hint or "what your jobs are charged to, if the site asks for it"
+    """A slurmgen.toml for a site, with a job that runs unchanged and comments on what to change."""
+    hint = site.account.hint or "the account to charge, if the site needs one"
     return _STARTER.substitute(site=site.name, account=f'# account = "..."  # {hint}')
 
 
 def site_here(host: str, slurm_config: str, sites: Iterable[Site]) -> str | None:
-    """The site of a host, by its full name, or of what `scontrol show config` prints there."""
+    """The site of a host, by its full name or by the output of `scontrol show config`."""
     cluster = _CLUSTER_NAME.search(slurm_config)
     for site in sites:
         if _is_of(host.lower(), site) or (cluster and cluster[1].lower() == site.name.lower()):
@@ -47,7 +47,7 @@ def site_here(host: str, slurm_config: str, sites: Iterable[Site]) -> str | None
 def _is_of(host: str, site: Site) -> bool:
     """Whether a host is in the domain of a site's login host.
 
-    The domain begins where the site's own name stands, since neighbours share what follows:
+    The domain begins with the site's own name, since neighbouring sites share what follows:
     login-1.olivia.sigma2.no is Olivia, login-1.saga.sigma2.no is not.
     """
     if not site.login.host:

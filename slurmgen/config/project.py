@@ -1,4 +1,4 @@
-"""Project: slurmgen.toml, with named jobs and what differs from site to site."""
+"""Project: slurmgen.toml, with named jobs and their differences between sites."""
 
 import os
 from collections.abc import Iterator
@@ -18,39 +18,39 @@ from slurmgen.toml_structs import convert, located, read_toml
 FILE_NAME = "slurmgen.toml"
 DEFAULT_SITE = "generic"
 SAFE_DIRECTORY = "SLURMGEN_SAFE_DIRECTORY"
-"Environment variable: folders in which projects may be used whoever controls them."
+"Environment variable: folders whose projects are trusted even if another user controls them."
 Folder = Annotated[str, Meta(min_length=1)]
 
 
 class Job(Request, frozen=True):
-    """One named job, `[job.NAME]`: a request, and what differs on some sites."""
+    """One named job, `[job.NAME]`: a request, and its differences on some sites."""
 
     sites: tuple[Name, ...] | None = None
-    "The sites that it has a checked-in script for, instead of those that follow from the file."
+    "The sites that it has a checked-in script for; default: see `Project.sites`."
     site: dict[Name, Request] = {}
-    "What differs on a site."
+    "Differences on a site."
 
 
 class Lint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which lint rules apply, by the beginning of their codes."""
+    """The lint rules that apply, by the beginnings of their codes."""
 
     select: tuple[str, ...] = ()
-    "Only these; all if empty."
+    "Only these; default: all."
     ignore: tuple[str, ...] = ()
-    "Never these."
+    "Not these."
 
 
 class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What slurmgen.toml says."""
+    """The content of slurmgen.toml."""
 
     site: str | None = None
-    "The site when nobody says one."
+    "The default site."
     sites: tuple[Name, ...] | None = None
-    "The sites that every job has a checked-in script for; else `site`, and each that a job has a table for."
+    "The sites that each job has a checked-in script for; default: `site`, and those of the job's tables."
     script_dir: Folder = "slurm"
-    "Where `render --write` puts scripts."
+    "Folder of the scripts that `render --write` writes."
     template_dir: Folder = "templates"
-    "Templates here replace the bundled ones of the same name."
+    "Folder of templates that replace the bundled ones of the same name."
     defaults: Request = Request()
     "For every job, and for a request without a job."
     job: dict[Name, Job] = {}
@@ -59,9 +59,9 @@ class Project(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def find_project(start: Path) -> tuple[Path, Project]:
-    """The nearest folder upward with a slurmgen.toml, and what it says; else `start` and nothing.
+    """The nearest folder upward with a slurmgen.toml, and its content; else `start` and an empty project.
 
-    As git does, the search ends at the home folder and at the boundary of the file system. A project decides
+    As in git, the search ends at the home folder and at the boundary of the file system. A project decides
     what runs on the cluster in the user's name, so one that another user controls is refused.
 
     Raises:
@@ -80,7 +80,7 @@ def find_project(start: Path) -> tuple[Path, Project]:
 
 
 def _upward(start: Path) -> Iterator[Path]:
-    """The folder and those above it in which a project may be."""
+    """The folder and its parents that may be projects."""
     yield start
     home = _home()
     for folder, below in zip(start.parents, (start, *start.parents), strict=False):
@@ -99,24 +99,24 @@ def _home() -> Path | None:
 def _on_one_file_system(folder: Path, below: Path) -> bool:
     try:
         return folder.stat().st_dev == below.stat().st_dev
-    except OSError:  # not ours to look at
+    except OSError:  # it is not accessible
         return False
 
 
 def _refuse_foreign(folder: Path, path: Path) -> None:
-    """Refuse a project that another user controls. Write access of a group was given to it on purpose."""
+    """Refuse a project that another user controls. Write access of a group is intended, and allowed."""
     allowed = [Path(name).resolve() for name in os.environ.get(SAFE_DIRECTORY, "").split(os.pathsep) if name]
     reason = controlled_by_others(path) or controlled_by_others(folder)
-    if reason and not any(folder.is_relative_to(one) for one in allowed):
+    if reason and not any(folder.is_relative_to(root) for root in allowed):
         raise ConfigError(
             f"{path} is not used: {reason}",
-            f"Work in a folder of your own with its own {FILE_NAME}; or, if you trust whoever can change "
-            f"these files, set {SAFE_DIRECTORY}={folder}.",
+            f"Work in a folder of your own with its own {FILE_NAME}; or, if you trust the users who control "
+            f"it, set {SAFE_DIRECTORY}={folder}.",
         )
 
 
 def require_project(folder: Path) -> None:
-    """Refuse to go on where `find_project` found none.
+    """Refuse a folder in which `find_project` found no project.
 
     Raises:
         RequestError: the folder has no slurmgen.toml.
@@ -128,7 +128,7 @@ def require_project(folder: Path) -> None:
 
 
 def load_project(path: Path) -> Project:
-    """What a slurmgen.toml says.
+    """Read a slurmgen.toml.
 
     Raises:
         ConfigError: a key is unknown or a value is wrong.
@@ -140,7 +140,7 @@ def load_project(path: Path) -> Project:
         if folder.is_absolute() or _OUTSIDE & set(folder.parts) or unprintable(text):
             raise ConfigError(
                 f"{located(path, [key])}: {key}: {text!r} is not a folder of the project",
-                f"Write a path from the folder of {FILE_NAME} on, without `..`.",
+                f"Write a path relative to the folder of {FILE_NAME}, without `..`.",
             )
     return project
 
@@ -149,7 +149,7 @@ _OUTSIDE = {"..", ".git"}
 
 
 def job_request(project: Project, job: str | None, site: str) -> Request:
-    """The request of a job on a site: defaults, then the job, then what it says of the site.
+    """The request of a job on a site: the defaults, then the job, then its differences on the site.
 
     Raises:
         RequestError: there is no such job.
@@ -158,24 +158,23 @@ def job_request(project: Project, job: str | None, site: str) -> Request:
         return project.defaults
     if job not in project.job:
         raise RequestError(f"there is no job {job!r} in {FILE_NAME}", did_you_mean(job, project.job))
-    said = project.job[job]
-    plain = Request(**{key: getattr(said, key) for key in Request.__struct_fields__})
-    named = Request(name=job)
-    return merge(project.defaults, named, plain, said.site.get(site, Request()))
+    entry = project.job[job]
+    request = Request(**{key: getattr(entry, key) for key in Request.__struct_fields__})
+    return merge(project.defaults, Request(name=job), request, entry.site.get(site, Request()))
 
 
 def sites_of(project: Project, job: str) -> tuple[str, ...]:
-    """The sites that a job has a checked-in script for: as said, else the file's and its own."""
-    said = project.job[job]
-    if (sites := said.sites if said.sites is not None else project.sites) is not None:
+    """The sites that a job has a checked-in script for: its `sites`, else those of the project."""
+    entry = project.job[job]
+    if (sites := entry.sites if entry.sites is not None else project.sites) is not None:
         return tuple(dict.fromkeys(sites))
-    if project.site is None and said.site:
-        return tuple(said.site)
-    return tuple(dict.fromkeys([project.site or DEFAULT_SITE, *said.site]))
+    if project.site is None and entry.site:
+        return tuple(entry.site)
+    return tuple(dict.fromkeys([project.site or DEFAULT_SITE, *entry.site]))
 
 
 def script_path(project: Project, job: str, site: str) -> Path:
-    """Where a job's script for a site is checked in, from the project's folder on."""
+    """The path of a job's checked-in script for a site, relative to the project's folder."""
     return Path(project.script_dir, f"{job}.{site}.sbatch")
 
 
@@ -183,12 +182,14 @@ def script_folder(folder: Path, project: Project) -> Path:
     """The folder of the checked-in scripts.
 
     Raises:
-        ConfigError: a link is on the way, which could lead to anything.
+        ConfigError: a part of its path is a link, which could lead anywhere.
     """
     try:
         refuse_links(folder, project.script_dir)
     except OutsideFolder as error:
-        raise ConfigError(f"{folder / project.script_dir}: {error}", "Make it a folder.") from None
+        raise ConfigError(
+            f"{folder / project.script_dir}: {error}", "Replace the link by a folder."
+        ) from None
     return folder / project.script_dir
 
 
@@ -196,10 +197,14 @@ def own_templates(folder: Path, project: Project) -> Path | None:
     """The folder of templates that replace bundled ones, if the project has one.
 
     Raises:
-        ConfigError: it is a link that leads out of the project.
+        ConfigError: slurmgen.toml names a folder that does not exist, or a link leads out of the project.
     """
     path = folder / project.template_dir
     if not is_inside(path, folder):
         raise ConfigError(f"{path} leads out of the project", "Put the templates into the project.")
+    if project.template_dir != Project().template_dir and not path.is_dir():
+        raise ConfigError(
+            f"{FILE_NAME}: template_dir: there is no folder {project.template_dir!r}", "Create it."
+        )
     is_own = path.is_dir() and path.resolve() != bundled("templates").resolve()
     return path if is_own else None

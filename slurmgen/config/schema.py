@@ -1,13 +1,13 @@
 """JSON Schemas of profiles and of slurmgen.toml, so that an editor completes their keys.
 
-`python -m slurmgen.config.schema` writes them to schemas/; a test holds them current.
+`python -m slurmgen.config.schema` writes them to schemas/; a test keeps them current.
 """
 
 import ast
 import inspect
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -18,33 +18,33 @@ from slurmgen.sites.model import Site
 SCHEMAS: dict[str, tuple[Any, str]] = {
     "site.json": (Site, "A slurmgen site profile"),
     "slurmgen.json": (Project, "slurmgen.toml"),
-    "personal.json": (dict[str, Personal], "Your personal.toml for slurmgen, by site"),
+    "personal.json": (dict[str, Personal], "personal.toml of slurmgen, by site"),
 }
 
 
 def schema_text(file_name: str) -> str:
-    """One schema as it stands in its file."""
+    """The text of a schema file."""
     kind, title = SCHEMAS[file_name]
     schema = msgspec.json.schema(kind)
+    structs = _structs_in(kind)
     for name, definition in schema.get("$defs", {}).items():
-        _describe(definition, _struct_named(name))
+        _describe(definition, structs[name])
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
-    # ECMA-262, which JSON Schema has its patterns from, writes the end of the text as `$`.
+    # JSON Schema uses the patterns of ECMA-262, in which `$` is the end of the text.
     return json.dumps(head | schema, indent=2).replace(r"\\Z", "$") + "\n"
 
 
-def _struct_named(name: str) -> type:
-    found = [kind for kind in _all_structs(msgspec.Struct) if kind.__name__ == name]
-    return next(kind for kind in found if kind.__module__.startswith("slurmgen."))
-
-
-def _all_structs(base: type) -> list[type]:
-    children: list[type] = base.__subclasses__()
-    return [kind for child in children for kind in (child, *_all_structs(child))]
+def _structs_in(kind: Any) -> dict[str, type]:
+    """The structs that a type consists of, by name."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        types, structs = [field.type for field in msgspec.structs.fields(kind)], {kind.__name__: kind}
+    else:
+        types, structs = list(get_args(kind)), {}
+    return {name: found for each in types for name, found in _structs_in(each).items()} | structs
 
 
 def _describe(definition: dict[str, Any], kind: type) -> None:
-    """Put the string under each field of the class into its schema."""
+    """Put the string below each field of the class into its schema."""
     notes = {name: text for base in reversed(kind.__mro__) for name, text in field_notes(base).items()}
     for name, text in notes.items():
         if name in definition.get("properties", {}):
@@ -52,7 +52,7 @@ def _describe(definition: dict[str, Any], kind: type) -> None:
 
 
 def field_notes(kind: type) -> dict[str, str]:
-    """The strings that stand under the fields of a class."""
+    """The strings below the fields of a class."""
     if not kind.__module__.startswith("slurmgen."):
         return {}
     tree = ast.parse(inspect.getsource(kind)).body[0]

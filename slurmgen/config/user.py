@@ -1,7 +1,7 @@
-"""Personal: what is yours and not the site's, in a file of your own.
+"""Personal: the user's own settings for each site, in personal.toml.
 
-`personal.toml` in the config folder has one table a site. It fills what is unset when
-you submit, or render to stdout; a script that is checked in never depends on it.
+`personal.toml` in the config folder has one table per site. It fills in what is unset when a job is
+submitted or rendered to stdout. A script that is written to a file never depends on it.
 """
 
 import os
@@ -14,9 +14,11 @@ from slurmgen.request import Request
 from slurmgen.sites.model import Site
 from slurmgen.toml_structs import convert, read_own
 
+FILE_NAME = "personal.toml"
+
 
 class Personal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Your own facts about one site."""
+    """The user's own settings for one site."""
 
     user: str | None = None
     "Login name."
@@ -24,28 +26,28 @@ class Personal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     "Login host, or its alias in ssh_config, instead of the profile's."
     account: str | None = None
     remote_dir: str | None = None
-    "Folder on the site that submissions go to."
+    "Remote folder for submissions."
     image: str | None = None
     "Container image, where the site has none of its own."
     ssh_config: str | None = None
     ssh_client: Literal["paramiko", "openssh"] | None = None
-    "Whose SSH: paramiko, or OpenSSH's own client, which can share one login."
+    "SSH client: paramiko, or openssh, which can share a login between commands."
 
 
 def load_personal(site: str) -> Personal:
-    """Your facts about a site; all unset if you wrote none down.
+    """The user's settings for a site; all unset if personal.toml has none.
 
     Raises:
         ConfigError: the file is wrong, or another user may change it.
     """
-    path = config_folder() / "personal.toml"
+    path = config_folder() / FILE_NAME
     if not os.path.lexists(path):
         return Personal()
     return convert(read_own(path), dict[str, Personal], path).get(site, Personal())
 
 
 def fill(request: Request, personal: Personal, site: Site) -> Request:
-    """The request with what is unset filled from your own facts."""
+    """The request, with the user's own account and image where they are unset."""
     image = site.container.image if site.container else None
     wants_python = (request.python_env or "none") != "none"
     own_image = None if image or wants_python else personal.image

@@ -1,7 +1,6 @@
-"""Could one submit? Checked step by step, over one login, each with what to do.
+"""Pre-submission checks: the steps of a submission, each with a hint if it fails, over one login.
 
-What is in the way of what stands in CHECKS: after a step that failed, those that need it are
-not checked, and the others are.
+If a check fails, those that need it are skipped, and the others still run.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,22 +16,22 @@ State = Literal["ok", "warning", "failed", "not checked"]
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """What came of one check."""
+    """The result of one check."""
 
     name: str
     state: State
-    said: str
-    "The fact that was seen, or why it was not."
+    fact: str
+    "What was found, or why it was not checked."
     hint: str = ""
     "What to do, after a failure or a warning."
     exit_code: int = 0
 
 
 class Check(Struct, frozen=True):
-    """One thing to look at; `look` says what it saw, and raises our error if that is not well."""
+    """A check and those that must pass first; `run` returns a fact, or raises an error."""
 
     name: str
-    look: Callable[[Visit], str]
+    run: Callable[[Visit], str]
     needs: tuple[str, ...] = ()
 
 
@@ -58,7 +57,7 @@ CHECKS = (
 
 
 def examine(visit: Visit) -> Iterator[Step]:
-    """Every step, in order, as it is done."""
+    """Run all checks in order; each result is yielded as soon as it is known."""
     failed: set[str] = set()
     for check in CHECKS:
         step = _step(check, visit, failed)
@@ -70,19 +69,19 @@ def examine(visit: Visit) -> Iterator[Step]:
 def _step(check: Check, visit: Visit, failed: set[str]) -> Step:
     missing = [name for name in check.needs if name in failed]
     if missing:
-        return Step(name=check.name, state="not checked", said=f"{missing[0]} comes first")
+        return Step(name=check.name, state="not checked", fact=f"needs {missing[0]}")
     try:
-        return Step(name=check.name, state="ok", said=check.look(visit))
+        return Step(name=check.name, state="ok", fact=check.run(visit))
     except NotChecked as reason:
-        return Step(name=check.name, state="not checked", said=str(reason))
+        return Step(name=check.name, state="not checked", fact=str(reason))
     except Doubtful as doubt:
-        return Step(name=check.name, state="warning", said=doubt.fact, hint=doubt.hint)
+        return Step(name=check.name, state="warning", fact=doubt.fact, hint=doubt.hint)
     except SlurmgenError as error:
         return Step(
-            name=check.name, state="failed", said=error.fact, hint=error.hint, exit_code=error.exit_code
+            name=check.name, state="failed", fact=error.fact, hint=error.hint, exit_code=error.exit_code
         )
 
 
 def exit_code(steps: list[Step]) -> int:
-    """0 if all is well, 2 if what is asked for or the project is wrong, 3 if the far side is not ready."""
+    """0 if all checks pass, 2 if the request or the project is wrong, 3 if the remote host is not ready."""
     return min((step.exit_code for step in steps if step.state == "failed"), default=0)

@@ -1,10 +1,10 @@
-"""What must be there before Slurm matters: a shell, tar, a folder with room, an image, modules."""
+"""Checks of the remote host: shell, tar, clock, remote folder, container image, modules, Python."""
 
 import re
 import shlex
 import time
 
-from slurmgen.doctor.visit import Doubtful, NotChecked, Visit, answer, last_words, said
+from slurmgen.doctor.visit import Doubtful, NotChecked, Visit, last_line, output_of, run
 from slurmgen.errors import CommandFailed, shortened
 from slurmgen.jobs import remote_scripts
 from slurmgen.plan import Plan
@@ -13,10 +13,10 @@ from slurmgen.request import NONE
 from slurmgen.slurm.sizes import of_bytes
 from slurmgen.sync.remote_paths import parent_folder
 
-MOST_SKEW = 60.0
-"Seconds between two clocks that still do: tickets and one-time codes fail beyond a few minutes at most."
-LEAST_ROOM = 100 << 10
-"KiB."
+MAX_SKEW = 60.0
+"Seconds between two clocks that are harmless: tickets and one-time codes tolerate up to some minutes."
+MIN_FREE = 100 << 10
+"Least free space, in KiB."
 
 _TOOLS = (
     'missing=; for tool in sh tar mkdir tail; do command -v "$tool" >/dev/null || missing="$missing $tool"; '
@@ -26,38 +26,38 @@ _FREE = re.compile(r"\s([0-9]{1,15})\s+[0-9]{1,3}%")
 
 
 def tools(visit: Visit) -> str:
-    """Whether the shell answers, and what slurmgen calls is there."""
-    missing = answer(visit, _TOOLS).split()
+    """Whether the shell works, and has the programs that slurmgen runs."""
+    missing = output_of(visit, _TOOLS).split()
     if missing:
         raise CommandFailed(
-            f"there is no {', '.join(missing)} on {visit.far.where}", "slurmgen cannot do without."
+            f"{visit.transport.where} has no {', '.join(missing)}", "slurmgen needs it; ask the site for it."
         )
-    return f"{' '.join(visit.far.shell)} answers"
+    return f"{' '.join(visit.transport.shell)} works"
 
 
 def clock(visit: Visit) -> str:
-    """Whether both clocks agree, but for the time that the answer took."""
+    """Whether both clocks agree, apart from the duration of the query."""
     before = time.time()
-    there = answer(visit, 'printf "\\000%s\\000" "$(date +%s)"')
+    remote = output_of(visit, 'printf "\\000%s\\000" "$(date +%s)"')
     after = time.time()
-    if not re.fullmatch("[0-9]{1,11}", there):
-        raise NotChecked(f"`date +%s` said {shortened(there, 100)!r}")
-    # `date` has cut a part of a second off.
-    skew = max(before - int(there) - 1, 0.0) - max(int(there) - after, 0.0)
-    if abs(skew) > MOST_SKEW:
+    if not re.fullmatch("[0-9]{1,11}", remote):
+        raise NotChecked(f"`date +%s` printed {shortened(remote, 100)!r}")
+    # `date` prints whole seconds, rounded down.
+    skew = max(before - int(remote) - 1, 0.0) - max(int(remote) - after, 0.0)
+    if abs(skew) > MAX_SKEW:
         direction = "ahead of" if skew > 0 else "behind"
         raise CommandFailed(
-            f"the clock here is {abs(skew):.0f} s {direction} that of {visit.far.where}",
-            "Set the one that is wrong: tickets and one-time codes will fail.",
+            f"the local clock is {abs(skew):.0f} s {direction} that of {visit.transport.where}",
+            "Correct the wrong one, or tickets and one-time codes will fail.",
         )
-    return f"{abs(skew):.0f} s apart"
+    return f"the clocks differ by {abs(skew):.0f} s"
 
 
 def folder(visit: Visit) -> str:
-    """Whether submissions can be written, and how much room there is."""
+    """Whether the remote folder is writable, and how much space is free."""
     path = parent_folder(visit.remote_dir, visit.project)
     refused, exposed, df, *_ = [
-        *remote_scripts.ask(visit.far, "folder", [path], timeout=COMMAND_TIMEOUT),
+        *remote_scripts.run(visit.transport, "check_folder", [path], timeout=COMMAND_TIMEOUT),
         "",
         "",
     ]
@@ -66,68 +66,66 @@ def folder(visit: Visit) -> str:
             f"{visit.remote_dir} cannot be used: {refused}", "Name a folder of your own with --remote-dir."
         )
     free = _FREE.search(df)
-    if free and int(free[1]) < LEAST_ROOM:
+    if free and int(free[1]) < MIN_FREE:
         raise CommandFailed(
-            f"there is room for {of_bytes(int(free[1]) << 10)} only in {visit.remote_dir}",
-            "Make room, or name another folder with --remote-dir.",
+            f"only {of_bytes(int(free[1]) << 10)} are free in {visit.remote_dir}",
+            "Free some space, or name another folder with --remote-dir.",
         )
     if exposed:
-        raise Doubtful(
-            exposed, "Set the sticky bit there (chmod +t), or name another folder with --remote-dir."
-        )
-    room = f"{of_bytes(int(free[1]) << 10)} are free" if free else "how much room there is is not known"
-    return f"{visit.remote_dir} can be written; {room}"
+        raise Doubtful(exposed, "Set its sticky bit (chmod +t), or name another folder with --remote-dir.")
+    space = f"{of_bytes(int(free[1]) << 10)} are free" if free else "its free space is unknown"
+    return f"{visit.remote_dir} is writable; {space}"
 
 
 def image(visit: Visit) -> str:
-    """Whether the container image is there."""
+    """Whether the container image exists."""
     plan = _plan(visit)
     word = plan.setup.image
     if not word:
-        raise NotChecked("no container is asked for")
+        raise NotChecked("the job has no container")
     if "://" in word:
-        raise NotChecked(f"{word} is fetched when the job starts")
+        raise NotChecked(f"{word} is pulled when the job starts")
     if not re.match(r"""["']?[/$]""", word):
-        raise NotChecked(f"{word} is one of the project's files")
-    # It is a shell word already: what may be expanded in it is.
-    completed = said(visit, f"[ -e {word} ] || {{ printf '%s' {word} >&2; exit 1; }}")
+        raise NotChecked(f"{word} is a file of the project")
+    # It is a shell word already, and may contain variables.
+    completed = run(visit, f"[ -e {word} ] || {{ printf '%s' {word} >&2; exit 1; }}")
     if completed.returncode:
         raise CommandFailed(
-            f"there is no container image {last_words(completed)} on {visit.far.where}",
-            "Put it there, or name another with --container.",
+            f"{visit.transport.where} has no container image {last_line(completed)}",
+            "Copy it to that path, or name another with --container.",
         )
-    return f"{word} is there"
+    return f"{word} exists"
 
 
 def modules(visit: Visit) -> str:
-    """Whether the modules can be loaded where we are, which is mostly a login node."""
+    """Whether the modules can be loaded on the remote host, usually a login node."""
     load = _loading(visit)
-    completed = said(visit, load)
+    completed = run(visit, load)
     if not completed.returncode and "error" not in completed.err.lower():
-        return f"`{load}` works on {visit.far.where}"
-    fact = f"`{load}` fails on {visit.far.where}: {last_words(completed)}"
+        return f"`{load}` works on {visit.transport.where}"
+    fact = f"`{load}` fails on {visit.transport.where}: {last_line(completed)}"
     if _has_init(visit):
         raise NotChecked(f"{fact}; {_INIT}")
-    raise CommandFailed(fact, "`module avail` there lists what is; name others with --module.")
+    raise CommandFailed(fact, "`module avail` on that host lists the modules; name others with --module.")
 
 
-_INIT = "doctor leaves out the profile's [modules] init, which runs in a job"
+_INIT = "doctor does not run the profile's [modules] init, which a job does"
 
 
 def _loading(visit: Visit) -> str:
-    """The command that loads the job's modules: the last one, which is ours.
+    """The command that loads the job's modules, which is the last of its commands.
 
-    Those before it are the profile's, and a modulefile that is named by its path may be anyone's: both may
-    do anything, and are for a job alone.
+    The others come from the profile, and a modulefile named by its path may belong to any user. Both can run
+    arbitrary commands, so only a job runs them.
     """
     if not (commands := _plan(visit).setup.modules):
-        raise NotChecked("none are loaded")
-    if visit.way.via == "twin":
-        raise NotChecked("a twin has stand-ins for them")
+        raise NotChecked("the job loads none")
+    if visit.route.via == "twin":
+        raise NotChecked("a twin replaces them with stubs")
     if any(name.startswith(("-", "/", ".", "~")) or "/../" in name for name in shlex.split(commands[-1])[2:]):
-        raise NotChecked(f"`{commands[-1]}` names more than modules of the site")
-    if said(visit, "command -v module").returncode:
-        raise NotChecked(f"there is no `module` on {visit.far.where}; compute nodes may have it")
+        raise NotChecked(f"`{commands[-1]}` names a modulefile by its path, or an option")
+    if run(visit, "command -v module").returncode:
+        raise NotChecked(f"{visit.transport.where} has no `module` command; compute nodes may have it")
     return commands[-1]
 
 
@@ -139,32 +137,30 @@ _PROGRAMS = {"uv": "uv", "conda": "conda"}
 
 
 def python(visit: Visit) -> str:
-    """Whether what makes the Python environment is there, as far as can be told from here."""
-    kind, _, where = _plan(visit).setup.python_env.partition(":")
-    if kind == "venv" and where.startswith(("/", "~/")):
-        name, words = where, [where if where.startswith("/") else f"./{where.removeprefix('~/')}"]
-        return _found(visit, name, said(visit, '[ -x "$1/bin/python" ]', *words))
+    """Whether the program that makes the Python environment exists, as far as this can be checked."""
+    kind, _, path = _plan(visit).setup.python_env.partition(":")
+    if kind == "venv" and path.startswith(("/", "~/")):
+        name, words = path, [path if path.startswith("/") else f"./{path.removeprefix('~/')}"]
+        return _existing(visit, name, run(visit, '[ -x "$1/bin/python" ]', *words))
     if kind not in _PROGRAMS:
         raise NotChecked(
-            "python comes from the image"
-            if kind == NONE and _plan(visit).setup.image
-            else "it is found in the job"
+            "Python comes from the image" if kind == NONE and _plan(visit).setup.image else "the job finds it"
         )
     name, load = _PROGRAMS[kind], ""
-    if _plan(visit).setup.modules and visit.way.via != "twin":
-        load = f"{_loading(visit)} && "  # it may come from a module
-    return _found(visit, name, said(visit, f'{load}command -v "$1"', name))
+    if _plan(visit).setup.modules and visit.route.via != "twin":
+        load = f"{_loading(visit)} && "  # a module may provide it
+    return _existing(visit, name, run(visit, f'{load}command -v "$1"', name))
 
 
-def _found(visit: Visit, name: str, completed: Completed) -> str:
+def _existing(visit: Visit, name: str, completed: Completed) -> str:
     if not completed.returncode:
-        return f"{name} is there"
-    fact = f"there is no {name} on {visit.far.where}"
+        return f"{name} exists"
+    fact = f"{visit.transport.where} has no {name}"
     if _has_init(visit) and name in _PROGRAMS:
         raise NotChecked(f"{fact}; {_INIT}")
-    raise CommandFailed(fact, "Put it there, or name another with --python-env.")
+    raise CommandFailed(fact, "Install it, or name another environment with --python-env.")
 
 
 def _plan(visit: Visit) -> Plan:
-    assert visit.planned  # noqa: S101 (the request came first)
+    assert visit.planned  # noqa: S101 (the check `request` passed)
     return visit.planned[0]

@@ -1,4 +1,4 @@
-"""What Slurm says: that it is there, that its partition is up, and that it would take the job."""
+"""Checks of the request, the project and Slurm: commands, controller, partition, and the job itself."""
 
 import re
 
@@ -18,7 +18,7 @@ _DOWN = "Unable to contact slurm controller"
 
 
 def request(visit: Visit) -> str:
-    """Whether the site's profile and what is asked for fit together."""
+    """Whether the request fits the site profile."""
     visit.planned = visit.plan()
     plan = visit.planned[0]
     gpus, nodes = counted(plan.world_size, "GPU"), counted(plan.nodes, "node")
@@ -26,45 +26,47 @@ def request(visit: Visit) -> str:
 
 
 def project(visit: Visit) -> str:
-    """Whether the training script would be sent, and how much goes with it; nothing is."""
-    assert visit.planned  # noqa: S101 (the request came first)
+    """Whether the training script would be sent, and how much with it; nothing is sent."""
+    assert visit.planned  # noqa: S101 (the check `request` passed)
     try:
         return visit.prepare(*visit.planned)
-    except TransferFailed as error:  # a file cannot be read: nothing of the far side
+    except TransferFailed as error:  # a local file cannot be read
         raise RequestError(error.fact, error.hint) from None
 
 
 def slurm(visit: Visit) -> str:
-    """Whether a login shell has Slurm's commands."""
+    """Whether a login shell finds the commands of Slurm."""
     argv = commands.version()
-    completed = call(visit.far, argv)
-    found = _VERSION.findall(completed.out)
-    if not found:
+    completed = call(visit.transport, argv)
+    versions = _VERSION.findall(completed.out)
+    if not versions:
         error = refusal(argv, completed)
-        raise CommandFailed(error.fact, error.hint or f"`{' '.join(argv)}` should work when typed there.")
-    return f"Slurm {found[-1]}"
+        raise CommandFailed(
+            error.fact, error.hint or f"Log in and run `{' '.join(argv)}`; it must work there."
+        )
+    return f"Slurm {versions[-1]}"
 
 
 def controller(visit: Visit) -> str:
-    """Whether slurmctld answers."""
+    """Whether slurmctld responds."""
     argv = commands.ping()
-    completed = call(visit.far, argv)
+    completed = call(visit.transport, argv)
     up = _UP.findall(completed.out)
     if not up:
-        raise CommandFailed("Slurm's controller does not answer", HINTS[_DOWN])
-    return f"slurmctld answers on {up[0]}"
+        raise CommandFailed("slurmctld does not respond", HINTS[_DOWN])
+    return f"slurmctld responds on {up[0]}"
 
 
 def partition(visit: Visit) -> str:
-    """Whether each partition of the request is there and up."""
-    assert visit.planned  # noqa: S101 (the request came first)
+    """Whether each partition of the request exists and is up."""
+    assert visit.planned  # noqa: S101 (the check `request` passed)
     argv = commands.partitions()
-    completed = call(visit.far, argv)
+    completed = call(visit.transport, argv)
     if completed.returncode:
-        raise CommandFailed(refusal(argv, completed).fact, f"`{argv[0]}` should work when typed there.")
+        raise CommandFailed(refusal(argv, completed).fact, f"Log in and run `{argv[0]}`; it must work there.")
     rows = {row[0]: row for row in _PARTITION.findall(completed.out)}
-    asked = visit.planned[0].place.partitions
-    names = asked or [name for name, row in rows.items() if row[1]]
+    requested = visit.planned[0].place.partitions
+    names = requested or [name for name, row in rows.items() if row[1]]
     if not names:
         raise CommandFailed(
             "Slurm has no default partition", f"Name one with --partition. {did_you_mean('', rows)}"
@@ -74,7 +76,7 @@ def partition(visit: Visit) -> str:
 
 def _state(name: str, rows: dict[str, tuple[str, ...]]) -> str:
     if name not in rows:
-        raise CommandFailed(f"there is no partition {name}", did_you_mean(name, rows))
+        raise CommandFailed(f"Slurm has no partition {name}", did_you_mean(name, rows))
     _, _, state, _, idle, _, total = rows[name]
     if state != "up":
         raise CommandFailed(f"partition {name} is {state}", "Wait, or name another with --partition.")
@@ -82,6 +84,6 @@ def _state(name: str, rows: dict[str, tuple[str, ...]]) -> str:
 
 
 def accepted(visit: Visit) -> str:
-    """Whether Slurm would take the job: account, limits and all. No job comes of it."""
-    assert visit.planned  # noqa: S101 (the request came first)
-    return try_out(visit.far, visit.planned[1])
+    """Whether Slurm would accept the job, with its account and limits; no job is submitted."""
+    assert visit.planned  # noqa: S101 (the check `request` passed)
+    return try_out(visit.transport, visit.planned[1])

@@ -1,4 +1,4 @@
-"""What the checks know and find out: one visit to one site."""
+"""The input of the checks, and what they have found so far."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -11,69 +11,69 @@ from slurmgen.remote.transport import COMMAND_TIMEOUT, Completed, Transport
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
     from slurmgen.remote.route import Route
-    from slurmgen.remote.ssh.config import Destination
+    from slurmgen.remote.ssh.destination import Destination
 
 
 class NotChecked(Exception):
-    """There is nothing to check here, or no way to."""
+    """There is nothing to check, or it cannot be checked."""
 
 
 class Doubtful(SlurmgenError):
-    """It works, and there is something that the user should know."""
+    """The check passes with a warning."""
 
 
 @dataclass
 class Visit:
-    """What is asked for, the way there, and what is known of it so far."""
+    """The request, the route to the site, and the results that later checks need."""
 
-    way: "Route"
+    route: "Route"
     open: Callable[[], Transport]
     plan: Callable[[], "tuple[Plan, str]"]
-    "Resolves the request; gives the plan and its script."
+    "Resolves the request; returns the plan and its script."
     prepare: Callable[["Plan", str], str]
-    "Looks at the project as a submission does; says what would be sent."
+    "Prepares the project as a submission does; returns what would be sent."
     remote_dir: str
     project: str
     "The name of the project's folder."
     planned: "tuple[Plan, str] | None" = None
     to: "Destination | None" = None
-    transport: Transport | None = None
-    trouble: SlurmgenError | None = None
-    "Why there is no transport."
+    connection: Transport | None = None
+    error: SlurmgenError | None = None
+    "Why there is no connection."
 
     @property
-    def far(self) -> Transport:
-        """The far side; only checks that need the login ask for it."""
-        assert self.transport  # noqa: S101 (the login came first)
-        return self.transport
+    def transport(self) -> Transport:
+        """The connection; only for checks that need the login."""
+        assert self.connection  # noqa: S101 (the check `login` passed)
+        return self.connection
 
     def close(self) -> None:
         """End the connection, if there is one."""
-        if self.transport:
+        if self.connection:
             with suppress(SlurmgenError):
-                self.transport.close()
+                self.connection.close()
 
 
-def answer(visit: Visit, script: str, *words: str) -> str:
-    """What a script says between two NULs, run by the shell that a person has there.
+def output_of(visit: Visit, script: str, *words: str) -> str:
+    """What a script prints between two NULs, run by the user's login shell.
 
     Raises:
-        CommandFailed: it failed, with its last words; or it was not to be heard.
+        CommandFailed: it failed, with the last line of its errors; or its output was lost.
     """
-    completed = said(visit, script, *words)
+    completed = run(visit, script, *words)
     parts = completed.stdout.split(b"\0")
     if completed.returncode or len(parts) < 3:
-        raise CommandFailed(last_words(completed))
+        raise CommandFailed(last_line(completed))
     return parts[-2].decode(errors="replace")
 
 
-def said(visit: Visit, script: str, *words: str) -> Completed:
-    """How a script ended."""
-    argv: Sequence[str] = [*visit.far.shell, script, "slurmgen", *words]
-    return visit.far.run(argv, timeout=COMMAND_TIMEOUT)
+def run(visit: Visit, script: str, *words: str) -> Completed:
+    """Run a script in the user's login shell."""
+    argv: Sequence[str] = [*visit.transport.shell, script, "slurmgen", *words]
+    return visit.transport.run(argv, timeout=COMMAND_TIMEOUT)
 
 
-def last_words(completed: Completed) -> str:
-    """The last line of its errors."""
+def last_line(completed: Completed) -> str:
+    """The last line of the errors of a script."""
     lines = [line.strip() for line in completed.err.splitlines() if line.strip()]
     return lines[-1] if lines else f"it ended with exit status {completed.returncode}"

@@ -1,7 +1,8 @@
-"""Submitting: the far side makes one job of a key, however often it is asked."""
+"""Submitting: the remote host makes one job for each idempotency key, however often the key is sent."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import PurePosixPath
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from slurmgen.errors import (
     CommandFailed,
     ConnectionFailed,
     Interrupted,
+    RemoteError,
     TransferFailed,
     Unresolved,
 )
@@ -26,48 +28,47 @@ from slurmgen.sync.remote_paths import plain, rooted
 from slurmgen.text import visible
 
 SLOWEST_LINK = 50_000
-"Bytes a second, below which sending the project counts as hung."
+"Bytes a second. Below this speed, sending the project times out."
 COMMENT = "slurmgen:"
-"Stands before the key in a job's comment."
+"Precedes the key in a job's comment."
 
 _AGAIN = "The same command again finds the job, or submits it if there is none."
-_LONGEST_NAME = 100
-_LONGEST = 4096
+_MAX_NAME = 100
+_MAX_TEXT = 4096
 "Characters of a path."
 _SECONDS = re.compile(r"[0-9]{1,11}")
 _CAUSES = re.compile("No space|quota|too large|Read-only|Permission", re.IGNORECASE)
-"What tells why, among the many lines of a tar that failed."
-_ROOM = "Is there room, and may you write there? Another folder is given with --remote-dir."
+"The causes, among the many lines that tar prints when it fails."
+_SPACE = "Check the free space and the permissions of that folder, or name another one with --remote-dir."
 _HINTS = {
-    "finds no sbatch": NO_SLURM,
+    "sbatch was not found": NO_SLURM,
     "too busy": "Try again later.",
     "given up": "Try again.",
-    "does not tell the time": "`date +%s` should work when typed there.",
+    "does not print the time": "`date +%s` should work in a shell on that host.",
 }
-"What to do where no job was made for another reason than the folder."
+"The hint for each error that the remote folder did not cause, by a part of its text."
 
 
 Count = Callable[[int, int], None]
-"Is called with the bytes of a part, and with how many there are in all."
+"Called with the bytes of each part, and with the total."
 
 
-class Waits(Struct, frozen=True, kw_only=True):
-    """How long to wait, in seconds; the far side knows only whole ones."""
+class Timeouts(Struct, frozen=True, kw_only=True):
+    """How long to wait, in seconds."""
 
     sbatch: int = 120
-    "For sbatch; a busy controller does take a minute."
+    "For sbatch; a busy controller can take a minute."
     grace: int = 5
-    "Until a job must show that an earlier sbatch submitted."
+    "Until squeue must show a job that an earlier sbatch submitted."
+    reply: float = 420.0
+    "For the whole submission: another terminal's sbatch, then ours, and a query of Slurm after each."
 
-    answer: float = 420.0
-    "For the whole answer: another terminal's sbatch, then ours, and Slurm asked after each."
 
-
-WAITS = Waits()
+TIMEOUTS = Timeouts()
 
 
 class Submission(Struct, frozen=True, kw_only=True):
-    """All that is sent for one job."""
+    """What is sent for one job."""
 
     name: str
     "Name of the job."
@@ -77,22 +78,22 @@ class Submission(Struct, frozen=True, kw_only=True):
     content: Manifest
     "Of these files."
     parent: str
-    "Folder for this project; relative to the home over there."
+    "Folder of this project; relative to the remote home."
     key: str
-    "Names this submission; whatever happens, it has one job at most."
+    "The idempotency key: whatever happens, it has one job at most."
     output: str
-    "The log's name as Slurm has it, with its %j."
+    "Slurm's pattern for the name of the log, such as %x-%j.out."
     comment: str = ""
-    "A person's own, for the job."
+    "The user's own comment for the job."
     clusters: str = ""
-    "What the script says to --clusters, where one controller speaks for several."
+    "The value of --clusters in the script."
     record: str = ""
-    "What a person may want to know of it later, kept over there."
+    "The entry of the ledger, kept on the remote host for the user to read."
 
     @property
     def run(self) -> str:
-        """What its folder is called."""
-        return f"{plain(self.name)[:_LONGEST_NAME]}-{self.key}"
+        """The name of its run folder."""
+        return f"{plain(self.name)[:_MAX_NAME]}-{self.key}"
 
     @property
     def folder(self) -> str:
@@ -101,8 +102,8 @@ class Submission(Struct, frozen=True, kw_only=True):
 
     @property
     def script_name(self) -> str:
-        """What the script is called in the folder."""
-        return f"{plain(self.name)[:_LONGEST_NAME]}.sbatch"
+        """The name of the script in the folder."""
+        return f"{plain(self.name)[:_MAX_NAME]}.sbatch"
 
     @property
     def log_dir(self) -> str:
@@ -111,12 +112,12 @@ class Submission(Struct, frozen=True, kw_only=True):
 
     @property
     def log_prefix(self) -> str:
-        """The log's path up to the job's id; nothing if others write there too."""
+        """See `log_prefix`."""
         return log_prefix(self.output, self.name)
 
 
 def log_prefix(output: str, name: str) -> str:
-    """The path of a job's log up to its id; nothing if others write there too."""
+    """The path of a job's log up to its id; empty if jobs of other folders may write there too."""
     before, percent, after = output.replace("%x", name).partition("%")
     return before if percent and after[:1] in {"j", "A"} and not before.startswith("/") else ""
 
@@ -127,13 +128,13 @@ class Submitted(Struct, frozen=True):
     job: JobId
     folder: str
     earlier: bool = False
-    "Whether it was there already, from an earlier submission with this key."
+    "Whether an earlier submission with this key made it."
     seconds: int = 0
-    "When, since 1970 by the clock over there."
+    "When, in seconds since 1970 by the clock of the remote host."
     snapshot: str = ""
-    "The hash of what it runs."
+    "The hash of the snapshot that it runs."
     warning: str = ""
-    "Who else could change what it runs; nothing if nobody could."
+    "Why another user could change what it runs; empty if none could."
 
 
 class Closed(CommandFailed):
@@ -145,32 +146,32 @@ class Refused(CommandFailed):
 
 
 def submit(
-    far: Transport,
+    transport: Transport,
     submission: Submission,
     sent: Sent,
-    waits: Waits = WAITS,
+    timeouts: Timeouts = TIMEOUTS,
     count: Count | None = None,
-    first: Parcel | None = None,
+    parcel: Parcel | None = None,
 ) -> Submitted:
-    """Make sure that there is one job of this key: send what is missing over there, then submit it.
+    """Make sure that this key has one job: send what the remote host lacks, then submit.
 
     Args:
-        far: where to.
-        submission: what.
-        sent: the manifests of what was sent before.
-        waits: how long to wait.
-        count: is told of each part of the project that is sent.
-        first: what `expected` said, if that was asked before.
+        transport: to the remote host.
+        submission: the job.
+        sent: the manifests of earlier submissions.
+        timeouts: how long to wait.
+        count: is called for each part of the project that is sent.
+        parcel: the result of `expected`, if it is known already.
 
     Raises:
-        TransferFailed: the project could not be sent; this made no job.
-        Refused, Closed: Slurm refused the job, now or before, and there is none.
+        TransferFailed: the project could not be sent, and there is no job.
+        Refused, Closed: Slurm refused the job, now or before, and there is no job.
         Unresolved: there may be a job.
-        Interrupted: ^C came before the answer, so that there may be a job.
+        Interrupted: ^C came before the reply, so there may be a job.
     """
     try:
-        parcel = first or expected(submission.content, sent)
-        return _submit(far, submission, sent, waits, count or _uncounted, parcel)
+        parcel = parcel or expected(submission.content, sent)
+        return _submit(transport, submission, sent, timeouts, count or _ignore, parcel)
     except (Refused, Closed, TransferFailed):
         raise
     except (CommandFailed, ConnectionFailed) as error:
@@ -180,44 +181,42 @@ def submit(
 
 
 def _submit(
-    far: Transport, submission: Submission, sent: Sent, waits: Waits, count: Count, parcel: Parcel
+    transport: Transport,
+    submission: Submission,
+    sent: Sent,
+    timeouts: Timeouts,
+    count: Count,
+    parcel: Parcel,
 ) -> Submitted:
-    for _ in range(3):  # what is there is told, if it is not what was expected
+    for _ in range(3):  # the reply lists the snapshots on the remote host if the expected one is missing
         total = sum(submission.content.entries[name].size for name in parcel.names)
         data = _counted(pack(submission.files.files, submission.content, parcel.names), total, count)
-        outcome, *told = _asked(far, submission, parcel, data, waits)
+        outcome, *texts = _run(transport, submission, parcel, data, timeouts)
         if outcome != "wanted":
             break
-        parcel = difference(submission.content, sent, told)
+        parcel = difference(submission.content, sent, texts)
     if outcome == "submitted" and parcel.base != "?":
         sent.add(submission.content)
-    return _ANSWERS.get(outcome, _unknown)(far, submission, told)
+    if outcome == "submitted":
+        return submitted(transport, texts)
+    raise _ERRORS.get(outcome, _unknown)(transport.where, submission, texts[0])
 
 
-def _asked(
-    far: Transport, submission: Submission, parcel: Parcel, data: Iterable[bytes], waits: Waits
+def _run(
+    transport: Transport, submission: Submission, parcel: Parcel, data: Iterable[bytes], timeouts: Timeouts
 ) -> list[str]:
-    names = b"".join(_name(name) for name in parcel.gone)
+    names = b"".join(name.encode(errors="surrogateescape") + b"\0" for name in parcel.gone)
     args = [
         *(submission.parent, submission.run, submission.key, submission.content.hash),
         *(parcel.base, str(len(names))),
         *(submission.script_name, submission.script, submission.record),
         *(submission.log_dir, submission.log_prefix),
         *(f"{submission.comment} {COMMENT}{submission.key}".strip(), submission.clusters),
-        *(str(waits.sbatch), str(waits.grace)),
+        *(str(timeouts.sbatch), str(timeouts.grace)),
     ]
     size = 0 if parcel.base == "?" else submission.content.size
-    timeout = waits.answer + size / SLOWEST_LINK
-    return remote_scripts.ask(far, "submit", args, _joined(names, data), timeout=timeout) + [""] * 5
-
-
-def _joined(names: bytes, data: Iterable[bytes]) -> Iterator[bytes]:
-    yield names
-    yield from data
-
-
-def _name(name: str) -> bytes:
-    return name.encode(errors="surrogateescape") + b"\0"
+    timeout = timeouts.reply + size / SLOWEST_LINK
+    return remote_scripts.run(transport, "submit", args, chain([names], data), timeout=timeout) + [""] * 5
 
 
 def _counted(parts: Iterable[bytes], total: int, count: Count) -> Iterator[bytes]:
@@ -226,86 +225,83 @@ def _counted(parts: Iterable[bytes], total: int, count: Count) -> Iterator[bytes
         count(len(part), total)
 
 
-def _uncounted(_part: int, _total: int) -> None:
+def _ignore(_part: int, _total: int) -> None:
     pass
 
 
-def submitted(far: Transport, told: list[str]) -> Submitted:
-    """The job in an answer.
+def submitted(transport: Transport, texts: list[str]) -> Submitted:
+    """The job in a reply.
 
     Raises:
-        CommandFailed: there is none in it.
+        CommandFailed: the reply has no job.
     """
-    job, seconds = replies.job_id(told[0]), told[3]
+    number, folder, when, seconds, snapshot, exposed, *_ = texts
+    job = replies.job_id(number)
     if job is None or not _SECONDS.fullmatch(seconds):
-        raise CommandFailed(f"{far.where} answered without a job id: {told[0]!r}")
-    if not told[1].startswith("/") or max(map(len, told)) > _LONGEST:
-        raise CommandFailed(f"{far.where} answered without the folder of job {job}: {told[1]!r}")
-    return Submitted(job, told[1], told[2] == "earlier", int(seconds), told[4], told[5])
+        raise CommandFailed(f"{transport.where} replied without a job id: {number!r}")
+    if not folder.startswith("/") or max(map(len, texts)) > _MAX_TEXT:
+        raise CommandFailed(f"{transport.where} replied without the folder of job {job}: {folder!r}")
+    return Submitted(job, folder, when == "earlier", int(seconds), snapshot, exposed)
 
 
-def _done(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    return submitted(far, told)
+def _refused(_host: str, _submission: Submission, text: str) -> RemoteError:
+    error = refusal(["sbatch"], Completed(1, b"", text.encode(errors="surrogateescape")))
+    return Refused(error.fact, error.hint)
 
 
-def _refused(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    answer = Completed(1, b"", told[0].encode(errors="surrogateescape"))
-    error = refusal(["sbatch"], answer)
-    raise Refused(error.fact, error.hint)
+def _failed(host: str, submission: Submission, text: str) -> RemoteError:
+    lines = text.strip().splitlines() or ["without a message"]
+    cause = next((line for line in lines if hint_for(line) or _CAUSES.search(line)), lines[0])
+    hint = hint_for(cause) or next((hint for part, hint in _HINTS.items() if part in cause), _SPACE)
+    return TransferFailed(f"no job was made in {submission.folder} on {host}: {cause}", hint)
 
 
-def _failed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    lines = told[0].strip().splitlines() or ["it gave no reason"]
-    words = next((line for line in lines if hint_for(line) or _CAUSES.search(line)), lines[0])
-    hint = hint_for(words) or next((hint for part, hint in _HINTS.items() if part in words), _ROOM)
-    raise TransferFailed(f"no job was made in {submission.folder} on {far.where}: {words}", hint)
-
-
-def _unsafe(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    raise TransferFailed(
-        f"no job was made in {submission.folder} on {far.where}: {told[0]}, who could change what jobs run",
+def _unsafe(host: str, submission: Submission, text: str) -> RemoteError:
+    return TransferFailed(
+        f"no job was made in {submission.folder} on {host}: {text}, who could change what jobs run",
         "Name a folder of your own with --remote-dir; slurmgen makes it with mode 700.",
     )
 
 
-def _unheard(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    said = replies.complaint(told[0], "sbatch")
-    hint = f"There is no job. {hint_for(said) or 'Try again.'}"
-    raise TransferFailed(f"Slurm on {far.where} did not receive the job: {said}", hint)
+def _undelivered(host: str, submission: Submission, text: str) -> RemoteError:
+    complaint = replies.complaint(text, "sbatch")
+    return TransferFailed(
+        f"Slurm on {host} did not receive the job: {complaint}",
+        f"There is no job. {hint_for(complaint) or 'Try again.'}",
+    )
 
 
-def _wanted(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    raise TransferFailed(f"a snapshot vanishes from {submission.parent} on {far.where}", "Try again.")
+def _wanted(host: str, submission: Submission, _text: str) -> RemoteError:
+    return TransferFailed(f"a snapshot disappeared from {submission.parent} on {host}", "Try again.")
 
 
-def _closed(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    raise Closed(f"an earlier submission of {submission.run} was refused or given up", "Submit it again.")
+def _closed(_host: str, submission: Submission, _text: str) -> RemoteError:
+    return Closed(f"an earlier submission of {submission.run} was refused or given up", "Submit it again.")
 
 
-def _unknown(far: Transport, submission: Submission, told: list[str]) -> Submitted:
-    raise CommandFailed(" ".join(told[0].split()))
+def _unknown(_host: str, _submission: Submission, text: str) -> RemoteError:
+    return CommandFailed(" ".join(text.split()))
 
 
-_ANSWERS = {
-    "submitted": _done,
+_ERRORS = {
     "refused": _refused,
     "failed": _failed,
     "unsafe": _unsafe,
-    "unheard": _unheard,
+    "undelivered": _undelivered,
     "wanted": _wanted,
     "closed": _closed,
     "unknown": _unknown,
 }
 
 
-def try_out(far: Transport, script: str) -> str:
-    """Ask Slurm whether it would take the script, and return its answer. Nothing is sent, no job made.
+def try_out(transport: Transport, script: str) -> str:
+    """Check with `sbatch --test-only` whether Slurm would accept a script; its reply. No job is made.
 
     Raises:
         CommandFailed: Slurm would refuse it.
     """
     argv = commands.sbatch_test()
-    completed = call(far, argv, data=script.encode(), timeout=float(WAITS.sbatch))
+    completed = call(transport, argv, data=script.encode(), timeout=float(TIMEOUTS.sbatch))
     if completed.returncode:
         raise refusal(argv, completed)
     return visible(replies.trial(completed.err))

@@ -1,25 +1,31 @@
-"""Why a job failed, in words: from Slurm's record, and from the end of its log. Pure."""
+"""Why a job failed: from Slurm's record, and from the end of its log. Pure.
+
+The first cause counts. When one rank ends, the others lose their connections to it and are then terminated;
+what they report of that explains the failure only where nothing else does.
+"""
 
 import re
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from slurmgen.jobs.failure_patterns import LAST_SIGNS, SIGNS, Sign
+from slurmgen.jobs.failure_evidence import Ended, Raised, exceptions, last_run, line_of, reports
+from slurmgen.jobs.failure_patterns import (
+    CONSEQUENCE,
+    DECISIVE_SIGNS,
+    LAST_SIGNS,
+    MORE_MEMORY,
+    SIGNS,
+    TIMED_OUT,
+    Sign,
+)
 from slurmgen.slurm import sizes
 from slurmgen.slurm.replies import JobState
 
-LOG_END = 32_768
-"Bytes of a log's end in which signs are looked for."
+LOG_END = 65_536
+"Bytes of a log's end that are searched, after the frames of tracebacks are left out."
 _LONGEST = 300
 "Characters of a line that are shown."
-_HEAD = "Traceback (most recent call last):"
-_MOST_TRACEBACKS, _MOST_LINES = 100, 1000
-_LAST = re.compile(r"([A-Za-z_][\w.]{0,200})(?:: .*)?$")
-_FIRST_RANK = re.compile(
-    r"Root Cause \(first observed failure\):.{0,1000}?\brank\s{0,20}:\s{0,20}(\d{1,9})", re.DOTALL
-)
 
 
 class Why(Struct, frozen=True):
@@ -31,103 +37,180 @@ class Why(Struct, frozen=True):
     "The line of the log that shows it."
 
 
-_MORE_MEMORY = "Ask for more with --mem, or use less: fewer data-loader workers, a smaller batch."
 SIGNALS = {
-    4: Why(
-        "it ended with SIGILL: a program was built for another CPU", "Build it on a node of this partition."
+    4: ("ended with SIGILL: a program was built for another CPU", "Build it on a node of this partition."),
+    6: ("ended with SIGABRT: a program called abort()", "The lines above in the log may say why."),
+    7: (
+        "ended with SIGBUS, usually because shared memory (/dev/shm) ran out",
+        "Use fewer data-loader workers.",
     ),
-    6: Why("it ended with SIGABRT: a program gave up"),
-    7: Why(
-        "it ended with SIGBUS, mostly as shared memory (/dev/shm) ran out", "Use fewer data-loader workers."
+    8: ("ended with SIGFPE: a program divided by zero", "PYTHONFAULTHANDLER=1 shows where."),
+    9: ("ended with SIGKILL, which usually means that memory ran out", MORE_MEMORY),
+    11: (
+        "ended with SIGSEGV: a program crashed",
+        "Usually a compiled library that does not fit; PYTHONFAULTHANDLER=1 shows where.",
     ),
-    9: Why("it was killed (SIGKILL), which mostly means that memory ran out", _MORE_MEMORY),
-    11: Why("it ended with SIGSEGV: a program crashed", "Mostly a compiled library that does not fit."),
-    15: Why("it was ended by SIGTERM"),
+    15: ("ended with SIGTERM: another program terminated it", ""),
 }
+"What each signal means for the process that it ended, and what to do."
+_ABORTED, _KILLED, _TERMINATED = 6, 9, 15
+_STATUSES = {126: "a command of its script cannot be executed", 127: "a command of its script was not found"}
 
 
 def why(job: JobState, log: str = "", seen: Why | None = None) -> Why | None:
     """Why a job failed, as far as its record or the end of its log shows it; None if it did not.
 
     Args:
-        job: what Slurm says of it.
-        log: the end of its log; nothing if there is none any more.
-        seen: what this said before, when the log may have been there.
+        job: Slurm's record of the job.
+        log: the end of its log; nothing if there is no log any more.
+        seen: the reason that was found earlier, when there may have been a log.
     """
     if not job.ended or job.state == "COMPLETED":
         return None
     if job.state != "FAILED":
         return _recorded(job)
-    kept = None if log else seen
-    return _out_of_memory(job) or kept or _not_started(job) or _logged(log) or _by_exit_code(job)
+    earlier = None if log else seen
+    return _out_of_memory(job) or earlier or _not_started(job) or _logged(log) or _by_exit_code(job)
 
 
 def status_and_signal(job: JobState) -> tuple[int, int]:
     """The exit status and the signal of a record's `1:0`; zeros if it has none."""
-    found = re.fullmatch(r"([0-9]{1,3}):([0-9]{1,3})", job.exit_code)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"([0-9]{1,3}):([0-9]{1,3})", job.exit_code)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _recorded(job: JobState) -> Why:
     limit = f" of {job.time_limit}" if job.time_limit else ""
     node = f" ({job.nodes})" if job.nodes else ""
     by = f" by user {job.cancelled_by}" if job.cancelled_by else ""
-    again = "Submit it again; with --requeue and checkpoints it would go on by itself."
+    again = "Submit it again; with --requeue and checkpoints Slurm would continue it."
     words = {
         "TIMEOUT": (
             f"it reached its time limit{limit}",
-            "Ask for more with --time, or let it go on from checkpoints with --requeue.",
+            "Ask for more with --time, or continue from checkpoints with --requeue.",
         ),
-        "OUT_OF_MEMORY": (_memory(job), _MORE_MEMORY),
-        "NODE_FAIL": (f"a node of it failed{node}", again),
-        "BOOT_FAIL": (f"a node of it did not start{node}", again),
+        "OUT_OF_MEMORY": (_memory(job), MORE_MEMORY),
+        "NODE_FAIL": (f"one of its nodes failed{node}", again),
+        "BOOT_FAIL": (f"one of its nodes did not start{node}", again),
         "PREEMPTED": ("a job of higher priority took its place", again),
         "CANCELLED": (f"it was cancelled{by}", ""),
-        "DEADLINE": ("it could not end by its --deadline", ""),
+        "DEADLINE": ("it could not end before its --deadline", ""),
         "REVOKED": ("another cluster runs it", ""),
     }
-    return Why(*words.get(job.state, (f"Slurm says {job.state}", "")))
+    return Why(*words.get(job.state, (f"Slurm reports {job.state}", "")))
 
 
 def _memory(job: JobState) -> str:
-    had, used = (job.usage.memory, job.usage.memory_used) if job.usage else (None, None)
-    told = f" than the {sizes.canonical(had)} it had" if had else " than it had"
-    seen = f"; {sizes.canonical(used)} were seen" if used else ""
-    return f"it used more memory{told}{seen}"
+    limit, used = (job.usage.memory, job.usage.memory_used) if job.usage else (None, None)
+    of = f" than the {sizes.canonical(limit)} it had" if limit else " than it had"
+    measured = f"; Slurm measured {sizes.canonical(used)}" if used else ""
+    return f"it used more memory{of}{measured}"
 
 
 def _out_of_memory(job: JobState) -> Why | None:
-    """Without cgroups Slurm kills such a job, and calls it FAILED."""
-    had, used = (job.usage.memory, job.usage.memory_used) if job.usage else (None, None)
-    if had and used and used > had and _signal(job) == 9:
-        return Why(_memory(job), _MORE_MEMORY)
+    """The reason for a job that Slurm killed for its memory and, having no cgroups, calls FAILED."""
+    limit, used = (job.usage.memory, job.usage.memory_used) if job.usage else (None, None)
+    if limit and used and used > limit and _signal(job) == 9:
+        return Why(_memory(job), MORE_MEMORY)
     return None
 
 
 def _signal(job: JobState) -> int:
-    """The signal that ended it, or a command in it: a shell says 128 + N of the latter."""
+    """The signal that ended the script, or a command in it: a shell then exits with 128 + N."""
     status, signal = status_and_signal(job)
     return signal or (status - 128 if status - 128 in SIGNALS else 0)
 
 
 def _not_started(job: JobState) -> Why | None:
-    # 53 stands for no job's own status: slurmd could not open the log, nor tell why in it.
+    # No job ends with 53 by itself: slurmd could not open the log, and so could not explain it there.
     if status_and_signal(job) != (0, 53):
         return None
     return Why(
-        "Slurm could not start it: its folder or that of its log is not there, or may not be written to",
-        "Slurm makes no folder for a log; look whether both are there on the nodes, and at your quota.",
+        "Slurm could not start it: its folder or that of its log does not exist, or is not writable",
+        "Slurm makes no folder for a log; check that both exist on the nodes, and check your quota.",
     )
 
 
 def _logged(log: str) -> Why | None:
-    last = _last_of_traceback(log)
-    found = (
-        _shown(SIGNS, last),
-        _shown(SIGNS, log),
-        Why("Python raised an error", "", last) if last else None,
+    """The first cause that a log shows."""
+    log = last_run(log)
+    raised, ended = list(exceptions(log)), reports(log)
+    causes = [one for one in raised if not _is_consequence(one)]
+    lost = {one.rank for one in raised if one.rank is not None}.difference(one.rank for one in causes)
+    failed = [one for one in ended if not _is_survivor(one, lost)]
+    steps: tuple[Callable[[], Why | None], ...] = (
+        lambda: _of(_killed(ended), _shown(DECISIVE_SIGNS, log)),
+        lambda: _raised_by_rank([one for one in causes if one.rank is not None], ended),
+        lambda: _signalled(failed, log, by_launcher=False),
+        lambda: _raised([one for one in causes if one.rank is None], failed),
+        lambda: _of(_unexplained(failed), _shown(SIGNS, log)),
+        lambda: _exited(failed),
+        lambda: _signalled(failed, log, by_launcher=True),
+        lambda: _signalled(ended, log, by_launcher=False),
+        lambda: _shown(LAST_SIGNS, log),
+        lambda: _raised(raised, ended),
     )
-    return next(filter(None, found), None) or _shown(LAST_SIGNS, log)
+    return next(filter(None, (step() for step in steps)), None)
+
+
+def _is_consequence(raised: Raised) -> bool:
+    """Whether an exception follows from the end of another process."""
+    return bool(CONSEQUENCE.search(raised.line)) and not _shown(SIGNS, raised.line)
+
+
+def _is_survivor(ended: Ended, lost: Iterable[int]) -> bool:
+    """Whether a process ended because others had: it was terminated, or is of a rank that lost them."""
+    return ended.signal == _TERMINATED or (bool(ended.status) and any(map(ended.may_be, lost)))
+
+
+def _raised_by_rank(causes: Sequence[Raised], ended: Iterable[Ended]) -> Why | None:
+    """The exception of the rank that a launcher saw failing first, else the first one in the log."""
+    reported = ((one, report) for report in ended for one in causes if report.may_be(one.rank))
+    first, report = next(reported, (next(iter(causes), None), None))
+    if first is None:
+        return None
+    who = f"rank {first.rank}{report.on_node if report else ''}"
+    return _of(Ended(who, first.line), _meaning(first))
+
+
+def _raised(causes: Iterable[Raised], ended: Iterable[Ended]) -> Why | None:
+    """What the first of some exceptions means, with the process that ended, if that is known."""
+    return next((_of(_unexplained(ended), _meaning(one)) for one in causes), None)
+
+
+def _meaning(raised: Raised) -> Why:
+    return _shown(SIGNS, raised.line) or Why("Python raised an error", "", raised.line)
+
+
+def _killed(ended: Iterable[Ended]) -> Ended | None:
+    """The first process that was killed, as Slurm does when memory runs out."""
+    return next((one for one in ended if one.signal == _KILLED), None)
+
+
+def _unexplained(ended: Iterable[Ended]) -> Ended | None:
+    """The first process that ended with an exit code."""
+    return next((one for one in ended if one.status), None)
+
+
+def _of(ended: Ended | None, shown: Why | None) -> Why | None:
+    """An explanation with the process that it is about, if that is known."""
+    return Why(f"{shown.what} ({ended.who})", shown.todo, shown.line) if shown and ended else shown
+
+
+def _signalled(ended: Iterable[Ended], log: str, *, by_launcher: bool) -> Why | None:
+    """The first process that ended with a signal, unless it waited for others until a timeout."""
+    timed_out = bool(TIMED_OUT.search(log))
+    for one in ended:
+        waited = timed_out and (one.by_launcher or one.signal in (_ABORTED, _TERMINATED))
+        if one.signal and one.by_launcher == by_launcher and not waited:
+            return _by_signal(one.who, one.signal, one.line)
+    return None
+
+
+def _exited(ended: Iterable[Ended]) -> Why | None:
+    """The first process that ended with an exit code, of which nothing else is known."""
+    one = next((one for one in ended if one.status and not one.by_launcher), None)
+    return Why(f"{one.who} ended with exit code {one.status}", "", one.line) if one else None
 
 
 def _shown(signs: Iterable[Sign], text: str) -> Why | None:
@@ -135,54 +218,19 @@ def _shown(signs: Iterable[Sign], text: str) -> Why | None:
     for sign in signs:
         if match := sign.pattern.search(text):
             value = next(filter(None, match.groups()), "")[:_LONGEST]
-            return Why(sign.what.replace("{0}", value), sign.todo, _line_of(match))
+            return Why(sign.what.replace("{0}", value), sign.todo, line_of(match))
     return None
 
 
-def _line_of(match: re.Match[str]) -> str:
-    text = match.string
-    start = text.rfind("\n", 0, match.start()) + 1
-    end = text.find("\n", match.end())
-    return text[start : end if end >= 0 else len(text)].strip()[:_LONGEST]
-
-
-def _last_of_traceback(log: str) -> str:
-    """The line that ends the traceback of the rank that failed first; nothing if there is none."""
-    ends = list(_tracebacks(log.splitlines()))
-    first = _FIRST_RANK.search(log)
-    of_first = [end for rank, end in ends if first and rank == first[1]]
-    return next(iter(of_first), ends[0][1] if ends else "")
-
-
-def _tracebacks(lines: list[str]) -> Iterable[tuple[str, str]]:
-    """Each traceback's rank, where its lines tell it as `[rank3]: `, and its last line."""
-    heads = (number for number, line in enumerate(lines) if line.rstrip().endswith(_HEAD))
-    for number in islice(heads, _MOST_TRACEBACKS):
-        prefix = lines[number].partition(_HEAD)[0]
-        after = lines[number + 1 : number + 1 + _MOST_LINES]
-        own = (one[len(prefix) :] for one in after if one.startswith(prefix))
-        if end := next(filter(_is_exception, own), ""):
-            rank = re.search(r"\d{1,9}", prefix)
-            yield rank[0] if rank else "", end[:_LONGEST]
-
-
-def _is_exception(line: str) -> bool:
-    """Whether a line is a dotted name with a capital, other than its first letter, and perhaps a message.
-
-    >>> [_is_exception(line) for line in ("KeyError: 'x'", "my.lib.Failed", "  File", "Traceback")]
-    [True, True, False, False]
-    """
-    found = _LAST.match(line)
-    return found is not None and any(map(str.isupper, found[1][1:].rpartition(".")[2]))
+def _by_signal(who: str, number: int, line: str = "") -> Why:
+    what, todo = SIGNALS.get(number, (f"ended with signal {number}", ""))
+    return Why(f"{who} {what}", todo, line)
 
 
 def _by_exit_code(job: JobState) -> Why:
-    status, signal = status_and_signal(job)[0], _signal(job)
-    if signal:
-        return SIGNALS.get(signal, Why(f"it was ended by signal {signal}"))
+    status, number = status_and_signal(job)[0], _signal(job)
+    if number:
+        return _by_signal("it", number)
     if status in _STATUSES:
         return Why(_STATUSES[status])
-    return Why(f"its script ended with exit code {status}" if status else "Slurm does not say why")
-
-
-_STATUSES = {126: "a command of its script may not be run", 127: "a command of its script was not found"}
+    return Why(f"its script ended with exit code {status}" if status else "Slurm gives no reason")

@@ -1,29 +1,58 @@
-"""Signs in a log of why a job failed: a table of patterns with what each means and what to do.
+"""What a log may show of a failure: tables of patterns, each with what it means and what to do.
 
-Causes come first and what follows from them later: when one rank dies, NCCL complains in all others.
-The time of a search grows with the length of the log alone, whatever is in it: repetitions are bounded.
+The time of a search grows linearly with the length of the log, whatever is in it: repetitions are bounded.
 """
 
 import re
 
 from msgspec import Struct
 
+MORE_MEMORY = "Ask for more with --mem, or use less: fewer data-loader workers, a smaller batch."
+CONSEQUENCE = re.compile(
+    r"[Cc]onnection (?:reset|closed|refused|aborted|was likely closed)|Broken pipe|BrokenPipeError"
+    r"|Connection\w{0,20}Error:? \[Errno|ChildFailedError|SignalException|SIGTERMException|KeyboardInterrupt"
+    r"|CalledProcessError|ProcessRaisedException|ProcessExitedException"
+    r"|DistBackendError|DistNetworkError|DistStoreError|Rendezvous\w{0,30}Error"
+    r"|NCCL (?:error|communicator)|nccl\w{0,30}Error|[Ww]atchdog|Socket Timeout|[Ww]ait timeout"
+    r"|monitoredBarrier|Timed out (?:waiting|after)|caused pair closure|connectFullMesh|failed to recv"
+)
+"In the last line of a traceback: the process failed only because another one had."
+TIMED_OUT = re.compile(
+    r"[Ww]atchdog (?:caught|got stuck|thread terminated)|what\(\): .{0,400}(?:NCCL|gloo|by peer)"
+)
+"The library that connects the ranks waited too long for one of them, or lost it, and called abort()."
+
 
 class Sign(Struct, frozen=True):
-    """One thing that a log may show. Groups of the pattern stand in `what` as {0}, {1}."""
+    """A pattern in a log. The first group that matched replaces {0} in `what`."""
 
     pattern: re.Pattern[str]
     what: str
     todo: str
 
 
-# A path at the end of a line, after the last colon and blank.
+# A path at the end of a line, after the last colon and space.
 _PATH = r".{0,400}: '?([^:\n]{1,300}?(?::[^ :\n][^:\n]{0,300}?){0,2})'?$"
 
 
 def _sign(pattern: str, what: str, todo: str) -> Sign:
     return Sign(re.compile(pattern, re.MULTILINE), what, todo)
 
+
+DECISIVE_SIGNS = (
+    _sign(
+        r"exceeded (?:(?:step|job) )?memory limit|[Oo]ut [Oo]f [Mm]emory handler|oom[-_]kill event"
+        r"|Detected \d{1,9} oom[-_]kill|tasks? [\d,-]{1,500}: Out Of Memory",
+        "it used more memory than it had",
+        MORE_MEMORY,
+    ),
+    _sign(
+        r"CANCELLED AT \S{1,40} DUE TO TIME LIMIT",
+        "it reached its time limit",
+        "Ask for more with --time, or continue from checkpoints with --requeue.",
+    ),
+)
+"What Slurm writes when it ends a job itself."
 
 SIGNS = (
     _sign(
@@ -32,46 +61,45 @@ SIGNS = (
         "Use a smaller batch, mixed precision or gradient checkpointing; another GPU type has more.",
     ),
     _sign(
-        r"exceeded (?:(?:step|job) )?memory limit|[Oo]ut [Oo]f [Mm]emory handler|oom[-_]kill event"
-        r"|Detected \d{1,9} oom[-_]kill",
-        "it used more memory than it had",
-        "Ask for more with --mem, or use less: fewer data-loader workers, a smaller batch.",
+        r"MemoryError|[Cc]annot allocate memory|can't allocate memory|std::bad_alloc",
+        "the memory of the node or of the job ran out",
+        MORE_MEMORY,
     ),
     _sign(
         r"ModuleNotFoundError: No module named '([^'\n]{1,300})'",
-        "Python has no module {0} there",
+        "Python has no module {0}",
         "Is it in the environment of --python-env, and is the right module loaded?",
     ),
     _sign(
         r"Lmod has detected the following error:\s{1,300}"
         r"The following module\(s\) are unknown: \"?([^\s\"]{1,300})",
-        "the environment module {0} is not known there",
-        "`module spider` there lists what is; name it with --module or in the site's profile.",
+        "the site has no environment module {0}",
+        "`module spider` on the login node lists all; name it with --module or in the site's profile.",
     ),
     _sign(
         r"Unable to locate a modulefile for '([^'\n]{1,300})'",
-        "the environment module {0} is not known there",
-        "`module avail` there lists what is; name it with --module or in the site's profile.",
+        "the site has no environment module {0}",
+        "`module avail` on the login node lists all; name it with --module or in the site's profile.",
     ),
     _sign(
         r"ImportError: (?:.{0,300}: )?"
         r"(?:version `([^'\n]{1,100})' not found|(\S{1,100}): cannot open shared object)",
         "a compiled library does not fit: {0}",
-        "Load the modules that the environment was made with, or make it anew there.",
+        "Load the modules that the environment was made with, or make it again on the site.",
     ),
     _sign(
         r"Address already in use|EADDRINUSE",
-        "a port was taken already",
+        "a port was already in use",
         "Another job or rank on that node uses it; `slurmgen lint` finds fixed ports in a script.",
     ),
     _sign(
         r"No space left on device|Disk quota exceeded",
-        "there was no room to write",
-        "`df -h` and the site's quota command tell where; write to another file system.",
+        "the disk or the quota is full",
+        "`df -h` and the site's quota command show where; write to another file system.",
     ),
     _sign(
         r"Bus error|unable to write to file </torch_|insufficient shared memory",
-        "shared memory ran out (/dev/shm), or a file that was mapped became shorter",
+        "shared memory ran out (/dev/shm), or a mapped file was truncated",
         "Use fewer data-loader workers; in a container, give it the host's /dev/shm.",
     ),
     _sign(
@@ -80,29 +108,39 @@ SIGNS = (
         "Build or install it on a node of this partition.",
     ),
     _sign(
+        r"Duplicate GPU detected ?: (rank \d{1,6} and rank \d{1,6})",
+        "two ranks use the same GPU: {0}",
+        "Select the GPU by LOCAL_RANK, as in torch.cuda.set_device(); a node needs a GPU per rank.",
+    ),
+    _sign(
+        r"DataLoader worker \(pid.{1,200}(?:killed by signal: Killed|exited unexpectedly)",
+        "a data-loader worker was killed, usually because memory ran out",
+        MORE_MEMORY,
+    ),
+    _sign(
         r"no kernel image is available for execution on the device",
         "this PyTorch was not built for the GPUs of that node",
-        "Install one that supports them, or name another --gpu-type.",
+        "Install one that supports them, or choose another --gpu-type.",
     ),
     _sign(
         r"Found no NVIDIA driver|No CUDA GPUs are available|no CUDA-capable device is detected",
-        "no GPU was to be seen",
+        "no GPU was visible",
         "Did the job ask for --gpus, and does the container pass them (--nv)?",
     ),
     _sign(
         rf"FileNotFoundError: {_PATH}",
-        "the file {0} is not there",
-        "Is it in the project, not ignored, and are its paths those of the site?",
+        "the file {0} does not exist",
+        "Is it in the project and not ignored, and does the path exist on the site?",
     ),
     _sign(
         rf"PermissionError: {_PATH}",
-        "it may not use {0}",
-        "Look there with `ls -l`.",
+        "access to {0} was denied",
+        "Check its permissions with `ls -l` on the login node.",
     ),
     _sign(
         r"^(?:SyntaxError|IndentationError|TabError): (.+)$",
-        "a Python file cannot be read as Python: {0}",
-        "The lines above in the log name the file and the line.",
+        "a Python file has a syntax error: {0}",
+        "The lines above it in the log name the file and the line.",
     ),
     _sign(
         r"can't open file '([^'\n]{1,300})': \[Errno 2\]",
@@ -110,38 +148,72 @@ SIGNS = (
         "Is it in the project, and not ignored?",
     ),
     _sign(
-        r"(?:^|: )(?:line \d{1,9}: )?([^\s:]{1,300}): (?:command )?not found$",
-        "there is no command {0} there",
+        r"^(?:\S{1,200}\.py|torchrun|accelerate[^:\n]{0,50}|python\d? -m \S{1,100}): error: (.{1,300})$"
+        r"|^Error: ((?:No such option|Missing (?:option|argument)|Invalid value|Got unexpected).{0,300})$",
+        "a program rejected its arguments: {0}",
+        "Correct what follows the script; `--help` of that program lists its options.",
+    ),
+    _sign(
+        r"could not open image ([^:\n]{1,300})|pyxis: failed to import.{0,100}image:? ?(\S{0,300})",
+        "the container image {0} cannot be opened",
+        "Does it exist on the site? `slurmgen doctor` checks it; --container names it.",
+    ),
+    _sign(
+        r"^there is no Python in (.{1,300})$",
+        "the environment {0} has no Python",
+        "Make it on the login node, or correct --python-env.",
+    ),
+    _sign(
+        r"Failed to (?:fetch|download):? `?(https?://[^\s`]{1,300})",
+        "a package could not be downloaded: {0}",
+        "Compute nodes often have no internet access; make the environment on the login node first.",
+    ),
+    _sign(
+        r"(?:^|: )(?:line \d{1,9}: )?([^\s:]{1,300}): (?:command )?not found$"
+        r"|failed to execute ([^\s:]{1,300}): No such file",
+        "command not found: {0}",
         "Is a module missing, or the environment of --python-env?",
     ),
     _sign(
         r"(?<![^\s:])([^\s:]{1,300}): Permission denied$",
-        "{0} may not be run or read there",
-        "Look there with `ls -l`; a script needs its x, or a program that reads it.",
+        "{0} cannot be executed or read",
+        "Check its permissions with `ls -l`; a script must be executable, or be run as `bash SCRIPT`.",
+    ),
+    _sign(
+        r"Temporary failure in name resolution|Name or service not known|Network is unreachable"
+        r"|couldn't connect to 'https?://|Max retries exceeded with url",
+        "a host could not be reached over the network",
+        "Compute nodes often have no internet access; download data and models on the login node first.",
     ),
 )
-"In the order in which they count."
+"Causes; the first in this order counts."
 
 LAST_SIGNS = (
     _sign(
         r"Watchdog caught collective operation timeout|ProcessGroupNCCL.{0,400}(?:timeout|timed out)",
-        "NCCL waited for a rank that did not come (its watchdog's timeout)",
-        "Look for the rank that stopped earlier; NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE tell more.",
+        "NCCL waited for a rank until its timeout",
+        "Look for the rank that stopped earlier; NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE show more.",
     ),
     _sign(
-        r"DistStoreError|RendezvousTimeoutError|Timed out after \d{1,9} seconds waiting for clients",
-        "the ranks did not all meet in time",
+        r"DistStoreError|RendezvousTimeoutError|Timed out after \d{1,9} seconds waiting for clients"
+        r"|client socket has (?:timed out|failed to connect)",
+        "not all ranks connected in time",
         "Did all nodes start, and is MASTER_ADDR the first one of them?",
     ),
     _sign(
         r"NCCL error|ncclSystemError|ncclUnhandledCudaError|ncclRemoteError",
-        "NCCL failed between the ranks",
-        "Set NCCL_DEBUG=INFO; NCCL_SOCKET_IFNAME names the network it should use.",
+        "NCCL failed to communicate between ranks",
+        "Set NCCL_DEBUG=INFO; NCCL_SOCKET_IFNAME selects the network interface.",
     ),
     _sign(
         r"Segmentation fault",
         "a program crashed (segmentation fault)",
         "Often a compiled library that does not fit; PYTHONFAULTHANDLER=1 shows where.",
     ),
+    _sign(
+        r"Connection (?:reset|closed) by peer|Broken pipe",
+        "a rank lost its connection to another one",
+        "Look for the rank that ended earlier; memory that ran out is the usual reason.",
+    ),
 )
-"What follows from other faults, mostly; read after the tracebacks."
+"Consequences of other failures, mostly: they count where nothing else explains the failure."

@@ -1,4 +1,4 @@
-"""Following a log over a link that breaks: a new login, and on from the byte where it stopped."""
+"""Following a log over a connection that may break: log in again, and continue at the byte reached."""
 
 import time
 from collections.abc import Callable
@@ -12,102 +12,103 @@ from slurmgen.slurm.replies import JobState
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 PATIENCE = 600.0
-"Seconds without any answer after which it is given up."
+"Seconds without any reply after which following stops with an error."
 
 
 class Outage:
-    """The time since the far side last answered."""
+    """The time since the remote host last replied."""
 
     def __init__(
         self,
         shown: Shown,
-        tell: Callable[[str], None],
-        go_on: Callable[[], str],
+        report: Callable[[str], None],
+        resume_command: Callable[[], str],
         clock: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
         self._shown = shown
-        self._tell = tell
-        self._go_on = go_on
+        self._report = report
+        self._resume_command = resume_command
         self._clock = clock
         self._sleep = sleep
         self._steps = -1
 
-    def lasts(self, error: RemoteError) -> None:
-        """Tell what is wrong and wait a while, longer each time.
+    def wait(self, error: RemoteError) -> None:
+        """Report the error and wait before the next attempt, longer each time.
 
         Raises:
-            RemoteError: it has lasted too long; the same error, with the command to go on.
+            RemoteError: the outage has lasted too long; the same error, with the command that resumes.
         """
-        if self._shown.steps != self._steps:  # there was an answer since
+        if self._shown.steps != self._steps:  # the host has replied since
             self._steps, self._since, self._pause = self._shown.steps, self._clock(), FIRST_PAUSE
         if self._clock() - self._since > PATIENCE:
             raise type(error)(
-                f"{error.fact}, and no answer has come for {PATIENCE / 60:g} minutes",
-                f"To go on where it stopped: {self._go_on()}",
+                f"{error.fact}, and the host has not replied for {PATIENCE / 60:g} minutes", self._resume()
             ) from error
-        self._tell(f"{error.fact}; trying again in {self._pause:g} s")
+        self._report(f"{error.fact}; trying again in {self._pause:g} s")
         self._sleep(self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
-    def reopened(self, reopen: Callable[[], Transport]) -> Transport:
-        """A new way to the host.
+    def reconnect(self, reconnect: Callable[[], Transport]) -> Transport:
+        """A new connection to the host.
 
         Raises:
-            AuthenticationFailed: only a person could log in; nobody is asked again and again.
+            AuthenticationFailed: the login needs the user, who is not prompted again and again.
         """
         while True:
             try:
-                return reopen()
+                return reconnect()
             except AuthenticationFailed as error:
                 raise AuthenticationFailed(
-                    f"the link broke, and a new login needs you: {error.fact}",
-                    f"To go on where it stopped: {self._go_on()}",
+                    f"the connection broke, and a new login needs you: {error.fact}", self._resume()
                 ) from error
             except ConnectionFailed as error:
-                self.lasts(error)
+                self.wait(error)
+
+    def _resume(self) -> str:
+        return f"To continue where it stopped: {self._resume_command()}"
 
 
 def follow_through(
-    far: Transport,
-    reopen: Callable[[], Transport],
+    transport: Transport,
+    reconnect: Callable[[], Transport],
     job: JobId,
     path: str,
     shown: Shown,
-    tell: Callable[[str], None],
-    go_on: Callable[[], str],
+    report: Callable[[str], None],
+    resume_command: Callable[[], str],
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[JobState, ...]:
-    """Show a log to the job's end, whatever becomes of the link; returns how the job ended.
+    """Show a log until the job ends, even if the connection breaks; returns how the job ended.
 
     Args:
-        far: where the job is; it is closed at the end.
-        reopen: goes there anew, asking nobody for anything.
+        transport: the connection to the job's site; it is closed at the end.
+        reconnect: connects again, without a prompt.
         job: the job.
         path: its log.
-        shown: shows it, from the byte on that it has come to.
-        tell: is told what is wrong meanwhile.
-        go_on: the command line that goes on from here.
-        clock: seconds.
-        sleep: waits for some.
+        shown: shows the log, from the byte that it has reached.
+        report: is called with each problem meanwhile.
+        resume_command: the command line that continues from here.
+        clock: the time in seconds.
+        sleep: waits for some seconds.
 
     Raises:
-        ConnectionFailed, TimedOut: no answer came for ten minutes.
-        AuthenticationFailed: the link broke, and only a person could log in again.
-        HostKeyError, CommandFailed: as they say.
+        ConnectionFailed, TimedOut: the host did not reply for ten minutes.
+        AuthenticationFailed: the connection broke, and a new login needs the user.
+        HostKeyError, CommandFailed: as for any command.
     """
-    outage = Outage(shown, tell, go_on, clock, sleep)
+    outage = Outage(shown, report, resume_command, clock, sleep)
     try:
         while True:
             try:
-                return follow(far, job, path, shown, sleep)
-            except TimedOut as error:  # the link is there, so that the login still holds
-                outage.lasts(error)
+                return follow(transport, job, path, shown, sleep)
+            except TimedOut as error:  # the connection is there, so the login is still valid
+                outage.wait(error)
             except ConnectionFailed as error:
-                far.close()
-                outage.lasts(error)
-                far = outage.reopened(reopen)
+                transport.close()
+                outage.wait(error)
+                transport = outage.reconnect(reconnect)
     finally:
-        far.close()
+        transport.close()

@@ -3,19 +3,21 @@
 from msgspec import structs
 
 from slurmgen.jobs.closing import close
-from slurmgen.jobs.exactly_once import WAITS, Waits
+from slurmgen.jobs.exactly_once import TIMEOUTS, Timeouts
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.remote.transport import Transport
 
 
-def settle(transport: Transport, record: Record, ledger: Ledger, waits: Waits = WAITS) -> Record | None:
+def settle(
+    transport: Transport, record: Record, ledger: Ledger, timeouts: Timeouts = TIMEOUTS
+) -> Record | None:
     """Record the job of a pending entry; if it has none, close its key, drop the entry and return None.
 
     Raises:
         Unresolved: neither is certain; nothing was changed.
         ConfigError: the ledger cannot be written.
     """
-    submitted = close(transport, record, waits)
+    submitted = close(transport, record, timeouts)
     if submitted is None:
         ledger.drop(record.key)
         return None

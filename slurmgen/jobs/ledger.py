@@ -22,7 +22,7 @@ from slurmgen.paths import make_private, require_private, state_folder
 
 BUSY_TIMEOUT = 10.0
 "Seconds to wait for another process that is writing."
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 "Kept as SQLite's user_version. A change of the tables increases it and adds to _MIGRATIONS."
 
 # After a cluster resets its job ids, an id may have two rows; the later one counts.
@@ -61,6 +61,7 @@ _MIGRATIONS = (
         "ALTER TABLE jobs ADD COLUMN command TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE jobs ADD COLUMN directory TEXT NOT NULL DEFAULT ''",
     ),
+    ("ALTER TABLE jobs ADD COLUMN stderr TEXT NOT NULL DEFAULT ''",),
 )
 "The statements that lead to each schema version from the one before."
 
@@ -103,6 +104,8 @@ class Record(Struct, frozen=True, kw_only=True):
     "The command line that submitted it, without the values of --env."
     directory: str = ""
     "Working directory of that command."
+    stderr: str = ""
+    "The value of --error, if stderr has a file of its own; `output` is then that of stdout alone."
 
     @property
     def pending(self) -> bool:

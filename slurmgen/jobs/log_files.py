@@ -1,4 +1,4 @@
-"""Logs as files over there: the ends of many, and what one is."""
+"""Log files on the remote host: the ends of many, and what kind of file one is."""
 
 import re
 from collections.abc import Sequence
@@ -9,14 +9,25 @@ from slurmgen.jobs.failure import LOG_END
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, failed
 
 _HEAD = 4096
-"Bytes of a log's beginning by which text is told from the rest."
-# A NUL ends each, so none may be within.
-_ENDS = r"""for file do tail -c "$0" "$file" 2>/dev/null | tr -d '\000'; printf '\000'; done"""
+"Bytes of a log's beginning that show whether it is text."
+_SEARCHED = 4 << 20
+"Bytes of a log's end that the remote host reads: a failure of Lightning writes 20 kB for each rank."
+# Without the frames of tracebacks, the failures of many ranks fit into LOG_END.
+# A NUL ends each log, so the logs themselves must not contain one.
+_ENDS = r"""
+export LC_ALL=C
+searched=$1 kept=$2
+shift 2
+for file do
+  tail -c "$searched" "$file" 2>/dev/null | tr -d '\000' |
+    sed -e '/^\(\[[^]]*\]: *\)*  File "/d' -e '/^\(\[[^]]*\]: \{0,1\}\)*    /d' | tail -c "$kept"
+  printf '\000'
+done"""
 _LOOK = '[ ! -f "$2" ] || { wc -c <"$2" && head -c "$1" "$2"; }'
 
 
 class LogFile(Struct, frozen=True):
-    """What a log is; `size` in bytes, None if there is no such file yet."""
+    """A log file; `size` in bytes, None if the file does not exist yet."""
 
     path: str
     size: int | None = None
@@ -24,28 +35,29 @@ class LogFile(Struct, frozen=True):
     "Whether it looks like text."
 
 
-def ends(far: Transport, paths: Sequence[str]) -> list[str]:
-    """The end of each log, all with one command; nothing of one that cannot be read."""
-    completed = far.run(["sh", "-c", _ENDS, str(LOG_END), *paths], timeout=COMMAND_TIMEOUT)
+def ends(transport: Transport, paths: Sequence[str]) -> list[str]:
+    """The end of each log without the frames of tracebacks; an empty text for a log that cannot be read."""
+    argv = ["sh", "-c", _ENDS, "ends", str(_SEARCHED), str(LOG_END), *paths]
+    completed = transport.run(argv, timeout=COMMAND_TIMEOUT)
     texts = [text[-LOG_END:] for text in completed.out.split("\0", len(paths))]
     return [*texts, *[""] * len(paths)][: len(paths)]
 
 
-def look(far: Transport, path: str) -> LogFile:
-    """What a log is, without reading it all.
+def look(transport: Transport, path: str) -> LogFile:
+    """Size and kind of a log, without reading all of it.
 
     Raises:
         CommandFailed: it cannot be read.
     """
     argv = ["sh", "-c", _LOOK, "look", str(_HEAD), path]
-    said = far.run(argv, timeout=COMMAND_TIMEOUT)
-    if said.returncode:
-        raise failed(argv, far.where, said.returncode, said.stderr)
-    size, _, head = said.stdout.partition(b"\n")
-    is_there = re.fullmatch(rb" *[0-9]{1,18} *", size)
-    return LogFile(path, int(size), b"\0" not in head) if is_there else LogFile(path)
+    reply = transport.run(argv, timeout=COMMAND_TIMEOUT)
+    if reply.returncode:
+        raise failed(argv, transport.where, reply.returncode, reply.stderr)
+    size, _, head = reply.stdout.partition(b"\n")
+    exists = re.fullmatch(rb" *[0-9]{1,18} *", size)
+    return LogFile(path, int(size), b"\0" not in head) if exists else LogFile(path)
 
 
-def has_folder(far: Transport, path: str) -> bool:
+def has_folder(transport: Transport, path: str) -> bool:
     """Whether the remote host has that folder."""
-    return not far.run(["test", "-d", path], timeout=COMMAND_TIMEOUT).returncode
+    return not transport.run(["test", "-d", path], timeout=COMMAND_TIMEOUT).returncode

@@ -1,11 +1,12 @@
-"""A job's log: where it is, what is in it, and following it to the job's end."""
+"""A job's log: where it is, what is in it, and following it until the job ends."""
 
 import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
-from slurmgen.errors import CommandFailed
+from slurmgen.errors import CommandFailed, RequestError, SlurmgenError
+from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.slurm_client import call, ended, job_states
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
 from slurmgen.slurm import commands, replies
@@ -16,87 +17,114 @@ FIRST_PAUSE = 1.0
 REST = 0.3
 "Seconds for which the log of an ended job must not grow."
 LONGEST_PAUSE = 10.0
-"Seconds between two looks at a log in which nothing happens; a controller serves many people."
+"Seconds between two reads of a log that does not grow; many users share one controller."
+READS_AFTER_END = 3
+"Reads of a log after the job ended, even if the log still grows."
 
-LOOKS_AFTER_END = 3
-"Looks at a log after which it is left although it still grows: its job has ended."
-
-# Slurm makes the log when the job starts, so before that there is nothing to read.
+# Slurm creates the log when the job starts; before that there is nothing to read.
 _READ = '[ ! -e "$1" ] || exec tail -c "+$2" "$1"'
 
 
 def log_path(folder: str, output: str, name: str, job: str) -> str:
-    """The log file of a job, from what was given to --output.
+    """The log file of a job, from the value of --output or --error.
 
     Raises:
-        CommandFailed: it is a whole array, of which each task has a log.
+        CommandFailed: the job is a whole array, of which each task has a log.
 
     >>> log_path("/home/me/run", "logs/%x-%j.out", "train", "12")
     '/home/me/run/logs/train-12.out'
     """
     number, _, task = job.partition("_")
     if "%a" in output and not task:
-        raise CommandFailed(f"job {job} is an array, and each task has a log", f"Say which, such as {job}_0.")
+        raise CommandFailed(
+            f"job {job} is an array, and each task has a log", f"Name one task, such as {job}_0."
+        )
     values = {"%x": name, "%j": number, "%A": number, "%a": task, "%%": "%"}
     file = re.sub("%[xjAa%]", lambda match: values[match[0]], output)
     return str(PurePosixPath(folder) / file)
 
 
-def asked_path(far: Transport, job: JobId) -> str:
-    """The log file of a job that slurmgen has no record of, as Slurm tells it.
+def recorded_log(record: Record, job: str, *, stderr: bool = False) -> str:
+    """The log file of a job in the ledger.
+
+    Args:
+        record: the job, or the array that it is a task of.
+        job: its id.
+        stderr: the file of stderr instead.
 
     Raises:
-        CommandFailed: Slurm does not know the job any more.
+        CommandFailed: the job is a whole array, of which each task has a log.
+        RequestError: stderr has no file of its own.
     """
-    path = replies.log_path(call(far, commands.scontrol(job)).out)
+    if stderr and not record.stderr:
+        raise RequestError(f"job {job} writes stderr to its log", "Leave out --stderr.")
+    return log_path(record.folder, record.stderr if stderr else record.output, record.name, job)
+
+
+def recorded_logs(record: Record, job: str) -> tuple[str, ...]:
+    """The file of a job's stdout and that of its stderr, if they differ; none if they are not known."""
+    patterns = dict.fromkeys(filter(None, (record.output, record.stderr)))
+    try:
+        return tuple(log_path(record.folder, pattern, record.name, job) for pattern in patterns)
+    except SlurmgenError:
+        return ()
+
+
+def query_path(transport: Transport, job: JobId, *, stderr: bool = False) -> str:
+    """The log file of a job that is not in the ledger, as Slurm reports it.
+
+    Raises:
+        CommandFailed: Slurm no longer knows the job.
+    """
+    path = replies.log_path(call(transport, commands.scontrol(job)).out, stderr=stderr)
     if path is None:
         raise CommandFailed(
-            f"where job {job} writes its log is not known",
-            "Neither your records nor Slurm on that site know it.",
+            f"the log of job {job} is not known",
+            "Neither your records nor Slurm on that site know the job.",
         )
     return path
 
 
-def read(far: Transport, path: str, start: int = 0) -> Iterator[bytes]:
+def read(transport: Transport, path: str, start: int = 0) -> Iterator[bytes]:
     """The log from its byte `start` on; nothing if there is no log yet."""
-    return far.stream(["sh", "-c", _READ, "tail", path, str(start + 1)], timeout=COMMAND_TIMEOUT)
+    return transport.stream(["sh", "-c", _READ, "tail", path, str(start + 1)], timeout=COMMAND_TIMEOUT)
 
 
 class Shown:
-    """How far a log has been shown; it outlives the link that the log came over."""
+    """How much of a log has been shown; it outlives the connection that the log came over."""
 
     def __init__(self, show: Callable[[bytes], None], start: int = 0) -> None:
         self._show = show
         self.bytes = start
         self.steps = 0
-        "Grows whenever the far side has answered."
+        "Grows whenever the remote host has replied."
 
     def __call__(self, chunk: bytes) -> None:
-        """Show some more."""
+        """Show the next bytes."""
         self._show(chunk)
         self.bytes += len(chunk)
         self.steps += 1
 
 
 def follow(
-    far: Transport,
+    transport: Transport,
     job: JobId,
     path: str,
     shown: Shown,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[JobState, ...]:
-    """Show the log until the job has ended and its log is at rest; returns how the job ended."""
-    pause, looks_after = FIRST_PAUSE, 0
+    """Show the log until the job has ended and its log no longer grows; returns how the job ended."""
+    pause, reads_after_end = FIRST_PAUSE, 0
     while True:
         before = shown.bytes
-        # Asked before reading, so that the last words of an ended job are read too.
-        states = job_states(far, job)
+        # Queried before reading, so that the last lines of an ended job are read too.
+        states = job_states(transport, job)
         shown.steps += 1
-        for chunk in read(far, path, before):
+        for chunk in read(transport, path, before):
             shown(chunk)
-        is_over, new = ended(states), shown.bytes > before
-        if (looks_after and is_over and not new) or looks_after == LOOKS_AFTER_END:
+        is_over, grew = ended(states), shown.bytes > before
+        if (reads_after_end and is_over and not grew) or reads_after_end == READS_AFTER_END:
             return states
-        looks_after = looks_after + 1 if is_over else 0
-        pause = FIRST_PAUSE if new or is_over else min(pause * 1.5, LONGEST_PAUSE)
+        reads_after_end = reads_after_end + 1 if is_over else 0
+        pause = FIRST_PAUSE if grew or is_over else min(pause * 1.5, LONGEST_PAUSE)
         sleep(REST if is_over else pause)

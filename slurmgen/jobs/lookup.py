@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -9,7 +10,7 @@ from msgspec import structs
 from slurmgen.errors import RequestError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.remote.route import Route
+from slurmgen.remote.route import Route, find_route
 from slurmgen.slurm.commands import JobId
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")
@@ -65,6 +66,19 @@ def find_submission(name: str, site: str | None) -> Record:
         keys = ", ".join(entry.key for entry in chosen)
         raise RequestError(f"{len(chosen)} unsettled submissions are called {name!r}: {keys}", "Name a key.")
     return chosen[0]
+
+
+def site_route(site: str, folder: Path, options: Options) -> Route:
+    """The route to a site, of which the project of a folder may have a profile.
+
+    Raises:
+        ConfigError: there is no such site, or it has no login host.
+    """
+    from slurmgen.config.project import find_project  # 15 ms, for jobs without a record only
+    from slurmgen.config.user import load_personal
+    from slurmgen.sites.profiles import load_site
+
+    return find_route(load_site(site, find_project(folder)[0]), load_personal(site), **options)
 
 
 def recorded_route(record: Record, options: Options) -> Route:

@@ -1,4 +1,4 @@
-"""What is kept at a site: snapshots, the folders that jobs run or ran in, and the environments they share."""
+"""What slurmgen keeps at a site: snapshots, run folders, and the environments that runs share."""
 
 import re
 
@@ -10,7 +10,7 @@ from slurmgen.remote.transport import Transport
 
 _KINDS, _STATES = {"run", "snapshot", "env"}, {"kept", "free", "removed"}
 TIMEOUT = 600.0
-"Seconds; the sizes of many files are added up, and many may be removed."
+"Seconds; adding up sizes and removing files can take minutes."
 
 
 class Kept(Struct, frozen=True):
@@ -23,32 +23,32 @@ class Kept(Struct, frozen=True):
     size: int
     "Bytes on disk."
     used: int
-    "When last, in seconds since 1970."
+    "When it was last used, in seconds since 1970."
     state: str
-    "`kept`: a job needs it, or may; `free`: none does; `removed`: just now."
+    "`kept`: a job needs it, or may need it; `free`: no job does; `removed`: just now."
     detail: str
 
 
 def kept(
-    far: Transport, folder: str, *, prune: bool = False, days: float = 0
+    transport: Transport, folder: str, *, prune: bool = False, days: float = 0
 ) -> tuple[str, tuple[Kept, ...]]:
-    """What Slurm complained of, if so, and all that is kept in a remote folder.
+    """The error of squeue, or an empty text, and all that is kept in a remote folder.
 
     Args:
-        far: where.
-        folder: as `remote_folder` gives it.
+        transport: to the remote host.
+        folder: the result of `remote_folder`.
         prune: remove ended runs, snapshots that no job still runs, and environments that neither links to.
-        days: but only what was not used for so long.
+        days: prune only what was not used for this long.
 
     Raises:
-        CommandFailed: the far side did not answer.
+        CommandFailed: the remote host sent no valid reply.
     """
     task = ("PRUNE" if prune else "KEEP", str(int(days * 86400)))
-    complaint, *cells = remote_scripts.ask(far, "snapshots", [folder, *task], timeout=TIMEOUT)
+    complaint, *cells = remote_scripts.run(transport, "prune", [folder, *task], timeout=TIMEOUT)
     try:
         return complaint, tuple(_kept(cells[at : at + 7]) for at in range(0, len(cells), 7))
     except ValueError:
-        raise CommandFailed(f"the list from {far.where} cannot be read", "Try again.") from None
+        raise CommandFailed(f"the list from {transport.where} cannot be read", "Try again.") from None
 
 
 def _kept(row: list[str]) -> Kept:

@@ -11,10 +11,10 @@ from slurmgen.jobs.final_states import as_text, why_as_text, with_final
 from slurmgen.jobs.job import Connect, Job, group_by_route
 from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.log_files import ends
+from slurmgen.jobs.logs import recorded_logs
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
 from slurmgen.remote.transport import Transport
-from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import ENDED, JobState
 
 FAILURES = ENDED - {"COMPLETED"}
@@ -113,14 +113,16 @@ def _reasons(transport: Transport, states_of: Mapping[Job, Sequence[JobState]]) 
         job: next((state for state in states if state.state in FAILURES), None)
         for job, states in states_of.items()
     }
-    logs = {job: _log_of(job, state) for job, state in failed.items() if state and state.state == "FAILED"}
-    paths = list(dict.fromkeys(filter(None, logs.values())))
+    logs = {job: _logs_of(job, state) for job, state in failed.items() if state and state.state == "FAILED"}
+    paths = list(dict.fromkeys(path for files in logs.values() for path in files))
     texts = dict(zip(paths, ends(transport, paths), strict=True)) if paths else {}
     return {
-        job: why(state, texts.get(logs.get(job, ""), ""), job.why) for job, state in failed.items() if state
+        job: why(state, "\n".join(texts[path] for path in logs.get(job, ())).strip(), job.why)
+        for job, state in failed.items()
+        if state
     }
 
 
-def _log_of(job: Job, state: JobState) -> str:
-    """The log of a job, or of the task of it that the state belongs to."""
-    return Job(JobId(state.id, job.id.cluster), job.route, job.record).log
+def _logs_of(job: Job, state: JobState) -> tuple[str, ...]:
+    """The logs of a job, or of the task of it that the state belongs to."""
+    return recorded_logs(job.record, state.id) if job.record else ()

@@ -1,4 +1,4 @@
-"""The linter: finds faults in batch scripts that waste queue time.
+"""The linter: finds mistakes in batch scripts that waste queue time.
 
     >>> import slurmgen.lint
     >>> [report.rule.code for report in slurmgen.lint("#!/bin/bash\\n#SBATCH --time=24:00\\n")]

@@ -1,4 +1,4 @@
-"""Run the rules over a script: choose them, leave out what a comment allows, sort."""
+"""Run rules on a script: select them, drop suppressed findings, sort the others."""
 
 import re
 from bisect import bisect, insort
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 _MOST = 1000
 "Findings of one rule in one script."
 _PASSES = 5
-"A change may bring another finding, but not for ever."
+"A fix may cause another finding; after this many rounds fixing stops."
 
 _IGNORE = r"#\s*slurmgen:\s*ignore\s*=\s*([A-Za-z0-9_, ]+)"
 
 
 def chosen(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tuple[str, ...]:
-    """The rules whose codes begin with one that is selected and with none that is ignored.
+    """The rules whose codes begin with a selected prefix and with no ignored one.
 
-    That not all of a script is checked is reported whatever is selected.
+    The rule that reports an incomplete check is always included.
 
     Raises:
-        RequestError: no rule begins like that.
+        RequestError: no rule has such a prefix.
     """
     select, ignore = tuple(map(str.upper, select)), tuple(map(str.upper, ignore))
     for code in (*select, *ignore):
@@ -42,12 +42,12 @@ def chosen(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tuple[str,
 def lint_text(
     text: str, site: "Site | None" = None, path: Path | None = None, codes: Iterable[str] | None = None
 ) -> tuple[Report, ...]:
-    """Every fault of a batch script, in the order of its lines.
+    """All findings in a batch script, in the order of its lines.
 
     Args:
         text: the script.
-        site: the cluster it is for; without one, rules about clusters are silent.
-        path: where it lies, so that the training script can be found.
+        site: the target cluster; without one, the rules about clusters report nothing.
+        path: the path of the script, needed to find the training script.
         codes: the rules to run; all of them if None.
     """
     script = read(text, path)
@@ -78,7 +78,7 @@ def _report(script: Script, rule: Rule, finding: Finding) -> Report:
 
 
 def _allowed(script: Script) -> dict[int, set[str]]:
-    """The codes that comments allow, by line."""
+    """The codes that comments suppress, by line."""
     found: dict[int, set[str]] = {}
     for match in re.finditer(_IGNORE, script.source.text):
         line = script.source.position(match.start()).line
@@ -89,7 +89,7 @@ def _allowed(script: Script) -> dict[int, set[str]]:
 
 
 def _lines_of(line: int, text: str) -> tuple[int, ...]:
-    """The lines a comment speaks for: its own, the next if it stands alone, and from line 2 the first."""
+    """The lines that a comment applies to: its own, the next if it stands alone, from line 2 also line 1."""
     if text.startswith("#SBATCH") or not text.lstrip().startswith("#"):
         return (line,)
     return (1, 2, 3) if line == 2 else (line, line + 1)
@@ -108,7 +108,7 @@ def fix_all(
 
 
 def fixed(text: str, reports: Iterable[Report]) -> str:
-    """The text with the changes of some findings made; of two that touch, the first."""
+    """The text with the edits of some findings applied; of two that touch, only the first."""
     edits = [edit for group in _compatible(report.finding.edits for report in reports) for edit in group]
     parts, at = [], 0
     for edit in sorted(edits, key=lambda edit: edit.span):
@@ -118,9 +118,9 @@ def fixed(text: str, reports: Iterable[Report]) -> str:
 
 
 def _compatible(groups: Iterable[tuple[Edit, ...]]) -> Iterator[tuple[Edit, ...]]:
-    """The changes, each whole or not at all, that do not overlap one before them."""
+    """The edits that overlap no earlier one; all edits of a finding, or none."""
     taken: list[Edit] = []
-    "In order; what touches one of them touches a neighbour of its own place."
+    "Sorted, so that an edit can overlap only its neighbours."
     for group in groups:
         if not any(_touch(edit, other) for edit in group for other in _neighbours(edit, taken)):
             for edit in group:
@@ -134,7 +134,7 @@ def _neighbours(edit: Edit, taken: list[Edit]) -> list[Edit]:
 
 
 def _touch(a: Edit, b: Edit) -> bool:
-    """Whether two changes are in each other's way; whole lines put in at one place are not."""
+    """Whether two edits overlap; whole lines inserted at the same place do not."""
     if a.span == b.span and a.span.start == a.span.end:
         return a == b or not (a.text.endswith("\n") and b.text.endswith("\n"))
     return a.span.start < b.span.end and b.span.start < a.span.end

@@ -14,11 +14,11 @@ from slurmgen.lint.reader.budget import Budget, TooLarge
 
 Constant = str | int | float | bool | None
 _LARGEST_FILE = 200_000
-"Bytes."
+"Size limit of a training script, in bytes."
 _BYTE = 3
-"Steps that a byte of Python takes."
+"Steps of the budget for each byte of Python."
 _LARGEST = 10**9
-"Of a whole number that counts something."
+"The largest number that counts something."
 _NUMBER = re.compile("[0-9]{1,9}")
 
 
@@ -71,12 +71,12 @@ def training_script(script: Script, launch: Launch) -> Path | None:
 
 @lru_cache(maxsize=64)
 def _calls(path: Path, budget: Budget) -> dict[str, list[Call]]:
-    """The calls in a Python file by name; none if it cannot be read. Each script pays for its own reading."""
+    """The calls in a Python file by name; none if it cannot be read. The batch script pays for it."""
     try:
         text = read_text(path, _LARGEST_FILE)
         budget.spend(_BYTE * len(text))
         with catch_warnings():
-            simplefilter("ignore")  # of the user's code, and no part of the report
+            simplefilter("ignore")  # warnings about the user's code do not belong in the report
             tree = ast.parse(text)
         constants = dict(_assigned(tree))
         found: dict[str, list[Call]] = {}
@@ -84,7 +84,13 @@ def _calls(path: Path, budget: Budget) -> dict[str, list[Call]]:
             if isinstance(node, ast.Call):
                 call = _call(node, constants)
                 found.setdefault(call.name, []).append(call)
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # the last if nested too deeply
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ):  # RecursionError if it is nested too deeply
         return {}
     return found
 

@@ -76,7 +76,7 @@ def check_limits(site: Site, place: Place, gpus: int, nodes: int) -> None:
         RequestError: the job is outside a limit.
     """
     for name, limit in place.limits.items():
-        if limit.max_gpus == 0:
+        if not limit.has_gpus:
             raise RequestError(
                 f"{name} has no GPUs", f"Choose one with GPUs: {', '.join(gpu_partitions(site))}."
             )

@@ -1,1 +1,1 @@
-"""Machines that have Slurm: how to reach them, and what to do there."""
+"""Connections to machines that have Slurm: over SSH, or this machine itself."""

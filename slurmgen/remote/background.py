@@ -1,27 +1,25 @@
-"""Going to a site while something else is done here: a login is mostly waiting."""
+"""Log in to a site in the background while the caller does other work: a login is mostly waiting."""
 
 import contextlib
 import threading
+from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from slurmgen.errors import SlurmgenError
 from slurmgen.remote.route import Route, open_route
-from slurmgen.remote.ssh.prompt import Ask
+from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.transport import Transport
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
 _END_TIMEOUT = 2.0
-"Seconds that a login which nobody wants any more may take to end; the process takes the rest with it."
+"Seconds that an unused login may take to end; after that it ends with the process."
 
 
-class UnderWay(Protocol):
-    """A login that may take its time."""
+class PendingLogin(Protocol):
+    """A login that has begun."""
 
     def transport(self) -> Transport:
-        """Wait until we are in; raises what `open_route` raises."""
+        """Wait for the login to finish; raises what `open_route` raises."""
 
     def __enter__(self) -> Self: ...
 
@@ -30,39 +28,39 @@ class UnderWay(Protocol):
     ) -> None: ...
 
 
-class Early:
-    """A way on which we set out as the block begins. What nobody came for ends with the block.
+class BackgroundLogin:
+    """A login that starts when the block begins. If `transport` was not called, it ends with the block.
 
-    Nothing is raised before somebody waits for it, so that what is wrong here is told first.
+    Only `transport` raises the errors of the login, so that errors in local files are reported first.
     """
 
-    def __init__(self, way: Route, ask: Ask | None = None, *, starts: bool = True) -> None:
-        self._way = way
-        self._ask = ask
-        self._starts = starts and way.via == "ssh"
+    def __init__(self, route: Route, prompt: Prompt | None = None, *, starts: bool = True) -> None:
+        self._route = route
+        self._prompt = prompt
+        self._starts = starts and route.via == "ssh"
         self._resources = contextlib.ExitStack()
-        self._under_way: UnderWay | None = None
-        self._failed: SlurmgenError | None = None
+        self._pending: PendingLogin | None = None
+        self._error: SlurmgenError | None = None
 
     def __enter__(self) -> Self:
         if self._starts:
             try:
-                self._under_way = self._resources.enter_context(_begun(self._way, self._ask))
+                self._pending = self._resources.enter_context(_started(self._route, self._prompt))
             except SlurmgenError as error:
-                self._failed = error
+                self._error = error
         return self
 
     def transport(self) -> Transport:
-        """Wait until we are there.
+        """Wait for the login to finish.
 
         Raises:
-            RemoteError, ConfigError, TwinError: as `open_route` says.
+            RemoteError, ConfigError, TwinError: as `open_route`.
         """
-        if self._failed:
-            raise self._failed
-        if self._under_way:
-            return self._under_way.transport()
-        return open_route(self._way, self._ask)
+        if self._error:
+            raise self._error
+        if self._pending:
+            return self._pending.transport()
+        return open_route(self._route, self._prompt)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -70,83 +68,79 @@ class Early:
         self._resources.__exit__(kind, error, trace)
 
 
-def _begun(way: Route, ask: Ask | None) -> UnderWay:
-    if way.ssh_client == "openssh":
+def _started(route: Route, prompt: Prompt | None) -> PendingLogin:
+    if route.ssh_client == "openssh":
         from slurmgen.remote.ssh.config import destination
         from slurmgen.remote.ssh.openssh import Login
 
-        return Login(destination(way.host or "", way.ssh_config), ask)
-    return _InThread(way, ask)
+        return Login(destination(route.host or "", route.ssh_config), prompt)
+    return _LoginThread(route, prompt)
 
 
-class _InThread:
-    """A login in a thread; it asks a person nothing until somebody waits for it."""
+class _LoginThread:
+    """A login in a thread; it shows no prompt before `transport` is called."""
 
-    def __init__(self, way: Route, ask: Ask | None) -> None:
-        from concurrent.futures import Future
-
-        self._way = way
-        self._turn = threading.Event()
-        self._ask = _Patient(ask, self._turn) if ask else None
-        self._reached: Future[Transport] = Future()
-        # Not of a pool: at exit Python would wait for it.
-        self._thread = threading.Thread(target=self._go, daemon=True)
+    def __init__(self, route: Route, prompt: Prompt | None) -> None:
+        self._route = route
+        self._wanted = threading.Event()
+        self._prompt = _DeferredPrompt(prompt, self._wanted) if prompt else None
+        self._login: Future[Transport] = Future()
+        # Not a thread of a pool, for which Python would wait at exit.
+        self._thread = threading.Thread(target=self._log_in, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def transport(self) -> Transport:
-        """See UnderWay."""
-        from concurrent.futures import Future
-
-        self._turn.set()
-        reached, self._reached = self._reached.result(), Future()
-        return reached
+        """See PendingLogin."""
+        self._wanted.set()
+        login, self._login = self._login.result(), Future()
+        return login
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._ask and not self._turn.is_set():
-            self._ask.is_over = True
-            self._turn.set()
-        unwanted = self._reached
+        if self._prompt and not self._wanted.is_set():
+            self._prompt.is_cancelled = True
+            self._wanted.set()
+        unwanted = self._login
         unwanted.add_done_callback(_close)
-        if kind is not KeyboardInterrupt:  # then a question may hold it up
+        if kind is not KeyboardInterrupt:  # then it may be waiting at a prompt
             self._thread.join(_END_TIMEOUT)
 
-    def _go(self) -> None:
-        reached = self._reached
+    def _log_in(self) -> None:
+        login = self._login
         try:
-            reached.set_result(open_route(self._way, self._ask))
-        except BaseException as error:  # for whoever waits
-            reached.set_exception(error)
+            login.set_result(open_route(self._route, self._prompt))
+        except BaseException as error:  # `transport` raises it
+            login.set_exception(error)
 
 
-def _close(unwanted: "Future[Transport]") -> None:
+def _close(unwanted: Future[Transport]) -> None:
     if not unwanted.exception():
         unwanted.result().close()
 
 
-class _Patient:
-    """Asks when it is its turn."""
+class _DeferredPrompt:
+    """A prompt that waits until the login is wanted."""
 
-    def __init__(self, ask: Ask, turn: threading.Event) -> None:
-        self._ask = ask
-        self._turn = turn
-        self.is_over = False
+    def __init__(self, prompt: Prompt, wanted: threading.Event) -> None:
+        self._prompt = prompt
+        self._wanted = wanted
+        self.is_cancelled = False
 
     def __call__(self, prompt: str, /) -> str:
-        """See Ask."""
+        """See Prompt."""
         self._wait()
-        return self._ask(prompt)
+        return self._prompt(prompt)
 
-    def tell(self, text: str, /) -> None:
-        """See Ask."""
+    def show(self, text: str, /) -> None:
+        """See Prompt."""
         self._wait()
-        self._ask.tell(text)
+        self._prompt.show(text)
 
     def _wait(self) -> None:
-        self._turn.wait()
-        if self.is_over:
+        self._wanted.wait()
+        if self.is_cancelled:
             raise EOFError

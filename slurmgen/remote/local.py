@@ -1,4 +1,4 @@
-"""This machine as a transport: for a login node one is logged in to, and for the twin."""
+"""This machine as a transport: a login node on which slurmgen itself runs, or a twin."""
 
 import contextlib
 import fcntl
@@ -7,7 +7,8 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
@@ -17,10 +18,10 @@ _PIPE = 1 << 20
 
 
 class LocalTransport(Closing):
-    """Runs commands here, with `environment` over our own."""
+    """Runs commands on this machine, with `environment` added to the process's own."""
 
     login = "no login: it is this machine"
-    # Not a login shell: we were started from one, and /etc/profile would reset PATH and modules.
+    # Not a login shell: slurmgen was started from one, and /etc/profile would reset PATH and modules.
     shell = ("bash", "-c")
 
     def __init__(self, environment: Mapping[str, str] | None = None, where: str = "this machine") -> None:
@@ -29,22 +30,20 @@ class LocalTransport(Closing):
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
         """See Transport.run."""
-        from concurrent.futures import ThreadPoolExecutor
-
         with ThreadPoolExecutor(1) as pool, self._started(argv, subprocess.PIPE) as process:
-            # Fed by a thread as it is made: a whole project would take room and time as a file.
+            # A thread writes the input as it is made: a whole project as a file would take space and time.
             stdin, process.stdin = process.stdin, None
             _widen(stdin)
-            fed = pool.submit(_feed, process, stdin, input)
+            writing = pool.submit(_feed, process, stdin, input)
             replies = {process.stdout: Reply(self.where), process.stderr: Reply(self.where)}
             deadline = time.monotonic() + timeout
             try:
-                for pipe, part in _parts(process, lambda: deadline - time.monotonic()):
+                for pipe, part in _parts(process, timeout):
                     replies[pipe].add(part)
                 process.wait(max(0.0, deadline - time.monotonic()))
             except (TimeoutError, subprocess.TimeoutExpired):
                 raise timed_out(argv, self.where, timeout) from None
-            fed.result()
+            writing.result()
         stdout, stderr = map(bytes, replies.values())
         return Completed(process.returncode, stdout, stderr)
 
@@ -55,16 +54,15 @@ class LocalTransport(Closing):
             raise failed(argv, self.where, completed.returncode, completed.stderr)
 
     def streamed(self, argv: Sequence[str], *, timeout: float) -> Generator[bytes, None, Completed]:
-        """What a command writes, as it comes; returns how it ended.
+        """As `stream`, but returns how the command ended.
 
         Raises:
-            TimedOut: it was silent for longer.
-            ReplyTooLong: it wrote too many errors.
+            TimedOut, ReplyTooLong: as `stream`.
         """
         errors = Reply(self.where)
         with self._started(argv, subprocess.DEVNULL) as process:
             try:
-                for pipe, part in _parts(process, lambda: timeout):
+                for pipe, part in _parts(process, timeout, progress=process.stdout):
                     if pipe is process.stdout:
                         yield part
                     else:
@@ -75,7 +73,7 @@ class LocalTransport(Closing):
 
     @contextlib.contextmanager
     def _started(self, argv: Sequence[str], stdin: int) -> Iterator["subprocess.Popen[bytes]"]:
-        """A process in a group of its own, which ends with the block, whatever happens in it."""
+        """A process in its own process group, which ends with the block."""
         with subprocess.Popen(
             argv,
             stdin=stdin,
@@ -92,41 +90,44 @@ class LocalTransport(Closing):
 
 
 def _parts(
-    process: "subprocess.Popen[bytes]", wait: Callable[[], float]
+    process: "subprocess.Popen[bytes]", timeout: float, progress: IO[bytes] | None = None
 ) -> Iterator[tuple[IO[bytes] | None, bytes]]:
-    """What a process writes, each part with its pipe, until both are closed.
+    """Yield what a process writes, each part with its pipe, until both pipes are closed.
 
     Raises:
-        TimeoutError: nothing came within the seconds that `wait` gives.
+        TimeoutError: `timeout` seconds have passed since the start, or since the last part of `progress`.
     """
+    deadline = time.monotonic() + timeout
     with selectors.DefaultSelector() as selector:
         for pipe in (process.stdout, process.stderr):
-            assert pipe  # noqa: S101 (it was asked for)
+            assert pipe  # noqa: S101 (both are pipes)
             selector.register(pipe, selectors.EVENT_READ)
         while selector.get_map():
-            ready = selector.select(max(0.0, wait()))
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise TimeoutError
             for key, _ in ready:
                 if part := os.read(key.fd, 65536):
                     yield key.fileobj, part  # type: ignore[misc]
+                    if key.fileobj is progress:
+                        deadline = time.monotonic() + timeout
                 else:
                     selector.unregister(key.fileobj)
 
 
 def _widen(pipe: IO[bytes] | None) -> None:
-    """Let a pipe hold more, so that a project is packed while it is sent; all of a user hold only so much."""
+    """Enlarge a pipe, so that a project is packed while it is sent; all pipes of a user share a limit."""
     if pipe and hasattr(fcntl, "F_SETPIPE_SZ"):
         with contextlib.suppress(OSError):
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE)
 
 
 def _feed(process: "subprocess.Popen[bytes]", stdin: IO[bytes] | None, data: bytes | Iterable[bytes]) -> None:
-    """Write a command's standard input; where that breaks off, the command ends, lest it take a half."""
+    """Write a command's standard input. If that fails, end the command, which must not use a part of it."""
     assert stdin  # noqa: S101 (it is a pipe)
     try:
         stdin.writelines(chunks(data))
-    except BrokenPipeError:  # the command ended without reading all; its exit status tells why
+    except BrokenPipeError:  # the command ended without reading all; its exit status reports why
         pass
     except BaseException:
         _kill(process)

@@ -1,4 +1,4 @@
-"""Route: which way leads to a site, kept with each job so that it is found again."""
+"""Route: how a site is reached. It is stored with each job, so that the job can be found again."""
 
 import shutil
 from typing import TYPE_CHECKING, Literal
@@ -10,25 +10,28 @@ from slurmgen.remote.transport import Transport
 
 if TYPE_CHECKING:
     from slurmgen.config.user import Personal
-    from slurmgen.remote.ssh.prompt import Ask
+    from slurmgen.remote.ssh.prompt import Prompt
     from slurmgen.sites.model import Site
 
 Via = Literal["ssh", "local", "twin"]
 SshClient = Literal["paramiko", "openssh"]
+_NAME_A_HOST = (
+    "Name the login host with --host, as `host` in personal.toml, or as [login] host in the profile;"
+)
 
 
 class Route(Struct, frozen=True, kw_only=True):
-    """One way to one site. It holds no secret."""
+    """How one site is reached. It holds no secret."""
 
     site: str
     via: Via
     host: str | None = None
-    "`[USER@]HOST` where it goes over SSH; an alias of ssh_config, mostly."
+    "`[USER@]HOST` for SSH, often an alias in ssh_config."
     ssh_config: str | None = None
     ssh_client: SshClient = "paramiko"
 
 
-def route(
+def find_route(
     site: "Site",
     personal: "Personal",
     *,
@@ -37,12 +40,12 @@ def route(
     ssh_config: str | None = None,
     ssh_client: SshClient | None = None,
 ) -> Route:
-    """The way to a site: what is said now, then your personal file, then the profile.
+    """The route to a site: by the given options, else by the user's personal file, else by the profile.
 
-    A user in `host` is taken before the personal one, and that one before ssh_config's.
+    A user in `host` takes precedence over that of the personal file, and that one over ssh_config's.
 
     Raises:
-        ConfigError: it is to go over SSH, but no host is known.
+        ConfigError: the route is over SSH, but no host is known.
     """
     host = host or personal.host or site.login.host
     via = via or ("ssh" if host else "local")
@@ -51,7 +54,7 @@ def route(
     if not host:
         raise ConfigError(
             f"site {site.name} has no login host",
-            "Give one with --host, or say --via local on a login node.",
+            f"{_NAME_A_HOST} or use --via local on a login node.",
         )
     if personal.user and "@" not in host:
         host = f"{personal.user}@{host}"
@@ -64,45 +67,44 @@ def route(
     )
 
 
-def open_route(way: Route, ask: "Ask | None" = None) -> Transport:
-    """Go there.
+def open_route(route: Route, prompt: "Prompt | None" = None) -> Transport:
+    """Connect to a site.
 
     Args:
-        way: where to.
-        ask: reads a password from the terminal; None where there is none.
+        route: how the site is reached.
+        prompt: reads a password from the terminal; None without a terminal.
 
     Raises:
-        RemoteError: the host is not reached, not the one we know, or lets nobody in.
-        ConfigError: it is this machine, which has no Slurm.
-        TwinError: it is a twin, and none runs.
+        RemoteError: the host cannot be reached, has an unknown key, or refuses the login.
+        ConfigError: the route is this machine, which has no Slurm.
+        TwinError: the route is a twin that is not running.
     """
-    if way.via == "ssh":
+    if route.via == "ssh":
         from slurmgen.remote.ssh.config import destination
 
-        to = destination(way.host or "", way.ssh_config)
-        if way.ssh_client == "openssh":
+        to = destination(route.host or "", route.ssh_config)
+        if route.ssh_client == "openssh":
             from slurmgen.remote.ssh import openssh
 
-            return openssh.connect(to, ask)
+            return openssh.connect(to, prompt)
         from slurmgen.remote.ssh import paramiko
 
-        return paramiko.connect(to, ask)
+        return paramiko.connect(to, prompt)
     from slurmgen.remote.local import LocalTransport
 
-    if way.via == "twin":
+    if route.via == "twin":
         from slurmgen import twin
 
-        return LocalTransport(twin.find(way.site).environ())
-    _require_slurm(way)
+        return LocalTransport(twin.find(route.site).environ())
+    _require_slurm(route)
     return LocalTransport()
 
 
-def _require_slurm(way: Route) -> None:
-    """Refuse to use this machine as a login node if it is none."""
+def _require_slurm(route: Route) -> None:
+    """Refuse to use this machine as a login node if it has no Slurm."""
     if shutil.which("sbatch") is None:
         raise ConfigError(
-            f"site {way.site} is used from this machine (--via local, the default without a login host), "
+            f"site {route.site} is used from this machine (--via local, the default without a login host), "
             "which has no Slurm: there is no sbatch on PATH",
-            "Name the site's login host with --host, as `host` in personal.toml, or as [login] host in its "
-            "profile; or run slurmgen on a login node.",
+            f"{_NAME_A_HOST} or run slurmgen on a login node.",
         )

@@ -1,8 +1,8 @@
-"""Transport: the one seam between slurmgen and a machine that has Slurm.
+"""Transport: the one interface between slurmgen and a machine that has Slurm.
 
-Behind it are paramiko (`ssh.py`), OpenSSH's own client (`openssh.py`) and this machine itself
-(`local.py`). The far side needs a POSIX shell, tar, bash and Slurm. Nothing above this seam knows
-which one it speaks to.
+It is implemented with paramiko (`ssh/paramiko.py`), with OpenSSH's client (`ssh/openssh.py`) and by this
+machine itself (`local.py`); callers do not depend on which. The machine needs a POSIX shell, bash, tar and
+Slurm.
 """
 
 import shlex
@@ -17,11 +17,11 @@ from slurmgen.errors import CommandFailed
 COMMAND_TIMEOUT = 60.0
 "Seconds that an ordinary command may take."
 MAX_REPLY = 16_000_000
-"Bytes of a command's output that are read, and as many of its errors: squeue's rows of 200,000 jobs."
+"Bytes of standard output that are read, and as many of standard error: squeue's rows of 200,000 jobs."
 
 
 class TimedOut(CommandFailed):
-    """A command gave no answer in time. Whether it took effect is not known."""
+    """A command did not finish in time. Whether it took effect is not known."""
 
 
 class ReplyTooLong(CommandFailed):
@@ -29,7 +29,7 @@ class ReplyTooLong(CommandFailed):
 
 
 class Completed(Struct, frozen=True):
-    """A command that came to its end."""
+    """A command that has ended."""
 
     returncode: int
     stdout: bytes = b""
@@ -37,7 +37,7 @@ class Completed(Struct, frozen=True):
 
     @property
     def out(self) -> str:
-        """Standard output as text; a byte that is not UTF-8 becomes a question mark in a box."""
+        """Standard output as text; a byte that is not UTF-8 becomes U+FFFD."""
         return self.stdout.decode(errors="replace")
 
     @property
@@ -47,22 +47,22 @@ class Completed(Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """Runs argument vectors on one machine, each from the home folder there."""
+    """Runs argument vectors on one machine, each in the home folder."""
 
     @property
     def where(self) -> str:
-        """What to call the machine in a message."""
+        """The name of the machine in a message."""
 
     @property
     def login(self) -> str:
-        """How we came in: a key by its name, or the kind of answer."""
+        """How the login succeeded: the name of a key, or the authentication method."""
 
     @property
     def shell(self) -> tuple[str, str]:
-        """The bash and its option that give a command what a person has when typing there."""
+        """The bash and its option that give a command the environment of an interactive login."""
 
     def run(self, argv: Sequence[str], *, input: bytes | Iterable[bytes] = b"", timeout: float) -> Completed:  # noqa: A002
-        """Run a command to its end, within `timeout` seconds. Any exit status is an answer.
+        """Run a command to its end, within `timeout` seconds. No exit status is an error.
 
         Raises:
             TimedOut: it took longer.
@@ -71,10 +71,11 @@ class Transport(Protocol):
         """
 
     def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
-        """What a command writes, as it comes; it may be silent for `timeout` seconds.
+        """Yield what a command writes to standard output, as it arrives.
 
         Raises:
-            TimedOut: it was silent for longer.
+            TimedOut: nothing arrived on standard output for `timeout` seconds.
+            ReplyTooLong: it wrote too much to standard error.
             CommandFailed: its exit status was not 0.
             ConnectionFailed: the connection broke.
         """
@@ -90,10 +91,10 @@ class Transport(Protocol):
 
 
 class Closing:
-    """What is closed at the end of the block."""
+    """A transport that is closed at the end of its block."""
 
     def close(self) -> None:
-        """Nothing to do, where nothing is open between commands."""
+        """Do nothing: no connection is open between commands."""
 
     def __enter__(self) -> Self:
         return self
@@ -105,28 +106,28 @@ class Closing:
 
 
 def chunks(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
-    """Standard input as parts, in whichever way it was given."""
+    """Standard input as parts."""
     return [data] if isinstance(data, bytes) else data
 
 
 class Reply:
-    """What a command writes, put together from its parts."""
+    """The output of a command, joined from its parts."""
 
     def __init__(self, where: str) -> None:
         self._where = where
         self._bytes = bytearray()
 
     def add(self, part: bytes) -> None:
-        """Take one more part.
+        """Append a part.
 
         Raises:
-            ReplyTooLong: that is too much.
+            ReplyTooLong: there are more than `MAX_REPLY` bytes.
         """
         self._bytes += part
         if len(self._bytes) > MAX_REPLY:
             raise ReplyTooLong(
                 f"{self._where} sent more than {MAX_REPLY / 1e6:g} MB",
-                "Name fewer jobs; or see there what a login shell prints.",
+                "Name fewer jobs, or check what a login shell prints on that host.",
             )
 
     def __bytes__(self) -> bytes:
@@ -136,22 +137,22 @@ class Reply:
 def timed_out(argv: Sequence[str], where: str, seconds: float) -> TimedOut:
     """The error for a command that took longer than `seconds`."""
     return TimedOut(
-        f"{command_name(argv)} gave no answer on {where} within {seconds:g} seconds",
-        "Try again, or look there whether the machine is overloaded.",
+        f"{command_name(argv)} did not finish on {where} within {seconds:g} seconds",
+        "Try again, or check whether that machine is overloaded.",
     )
 
 
 def failed(argv: Sequence[str], where: str, status: int, stderr: bytes) -> CommandFailed:
     """The error for a command that ended with `status`."""
-    said = stderr.decode(errors="replace").strip().splitlines()
-    last = f": {said[-1]}" if said else ""
+    lines = stderr.decode(errors="replace").strip().splitlines()
+    last = f": {lines[-1]}" if lines else ""
     return CommandFailed(f"{command_name(argv)} failed on {where} with exit status {status}{last}")
 
 
 def command_line(argv: Sequence[str]) -> str:
-    """An argument vector for whichever shell a person has over there: a POSIX one, fish, or csh.
+    """An argument vector as one line for any login shell: a POSIX one, fish, or csh.
 
-    csh alone cannot read a word with a line feed in it.
+    Only csh cannot read a word with a line feed in it.
 
     >>> print(command_line(["echo", "it's", "${!name}"]))
     echo 'it'"'"'s' '${'\\!'name}'
@@ -161,7 +162,7 @@ def command_line(argv: Sequence[str]) -> str:
 
 
 def command_name(argv: Sequence[str]) -> str:
-    """The program that a vector is about, seen through the shell around it.
+    """The program that a vector runs, without the shell around it.
 
     >>> command_name(["bash", "-lc", 'exec "$@"', "slurmgen", "sbatch", "a.sh"])
     'sbatch'

@@ -1,1 +1,1 @@
-"""Sites: which node and which limits a job gets, and what is wrong with the facts of a profile."""
+"""Sites: their profiles, the checks of those, and the node and limits of a job."""

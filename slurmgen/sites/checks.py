@@ -1,4 +1,4 @@
-"""What the types of a profile let through: facts that are wrong, or that contradict each other."""
+"""Checks of a profile beyond its types: facts that are wrong, or that contradict each other."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from slurmgen.errors import SlurmgenError, did_you_mean
 from slurmgen.python_env import setup_lines
 from slurmgen.sites.model import Limits, Node, Partition, Qos, Site
-from slurmgen.sites.nodes import Place, place_of
+from slurmgen.sites.nodes import Place, gpu_partitions, place_of
 from slurmgen.slurm import durations, sbatch_options, sizes
 from slurmgen.slurm.shell import PER_TASK, variables_in
 
@@ -15,7 +15,7 @@ class Fault(NamedTuple):
     """A wrong fact."""
 
     keys: tuple[str, ...]
-    "Where it is in the profile."
+    "The keys that lead to it in the profile."
     fact: str
     hint: str
 
@@ -40,7 +40,7 @@ def faults(site: Site, file_stem: str) -> Iterator[Fault]:
 
 
 def _unreadable(site: Site) -> Iterator[Fault]:
-    """Times and sizes that are none."""
+    """Times and sizes that are not valid."""
     for keys, text in _times(site):
         yield from _unless(durations.limit, keys, text, "a Slurm time", "1-12:00:00 or UNLIMITED")
     for keys, text in _sizes(site):
@@ -183,7 +183,7 @@ def _variables(site: Site) -> Iterator[Fault]:
 
 
 def _shares(site: Site) -> Iterator[Fault]:
-    """What belongs to a GPU, times the GPUs of a node, against what the node has."""
+    """CPUs and memory per GPU, times the GPUs of a node, that exceed those of the node."""
     cpus, memory = site.cpu.per_gpu, site.memory.per_gpu
     for name, node in {place.node_name: place.node for place in _places(site)}.items():
         if cpus and node.gpus and node.cpus and cpus * node.gpus > node.cpus:
@@ -202,19 +202,18 @@ def _too_much(table: str, each: str, gpus: int, total: str, name: str, has: str)
 def _places(site: Site) -> Iterator[Place]:
     """The nodes of each partition with GPUs, and of each GPU type."""
     yield place_of(site)
-    for name, partition in site.partitions.items():
-        if partition.max_gpus != 0:
-            yield place_of(site, name)
+    for name in gpu_partitions(site):
+        yield place_of(site, name)
     for kind in site.gpu.types:
         yield place_of(site, gpu_type=kind)
 
 
 def _default_time(site: Site) -> Iterator[Fault]:
-    """The time of a job that asks for none must fit the partition of a job that asks for none."""
+    """A default time that exceeds the limit of the default partition."""
     name = site.default_partition
     most = site.partitions[name].seconds_for(1) if name else None
-    asked = durations.limit(site.time)
-    if asked is not None and most is not None and asked > most:
+    seconds = durations.limit(site.time)
+    if seconds is not None and most is not None and seconds > most:
         limit = site.partitions[name or ""].time_for(1)
-        fact = f"{site.time} is longer than the default partition {name} gives a job: {limit}"
+        fact = f"{site.time} is longer than the default partition {name} allows: {limit}"
         yield Fault(("time",), fact, f"Write at most {limit}.")

@@ -1,7 +1,7 @@
 """Site: the facts about one cluster that a batch script depends on.
 
 A site is data. It is written as TOML in `site_profiles/`, and every field that
-is unset is unknown: the planner then asks the user, or says which default it took.
+is unset is unknown: the planner then asks the user, or reports which default it used.
 """
 
 from collections.abc import Sequence
@@ -88,10 +88,10 @@ class TimeByNodes(Fact, frozen=True):
 
 
 class Limits(Fact, frozen=True):
-    """What one job may ask for; unset means no limit is known."""
+    """What one job may request; unset means that no limit is known."""
 
     max_time: str | None = None
-    "The longest time limit, as Slurm writes it; UNLIMITED is no limit."
+    "The longest time limit, as Slurm writes it; UNLIMITED for none."
     max_time_by_nodes: tuple[TimeByNodes, ...] = ()
     "Shorter limits of smaller jobs, in increasing order of nodes."
     max_nodes: Limit | None = None
@@ -114,6 +114,11 @@ class Limits(Fact, frozen=True):
     def seconds_for(self, nodes: int) -> int | None:
         """The longest time of a job with that many nodes in seconds; None if there is no limit."""
         return durations.limit(self.time_for(nodes))
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether a job may have GPUs, as far as the profile says."""
+        return self.max_gpus != 0
 
 
 class Partition(Limits, frozen=True):
@@ -262,7 +267,7 @@ class Container(Fact, frozen=True):
 
 
 class Rendezvous(Fact, frozen=True):
-    """The address at which the ranks of several nodes meet."""
+    """The rendezvous address of the ranks of several nodes."""
 
     host: HostRule = "hostname"
     "The first node by its name or its IP address."

@@ -1,6 +1,6 @@
-"""Which node and which limits a job gets: one answer for the plan, the linter and the twin.
+"""The node and the limits of a job, for the plan, the linter and the twin alike.
 
-A fact of the GPU type counts before one of the partition's node, and that before one of the site's node.
+A fact of the GPU type takes precedence over one of the partition's node, and that over the site's node.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,15 +25,15 @@ class Place(Struct, frozen=True):
     "The constraint that selects the type."
     node: Node
     node_name: str
-    "The node in a sentence."
+    "The node's name in a message."
     limits: dict[str, Limits]
-    "By what sets them, such as `partition accel`."
+    "By their source, such as `partition accel`."
 
 
 def place_of(
     site: Site, partition: str | None = None, gpu_type: str | None = None, qos: str | None = None
 ) -> Place:
-    """The place of a job, which must fit each of its partitions. What the profile does not say is unset.
+    """The place of a job, which must fit each of its partitions. Facts that the profile lacks are unset.
 
     Args:
         site: the cluster.
@@ -89,7 +89,7 @@ def _selection(site: Site, kind: str | None, requested: str | None) -> tuple[str
 
 
 def partitions_of(site: Site, partition: str | None) -> tuple[str, ...]:
-    """The partitions that are named, else the site's default."""
+    """The named partitions, or else the site's default."""
     partition = partition or site.default_partition
     return tuple(name.strip() for name in partition.split(",")) if partition else ()
 
@@ -103,11 +103,11 @@ def default_type(site: Site) -> str | None:
 
 def gpu_partitions(site: Site) -> tuple[str, ...]:
     """The partitions that have GPUs, as far as the profile says."""
-    return tuple(name for name, partition in site.partitions.items() if partition.max_gpus != 0)
+    return tuple(name for name, partition in site.partitions.items() if partition.has_gpus)
 
 
 def over(base: Node, own: Node) -> Node:
-    """A node of which one says how it differs from the other."""
+    """The node `base` with the facts in which `own` differs."""
     return Node(gpus=own.gpus or base.gpus, cpus=own.cpus or base.cpus, memory=own.memory or base.memory)
 
 
@@ -116,12 +116,12 @@ def _node(site: Site, partition: str | None, gpu_type: str | None) -> Node:
     node = over(site.node, own) if own else site.node
     kind = site.gpu.types.get(gpu_type or "")
     if kind and kind.gpus and node.gpus and kind.gpus != node.gpus:
-        node = Node()  # another machine: its CPUs and memory are what the type says, or unknown
+        node = Node()  # another machine: its CPUs and memory are those of the type, or unknown
     return over(node, kind) if kind else node
 
 
 def _smallest(nodes: Sequence[Node]) -> Node:
-    """What every one of some nodes has, as far as it is known."""
+    """The least of each fact of some nodes, as far as it is known."""
     return Node(
         gpus=min((node.gpus for node in nodes if node.gpus), default=None),
         cpus=min((node.cpus for node in nodes if node.cpus), default=None),

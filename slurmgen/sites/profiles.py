@@ -1,4 +1,4 @@
-"""Site profiles: found in three places and inherited. sites/checks.py says which facts are wrong.
+"""Site profiles: found in three places and inherited. sites/checks.py checks their facts.
 
 A profile NAME.toml is looked for in the project's `site_profiles/`, then in
 `site_profiles/` of your config folder, then among the bundled ones. A profile may
@@ -16,16 +16,17 @@ from slurmgen.paths import bundled, config_folder
 from slurmgen.sites.checks import Fault, faults
 from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import unprintable
-from slurmgen.toml_structs import has, located, problems, read_own, read_toml, shortened
+from slurmgen.toml_errors import shortened
+from slurmgen.toml_structs import has, located, problems, read_own, read_toml
 
 Layer = tuple[Path, dict[str, Any]]
-"A profile's file and what it says itself."
+"A profile's file and its own data."
 _UNNAMED = "unnamed"
 "Of a site whose name is wrong."
 
 
 def search_path(project_dir: Path | None = None, *, personal: bool = True) -> list[Path]:
-    """The folders that profiles are looked for in, the nearest first; yours only if `personal`."""
+    """The folders of profiles, the nearest first; the user's own only if `personal`."""
     folders = [project_dir / "site_profiles"] if project_dir else []
     if personal:
         folders.append(config_folder() / "site_profiles")
@@ -46,7 +47,7 @@ def _profiles_in(folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def load_site(name: str, project_dir: Path | None = None, *, personal: bool = True) -> Site:
-    """The site of that name, with everything it inherits; from your own profiles too, if `personal`.
+    """The site of that name, with everything it inherits; also from the user's own profiles if `personal`.
 
     Raises:
         ConfigError: there is no such profile, or it is wrong.
@@ -57,7 +58,7 @@ def load_site(name: str, project_dir: Path | None = None, *, personal: bool = Tr
         return _loaded(known[name], folders)
     if not personal and name in profile_paths(project_dir):
         raise ConfigError(
-            f"site {name!r} is one of your own, and a script in a file must be the same for everybody",
+            f"site {name!r} is one of your own, and a script in a file must be the same for every user",
             f"Copy {profile_paths(project_dir)[name]} to site_profiles/ of the project.",
         )
     raise ConfigError(f"there is no site {name!r}", did_you_mean(name, known))
@@ -73,7 +74,7 @@ def load_profile(path: Path, project_dir: Path | None = None) -> Site:
 
 
 def profile_errors(path: Path, project_dir: Path | None = None) -> list[ConfigError]:
-    """Everything that is wrong with a profile file, or with one that it extends; each names file and line."""
+    """Every error of a profile file and of those that it extends; each names file and line."""
     try:
         return _read(path, search_path(project_dir))[1]
     except ConfigError as error:  # a file cannot be read at all
@@ -89,12 +90,7 @@ def _loaded(path: Path, folders: Sequence[Path]) -> Site:
 
 def _read(path: Path, folders: Sequence[Path]) -> tuple[Site, list[ConfigError]]:
     """The site of a profile, without the facts that are wrong, and what is wrong with these."""
-    errors: list[ConfigError] = []
-    layers: list[Layer] = []
-    for layer_path, data in _lineage(path, folders):
-        found, right = problems({"name": layer_path.stem, **data}, Site, layer_path, {"name": _UNNAMED})
-        errors += found
-        layers.append((layer_path, right))
+    layers, errors = _layers(path, folders)
     merged: dict[str, Any] = {}
     for _, data in reversed(layers):
         if data["name"] != merged.get("name"):
@@ -103,6 +99,33 @@ def _read(path: Path, folders: Sequence[Path]) -> tuple[Site, list[ConfigError]]
     site = msgspec.convert(merged, Site)
     stem = _UNNAMED if site.name == _UNNAMED else path.stem
     return site, errors + [_located(fault, layers) for fault in faults(site, stem)]
+
+
+def _layers(path: Path, folders: Sequence[Path]) -> tuple[list[Layer], list[ConfigError]]:
+    """The profile and all that it extends, each without what is wrong in it, and the errors of all."""
+    layers: list[Layer] = []
+    errors: list[ConfigError] = []
+    try:
+        for layer_path, data in _lineage(path, folders):
+            errors += _control_characters(layer_path, data)
+            found, right = problems({"name": layer_path.stem, **data}, Site, layer_path, {"name": _UNNAMED})
+            errors += found
+            layers.append((layer_path, right))
+    except ConfigError as error:
+        if not layers:
+            raise
+        errors.append(error)
+    return layers, errors
+
+
+def _control_characters(path: Path, data: Any, keys: tuple[str, ...] = ()) -> Iterator[ConfigError]:
+    """An error for each value, and each key, that no script can hold."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _control_characters(path, key if unprintable(key) else value, (*keys, key))
+    elif (text := unprintable(data)) is not None:
+        fact = f"a value has a control character: {shortened(repr(text))}"
+        yield ConfigError(f"{located(path, keys)}: {'.'.join(keys)}: {fact}", "Remove it.")
 
 
 def _located(fault: Fault, layers: Sequence[Layer]) -> ConfigError:
@@ -120,14 +143,9 @@ def _lineage(path: Path, folders: Sequence[Path]) -> Iterator[Layer]:
     seen: list[Path] = []
     while True:
         if path in seen:
-            raise ConfigError(f"{path} extends itself", "Take one `extends` out.")
+            raise ConfigError(f"{located(path, ['extends'])}: it extends itself", "Remove one `extends`.")
         seen.append(path)
         data = read_own(path) if path.absolute().is_relative_to(config_folder()) else read_toml(path)
-        text = unprintable(data)
-        if text is not None:
-            raise ConfigError(
-                f"{path}: a value has a control character: {shortened(repr(text))}", "Take it out."
-            )
         yield path, data
         parent = data.get("extends")
         if not isinstance(parent, str) or Path(parent).name != parent:  # none, or reported as wrong
@@ -139,8 +157,9 @@ def _parent(name: str, child: Path, folders: Sequence[Path], seen: list[Path]) -
     candidates = [folder / f"{name}.toml" for folder in [child.parent, *folders]]
     existing = [path for path in dict.fromkeys(candidates) if path.is_file()]
     if not existing:
+        place = located(child, ["extends"])
         raise ConfigError(
-            f"{child}: extends unknown site {name!r}", did_you_mean(name, _profiles_in(folders))
+            f"{place}: extends unknown site {name!r}", did_you_mean(name, _profiles_in(folders))
         )
     return next((path for path in existing if path not in seen), existing[0])
 

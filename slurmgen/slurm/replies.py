@@ -105,9 +105,9 @@ def scontrol(text: str) -> tuple[JobState, ...]:
     return tuple(state for state in map(_paragraph, paragraphs) if state)
 
 
-def log_path(text: str) -> str | None:
-    """The path of a job's log in the reply to `commands.scontrol`; None if it has none."""
-    return _search(r"^ +StdOut=(/.*)$", text) or None
+def log_path(text: str, *, stderr: bool = False) -> str | None:
+    """The file of a job's stdout, or stderr, from the reply to `commands.scontrol`; None if not in it."""
+    return _search(rf"^ +Std{'Err' if stderr else 'Out'}=(/.*)$", text) or None
 
 
 def trial(text: str) -> str:

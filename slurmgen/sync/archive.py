@@ -1,4 +1,4 @@
-"""The tar stream that a snapshot is sent in. Its end says that it is whole, and which snapshot it makes."""
+"""The tar stream that a snapshot is sent in. Its last member names the snapshot, so it shows the end."""
 
 import os
 import tarfile
@@ -8,24 +8,16 @@ from pathlib import Path
 
 from slurmgen.errors import TransferFailed
 from slurmgen.sync.files import readable
-from slurmgen.sync.manifest import Manifest
+from slurmgen.sync.manifest import Entry, Manifest
 from slurmgen.text import visible
 
 COMPLETE = ".slurmgen/complete"
 "The last member; a project has no files of that name, since .slurmgen is never sent."
 _CHUNK = 1 << 20
-# A header is name, mode, owner, size, time, checksum and what follows; its checksum counts as blanks.
-_NOBODY = b"0000000\0" * 2
-_AFTER = b"0" + bytes(100) + tarfile.GNU_MAGIC + bytes(247)
-_SUM = sum(_AFTER) + sum(b" " * 8)
-_OCTAL = 8**11
-"What a number must be below."
 
 
 def pack(files: Mapping[str, Path], content: Manifest, names: Iterable[str]) -> Iterator[bytes]:
-    """A tar archive of the files `names`, in parts of a megabyte or two.
-
-    The owner is left out and the mode kept.
+    """A tar archive of the files `names`, in parts of a megabyte or two, without their owners.
 
     Raises:
         TransferFailed: a file cannot be read, or is not what `content` says any more.
@@ -34,7 +26,7 @@ def pack(files: Mapping[str, Path], content: Manifest, names: Iterable[str]) -> 
 
 
 def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in fewer parts: each of them is a call of the system, here and in ssh."""
+    """The same bytes in fewer parts: each of them is a system call, here and in ssh."""
     held: list[bytes] = []
     size = 0
     for part in parts:
@@ -52,40 +44,32 @@ def _members(files: Mapping[str, Path], content: Manifest, names: Iterable[str])
         if entry.mode < 0:
             yield _header(name, mode=0o777, type=tarfile.SYMTYPE, linkname=entry.content)
         else:
-            yield from _file(name, files[name], entry.mode, entry.size, entry.content)
+            yield from _file(name, files[name], entry)
     mark = content.hash.encode()
     yield _header(COMPLETE, mode=0o600, size=len(mark)) + mark + bytes(-len(mark) % tarfile.BLOCKSIZE)
     yield bytes(2 * tarfile.BLOCKSIZE)
 
 
-def _file(name: str, path: Path, mode: int, size: int, content: str) -> Iterator[bytes]:
-    total = sha256()
-    with readable(), open(path, "rb", buffering=0) as file:  # noqa: PTH123 (faster than Path.open)
-        yield file_header(name, mode, size, int(os.fstat(file.fileno()).st_mtime))
-        left = size
+def _file(name: str, path: Path, entry: Entry) -> Iterator[bytes]:
+    with readable(), path.open("rb", buffering=0) as file:
+        mtime = int(os.fstat(file.fileno()).st_mtime)
+        yield _header(name, mode=entry.mode, size=entry.size, mtime=mtime)
+        total, left = sha256(), entry.size
         while left and (chunk := file.read(min(left, _CHUNK))):
             total.update(chunk)
             left -= len(chunk)
             yield chunk
-        if left or file.read(1) or total.hexdigest() != content:
+        if left or file.read(1) or total.hexdigest() != entry.content:
             raise TransferFailed(
-                f"{visible(str(path))} changed while it was sent", "Submit again when it is at rest."
+                f"{visible(str(path))} changed while it was sent",
+                "Submit again when it no longer changes.",
             )
-    yield bytes(-size % tarfile.BLOCKSIZE)
-
-
-def file_header(name: str, mode: int, size: int, mtime: int) -> bytes:
-    """What tarfile writes before a file, in a fifth of its time, which is most of a project's way out."""
-    plain = name.encode(errors="surrogateescape")
-    if len(plain) > tarfile.LENGTH_NAME or not 0 <= mtime < _OCTAL or size >= _OCTAL:
-        return _header(name, mode=mode, size=size, mtime=mtime)
-    before = b"%b%07o\0%b%011o\0%011o\0" % (plain.ljust(100, b"\0"), mode, _NOBODY, size, mtime)
-    return b"%b%06o\0 %b" % (before, sum(before) + _SUM, _AFTER)
+    yield bytes(-entry.size % tarfile.BLOCKSIZE)
 
 
 def _header(name: str, **fields: object) -> bytes:
     info = tarfile.TarInfo(name)
     for key, value in fields.items():
         setattr(info, key, value)
-    # GNU's form carries a name's bytes as they are; every tar on a cluster reads it.
+    # GNU's format stores the bytes of a name as they are; every tar on a cluster reads it.
     return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Parcel: what of a project is sent, by what is there already."""
+"""The part of a project that is sent, given the snapshots that the remote host has."""
 
 import os
 
@@ -8,32 +8,32 @@ from slurmgen.sync.manifest import Manifest, Sent
 
 
 class Parcel(Struct, frozen=True):
-    """What is sent of a project."""
+    """The part of a project that is sent."""
 
     base: str
-    """The snapshot over there that it goes onto; `-` for none, `?` only asks which are there."""
+    """The remote snapshot that it is based on; `-` for none, `?` to send nothing and list the snapshots."""
     gone: tuple[str, ...] = ()
-    "Names that the base has and the project has not, or not so."
+    "Names in the base that the project does not have, or has with another content."
     names: tuple[str, ...] = ()
-    "Of the files that go along."
+    "Of the files that are sent."
 
 
 def expected(content: Manifest, sent: Sent) -> Parcel:
-    """What to send at first, by what was sent from here before.
+    """The parcel to send first, by the earlier submissions from this machine.
 
-    Where it turns out to be there already, the far side reads nothing of it.
+    If the remote host has the snapshot already, it reads none of the parcel.
     """
     known = sent.names()
     return Parcel("?") if content.hash in known else difference(content, sent, known)
 
 
-def difference(content: Manifest, sent: Sent, there: list[str]) -> Parcel:
-    """What to send onto the best of the snapshots that are there."""
-    best = sent.best(content, there)
+def difference(content: Manifest, sent: Sent, snapshots: list[str]) -> Parcel:
+    """The parcel that is based on the nearest of these remote snapshots."""
+    best = sent.best(content, snapshots)
     if best is None:
         return Parcel("-", names=tuple(content.entries))
     name, base = best
     changed = content.changed_since(base)
-    # What changed goes too: snapshots share files, and nothing is ever written into one that is there.
+    # Changed files are removed first: snapshots share files, so none is ever written in place.
     gone = base.entries.keys() & changed | set(content.gone_since(base))
     return Parcel(name, tuple(sorted(gone, key=os.fsencode)), tuple(changed))

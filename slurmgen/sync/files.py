@@ -1,8 +1,8 @@
 """Which files of a project are sent.
 
-`.gitignore` files are respected as git does, those above the project too where it is part
-of a larger repository. `.slurmgenignore` has the same form and the last word. Files that hold
-secrets by their names are left out, whatever the project says.
+`.gitignore` files count as in git, also those above the project if it is part of a larger
+repository. `.slurmgenignore` has the same syntax and takes precedence. Files whose names suggest
+secrets are left out, whatever these files contain.
 """
 
 import os
@@ -18,25 +18,25 @@ from slurmgen.sync.walk import walk
 from slurmgen.text import counted, listed, visible
 
 _NAMED = 10
-"Files that are named one by one, where they cannot be sent."
+"Files that cannot be sent and are named one by one."
 _LONGEST = 300
 
 
 class Snapshot(Struct, frozen=True):
-    """Files by the name they get on the far side, and what was left out with the reason."""
+    """Files by their names in the remote folder, and which were left out and why."""
 
     files: dict[str, Path]
     notices: tuple[str, ...] = ()
     secrets: dict[str, str] = {}
-    "What files and folders hold that are left out for that; the name of a folder ends in a slash."
+    "The kind of secret in each file and folder that is left out; the name of a folder ends in a slash."
 
     def statuses(self) -> dict[str, os.stat_result]:
-        """What lstat says of each file."""
+        """The status of each file, by lstat."""
         with readable():
             return {name: os.lstat(path) for name, path in self.files.items()}
 
     def over(self, other: "Snapshot") -> "Snapshot":
-        """Both together; where they have the same name, ours is taken."""
+        """Both together; of two files with one name, that of this snapshot."""
         files, secrets = {**other.files, **self.files}, {**other.secrets, **self.secrets}
         return Snapshot(files, self.notices + other.notices, secrets)
 
@@ -48,7 +48,7 @@ class Snapshot(Struct, frozen=True):
         )
 
     def secrets_notice(self) -> str:
-        """Which secrets were left out; nothing if none were."""
+        """Which secrets were left out; empty if none were."""
         if not self.secrets:
             return ""
         names = listed([f"{name} ({what})" for name, what in self.secrets.items()])
@@ -63,19 +63,19 @@ def snapshot(root: Path, send: Collection[str] = ()) -> Snapshot:
         send: files to send although they hold secrets by their names, or are ignored.
 
     Raises:
-        RequestError: an ignore file cannot be used, or a file of `send` is none.
+        RequestError: an ignore file cannot be used, or an entry of `send` is not a file.
         TransferFailed: a folder or an ignore file cannot be read.
     """
     root = root.resolve()
     with readable():
         found = walk(root)
-        asked = {_plain(name): _asked(root, name) for name in send}
+        named = {_plain(name): _named_file(root, name) for name in send}
         unfit = {name: reason for name, entry in found.entries.items() if (reason := _unfit(entry, root))}
-    files = {name: Path(entry.path) for name, entry in found.entries.items() if name not in unfit} | asked
+    files = {name: Path(entry.path) for name, entry in found.entries.items() if name not in unfit} | named
     return Snapshot(
         {name: files[name] for name in sorted(files, key=os.fsencode)},
         (*_unfit_notices(unfit), *_overruled_notices(found.overruled)),
-        {name: found.secrets[name] for name in sorted(found.secrets) if name not in asked},
+        {name: found.secrets[name] for name in sorted(found.secrets) if name not in named},
     )
 
 
@@ -83,20 +83,22 @@ def _plain(name: str) -> str:
     return str(PurePosixPath(name))
 
 
-def _asked(root: Path, name: str) -> Path:
+def _named_file(root: Path, name: str) -> Path:
     """A file that the user names."""
     path = root / name
     if never := NEVER_SENT.intersection(path.parts[len(root.parts) :]):
         raise RequestError(f"--send {name}: {min(never)} is never sent", "Copy the file to another folder.")
     if os.path.realpath(path) != f"{root}/{_plain(name)}" or not path.is_file():
-        raise RequestError(f"--send {name}: there is no such file in {root}", "Name it from that folder on.")
+        raise RequestError(
+            f"--send {name}: there is no such file in {root}", "Give its path relative to that folder."
+        )
     return path
 
 
 def _unfit_notices(unfit: Mapping[str, str]) -> list[str]:
-    told = sorted(f"not sent: {name!r}, {reason}" for name, reason in unfit.items())
-    more = len(told) - _NAMED
-    return [*told[:_NAMED], f"not sent: {more} more of that kind"] if more > 0 else told
+    notices = sorted(f"not sent: {name!r}, {reason}" for name, reason in unfit.items())
+    more = len(notices) - _NAMED
+    return [*notices[:_NAMED], f"not sent: {more} more of that kind"] if more > 0 else notices
 
 
 def _overruled_notices(names: Collection[str]) -> list[str]:
@@ -115,20 +117,20 @@ def _unfit(entry: "os.DirEntry[str]", root: Path) -> str | None:
 
 
 def _stays_inside(link: Path, root: Path) -> bool:
-    """Whether a link means the same on the far side: as written, and followed to its end."""
+    """Whether a link stays in the project, as written and when followed, and so works on the remote host."""
     written = Path(os.path.normpath(link.parent / link_target(link)))
     return written.is_relative_to(root) and Path(os.path.realpath(link)).is_relative_to(root)
 
 
 def link_target(link: Path) -> str:
-    """Where a link points, as seen from its folder."""
+    """The target of a link, relative to its folder."""
     target = link.readlink()
     return os.path.relpath(target, link.parent) if target.is_absolute() else str(target)
 
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Tell which file cannot be read, as a TransferFailed."""
+    """Report a file that cannot be read, as a TransferFailed."""
     try:
         yield
     except OSError as error:
@@ -136,5 +138,5 @@ def readable() -> Iterator[None]:
         short = name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}...{name[-_LONGEST // 2 :]}"
         raise TransferFailed(
             f"cannot read {short}: {error.strerror or error}",
-            "Mend it, or name it in .slurmgenignore.",
+            "Correct that, or name the file in .slurmgenignore.",
         ) from None

@@ -14,13 +14,13 @@ from slurmgen.text import visible
 
 OWN = ".slurmgenignore"
 IGNORE_FILES = (OWN, ".gitignore")
-"Of one folder, the first that says anything about a path decides."
+"In one folder, the first that matches a path decides."
 LIMIT = 100_000
-"Bytes of the ignore files that count in a folder, its own and those above; bounds time and memory."
+"Bytes of the ignore files that apply in a folder, its own and those above; limits time and memory."
 
 
 class Rules(Struct, frozen=True):
-    """The lines of one ignore file, as they count in a folder at or below its own."""
+    """The lines of one ignore file, as they apply in its folder or one below."""
 
     lines: list[bytes]
     patterns: Patterns
@@ -36,19 +36,19 @@ class Rules(Struct, frozen=True):
         return None if line is None else not self.lines[line].startswith(b"!")
 
     def below(self, name: bytes) -> "Rules":
-        """As they count in a folder in the folder."""
+        """The rules as they apply in a subfolder."""
         return structs.replace(self, state=self.patterns.after(self.state, name + b"/"))
 
 
 Chain = tuple[Rules, ...]
-"What counts in a folder, the first that says anything about a path decides."
+"The rules that apply in a folder; the first that match a path decide."
 
 
 def ignored(chain: Chain, name: bytes, *, is_folder: bool) -> bool:
     """Whether an entry of a folder is ignored."""
     for rules in chain:
-        if (answer := rules.ignore(name, is_folder=is_folder)) is not None:
-            return answer
+        if (is_ignored := rules.ignore(name, is_folder=is_folder)) is not None:
+            return is_ignored
     return False
 
 
@@ -56,9 +56,9 @@ def chain_in(folder: Path, names: Collection[str], above: Chain, root: Path) -> 
     """The rules of a folder.
 
     Args:
-        folder: which.
+        folder: the folder.
         names: of its entries.
-        above: the rules of the folders above, as they count in it.
+        above: the rules of the folders above, as they apply in it.
         root: a folder that an ignore file must not lead out of.
 
     Raises:
@@ -89,17 +89,17 @@ def chain_above(root: Path) -> Chain:
 
 
 def _rules(path: Path, root: Path) -> Rules | None:
-    if path.is_dir():  # as git has it
+    if path.is_dir():  # as in git
         return None
     shown = visible(str(path))
     if path.is_symlink() and not is_inside(path, root):
-        raise RequestError(f"{shown} is a link that leads out of the project", "Replace it by a file.")
+        raise RequestError(f"{shown} is a link that leads out of the project", "Replace it with a file.")
     try:
         lines = split_lines(text := read_bytes(path, LIMIT))
     except FileNotFoundError:  # a link to nothing
         return None
     except NotPlainFile as error:
-        raise RequestError(f"{shown} is no ignore file: {error}", "Replace it, or remove it.") from None
+        raise RequestError(f"{shown} is not an ignore file: {error}", "Replace it, or remove it.") from None
     patterns = Patterns(lines)
     return Rules(lines, patterns, patterns.start, path.name == OWN, len(text))
 

@@ -2,7 +2,6 @@
 
 import re
 import string
-from functools import lru_cache
 
 from msgspec import Struct
 
@@ -17,7 +16,7 @@ class Token(Struct, frozen=True, gc=False):
     accepts: int
     "Bytes that lead to the next position."
     repeats: int = 0
-    "Bytes that stay here. A position that has some may also match nothing."
+    "Bytes that keep the position. A position that has some may also match nothing."
 
 
 END = Token(0)
@@ -30,7 +29,7 @@ _WILD = re.compile(rb"[*?\[\\]|\Z")
 _PART = re.compile(rb"(?P<stars>\*+)|(?P<one>\?)|(?P<set>\[[!^]?)|\\(?P<escaped>.)|[^*?\[\\]+", re.DOTALL)
 _MORE_FOLDERS = re.compile(rb"(?:\*\*+/)*")
 _CHARACTERS = re.compile(rb"(\\.|[^\\])(?:-(\\.|[^\]\\]))?", re.DOTALL)
-"In a set: one, or two with what is between them."
+"In a set: one character, or a range."
 
 
 class _Never(Exception):
@@ -66,21 +65,16 @@ def _parts(pattern: bytes, *, is_path: bool) -> list[Token]:
             found.append(token)
         elif part["set"]:
             members, at = _members(pattern, at)
-            found.append(_token((_ANY & ~members if len(part["set"]) > 1 else members) & _IN_NAME))
+            found.append(Token((_ANY & ~members if len(part["set"]) > 1 else members) & _IN_NAME))
         elif part["one"]:
             found.append(_ONE)
         else:
-            found += [_token(1 << byte) for byte in part["escaped"] or part[0]]
+            found += [Token(1 << byte) for byte in part["escaped"] or part[0]]
     return found
 
 
-@lru_cache(maxsize=1024)
-def _token(accepts: int) -> Token:
-    return Token(accepts)
-
-
 def _stars(pattern: bytes, end: int, *, deep: bool) -> tuple[Token, int]:
-    """The token of the stars before `end`, and where the pattern goes on; `deep` ones may pass slashes."""
+    """The token of the stars before `end`, and where the pattern continues; `deep` ones may pass slashes."""
     if deep and pattern.startswith(b"/", end):
         again = _MORE_FOLDERS.match(pattern, end + 1)
         return _FOLDERS, again.end() if again else end + 1
@@ -90,9 +84,9 @@ def _stars(pattern: bytes, end: int, *, deep: bool) -> tuple[Token, int]:
 
 
 def _members(pattern: bytes, at: int) -> tuple[int, int]:
-    """The bytes in a set such as `[a-z]`, and where the pattern goes on; `at` is behind its `[` or `[!`."""
+    """The bytes in a set such as `[a-z]`, and where the pattern continues; `at` is behind its `[` or `[!`."""
     members, start, close = 0, at, -1
-    while at == start or not pattern.startswith(b"]", at):  # the first `]` stands for itself
+    while at == start or not pattern.startswith(b"]", at):  # the first `]` is literal
         if pattern.startswith(b"[:", at):
             close = close if close > at + 1 else pattern.find(b"]", at + 2)
             if close < 0:

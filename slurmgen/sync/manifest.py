@@ -1,4 +1,4 @@
-"""What a project's files are at this moment: a hash of each, and one of all.
+"""The content of a project at this moment: a hash of each file, and one of all.
 
 Hashing reads every byte once; a cache knows by size, times and inode what has not changed since.
 """
@@ -26,9 +26,9 @@ It may have changed again within one tick of its file system's clock, which stat
 calls that racy (https://git-scm.com/docs/racy-git). Two seconds are the coarsest clock, FAT's.
 """
 _KEPT = 64
-"Manifests in the cache, the last ones sent."
+"Manifests in the cache: those sent last."
 _COMPARED = 4
-"Snapshots among which the nearest is looked for: the last ones used."
+"Snapshots among which the nearest is chosen: those used last."
 _CHUNK = 1 << 20
 _HASH = re.compile("[0-9a-f]{64}")
 
@@ -68,12 +68,12 @@ class Manifest(Struct, frozen=True, dict=True):
         return [name for name, entry in self.entries.items() if base.entries.get(name) != entry]
 
     def gone_since(self, base: "Manifest") -> list[str]:
-        """The names in `base`, folders too, that are none any more; a folder before what is in it."""
+        """The names in `base`, folders included, that no longer exist; a folder before its content."""
         names = base.entries.keys() - self.entries.keys()
         return sorted(names | (base.folders() - self.folders()), key=os.fsencode)
 
     def folders(self) -> set[str]:
-        """The folders that the names stand in."""
+        """The folders of all names."""
         found: set[str] = set()
         for name in self.entries:
             while (name := name.rpartition("/")[0]) and name not in found:
@@ -82,7 +82,7 @@ class Manifest(Struct, frozen=True, dict=True):
 
 
 class _Seen(Struct, frozen=True, array_like=True, gc=False):
-    """What stat said of a file when it was hashed."""
+    """The status of a file when it was hashed."""
 
     size: int
     mtime: int
@@ -97,9 +97,9 @@ def manifest(
     """The manifest of some files.
 
     Args:
-        files: which.
-        cache: a file that remembers hashes from one time to the next.
-        statuses: what lstat said of the files just now.
+        files: the files.
+        cache: a file that keeps hashes for the next call.
+        statuses: the result of `files.statuses()`, if it is known already.
 
     Raises:
         TransferFailed: a file cannot be read.
@@ -112,8 +112,8 @@ def manifest(
             if stat.S_ISLNK(status.st_mode):
                 entries[name] = Entry(-1, 0, link_target(path))
                 continue
-            seen[name] = one = _seen(path, status, known.get(name))
-            entries[name] = Entry(stat.S_IMODE(status.st_mode) & 0o777, one.size, one.content)
+            seen[name] = file = _seen(path, status, known.get(name))
+            entries[name] = Entry(stat.S_IMODE(status.st_mode) & 0o777, file.size, file.content)
     if cache and seen != known:
         _save(cache, seen)
     return Manifest(entries)
@@ -133,7 +133,7 @@ def _seen(path: Path, status: os.stat_result, known: _Seen | None) -> _Seen:
 def hash_of(path: Path) -> tuple[int, str]:
     """A file's size as read, and the hash of that."""
     total, size = sha256(), 0
-    file = os.open(path, os.O_RDONLY)  # of many small files, making file objects takes a third of the time
+    file = os.open(path, os.O_RDONLY)  # with many small files, file objects would take a third of the time
     try:
         while chunk := os.read(file, _CHUNK):
             total.update(chunk)
@@ -160,7 +160,7 @@ def _private(path: Path) -> bytes:
 
 
 def _save(path: Path, value: object) -> None:
-    """Write a file of the cache at one stroke; a cache that cannot be written is none."""
+    """Write a file of the cache atomically. An error is ignored: the cache only saves time."""
     try:
         data = msgspec.msgpack.encode(value)
         make_private(path.parent)
@@ -173,38 +173,38 @@ def _save(path: Path, value: object) -> None:
 
 
 class Sent:
-    """The manifests of what was sent, so that the next sending can say what differs."""
+    """The manifests of earlier submissions, so that the next one sends only what changed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def add(self, sent: Manifest) -> None:
-        """Remember one, and forget the oldest."""
+        """Add one, and remove the oldest."""
         _save(self.folder / sent.hash, sent)
         try:
             kept = sorted(self.folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
             for path in kept[_KEPT:]:
                 path.unlink()
-        except OSError:  # another slurmgen forgot it first
+        except OSError:  # another slurmgen removed it first
             return
 
     def names(self) -> list[str]:
-        """The hashes of those that are remembered, the last sent first."""
+        """Their hashes, the last sent first."""
         try:
             found = {path.name: path.stat().st_mtime for path in self.folder.iterdir()}
-        except OSError:  # nothing was sent yet, or another slurmgen is forgetting one
+        except OSError:  # nothing was sent yet, or another slurmgen is removing one
             return []
         return sorted((name for name in found if _HASH.fullmatch(name)), key=lambda name: -found[name])
 
-    def best(self, new: Manifest, there: Iterable[str]) -> tuple[str, Manifest] | None:
-        """Of the snapshots that are there, the one that leaves the least to send; None if none is known."""
-        loaded = ((name, self._load(name)) for name in there)
+    def best(self, new: Manifest, snapshots: Iterable[str]) -> tuple[str, Manifest] | None:
+        """Of these snapshots, the one with which least has to be sent; None if no manifest is known."""
+        loaded = ((name, self._load(name)) for name in snapshots)
         known = islice(((name, found) for name, found in loaded if found), _COMPARED)
         nearest = sorted(known, key=lambda one: _bytes(new, one[1]))
         return next((one for one in nearest if one[1].hash == one[0]), None)
 
     def _load(self, name: str) -> Manifest | None:
-        if not _HASH.fullmatch(name):  # it comes from the far side
+        if not _HASH.fullmatch(name):  # the name comes from the remote host
             return None
         try:
             return msgspec.msgpack.decode(_private(self.folder / name), type=Manifest)

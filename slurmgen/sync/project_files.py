@@ -1,4 +1,4 @@
-"""What of a project is sent with a job."""
+"""Which files of a project are sent with a job."""
 
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 def project_files(
     project_dir: Path, script: str, needed: tuple[str, ...] = (), send: tuple[str, ...] = ()
 ) -> Snapshot:
-    """The project's files, with the bundled training folder if `script` is one of it and not in the project.
+    """The project's files, with the bundled training folder if `script` is part of it and not of the project.
 
     Args:
         project_dir: the folder that is sent.
-        script: the training script, from that folder on.
+        script: the training script, relative to that folder.
         needed: the files that the Python environment is made from or is in.
-        send: files that are sent although they hold secrets by their names, or are ignored.
+        send: files that are sent although their names suggest secrets, or they are ignored.
 
     Raises:
-        RequestError: one of the files is not among them, so the job could only fail; or the
-            project is your home.
+        RequestError: one of these files would not be sent, so the job could only fail; or the project
+            folder contains the home folder.
     """
     if Path.home().resolve().is_relative_to(project_dir.resolve()):
         raise RequestError(
-            f"the project folder is {visible(str(project_dir))}, with all that you have in it",
+            f"the project folder is {visible(str(project_dir))}, which contains your home folder",
             "Go to the folder of the project, and submit from there.",
         )
     found = snapshot(project_dir, send)
@@ -47,7 +47,7 @@ def project_files(
 
 
 def missing_files(plan: "Plan", project_dir: Path) -> list[str]:
-    """The files of a job that do not exist, in words: `submit` would refuse it.
+    """A message for each file of a job that does not exist; `submit` would refuse the job.
 
     Only existence is checked, which is quick: no ignore file is read.
     """
@@ -61,10 +61,12 @@ def missing_files(plan: "Plan", project_dir: Path) -> list[str]:
     ]
 
 
-_IGNORED = "Is the name right, from that folder on? Does a .gitignore or .slurmgenignore leave it out?"
+_IGNORED = (
+    "Check its path relative to that folder, and whether a .gitignore or .slurmgenignore leaves it out."
+)
 _NO_PROJECT = (
     "Write a pyproject.toml (`uv init`), or name another environment with --python-env: the full path of one "
-    "over there, or none."
+    "on the remote host, or none."
 )
 _UNSENT = "Rename it, or send it with --send PATH."
 

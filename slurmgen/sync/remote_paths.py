@@ -1,4 +1,4 @@
-"""Folders: what the folders and files of a submission are called over there."""
+"""The names of folders and files on the remote host."""
 
 import re
 
@@ -9,7 +9,7 @@ _UNFIT = re.compile(r"[%\\\x00-\x1f\x7f]")
 
 
 def parent_folder(remote_dir: str, project: str) -> str:
-    """Where what belongs to a project goes; what does not begin with a slash is in the home over there.
+    """The remote folder of a project; a path without a leading slash is relative to the remote home.
 
     Raises:
         RequestError: Slurm could not write a log in that folder.
@@ -18,7 +18,7 @@ def parent_folder(remote_dir: str, project: str) -> str:
 
 
 def remote_folder(remote_dir: str) -> str:
-    """The folder for all projects, as a path that no program takes for anything else.
+    """The folder of all projects, as a path that no program takes for anything else.
 
     Raises:
         RequestError: Slurm could not write a log in that folder.
@@ -32,10 +32,10 @@ def remote_folder(remote_dir: str) -> str:
 
 
 def rooted(path: str) -> str:
-    """The same path, which can be taken neither for an option nor for a name in CDPATH."""
+    """The same path, written so that it is neither an option nor looked up in CDPATH."""
     return path if path.startswith("/") or not path else f"./{path.removeprefix('./')}"
 
 
 def plain(name: str) -> str:
-    """A name that is safe as a file's anywhere."""
+    """The name with only characters that are safe in file names."""
     return re.sub(r"[^\w.+=:@-]", "_", name, flags=re.ASCII).lstrip(".-")

@@ -1,4 +1,4 @@
-"""Which commit of git a project is at."""
+"""The Git commit of a project."""
 
 import os
 import re
@@ -11,22 +11,22 @@ from msgspec import Struct
 from slurmgen.sync.safe_git import Git, safe_git
 
 TIMEOUT = 20.0
-"Seconds for all that git does."
+"Seconds for all git commands together."
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _SUBMODULE = "160000 "
 _FAILED = (OSError, ValueError, subprocess.SubprocessError)
 
 
 class Revision(Struct, frozen=True):
-    """A commit, and whether the project differs from it; empty where there is no git or no commit."""
+    """A commit, and whether the project differs from it; empty without a repository or a commit."""
 
     commit: str = ""
     dirty: bool = False
-    "True also if that is not known: as filters do not run, a touched file of LFS counts as changed."
+    "True also if unknown: filters do not run, so a touched LFS file counts as changed."
 
 
 def repository(folder: Path) -> Path | None:
-    """The work tree of git that a folder is in, unless it is that of another user than the folder."""
+    """The Git work tree of a folder, unless it belongs to another user than the folder."""
     folder = folder.resolve()
     owners = {0, os.geteuid(), folder.stat().st_uid}
     for tree in (folder, *folder.parents):

@@ -1,10 +1,11 @@
-"""Git, without running what a repository names.
+"""Git, without running programs that a repository names.
 
 A repository's configuration can name programs that even `git status` runs: filters, a file system monitor,
-hooks. `git clone` leaves the configuration behind, but an archive has one, and so has a bare repository among
-the files of a clone. So git never reads it. Git works in a git folder made here, with links to the objects,
-refs and index of the repository, and with the few settings that decide what counts as a change. Programs that
-the user's own configuration names do not run either: what they do may depend on the files of the repository.
+hooks. `git clone` does not copy the configuration, but an archive can contain one, and so can a bare
+repository among the files of a clone. So git never reads it. Git works in a temporary git folder, with links
+to the objects, refs and index of the repository, and with the few settings that decide what counts as a
+change. Programs that the user's own configuration names do not run either: what they do may depend on the
+files of the repository.
 """
 
 import os
@@ -27,7 +28,7 @@ _OF_ALL = (
     "info/exclude",
     "info/sparse-checkout",
 )
-"What the git folders of several work trees have in common."
+"The parts that the git folders of several work trees share."
 _SETTINGS = re.compile(
     r"core\.(autocrlf|checkstat|eol|filemode|ignorecase|precomposeunicode|sparsecheckout|sparsecheckoutcone"
     r"|symlinks|trustctime)|status\.showuntrackedfiles"
@@ -35,7 +36,7 @@ _SETTINGS = re.compile(
 _FORMAT = re.compile(r"extensions\.(objectformat|refstorage)")
 _PLAIN = re.compile(r"[a-z0-9]+")
 _FILES = {"core.excludesfile": "ignore", "core.attributesfile": "attributes"}
-"Files of the user, by their settings, and what they are called if not set."
+"The settings that name files of the user, and the default names."
 
 
 class Git:
@@ -55,14 +56,14 @@ class Git:
         }
 
     def __call__(self, *words: str, data: bytes = b"", codes: tuple[int, ...] = (0,)) -> str:
-        """What a command of git prints.
+        """The output of a git command.
 
         Raises:
-            OSError: there is no git.
-            subprocess.SubprocessError: it failed, or took until after the deadline.
+            OSError: git was not found.
+            subprocess.SubprocessError: it failed, or did not end before the deadline.
         """
         reply = subprocess.run(
-            ["git", *self._options, *words],  # noqa: S607 (as the user's PATH says)
+            ["git", *self._options, *words],  # noqa: S607 (found by the user's PATH)
             input=data,
             capture_output=True,
             cwd=self.folder,
@@ -75,13 +76,13 @@ class Git:
         return os.fsdecode(reply.stdout)
 
     def settings(self, *words: str, data: bytes = b"") -> dict[str, str]:
-        """The settings in the user's configuration, or in `data` if the words say so."""
+        """The settings in the user's configuration, or those in `data` with `--file -`."""
         found = self("config", *words, "-z", "--list", data=data, codes=(0, 1))
         pairs = (line.partition("\n") for line in found.split("\0"))
         return {key: value if separator else "true" for key, separator, value in pairs}
 
     def use(self, settings: dict[str, str]) -> None:
-        """Go on with these settings and no other configuration."""
+        """From now on, use these settings and no other configuration."""
         home = self._environment["GIT_DIR"]
         self._environment |= {"HOME": home, "XDG_CONFIG_HOME": home, "GIT_CONFIG_NOSYSTEM": "1"}
         self._options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
@@ -92,7 +93,7 @@ def safe_git(tree: Path, folder: Path, deadline: float) -> Iterator[Git]:
     """Git for a folder of a work tree, until `deadline` by the monotonic clock.
 
     Raises:
-        OSError, ValueError: it is no work tree.
+        OSError, ValueError: it is not a work tree.
         subprocess.SubprocessError: git failed.
     """
     own = _git_folder(tree)
@@ -109,7 +110,7 @@ def safe_git(tree: Path, folder: Path, deadline: float) -> Iterator[Git]:
 
 
 def _git_folder(tree: Path) -> Path:
-    """What `.git` is, or what it names if it is a file."""
+    """The folder `.git`, or the folder that the file `.git` names."""
     place = tree / ".git"
     if place.is_dir():
         return place

@@ -1,6 +1,6 @@
-"""Files that hold secrets, known by their names. They are sent only if the user names them."""
+"""Files whose names suggest secrets. They are sent only if the user names them."""
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from slurmgen.files import read_bytes
@@ -39,41 +39,39 @@ SECRETS = {
         .*_history .*_history[.-]* fish_history .histfile .zhistory .Rhistory .lesshst .viminfo
     """,
 }
-"What files hold by their names, in any case, and folders by those that end in a slash; as in .gitignore."
+"Patterns as in .gitignore, in any case, by the kind of secret; those that end in a slash match folders."
 
 _PUBLIC = "*.pub *[._-]example *[._-]sample *[._-]template *[._-]dist"
+_TABLE: tuple[tuple[str, str | None], ...] = (
+    *((pattern, what) for what, names in SECRETS.items() for pattern in names.split()),
+    *((pattern, None) for pattern in _PUBLIC.split()),
+)
+"Each pattern with the kind of secret; the last that matches decides."
 _MAYBE_PUBLIC = "possibly a private key"
 _BEGIN, _PRIVATE = b"-----BEGIN ", b"PRIVATE KEY"
 
 
 def secret(state: int, path: str, *, is_folder: bool) -> str | None:
-    """What a file or folder holds that must not be sent unasked, if anything.
+    """The kind of secret that a file or folder holds, if any.
 
     Args:
-        state: of `patterns`, after the path from the project's folder on in lower case.
-        path: where it is.
+        state: of `patterns`, after its lower-case path relative to the project.
+        path: the path to it.
         is_folder: whether it is a folder.
     """
     line = patterns().match(state, is_folder=is_folder)
     if line is None:
         return None
-    pattern, what = _table()[line]
+    pattern, what = _TABLE[line]
     if is_folder != pattern.endswith("/") or (what == _MAYBE_PUBLIC and _is_public(path)):
         return None
     return what
 
 
-@lru_cache
+@cache
 def patterns() -> Patterns:
     """The names of SECRETS and of their exceptions."""
-    return Patterns([pattern.lower().encode() for pattern, _ in _table()])
-
-
-@lru_cache
-def _table() -> tuple[tuple[str, str | None], ...]:
-    """Patterns with what their files hold; the last that matches decides."""
-    named = [(pattern, what) for what, names in SECRETS.items() for pattern in names.split()]
-    return (*named, *((pattern, None) for pattern in _PUBLIC.split()))
+    return Patterns([pattern.lower().encode() for pattern, _ in _TABLE])
 
 
 def _is_public(path: str) -> bool:

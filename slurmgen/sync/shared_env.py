@@ -1,7 +1,7 @@
-"""Which Python environment runs may share: one that the same uv.lock makes, of nothing but packages.
+"""Which Python environment runs may share: one that is made from the same uv.lock, and only of packages.
 
 In a run it is a link named .venv, which the batch script's `uv sync` follows. A lock file that names a
-project's own code, which uv installs as a path, would have a run use another one's code: then each run
+project's own code, which uv installs as a path, would make a run use the code of another run: then each run
 makes its own.
 """
 
@@ -16,7 +16,7 @@ from slurmgen.paths import make_private
 from slurmgen.sync.files import Snapshot, readable
 
 FOLDER = "envs"
-"Stands beside the folder of the runs."
+"Beside the folder of the runs."
 _MADE_FROM = ("uv.lock", "pyproject.toml", "uv.toml", ".python-version")
 # uv's names for a package that is a folder or file of this machine (https://docs.astral.sh/uv/concepts/projects/layout/).
 _PATHS = {b"directory", b"editable", b"path"}
@@ -28,13 +28,13 @@ _LARGEST = 10_000_000
 
 
 def with_environment(files: Snapshot, python_env: str, modules: Sequence[str], cache: Path) -> Snapshot:
-    """The files, with links to the environment that a run shares with others; as they were if it may not.
+    """The files, with links to the environment if the run may share one.
 
     Args:
-        files: what is sent of the project.
+        files: the project's files that are sent.
         python_env: `uv` or `uv:FOLDER`; nothing else is shared.
-        modules: commands that may choose another Python.
-        cache: a folder of ours, for the links.
+        modules: environment modules, which may select another Python.
+        cache: a folder of slurmgen, for the links.
 
     Raises:
         TransferFailed: a file cannot be read.
@@ -57,13 +57,13 @@ def with_environment(files: Snapshot, python_env: str, modules: Sequence[str], c
 
 
 def _is_shareable(lock: bytes) -> bool:
-    """Whether each package has a source and none is a path; uv itself says what else is wrong."""
+    """Whether each package has a source that is not a path; uv reports any other error."""
     packages, sources = _PACKAGE.findall(lock), _SOURCE.findall(lock)
     return bool(sources) and len(sources) == len(packages) and not _PATHS.intersection(sources)
 
 
 def _links(folder: Path, target: str) -> dict[str, Path]:
-    """The links as they are sent, made here first."""
+    """The links, made on this machine so that they can be sent."""
     with readable():
         make_private(folder)
         for name, leads in {".venv": target, ".venv.lock": f"{target}.lock"}.items():

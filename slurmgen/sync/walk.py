@@ -1,4 +1,4 @@
-"""The walk through a project: what is in it, less what is ignored and what holds secrets."""
+"""Walks through a project: its entries, without those that are ignored or hold secrets."""
 
 import os
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ NEVER_SENT = frozenset({".git", ".hg", ".svn", ".jj", ".venv", "__pycache__", ".
 
 @dataclass
 class Found:
-    """What a project holds, by names from its folder on; that of a folder ends in a slash."""
+    """The entries of a project, by relative path; that of a folder ends in a slash."""
 
     entries: "dict[str, os.DirEntry[str]]" = field(default_factory=dict)
     "All but folders."
     secrets: dict[str, str] = field(default_factory=dict)
-    "What is left out for what it holds."
+    "The kind of secret in each entry that is left out."
     overruled: list[str] = field(default_factory=list)
-    "What .gitignore leaves out and .slurmgenignore includes again."
+    "Entries that .gitignore leaves out and .slurmgenignore includes again."
 
 
 class _Folder(NamedTuple):
@@ -28,11 +28,11 @@ class _Folder(NamedTuple):
     name: str
     chain: Chain
     secrets: int
-    "The state of the patterns of secrets, after its name."
+    "The state of `patterns` after its name."
 
 
 def walk(root: Path) -> Found:
-    """Look through a project.
+    """Find the entries of a project.
 
     Raises:
         RequestError: an ignore file cannot be used.
@@ -46,7 +46,7 @@ def walk(root: Path) -> Found:
 
 
 def _look(folder: _Folder, root: Path, found: Found) -> list[_Folder]:
-    """Add what is in a folder; the folders in it are returned."""
+    """Add the entries of a folder; returns its subfolders."""
     entries, chain = _listed(folder, root)
     of_git = tuple(rules for rules in chain if not rules.is_own)
     may_overrule = len(of_git) < len(chain)
@@ -72,7 +72,7 @@ def _look(folder: _Folder, root: Path, found: Found) -> list[_Folder]:
 
 
 def _listed(folder: _Folder, root: Path) -> "tuple[list[os.DirEntry[str]], Chain]":
-    """What is in a folder, and the rules for it."""
+    """The entries of a folder, and the rules that apply in it."""
     with os.scandir(folder.path) as listing:
         entries = [entry for entry in listing if entry.name not in NEVER_SENT]
     names = {entry.name for entry in entries}

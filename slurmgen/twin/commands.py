@@ -1,4 +1,4 @@
-"""The ordinary Slurm commands, asked of a twin."""
+"""Run the ordinary Slurm commands on a twin."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ TIMEOUT = 15.0
 
 
 def slurm(twin: Twin, *argv: str) -> str:
-    """What a Slurm command answers.
+    """The output of a Slurm command.
 
     Raises:
         TwinError: it failed.

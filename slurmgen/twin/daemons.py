@@ -19,7 +19,7 @@ LOG_LINES = 8
 
 
 class Daemon(Struct, frozen=True, kw_only=True):
-    """One daemon. `mark` is a path of this twin that its command line holds, and no other process's."""
+    """One daemon. `mark` is a path in its command line, and in that of no other process."""
 
     name: str
     argv: tuple[str, ...]
@@ -37,10 +37,10 @@ class Daemon(Struct, frozen=True, kw_only=True):
 
 
 def munged(layout: Layout, program: str) -> Daemon:
-    """The daemon that says who is who, for our own user only.
+    """The authentication daemon of Slurm, for this user only.
 
-    It wants a folder that all may enter, and ours none may, hence --force: another user of this machine
-    must not get a credential with which to send jobs to our slurmds.
+    munged requires a folder that every user may enter, but this one is private, hence --force: another user
+    must not get a credential with which to send jobs to the twin.
     """
     run = layout.run
     files = {name: f"{run}/munge.{name}" for name in ("socket", "key", "seed", "log", "pid")}
@@ -55,7 +55,7 @@ def munged(layout: Layout, program: str) -> Daemon:
 
 
 def slurm(layout: Layout, slurmctld: str, slurmd: str) -> tuple[Daemon, ...]:
-    """The controller, then one slurmd a node."""
+    """The controller, then one slurmd per node."""
     conf = str(layout.daemons_conf)
     argv = {"slurmctld": (slurmctld,)} | {f"slurmd-{node}": (slurmd, "-N", node) for node in layout.nodes}
     return tuple(
@@ -71,7 +71,7 @@ def slurm(layout: Layout, slurmctld: str, slurmd: str) -> tuple[Daemon, ...]:
 
 
 def sshd(layout: Layout, program: str) -> Daemon:
-    """The login node's door."""
+    """The SSH server of the login node."""
     conf, log = str(layout.folder / "sshd_config"), str(layout.folder / "sshd.log")
     return Daemon(
         name="sshd",
@@ -89,9 +89,9 @@ def start(daemon: Daemon) -> None:
         TwinError: it did not start; the message ends with its log.
     """
     log = Path(daemon.log_file)
-    # Into a file, not a pipe: what the daemon starts would hold a pipe open.
+    # To a file, not a pipe: the children of the daemon would keep a pipe open.
     with log.with_suffix(".err").open("wb") as err:
-        begun = subprocess.run(
+        started = subprocess.run(
             daemon.argv,
             stdin=subprocess.DEVNULL,
             stdout=err,
@@ -101,14 +101,14 @@ def start(daemon: Daemon) -> None:
             check=False,
         )
     deadline = time.monotonic() + START_TIMEOUT
-    while begun.returncode == 0 and daemon.pid is None and time.monotonic() < deadline:
+    while started.returncode == 0 and daemon.pid is None and time.monotonic() < deadline:
         time.sleep(0.02)
     if daemon.pid is None:
         raise failure(daemon)
 
 
 def stop(*daemons: Daemon) -> None:
-    """End daemons together, with all that descends from them, such as sshd's sessions."""
+    """End daemons together, with all their descendants, such as the sessions of sshd."""
     running = [pid for daemon in daemons if (pid := daemon.pid)]
     processes.end((member for pid in running for member in processes.family(pid)), GRACE)
 
@@ -118,8 +118,8 @@ def failure(daemon: Daemon) -> TwinError:
     log = Path(daemon.log_file)
     texts = (_text(log.with_suffix(".err")), _text(log))
     lines = [line for text in texts for line in text.splitlines()][-LOG_LINES:]
-    told = "".join(f"\n  {line}" for line in lines) or " nothing"
-    return TwinError(f"{daemon.name} did not start; its log says:{told}")
+    end = "".join(f"\n  {line}" for line in lines) or " nothing"
+    return TwinError(f"{daemon.name} did not start; its log ends with:{end}")
 
 
 def _text(path: Path) -> str:
@@ -129,5 +129,5 @@ def _text(path: Path) -> str:
 
 
 def _environ() -> Mapping[str, str]:
-    """Ours without another Slurm's variables: a twin may be started inside a job."""
+    """This process's environment without variables of Slurm: a twin may be started inside a job."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}

@@ -1,4 +1,4 @@
-"""Everything that a twin's daemons and jobs read, put in place before they start."""
+"""The files that a twin's daemons and jobs read, written before they start."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ EXECUTABLE = 0o700
 
 
 def write(layout: Layout, *, ssh: bool) -> None:
-    """Make a twin's two folders and what belongs in them."""
+    """Make a twin's two folders and their content."""
     layout.folder.mkdir(mode=0o700)
     (layout.folder / "state").mkdir()
     for name, text in SLURM_FILES.items():
@@ -40,7 +40,7 @@ def _write_run(layout: Layout) -> None:
     for node in layout.nodes:
         (run / "spool" / node).mkdir(parents=True)
     for number in range(max(group.shape.gpus for group in layout.groups)):
-        # Slurm numbers GPUs by character devices, which nobody opens; it follows a link to one.
+        # Slurm counts GPUs by character devices, which it does not open; it follows links.
         (run / f"gpu{number}").symlink_to("/dev/null")
     (run / "munge.key").touch(mode=0o600)
     (run / "munge.key").write_bytes(os.urandom(1024))
@@ -66,5 +66,5 @@ def _write_ssh(layout: Layout) -> None:
     (folder / "ssh_config").write_text(ssh_config(layout))
     (folder / "known_hosts").write_text(known_hosts(layout, (folder / "host_key.pub").read_text()))
     if os.getuid() == 0:
-        # Where root's sshd keeps its unprivileged half; Debian makes it when its service starts.
+        # The folder for sshd's privilege separation; Debian's service makes it when it starts.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)

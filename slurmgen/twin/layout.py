@@ -1,4 +1,4 @@
-"""Layout: where one twin's nodes, ports and files are. Everything written for it follows from this."""
+"""Layout: the nodes, ports and files of one twin, from which its configuration follows."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +23,9 @@ class Group(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Node names, all of them loopback addresses.
+        """Node names, which are loopback addresses.
 
-        Such a name resolves by itself, for every user, without a line in /etc/hosts; so MASTER_ADDR works.
+        Such a name resolves for every user without a line in /etc/hosts, so MASTER_ADDR works.
         """
         return tuple(f"127.0.0.{number}" for number in range(self.first, self.first + self.count))
 
@@ -43,23 +43,23 @@ class Layout(Struct, frozen=True, kw_only=True):
     folder: Path
     "Configuration, logs and keys; private."
     run: Path
-    "Sockets, pid files and what else needs a short path; private too."
+    "Sockets, pid files and other files that need a short path; private too."
     user: str
     hostname: str
     loopback: str | None
     "The loopback address of the host name; None if it has another address."
     slurm_version: tuple[int, int]
     port: int
-    "slurmctld's; the nodes' follow, then sshd's."
+    "The port of slurmctld; those of the nodes follow, then that of sshd."
 
     @property
     def address(self) -> str:
-        """Where the daemons are reached."""
+        """The address of the daemons."""
         return self.loopback or LOCALHOST
 
     @property
     def daemons_conf(self) -> Path:
-        """The slurm.conf of the daemons: a file of their own where they listen on an address of their own."""
+        """The slurm.conf of the daemons: a separate file if they listen on a separate address."""
         return self.folder / ("slurm.conf" if self.loopback in {None, LOCALHOST} else "daemons.conf")
 
     @property
@@ -69,12 +69,12 @@ class Layout(Struct, frozen=True, kw_only=True):
 
     @property
     def ssh_port(self) -> int:
-        """Where sshd listens."""
+        """The port of sshd."""
         return self.port + len(self.nodes) + 1
 
     @property
     def ssh_hosts(self) -> tuple[str, ...]:
-        """Names that the written ssh_config knows: the real login host's, and the site's."""
+        """The host names in its ssh_config: the real login host, and the site."""
         return tuple(dict.fromkeys(filter(None, (self.site.login.host, self.site.name))))
 
     def node_ports(self, group: Group) -> str:
@@ -86,14 +86,14 @@ def groups(site: Site, nodes: int, gpu_type: str | None = None) -> tuple[Group, 
     """`nodes` nodes for each different shape among the site's partitions.
 
     Raises:
-        TwinError: that many nodes cannot be had, or there is no such GPU type.
+        TwinError: there are too many nodes, or the site has no such GPU type.
     """
     by_shape: dict[Shape, list[str]] = {}
     for name in partitions(site):
         by_shape.setdefault(shape(site, name, gpu_type), []).append(name)
     most = MOST_NODES // len(by_shape)
     if not 1 <= nodes <= most:
-        raise TwinError(f"{nodes} nodes cannot be had", f"Ask for 1 to {most}.")
+        raise TwinError(f"a twin cannot have {nodes} nodes", f"Give it 1 to {most}.")
     return tuple(_numbered(by_shape, nodes))
 
 

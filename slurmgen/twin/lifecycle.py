@@ -1,4 +1,4 @@
-"""Start and stop a twin. All it starts has a pid file, and all it writes is in two folders."""
+"""Start and stop a twin. All its processes have pid files, and all its files are in two folders."""
 
 import shutil
 import socket
@@ -22,15 +22,15 @@ def up(site: Site, nodes: int, *, ssh: bool = False, gpu_type: str | None = None
     """Start a twin and wait until all its nodes are idle.
 
     Args:
-        site: the cluster whose shape it takes.
-        nodes: how many nodes, for each different kind of node that the site's partitions have.
-        ssh: start an sshd too, so that it can be reached as the login node is.
-        gpu_type: give the nodes that type's GPUs and size, instead of the site's usual ones.
+        site: the cluster that it imitates.
+        nodes: number of nodes for each kind of node in the site's partitions.
+        ssh: also start an sshd, which stands for the login node's.
+        gpu_type: give the nodes the GPUs and size of that type, instead of the usual ones.
 
-    Of a twin that runs, only the daemons that have died are started again; the options do not change it.
+    If the twin runs already, only the daemons that have died are restarted; the options have no effect.
 
     Raises:
-        TwinError: one runs already, a program is missing, or it did not start; then nothing is left of it.
+        TwinError: it runs already, a program is missing, or it did not start; then nothing of it remains.
     """
     with store.locked():
         old = store.load(site.name)
@@ -56,10 +56,10 @@ def up(site: Site, nodes: int, *, ssh: bool = False, gpu_type: str | None = None
 
 
 def down(site_name: str) -> None:
-    """End a site's twin, the jobs on it, and all it wrote.
+    """End a site's twin and its jobs, and remove its files.
 
     Raises:
-        TwinError: there is none.
+        TwinError: the site has none.
     """
     with store.locked():
         if store.load(site_name) is None:
@@ -82,7 +82,7 @@ def _start(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Tw
 
 
 def _restarted(twin: Twin) -> Twin:
-    """A twin after its daemons that have died, such as sshd, were started again."""
+    """The twin after a restart of the daemons that have died, such as sshd."""
     dead = [daemon for daemon in twin.daemons if daemon.pid is None]
     if not dead:
         hint = f"End it: slurmgen twin down --site {twin.site}"
@@ -113,7 +113,7 @@ def _twin(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twi
 
 
 def _listens(layout: Layout) -> list[str]:
-    """What listens on more than the loopback, and what the user can do about it."""
+    """A note if the twin listens on more than the loopback, and how to prevent it."""
     if layout.loopback == LOCALHOST:
         return []
     who = "srun listens, while it runs," if layout.loopback else "its Slurm listens"
@@ -130,13 +130,13 @@ def _wait_until_idle(twin: Twin) -> None:
         for daemon in twin.daemons:
             if daemon.pid is None:
                 raise daemons.failure(daemon)
-        with suppress(TwinError):  # the controller does not answer yet
+        with suppress(TwinError):  # the controller does not reply yet
             states = _node_states(twin)
         if set(twin.nodes) == {name for name, state in states.items() if state == "idle"}:
             return
         time.sleep(0.1)
-    told = ", ".join(f"{name} is {states.get(name, 'unknown')}" for name in twin.nodes)
-    raise TwinError(f"the twin of {twin.site} was not ready after {READY_TIMEOUT:.0f} s: {told}")
+    not_ready = ", ".join(f"{name} is {states.get(name, 'unknown')}" for name in twin.nodes)
+    raise TwinError(f"the twin of {twin.site} was not ready after {READY_TIMEOUT:.0f} s: {not_ready}")
 
 
 def _node_states(twin: Twin) -> dict[str, str]:
@@ -145,7 +145,7 @@ def _node_states(twin: Twin) -> dict[str, str]:
 
 
 def _clear(site_name: str) -> None:
-    """End what is left of a site's twin, if anything is."""
+    """End and remove whatever exists of a site's twin."""
     twin = store.load(site_name)
     if twin:
         _end(twin)
@@ -153,9 +153,9 @@ def _clear(site_name: str) -> None:
 
 
 def _end(twin: Twin) -> None:
-    """End the daemons and jobs of a twin and remove what it wrote."""
+    """End the daemons and jobs of a twin, and remove its files."""
     daemons.stop(*twin.daemons)
-    # Steps outlive their slurmd. Each listens on a socket in the spool folder, which tells its process.
+    # Steps outlive their slurmd. Each listens on a socket in the spool folder, which identifies its process.
     steps = [pid for path in twin.run.glob("spool/*/*") if (pid := processes.listener(path))]
     processes.end([member for pid in steps for member in processes.family(pid)], grace=0)
     for folder in (twin.run, twin.folder):

@@ -1,4 +1,4 @@
-"""What this machine has to offer: programs, their version, free ports, who we are."""
+"""Facts about this machine: programs, their version, free ports, and the user."""
 
 import os
 import pwd
@@ -21,7 +21,7 @@ FIRST_PORT, LAST_PORT = 10000, 19999
 
 
 def programs(*names: str) -> dict[str, str]:
-    """Where the programs are; an ordinary user's PATH often lacks sbin.
+    """The paths of programs; an ordinary user's PATH often lacks sbin.
 
     Raises:
         TwinError: some are not installed.
@@ -41,31 +41,31 @@ def slurm_version(slurmctld: str) -> tuple[int, int]:
     """Year and month of the Slurm release, such as (22, 5).
 
     Raises:
-        TwinError: the program does not say.
+        TwinError: the program does not print it.
     """
     reply = subprocess.run([slurmctld, "-V"], capture_output=True, text=True, timeout=10, check=False)
     match = re.search(r"(\d+)\.(\d+)", reply.stdout)
     if not match:
-        raise TwinError(f"{slurmctld} -V does not tell its version: {reply.stdout or reply.stderr}")
+        raise TwinError(f"{slurmctld} -V does not print its version: {reply.stdout or reply.stderr}")
     return int(match[1]), int(match[2])
 
 
 def user_name() -> str:
-    """The name of the user we are; Slurm needs one.
+    """The name of this user; Slurm needs one.
 
     Raises:
-        TwinError: this user has none.
+        TwinError: the user has none.
     """
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         raise TwinError(
-            f"user id {os.getuid()} has no name here", "Slurm needs a line in /etc/passwd."
+            f"user id {os.getuid()} has no name on this machine", "Slurm needs a line in /etc/passwd."
         ) from None
 
 
 def loopback(host: str) -> str | None:
-    """The loopback address that a host name has for Slurm's daemons; None if it has another one."""
+    """The loopback address to which Slurm's daemons resolve a host name; None if it is another address."""
     try:
         found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
     except OSError:

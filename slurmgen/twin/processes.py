@@ -1,4 +1,4 @@
-"""Processes by id, through /proc: is it still that one, and end it with all it started."""
+"""Identify and end processes by id, through /proc."""
 
 import os
 import signal
@@ -14,14 +14,14 @@ PROC = Path("/proc")
 
 
 def command_line(pid: int) -> str:
-    """A process's command line; empty if it is gone or only waits for its parent to notice."""
+    """A process's command line; empty if it has ended or is a zombie."""
     with suppress(OSError):
         return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return ""
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that descend from it, parents first."""
+    """A process and all its descendants, parents first."""
     children: dict[int, list[int]] = {}
     for child, parent in _parents():
         children.setdefault(parent, []).append(child)
@@ -32,7 +32,7 @@ def family(pid: int) -> list[int]:
 
 
 def listener(path: Path) -> int | None:
-    """The process that listens on a socket file; None if nobody does."""
+    """The process that listens on a socket file; None if no process does."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
         if stat.S_ISSOCK(path.stat().st_mode):
             probe.settimeout(1)
@@ -43,7 +43,7 @@ def listener(path: Path) -> int | None:
 
 
 def end(pids: Iterable[int], grace: float) -> None:
-    """Ask processes to end, and after `grace` seconds make them."""
+    """Terminate processes, and kill those that are left after `grace` seconds."""
     left = list(pids)
     _signal(left, signal.SIGTERM)
     deadline = time.monotonic() + grace
@@ -61,6 +61,6 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 def _parents() -> Iterator[tuple[int, int]]:
     for entry in PROC.glob("[0-9]*/stat"):
         with suppress(OSError):
-            # The name in parentheses may hold anything, even parentheses.
+            # The name in parentheses may contain anything, even parentheses.
             fields = entry.read_text(errors="replace").rpartition(")")[2].split()
             yield int(entry.parent.name), int(fields[1])

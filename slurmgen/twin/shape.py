@@ -1,7 +1,8 @@
-"""The size of a twin's nodes: the site's facts, and stated defaults where it has none."""
+"""The size of a twin's nodes: the site's facts, and defaults for those that are unknown."""
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -15,8 +16,12 @@ DEFAULT_NODE = Node(gpus=8, cpus=64, memory="512G")
 DEFAULT_PARTITIONS = {"main": Partition(default=True)}
 
 
+_REFUSED = ("reservation", "nodelist", "exclude", "clusters", "bbf")
+"Directives that name what only the site has; Slurm refuses a job for each."
+
+
 class Shape(Struct, frozen=True):
-    """What Slurm is told that a node has; `memory` in MiB."""
+    """The size of a node in Slurm's configuration; `memory` in MiB."""
 
     gpus: int
     cpus: int
@@ -34,7 +39,7 @@ def partitions(site: Site) -> dict[str, Partition]:
 
 
 def shape(site: Site, partition: str, gpu_type: str | None = None) -> Shape:
-    """One node of a partition: what a job there gets, and where that is unknown the usual type's facts.
+    """One node of a partition: what a job is allocated there, or else the facts of the usual GPU type.
 
     Raises:
         TwinError: the site has no such GPU type.
@@ -43,13 +48,13 @@ def shape(site: Site, partition: str, gpu_type: str | None = None) -> Shape:
         raise TwinError(f"{site.name} has no GPU type {gpu_type!r}", did_you_mean(gpu_type, site.gpu.types))
     known, kind = _known(site, partition, gpu_type)
     node = over(DEFAULT_NODE, known)
-    gpus = 0 if partitions(site)[partition].max_gpus == 0 else node.gpus or 0
+    gpus = (node.gpus or 0) if partitions(site)[partition].has_gpus else 0
     memory = megabytes(node.memory or "")
     return Shape(gpus=gpus, cpus=node.cpus or 1, memory=memory, gpu_type=kind if gpus else None)
 
 
 def _known(site: Site, partition: str, gpu_type: str | None) -> tuple[Node, str | None]:
-    """What the profile says of a node, and its GPU type; the usual one if a job does not name any."""
+    """The facts of a node in the profile, and its GPU type; the usual one if a job does not name any."""
     place = place_of(site, partition, gpu_type)
     if place.gpu_type:
         return place.node, place.gpu_type
@@ -64,19 +69,37 @@ def features(site: Site) -> tuple[str, ...]:
     ('rack1', 'rack2', 'a100', 'nvlink', 'ib')
     """
     tables = [site.sbatch, *(table.sbatch for table in site.when.values())]
-    asked = " ".join(
+    expressions = " ".join(
         [
             *(str(table.get(option, "")) for table in tables for option in ("constraint", "prefer", "batch")),
             *(kind.constraint or "" for kind in site.gpu.types.values()),
         ]
     )
-    # Behind an asterisk is a number of nodes.
-    words = re.split(r"[^\w.+:/=@-]+", re.sub(r"\*\d+", " ", asked))
+    # An asterisk precedes a number of nodes.
+    words = re.split(r"[^\w.+:/=@-]+", re.sub(r"\*\d+", " ", expressions))
     return tuple(dict.fromkeys(filter(None, words)))
 
 
+def licenses(site: Site) -> tuple[str, ...]:
+    """The licenses that the site's directives ask for, without their numbers.
+
+    >>> licenses(Site(name="x", sbatch={"licenses": "scratch:2,fluent@server"}))
+    ('scratch', 'fluent@server')
+    """
+    wanted = re.split("[,;|]", str(site.sbatch.get("licenses", "")))
+    names = (name.strip().partition(":")[0] for name in wanted)
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
+def temporary_disk(site: Site) -> int:
+    """The MiB of temporary disk that the site's directives ask for; 0 if none, or if it is not a size."""
+    with suppress(ValueError):
+        return megabytes(str(site.sbatch.get("tmp", "")))
+    return 0
+
+
 def usual_type(site: Site, gpus: int | None) -> str | None:
-    """The GPU type of a node with that many GPUs, as nearly as the profile says."""
+    """The GPU type of a node with that many GPUs, according to the profile."""
     fitting = (
         name for name, kind in site.gpu.types.items() if None in (gpus, kind.gpus) or kind.gpus == gpus
     )
@@ -84,16 +107,22 @@ def usual_type(site: Site, gpus: int | None) -> str | None:
 
 
 def assumptions(site: Site, gpu_type: str | None = None) -> Iterator[str]:
-    """What the twin takes for granted because the profile does not say it, and what it leaves out."""
+    """What the twin assumes because the profile does not say it, and how it differs from the site."""
     if not site.partitions:
         yield "no partition is known; it has one, main"
     nodes = [_known(site, name, gpu_type)[0] for name in partitions(site)]
     for fact, text in {"gpus": "GPUs per node", "cpus": "CPUs per node", "memory": "memory per node"}.items():
         if any(getattr(node, fact) is None for node in nodes):
             yield f"{text} unknown; took {getattr(DEFAULT_NODE, fact)} unless a partition says otherwise"
+    yield from _differences(site)
+
+
+def _differences(site: Site) -> Iterator[str]:
     if any(limits.max_gpus for limits in [*site.partitions.values(), *site.qos.values()]):
         yield "limits on a job's GPUs are not enforced: Slurm needs accounting for that"
     if site.qos:
         yield f"any --qos is accepted, {', '.join(site.qos)} or not: Slurm needs accounting to know them"
+    for option in filter(site.sbatch.__contains__, _REFUSED):
+        yield f"jobs with the profile's --{option} are refused: only {site.name} knows what it names"
     if site.rendezvous.suffix:
         yield f"node names with the suffix {site.rendezvous.suffix!r} do not resolve here"

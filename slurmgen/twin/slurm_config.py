@@ -8,13 +8,15 @@ from collections.abc import Callable
 from slurmgen.containers import bind_variables
 from slurmgen.sites.model import Partition
 from slurmgen.twin.layout import LOCALHOST, Group, Layout
-from slurmgen.twin.shape import DEFAULT_PARTITIONS, features, partitions
+from slurmgen.twin.shape import DEFAULT_PARTITIONS, features, licenses, partitions, temporary_disk
 
 # Without it, on every address of the machine.
 _LISTENS_ON_HOST_NAME = "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny"
-# For slurmctld and slurmd where the host name is such as 127.0.1.1. srun may not listen there: slurmd
-# would answer to 127.0.0.1, from where srun calls it.
+# For slurmctld and slurmd if the host name resolves to an address such as 127.0.1.1. srun must not listen
+# there: slurmd would reply to 127.0.0.1, from where srun connects.
 DAEMONS_CONF = f"Include slurm.conf\n{_LISTENS_ON_HOST_NAME}\n"
+_MANY_LICENSES = 1000
+"Of each license that the profile names; how many the site has is not known."
 
 
 def slurm_conf(layout: Layout) -> str:
@@ -35,7 +37,7 @@ def slurm_conf(layout: Layout) -> str:
 
 
 def gres_conf(layout: Layout) -> str:
-    """gres.conf: the GPUs, each a character device that nobody opens."""
+    """gres.conf: the GPUs, each a character device that is never opened."""
     lines = ["AutoDetect=off"]
     for group in layout.groups:
         if group.shape.gpus:
@@ -47,7 +49,7 @@ def gres_conf(layout: Layout) -> str:
 
 
 def cgroup_conf(layout: Layout) -> str:
-    """cgroup.conf: hands off cgroups, which a container or an ordinary user cannot have."""
+    """cgroup.conf: no use of cgroups, which containers and ordinary users cannot change."""
     # CgroupPlugin=disabled came with 23.11; CgroupAutomount is gone from 24.05's manual page.
     return "CgroupPlugin=disabled\n" if layout.slurm_version >= (23, 11) else "CgroupAutomount=no\n"
 
@@ -61,16 +63,16 @@ def task_prolog(layout: Layout) -> str:
         for name in (bind_variables(container) if container else ())
     )
     return f"""#!/bin/sh
-# Stand-ins come last in PATH, so what is really installed is used.
+# Stand-ins come last in PATH, so that installed programs are used.
 case ":$PATH:" in
   *":{stand_ins}:"*) ;;
   *) echo "export PATH=${{PATH:-/usr/local/bin:/usr/bin:/bin}}:{stand_ins}" ;;
 esac
-# A node may have hundreds of CPUs in name only: one thread a rank, unless the job says otherwise.
+# Many CPUs of a node may exist in name only: one thread per rank, unless the job sets another number.
 echo "export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}}"
-# Its GPUs are in name only too; without this, accelerate would start single processes that do not meet.
+# Its GPUs exist in name only too; without this, accelerate would start processes without a group.
 echo "export ACCELERATE_USE_CPU=${{ACCELERATE_USE_CPU:-true}}"
-# Not the daemons' own.
+# Not that of the daemons.
 echo "export SLURM_CONF={layout.folder}/slurm.conf"
 {set_by_modules}"""
 
@@ -101,10 +103,10 @@ SlurmdPidFile={run}/slurmd-%n.pid
 SlurmctldLogFile="{folder}/slurmctld.log"
 SlurmdLogFile="{folder}/slurmd-%n.log"
 TaskProlog="{folder}/task_prolog"
-# Job ids of several twins differ, and with them the MASTER_PORT that scripts make of them:
+# Job ids of several twins differ, and with them the MASTER_PORT that scripts derive from them:
 # a thousand ids for each port, and twins are at least three ports apart.
 FirstJobId={layout.port}000
-# For a day, not minutes: there is no accounting that could tell later what became of a job.
+# A day, not minutes: without accounting only slurmctld knows the state of an ended job.
 MinJobAge=86400
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
@@ -116,7 +118,12 @@ ReturnToService=2
 EnforcePartLimits=ANY
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
-GresTypes=gpu"""
+GresTypes=gpu{_licenses(layout)}"""
+
+
+def _licenses(layout: Layout) -> str:
+    names = licenses(layout.site)
+    return f"\nLicenses={','.join(f'{name}:{_MANY_LICENSES}' for name in names)}" if names else ""
 
 
 def _nodes(layout: Layout, group: Group) -> str:
@@ -124,9 +131,10 @@ def _nodes(layout: Layout, group: Group) -> str:
     kind = f"{size.gpu_type}:" if size.gpu_type else ""
     feature = f" Feature={','.join(names)}" if (names := features(layout.site)) else ""
     gres = f" Gres=gpu:{kind}{size.gpus}" if size.gpus else ""
+    disk = f" TmpDisk={mebibytes}" if (mebibytes := temporary_disk(layout.site)) else ""
     return (
         f"NodeName={group.hostlist} NodeHostname={layout.hostname} NodeAddr={layout.address}"
-        f" Port={layout.node_ports(group)} CPUs={size.cpus} RealMemory={size.memory}{feature}{gres}"
+        f" Port={layout.node_ports(group)} CPUs={size.cpus} RealMemory={size.memory}{disk}{feature}{gres}"
     )
 
 

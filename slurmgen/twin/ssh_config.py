@@ -1,4 +1,4 @@
-"""The text of a twin's sshd and of the ssh_config that reaches it. Pure."""
+"""The text of a twin's sshd_config, and of the ssh_config that connects to it. Pure."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ from slurmgen.twin.layout import Layout
 
 
 def sshd_config(layout: Layout) -> str:
-    """A server for one user on the loopback, by key alone."""
-    # StrictModes looks at folders above ours, such as /tmp or a group-writable home; ours is private.
+    """A server for one user on the loopback, which accepts only a key."""
+    # StrictModes checks the folders above, such as /tmp or a group-writable home; this one is private.
     return f"""Port {layout.ssh_port}
 ListenAddress 127.0.0.1
 PidFile {layout.run}/sshd.pid
@@ -25,7 +25,7 @@ SetEnv SLURM_CONF={quoted(layout.folder / "slurm.conf")}
 
 
 def ssh_config(layout: Layout) -> str:
-    """What `ssh -F` needs to reach the twin under the login host's own name."""
+    """A file for `ssh -F` that connects to the twin by the name of the real login host."""
     return f"""Host {" ".join(layout.ssh_hosts)}
   HostName 127.0.0.1
   Port {layout.ssh_port}
@@ -39,11 +39,11 @@ def ssh_config(layout: Layout) -> str:
 
 
 def known_hosts(layout: Layout, host_key: str) -> str:
-    """The server's key, under the address that ssh looks it up by."""
+    """The server's key for the address that ssh looks up."""
     kind, key, *_ = host_key.split()
     return f"[127.0.0.1]:{layout.ssh_port} {kind} {key}\n"
 
 
 def quoted(path: Path) -> str:
-    """A path as both ssh's and paramiko's readers take it; bare where it can be."""
+    """A path that both ssh and paramiko read; in quotes if it has a space."""
     return f'"{path}"' if " " in str(path) else str(path)

@@ -1,4 +1,4 @@
-"""Twin: what is known of a running one, and where that is kept."""
+"""Twin: the facts about a running twin, and their file."""
 
 import fcntl
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from slurmgen.twin.daemons import Daemon
 
 
 class Twin(msgspec.Struct, frozen=True, kw_only=True):
-    """A real Slurm on this machine in the shape of a site; kept as `twin.json` in its folder."""
+    """A real Slurm on this machine in the shape of a site; stored as `twin.json` in its folder."""
 
     site: str
     folder: Path
@@ -26,10 +26,10 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
     shapes: dict[str, str] = {}
     "What a node of each partition has, in words."
     assumptions: tuple[str, ...] = ()
-    "What was taken for granted because the profile does not say it."
+    "What was assumed because the profile does not say it."
     ssh_config: Path | None = None
     ssh_host: str | None = None
-    "The name to say after `ssh -F ssh_config`: the site's login host, or the site's name."
+    "The host name for `ssh -F ssh_config`: the site's login host, or the site's name."
 
     @property
     def slurm_conf(self) -> Path:
@@ -38,11 +38,11 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_running(self) -> bool:
-        """Whether its controller is."""
+        """Whether its controller runs."""
         return any(daemon.pid for daemon in self.daemons if daemon.name == "slurmctld")
 
     def environ(self) -> dict[str, str]:
-        """The variables with which the ordinary Slurm commands reach it."""
+        """The environment variables with which the ordinary Slurm commands use it."""
         return {"SLURM_CONF": str(self.slurm_conf)}
 
 
@@ -57,10 +57,10 @@ def save(twin: Twin) -> None:
 
 
 def load(site_name: str) -> Twin | None:
-    """What is written of a site's twin, running or not; None if nothing is, or not in our form.
+    """The stored facts about a site's twin, running or not; None if there are none, or they are not valid.
 
     Raises:
-        ConfigError: another user may change what is written; it names programs' files.
+        ConfigError: another user may change the file, which names programs to run.
     """
     path = root() / site_name / "twin.json"
     try:
@@ -80,7 +80,7 @@ def find(site_name: str) -> Twin:
     """The running twin of a site.
 
     Raises:
-        TwinError: none runs.
+        TwinError: it does not run.
     """
     twin = load(site_name)
     if twin is None or not twin.is_running:
@@ -90,7 +90,7 @@ def find(site_name: str) -> Twin:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """Only one twin starts or stops at a time; the system drops the lock of a process that dies."""
+    """Let only one twin start or stop at a time; the lock of a process that dies is released."""
     with (make_private(root()) / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

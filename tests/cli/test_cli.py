@@ -1,4 +1,4 @@
-"""The command line: what it prints where, and how it ends."""
+"""The command line: stdout, stderr and exit codes."""
 
 import json
 import re
@@ -13,15 +13,15 @@ from tests.conftest import Run
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_begins_with_its_line_in_the_table(command: str, slurmgen: Run) -> None:
+def test_help_starts_with_the_short_help_of_the_command(command: str, slurmgen: Run) -> None:
     result = slurmgen(command, "--help")
     assert result.returncode == 0
-    usage, said = re.split(r"\n\n", result.stdout, maxsplit=1)
+    usage, description = re.split(r"\n\n", result.stdout, maxsplit=1)
     assert usage.startswith(f"Usage: slurmgen {command}")
-    assert " ".join(said.split()).startswith(COMMANDS[command])
+    assert " ".join(description.split()).startswith(COMMANDS[command])
 
 
-def test_render_writes_the_script_to_stdout_and_nothing_else(slurmgen: Run) -> None:
+def test_render_writes_only_the_script_to_stdout(slurmgen: Run) -> None:
     result = slurmgen("render", "--framework", "ddp", "--gpus", "4")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith(
@@ -38,7 +38,7 @@ def test_explain_json_is_one_object(slurmgen: Run) -> None:
     )
 
 
-def test_explain_shows_each_number_with_its_reason(slurmgen: Run) -> None:
+def test_explain_shows_each_value_with_its_reason(slurmgen: Run) -> None:
     lines = slurmgen("explain", "--gpus", "2").stdout.splitlines()
     row = next(line for line in lines if line.strip().startswith("mem "))
     assert "32G" in row
@@ -57,7 +57,9 @@ def test_explain_shows_each_number_with_its_reason(slurmgen: Run) -> None:
         (["render", "--write", "-o", "x"], "error: --output and --write exclude each other."),
     ],
 )
-def test_a_wrong_request_is_one_line_and_exit_code_2(args: list[str], message: str, slurmgen: Run) -> None:
+def test_an_invalid_request_prints_one_line_and_exits_with_2(
+    args: list[str], message: str, slurmgen: Run
+) -> None:
     result = slurmgen(*args)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(message)
@@ -68,14 +70,14 @@ def test_a_control_character_in_an_error_is_escaped(slurmgen: Run) -> None:
     assert "\x1b" not in slurmgen("render", "--site", "a\x1b[31mb").stderr
 
 
-def test_a_bug_says_that_it_is_one() -> None:
+def test_an_internal_error_exits_with_70_and_asks_for_a_report() -> None:
     code = "import slurmgen.cli as c; c.cli.main = lambda *a, **k: 1 / 0; c.main()"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 70
     assert result.stderr.splitlines()[-1].startswith("error: this is a bug in slurmgen.")
 
 
-def test_a_reader_that_stops_reading_is_no_error() -> None:
+def test_a_pipe_that_is_closed_early_is_not_an_error() -> None:
     command = f"{sys.executable} -m slurmgen sites show olivia | head -n 1"
     result = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
@@ -83,7 +85,7 @@ def test_a_reader_that_stops_reading_is_no_error() -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_a_reader_that_reads_nothing_is_no_error() -> None:
+def test_a_pipe_that_is_never_read_is_not_an_error() -> None:
     command = f"{sys.executable} -m slurmgen sites show olivia | true"
     result = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
@@ -92,7 +94,7 @@ def test_a_reader_that_reads_nothing_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shell_completion_is_offered(shell: str, slurmgen: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shell_completion_is_available(shell: str, slurmgen: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_SLURMGEN_COMPLETE", f"{shell}_source")
     assert "_SLURMGEN_COMPLETE" in slurmgen().stdout
 
@@ -109,7 +111,7 @@ def test_shell_completion_is_offered(shell: str, slurmgen: Run, monkeypatch: pyt
         ("submit --host me@f", ["me@far"]),
     ],
 )
-def test_completion_knows_sites_and_what_is_theirs(
+def test_completion_lists_sites_partitions_and_hosts(
     slurmgen: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str, completed: list[str]
 ) -> None:
     (tmp_path / "more").write_text("Host inner\nInclude more\n")
@@ -132,7 +134,9 @@ HEAVY = {"torch", "paramiko", "jinja2", "rich", "lightning", "accelerate", "torc
         (["explain", "--gpus", "4", "--json"], set()),
     ],
 )
-def test_a_command_imports_nothing_heavy_that_it_does_not_use(args: list[str], allowed: set[str]) -> None:
+def test_a_command_does_not_import_heavy_modules_that_it_does_not_use(
+    args: list[str], allowed: set[str]
+) -> None:
     code = (
         "import sys\nfrom slurmgen.cli import main\n"
         f"try: main({args!r})\nexcept SystemExit: pass\n"

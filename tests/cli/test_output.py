@@ -1,4 +1,4 @@
-"""Nothing that a command prints steers a terminal, or the CI service that shows it."""
+"""No output of a command can control a terminal, or the CI service that shows it."""
 
 import json
 import os
@@ -20,7 +20,7 @@ KEY = "".join(f"\\u{ord(c):04x}" for c in NAME)
 CI_COMMAND = re.compile(r"^\s*::.*::|##\w*\[", re.MULTILINE)
 
 
-def steers(text: str) -> list[str]:
+def control_sequences(text: str) -> list[str]:
     odd = [c for c in text if not c.isprintable() and c not in "\n\t"]
     return odd + CI_COMMAND.findall(text)
 
@@ -57,7 +57,7 @@ EVERY = {
     "explain": [["cifar"], ["cifar", "--json"], ["cifar", "--account", NAME], ["cifar", "--script", NAME]],
     "submit": [["cifar", "--dry-run"], ["cifar", "--dry-run", "--json"], [NAME, "--dry-run"]],
     "status": [[NAME], ["--site", NAME], []],
-    "logs": [[NAME], ["1", "--site", NAME]],
+    "logs": [[NAME], ["1", "--site", NAME], [NAME, "--stderr"]],
     "wait": [[NAME]],
     "cancel": [[NAME], ["1", "--site", NAME]],
     "forget": [[NAME], [NAME, "--force"]],
@@ -77,17 +77,17 @@ EVERY = {
 }
 
 
-def test_every_command_is_tried() -> None:
+def test_every_command_is_in_the_table() -> None:
     assert EVERY.keys() == COMMANDS.keys()
 
 
 @pytest.mark.parametrize("command", EVERY)
-def test_a_hostile_name_steers_nothing(command: str, project: Path, slurmgen: Run) -> None:
+def test_a_hostile_name_is_escaped(command: str, project: Path, slurmgen: Run) -> None:
     for args in EVERY[command]:
         result = slurmgen(command, *args, cwd=project, input="")
         assert result.returncode in (0, 1, 2, 3), (args, result.stderr)
-        assert steers(result.stdout) == [], args
-        assert steers(result.stderr) == [], args
+        assert control_sequences(result.stdout) == [], args
+        assert control_sequences(result.stderr) == [], args
 
 
 @pytest.mark.parametrize("command", ["check", "lint"])
@@ -97,7 +97,7 @@ def test_annotations_are_the_only_ci_commands(command: str, project: Path, slurm
     own = [line for line in result.stdout.splitlines() if re.match("::(error|warning) file=", line)]
     rest = "\n".join(line for line in result.stdout.splitlines() if line not in own)
     assert own
-    assert steers(rest) == []
+    assert control_sequences(rest) == []
     assert all(line.isprintable() for line in own)
 
 
@@ -115,7 +115,7 @@ def test_annotations_are_the_only_ci_commands(command: str, project: Path, slurm
         f'[lint]\nselect = ["{KEY}"]\n',
     ],
 )
-def test_a_hostile_slurmgen_toml_steers_nothing(toml: str, tmp_path: Path, slurmgen: Run) -> None:
+def test_a_hostile_slurmgen_toml_is_escaped(toml: str, tmp_path: Path, slurmgen: Run) -> None:
     (tmp_path / "slurmgen.toml").write_text(toml)
     (tmp_path / "x.sbatch").write_text("#!/bin/bash\n")
     for args in (
@@ -130,11 +130,11 @@ def test_a_hostile_slurmgen_toml_steers_nothing(toml: str, tmp_path: Path, slurm
         result = slurmgen(*args, cwd=tmp_path)
         assert result.returncode in (0, 1, 2), (args, result.stderr)
         lines = [line for line in result.stdout.splitlines() if not line.startswith("::error file=")]
-        assert steers("\n".join(lines)) == [], args
-        assert steers(result.stderr) == [], args
+        assert control_sequences("\n".join(lines)) == [], args
+        assert control_sequences(result.stderr) == [], args
 
 
-def test_a_hostile_profile_steers_nothing(tmp_path: Path, slurmgen: Run) -> None:
+def test_a_hostile_profile_is_escaped(tmp_path: Path, slurmgen: Run) -> None:
     (tmp_path / "site_profiles").mkdir()
     profile = 'extends = "generic"\nname = "lab"\ntitle = "##[add-mask]a"\n[env.notes]\nA = "::error::b"\n'
     (tmp_path / "site_profiles" / "lab.toml").write_text(profile)
@@ -149,14 +149,14 @@ def test_a_hostile_profile_steers_nothing(tmp_path: Path, slurmgen: Run) -> None
         ["validate", "site_profiles/lab.toml", "site_profiles/refused.toml"],
     ):
         result = slurmgen("sites", *args, cwd=tmp_path)
-        assert steers(result.stdout + result.stderr) == [], args
+        assert control_sequences(result.stdout + result.stderr) == [], args
     shown = slurmgen("sites", "show", "lab", "--json", cwd=tmp_path)
     assert json.loads(shown.stdout)["title"] == "##[add-mask]a"
 
 
 @pytest.fixture
 def template(tmp_path: Path, slurmgen: Run) -> Path:
-    """A project whose own template writes what could steer a terminal into the script."""
+    """A project whose template writes control characters into the script."""
     slurmgen("init", "--site", "generic")
     (tmp_path / "templates").mkdir()
     (tmp_path / "templates" / "step.j2").write_bytes(f"echo {OSC}\n".encode())
@@ -168,7 +168,7 @@ def test_render_prints_the_exact_script_to_a_pipe(template: Path, slurmgen: Run)
 
 
 @pytest.mark.parametrize("args", [["render", "cifar"], ["submit", "cifar", "--dry-run"]])
-def test_a_script_steers_no_terminal(template: Path, args: list[str]) -> None:
+def test_a_script_on_a_terminal_is_escaped(template: Path, args: list[str]) -> None:
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "slurmgen", *args]
     with subprocess.Popen(command, cwd=template, stdout=follower, stderr=subprocess.DEVNULL) as process:

@@ -1,9 +1,13 @@
-"""What `slurmgen submit` says and refuses, and that the same command settles what is not settled."""
+"""What `slurmgen submit` prints and refuses, and how the same command settles a submission."""
 
 import json
+import os
+import pty
+import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,12 +32,12 @@ def calls(machine: Machine) -> list[str]:
     return (machine.home / "calls").read_text().splitlines()
 
 
-def test_each_submission_is_a_job_of_its_own_once_settled(machine: Machine) -> None:
+def test_each_settled_submission_is_a_new_job(machine: Machine) -> None:
     assert [machine.submit()[:2] for _ in range(2)] == [(0, "11\n"), (0, "12\n")]
     assert [(one.id, one.pending) for one in Ledger().all()] == [("11", False), ("12", False)]
 
 
-def test_what_is_unknown_is_said_to_be_and_settled_by_the_same_command(machine: Machine) -> None:
+def test_the_same_command_settles_an_unsettled_submission(machine: Machine) -> None:
     machine.answers("sbatch", DOWN)
     machine.answers("squeue", "echo 'squeue: error: Unable to contact' >&2; exit 1")
     code, out, err = machine.submit()
@@ -46,13 +50,13 @@ def test_what_is_unknown_is_said_to_be_and_settled_by_the_same_command(machine: 
     machine.answers("squeue", f"echo '77|slurmgen:{entry.key}|/f'")
     code, out, err = machine.submit()
     assert (code, out) == (0, "77\n")
-    assert f"this was submitted at {entry.submitted}" in err
+    assert f"the submission of {entry.submitted} is unsettled" in err
     assert "job 77 is the earlier submission" in err
     assert not (machine.home / "calls").exists()
     assert [(one.id, one.key, one.pending) for one in Ledger().all()] == [("77", entry.key, False)]
 
 
-def test_again_submits_a_new_job_although_one_is_not_settled(machine: Machine) -> None:
+def test_again_submits_a_new_job_although_a_submission_is_unsettled(machine: Machine) -> None:
     machine.answers("sbatch", DOWN)
     machine.answers("squeue", "exit 1")
     assert machine.submit()[0] == 3
@@ -72,18 +76,18 @@ def test_a_refused_job_leaves_no_entry_and_may_be_submitted_later(machine: Machi
     assert machine.submit()[:2] == (0, "11\n")
 
 
-def test_a_host_that_is_not_reached_leaves_no_entry(machine: Machine) -> None:
-    assert machine.submit("--via", "ssh", "--host", "nobody@127.0.0.1")[0] == 3
+def test_an_unreachable_host_leaves_no_entry(machine: Machine) -> None:
+    assert machine.submit("--via", "ssh", "--host", "user@127.0.0.1")[0] == 3
     assert Ledger().all() == ()
 
 
-def test_the_comment_of_a_person_stays_and_has_the_key_behind_it(machine: Machine) -> None:
+def test_the_comment_of_the_user_comes_before_the_key(machine: Machine) -> None:
     machine.submit("--sbatch", "comment=all mine")
     (entry,) = Ledger().all()
     assert f"--comment=all mine slurmgen:{entry.key} " in calls(machine)[0]
 
 
-def test_an_id_that_cannot_be_printed_is_told_and_in_the_records(machine: Machine) -> None:
+def test_an_id_that_cannot_be_printed_is_in_the_error_and_in_the_ledger(machine: Machine) -> None:
     words = [sys.executable, "-m", "slurmgen", "submit", *JOB]
     with Path("/dev/full").open("w") as full:
         reply = subprocess.run(
@@ -94,7 +98,7 @@ def test_an_id_that_cannot_be_printed_is_told_and_in_the_records(machine: Machin
     assert [one.id for one in Ledger().all()] == ["11"]
 
 
-def test_no_standard_error_is_no_reason_to_fail(machine: Machine) -> None:
+def test_submit_works_without_standard_error(machine: Machine) -> None:
     words = shlex.join([sys.executable, "-m", "slurmgen", "submit", *JOB])
     reply = subprocess.run(
         ["sh", "-c", f"{words} 2>&-"],
@@ -106,34 +110,34 @@ def test_no_standard_error_is_no_reason_to_fail(machine: Machine) -> None:
     assert (reply.returncode, reply.stdout) == (0, "11\n")
 
 
-def test_json_tells_the_job_and_nothing_else(machine: Machine) -> None:
+def test_json_prints_the_job_and_nothing_else(machine: Machine) -> None:
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
         who = ["-c", "user.name=n", "-c", "user.email=e"]
         subprocess.run(["git", *who, *words], cwd=machine.project, check=True)
-    told = json.loads(machine.submit("--json")[1])
-    assert (told["id"], told["name"], told["earlier"], told["dirty"]) == ("11", "train", False, False)
-    assert len(told["commit"]) == 40
+    shown = json.loads(machine.submit("--json")[1])
+    assert (shown["id"], shown["name"], shown["earlier"], shown["dirty"]) == ("11", "train", False, False)
+    assert len(shown["commit"]) == 40
     (machine.project / "more").write_text("x")
-    told = json.loads(machine.submit("--json")[1])
-    assert told["dirty"]
-    (folder,) = (machine.home / "slurmgen/project/submissions").glob(f"*{told['key']}")
+    shown = json.loads(machine.submit("--json")[1])
+    assert shown["dirty"]
+    (folder,) = (machine.home / "slurmgen/project/submissions").glob(f"*{shown['key']}")
     record = json.loads((folder / "record.json").read_text())
-    assert (record["commit"], record["dirty"], record["key"]) == (told["commit"], True, told["key"])
+    assert (record["commit"], record["dirty"], record["key"]) == (shown["commit"], True, shown["key"])
     assert (folder / "record.json").stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_dry_run_tells_what_would_be_sent_and_what_was_before(machine: Machine) -> None:
+def test_a_dry_run_shows_what_would_be_sent_and_what_was_sent_before(machine: Machine) -> None:
     (machine.project / "data").write_text("x")
-    told = json.loads(machine.submit("--dry-run", "--json")[1])
-    assert (told["files"], told["bytes"]) == (["data", "train.py"], 1)
-    assert "nothing of this was sent there from here before" in machine.submit("--dry-run")[2]
+    shown = json.loads(machine.submit("--dry-run", "--json")[1])
+    assert (shown["files"], shown["bytes"]) == (["data", "train.py"], 1)
+    assert "no file of this project was sent to that folder before" in machine.submit("--dry-run")[2]
     machine.submit()
     (machine.project / "data").write_text("y")
-    assert "1 file sent before, and only 1 to be sent now" in machine.submit("--dry-run")[2]
+    assert "1 file sent before; 1 to send now" in machine.submit("--dry-run")[2]
 
 
-def test_a_project_that_is_too_large_is_refused_with_its_biggest_files(machine: Machine) -> None:
+def test_a_too_large_project_is_refused_with_its_biggest_files(machine: Machine) -> None:
     for number in range(7):
         (machine.project / f"model-{number}").write_bytes(bytes(300_000 + number))
     code, out, err = machine.submit("--max-size", "1M")
@@ -144,24 +148,45 @@ def test_a_project_that_is_too_large_is_refused_with_its_biggest_files(machine: 
     assert machine.submit("--max-size", "much")[0] == 2
 
 
-def test_an_array_is_not_followed_and_not_submitted(machine: Machine) -> None:
+def test_an_array_is_neither_followed_nor_submitted(machine: Machine) -> None:
     code, out, err = machine.submit("--sbatch", "array=0-3", "--follow")
     assert (code, out) == (2, "")
     assert "each task of an array has its own" in err
     assert not (machine.home / "slurmgen").exists()
 
 
-def test_without_a_script_the_example_goes_along_and_is_told(machine: Machine) -> None:
+def test_without_a_script_the_bundled_example_is_sent_and_named(machine: Machine) -> None:
     reply = machine.slurmgen("submit", "--site", "generic", "--via", "local", "--dry-run")
-    assert "no script is named: the bundled example training/cifar_ddp.py goes along" in reply[2]
+    assert "no script is named: the bundled example training/cifar_ddp.py is sent" in reply[2]
     assert "no script is named" not in machine.submit("--dry-run")[2]
 
 
-def test_follow_says_that_it_waits(machine: Machine) -> None:
-    # Waiting at the first question, gone at the next ones.
+def test_follow_reports_a_pending_job(machine: Machine) -> None:
+    # Pending in the first reply, unknown in later ones.
     machine.answers(
-        "squeue", "[ ! -e ~/asked ] || exit 0; touch ~/asked; echo '11|PENDING|Priority|0:00|1:00|N/A||train'"
+        "squeue",
+        "[ ! -e ~/called ] || exit 0; touch ~/called; echo '11|PENDING|Priority|0:00|1:00|N/A||train'",
     )
     code, out, err = machine.submit("--follow")
     assert (code, out) == (1, "11\n")
     assert "job 11 is PENDING (Priority); its log follows when it starts" in err
+
+
+def test_a_terminal_shows_how_much_is_sent_and_a_file_does_not(machine: Machine) -> None:
+    (machine.project / "data").write_bytes(os.urandom(200_000))
+    leader, follower = pty.openpty()
+    words = [sys.executable, "-m", "slurmgen", "submit", *JOB]
+    environ = {**machine.environ, "TERM": "xterm", "COLUMNS": "120"}
+    options = {"cwd": machine.project, "env": environ, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, stderr=follower, **options) as process:  # type: ignore[call-overload]
+        os.close(follower)
+        shown = b""
+        with suppress(OSError):  # the other end is closed
+            while chunk := os.read(leader, 65536):
+                shown += chunk
+        assert process.communicate()[0] == "11\n"
+    os.close(leader)
+    assert b"sending" in shown
+    assert re.search(rb"[0-9.]+K of 195.4K", shown)
+    assert b"submitted job 11" in shown
+    assert "sending" not in machine.submit()[2]

@@ -1,4 +1,4 @@
-"""`slurmgen init`: where one is, and what one starts from."""
+"""`slurmgen init`: the site of this machine, and the slurmgen.toml of a new project."""
 
 import os
 import re
@@ -17,7 +17,7 @@ SITES = [load_site(name) for name in ("daic", "generic", "olivia")]
 
 @pytest.fixture(autouse=True)
 def no_slurm(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An `scontrol` that finds no controller, whatever this machine has."""
+    """An `scontrol` without a controller, whatever this machine runs."""
     folder = tmp_path_factory.mktemp("bin")
     return fake_scontrol(folder, "exit 1", monkeypatch)
 
@@ -43,16 +43,16 @@ def fake_scontrol(folder: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> P
         ("", None),
     ],
 )
-def test_a_host_is_of_the_site_in_whose_domain_it_is(host: str, site: str | None) -> None:
+def test_a_host_belongs_to_the_site_of_its_domain(host: str, site: str | None) -> None:
     assert site_here(host, "", SITES) == site
 
 
-def test_slurms_own_name_for_the_cluster_names_the_site() -> None:
+def test_the_cluster_name_of_slurm_is_the_site() -> None:
     config = "AuthType = auth/munge\nClusterName             = Olivia\nx = daic\n"
     assert site_here("login1", config, SITES) == "olivia"
 
 
-def test_init_asks_the_slurm_that_is_here(
+def test_init_queries_the_slurm_of_this_machine(
     no_slurm: Path, tmp_path: Path, slurmgen: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_scontrol(no_slurm, 'echo "ClusterName = daic"', monkeypatch)
@@ -61,14 +61,14 @@ def test_init_asks_the_slurm_that_is_here(
     assert "daic needs your account" in result.stderr
 
 
-def test_where_nobody_can_be_asked_the_site_is_generic(tmp_path: Path, slurmgen: Run) -> None:
+def test_the_site_is_generic_without_a_terminal(tmp_path: Path, slurmgen: Run) -> None:
     result = slurmgen("init", stdin=subprocess.DEVNULL)
     assert (result.returncode, result.stdout) == (0, "")
     assert result.stderr.startswith("wrote slurmgen.toml\nNext:\n  slurmgen explain cifar ")
     assert 'site = "generic"' in (tmp_path / "slurmgen.toml").read_text()
 
 
-def test_on_a_terminal_one_is_asked(tmp_path: Path) -> None:
+def test_on_a_terminal_init_prompts_for_the_site(tmp_path: Path) -> None:
     ours, theirs = os.openpty()
     os.write(ours, b"nowhere\nolivia\n")
     command = [sys.executable, "-m", "slurmgen", "init"]
@@ -81,7 +81,9 @@ def test_on_a_terminal_one_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["daic", "generic", "olivia"])
-def test_what_init_writes_can_be_rendered_and_checked(name: str, tmp_path: Path, slurmgen: Run) -> None:
+def test_the_file_that_init_writes_can_be_rendered_and_checked(
+    name: str, tmp_path: Path, slurmgen: Run
+) -> None:
     assert slurmgen("init", "--site", name).returncode == 0
     path = tmp_path / "slurmgen.toml"
     path.write_text(path.read_text().replace('# account = "..."', 'account = "nn1k"', 1))
@@ -89,7 +91,7 @@ def test_what_init_writes_can_be_rendered_and_checked(name: str, tmp_path: Path,
     assert slurmgen("check").returncode == 0
 
 
-def test_every_commented_key_may_be_taken_in(tmp_path: Path, slurmgen: Run) -> None:
+def test_every_commented_key_is_valid_once_uncommented(tmp_path: Path, slurmgen: Run) -> None:
     text = starter(load_site("daic")).replace("OTHER", "olivia").replace('"..."', '"nn1k"')
     lines = [line.removeprefix("# ") if "=" in line or "[" in line else line for line in text.splitlines()]
     (tmp_path / "slurmgen.toml").write_text("\n".join(lines))
@@ -99,14 +101,12 @@ def test_every_commented_key_may_be_taken_in(tmp_path: Path, slurmgen: Run) -> N
 @pytest.mark.parametrize(
     ("name", "args"), [("slurmgen.toml", []), ("slurmgen.toml", ["--training"]), ("training", ["--training"])]
 )
-def test_what_is_there_stays_and_nothing_is_written(
-    name: str, args: list[str], tmp_path: Path, slurmgen: Run
-) -> None:
+def test_init_overwrites_no_existing_file(name: str, args: list[str], tmp_path: Path, slurmgen: Run) -> None:
     (tmp_path / name).write_text("mine")
     result = slurmgen("init", "--site", "generic", *args)
     assert (result.returncode, result.stderr) == (
         2,
-        f"error: there is a {name} here already. It stays as it is.\n",
+        f"error: {name} exists already. It is not overwritten; remove it to start again.\n",
     )
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "mine"
@@ -128,11 +128,11 @@ def test_an_unknown_site_is_refused_before_anything_is_written(tmp_path: Path, s
 
 
 @pytest.mark.parametrize("name", ["slurmgen.toml", "training"])
-def test_nothing_is_written_where_a_link_leads(name: str, tmp_path: Path, slurmgen: Run) -> None:
+def test_init_writes_through_no_link(name: str, tmp_path: Path, slurmgen: Run) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / name).symlink_to(tmp_path / "elsewhere")
     result = slurmgen("init", "--site", "generic", "--training", cwd=folder)
-    assert (result.returncode, f"there is a {name} here already" in result.stderr) == (2, True)
+    assert (result.returncode, f"{name} exists already" in result.stderr) == (2, True)
     assert [path.name for path in folder.iterdir()] == [name]
     assert not (tmp_path / "elsewhere").exists()

@@ -1,4 +1,4 @@
-"""slurmgen.toml and the personal file."""
+"""slurmgen.toml and personal.toml."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from slurmgen.config.project import Project, find_project, job_request, load_project, sites_of
 from slurmgen.errors import ConfigError, RequestError
 from tests.conftest import Run
-from tests.test_paths import SOMEBODY, as_root
+from tests.test_paths import OTHER_USER, as_root
 
 PROJECT = """
 site = "daic"
@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_job_says_more_than_the_defaults_and_a_site_more_than_the_job(project: Path) -> None:
+def test_a_job_overrules_the_defaults_and_its_site_overrules_the_job(project: Path) -> None:
     found = load_project(project / "slurmgen.toml")
     here, there = job_request(found, "cifar", "daic"), job_request(found, "cifar", "olivia")
     assert (here.gpus, here.account, here.time, here.name) == (2, "ewi-insy", "01:00:00", "cifar")
@@ -55,7 +55,7 @@ def test_the_project_is_found_from_a_folder_below(project: Path) -> None:
     assert find_project(project / "a" / "b")[0] == project
 
 
-def test_render_of_a_job_names_it_and_the_options_beyond_it(project: Path, slurmgen: Run) -> None:
+def test_the_header_of_a_job_names_it_and_the_further_options(project: Path, slurmgen: Run) -> None:
     head = slurmgen("render", "cifar", "--site", "olivia", "--gpus", "4", cwd=project).stdout.splitlines()[:3]
     assert head[1] == "# cifar on olivia: lightning, 4 ranks on 1 node with 4 GPUs"
     assert head[2] == "# Made by: slurmgen render cifar --site olivia --gpus 4"
@@ -70,7 +70,7 @@ JOBLESS = (["render"], ["explain"], ["submit", "--dry-run"], ["doctor", "--via",
 
 
 @pytest.mark.parametrize("command", JOBLESS, ids=lambda words: words[0])
-def test_a_command_without_a_job_takes_the_only_one(command: list[str], project: Path, slurmgen: Run) -> None:
+def test_a_command_without_a_job_uses_the_only_one(command: list[str], project: Path, slurmgen: Run) -> None:
     reply = slurmgen(*command, "--time", "2:00:00", cwd=project)
     assert "cifar_ddp" not in reply.stdout
     assert "cifar" in reply.stdout
@@ -81,7 +81,7 @@ def test_a_command_without_a_job_takes_the_only_one(command: list[str], project:
 
 
 @pytest.mark.parametrize("command", JOBLESS, ids=lambda words: words[0])
-def test_a_command_without_a_job_is_refused_where_there_are_several(
+def test_a_command_without_a_job_is_refused_if_there_are_several(
     command: list[str], project: Path, slurmgen: Run
 ) -> None:
     with (project / "slurmgen.toml").open("a") as file:
@@ -91,7 +91,7 @@ def test_a_command_without_a_job_is_refused_where_there_are_several(
     assert reply.stderr.startswith("error: slurmgen.toml has several jobs: cifar, mnist. Name one")
 
 
-def test_a_script_without_a_job_is_a_job_made_from_the_defaults(project: Path, slurmgen: Run) -> None:
+def test_a_script_without_a_job_uses_the_defaults(project: Path, slurmgen: Run) -> None:
     (project / "mine.py").touch()
     with (project / "slurmgen.toml").open("a") as file:
         file.write("[job.mnist]\n")
@@ -105,7 +105,7 @@ def test_a_script_without_a_job_is_a_job_made_from_the_defaults(project: Path, s
 
 
 @pytest.mark.parametrize("text", [None, "", "[defaults]\nqos = 'long'\n"])
-def test_without_jobs_the_bundled_example_is_taken(text: str | None, tmp_path: Path, slurmgen: Run) -> None:
+def test_without_jobs_the_bundled_example_is_used(text: str | None, tmp_path: Path, slurmgen: Run) -> None:
     if text is not None:
         (tmp_path / "slurmgen.toml").write_text(text)
     reply = slurmgen("submit", "--site", "daic", "--account", "a", "--dry-run")
@@ -119,6 +119,7 @@ def test_without_jobs_the_bundled_example_is_taken(text: str | None, tmp_path: P
         (["--", "--epochs", "1"], "train.py --epochs 5 --epochs 1\n"),
         (["--replace-args", "--", "--epochs", "1"], "train.py --epochs 1\n"),
         (["--replace-args"], "train.py\n"),
+        (["--"], "train.py --epochs 5\n"),
         ([], "train.py --epochs 5\n"),
     ],
 )
@@ -131,7 +132,7 @@ def test_arguments_follow_those_of_the_job_or_replace_them(
     assert slurmgen(*command, cwd=project).stdout == text
 
 
-def test_arguments_of_the_defaults_are_not_doubled_by_the_command_in_the_head(
+def test_the_command_in_the_header_does_not_repeat_arguments_of_the_defaults(
     tmp_path: Path, slurmgen: Run
 ) -> None:
     (tmp_path / "slurmgen.toml").write_text('[defaults]\nscript_args = ["--a"]')
@@ -141,7 +142,7 @@ def test_arguments_of_the_defaults_are_not_doubled_by_the_command_in_the_head(
     assert slurmgen(*command).stdout == text
 
 
-def test_a_job_that_goes_back_into_the_queue_can_be_asked_not_to(project: Path, slurmgen: Run) -> None:
+def test_requeue_of_a_job_can_be_switched_off(project: Path, slurmgen: Run) -> None:
     path = project / "slurmgen.toml"
     path.write_text(path.read_text().replace("gpus = 2\n", "gpus = 2\nrequeue = true\n"))
     assert "scontrol requeue" in slurmgen("render", "cifar", cwd=project).stdout
@@ -150,7 +151,7 @@ def test_a_job_that_goes_back_into_the_queue_can_be_asked_not_to(project: Path, 
     assert "scontrol requeue" not in text
 
 
-def test_write_puts_the_script_in_the_script_folder(project: Path, slurmgen: Run) -> None:
+def test_write_puts_the_script_into_the_script_folder(project: Path, slurmgen: Run) -> None:
     result = slurmgen("render", "cifar", "--write", cwd=project)
     written = project / "slurm" / "cifar.daic.sbatch"
     assert (result.stdout, result.stderr) == ("", "wrote slurm/cifar.daic.sbatch\n")
@@ -171,7 +172,7 @@ def test_write_puts_the_script_in_the_script_folder(project: Path, slurmgen: Run
         ("sites = ['olivia']\n[job.a]\nsites = []", []),
     ],
 )
-def test_the_sites_of_a_job_are_its_own_else_the_files_else_those_it_speaks_of(
+def test_the_sites_of_a_job_are_its_own_else_the_projects_else_those_of_its_tables(
     text: str, sites: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "slurmgen.toml").write_text(text)
@@ -190,7 +191,7 @@ def test_the_sites_of_a_job_are_its_own_else_the_files_else_those_it_speaks_of(
         ("[jobs.a]", "unknown key jobs. Did you mean job"),
         ("[defaults]\nenv = { 'A-B' = '1' }", r"slurmgen\.toml:2: defaults\.env\.A-B: .* Correct that key"),
         ("[job.a]\n[job.'b c']", r"slurmgen\.toml:2: job\.b c: .* Correct that key"),
-        ("site =\n", r"slurmgen\.toml is not TOML: .* line 1"),
+        ("site =\n", r"slurmgen\.toml:1: it is not TOML: Invalid value at column 7"),
     ],
 )
 def test_a_wrong_project_is_refused_with_its_file_and_key(text: str, message: str, tmp_path: Path) -> None:
@@ -209,20 +210,20 @@ PERSONAL = (
 )
 
 
-def test_personal_facts_fill_a_script_on_stdout(config_dir: Path, slurmgen: Run) -> None:
+def test_personal_settings_fill_a_script_on_stdout(config_dir: Path, slurmgen: Run) -> None:
     (config_dir / "personal.toml").write_text(PERSONAL)
     text = slurmgen("render", "--site", "daic").stdout
     assert "#SBATCH --account=my-own\n" in text
     assert "/images/mine.sif" in text
 
 
-def test_a_sites_own_image_comes_before_the_personal_one(config_dir: Path, slurmgen: Run) -> None:
+def test_the_image_of_the_site_precedes_the_personal_one(config_dir: Path, slurmgen: Run) -> None:
     (config_dir / "personal.toml").write_text(PERSONAL)
     assert "/no" not in slurmgen("render", "--site", "olivia").stdout.split()
 
 
 @pytest.mark.parametrize("how", [["-o", "x.sbatch"], ["--write"]])
-def test_personal_facts_never_reach_a_script_in_a_file(
+def test_personal_settings_are_not_used_for_a_script_in_a_file(
     how: list[str], config_dir: Path, slurmgen: Run
 ) -> None:
     (config_dir / "personal.toml").write_text(PERSONAL)
@@ -232,7 +233,7 @@ def test_personal_facts_never_reach_a_script_in_a_file(
 
 
 @pytest.mark.parametrize(("how", "returncode"), [([], 0), (["-o", "x.sbatch"], 2), (["--write"], 2)])
-def test_a_profile_of_ones_own_never_reaches_a_script_in_a_file(
+def test_a_personal_profile_is_not_used_for_a_script_in_a_file(
     how: list[str], returncode: int, config_dir: Path, slurmgen: Run
 ) -> None:
     (config_dir / "site_profiles").mkdir()
@@ -242,7 +243,7 @@ def test_a_profile_of_ones_own_never_reaches_a_script_in_a_file(
     assert not how or "site 'mine' is one of your own" in result.stderr
 
 
-def test_a_profile_of_ones_own_does_not_change_a_bundled_site_in_a_file(
+def test_a_personal_profile_does_not_change_a_bundled_site_in_a_file(
     config_dir: Path, tmp_path: Path, slurmgen: Run
 ) -> None:
     (config_dir / "site_profiles").mkdir()
@@ -252,7 +253,7 @@ def test_a_profile_of_ones_own_does_not_change_a_bundled_site_in_a_file(
     assert "--time=00:09:00" not in (tmp_path / "x.sbatch").read_text()
 
 
-def test_a_wrong_personal_file_is_named(config_dir: Path, slurmgen: Run) -> None:
+def test_an_invalid_personal_file_is_named(config_dir: Path, slurmgen: Run) -> None:
     (config_dir / "personal.toml").write_text("[daic]\npassword = 'x'")
     result = slurmgen("render", "--site", "daic")
     assert (result.returncode, "personal.toml:2: unknown key" in result.stderr) == (2, True)
@@ -284,7 +285,7 @@ def test_explain_names_the_file_that_a_value_comes_from(
 @pytest.mark.parametrize(
     "option", ["--account", "--qos", "--mem", "--time", "--site", "--name", "--container"]
 )
-def test_an_empty_value_is_an_error_wherever_it_stands(
+def test_an_empty_value_is_an_error_in_every_file_and_option(
     option: str, config_dir: Path, tmp_path: Path, slurmgen: Run
 ) -> None:
     (config_dir / "personal.toml").write_text('[generic]\naccount = "mine"\nimage = "/x.sif"')
@@ -294,9 +295,7 @@ def test_an_empty_value_is_an_error_wherever_it_stands(
     assert "empty. Leave it out, or give it a value." in result.stderr
 
 
-def test_an_sbatch_option_without_a_value_is_true_and_a_later_layer_takes_it_out(
-    tmp_path: Path, slurmgen: Run
-) -> None:
+def test_an_sbatch_option_without_a_value_is_true_and_false_removes_it(tmp_path: Path, slurmgen: Run) -> None:
     (tmp_path / "slurmgen.toml").write_text(
         "[defaults.sbatch]\nexclusive = true\nhold = true\n[job.a.sbatch]\nhold = false"
     )
@@ -326,19 +325,19 @@ def test_a_project_of_another_user_is_refused_with_its_owner(theirs: str, tmp_pa
     work.mkdir(parents=True)
     (tmp_path / "shared" / "slurmgen.toml").write_text(PROJECT)
     assert find_project(work)[1].job
-    os.chown(tmp_path / theirs, SOMEBODY, SOMEBODY)
+    os.chown(tmp_path / theirs, OTHER_USER, OTHER_USER)
     with pytest.raises(ConfigError, match=rf"shared/slurmgen\.toml is not used: \S*{theirs} belongs to user"):
         find_project(work)
 
 
 @as_root
 @pytest.mark.parametrize("name", ["slurmgen.toml", "templates", "site_profiles"])
-def test_a_folder_of_another_user_to_start_in_is_refused_if_it_has_anything_of_a_project(
+def test_a_start_folder_of_another_user_is_refused_if_it_has_parts_of_a_project(
     name: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
-    os.chown(folder, SOMEBODY, SOMEBODY)
+    os.chown(folder, OTHER_USER, OTHER_USER)
     assert find_project(folder) == (folder, Project())
     (folder / name).touch()
     with pytest.raises(ConfigError, match=rf"theirs/{name} is not used: \S*theirs belongs to user"):
@@ -352,7 +351,7 @@ def test_a_project_that_every_user_may_write_to_is_refused(project: Path, name: 
         find_project(project)
 
 
-def test_a_project_that_is_shared_with_a_group_is_used(project: Path) -> None:
+def test_a_project_that_a_group_shares_is_used(project: Path) -> None:
     project.chmod(0o2775)
     (project / "slurmgen.toml").chmod(0o664)
     assert find_project(project)[1].job
@@ -361,17 +360,17 @@ def test_a_project_that_is_shared_with_a_group_is_used(project: Path) -> None:
 @as_root
 def test_a_link_to_another_users_project_file_is_refused(project: Path, tmp_path: Path) -> None:
     (project / "slurmgen.toml").rename(tmp_path / "theirs")
-    os.chown(tmp_path / "theirs", SOMEBODY, SOMEBODY)
+    os.chown(tmp_path / "theirs", OTHER_USER, OTHER_USER)
     (project / "slurmgen.toml").symlink_to(tmp_path / "theirs")
     with pytest.raises(ConfigError, match="theirs belongs to user"):
         find_project(project)
 
 
 @as_root
-def test_another_users_project_is_used_if_the_user_says_that_it_is_safe(
+def test_a_project_of_another_user_is_used_if_the_user_trusts_it(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    os.chown(project / "slurmgen.toml", SOMEBODY, SOMEBODY)
+    os.chown(project / "slurmgen.toml", OTHER_USER, OTHER_USER)
     with pytest.raises(ConfigError, match=f"set SLURMGEN_SAFE_DIRECTORY={project}"):
         find_project(project)
     monkeypatch.setenv("SLURMGEN_SAFE_DIRECTORY", f"/nowhere:{project}")
@@ -383,7 +382,7 @@ def test_another_users_project_is_used_if_the_user_says_that_it_is_safe(
         find_project(project)
 
 
-def test_a_project_in_the_home_folder_counts_there_and_not_below(
+def test_a_project_in_the_home_folder_is_used_there_and_not_below(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "a").mkdir()
@@ -393,21 +392,19 @@ def test_a_project_in_the_home_folder_counts_there_and_not_below(
     assert find_project(project / "a") == (project / "a", Project())
 
 
-def test_no_project_is_looked_for_above_the_home_folder(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_search_ends_at_the_home_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "home" / "a").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(project / "home"))
     assert find_project(project / "home" / "a")[1] == find_project(project / "home")[1] == Project()
 
 
 @as_root
-def test_no_project_is_looked_for_on_another_file_system(project: Path) -> None:
+def test_the_search_ends_at_the_file_system(project: Path) -> None:
     (project / "other").mkdir()
     program = "from slurmgen.config.project import *; print(find_project(Path('other'))[0].name)"
     command = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none other; "$@"', "sh"]
-    told = subprocess.run([*command, sys.executable, "-c", program], cwd=project, capture_output=True)
-    assert told.stdout == b"other\n", told.stderr
+    result = subprocess.run([*command, sys.executable, "-c", program], cwd=project, capture_output=True)
+    assert result.stdout == b"other\n", result.stderr
 
 
 @pytest.mark.parametrize("key", ["script_dir", "template_dir"])
@@ -420,7 +417,7 @@ def test_a_folder_outside_the_project_is_refused(key: str, folder: str, tmp_path
 
 @pytest.mark.parametrize("name", ["personal.toml", "site_profiles/mine.toml"])
 @pytest.mark.parametrize("place", ["", "..", "file"])
-def test_the_users_own_files_are_refused_if_others_may_change_them(
+def test_files_of_the_user_are_refused_if_others_may_change_them(
     name: str, place: str, config_dir: Path, slurmgen: Run
 ) -> None:
     path = config_dir / name
@@ -435,7 +432,7 @@ def test_the_users_own_files_are_refused_if_others_may_change_them(
     assert f"is not safe to use: other users may write to {changed}. Make it yours alone" in result.stderr
 
 
-def test_a_pipe_is_not_waited_for(config_dir: Path, tmp_path: Path, slurmgen: Run) -> None:
+def test_a_pipe_is_refused_without_waiting(config_dir: Path, tmp_path: Path, slurmgen: Run) -> None:
     for path in (config_dir / "personal.toml", tmp_path / "site_profiles" / "generic.toml"):
         path.parent.mkdir(exist_ok=True)
         os.mkfifo(path)

@@ -1,4 +1,4 @@
-"""The JSON Schemas that editors complete keys with."""
+"""The JSON Schemas with which editors complete keys."""
 
 import json
 import tomllib
@@ -7,6 +7,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+import slurmgen.config.project
+import slurmgen.jobs.job
 from slurmgen.config.schema import SCHEMAS, schema_text
 from slurmgen.paths import bundled
 from tests.config.test_project import PERSONAL, PROJECT
@@ -21,13 +23,18 @@ def test_the_checked_in_schema_is_current(name: str) -> None:
     assert (FOLDER / name).read_text(encoding="utf-8") == schema_text(name)
 
 
+def test_a_struct_of_the_same_name_elsewhere_does_not_matter() -> None:
+    assert slurmgen.jobs.job.Job.__name__ == slurmgen.config.project.Job.__name__
+    assert (FOLDER / "slurmgen.json").read_text(encoding="utf-8") == schema_text("slurmgen.json")
+
+
 @pytest.mark.parametrize("path", sorted(bundled("site_profiles").glob("*.toml")), ids=lambda path: path.stem)
 def test_a_bundled_profile_fits_its_schema(path: Path) -> None:
     jsonschema.validate(tomllib.loads(path.read_text()), json.loads(schema_text("site.json")))
 
 
 @pytest.mark.parametrize(("name", "text"), [("slurmgen.json", PROJECT), ("personal.json", PERSONAL)])
-def test_a_right_file_fits_its_schema(name: str, text: str) -> None:
+def test_a_valid_file_fits_its_schema(name: str, text: str) -> None:
     jsonschema.validate(tomllib.loads(text), json.loads(schema_text(name)))
 
 

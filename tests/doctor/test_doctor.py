@@ -1,11 +1,10 @@
-"""`slurmgen doctor`: every step, well and not, before a real sshd and a real Slurm."""
+"""`slurmgen doctor`: every check, passed and failed, with a real sshd and a real Slurm."""
 
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ import pytest
 
 from slurmgen.doctor import CHECKS
 from tests.conftest import Run
-from tests.remote.ssh.test_jump_hosts import Way, gates, way
+from tests.remote.ssh.test_jump_hosts import Chain, chain, gates
 from tests.scenarios.test_hostile_replies import EVIL, Machine, machine
 from tests.support.sshd import Server, free_port, keygen
 from tests.support.twins import Testbed
 
-__all__ = ["gates", "machine", "way"]
+__all__ = ["chain", "gates", "machine"]
 
 JOB = ["--framework", "python", "--script", "train.py", "--time", "00:05:00"]
 VERSION = "[ $1 != --version ] || exec echo slurm 24.11.5"
@@ -33,11 +32,11 @@ def examine(slurmgen: Run, tmp_path: Path) -> Examine:
     def run(*args: str, **more: str) -> tuple[int, dict[str, dict[str, Any]]]:
         reply = slurmgen("doctor", *JOB, "--json", *args, cwd=tmp_path, env={**os.environ, **more})
         assert reply.stderr == ""
-        told = json.loads(reply.stdout)
-        assert told["ok"] == (reply.returncode == 0)
-        assert [step["step"] for step in told["steps"]] == [check.name for check in CHECKS]
-        assert all(step["hint"] for step in told["steps"] if step["state"] == "failed")
-        return reply.returncode, {step["step"]: step for step in told["steps"]}
+        report = json.loads(reply.stdout)
+        assert report["ok"] == (reply.returncode == 0)
+        assert [step["step"] for step in report["steps"]] == [check.name for check in CHECKS]
+        assert all(step["hint"] for step in report["steps"] if step["state"] == "failed")
+        return reply.returncode, {step["step"]: step for step in report["steps"]}
 
     return run
 
@@ -55,7 +54,7 @@ def queued(testbed: Testbed) -> set[str]:
 
 
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
-def test_where_all_is_well_every_step_is_ok_with_one_login_and_no_job(
+def test_all_checks_pass_with_one_login_and_no_job(
     examine: Examine, login_node: Server, testbed: Testbed, tmp_path: Path, client: str
 ) -> None:
     log = login_node.folder / "sshd.log"
@@ -68,13 +67,13 @@ def test_where_all_is_well_every_step_is_ok_with_one_login_and_no_job(
     assert list(login_node.home.glob("**/.slurmgen-doctor*")) == []
     assert steps["login"]["said"] == {"paramiko": str(login_node.key), "openssh": "publickey"}[client]
     assert steps["Slurm"]["said"].startswith("Slurm 2")
-    assert steps["controller"]["said"].startswith("slurmctld answers on ")
+    assert steps["controller"]["said"].startswith("slurmctld responds on ")
     assert " is up, " in steps["partition"]["said"]
     assert steps["job"]["said"].startswith("it would start at ")
-    assert steps["remote folder"]["said"].startswith("slurmgen can be written; ")
+    assert steps["remote folder"]["said"].startswith("slurmgen is writable; ")
 
 
-def test_a_twin_is_examined_too(examine: Examine, testbed: Testbed) -> None:
+def test_a_twin_can_be_checked(examine: Examine, testbed: Testbed) -> None:
     more = {"XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"]}
     code, steps = examine("--site", "generic", "--via", "twin", **more)
     assert (code, states(steps, "failed")) == (0, [])
@@ -82,13 +81,13 @@ def test_a_twin_is_examined_too(examine: Examine, testbed: Testbed) -> None:
     assert steps["job"]["said"].startswith("it would start at ")
 
 
-def test_without_a_twin_it_is_said_how_to_start_one(examine: Examine) -> None:
+def test_a_missing_twin_fails_with_the_command_that_starts_one(examine: Examine) -> None:
     code, steps = examine("--site", "generic", "--via", "twin")
     assert (code, states(steps, "failed")) == (3, ["login"])
     assert "slurmgen twin up" in steps["login"]["hint"]
 
 
-def test_a_person_sees_a_line_a_step_and_below_it_what_to_do(
+def test_the_text_has_a_line_for_each_step_and_hints_below_failures(
     slurmgen: Run, server: Server, tmp_path: Path
 ) -> None:
     closed = Server(server.folder, free_port()).config(tmp_path)
@@ -97,15 +96,14 @@ def test_a_person_sees_a_line_a_step_and_below_it_what_to_do(
     lines = reply.stdout.splitlines()
     assert lines[0].startswith("ok           request          cifar_ddp on generic: ddp, 1 GPU on 1 node")
     at = next(number for number, line in enumerate(lines) if line.startswith("failed       port  "))
-    assert "does not open" in lines[at]
-    assert (
-        lines[at + 1].split() == "Is a VPN needed? Is the host up? ssh_config can name another Port.".split()
-    )
-    assert "not checked  login            host key comes first" in lines
+    assert "no connection to port" in lines[at]
+    assert lines[at + 1].split()[:3] == ["Check", "that", "the"]
+    assert "VPN" in lines[at + 1]
+    assert "not checked  login            needs host key" in lines
     assert "\x1b" not in reply.stdout
 
 
-def test_a_wrong_request_is_told_and_the_way_is_examined_all_the_same(
+def test_a_wrong_request_does_not_stop_the_checks_of_the_connection(
     examine: Examine, login_node: Server, tmp_path: Path
 ) -> None:
     code, steps = examine(*over_ssh(login_node.config(tmp_path)), "--gpus", "0")
@@ -114,12 +112,12 @@ def test_a_wrong_request_is_told_and_the_way_is_examined_all_the_same(
     assert steps["job"] == {
         "step": "job",
         "state": "not checked",
-        "said": "request comes first",
+        "said": "needs request",
         "hint": None,
     }
 
 
-def test_a_wrong_profile_is_no_matter_of_steps(slurmgen: Run) -> None:
+def test_an_unknown_site_is_an_error_without_steps(slurmgen: Run) -> None:
     reply = slurmgen("doctor", "--site", "dapc")
     assert (reply.returncode, reply.stdout) == (2, "")
     assert reply.stderr.startswith("error: there is no site 'dapc'")
@@ -132,7 +130,7 @@ def test_a_wrong_profile_is_no_matter_of_steps(slurmgen: Run) -> None:
         *((step, "openssh") for step in ("host key", "login")),
     ],
 )
-def test_the_step_on_the_way_that_fails_is_the_one_that_is_told(
+def test_only_the_broken_step_of_the_connection_fails(
     examine: Examine, server: Server, tmp_path: Path, step: str, client: str
 ) -> None:
     broken: dict[str, Callable[[], str]] = {
@@ -152,9 +150,7 @@ def test_the_step_on_the_way_that_fails_is_the_one_that_is_told(
     assert states(steps, "ok") == names[: names.index(step)]
 
 
-def test_hosts_on_the_way_are_named(
-    examine: Examine, server: Server, login_node: Server, tmp_path: Path
-) -> None:
+def test_jump_hosts_are_named(examine: Examine, server: Server, login_node: Server, tmp_path: Path) -> None:
     config = login_node.config(tmp_path, more="ProxyJump gate")
     with Path(config).open("a") as file:
         file.write(server.block("gate", tmp_path / "known_gate"))
@@ -164,7 +160,7 @@ def test_hosts_on_the_way_are_named(
     assert steps["ssh_config"]["said"].startswith("gate is ")
     assert ", then far is " in steps["ssh_config"]["said"]
     assert steps["host name"]["said"].endswith("; far behind it")
-    assert steps["port"]["said"].endswith(f" opens, from there port {login_node.port} of 127.0.0.1")
+    assert steps["port"]["said"].endswith(f" is open, from there port {login_node.port} of 127.0.0.1")
     assert steps["login"]["said"] == f"{server.key}, then {login_node.key}"
     (tmp_path / "known_gate").write_text("")
     _, steps = examine(*over_ssh(config))
@@ -173,29 +169,29 @@ def test_hosts_on_the_way_are_named(
 
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
 @pytest.mark.parametrize(("name", "before"), [("inner", "outer"), ("far", "inner")])
-def test_the_host_of_a_chain_that_is_not_reached_is_told_with_the_one_before_it(
-    examine: Examine, way: Way, name: str, before: str, client: str
+def test_an_unreachable_jump_host_is_named_with_the_host_before_it(
+    examine: Examine, chain: Chain, name: str, before: str, client: str
 ) -> None:
-    way.hosts[name] = Server(way.hosts[name].folder, free_port())
-    code, steps = examine(*over_ssh(way.config(), "--ssh-client", client))
+    chain.hosts[name] = Server(chain.hosts[name].folder, free_port())
+    code, steps = examine(*over_ssh(chain.config(), "--ssh-client", client))
     assert (code, states(steps, "failed")) == (3, ["port"])
     assert steps["port"]["said"].startswith(f"{before} cannot connect to {name} at 127.0.0.1 port ")
     assert steps["login"]["state"] == "not checked"
 
 
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
-def test_the_host_of_a_chain_that_lets_nobody_in_is_told(examine: Examine, way: Way, client: str) -> None:
-    way.keys["inner"] = keygen(way.folder / "wrong")
-    code, steps = examine(*over_ssh(way.config(), "--ssh-client", client))
+def test_a_jump_host_that_refuses_the_login_is_named(examine: Examine, chain: Chain, client: str) -> None:
+    chain.keys["inner"] = keygen(chain.folder / "wrong")
+    code, steps = examine(*over_ssh(chain.config(), "--ssh-client", client))
     assert (code, states(steps, "failed")) == (3, ["login"])
-    assert steps["port"]["said"].endswith(" opens; inner and far behind it")
-    assert steps["host key"]["said"] == "as known_hosts has it, as far as we came"
-    told = {"paramiko": "inner did not let ", "openssh": "; keys alone lead to inner and no further"}[client]
-    assert told in steps["login"]["said"]
+    assert steps["port"]["said"].endswith(" is open; inner and far behind it")
+    assert steps["host key"]["said"] == "matches known_hosts on the hosts that were reached"
+    fact = {"paramiko": "inner refused the login of ", "openssh": "; login with keys works up to inner"}
+    assert fact[client] in steps["login"]["said"]
 
 
 @pytest.mark.parametrize("left_out", ["missing.py", "train.py"])
-def test_a_script_that_would_not_be_sent_is_told_in_the_words_of_submit(
+def test_a_script_that_would_not_be_sent_fails_with_the_error_of_submit(
     examine: Examine, slurmgen: Run, testbed: Testbed, tmp_path: Path, left_out: str
 ) -> None:
     (tmp_path / ".gitignore").write_text("train.py\n")
@@ -208,23 +204,23 @@ def test_a_script_that_would_not_be_sent_is_told_in_the_words_of_submit(
     assert submit.stderr == f"error: {steps['project']['said']}. {steps['project']['hint']}\n"
 
 
-def test_what_would_be_sent_is_told_as_submit_tells_it(
+def test_the_size_of_the_project_is_the_one_that_submit_reports(
     examine: Examine, slurmgen: Run, testbed: Testbed, tmp_path: Path
 ) -> None:
     (tmp_path / "data").write_bytes(bytes(2_500_000))
     env = {"XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"]}
     args = ["--site", "generic", "--via", "twin"]
-    said = examine(*args, **env)[1]["project"]["said"]
-    assert said == "3 files (2.4M) would be sent, train.py among them"
+    fact = examine(*args, **env)[1]["project"]["said"]
+    assert fact == "3 files (2.4M) would be sent, including train.py"
     submit = slurmgen("submit", *JOB, *args, "--dry-run", env=os.environ | env)
     assert "would send 3 files (2.4M) to " in submit.stderr
     code, steps = examine(*args, "--max-size", "1M", **env)
     assert (code, states(steps, "failed")) == (2, ["project"])
-    said = examine(*args, "--script", "/there/train.py", **env)[1]["project"]["said"]
-    assert said == "3 files (2.4M) would be sent; /there/train.py is none of them"
+    fact = examine(*args, "--script", "/there/train.py", **env)[1]["project"]["said"]
+    assert fact == "3 files (2.4M) would be sent, but not /there/train.py"
 
 
-def test_a_proxy_command_is_trusted_with_name_and_port(
+def test_name_and_port_are_not_checked_behind_a_proxy_command(
     examine: Examine, login_node: Server, tmp_path: Path
 ) -> None:
     code = "import os,socket,sys,threading\ns=socket.create_connection((sys.argv[1],int(sys.argv[2])))\n"
@@ -234,21 +230,23 @@ def test_a_proxy_command_is_trusted_with_name_and_port(
     _, steps = examine(
         *over_ssh(login_node.config(tmp_path, more=f"ProxyCommand python3 {tmp_path}/proxy.py %h %p"))
     )
-    assert steps["port"]["said"] == "a ProxyCommand leads to far"
+    assert steps["port"]["said"] == "far is reached by a ProxyCommand"
     assert steps["login"]["state"] == "ok"
 
 
-def test_a_partition_that_is_not_there_is_told_with_those_that_are(
+def test_a_missing_partition_fails_with_a_list_of_the_others(
     examine: Examine, login_node: Server, tmp_path: Path
 ) -> None:
     code, steps = examine(*over_ssh(login_node.config(tmp_path)), "--partition", "nope")
     assert (code, states(steps, "failed")) == (3, ["partition", "job"])
-    assert steps["partition"]["said"] == "there is no partition nope"
+    assert steps["partition"]["said"] == "Slurm has no partition nope"
     assert steps["partition"]["hint"].startswith("Known: ")
     assert steps["job"]["said"] == "sbatch: invalid partition specified: nope"
 
 
-def test_an_image_that_is_not_there_is_told(examine: Examine, login_node: Server, tmp_path: Path) -> None:
+def test_a_missing_image_fails_and_its_name_is_not_executed(
+    examine: Examine, login_node: Server, tmp_path: Path
+) -> None:
     image = login_node.home / "it's $(touch pwned).sif"
     args = [*over_ssh(login_node.config(tmp_path)), "--container", str(image)]
     code, steps = examine(*args)
@@ -260,7 +258,7 @@ def test_an_image_that_is_not_there_is_told(examine: Examine, login_node: Server
 
 
 class Local:
-    """This machine with made-up Slurm commands that are all well, until a test breaks one."""
+    """This machine with fake Slurm commands that all work until a test breaks one."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -272,8 +270,8 @@ class Local:
         machine.answers("sinfo", "echo 'gpu*|up|1/2/3/6'; echo 'big|drain|1/2/3/6'")
 
     def examine(self, *args: str) -> tuple[int, dict[str, dict[str, Any]], str]:
-        way = ["--site", "generic", "--via", "local"]
-        code, out, err = self.machine.slurmgen("doctor", *way, *JOB, "--json", *args)
+        route = ["--site", "generic", "--via", "local"]
+        code, out, err = self.machine.slurmgen("doctor", *route, *JOB, "--json", *args)
         assert err == ""
         return code, {step["step"]: step for step in json.loads(out)["steps"]}, out
 
@@ -283,7 +281,7 @@ def local(machine: Machine) -> Local:
     return Local(machine)
 
 
-def test_made_up_commands_are_well(local: Local) -> None:
+def test_all_checks_pass_with_the_fake_commands(local: Local) -> None:
     code, steps, _ = local.examine()
     assert (code, states(steps, "failed")) == (0, [])
     assert steps["Slurm"]["said"] == "Slurm 24.11.5"
@@ -291,28 +289,28 @@ def test_made_up_commands_are_well(local: Local) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "script", "failed", "said"),
+    ("command", "script", "failed", "fact"),
     [
         ("sbatch", "exit 127", "Slurm", "there is no sbatch on this machine"),
-        ("scontrol", "echo 'Slurmctld(primary) at head is DOWN'; exit 1", "controller", "does not answer"),
+        ("scontrol", "echo 'Slurmctld(primary) at head is DOWN'; exit 1", "controller", "does not respond"),
         ("sinfo", "echo 'slurm_load_partitions: timed out' >&2; exit 1", "partition", "timed out"),
         ("date", "echo 1000000000", "clock", "s ahead of that of this machine"),
         ("date", "echo 9000000000", "clock", "s behind that of this machine"),
-        ("df", "echo fs 100 90 10 90% /", "remote folder", "there is room for 10K only"),
+        ("df", "echo fs 100 90 10 90% /", "remote folder", "only 10K are free"),
         ("head", "echo 'No space left on device' >&2; exit 1", "remote folder", "No space left on device"),
         ("mktemp", "echo 'Read-only file system' >&2; exit 1", "remote folder", "Read-only file system"),
     ],
 )
-def test_the_step_that_fails_over_there_is_the_one_that_is_told(
-    local: Local, command: str, script: str, failed: str, said: str
+def test_only_the_broken_step_of_the_remote_host_fails(
+    local: Local, command: str, script: str, failed: str, fact: str
 ) -> None:
     local.machine.answers(command, script)
     code, steps, _ = local.examine()
     assert (code, states(steps, "failed")) == (3, [failed])
-    assert said in steps[failed]["said"]
+    assert fact in steps[failed]["said"]
 
 
-def test_a_refused_account_is_told_with_what_to_do(local: Local) -> None:
+def test_a_refused_account_fails_with_a_hint(local: Local) -> None:
     refusal = "sbatch: error: Invalid account or account/partition combination specified"
     local.machine.answers("sbatch", f"{VERSION}\necho '{refusal}' >&2; exit 1")
     code, steps, _ = local.examine()
@@ -320,51 +318,51 @@ def test_a_refused_account_is_told_with_what_to_do(local: Local) -> None:
     assert "--account" in steps["job"]["hint"]
 
 
-def test_a_partition_that_is_down_is_told(local: Local) -> None:
+def test_a_partition_that_is_down_fails(local: Local) -> None:
     code, steps, _ = local.examine("--partition", "big")
     assert (code, steps["partition"]["said"]) == (3, "partition big is drain")
 
 
-def test_a_folder_in_the_way_is_told(local: Local) -> None:
+def test_a_file_at_the_path_of_the_remote_folder_fails(local: Local) -> None:
     (local.machine.home / "file").write_text("")
     code, steps, _ = local.examine("--remote-dir", "~/file")
     assert (code, states(steps, "failed")) == (3, ["remote folder"])
-    assert "is no folder" in steps["remote folder"]["said"]
+    assert "is not a folder" in steps["remote folder"]["said"]
 
 
-def test_modules_and_python_are_looked_for(local: Local) -> None:
+def test_modules_and_python_are_checked(local: Local) -> None:
     local.machine.answers("module", "[ $2 = good ] || { echo 'ERROR: no such module' >&2; exit 1; }")
     code, steps, _ = local.examine("--module", "good", "--python-env", "conda:none-such")
     assert (code, states(steps, "failed")) == (3, ["python"])
-    assert steps["python"]["said"] == "there is no conda on this machine"
+    assert steps["python"]["said"] == "this machine has no conda"
     local.machine.answers("conda", "")
     code, steps, _ = local.examine("--module", "bad", "--python-env", "conda:none-such")
     assert "`module load bad` fails on this machine: ERROR: no such module" in steps["modules"]["said"]
 
 
-def test_what_is_told_steers_no_terminal(local: Local) -> None:
+def test_the_output_of_the_remote_host_cannot_control_the_terminal(local: Local) -> None:
     local.machine.answers("sinfo", 'cat "$0.txt" >&2; exit 1')
     (local.machine.bin / "sinfo.txt").write_text(f"sinfo: error: {EVIL}\n")
     _, _, out = local.examine()
     assert out.isascii()
     assert "\x1b" not in out
-    way = ["--site", "generic", "--via", "local"]
-    _, out, _ = local.machine.slurmgen("doctor", *way, *JOB)
+    route = ["--site", "generic", "--via", "local"]
+    _, out, _ = local.machine.slurmgen("doctor", *route, *JOB)
     assert "\x1b" not in out
     assert "\u202e" not in out
 
 
-def test_help_says_what_the_exit_codes_mean(slurmgen: Run) -> None:
-    assert "Exit 0 if all is well, 2 if" in " ".join(slurmgen("doctor", "--help").stdout.split())
+def test_help_explains_the_exit_codes(slurmgen: Run) -> None:
+    assert "Exits with 0 if all checks pass, 2 if" in " ".join(slurmgen("doctor", "--help").stdout.split())
 
 
-def test_doctor_imports_no_paramiko_where_it_is_not_used(local: Local) -> None:
+def test_doctor_does_not_import_paramiko_before_it_needs_it(local: Local) -> None:
     code = "import sys, slurmgen.cli.doctor, slurmgen.doctor\nsys.exit(int('paramiko' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_commands_of_a_projects_profile_are_not_run(local: Local) -> None:
-    """What a clone says is for a job alone, where the user has read it."""
+    """They come from a clone: only a job runs them, after the user has read them."""
     project, pwned = local.machine.project, local.machine.home / "pwned"
     (project / "slurmgen.toml").write_text("")
     (project / "site_profiles").mkdir()
@@ -381,41 +379,32 @@ def test_the_commands_of_a_projects_profile_are_not_run(local: Local) -> None:
     assert (code, states(steps, "failed")) == (0, [])
     for step in ("modules", "python"):
         assert steps[step]["state"] == "not checked"
-        assert "doctor leaves out the profile's [modules] init" in steps[step]["said"]
+        assert "doctor does not run the profile's [modules] init" in steps[step]["said"]
     assert not pwned.exists()
 
 
 @pytest.mark.parametrize(
     "name", ["/evil/module", "./module", "../module", "~/module", "a/../../module", "-x"]
 )
-def test_a_modulefile_that_is_named_by_its_path_is_not_run(local: Local, name: str) -> None:
+def test_a_modulefile_named_by_its_path_is_not_run(local: Local, name: str) -> None:
     local.machine.answers("module", "touch ~/pwned")
     _, steps, _ = local.examine(f"--module={name}")
     assert steps["modules"]["state"] == "not checked"
     assert not (local.machine.home / "pwned").exists()
 
 
-def test_without_module_on_the_login_node_python_may_come_from_one_all_the_same(local: Local) -> None:
+def test_python_is_not_checked_if_the_login_node_has_no_module_command(local: Local) -> None:
     code, steps, _ = local.examine("--module", "good", "--python-env", "conda:x")
     assert (code, states(steps, "failed")) == (0, [])
-    assert steps["python"]["said"].startswith("there is no `module` on this machine; compute nodes may")
+    assert steps["python"]["said"].startswith("this machine has no `module` command; compute nodes may")
 
 
-@pytest.mark.parametrize(
-    ("variable", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)]
-)
-def test_colours_can_be_turned_off(
-    slurmgen: Run, tmp_path: Path, variable: dict[str, str], colored: bool
+@pytest.mark.parametrize("client", ["paramiko", "openssh"])
+def test_python_from_a_module_does_not_fail_on_a_login_node_without_module(
+    examine: Examine, login_node: Server, tmp_path: Path, client: str
 ) -> None:
-    command = [sys.executable, "-m", "slurmgen", "doctor", "--site", "generic", "--via", "twin"]
-    primary, replica = os.openpty()
-    with os.fdopen(primary, "rb", buffering=0) as terminal:
-        environ = {name: text for name, text in os.environ.items() if name != "NO_COLOR"}
-        process = subprocess.Popen(command, stdout=replica, cwd=tmp_path, env=environ | variable)
-        os.close(replica)
-        shown = b""
-        with suppress(OSError):  # the end of a terminal
-            while part := terminal.read(65536):
-                shown += part
-        process.wait(60)
-    assert (b"\x1b[" in shown) is colored
+    site = over_ssh(login_node.config(tmp_path), "--ssh-client", client)
+    code, steps = examine(*site, "--module", "Python", "--python-env", "conda:x")
+    assert (code, states(steps, "failed")) == (0, [])
+    for step in ("modules", "python"):
+        assert (steps[step]["state"], "no `module`" in steps[step]["said"]) == ("not checked", True)

@@ -542,7 +542,7 @@ SSH = pieces(
             "none",
             "IdentityFile ",
             "~/x",
-            "~nobody/x",
+            "~other/x",
             "${A}",
             "ControlPath ",
             "ControlMaster ",

@@ -41,13 +41,13 @@ HOG = f"{PYTHON} 'import time; held = bytearray(300 << 20); time.sleep({{}})'"
 ENDS: dict[str, tuple[str, list[str], str, int, str]] = {
     "good": ("true", [], "COMPLETED", 0, ""),
     "coded": ("exit 7", [], "FAILED", 7, "its script ended with exit code 7"),
-    "module": (f"{PYTHON} 'import nosuch'", [], "FAILED", 1, "Python has no module nosuch there"),
-    "file": (f"{PYTHON} 'open(\"/no/such\")'", [], "FAILED", 1, "the file /no/such is not there"),
+    "module": (f"{PYTHON} 'import nosuch'", [], "FAILED", 1, "Python has no module nosuch"),
+    "file": (f"{PYTHON} 'open(\"/no/such\")'", [], "FAILED", 1, "the file /no/such does not exist"),
     "script": (f"{sys.executable} no.py", [], "FAILED", 2, "Python did not find the script"),
-    "command": ("nosuchcommand", [], "FAILED", 127, "there is no command nosuchcommand there"),
-    "forbidden": ("touch x && ./x", [], "FAILED", 126, "./x may not be run or read there"),
+    "command": ("nosuchcommand", [], "FAILED", 127, "command not found: nosuchcommand"),
+    "forbidden": ("touch x && ./x", [], "FAILED", 126, "./x cannot be executed or read"),
     "raises": (f"{PYTHON} '1 / 0'", [], "FAILED", 1, "Python raised an error"),
-    "ranks": (ALL_RANKS, [], "FAILED", 1, "Python raised an error"),
+    "ranks": (ALL_RANKS, [], "FAILED", 1, "Python raised an error (rank 1)"),
     "crash": ("kill -SEGV $$", [], "FAILED", 139, "it ended with SIGSEGV"),
     "port": (
         f'{PYTHON} \'import socket; a = socket.socket(); a.bind(("127.0.0.1", 0)); a.listen(); '
@@ -55,7 +55,7 @@ ENDS: dict[str, tuple[str, list[str], str, int, str]] = {
         [],
         "FAILED",
         1,
-        "a port was taken already",
+        "a port was already in use",
     ),
     "no-log": ("true", ["--output=/no/such/folder/%j.log"], "FAILED", 1, "Slurm could not start it"),
     # Without cgroups, Slurm samples memory every second, kills the job, and reports FAILED.
@@ -157,15 +157,15 @@ def test_a_job_that_the_controller_forgot_is_reported_by_accounting(cluster: Clu
     eventually(
         lambda: job not in cluster.testbed.tried("squeue", "--states=all", "--noheader", "--format=%i")
     )
-    told = cluster.json("status", job)
-    assert (told["state"], told["exit_code"], told["ended"]) == ("FAILED", 7, True)
+    reported = cluster.json("status", job)
+    assert (reported["state"], reported["exit_code"], reported["ended"]) == ("FAILED", 7, True)
 
 
 def test_the_usage_of_an_ended_job_is_shown(cluster: Cluster) -> None:
     cluster.submit("hog", HOG.format(5), "--mem=1G", "--cpus-per-task=2", "--gpus=1", "--time=10")
-    told = cluster.json("wait", "hog")
+    reported = cluster.json("wait", "hog")
     usage = eventually(lambda: cluster.json("status", "hog")["usage"])
-    assert (told["state"], usage["memory"], usage["cpus"], usage["gpus"]) == ("COMPLETED", 1024, 2, 1)
+    assert (reported["state"], usage["memory"], usage["cpus"], usage["gpus"]) == ("COMPLETED", 1024, 2, 1)
     assert 300 <= usage["memory_used"] < 1024
     shown = cluster.slurmgen("status", "hog").stdout
     assert f"used: memory {usage['memory_used']}M of 1G, " in shown
@@ -180,8 +180,8 @@ def test_an_array_is_shown_as_a_summary_with_its_tasks(cluster: Cluster) -> None
     lines = reply.stdout.splitlines()
     assert lines[0] == f"job {job} (many) is FAILED, an array of 4: 3 COMPLETED, 1 FAILED"
     assert f"job {job}_2 (many) is FAILED" in lines[1]
-    told = cluster.json("status", job)
-    assert {one["id"]: one["exit_code"] for one in told["tasks"]} == {
+    reported = cluster.json("status", job)
+    assert {one["id"]: one["exit_code"] for one in reported["tasks"]} == {
         f"{job}_{task}": int(task == 2) for task in range(4)
     }
     assert cluster.json("status", f"{job}_2")["exit_code"] == 1
@@ -246,9 +246,9 @@ def test_jobs_are_named_as_last_and_as_one_task_of_an_array(cluster: Cluster) ->
 def test_wait_for_several_jobs_returns_the_code_of_the_first_that_failed(cluster: Cluster) -> None:
     reply = cluster.slurmgen("wait", "good", "coded", "crash", "--json")
     assert reply.returncode == 7
-    told = json.loads(reply.stdout)["jobs"]
-    assert [one["name"] for one in told] == ["good", "coded", "crash"]
-    assert [one["state"] for one in told] == ["COMPLETED", "FAILED", "FAILED"]
+    reported = json.loads(reply.stdout)["jobs"]
+    assert [one["name"] for one in reported] == ["good", "coded", "crash"]
+    assert [one["state"] for one in reported] == ["COMPLETED", "FAILED", "FAILED"]
 
 
 def test_logs_shows_several_logs_and_describes_them_as_json(cluster: Cluster) -> None:
@@ -256,8 +256,8 @@ def test_logs_shows_several_logs_and_describes_them_as_json(cluster: Cluster) ->
     shown = cluster.slurmgen("logs", "coded", "ranks").stdout
     path = f"{cluster.testbed.folder}/ranks-{cluster.ids['ranks']}.log"
     assert f"==> job {cluster.ids['ranks']} at generic: {path} <==\n[rank0]: Traceback" in shown
-    told = cluster.json("logs", "ranks")
-    assert told == {
+    reported = cluster.json("logs", "ranks")
+    assert reported == {
         "id": cluster.ids["ranks"],
         "site": "generic",
         "path": path,
@@ -328,8 +328,8 @@ def test_a_site_that_is_not_reached_does_not_hide_the_others_in_the_list(
     below = " ".join(" ".join(more).split())
     assert "`slurmgen forget k`" in below
     assert "daic: not reached: " in below
-    told = mine.json("status")["jobs"]
-    assert [(one["site"], one["state"]) for one in told] == [
+    reported = mine.json("status")["jobs"]
+    assert [(one["site"], one["state"]) for one in reported] == [
         ("daic", "UNKNOWN"),
         ("generic", "COMPLETED"),
         ("generic", "UNKNOWN"),

@@ -1,4 +1,4 @@
-"""Submitting to a real Slurm, here and over SSH, through a profile that says what it should not."""
+"""Submitting to a real Slurm, on this machine and over SSH, with a login profile that prints text."""
 
 import os
 import time
@@ -16,9 +16,8 @@ from slurmgen.errors import (
     TransferFailed,
     Unresolved,
 )
-from slurmgen.jobs import exactly_once as submission_there
-from slurmgen.jobs import slurm_client
-from slurmgen.jobs.exactly_once import Closed, Refused, Submission, Submitted, Waits, try_out
+from slurmgen.jobs import exactly_once, slurm_client
+from slurmgen.jobs.exactly_once import Closed, Refused, Submission, Submitted, Timeouts, try_out
 from slurmgen.jobs.failure import LOG_END
 from slurmgen.jobs.log_files import LogFile, ends, look
 from slurmgen.jobs.logs import Shown, follow, log_path, read
@@ -34,8 +33,8 @@ from slurmgen.sync.remote_paths import parent_folder
 from tests.support.sshd import Server
 from tests.support.twins import Testbed, eventually
 
-HEAD = "#!/bin/bash\n#SBATCH --job-name=told\n#SBATCH --output=logs/%x-%j.out\n"
-QUICK = Waits(sbatch=30, grace=1)
+HEAD = "#!/bin/bash\n#SBATCH --job-name=example\n#SBATCH --output=logs/%x-%j.out\n"
+SHORT = Timeouts(sbatch=30, grace=1)
 HOSTILE = ['-it\'s "$(touch pwned)"', "`touch pwned`;touch pwned &  naïve ☃ * $HOME a:b"]
 
 
@@ -44,7 +43,7 @@ def submission(folder: Path, body: str, *, remote_dir: str = "sent", key: str = 
     (folder / "data file").write_text("42\n")
     files = snapshot(folder)
     return Submission(
-        name="told",
+        name="example",
         script=f"{HEAD}{body}",
         files=files,
         content=manifest(files),
@@ -54,12 +53,12 @@ def submission(folder: Path, body: str, *, remote_dir: str = "sent", key: str = 
     )
 
 
-def submit(far: Transport, one: Submission) -> Submitted:
-    return submission_there.submit(far, one, Sent(Path(os.environ["XDG_CACHE_HOME"], "sent")), QUICK)
+def submit(transport: Transport, one: Submission) -> Submitted:
+    return exactly_once.submit(transport, one, Sent(Path(os.environ["XDG_CACHE_HOME"], "sent")), SHORT)
 
 
-def log(far: Transport, done: Submitted) -> str:
-    path = log_path(done.folder, "logs/%x-%j.out", "told", str(done.job))
+def log(transport: Transport, done: Submitted) -> str:
+    path = log_path(done.folder, "logs/%x-%j.out", "example", str(done.job))
     parts: list[bytes] = []
     deadline = time.monotonic() + 120
 
@@ -67,36 +66,36 @@ def log(far: Transport, done: Submitted) -> str:
         assert time.monotonic() < deadline, f"job {done.job} has not ended"
         time.sleep(0.2)
 
-    states = follow(far, done.job, path, Shown(parts.append), sleep)
+    states = follow(transport, done.job, path, Shown(parts.append), sleep)
     return f"{outcome(states)}\n{b''.join(parts).decode()}"
 
 
 def test_a_job_runs_among_its_files_with_a_clean_environment(
     cluster: Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = "$SLURM_JOB_NAME $SLURM_JOB_PARTITION ${FROM_PROFILE:-} ${SBATCH_PARTITION:-clean}"
-    body = f'cat "data file"\necho "{names}"\n'
+    variables = "$SLURM_JOB_NAME $SLURM_JOB_PARTITION ${FROM_PROFILE:-} ${SBATCH_PARTITION:-clean}"
+    body = f'cat "data file"\necho "{variables}"\n'
     done = submit(cluster, submission(tmp_path / "p", body))
-    state, number, told = log(cluster, done).splitlines()
+    state, number, names = log(cluster, done).splitlines()
     assert (state, number) == ("COMPLETED", "42")
-    assert told.split()[:2] == ["told", "main"]
-    assert told.endswith(" clean")
-    assert cluster.shell[1] == "-c" or "yes" in told
+    assert names.split()[:2] == ["example", "main"]
+    assert names.endswith(" clean")
+    assert cluster.shell[1] == "-c" or "yes" in names
 
 
-def test_the_folder_is_its_owners_alone_and_has_the_script(
+def test_only_its_owner_can_read_the_run_folder_and_it_has_the_script(
     cluster: Transport, tmp_path: Path, login_node: Server
 ) -> None:
     done = submit(cluster, submission(tmp_path / "p", "true\n"))
     folder = Path(done.folder)
     assert folder.is_relative_to(login_node.home / "sent/p")
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert (folder / "told.sbatch").read_text() == f"{HEAD}true\n"
+    assert (folder / "example.sbatch").read_text() == f"{HEAD}true\n"
     assert (folder / "logs").is_dir()
 
 
 @pytest.mark.parametrize("remote_dir", HOSTILE)
-def test_any_folder_name_is_only_a_name(
+def test_no_part_of_a_folder_name_is_run(
     cluster: Transport, tmp_path: Path, login_node: Server, remote_dir: str
 ) -> None:
     done = submit(cluster, submission(tmp_path / "p", "pwd\n", remote_dir=remote_dir))
@@ -105,7 +104,7 @@ def test_any_folder_name_is_only_a_name(
     assert not list(login_node.home.rglob("pwned"))
 
 
-def test_the_same_key_gives_the_same_job_with_the_files_of_then(cluster: Transport, tmp_path: Path) -> None:
+def test_the_same_key_gives_the_same_job_with_its_first_files(cluster: Transport, tmp_path: Path) -> None:
     sent = submission(tmp_path / "p", "cat 'data file'\n")
     first = submit(cluster, sent)
     (tmp_path / "p/more").write_text("later")
@@ -118,27 +117,27 @@ def test_the_same_key_gives_the_same_job_with_the_files_of_then(cluster: Transpo
     assert log(cluster, second) == "COMPLETED\n42\n"
 
 
-def test_an_unchanged_project_is_there_once_and_each_job_has_its_copy(
+def test_an_unchanged_project_has_one_snapshot_and_each_job_its_own_copy(
     cluster: Transport, tmp_path: Path
 ) -> None:
     one, two = (submit(cluster, submission(tmp_path / "p", "echo >>'data file'\n")) for _ in range(2))
     assert log(cluster, one) == log(cluster, two) == "COMPLETED\n"
-    there = Path(one.folder).parent.parent / "snapshots" / one.snapshot
-    assert (there / "data file").read_text() == "42\n"
+    kept = Path(one.folder).parent.parent / "snapshots" / one.snapshot
+    assert (kept / "data file").read_text() == "42\n"
     assert [(Path(each.folder) / "data file").read_text() for each in (one, two)] == ["42\n\n"] * 2
-    left = {path.name.partition(".")[0] for path in there.parent.parent.glob("staging/*")}
+    left = {path.name.partition(".")[0] for path in kept.parent.parent.glob("staging/*")}
     assert left <= {
         "spare",
-        f"told-{two.folder.rpartition('-')[2]}",
+        f"example-{two.folder.rpartition('-')[2]}",
     }  # a copy for the next run, maybe half made
 
 
-def test_a_folder_that_cannot_be_made_is_told(cluster: Transport, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_an_error(cluster: Transport, tmp_path: Path) -> None:
     with pytest.raises(TransferFailed, match=r"/proc/nowhere.*--remote-dir"):
         submit(cluster, submission(tmp_path / "p", "true\n", remote_dir="/proc/nowhere"))
 
 
-def test_a_refusal_is_told_in_slurms_words(cluster: Transport, tmp_path: Path) -> None:
+def test_a_refusal_quotes_slurm(cluster: Transport, tmp_path: Path) -> None:
     sent = submission(tmp_path / "p", "#SBATCH --partition=nope\ntrue\n")
     for _ in range(2):
         with pytest.raises(
@@ -156,17 +155,17 @@ def test_a_trial_makes_no_job(cluster: Transport, testbed: Testbed) -> None:
     assert jobs() <= before  # Slurm may have forgotten some meanwhile
 
 
-def test_a_trial_that_fails_says_why(cluster: Transport) -> None:
+def test_a_trial_that_fails_reports_the_reason(cluster: Transport) -> None:
     with pytest.raises(CommandFailed, match="node configuration is not available"):
         try_out(cluster, f"{HEAD}#SBATCH --gres=gpu:99\ntrue\n")
 
 
-def test_a_job_is_followed_from_waiting_to_its_last_word(cluster: Transport, tmp_path: Path) -> None:
+def test_a_job_is_followed_from_pending_to_its_last_line(cluster: Transport, tmp_path: Path) -> None:
     done = submit(cluster, submission(tmp_path / "p", "echo one\nsleep 1\necho two\n"))
     assert log(cluster, done) == "COMPLETED\none\ntwo\n"
 
 
-def test_a_job_that_fails_is_told_with_its_exit_code(cluster: Transport, tmp_path: Path) -> None:
+def test_a_job_that_fails_is_reported_with_its_exit_code(cluster: Transport, tmp_path: Path) -> None:
     done = submit(cluster, submission(tmp_path / "p", "echo no\nexit 3\n"))
     assert log(cluster, done) == "FAILED\nno\n"
     (line,) = describe(job_states(cluster, done.job), done.job, "here")
@@ -180,7 +179,7 @@ def test_a_cancelled_job_is_cancelled(cluster: Transport, tmp_path: Path) -> Non
     assert log(cluster, done).startswith("CANCELLED\n")
 
 
-def test_an_array_is_told_task_by_task(cluster: Transport, tmp_path: Path) -> None:
+def test_an_array_is_reported_task_by_task(cluster: Transport, tmp_path: Path) -> None:
     done = submit(
         cluster, submission(tmp_path / "p", "#SBATCH --array=1-2\nexit $((SLURM_ARRAY_TASK_ID - 1))\n")
     )
@@ -193,34 +192,34 @@ def test_an_array_is_told_task_by_task(cluster: Transport, tmp_path: Path) -> No
     assert outcome(states) == "FAILED"
 
 
-def test_a_job_that_nobody_knows_is_gone_and_never_running(cluster: Transport) -> None:
+def test_a_job_that_slurm_does_not_know_is_gone(cluster: Transport) -> None:
     states = job_states(cluster, JobId("999999"))
     assert (states, outcome(states), ended(states)) == ((), "GONE", True)
     assert "gone from the records" in describe(states, JobId("999999"), "here")[0]
 
 
-def test_no_log_yet_is_no_error(cluster: Transport) -> None:
+def test_a_missing_log_is_not_an_error(cluster: Transport) -> None:
     assert list(read(cluster, "/no/such/log")) == []
 
 
-class Far:
-    """A machine that answers as it is told to; every Slurm command fails unless it is named."""
+class FakeHost:
+    """A host with the given replies; every Slurm command without one fails."""
 
-    where = "far"
+    where = "remote"
     shell = ("bash", "-lc")
 
-    def __init__(self, **answers: Completed | Exception) -> None:
-        self.answers = answers
+    def __init__(self, **replies: Completed | Exception) -> None:
+        self.replies = replies
 
     def run(self, argv: list[str], **_: object) -> Completed:
         name = argv[4] if argv[0] == "bash" else "submit"
-        answer = self.answers.get(name, Completed(1, b"", f"{name}: error: broken".encode()))
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        reply = self.replies.get(name, Completed(1, b"", f"{name}: error: broken".encode()))
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
 
-def told(*texts: str) -> Completed:
+def reply(*texts: str) -> Completed:
     return Completed(0, b"hello\n" + "\0".join(["", "slurmgen answers", *texts, ""]).encode())
 
 
@@ -230,58 +229,56 @@ def told(*texts: str) -> Completed:
         TimedOut("no answer"),
         ConnectionFailed("it broke"),
         Completed(1, b"", b"sh: killed\n"),
-        told("submitted", "no id", "/f", "new", "1", "h"),
-        told("submitted", "\u0661\u0662", "/f", "new", "1", "h"),
-        told("submitted", "1" * 19, "/f", "new", "1", "h"),
-        told("submitted", "12", "f", "new", "1", "h"),
-        told("submitted", "12", "/f", "new", "1" * 12, "h"),
-        told("submitted", "12", "/f", "new", "1", "h" * 4097),
-        told("unknown", "Slurm says nothing"),
-        told("what?"),
+        reply("submitted", "no id", "/f", "new", "1", "h"),
+        reply("submitted", "\u0661\u0662", "/f", "new", "1", "h"),
+        reply("submitted", "1" * 19, "/f", "new", "1", "h"),
+        reply("submitted", "12", "f", "new", "1", "h"),
+        reply("submitted", "12", "/f", "new", "1" * 12, "h"),
+        reply("submitted", "12", "/f", "new", "1", "h" * 4097),
+        reply("unknown", "Slurm says nothing"),
+        reply("what?"),
         Completed(0, b"\0slurmgen answers\0submitted\00012"),
     ],
 )
-def test_an_answer_that_is_none_is_not_taken_for_a_refusal(
-    tmp_path: Path, answer: Completed | Exception
-) -> None:
+def test_an_invalid_reply_is_not_a_refusal(tmp_path: Path, answer: Completed | Exception) -> None:
     with pytest.raises(Unresolved, match=r"is not known: .*\. The same command again finds the job"):
-        submit(Far(submit=answer), submission(tmp_path / "p", ""))  # type: ignore[arg-type]
+        submit(FakeHost(submit=answer), submission(tmp_path / "p", ""))  # type: ignore[arg-type]
 
 
 def test_the_other_cluster_of_an_id_is_kept(tmp_path: Path) -> None:
-    far = Far(submit=told("submitted", "5;big", "/far/folder", "new", "7", "h"))
-    done = submit(far, submission(tmp_path / "p", ""))  # type: ignore[arg-type]
-    assert done == Submitted(JobId("5", "big"), "/far/folder", False, 7, "h")
+    host = FakeHost(submit=reply("submitted", "5;big", "/remote/folder", "new", "7", "h"))
+    done = submit(host, submission(tmp_path / "p", ""))  # type: ignore[arg-type]
+    assert done == Submitted(JobId("5", "big"), "/remote/folder", False, 7, "h")
 
 
 def test_a_controller_that_is_down_does_not_make_a_job_gone() -> None:
     down = Completed(1, b"", b"squeue: error: Unable to contact slurm controller (connect failure)\n")
     with pytest.raises(CommandFailed, match="Unable to contact"):
-        job_states(Far(squeue=down), JobId("5"))  # type: ignore[arg-type]
+        job_states(FakeHost(squeue=down), JobId("5"))  # type: ignore[arg-type]
 
 
-def test_accounting_is_asked_when_the_controller_forgot() -> None:
+def test_accounting_is_queried_for_a_job_that_the_controller_forgot() -> None:
     unknown = Completed(1, b"", b"slurm_load_jobs error: Invalid job id specified\n")
-    far = Far(
+    host = FakeHost(
         squeue=unknown,
         scontrol=unknown,
         sacct=Completed(0, b"5|TIMEOUT|0:0|01:00|01:00|Unknown|n1||00:00||a\n"),
     )
-    assert outcome(job_states(far, JobId("5"))) == "TIMEOUT"  # type: ignore[arg-type]
+    assert outcome(job_states(host, JobId("5"))) == "TIMEOUT"  # type: ignore[arg-type]
 
 
 def test_a_cluster_without_sacct_forgets_a_job() -> None:
     unknown = Completed(1, b"", b"slurm_load_jobs error: Invalid job id specified\n")
-    far = Far(squeue=unknown, scontrol=unknown, sacct=Completed(127, b"", b"bash: sacct: not found"))
-    assert job_states(far, JobId("5")) == ()  # type: ignore[arg-type]
+    host = FakeHost(squeue=unknown, scontrol=unknown, sacct=Completed(127, b"", b"bash: sacct: not found"))
+    assert job_states(host, JobId("5")) == ()  # type: ignore[arg-type]
 
 
-def test_a_machine_without_slurm_is_told() -> None:
-    with pytest.raises(CommandFailed, match="there is no sbatch on far"):
-        call(Far(sbatch=Completed(127)), ["sbatch"])  # type: ignore[arg-type]
+def test_a_machine_without_slurm_is_an_error() -> None:
+    with pytest.raises(CommandFailed, match="there is no sbatch on remote"):
+        call(FakeHost(sbatch=Completed(127)), ["sbatch"])  # type: ignore[arg-type]
 
 
-def test_a_real_machine_without_slurm_is_told(either: Transport) -> None:
+def test_a_real_machine_without_slurm_is_an_error(either: Transport) -> None:
     with pytest.raises(CommandFailed, match="there is no no-such-program"):
         call(either, ["no-such-program"])
 
@@ -296,7 +293,7 @@ def test_a_real_machine_without_slurm_is_told(either: Transport) -> None:
         ("/", "/p"),
     ],
 )
-def test_a_remote_folder_is_from_the_home(remote_dir: str, parent: str) -> None:
+def test_a_remote_folder_is_relative_to_the_home(remote_dir: str, parent: str) -> None:
     assert parent_folder(remote_dir, "p") == parent
 
 
@@ -326,25 +323,25 @@ def test_a_log_is_found_from_its_pattern(output: str, job: str, path: str) -> No
     assert log_path("/f%j", output, "n", job) == path
 
 
-def test_an_array_has_no_one_log() -> None:
+def test_an_array_has_more_than_one_log() -> None:
     with pytest.raises(CommandFailed, match="each task has a log"):
         log_path("/f", "%A_%a", "n", "12")
 
 
-def test_every_hint_is_for_words_of_slurm() -> None:
+def test_every_hint_has_the_text_that_it_is_for() -> None:
     assert all(words and hint.endswith(".") for words, hint in slurm_client.HINTS.items())
 
 
-class Hasty(LocalTransport):
-    """This machine, with a person who presses ^C while it is answering."""
+class Interrupting(LocalTransport):
+    """This machine, and a user who presses ^C before the reply."""
 
     def run(self, argv: Sequence[str], **more: Any) -> Completed:
         raise KeyboardInterrupt
 
 
-def test_an_interrupted_submission_leaves_word_that_there_may_be_a_job(tmp_path: Path) -> None:
+def test_an_interrupted_submission_reports_that_there_may_be_a_job(tmp_path: Path) -> None:
     with pytest.raises(Interrupted, match="The same command again finds the job") as caught:
-        submit(Hasty(), submission(tmp_path / "p", "true\n", remote_dir=str(tmp_path / "sent")))
+        submit(Interrupting(), submission(tmp_path / "p", "true\n", remote_dir=str(tmp_path / "sent")))
     assert caught.value.exit_code == 130
 
 
@@ -361,18 +358,18 @@ def test_an_interrupted_submission_leaves_word_that_there_may_be_a_job(tmp_path:
         ("run", "p"),
     ],
 )
-def test_a_list_of_what_is_kept_that_cannot_be_read_is_an_error(row: tuple[str, ...]) -> None:
-    with pytest.raises(CommandFailed, match="the list from far cannot be read"):
-        kept(Far(submit=told("", *row)), "/f")  # type: ignore[arg-type]
-    assert kept(Far(submit=told("", "run", "p", "n", "2", "1", "free", "")), "/f")[1][0].size == 2048  # type: ignore[arg-type]
+def test_an_invalid_list_of_snapshots_is_an_error(row: tuple[str, ...]) -> None:
+    with pytest.raises(CommandFailed, match="the list from remote cannot be read"):
+        kept(FakeHost(submit=reply("", *row)), "/f")  # type: ignore[arg-type]
+    assert kept(FakeHost(submit=reply("", "run", "p", "n", "2", "1", "free", "")), "/f")[1][0].size == 2048  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", ["9" * 5000, "\u0661", "-1", "1 2"])
-def test_a_log_whose_size_is_no_number_is_not_there(size: str) -> None:
-    assert look(Far(submit=Completed(0, f"{size}\nhead".encode())), "/log") == LogFile("/log")  # type: ignore[arg-type]
+def test_a_log_whose_size_is_not_a_number_does_not_exist(size: str) -> None:
+    assert look(FakeHost(submit=Completed(0, f"{size}\nhead".encode())), "/log") == LogFile("/log")  # type: ignore[arg-type]
 
 
-def test_the_ends_of_logs_are_as_long_as_was_asked_for() -> None:
-    said = Completed(0, b"a" * 10**6 + b"\0b\0c\0d\0")
-    one, two = ends(Far(submit=said), ["/1", "/2"])  # type: ignore[arg-type]
+def test_the_ends_of_logs_have_a_limited_length() -> None:
+    ends_sent = Completed(0, b"a" * 10**6 + b"\0b\0c\0d\0")
+    one, two = ends(FakeHost(submit=ends_sent), ["/1", "/2"])  # type: ignore[arg-type]
     assert (len(one), two) == (LOG_END, "b")

@@ -19,7 +19,7 @@ from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.transport import Completed, Transport, chunks
 from slurmgen.sync.manifest import Sent
 from tests.conftest import Run
-from tests.scenarios.test_failing_machines import HELD, WAITS, counted, submission
+from tests.scenarios.test_failing_machines import HELD, TIMEOUTS, counted, submission
 from tests.scenarios.test_hostile_replies import JOB, Machine
 from tests.support.sshd import Server
 from tests.support.twins import Testbed, eventually
@@ -41,7 +41,7 @@ def entry(one: Submission) -> Record:
 
 
 def submit(far: Transport, one: Submission) -> Submitted:
-    return there.submit(far, one, Sent(Path(os.environ["XDG_CACHE_HOME"], "sent")), WAITS)
+    return there.submit(far, one, Sent(Path(os.environ["XDG_CACHE_HOME"], "sent")), TIMEOUTS)
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def test_a_submission_that_never_arrived_is_closed_and_cannot_become_a_job(
     cluster: Transport, project: Path
 ) -> None:
     one = submission(project, "closed", f"{project.name}-never")
-    assert close(cluster, entry(one), WAITS) is None
-    assert close(cluster, entry(one), WAITS) is None
+    assert close(cluster, entry(one), TIMEOUTS) is None
+    assert close(cluster, entry(one), TIMEOUTS) is None
     with pytest.raises(Closed):
         submit(cluster, one)
 
@@ -68,7 +68,7 @@ def test_closing_finds_the_job_of_a_submission_and_does_not_end_it(
 ) -> None:
     one = submission(project, "closed", f"found-{project.parent.name}")
     done = submit(cluster, one)
-    found = close(cluster, entry(one), WAITS)
+    found = close(cluster, entry(one), TIMEOUTS)
     assert found
     assert (found.job, found.folder, found.snapshot) == (done.job, done.folder, one.content.hash)
     assert counted(testbed)[one.key] == 1
@@ -101,7 +101,7 @@ def test_a_submission_whose_key_is_closed_while_it_is_sent_becomes_no_job(
         going = pool.submit(submit, held, one)
         assert held.arrived.wait(60)
         eventually(lambda: list(Path.home().glob(f"held/p/staging/hard-{one.key}*")))
-        assert close(LocalTransport(testbed.twin.environ()), entry(one), WAITS) is None
+        assert close(LocalTransport(testbed.twin.environ()), entry(one), TIMEOUTS) is None
         held.goes_on.set()
         with pytest.raises(Closed):
             going.result(60)
@@ -117,7 +117,7 @@ def test_closing_and_submitting_at_the_same_time_agree_on_the_outcome(
         with ThreadPoolExecutor(1) as pool:
             going = pool.submit(submit, far, one)
             time.sleep(number * 0.05)
-            found = close(far, entry(one), WAITS)
+            found = close(far, entry(one), TIMEOUTS)
             error = going.exception(60)
         assert isinstance(error, Closed) == (found is None)
         assert counted(testbed)[one.key] == (found is not None)
@@ -140,8 +140,8 @@ def test_without_a_reply_of_slurm_closing_fails_and_changes_nothing(
     with pytest.raises(RemoteError):
         submit(LocalTransport(environ), one)
     with pytest.raises(RemoteError, match="whether there is a job is not known"):
-        close(LocalTransport(environ), entry(one), WAITS)
-    assert close(LocalTransport(testbed.twin.environ()), entry(one), WAITS) is None
+        close(LocalTransport(environ), entry(one), TIMEOUTS)
+    assert close(LocalTransport(testbed.twin.environ()), entry(one), TIMEOUTS) is None
 
 
 DOWN = "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller' >&2; exit 1"
@@ -215,7 +215,7 @@ def test_forget_records_the_job_and_cancels_it_only_with_cancel(machine: Machine
 
 
 def test_forget_changes_nothing_without_force_if_the_site_is_not_reached(machine: Machine) -> None:
-    way = ["--via", "ssh", "--host", "nobody@127.0.0.1"]
+    way = ["--via", "ssh", "--host", "stranger@127.0.0.1"]
     code, out, err = machine.slurmgen("forget", "train", *way)
     assert (code, out) == (3, "")
     assert "Nothing was changed." in err

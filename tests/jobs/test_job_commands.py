@@ -179,7 +179,7 @@ def test_cancel_ends_a_job(call: Call) -> None:
 def test_test_only_submits_no_job_and_adds_no_record(call: Call) -> None:
     good = call("submit", "--script", "train.py", "--test-only")
     assert (good.returncode, good.stdout) == (0, "")
-    assert "generic would take the job: it would start at" in good.stderr
+    assert "generic would accept the job: it would start at" in good.stderr
     bad = call("submit", "--script", "train.py", "--test-only", "--partition", "nope")
     assert (bad.returncode, bad.stdout) == (3, "")
     assert "error: sbatch: invalid partition specified: nope." in bad.stderr
@@ -250,7 +250,7 @@ def test_a_home_folder_is_not_sent(slurmgen: Run, project: Path) -> None:
     env = {**os.environ, "HOME": str(project / "home")}
     reply = slurmgen("submit", "--script", "train.py", "--dry-run", cwd=project, env=env)
     assert reply.returncode == 2
-    assert "with all that you have in it" in reply.stderr
+    assert "which contains your home folder" in reply.stderr
 
 
 def test_a_variable_may_name_the_ssh_config(
@@ -273,7 +273,7 @@ def test_a_variable_may_name_the_ssh_config(
         ),
         (["submit", "--script", "train.py", "--via", "ssh"], 2, "site generic has no login host"),
         (["submit", "--script", "train.py", "--dry-run", "--follow"], 2, "exclude each other"),
-        (["submit", "--script", "train.py", "--host", "a b"], 2, "'a b' is no host name"),
+        (["submit", "--script", "train.py", "--host", "a b"], 2, "'a b' is not a host name"),
         (["submit", "--script", "train.py", "--remote-dir", "a%b"], 2, "the remote folder 'a%b'"),
         (["submit", "--script", "train.py", "--via", "twin"], 3, "twin"),
         (["submit", "--script", "train.py", "--remote-dir", "{project}/x"], 2, "inside the project itself"),

@@ -13,7 +13,7 @@ from msgspec import structs
 from slurmgen.errors import ConfigError
 from slurmgen.jobs.ledger import Ledger, Record, default_path
 from tests.conftest import Run
-from tests.test_paths import SOMEBODY, as_root
+from tests.test_paths import OTHER_USER, as_root
 
 
 def record(id_: str, site: str = "daic", folder: str = "/f") -> Record:
@@ -119,7 +119,7 @@ def test_a_file_of_the_first_schema_is_migrated_without_loss(ledger: Ledger, ver
 def test_a_file_without_final_states_is_migrated(ledger: Ledger) -> None:
     ledger.add(record("12"))
     with closing(sqlite3.connect(ledger.path)) as database:
-        later = ("final", "why", "command", "directory")
+        later = ("final", "why", "command", "directory", "stderr")
         steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in later)
         database.executescript(f"{steps} PRAGMA user_version = 2;")
     assert ledger.find("12") == (record("12"),)
@@ -131,7 +131,9 @@ def test_a_file_without_reasons_of_failures_is_migrated(ledger: Ledger) -> None:
     for one in (ended, pending("a", "same")):
         ledger.add(one)
     with closing(sqlite3.connect(ledger.path)) as database:
-        steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in ("why", "command", "directory"))
+        steps = "".join(
+            f"ALTER TABLE jobs DROP COLUMN {name};" for name in ("why", "command", "directory", "stderr")
+        )
         database.executescript(f"{steps} PRAGMA user_version = 3;")
     assert ledger.all() == (ended, pending("a", "same"))
     ledger.save_final_states({ended: (ended.final, "so")})
@@ -240,12 +242,12 @@ for n in range(10**9):
         command = [sys.executable, "-c", code, str(ledger.path), str(turn)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout
-            told = [writer.stdout.readline().strip() for _ in range(2 + turn % 5)]
+            lines = [writer.stdout.readline().strip() for _ in range(2 + turn % 5)]
             time.sleep(turn / 1000)
             writer.kill()
-            told += writer.stdout.read().split("\n")[:-1]
+            lines += writer.stdout.read().split("\n")[:-1]
         written = {one.key for one in ledger.all() if not one.pending}
-        assert set(told[1:]) <= written | {""}
+        assert set(lines[1:]) <= written | {""}
     with closing(sqlite3.connect(ledger.path)) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
@@ -304,7 +306,7 @@ def test_a_ledger_that_other_users_may_change_is_refused(place: str, tmp_path: P
 def test_a_ledger_of_another_user_is_refused(place: str, tmp_path: Path, slurmgen: Run) -> None:
     path = tmp_path / "slurmgen/ledger.sqlite"
     Ledger(path).add(record("12"))
-    os.chown(tmp_path / place, SOMEBODY, SOMEBODY)
+    os.chown(tmp_path / place, OTHER_USER, OTHER_USER)
     result = slurmgen("status", env=os.environ | {"XDG_STATE_HOME": str(tmp_path)})
     assert result.returncode == 2
     assert f"error: {path if place != 'slurmgen' else path.parent} is not safe to use: " in result.stderr

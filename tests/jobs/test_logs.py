@@ -1,4 +1,4 @@
-"""Following without a cluster: when it looks, and when it stops."""
+"""Following a log without a cluster: when it reads, and when it stops."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurmgen.cli.logs import Harmless, harmless
+from slurmgen.cli.log_output import Harmless, harmless
 from slurmgen.jobs import logs
 from slurmgen.jobs.logs import LONGEST_PAUSE, Shown, follow
 from slurmgen.jobs.slurm_client import outcome
@@ -21,60 +21,63 @@ def state(word: str) -> tuple[JobState, ...]:
     return (JobState(id="12", state=word),) if word else ()
 
 
-class Story:
-    """What is seen at each look: the job's state and the log so far."""
+class Replies:
+    """The job's state and its log at each read."""
 
-    def __init__(self, *looks: tuple[str, bytes]) -> None:
-        self.looks = list(looks)
+    def __init__(self, *replies: tuple[str, bytes]) -> None:
+        self.replies = list(replies)
         self.pauses: list[float] = []
         self.shown = b""
 
-    def states(self, _far: object, _job: JobId) -> tuple[JobState, ...]:
-        self.now = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+    def states(self, _transport: object, _job: JobId) -> tuple[JobState, ...]:
+        self.now = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         return state(self.now[0])
 
-    def read(self, _far: object, _path: str, start: int) -> Iterator[bytes]:
+    def read(self, _transport: object, _path: str, start: int) -> Iterator[bytes]:
         if rest := self.now[1][start:]:
             yield rest
 
     def show(self, chunk: bytes) -> None:
         self.shown += chunk
 
-    def told(self, monkeypatch: pytest.MonkeyPatch) -> str:
+    def outcome(self, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.setattr(logs, "job_states", self.states)
         monkeypatch.setattr(logs, "read", self.read)
         return outcome(follow(object(), JOB, "/log", Shown(self.show), self.pauses.append))  # type: ignore[arg-type]
 
 
 def test_each_byte_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    story = Story(("PENDING", b""), ("RUNNING", b"a"), ("RUNNING", b"abc"), ("COMPLETED", b"abcd"))
-    assert story.told(monkeypatch) == "COMPLETED"
-    assert story.shown == b"abcd"
+    replies = Replies(("PENDING", b""), ("RUNNING", b"a"), ("RUNNING", b"abc"), ("COMPLETED", b"abcd"))
+    assert replies.outcome(monkeypatch) == "COMPLETED"
+    assert replies.shown == b"abcd"
 
 
-def test_what_a_slow_file_system_brings_after_the_end_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    story = Story(("FAILED", b""), ("FAILED", b"last words"), ("FAILED", b"last words"))
-    assert story.told(monkeypatch) == "FAILED"
-    assert story.shown == b"last words"
+def test_lines_that_arrive_after_the_end_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = Replies(("FAILED", b""), ("FAILED", b"last words"), ("FAILED", b"last words"))
+    assert replies.outcome(monkeypatch) == "FAILED"
+    assert replies.shown == b"last words"
 
 
-def test_a_job_that_nobody_knows_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Story(("", b"")).told(monkeypatch) == "GONE"
+def test_a_job_that_slurm_does_not_know_ends_following(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Replies(("", b"")).outcome(monkeypatch) == "GONE"
 
 
-def test_a_job_that_comes_back_is_followed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    story = Story(("PREEMPTED", b"a"), ("PENDING", b"a"), ("RUNNING", b"ab"), ("COMPLETED", b"ab"))
-    assert story.told(monkeypatch) == "COMPLETED"
+def test_a_requeued_job_is_followed_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = Replies(("PREEMPTED", b"a"), ("PENDING", b"a"), ("RUNNING", b"ab"), ("COMPLETED", b"ab"))
+    assert replies.outcome(monkeypatch) == "COMPLETED"
 
 
-def test_a_log_that_grows_for_ever_after_the_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Story(*[("COMPLETED", b"a" * number) for number in range(1, 100)]).told(monkeypatch) == "COMPLETED"
+def test_following_stops_although_the_log_of_an_ended_job_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (
+        Replies(*[("COMPLETED", b"a" * number) for number in range(1, 100)]).outcome(monkeypatch)
+        == "COMPLETED"
+    )
 
 
-def test_a_quiet_job_is_looked_at_less_and_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    story = Story(*[("RUNNING", b"")] * 10, ("COMPLETED", b""))
-    story.told(monkeypatch)
-    waiting = story.pauses[:10]
+def test_a_log_that_does_not_grow_is_read_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = Replies(*[("RUNNING", b"")] * 10, ("COMPLETED", b""))
+    replies.outcome(monkeypatch)
+    waiting = replies.pauses[:10]
     assert waiting == sorted(waiting)
     assert waiting[-1] == LONGEST_PAUSE
 
@@ -90,7 +93,7 @@ def test_a_quiet_job_is_looked_at_less_and_less(monkeypatch: pytest.MonkeyPatch)
         (b"\x1b", b"\\x1b"),
     ],
 )
-def test_a_log_may_colour_a_terminal_and_not_steer_it(log: bytes, shown: bytes) -> None:
+def test_a_log_may_colour_a_terminal_but_not_control_it(log: bytes, shown: bytes) -> None:
     assert harmless(log) == shown
 
 
@@ -98,19 +101,19 @@ def test_a_log_may_colour_a_terminal_and_not_steer_it(log: bytes, shown: bytes) 
     st.binary(max_size=60) | st.text("\x1b[0;31mK\x9b\x85é☃\n", max_size=60).map(str.encode),
     st.integers(0, 60),
 )
-def test_a_log_in_parts_is_shown_as_it_is_in_one(log: bytes, at: int) -> None:
+def test_a_log_in_parts_is_shown_as_in_one_piece(log: bytes, at: int) -> None:
     part = Harmless()
     assert part(log[:at]) + part(log[at:]) + part(b"", final=True) == harmless(log)
 
 
 @given(st.binary(max_size=80))
-def test_no_log_has_a_control_that_steers_a_terminal(log: bytes) -> None:
+def test_no_control_of_a_log_reaches_a_terminal(log: bytes) -> None:
     shown = harmless(log).decode(errors="surrogateescape")
     rest = re.sub(r"\x1b\[[0-9;:]*[mK]", "", shown)
     assert not re.search("[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udc9f]", rest)
 
 
-def test_a_sequence_without_an_end_is_not_held_back_for_ever() -> None:
+def test_an_endless_escape_sequence_is_not_held_back() -> None:
     part = Harmless()
     shown = b"".join(part(one) for one in [b"\x1b[", *[b"1" * 1000] * 100])
     assert len(shown) > 99_000

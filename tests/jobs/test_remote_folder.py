@@ -50,7 +50,7 @@ def group(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def plant(project: Path, content: str = "") -> None:
-    """Another user makes the folders of a project, and in them the snapshot that would be taken."""
+    """Another user makes the folders of a project, and in them the snapshot that would be used."""
     as_other('umask 022; for one in "$@"; do mkdir -p "$one"; done', *(project / name for name in PLANTED))
     as_other(
         'mkdir -p "$1" && printf "open(\\"pwned\\", \\"w\\")" >"$1/train.py"', project / "snapshots" / content
@@ -119,20 +119,20 @@ def test_in_a_groups_folder_slurmgen_makes_one_of_its_own_and_warns(machine: Mac
     assert f"warning: {warning};" in err
     for made in (group / "slurmgen", group / "slurmgen/project", group / "slurmgen/project/snapshots"):
         assert stat.S_IMODE(made.stat().st_mode) & 0o777 == 0o700
-    told = doctor(machine, group / "slurmgen")
-    assert told.startswith("warning      remote folder ")
-    assert warning in told
-    assert "chmod +t" in told
+    shown = doctor(machine, group / "slurmgen")
+    assert shown.startswith("warning      remote folder ")
+    assert warning in shown
+    assert "chmod +t" in shown
 
 
-def test_with_the_sticky_bit_a_groups_folder_is_as_good_as_any(machine: Machine, group: Path) -> None:
+def test_with_the_sticky_bit_a_groups_folder_is_safe(machine: Machine, group: Path) -> None:
     group.chmod(0o3777)
     code, _, err = submit(machine, group / "slurmgen")
     assert (code, "warning" in err) == (0, False)
     assert doctor(machine, group / "slurmgen").startswith("ok ")
 
 
-def test_what_an_acl_grants_to_others_is_not_taken_over(machine: Machine, tmp_path: Path) -> None:
+def test_the_rights_that_an_acl_grants_are_not_inherited(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "acl").mkdir(mode=0o700)
     entry = b"\x02\x00\x00\x00" + b"".join(
         tag + b"\x07\x00" + who
@@ -177,7 +177,7 @@ def test_nothing_is_pruned_where_another_user_may_write(machine: Machine) -> Non
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
-def test_a_job_gets_the_users_own_variables_whatever_they_are_called(
+def test_a_job_gets_the_users_own_variables_whatever_their_names(
     machine: Machine, tmp_path: Path, shell: str
 ) -> None:
     """Submitted through a shell that has exported each name in the program."""

@@ -1,5 +1,6 @@
-"""The programs for the far side: sound shell, and nothing of them runs unless all of them came."""
+"""The shell programs for the login node: sound shell, and none runs unless all of it arrived."""
 
+import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,18 +11,48 @@ from slurmgen.errors import CommandFailed
 from slurmgen.jobs import remote_scripts
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.transport import Completed, chunks
+from tests.conftest import REPOSITORY
 
-PROGRAMS = sorted(Path(remote_scripts.__file__).parent.glob("*.sh"))
+FILES = sorted(Path(remote_scripts.__file__).parent.glob("*.sh"))
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_shellcheck_finds_nothing(path: Path) -> None:
     subprocess.run(["shellcheck", path], check=True, timeout=60)
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_no_byte_is_more_than_one_character(path: Path) -> None:
-    assert path.read_bytes().isascii()  # its length is counted over there, in whatever locale
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_is_ascii(path: Path) -> None:
+    assert path.read_bytes().isascii()  # the remote shell counts characters, in any locale
+
+
+def test_every_file_is_a_program_or_a_part_of_one() -> None:
+    parts = {part for parts in remote_scripts.PARTS.values() for part in parts}
+    assert {path.stem for path in FILES} == parts | set(remote_scripts.PARTS)
+
+
+def test_the_states_in_the_documentation_are_those_that_the_program_writes() -> None:
+    text = (REPOSITORY / "docs/reliability.md").read_text()
+    section = text.partition("### States of a submission")[2].partition("\n## ")[0]
+    program = remote_scripts.program("submit")
+    records = re.findall(r"\$records/([A-Za-z.]+)(?=[\s\"])", program.replace("$number", "N"))
+    documented = re.findall(r"`((?:intent|job|closed|record|sbatch|shared)[a-zN.]*)`", section)
+    assert set(documented) == set(records)
+    replies = re.findall(r"^\| `([a-z]+)` \|", section, re.MULTILINE)
+    assert set(replies) == set(re.findall(r"(?m)(?:^|[|&)]) *reply ([a-z]+)", program))
+
+
+@pytest.mark.parametrize("name", remote_scripts.PARTS)
+def test_a_program_uses_no_variable_that_its_parts_do_not_set(name: remote_scripts.Program) -> None:
+    argv = ["shellcheck", "--shell=sh", "--include=SC2154", "-"]
+    subprocess.run(argv, input=remote_scripts.program(name).encode(), check=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", remote_scripts.PARTS)
+def test_a_program_is_sent_without_its_comments(name: remote_scripts.Program) -> None:
+    lines = remote_scripts.program(name).splitlines()
+    assert not [line for line in lines if line.lstrip().startswith("#")]
+    assert sum(map(len, lines)) < 20_000
 
 
 class Cut(LocalTransport):
@@ -36,9 +67,9 @@ class Cut(LocalTransport):
 
 
 @pytest.mark.parametrize("missing", [1, 2, 4, 5, 100, 5000])
-def test_a_program_that_is_cut_does_nothing(tmp_path: Path, missing: int) -> None:
-    far = Cut(len(remote_scripts.program("submit")) - missing)
-    args = [str(tmp_path / "far"), "n-k", "k", "h", "?", "0", "0", "0", "s", "./.", "", "c", "", "1", "1"]
+def test_a_program_that_arrives_incomplete_does_nothing(tmp_path: Path, missing: int) -> None:
+    transport = Cut(len(remote_scripts.program("submit")) - missing)
+    args = [str(tmp_path / "remote"), "n-k", "k", "h", "?", "0", "0", "0", "s", "./.", "", "c", "", "1", "1"]
     with pytest.raises(CommandFailed):
-        remote_scripts.ask(far, "submit", args, timeout=20)
+        remote_scripts.run(transport, "submit", args, timeout=20)
     assert not list(tmp_path.iterdir())

@@ -132,7 +132,7 @@ def test_fix_keeps_the_permissions_of_the_file(slurmgen: Run, bad: Path) -> None
         (lambda path: path.write_text("#" * 1_000_001), "it is larger than 1,000,000 bytes"),
     ],
 )
-def test_what_cannot_be_a_script_is_refused_at_once(
+def test_special_files_are_rejected_at_once(
     make: Callable[[Path], None], reason: str, slurmgen: Run, tmp_path: Path
 ) -> None:
     make(tmp_path / "a.sbatch")
@@ -157,7 +157,7 @@ def test_standard_input_has_a_limit(slurmgen: Run) -> None:
         "x = '\\d'\n1if x else 2",
     ],
 )
-def test_any_training_script_is_read_or_left_alone(text: str, slurmgen: Run, tmp_path: Path) -> None:
+def test_any_training_script_is_read_or_skipped(text: str, slurmgen: Run, tmp_path: Path) -> None:
     (tmp_path / "fit.py").write_text(f"from lightning import Trainer\n{text}\n")
     (tmp_path / "a.sbatch").write_text(
         "#!/bin/bash\n#SBATCH -N1 --ntasks-per-node=1 --gres=gpu:1 -c8 -t 1:0:0\nsrun -c8 python fit.py\n"
@@ -166,7 +166,7 @@ def test_any_training_script_is_read_or_left_alone(text: str, slurmgen: Run, tmp
     assert (result.returncode, result.stdout, result.stderr) == (0, "1 file: nothing found\n", "")
 
 
-def test_a_profile_beside_the_script_is_found_without_a_slurmgen_toml(slurmgen: Run, tmp_path: Path) -> None:
+def test_a_profile_next_to_the_script_is_found_without_a_slurmgen_toml(slurmgen: Run, tmp_path: Path) -> None:
     (tmp_path / "site_profiles").mkdir()
     (tmp_path / "site_profiles" / "mine.toml").write_text('name = "mine"')
     (tmp_path / "a.sbatch").write_text(CLEAN)

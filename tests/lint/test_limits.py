@@ -81,7 +81,7 @@ def lint(script: Path, *options: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize("name", [*TOO_MUCH, *HARMLESS])
-def test_a_hostile_script_is_answered(name: str, tmp_path: Path) -> None:
+def test_a_hostile_script_is_checked_within_limits(name: str, tmp_path: Path) -> None:
     script = tmp_path / "x.sbatch"
     script.write_text(HEAD + (TOO_MUCH | HARMLESS)[name])
     result = lint(script)
@@ -98,7 +98,7 @@ srun torchrun bash -c #SBATCH <<A "$a" "${a[@]}" a=( f() \n \n \t
 
 @given(st.lists(st.sampled_from([*UNITS, " "]), min_size=1, max_size=5), st.integers(1_000, SIZE))
 @settings(max_examples=40, deadline=None)
-def test_any_repetition_is_answered(
+def test_any_repetition_is_checked_within_limits(
     tmp_path_factory: pytest.TempPathFactory, units: list[str], size: int
 ) -> None:
     unit = "".join(units)
@@ -113,7 +113,7 @@ def reports(body: str, **options: tuple[str, ...]) -> tuple[Report, ...]:
     return lint_text(HEAD + body, codes=chosen(**options))
 
 
-def test_what_is_too_large_is_reported_whatever_is_selected() -> None:
+def test_a_too_large_script_is_reported_whatever_is_selected() -> None:
     body = TOO_MUCH["calls of calls"]
     assert [found.rule.code for found in reports(body, select=("SG3",))] == [TOO_LARGE]
     assert reports(body, select=("SG3",), ignore=(TOO_LARGE,)) == ()

@@ -1,4 +1,4 @@
-"""The plan: what is derived, and what is refused."""
+"""The plan: derived values, and rejected requests."""
 
 import time
 
@@ -23,7 +23,7 @@ def plan_of(site: str | Site, **asked: object):  # type: ignore[no-untyped-def]
     ("framework", "ntasks_per_node", "procs_per_task", "cpus_per_task"),
     [("lightning", 4, 1, 72), ("ddp", 1, 4, 288), ("accelerate", 1, 4, 288)],
 )
-def test_shape_of_the_tasks_follows_from_the_framework(
+def test_the_task_layout_follows_from_the_framework(
     framework: str, ntasks_per_node: int, procs_per_task: int, cpus_per_task: int
 ) -> None:
     plan = plan_of("olivia", framework=framework, gpus=8)
@@ -54,7 +54,7 @@ def test_nodes_follow_from_gpus_and_the_site(
     assert (plan.nodes, plan.gpus_per_node) == layout
 
 
-def test_gpu_type_decides_how_many_a_node_has() -> None:
+def test_the_gpu_type_determines_the_gpus_per_node() -> None:
     assert plan_of("daic", gpus=4, gpu_type="turing").nodes == 1
     assert plan_of("daic", gpus=8, gpu_type="v100").gpu_directive == (("gres", "gpu:v100:8"),)
 
@@ -235,14 +235,14 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
         ("generic", {"sbatch": {"signal": "$(x)"}}, "signal=$(x) is not a signal", "USR2@120"),
         ("generic", {"sbatch": {"tres-per-task": "x"}}, "slurmgen sets --tres-per-task itself", "hides"),
         ("generic", {"sbatch": {"gpu-bind": "single:1"}}, "hides a node's GPUs", "Only none"),
-        ("generic", {"env": {"A;touch x;B": "1"}}, "the request is wrong", "Mend"),
+        ("generic", {"env": {"A;touch x;B": "1"}}, "the request is wrong", "Correct"),
         (
             "generic",
             {"gpus": "4"},
             "wrong: Expected `int | null`, got `str` - at `gpus`",
-            "Mend",
+            "Correct",
         ),
-        ("generic", {"mixed_precision": "no; touch x"}, "the request is wrong", "Mend"),
+        ("generic", {"mixed_precision": "no; touch x"}, "the request is wrong", "Correct"),
         ("generic", {"gpu_type": "a100,b"}, "'a100,b' is not a Slurm name", "Use letters"),
         ("generic", {"gpu_type": "gh200:2"}, "'gh200:2' is not a Slurm name", "Use letters"),
         ("olivia", {"partition": "accel,small"}, "partition small has no GPUs", "Choose"),
@@ -268,7 +268,7 @@ def test_gpu_type_decides_how_many_a_node_has() -> None:
         ("generic", {"requeue": True, "sbatch": {"signal": "USR1@60"}}, "--signal is USR1", "USR2@"),
     ],
 )
-def test_refused_with_the_fact_and_what_to_do(
+def test_an_impossible_request_is_rejected_with_fact_and_hint(
     site: str, asked: dict[str, object], fact: str, hint: str
 ) -> None:
     with pytest.raises(RequestError) as caught:
@@ -277,7 +277,7 @@ def test_refused_with_the_fact_and_what_to_do(
     assert hint in caught.value.hint
 
 
-def test_each_option_of_a_requeue_has_its_reason_and_one_of_ones_own_counts() -> None:
+def test_requeue_options_have_reasons_and_can_be_overridden() -> None:
     plan = plan_of("generic", requeue=True, sbatch={"signal": "USR2@300"})
     assert dict(plan.directives).items() >= {("requeue", ""), ("open-mode", "append"), ("signal", "USR2@300")}
     assert plan.reasons["requeue"] == plan.reasons["directives.signal"] == "as requested"
@@ -294,16 +294,16 @@ def test_each_option_of_a_requeue_has_its_reason_and_one_of_ones_own_counts() ->
         ("7-0:0:0", "7-00:00:00"),
     ],
 )
-def test_time_is_written_in_one_form(text: str, time: str) -> None:
+def test_time_is_written_in_canonical_form(text: str, time: str) -> None:
     assert plan_of("olivia", time=text).time == time
 
 
-def test_default_time_gives_way_to_a_shorter_limit() -> None:
+def test_the_default_time_is_limited_by_the_partition() -> None:
     site = Site(name="x", time="04:00:00", partitions={"debug": Partition(default=True, max_time="30")})
     assert plan_of(site).time == "00:30:00"
 
 
-def test_defaults_are_stated_where_the_site_says_nothing() -> None:
+def test_defaults_are_explained_if_the_site_has_no_value() -> None:
     reasons = as_dict(plan_of("generic", gpus=2))["reasons"]
     assert isinstance(reasons, dict)
     defaults = {key for key, why in reasons.items() if "slurmgen's default" in why}
@@ -316,10 +316,10 @@ def test_defaults_are_stated_where_the_site_says_nothing() -> None:
         ("gres", 2, ("gres", "gpu:h100:2")),
         ("gpus-per-node", 2, ("gpus-per-node", "h100:2")),
         ("gpus", 1, ("gpus", "h100:4")),
-        ("gpus", 2, ("gpus-per-node", "h100:2")),  # Slurm would deal four out as three and one
+        ("gpus", 2, ("gpus-per-node", "h100:2")),  # Slurm would allocate four as three and one
     ],
 )
-def test_gpus_are_asked_for_in_the_form_of_the_site(
+def test_gpus_are_requested_in_the_form_of_the_site(
     form: str, nodes: int, directive: tuple[str, str]
 ) -> None:
     site = Site(name="x", gpu=Gpu(request=form, type_required=True, types={"h100": GpuType()}))  # type: ignore[arg-type]
@@ -335,30 +335,30 @@ def test_gpus_are_asked_for_in_the_form_of_the_site(
         ("none", []),
     ],
 )
-def test_memory_is_asked_for_in_the_form_of_the_site(form: str, directives: list[tuple[str, str]]) -> None:
+def test_memory_is_requested_in_the_form_of_the_site(form: str, directives: list[tuple[str, str]]) -> None:
     site = Site(name="x", memory=Memory(form=form, per_gpu="32G"), cpu=Cpu(per_gpu=8))  # type: ignore[arg-type]
     found = [pair for pair in plan_of(site, gpus=2).directives if pair[0].startswith("mem")]
     assert found == directives
 
 
 @pytest.mark.parametrize("mem", ["0", "1M"])
-def test_memory_that_is_nothing_when_divided_is_refused(mem: str) -> None:
+def test_memory_that_rounds_to_zero_is_rejected(mem: str) -> None:
     with pytest.raises(RequestError, match="is less than 1M for each of 8"):
         plan_of(Site(name="x", memory=Memory(form="mem-per-cpu")), gpus=2, mem=mem)
 
 
-def test_c10d_does_not_go_with_a_suffix() -> None:
+def test_c10d_is_rejected_with_a_rendezvous_suffix() -> None:
     site = Site(name="x", rendezvous=Rendezvous(suffix="i"))
     assert plan_of(site, gpus=4, nodes=2).rendezvous == Rendezvous(suffix="i")
     with pytest.raises(RequestError, match="suffix 'i'"):
         plan_of(site, gpus=4, nodes=2, rendezvous="c10d")
 
 
-def test_what_is_not_known_of_a_gpu_types_node_is_not_refused() -> None:
+def test_unknown_facts_of_a_gpu_type_set_no_limit() -> None:
     assert plan_of("daic", gpu_type="v100", gpus=8, cpus_per_gpu=10, mem="900G").cpus_per_task == 80
 
 
-def test_a_site_without_memory_requests_refuses_one() -> None:
+def test_a_site_without_memory_requests_rejects_one() -> None:
     with pytest.raises(RequestError, match="allows no memory request"):
         plan_of(Site(name="x", memory=Memory(form="none")), mem="64G")
 
@@ -368,7 +368,7 @@ def test_a_site_that_needs_a_gpu_type_names_its_types() -> None:
         plan_of(Site(name="x", gpu=Gpu(type_required=True, types={"a100": GpuType(), "h100": GpuType()})))
 
 
-def test_partition_may_have_nodes_of_its_own() -> None:
+def test_a_partition_can_have_its_own_nodes() -> None:
     site = Site(
         name="x",
         node=Node(gpus=4),
@@ -378,7 +378,7 @@ def test_partition_may_have_nodes_of_its_own() -> None:
     assert plan_of(site, gpus=8, partition="big").nodes == 1
 
 
-def test_accelerate_is_told_its_precision() -> None:
+def test_the_precision_is_passed_to_accelerate() -> None:
     plan = plan_of("generic", framework="accelerate", gpus=2, mixed_precision="bf16")
     assert "--mixed_precision=bf16" in " ".join(as_dict(plan)["launch"])  # type: ignore[arg-type]
 
@@ -408,14 +408,14 @@ def test_the_plan_as_a_dict_has_the_documented_keys(key: str) -> None:
         {"sbatch": {"array": ",".join(["1"] * 50_000) + "x"}},
     ],
 )
-def test_an_absurd_number_is_refused_at_once(asked: dict[str, object]) -> None:
+def test_an_absurd_number_is_rejected_at_once(asked: dict[str, object]) -> None:
     start = time.process_time()
     with pytest.raises(RequestError):
         plan_of("olivia", **asked)
     assert time.process_time() - start < 0.1
 
 
-def test_a_limit_names_the_partitions_that_give_more() -> None:
+def test_the_error_names_partitions_with_a_higher_limit() -> None:
     parts = {
         "small": Partition(default=True, max_gpus=4),
         "large": Partition(max_gpus=32),
@@ -430,17 +430,17 @@ def test_a_limit_names_the_partitions_that_give_more() -> None:
 
 
 @pytest.mark.parametrize("name", ["MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "PYTHONUNBUFFERED"])
-def test_a_variable_that_nothing_sets_later_counts(name: str) -> None:
+def test_a_variable_that_the_script_does_not_set_is_used(name: str) -> None:
     assert plan_of("generic", framework="python", env={name: "7"}).env[name] == "7"
 
 
-def test_an_error_file_stands_beside_the_log() -> None:
+def test_the_error_file_is_next_to_the_log() -> None:
     plan = plan_of("generic", log_dir="logs", sbatch={"error": "logs/%x-%j.err"})
     assert ("error", "logs/%x-%j.err") in plan.directives
     assert ("output", "logs/%x-%j.out") in plan.directives
 
 
-def test_an_image_of_a_site_that_would_be_an_option_is_refused() -> None:
+def test_a_site_image_that_begins_with_a_dash_is_rejected() -> None:
     site = structs.replace(load_site("generic"), container=Container(image="--help"))
     with pytest.raises(RequestError, match="'--help' begins with a dash"):
         resolve(Request(), site)
@@ -448,6 +448,6 @@ def test_an_image_of_a_site_that_would_be_an_option_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\x1b[2J", "\0"])
-def test_a_control_character_in_a_variable_is_refused(value: str) -> None:
+def test_a_control_character_in_a_variable_is_rejected(value: str) -> None:
     with pytest.raises(RequestError, match="env has a control character"):
         resolve(Request(env={"A": value}), load_site("generic"))

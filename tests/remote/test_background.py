@@ -1,4 +1,4 @@
-"""Setting out before the project was looked at: what is wrong here is told first, and nothing stays."""
+"""A login that starts before the project is checked: local errors come first, and nothing remains."""
 
 import threading
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen import errors
-from slurmgen.remote.background import Early
+from slurmgen.remote.background import BackgroundLogin
 from slurmgen.remote.route import Route
 from tests.conftest import Run
 from tests.remote.ssh.test_openssh import ours
@@ -15,38 +15,43 @@ from tests.support.sshd import Server, free_port
 CLIENTS = pytest.mark.parametrize("client", ["openssh", "paramiko"])
 
 
-def way(config: str, client: str) -> Route:
+def route_to(config: str, client: str) -> Route:
     return Route(site="generic", via="ssh", host="far", ssh_config=config, ssh_client=client)  # type: ignore[arg-type]
 
 
 @CLIENTS
-def test_who_waits_for_it_is_there(server: Server, tmp_path: Path, client: str) -> None:
-    with Early(way(server.config(tmp_path), client)) as going:
-        with going.transport() as far:
-            assert far.run(["echo", "in"], timeout=60).out == "in\n"
+def test_a_background_login_gives_a_transport(server: Server, tmp_path: Path, client: str) -> None:
+    with BackgroundLogin(route_to(server.config(tmp_path), client)) as going:
+        with going.transport() as transport:
+            assert transport.run(["echo", "in"], timeout=60).out == "in\n"
         assert ours(str(tmp_path)) == []
 
 
 @CLIENTS
-def test_what_nobody_waits_for_ends_with_the_block(server: Server, tmp_path: Path, client: str) -> None:
+def test_an_unused_login_ends_with_the_block(server: Server, tmp_path: Path, client: str) -> None:
     before = set(threading.enumerate())
-    with pytest.raises(errors.RequestError), Early(way(server.config(tmp_path), client)):
-        raise errors.RequestError("wrong", "Mend it.")
+    with pytest.raises(errors.RequestError), BackgroundLogin(route_to(server.config(tmp_path), client)):
+        raise errors.RequestError("wrong", "Correct it.")
     assert ours(str(tmp_path)) == []
     assert not [one for one in set(threading.enumerate()) - before if not one.daemon]
 
 
 @CLIENTS
-def test_what_is_wrong_on_the_way_is_told_to_who_waits(server: Server, tmp_path: Path, client: str) -> None:
+def test_an_error_of_the_login_is_raised_when_the_transport_is_needed(
+    server: Server, tmp_path: Path, client: str
+) -> None:
     config = Server(server.folder, free_port()).config(tmp_path)
-    with Early(way(config, client)) as going, pytest.raises(errors.ConnectionFailed):
+    with BackgroundLogin(route_to(config, client)) as going, pytest.raises(errors.ConnectionFailed):
         going.transport()
-    with Early(Route(site="generic", via="ssh", host="-x")) as going, pytest.raises(errors.RequestError):
+    with (
+        BackgroundLogin(Route(site="generic", via="ssh", host="-x")) as going,
+        pytest.raises(errors.RequestError),
+    ):
         going.transport()
 
 
 @CLIENTS
-def test_a_wrong_request_is_told_before_a_host_that_lets_nobody_in(
+def test_an_invalid_request_is_reported_before_a_failed_login(
     server: Server, tmp_path: Path, slurmgen: Run, client: str
 ) -> None:
     config = Server(server.folder, free_port()).config(tmp_path)

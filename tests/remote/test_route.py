@@ -2,7 +2,7 @@ import pytest
 
 from slurmgen.config.user import Personal
 from slurmgen.errors import ConfigError
-from slurmgen.remote.route import Route, route
+from slurmgen.remote.route import Route, find_route
 from slurmgen.sites.model import Login, Site
 
 AT_HOST = Site(name="s", login=Login(host="login.s.org"))
@@ -10,7 +10,7 @@ NOWHERE = Site(name="s")
 
 
 @pytest.mark.parametrize(
-    ("site", "personal", "said", "expected"),
+    ("site", "personal", "options", "expected"),
     [
         (AT_HOST, Personal(), {}, ("ssh", "login.s.org")),
         (NOWHERE, Personal(), {}, ("local", None)),
@@ -23,19 +23,19 @@ NOWHERE = Site(name="s")
         (AT_HOST, Personal(user="me"), {"host": "you@now"}, ("ssh", "you@now")),
     ],
 )
-def test_what_is_said_now_comes_first_then_your_file_then_the_profile(
-    site: Site, personal: Personal, said: dict[str, str], expected: tuple[str, str | None]
+def test_options_override_the_personal_file_and_that_the_profile(
+    site: Site, personal: Personal, options: dict[str, str], expected: tuple[str, str | None]
 ) -> None:
-    way = route(site, personal, **said)  # type: ignore[arg-type]
-    assert (way.via, way.host) == expected
+    route = find_route(site, personal, **options)  # type: ignore[arg-type]
+    assert (route.via, route.host) == expected
 
 
-def test_a_config_said_now_overrules_the_personal_one() -> None:
+def test_an_option_overrides_the_ssh_config_of_the_personal_file() -> None:
     own = Personal(ssh_config="/own")
-    assert route(AT_HOST, own) == Route(site="s", via="ssh", host="login.s.org", ssh_config="/own")
-    assert route(AT_HOST, own, ssh_config="/now").ssh_config == "/now"
+    assert find_route(AT_HOST, own) == Route(site="s", via="ssh", host="login.s.org", ssh_config="/own")
+    assert find_route(AT_HOST, own, ssh_config="/now").ssh_config == "/now"
 
 
-def test_over_ssh_to_no_host_is_refused() -> None:
+def test_ssh_without_a_host_is_refused() -> None:
     with pytest.raises(ConfigError, match="--host"):
-        route(NOWHERE, Personal(), via="ssh")
+        find_route(NOWHERE, Personal(), via="ssh")

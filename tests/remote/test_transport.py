@@ -1,4 +1,4 @@
-"""What holds for every transport: one test, each transport."""
+"""Facts about every transport."""
 
 import fcntl
 import time
@@ -14,7 +14,7 @@ from slurmgen.remote.transport import MAX_REPLY, ReplyTooLong, TimedOut, Transpo
 from tests.support.sshd import Server
 
 SHORT, SOON, LONG = 2, 30, "100"
-"Seconds: a timeout that starting a command does not take, soon on busy cores, and clearly later."
+"Seconds: a timeout longer than the start of a command, a limit for a busy machine, and much later."
 HOSTILE = [
     "two words",
     "it's",
@@ -44,7 +44,7 @@ def test_a_word_reaches_the_command_as_it_is(either: Transport, server: Server, 
     assert not (server.home / "pwned").exists()
 
 
-def test_status_output_and_errors_come_back_apart(either: Transport) -> None:
+def test_status_output_and_errors_are_separate(either: Transport) -> None:
     completed = either.run(["sh", "-c", "echo out; echo err >&2; exit 7"], timeout=60)
     assert (completed.returncode, completed.out, completed.err) == (7, "out\n", "err\n")
 
@@ -58,11 +58,11 @@ def test_much_input_passes_through_while_much_output_comes_back(either: Transpor
     assert either.run(["cat"], input=iter(parts), timeout=60).stdout == b"".join(parts)
 
 
-def test_a_command_that_reads_no_input_is_no_error(either: Transport) -> None:
+def test_a_command_that_reads_no_input_is_not_an_error(either: Transport) -> None:
     assert either.run(["true"], input=iter([b"x" * 1_000_000] * 8), timeout=60).returncode == 0
 
 
-def test_an_error_while_input_is_made_is_ours(either: Transport) -> None:
+def test_an_error_of_the_input_is_raised_unchanged(either: Transport) -> None:
     def broken() -> Iterator[bytes]:
         yield b"some"
         raise CommandFailed("no more")
@@ -74,12 +74,12 @@ def test_an_error_while_input_is_made_is_ours(either: Transport) -> None:
 
 def test_a_command_ends_at_its_timeout(either: Transport) -> None:
     start = time.monotonic()
-    with pytest.raises(TimedOut, match=r"sleep gave no answer on .* within 2 seconds"):
+    with pytest.raises(TimedOut, match=r"sleep did not finish on .* within 2 seconds"):
         either.run(["sleep", LONG], timeout=SHORT)
     assert time.monotonic() - start < SOON
 
 
-def test_a_command_that_drips_ends_at_its_timeout(either: Transport) -> None:
+def test_a_command_that_writes_slowly_ends_at_its_timeout(either: Transport) -> None:
     with pytest.raises(TimedOut):
         either.run(["sh", "-c", "while :; do echo; sleep 0.2; done"], timeout=SHORT)
 
@@ -106,8 +106,8 @@ def test_a_transport_goes_on_after_a_timeout(either: Transport) -> None:
     assert either.run(["echo", "on"], timeout=60).out == "on\n"
 
 
-def test_a_stream_comes_as_it_is_written(either: Transport, tmp_path: Path) -> None:
-    # It goes on only when somebody has read its first word.
+def test_a_stream_arrives_as_it_is_written(either: Transport, tmp_path: Path) -> None:
+    # It continues only when its first word has been read.
     wait = 'echo one; while [ ! -e "$1" ]; do sleep 0.1; done; echo two'
     stream = either.stream(["sh", "-c", wait, "sh", str(tmp_path / "read")], timeout=60)
     assert next(stream) == b"one\n"
@@ -115,7 +115,7 @@ def test_a_stream_comes_as_it_is_written(either: Transport, tmp_path: Path) -> N
     assert b"".join(stream) == b"two\n"
 
 
-def test_a_stream_may_be_left(either: Transport) -> None:
+def test_a_stream_may_be_closed_early(either: Transport) -> None:
     start = time.monotonic()
     stream = either.stream(["sh", "-c", f"echo one; sleep {LONG}"], timeout=120)
     next(stream)
@@ -128,12 +128,34 @@ def test_a_silent_stream_ends_at_its_timeout(either: Transport) -> None:
         list(either.stream(["sleep", LONG], timeout=SHORT))
 
 
-def test_a_stream_that_fails_says_why(either: Transport) -> None:
+def test_errors_do_not_hold_up_a_stream(either: Transport) -> None:
+    stream = either.stream(["sh", "-c", "head -c 8000000 /dev/zero >&2; echo out"], timeout=SOON)
+    assert b"".join(stream) == b"out\n"
+
+
+def test_a_stream_without_errors_outlasts_its_timeout(either: Transport) -> None:
+    lines = "for n in 1 2 3 4 5 6 7 8; do echo; sleep 0.5; done; echo broken >&2; exit 3"
+    with pytest.raises(CommandFailed, match="exit status 3: broken"):
+        list(either.stream(["sh", "-c", lines], timeout=SHORT))
+
+
+def test_a_stream_with_too_many_errors_ends(either: Transport) -> None:
+    with pytest.raises(ReplyTooLong, match=rf"^{either.where} sent more than 16 MB\. "):
+        list(either.stream(["sh", "-c", "yes >&2"], timeout=600))
+    assert either.run(["echo", "on"], timeout=60).out == "on\n"
+
+
+def test_a_stream_of_errors_alone_is_silent(either: Transport) -> None:
+    with pytest.raises(TimedOut):
+        list(either.stream(["sh", "-c", "while :; do echo >&2; sleep 0.2; done"], timeout=SHORT))
+
+
+def test_a_stream_that_fails_reports_why(either: Transport) -> None:
     with pytest.raises(CommandFailed, match="exit status 3: no such thing"):
         list(either.stream(["sh", "-c", "echo no such thing >&2; exit 3"], timeout=60))
 
 
-def test_only_slurm_conf_of_slurms_variables_remains(either: Transport) -> None:
+def test_only_slurm_conf_of_the_variables_of_slurm_remains(either: Transport) -> None:
     more = ["SBATCH_QOS=x", "SQUEUE_FORMAT=x", "SLURM_JOB_ID=1", "KEPT=yes"]
     inner = ["bash", "-c", CLEAN, "slurmgen", "env"]
     names = {
@@ -143,13 +165,13 @@ def test_only_slurm_conf_of_slurms_variables_remains(either: Transport) -> None:
     assert "KEPT" in names
 
 
-def test_a_command_ended_by_a_signal_is_told(far: Transport) -> None:
+def test_a_command_ended_by_a_signal_is_reported(transport: Transport) -> None:
     with pytest.raises(CommandFailed, match="ended by a signal"):
-        far.run(["sh", "-c", "kill -KILL $PPID"], timeout=60)
+        transport.run(["sh", "-c", "kill -KILL $PPID"], timeout=60)
 
 
-def test_where_a_pipe_may_not_hold_more_it_holds_what_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user has room for so much in all pipes, and root for more."""
+def test_a_pipe_that_cannot_be_enlarged_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pipes of a user share a limit, which is larger for root."""
 
     def refuse(*_: object) -> None:
         raise PermissionError

@@ -1,4 +1,4 @@
-"""Real twins of real sites, reached through a real sshd with the command line a person uses."""
+"""Real twins of real sites, reached through a real sshd with the command line of a user."""
 
 import re
 import shlex
@@ -43,11 +43,11 @@ class Site:
         self.project = testbed.folder / "project"
         self.project.mkdir()
 
-    def slurmgen(self, *args: str) -> "subprocess.CompletedProcess[str]":
+    def slurmgen(self, *args: str, **more: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-m", "slurmgen", *args],
             cwd=self.project,
-            env=self.testbed.environ | {"SLURMGEN_SSH_CONFIG": str(self.testbed.twin.ssh_config)},
+            env=self.testbed.environ | {"SLURMGEN_SSH_CONFIG": str(self.testbed.twin.ssh_config)} | more,
             capture_output=True,
             text=True,
             timeout=300,

@@ -1,4 +1,4 @@
-"""No room, no right to write, many at once, ^C, and names that are out for trouble."""
+"""No disk space, no right to write, many at once, ^C, and hostile names."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ import pytest
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RemoteError, TransferFailed
 from slurmgen.jobs import remote_scripts
-from slurmgen.jobs.exactly_once import Submission, Submitted, Waits, submit
+from slurmgen.jobs.exactly_once import Submission, Submitted, Timeouts, submit
 from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.results.fetch import fetch
 from slurmgen.remote.local import LocalTransport
@@ -31,7 +31,7 @@ from slurmgen.sync.remote_paths import parent_folder
 from tests.conftest import REPOSITORY
 from tests.support.twins import Testbed, eventually, settled
 
-WAITS = Waits(sbatch=20, grace=1, answer=60)
+TIMEOUTS = Timeouts(sbatch=20, grace=1, reply=60)
 HELD = "#!/bin/bash\n#SBATCH --hold --output=%x-%j.out\n"
 
 
@@ -54,7 +54,7 @@ def counted(testbed: Testbed) -> Counter[str]:
 
 
 @pytest.fixture
-def far(testbed: Testbed) -> Transport:
+def transport(testbed: Testbed) -> Transport:
     return LocalTransport(testbed.twin.environ())
 
 
@@ -76,7 +76,7 @@ def mount(folder: Path, *options: str) -> None:
 
 @contextmanager
 def small(folder: Path, limit: str) -> Iterator[None]:
-    """A file system of its own with that little room, for the block."""
+    """A small file system of its own, for the block."""
     folder.mkdir(exist_ok=True)
     mount(folder, limit, "mode=700")
     try:
@@ -86,37 +86,37 @@ def small(folder: Path, limit: str) -> Iterator[None]:
 
 
 CAUSES = ("left on device", "cannot make", "cannot write", "could not be written")
-ROOM = [f"size={size}k" for size in range(32, 800, 48)]
+SIZES = [f"size={size}k" for size in range(32, 800, 48)]
 FILES = [f"nr_inodes={count}" for count in range(3, 90, 6)]
 
 
-@pytest.mark.parametrize("limits", [ROOM, FILES], ids=["full disk", "quota of files"])
-def test_wherever_the_room_ends_there_is_one_job_once_there_is_room(
-    far: Transport, testbed: Testbed, project: Path, tmp_path: Path, limits: list[str]
+@pytest.mark.parametrize("limits", [SIZES, FILES], ids=["full disk", "quota of files"])
+def test_wherever_the_disk_is_full_there_is_one_job_once_there_is_space(
+    transport: Transport, testbed: Testbed, project: Path, tmp_path: Path, limits: list[str]
 ) -> None:
-    told: Counter[str] = Counter()
-    words: list[str] = []
+    outcomes: Counter[str] = Counter()
+    errors: list[str] = []
     for number, limit in enumerate(limits):
-        there = tmp_path / f"far-{number}"
-        one = submission(project, str(there), f"room-{limit}")
-        with small(there, limit):
+        remote = tmp_path / f"remote-{number}"
+        one = submission(project, str(remote), f"room-{limit}")
+        with small(remote, limit):
             try:
-                told[type(submit(far, one, Sent(tmp_path / "m"), WAITS)).__name__] += 1
+                outcomes[type(submit(transport, one, Sent(tmp_path / "m"), TIMEOUTS)).__name__] += 1
             except RemoteError as error:
-                told[type(error).__name__] += 1
-                words.append(error.fact)
+                outcomes[type(error).__name__] += 1
+                errors.append(error.fact)
             name = limit.partition("=")[0]
-            mount(there, "remount", f"{name}={'50m' if name == 'size' else 5000}")
-            done = submit(far, one, Sent(tmp_path / "m"), WAITS)
+            mount(remote, "remount", f"{name}={'50m' if name == 'size' else 5000}")
+            done = submit(transport, one, Sent(tmp_path / "m"), TIMEOUTS)
             assert (Path(done.folder) / "29").read_bytes() == (project / "29").read_bytes()
-    assert all(any(cause in text for cause in CAUSES) for text in words), words
+    assert all(any(cause in text for cause in CAUSES) for text in errors), errors
     jobs = counted(testbed)
     assert [jobs[f"room-{limit}"] for limit in limits] == [1] * len(limits)
-    assert told["TransferFailed"] > len(limits) / 2, told
-    assert told["Submitted"] > 0, told
+    assert outcomes["TransferFailed"] > len(limits) / 2, outcomes
+    assert outcomes["Submitted"] > 0, outcomes
 
 
-def test_a_limit_on_the_size_of_files_is_told(testbed: Testbed, project: Path, tmp_path: Path) -> None:
+def test_a_limit_on_the_size_of_files_is_an_error(testbed: Testbed, project: Path, tmp_path: Path) -> None:
     class Limited(LocalTransport):
         shell = ("bash", "-c")
 
@@ -124,76 +124,78 @@ def test_a_limit_on_the_size_of_files_is_told(testbed: Testbed, project: Path, t
             limited = ["bash", "-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\"", "bash", *argv]
             return super().run(limited, **more)
 
-    one = submission(project, str(tmp_path / "far"), "limit")
+    one = submission(project, str(tmp_path / "remote"), "limit")
     with pytest.raises(TransferFailed, match=r"Wrote only|File too large"):
-        submit(Limited(testbed.twin.environ()), one, Sent(tmp_path / "m"), WAITS)
+        submit(Limited(testbed.twin.environ()), one, Sent(tmp_path / "m"), TIMEOUTS)
     assert counted(testbed)["limit"] == 0
 
 
 def test_a_folder_that_becomes_read_only_loses_no_job(
-    far: Transport, testbed: Testbed, project: Path, tmp_path: Path
+    transport: Transport, testbed: Testbed, project: Path, tmp_path: Path
 ) -> None:
-    there = tmp_path / "far"
-    one, two = (submission(project, str(there), f"read-only-{number}") for number in (1, 2))
-    with small(there, "size=50m"):
-        first = submit(far, one, Sent(tmp_path / "m"), WAITS)
-        mount(there, "remount", "ro")
-        assert submit(far, one, Sent(tmp_path / "m"), WAITS).job == first.job
+    remote = tmp_path / "remote"
+    one, two = (submission(project, str(remote), f"read-only-{number}") for number in (1, 2))
+    with small(remote, "size=50m"):
+        first = submit(transport, one, Sent(tmp_path / "m"), TIMEOUTS)
+        mount(remote, "remount", "ro")
+        assert submit(transport, one, Sent(tmp_path / "m"), TIMEOUTS).job == first.job
         with pytest.raises(TransferFailed, match=r"Read-only|could not be written|cannot"):
-            submit(far, two, Sent(tmp_path / "m"), WAITS)
-        mount(there, "remount", "rw")
-        assert submit(far, one, Sent(tmp_path / "m"), WAITS).job == first.job
-        submit(far, two, Sent(tmp_path / "m"), WAITS)
+            submit(transport, two, Sent(tmp_path / "m"), TIMEOUTS)
+        mount(remote, "remount", "rw")
+        assert submit(transport, one, Sent(tmp_path / "m"), TIMEOUTS).job == first.job
+        submit(transport, two, Sent(tmp_path / "m"), TIMEOUTS)
     jobs = counted(testbed)
     assert (jobs["read-only-1"], jobs["read-only-2"]) == (1, 1)
 
 
 class Counting(LocalTransport):
-    """This machine, and how often it was asked."""
+    """This machine, with a count of commands."""
 
-    asked = 0
+    commands = 0
 
     def run(self, argv: Sequence[str], **more: Any) -> Completed:
-        self.asked += 1
+        self.commands += 1
         return super().run(argv, **more)
 
 
-def test_a_project_takes_one_round_trip_new_or_changed_or_not_and_known_here_or_not(
+def test_a_submission_takes_one_round_trip_and_two_if_its_snapshot_is_missing(
     testbed: Testbed, project: Path, tmp_path: Path
 ) -> None:
     def trips(key: str) -> int:
-        far = Counting(testbed.twin.environ())
-        submit(far, submission(project, str(tmp_path / "far"), key), Sent(tmp_path / "m"), WAITS)
-        return far.asked
+        transport = Counting(testbed.twin.environ())
+        submit(transport, submission(project, str(tmp_path / "remote"), key), Sent(tmp_path / "m"), TIMEOUTS)
+        return transport.commands
 
     first, unchanged = trips("trips-1"), trips("trips-2")
     (project / "0").write_text("changed")
     changed = trips("trips-3")
     shutil.rmtree(tmp_path / "m")  # as on another machine
     elsewhere = trips("trips-4")
-    shutil.rmtree(settled(tmp_path / "far/p") / "snapshots")  # as pruned meanwhile
-    shutil.rmtree(tmp_path / "far/p/staging")
+    shutil.rmtree(settled(tmp_path / "remote/p") / "snapshots")  # as pruned meanwhile
+    shutil.rmtree(tmp_path / "remote/p/staging")
     assert (first, unchanged, changed, elsewhere, trips("trips-5")) == (1, 1, 1, 1, 2)
 
 
-def test_of_a_project_that_is_there_already_hardly_more_is_sent_than_is_on_its_way(
+def test_a_project_that_the_host_has_already_is_not_sent_to_its_end(
     testbed: Testbed, project: Path, tmp_path: Path
 ) -> None:
     (project / "large").write_bytes(bytes(300_000_000))
-    far, parts = LocalTransport(testbed.twin.environ()), list[int]()
-    submit(far, submission(project, str(tmp_path / "far"), "there-1"), Sent(tmp_path / "m"), WAITS)
-    one = submission(project, str(tmp_path / "far"), "there-2")
-    submit(far, one, Sent(tmp_path / "elsewhere"), WAITS, lambda part, _total: parts.append(part))
+    transport, parts = LocalTransport(testbed.twin.environ()), list[int]()
+    submit(
+        transport, submission(project, str(tmp_path / "remote"), "there-1"), Sent(tmp_path / "m"), TIMEOUTS
+    )
+    one = submission(project, str(tmp_path / "remote"), "there-2")
+    submit(transport, one, Sent(tmp_path / "elsewhere"), TIMEOUTS, lambda part, _total: parts.append(part))
     assert sum(parts) < 30_000_000
 
 
 def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
-    far: Transport, testbed: Testbed, project: Path, tmp_path: Path
+    transport: Transport, testbed: Testbed, project: Path, tmp_path: Path
 ) -> None:
     (project / "d/e").mkdir(parents=True)
     (project / "d/e/f").write_text("f")
-    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
-    before = submit(far, submission(project, there, "base"), sent, WAITS)
+    remote, sent = str(tmp_path / "remote"), Sent(tmp_path / "m")
+    before = submit(transport, submission(project, remote, "base"), sent, TIMEOUTS)
     (project / "1").write_text("changed")
     (project / "2").unlink()
     (project / "3").unlink()
@@ -207,12 +209,12 @@ def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
     (project / "5").unlink()
     (project / "5").symlink_to("6")
     parts: list[int] = []
-    one = submission(project, there, "next")
-    done = submit(far, one, sent, WAITS, lambda part, _total: parts.append(part))
+    one = submission(project, remote, "next")
+    done = submit(transport, one, sent, TIMEOUTS, lambda part, _total: parts.append(part))
     assert sum(parts) < 20_000
     assert done.snapshot == one.content.hash
-    for each in (before, done):  # they share files, and yet neither changed the other
-        kept = settled(tmp_path / "far/p") / "snapshots" / each.snapshot
+    for each in (before, done):  # they share files, and neither changed the other
+        kept = settled(tmp_path / "remote/p") / "snapshots" / each.snapshot
         assert manifest(snapshot(kept)).hash == each.snapshot
     (Path(done.folder) / "hard.sbatch").unlink()
     assert manifest(snapshot(Path(done.folder))).hash == done.snapshot
@@ -222,7 +224,7 @@ def test_only_what_changed_is_sent_and_the_snapshot_is_what_it_would_be(
 
 @contextmanager
 def no_snapshots_made() -> Iterator[None]:
-    """As on a login node that ends all that a person has running there when they leave."""
+    """As on a login node that ends all processes of a user who logs out."""
     with patch.object(remote_scripts, "program", lambda name: real(name).replace("(finish)", "(true)")):
         yield
 
@@ -230,20 +232,24 @@ def no_snapshots_made() -> Iterator[None]:
 real = remote_scripts.program
 
 
-def test_what_was_sent_serves_until_a_snapshot_is_made_of_it(
-    far: Transport, project: Path, tmp_path: Path
+def test_what_was_sent_replaces_the_snapshot_until_one_is_made_from_it(
+    transport: Transport, project: Path, tmp_path: Path
 ) -> None:
-    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    remote, sent = str(tmp_path / "remote"), Sent(tmp_path / "m")
     with no_snapshots_made():
-        first = submit(far, submission(project, there, "first"), sent, WAITS)
+        first = submit(transport, submission(project, remote, "first"), sent, TIMEOUTS)
         (project / "1").write_text("changed")
         (project / "2").unlink()
-        second = submit(far, submission(project, there, "second"), sent, WAITS)
-    snapshots = tmp_path / "far/p/snapshots"
-    assert [path.name for path in snapshots.iterdir()] == [first.snapshot]  # the next was sent onto it
+        second = submit(transport, submission(project, remote, "second"), sent, TIMEOUTS)
+    snapshots = tmp_path / "remote/p/snapshots"
+    assert [path.name for path in snapshots.iterdir()] == [first.snapshot]  # the next one is based on it
     parts: list[int] = []
     third = submit(
-        far, submission(project, there, "third"), sent, WAITS, lambda part, _total: parts.append(part)
+        transport,
+        submission(project, remote, "third"),
+        sent,
+        TIMEOUTS,
+        lambda part, _total: parts.append(part),
     )
     assert sum(parts) < 4096  # none of the files
     assert third.snapshot == second.snapshot
@@ -255,74 +261,76 @@ def test_what_was_sent_serves_until_a_snapshot_is_made_of_it(
 
 
 def contents(done: Submitted) -> str:
-    """The hash of what a run has, without its script."""
+    """The hash of a run folder without its script."""
     (Path(done.folder) / "hard.sbatch").unlink()
     return manifest(snapshot(Path(done.folder))).hash
 
 
 @pytest.mark.parametrize("lost", ["tar", "gone", ""])
-def test_what_is_left_of_something_sent_is_not_taken_for_all_of_it(
-    far: Transport, project: Path, tmp_path: Path, lost: str
+def test_a_damaged_copy_of_what_was_sent_is_not_used(
+    transport: Transport, project: Path, tmp_path: Path, lost: str
 ) -> None:
-    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
-    submit(far, submission(project, there, "first"), sent, WAITS)
-    settled(tmp_path / "far/p")
+    remote, sent = str(tmp_path / "remote"), Sent(tmp_path / "m")
+    submit(transport, submission(project, remote, "first"), sent, TIMEOUTS)
+    settled(tmp_path / "remote/p")
     for name in "123":
         (project / name).unlink()
     with no_snapshots_made():
-        second = submit(far, submission(project, there, "second"), sent, WAITS)
-    (kept,) = (tmp_path / "far/p/staging").glob("sent.*")
+        second = submit(transport, submission(project, remote, "second"), sent, TIMEOUTS)
+    (kept,) = (tmp_path / "remote/p/staging").glob("sent.*")
     if lost:
         os.truncate(kept / lost, (kept / lost).stat().st_size // 2)
     else:
         shutil.rmtree(kept)
-    third = submit(far, submission(project, there, "third"), sent, WAITS)
+    third = submit(transport, submission(project, remote, "third"), sent, TIMEOUTS)
     assert contents(third) == third.snapshot == second.snapshot
 
 
 def test_a_copy_of_what_was_sent_with_a_hole_in_it_is_not_kept(
     testbed: Testbed, project: Path, tmp_path: Path
 ) -> None:
-    """As on a file server that tells of a quota only when the file is closed."""
+    """As on a file server that reports a quota only when the file is closed."""
     (tmp_path / "bin").mkdir()
     tee = 'head -c 20480 >"$1.all"; cat "$1.all"; head -c 20480 /dev/zero >"$1"; tee -a "$1"; exit 1'
     (tmp_path / "bin/tee").write_text(f"#!/bin/sh\nPATH={os.environ['PATH']}\n{tee}\n")
     (tmp_path / "bin/tee").chmod(0o755)
-    far = LocalTransport({**testbed.twin.environ(), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
-    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
-    first, second = (submit(far, submission(project, there, key), sent, WAITS) for key in ("one", "two"))
+    transport = LocalTransport({**testbed.twin.environ(), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
+    remote, sent = str(tmp_path / "remote"), Sent(tmp_path / "m")
+    first, second = (
+        submit(transport, submission(project, remote, key), sent, TIMEOUTS) for key in ("one", "two")
+    )
     assert contents(first) == contents(second) == first.snapshot == second.snapshot
-    assert not list((tmp_path / "far/p/staging").glob("sent.*"))
+    assert not list((tmp_path / "remote/p/staging").glob("sent.*"))
 
 
-def test_a_base_that_goes_before_the_snapshot_is_made_holds_nothing_up(
-    far: Transport, project: Path, tmp_path: Path
+def test_a_base_that_is_removed_before_the_snapshot_is_made_does_no_harm(
+    transport: Transport, project: Path, tmp_path: Path
 ) -> None:
-    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
-    first = submit(far, submission(project, there, "first"), sent, WAITS)
-    settled(tmp_path / "far/p")
+    remote, sent = str(tmp_path / "remote"), Sent(tmp_path / "m")
+    first = submit(transport, submission(project, remote, "first"), sent, TIMEOUTS)
+    settled(tmp_path / "remote/p")
     (project / "1").write_text("changed")
     with no_snapshots_made():
-        submit(far, submission(project, there, "second"), sent, WAITS)
-    shutil.rmtree(tmp_path / "far/p/snapshots" / first.snapshot)
-    third = submit(far, submission(project, there, "third"), sent, WAITS)
+        submit(transport, submission(project, remote, "second"), sent, TIMEOUTS)
+    shutil.rmtree(tmp_path / "remote/p/snapshots" / first.snapshot)
+    third = submit(transport, submission(project, remote, "third"), sent, TIMEOUTS)
     assert contents(third) == third.snapshot != first.snapshot
 
 
-def test_where_snapshots_are_never_made_in_the_background_nothing_piles_up(
-    far: Transport, project: Path, tmp_path: Path
+def test_where_snapshots_are_never_made_in_the_background_nothing_accumulates(
+    transport: Transport, project: Path, tmp_path: Path
 ) -> None:
-    there, sent = str(tmp_path / "far"), Sent(tmp_path / "m")
+    remote, sent = str(tmp_path / "remote"), Sent(tmp_path / "m")
     with no_snapshots_made():
         for number in range(5):
             (project / "1").write_text(f"{number}")
-            done = submit(far, submission(project, there, f"pile-{number}"), sent, WAITS)
-    assert len(list((tmp_path / "far/p/staging").iterdir())) == 1
+            done = submit(transport, submission(project, remote, f"pile-{number}"), sent, TIMEOUTS)
+    assert len(list((tmp_path / "remote/p/staging").iterdir())) == 1
     assert contents(done) == done.snapshot
 
 
-def test_what_a_folder_grants_to_a_group_does_not_reach_into_ours(
-    far: Transport, project: Path, tmp_path: Path
+def test_the_rights_that_a_folder_grants_to_a_group_are_not_inherited(
+    transport: Transport, project: Path, tmp_path: Path
 ) -> None:
     granted = (2, (1, 7, -1), (4, 7, -1), (16, 7, -1), (32, 5, -1))  # setfacl -m d:u::rwx,d:g::rwx,d:o::rx
     entries = b"".join(struct.pack("<HHi", *entry) for entry in granted[1:-1])
@@ -331,7 +339,9 @@ def test_what_a_folder_grants_to_a_group_does_not_reach_into_ours(
     os.setxattr(tmp_path / "shared", "system.posix_acl_default", struct.pack("<I", granted[0]) + entries)
     (tmp_path / "shared/new").mkdir()
     assert (tmp_path / "shared/new").stat().st_mode & 0o070  # whatever the umask
-    submit(far, submission(project, str(tmp_path / "shared"), "granted"), Sent(tmp_path / "m"), WAITS)
+    submit(
+        transport, submission(project, str(tmp_path / "shared"), "granted"), Sent(tmp_path / "m"), TIMEOUTS
+    )
     assert (tmp_path / "shared/p").stat().st_mode & 0o777 == 0o700
 
 
@@ -356,20 +366,20 @@ def test_twenty_at_once_from_four_processes_are_twenty_jobs_and_entries(
     environ = {**testbed.environ, "PYTHONPATH": str(REPOSITORY)}
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", AT_ONCE, str(project), f"at-once-{number}", str(tmp_path / "far")],
+            [sys.executable, "-c", AT_ONCE, str(project), f"at-once-{number}", str(tmp_path / "remote")],
             env=environ,
             stdout=subprocess.PIPE,
             text=True,
         )
         for number in range(4)
     ]
-    told = [job for one in started for job in one.communicate(timeout=120)[0].split()]
-    assert len(set(told)) == 20
+    numbers = [job for one in started for job in one.communicate(timeout=120)[0].split()]
+    assert len(set(numbers)) == 20
     entries = [one for one in Ledger(_ledger(testbed)).all() if one.name.startswith("at-once")]
-    assert sorted(one.id for one in entries) == sorted(told)
+    assert sorted(one.id for one in entries) == sorted(numbers)
     jobs = counted(testbed)
     assert {jobs[one.key] for one in entries} == {1}
-    assert len(list((settled(tmp_path / "far/project") / "snapshots").iterdir())) == 1
+    assert len(list((settled(tmp_path / "remote/project") / "snapshots").iterdir())) == 1
 
 
 BEGUN = "from slurmgen.cli import main; print('begun', flush=True); main()"
@@ -383,7 +393,7 @@ def _ledger(testbed: Testbed) -> Path:
 def test_a_command_that_is_ended_at_any_moment_leaves_one_job_a_key(
     testbed: Testbed, project: Path, tmp_path: Path, blow: signal.Signals
 ) -> None:
-    way = ["--site", "generic", "--via", "twin", "--remote-dir", str(tmp_path / "far")]
+    way = ["--site", "generic", "--via", "twin", "--remote-dir", str(tmp_path / "remote")]
     job = ["--framework", "python", "--script", "0", "--sbatch", "hold"]
     environ = {**testbed.environ, "PYTHONPATH": str(REPOSITORY)}
 
@@ -394,12 +404,12 @@ def test_a_command_that_is_ended_at_any_moment_leaves_one_job_a_key(
             argv, cwd=project, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as one:
             assert one.stdout
-            assert one.stdout.readline() == "begun\n"  # before that, Python itself tells of ^C
+            assert one.stdout.readline() == "begun\n"  # before that, Python itself reports ^C
             time.sleep(0.05 + number * 0.12)
             one.send_signal(blow)
-            said = one.communicate(timeout=60)[1]
-        assert "Traceback" not in said
-        assert one.returncode in (0, 130, -blow), said
+            errors = one.communicate(timeout=60)[1]
+        assert "Traceback" not in errors
+        assert one.returncode in (0, 130, -blow), errors
         if one.returncode:
             subprocess.run(argv, cwd=project, env=environ, check=True, capture_output=True, timeout=120)
         return name
@@ -410,12 +420,12 @@ def test_a_command_that_is_ended_at_any_moment_leaves_one_job_a_key(
     jobs = counted(testbed)
     assert {one.name for one in entries} == names
     assert not [one for one in entries if one.pending or jobs[one.key] != 1]
-    told = testbed.run("squeue", "--noheader", "--states=all", "--format=%j").split()
-    assert sum(name in names for name in told) == len(entries)
+    listed = testbed.run("squeue", "--noheader", "--states=all", "--format=%j").split()
+    assert sum(name in names for name in listed) == len(entries)
 
 
 def hostile_names() -> list[str]:
-    """A hundred names of files, each of which means something to somebody."""
+    """A hundred names of files, each with a special meaning for some program."""
     words = [
         *("-rf", "--", "-", "--checkpoint-action=exec=touch pwned", "-T", "--to-command=touch pwned", "@x"),
         *("$(touch pwned)", "`touch pwned`", "; touch pwned", "&& touch pwned", "| touch pwned", "> pwned"),
@@ -508,7 +518,7 @@ END
 """
 
 
-def test_a_hundred_hostile_names_are_only_names_there_and_back(
+def test_a_hundred_hostile_names_are_sent_and_fetched_unchanged(
     cluster: Transport, testbed: Testbed, tmp_path: Path
 ) -> None:
     root = tmp_path / "p"
@@ -518,11 +528,11 @@ def test_a_hundred_hostile_names_are_only_names_there_and_back(
     for name in names:
         (root / "names" / name).write_bytes(name.encode())
     script = HELD.replace("--hold ", "") + LIST.replace("$SLURMGEN_PYTHON", sys.executable)
-    sent, there = Sent(tmp_path / "m"), f"hostile-{tmp_path.name}"
+    sent, remote = Sent(tmp_path / "m"), f"hostile-{tmp_path.name}"
 
     def round_trip(key: str) -> set[str]:
         done: Submitted = submit(
-            cluster, submission(root, there, f"{tmp_path.name}-{key}", script), sent, WAITS
+            cluster, submission(root, remote, f"{tmp_path.name}-{key}", script), sent, TIMEOUTS
         )
         assert testbed.wait(str(done.job)) == "COMPLETED"
         to = tmp_path / f"back-{key}"
@@ -533,13 +543,13 @@ def test_a_hundred_hostile_names_are_only_names_there_and_back(
         return set(made)
 
     assert round_trip("all") == set(names)
-    for name in names[::2]:  # these go, by the list of what is gone
+    for name in names[::2]:  # the list of removed names removes these
         (root / "names" / name).unlink()
     assert round_trip("half") == set(names[1::2])
     assert not [path for path in tmp_path.rglob("*") if path.name == "pwned"]
 
 
-def test_a_hundred_hostile_arguments_reach_the_script_as_they_are(testbed: Testbed, tmp_path: Path) -> None:
+def test_a_hundred_hostile_arguments_reach_the_script_unchanged(testbed: Testbed, tmp_path: Path) -> None:
     root = tmp_path / "it's $(touch pwned); p"
     root.mkdir()
     (root / "show.py").write_text("import sys\nopen('args', 'w').write('\\0'.join(sys.argv[1:]))\n")

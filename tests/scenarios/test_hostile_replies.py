@@ -64,7 +64,7 @@ def machine(tmp_path: Path, slurmgen: Run) -> Machine:
     return Machine(tmp_path, slurmgen)
 
 
-def test_a_broken_ledger_is_told_before_anything_is_sent(machine: Machine) -> None:
+def test_a_broken_ledger_is_reported_before_anything_is_sent(machine: Machine) -> None:
     machine.answers("sbatch", "touch ~/submitted; echo 12")
     path = Ledger().path
     path.parent.mkdir(parents=True)
@@ -86,7 +86,7 @@ def test_a_ledger_that_breaks_meanwhile_does_not_make_a_job_look_refused(machine
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("reply", "expected"),
     [
         ("sbatch: unrecognized option '--nosuch=3'", "unrecognized option '--nosuch=3'"),
         (
@@ -103,21 +103,21 @@ def test_a_ledger_that_breaks_meanwhile_does_not_make_a_job_look_refused(machine
         ),
     ],
 )
-def test_what_never_reached_slurm_is_no_job_and_nothing_is_pending(
-    machine: Machine, said: str, told: str
+def test_a_submission_that_never_reached_slurm_is_not_pending(
+    machine: Machine, reply: str, expected: str
 ) -> None:
-    machine.answers("sbatch", f'echo "{said}" >&2; exit 1')
+    machine.answers("sbatch", f'echo "{reply}" >&2; exit 1')
     code, out, err = machine.submit()
     assert (code, out) == (3, "")
-    assert told in err
+    assert expected in err
     assert "not known" not in err
-    assert "Is there room" not in err
+    assert "Check the free space" not in err
     machine.answers("sbatch", "echo 12")
     assert machine.submit()[:2] == (0, "12\n")
     assert [one.id for one in Ledger().all()] == ["12"]
 
 
-def test_a_machine_without_slurm_is_no_login_node(machine: Machine, slurmgen: Run, tmp_path: Path) -> None:
+def test_a_machine_without_slurm_is_not_a_login_node(machine: Machine, slurmgen: Run, tmp_path: Path) -> None:
     programs = tmp_path / "few programs"
     programs.mkdir()
     for name in ("sh", "bash", "git"):
@@ -135,7 +135,7 @@ def test_a_machine_without_slurm_is_no_login_node(machine: Machine, slurmgen: Ru
     assert slurmgen("submit", *job, "--dry-run", cwd=machine.project, env=environ).returncode == 0
 
 
-def test_a_ledger_of_a_newer_version_is_told(machine: Machine) -> None:
+def test_a_ledger_of_a_newer_version_is_reported(machine: Machine) -> None:
     Ledger().check()
     with closing(sqlite3.connect(Ledger().path)) as database:
         database.execute("PRAGMA user_version = 99")
@@ -145,7 +145,7 @@ def test_a_ledger_of_a_newer_version_is_told(machine: Machine) -> None:
     assert machine.slurmgen("status")[0] == 2
 
 
-def test_a_job_is_recorded_although_nobody_reads_its_id(machine: Machine) -> None:
+def test_a_job_is_recorded_although_its_id_is_not_read(machine: Machine) -> None:
     machine.answers("sbatch", "echo 12")
     command = [sys.executable, "-m", "slurmgen", "submit", *JOB]
     with Path("/dev/full").open("w") as full:
@@ -222,7 +222,7 @@ def test_what_a_trial_says_steers_no_terminal(machine: Machine) -> None:
     machine.answers("sbatch", f"cat '{machine.bin}/sbatch.txt' >&2")
     code, out, err = machine.submit("--test-only")
     assert (code, out) == (0, "")
-    assert err == f"generic would take the job: {SHOWN}\n"
+    assert err == f"generic would accept the job: {SHOWN}\n"
 
 
 def test_the_folder_of_a_log_steers_no_terminal_but_the_log_may(machine: Machine) -> None:
@@ -230,7 +230,7 @@ def test_the_folder_of_a_log_steers_no_terminal_but_the_log_may(machine: Machine
     machine.says("scontrol", f"JobId=12 JobName=a\n   JobState=COMPLETED Reason=None\n   StdOut={log}\n")
     code, out, err = machine.slurmgen("logs", "12", *WAY)
     assert (code, out) == (0, "")
-    assert f"there is nothing in {machine.home}/{SHOWN}.log\n" in err
+    assert f"{machine.home}/{SHOWN}.log is empty or does not exist\n" in err
     log.write_text("\x1b[1mbold\n")
     assert machine.slurmgen("logs", "12", *WAY)[1] == "\x1b[1mbold\n"
 
@@ -255,18 +255,18 @@ def test_a_profile_steers_no_terminal(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "expected"),
     [
         (["--via", "local"], "would submit to site generic, from this machine\n"),
         (["--via", "twin"], "would submit to site generic, to its twin here\n"),
         (["--via", "ssh", "--host", "me@far"], "would submit to site generic, through me@far over SSH\n"),
     ],
 )
-def test_a_dry_run_names_its_target(machine: Machine, args: list[str], told: str) -> None:
+def test_a_dry_run_names_its_target(machine: Machine, args: list[str], expected: str) -> None:
     code, out, err = machine.submit("--dry-run", *args)
     assert code == 0
     assert out.startswith("#!/bin/bash")
-    assert err.startswith(told)
+    assert err.startswith(expected)
     assert " to ~/slurmgen/project/runs/train-2" in err
 
 
@@ -356,8 +356,10 @@ def forgets(machine: Machine) -> None:
 def test_how_a_job_ended_is_known_when_slurm_has_forgotten_it(machine: Machine, words: str) -> None:
     Ledger().add(MINE)
     machine.says("squeue", row("FAILED"))
-    told = "JobId=12 JobName=a\n   JobState=FAILED Reason=None\n   Requeue=1 ExitCode=4:0\n   RunTime=0:01\n"
-    machine.says("scontrol", told)
+    record = (
+        "JobId=12 JobName=a\n   JobState=FAILED Reason=None\n   Requeue=1 ExitCode=4:0\n   RunTime=0:01\n"
+    )
+    machine.says("scontrol", record)
     machine.slurmgen(*words.split())
     forgets(machine)
     code, out, _ = machine.slurmgen("status", "12")
@@ -438,7 +440,7 @@ def test_what_another_slurm_says_of_the_same_id_is_not_remembered(machine: Machi
 
 def test_wait_too_tells_what_was_seen_where_the_site_is_not_reached(machine: Machine) -> None:
     failed = JobState(id="12", name="a", state="FAILED", exit_code="4:0", elapsed="0:01")
-    down = structs.replace(MINE, via="ssh", host="nobody.invalid", final=as_text((failed,)))
+    down = structs.replace(MINE, via="ssh", host="user.invalid", final=as_text((failed,)))
     Ledger().add(down)
     code, out, _ = machine.slurmgen("wait", "12")
     assert (code, out.splitlines()[0]) == (4, "job 12 (a) is FAILED after 0:01 with exit code 4:0")
@@ -515,7 +517,7 @@ def test_of_an_id_that_was_given_twice_the_later_job_has_the_state(machine: Mach
 
 
 def test_the_list_of_jobs_goes_the_way_that_each_went(machine: Machine) -> None:
-    """Whoever logs in with OpenSSH's client, maybe by a shared connection, can log in no other way."""
+    """A user of OpenSSH's client, perhaps with a shared connection, may have no other way to log in."""
     (machine.home / "ssh_config").write_text("Host far\n  HostName 127.0.0.1\n")
     went = {"site": "daic", "via": "ssh", "host": "far", "ssh_config": str(machine.home / "ssh_config")}
     own = {"id": "7", "name": "n", "folder": "/f", "output": "%j", "submitted": "2020-01-01T00:00:00+00:00"}

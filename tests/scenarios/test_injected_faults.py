@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.errors import RemoteError, Unresolved
-from slurmgen.jobs.exactly_once import Submission, Submitted, Waits, submit
+from slurmgen.jobs.exactly_once import Submission, Submitted, Timeouts, submit
 from slurmgen.remote.ssh import jump_hosts
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.paramiko import connect
@@ -29,13 +29,13 @@ from tests.support.faults import STEPS, Direction, Fault, Proxy, Sbatch, proxy, 
 from tests.support.sshd import Server, privilege_separation_folder, sshd
 from tests.support.twins import Testbed
 
-WAITS = Waits(sbatch=4, grace=1, answer=60)
-HASTY = Waits(sbatch=4, grace=1, answer=2)
-"Of a client that meets a stalled network."
+TIMEOUTS = Timeouts(sbatch=4, grace=1, reply=60)
+IMPATIENT = Timeouts(sbatch=4, grace=1, reply=2)
+"Of a client on a stalled network."
 SCRIPT = "#!/bin/bash\n#SBATCH --hold --output=%x-%j.out\nexit 0\n"
 THREADS = 4
 KINDS = ("new", "changed", "unchanged")
-"What the far side has of the project before."
+"What the remote host has of the project before."
 numbers = itertools.count(1)
 
 
@@ -52,7 +52,7 @@ class Site:
         return Job(self, f"{name}-{next(numbers)}", kind)
 
     def counted(self) -> Counter[str]:
-        """How many jobs Slurm has of each key."""
+        """The number of jobs in Slurm for each key."""
         rows = self.testbed.run("squeue", "--noheader", "--states=all", "--format=%k").split()
         return Counter(row.partition(":")[2] for row in rows if row.startswith("slurmgen:"))
 
@@ -93,17 +93,17 @@ class Job:
         sent = Sent(self.site.folder / ("none" if self.kind == "new" else "sent"))
         return made, sent
 
-    def submit(self, far: Transport, waits: Waits = WAITS) -> Submitted:
-        return submit(far, *self.submission(), waits)
+    def submit(self, transport: Transport, timeouts: Timeouts = TIMEOUTS) -> Submitted:
+        return submit(transport, *self.submission(), timeouts)
 
-    def settled(self, far: Transport) -> Submitted:
+    def settled(self, transport: Transport) -> Submitted:
         """Repeat it until its job is known: a busy machine may need it twice, or a controller that starts."""
         for _ in range(10):
             try:
-                return self.submit(far)
+                return self.submit(transport)
             except RemoteError:
                 continue
-        return self.submit(far)
+        return self.submit(transport)
 
 
 def _new(folder: Path) -> Path:
@@ -119,25 +119,25 @@ def site(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         wrapper = sbatch(server.home)
         (server.home / ".bash_profile").write_text('export PATH="$HOME/bin:$PATH"\necho hello\n')
         made = Site(server, testbed, wrapper, tmp_path_factory.mktemp("clients"))
-        with made.clean() as far:
+        with made.clean() as transport:
             for kind in ("changed", "unchanged"):  # what those two kinds go from
-                made.job("first", kind).submit(far)
+                made.job("first", kind).submit(transport)
         yield made
 
 
 def conversation(site: Site, kind: str) -> dict[Direction, int]:
-    """How many bytes go each way when nothing breaks."""
+    """The number of bytes in each direction when nothing breaks."""
     with proxy(site.server.port) as between:
-        broken(site, between, site.job("measured", kind), WAITS)
+        broken(site, between, site.job("measured", kind), TIMEOUTS)
         return between.passed
 
 
-def broken(site: Site, between: Proxy, job: Job, waits: Waits) -> Submitted | RemoteError:
+def broken(site: Site, between: Proxy, job: Job, timeouts: Timeouts) -> Submitted | RemoteError:
     """One try through the proxy, login included."""
     config = replace(site.server, port=between.port).config(_new(site.folder))
     try:
-        with connect(destination("far", config)) as far:
-            return job.submit(far, waits)
+        with connect(destination("far", config)) as transport:
+            return job.submit(transport, timeouts)
     except RemoteError as error:
         return error
 
@@ -154,14 +154,14 @@ def faults(site: Site) -> Iterator[tuple[str, Fault]]:
 
 
 def one_job(site: Site, kind: str, fault: Fault) -> tuple[str, bool, str]:
-    """Break one submission, then repeat it: its key, whether it broke, and what the first try said."""
+    """Break one submission, then repeat it: its key, whether it broke, and the outcome of the first try."""
     job = site.job("cut", kind)
     with proxy(site.server.port) as between:
         between.fault = fault
-        first = broken(site, between, job, HASTY if fault.kind == "stall" else WAITS)
+        first = broken(site, between, job, IMPATIENT if fault.kind == "stall" else TIMEOUTS)
         struck = between.struck
-    with retrying.far(site) as far:
-        job.settled(far)
+    with retrying.connected(site) as transport:
+        job.settled(transport)
     return job.key, struck, type(first).__name__
 
 
@@ -170,7 +170,7 @@ class Retrying(threading.local):
 
     open: Transport | None = None
 
-    def far(self, site: Site) -> "Retrying":
+    def connected(self, site: Site) -> "Retrying":
         for _ in range(10):
             with contextlib.suppress(RemoteError):  # a busy machine, and short times for the stalled logins
                 self.open = self.open or site.clean()
@@ -198,12 +198,12 @@ def test_a_network_that_breaks_at_any_byte_leaves_one_job_after_a_retry(
         done = list(pool.map(lambda one: one_job(site, *one), plan))
     counted = site.counted()
     assert {key: counted[key] for key, _, _ in done if counted[key] != 1} == {}
-    told = Counter(
-        (fault.kind, said) for (_, fault), (_, struck, said) in zip(plan, done, strict=True) if struck
+    outcomes = Counter(
+        (fault.kind, outcome) for (_, fault), (_, struck, outcome) in zip(plan, done, strict=True) if struck
     )
-    # The faults came about, and some while nobody could know what became of the job.
-    assert sum(told.values()) > 0.8 * len(plan), told
-    assert {("cut", "Unresolved"), ("stall", "Unresolved"), ("delay", "Submitted")} <= told.keys()
+    # The faults occurred, and some while the state of the job was unknown.
+    assert sum(outcomes.values()) > 0.8 * len(plan), outcomes
+    assert {("cut", "Unresolved"), ("stall", "Unresolved"), ("delay", "Submitted")} <= outcomes.keys()
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -212,28 +212,28 @@ def test_an_sbatch_that_breaks_at_any_step_leaves_one_job_after_a_retry(site: Si
 
     def run(job: Job) -> str:
         site.sbatch.next_time(job.key, step)
-        with site.clean() as far:
+        with site.clean() as transport:
             try:
-                first = type(job.submit(far)).__name__
+                first = type(job.submit(transport)).__name__
             except RemoteError as error:
                 first = type(error).__name__
             assert site.sbatch.met(job.key)
-            job.settled(far)
-            assert job.submit(far).earlier
+            job.settled(transport)
+            assert job.submit(transport).earlier
         return first
 
     with ThreadPoolExecutor(len(jobs)) as pool:
-        told = list(pool.map(run, jobs))
+        first = list(pool.map(run, jobs))
     counted = site.counted()
-    assert [counted[job.key] for job in jobs] == [1] * len(jobs), told
+    assert [counted[job.key] for job in jobs] == [1] * len(jobs), first
 
 
 def test_the_same_submission_from_many_at_once_is_one_job(site: Site) -> None:
     jobs = [site.job("twice", "new") for _ in range(3)]
 
     def run(job: Job) -> str:
-        with site.clean() as far:
-            return str(job.settled(far).job)
+        with site.clean() as transport:
+            return str(job.settled(transport).job)
 
     for job in jobs:
         job.submission()
@@ -248,21 +248,21 @@ def test_a_controller_that_is_down_makes_it_unknown_and_then_one_job(site: Site,
     job = site.job("restart")
     controller = next(one for one in site.testbed.twin.daemons if one.name == "slurmctld")
     site.sbatch.next_time(job.key, step)
-    with site.clean() as far:
+    with site.clean() as transport:
         wrapper = site.sbatch.bin / "squeue"
-        # The controller goes down after sbatch and before anybody asks for the job.
+        # The controller goes down after sbatch and before the job is queried.
         wrapper.write_text("#!/bin/sh\nexec false\n")
         wrapper.chmod(0o755)
         try:
             with pytest.raises(Unresolved, match="is not known"):
-                job.submit(far)
+                job.submit(transport)
         finally:
             wrapper.unlink()
         daemons.stop(controller)
         try:
-            with pytest.raises(Unresolved, match="Slurm does not say whether it has the job"):
-                job.submit(far)
+            with pytest.raises(Unresolved, match="Slurm does not report whether it has the job"):
+                job.submit(transport)
         finally:
             daemons.start(controller)
-        job.settled(far)
+        job.settled(transport)
     assert site.counted()[job.key] == 1

@@ -1,4 +1,4 @@
-"""A person's login shell over there reads our commands first, and it need not be a POSIX one."""
+"""The user's login shell on the cluster parses each command first, and need not be a POSIX shell."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Every command of the README, in its order, in one folder, as a newcomer would type them."""
+"""Every command of the README, in order, in one folder."""
 
 import os
 import re
@@ -22,7 +22,7 @@ PROFILE = 'name = "daic"\nextends = "daic"\npython_env = "venv:{venv}"\n'
 
 
 class Step(NamedTuple):
-    """A command, the output that the README shows for it, and the files it has told to write by then."""
+    """A command, the output that the README shows, and the files that it shows before."""
 
     command: str
     shown: str
@@ -44,7 +44,7 @@ STEPS = list(steps())
 
 
 class Newcomer(NamedTuple):
-    """A person's folder, environment, and what stands in their config folder."""
+    """The folder and environment of a new user, and the files of the configuration folder."""
 
     folder: Path
     environ: dict[str, str]
@@ -76,7 +76,7 @@ def lay_out(files: dict[str, str], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=[step.command for step in STEPS])
-def test_the_readmes_command_does_what_it_says(step: Step, newcomer: Newcomer) -> None:
+def test_a_command_of_the_readme_succeeds_with_the_shown_output(step: Step, newcomer: Newcomer) -> None:
     if step.files:
         lay_out(step.files, newcomer.folder)
         lay_out(newcomer.config, Path(newcomer.environ["XDG_CONFIG_HOME"], "slurmgen"))
@@ -94,5 +94,5 @@ def test_the_readmes_command_does_what_it_says(step: Step, newcomer: Newcomer) -
     assert not step.shown or result.stdout == step.shown
 
 
-def test_every_command_of_the_readme_is_among_these() -> None:
+def test_every_command_of_the_readme_is_run() -> None:
     assert len(STEPS) == len(re.findall(r"^\$ ", README, re.MULTILINE))

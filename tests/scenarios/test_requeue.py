@@ -40,7 +40,7 @@ main()
 
 
 class Job:
-    """One request on the twin, submitted as a person without slurmgen would: the script itself."""
+    """One request on the twin, submitted with sbatch, without slurmgen."""
 
     def __init__(self, testbed: Testbed, name: str, **asked: object) -> None:
         self.testbed, self.folder = testbed, testbed.folder / name

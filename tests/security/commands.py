@@ -53,7 +53,10 @@ CASES = {
         Case("status", programs=SHELL | SLURM),
         Case("status {job} --json", programs=SHELL | SLURM),
     ],
-    "logs": [Case("logs {job}", programs=SHELL | SLURM)],
+    "logs": [
+        Case("logs {job}", programs=SHELL | SLURM),
+        Case("logs {job} --stderr", 2, programs=SHELL | SLURM),
+    ],
     "wait": [Case("wait {job}", programs=SHELL | SLURM)],
     "cancel": [Case("cancel {job}", programs=SHELL | SLURM)],
     "forget": [Case("forget a", 2, programs=SHELL | SLURM)],

@@ -13,7 +13,7 @@ SECRET = "tok_0123456789"  # noqa: S105
 
 @dataclass(frozen=True)
 class Ground:
-    """A project, and a folder beside it that no command has to do with."""
+    """A project, and a folder beside it that no command may use."""
 
     project: Path
     outside: Path

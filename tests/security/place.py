@@ -56,7 +56,7 @@ class Place:
 
 
 def problems(ran: Watched, one: Case, place: Place) -> Iterator[str]:
-    """What a command did that it must not do."""
+    """The forbidden actions of a command."""
     yield from out_of_bounds(ran, one)
     yield from (f"must not start: {event}" for event in ran.started if not may_start(event, one))
     yield from (f"must not change: {event}" for event in ran.changed if not may_change(event, one, place))
@@ -106,7 +106,7 @@ def may_connect(event: Event, one: Case, place: Place) -> bool:
 
 
 def marks(ground: Ground) -> list[str]:
-    """What was made or changed outside of the project."""
+    """The files that were made or changed outside the project."""
     found = {path.name for path in ground.outside.iterdir()} - {"secret.toml", "dos.sbatch"}
     if (ground.outside / "dos.sbatch").read_bytes().count(b"\r\n") != 2:
         found.add("dos.sbatch")

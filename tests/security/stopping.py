@@ -9,7 +9,7 @@ from tests.security.lurking import jobs, profiles, scripts
 
 @dataclass(frozen=True)
 class Trap:
-    """A trap, and the commands that could fall into it."""
+    """A trap, and the commands that could trigger it."""
 
     name: str
     build: Builder
@@ -35,12 +35,12 @@ def project(*steps: Builder) -> Builder:
 
 
 def settings(text: str) -> Builder:
-    """A project whose slurmgen.toml says this, too."""
+    """A project with further lines in slurmgen.toml."""
     return project(written("slurmgen.toml", f"{text}\n[job.a]\nscript = 'train.py'\n"))
 
 
 def profile(text: str) -> Builder:
-    """A project with a profile in the place of a bundled one."""
+    """A project whose profile replaces a bundled one."""
     return project(written("site_profiles/generic.toml", f"name = 'generic'\n{text}\n"))
 
 

@@ -14,7 +14,7 @@ from tests.security.stopping import STOPPING, Trap
     ("trap", "words"),
     [pytest.param(trap, words, id=f"{words}: {trap.name}") for trap in STOPPING for words in trap.commands],
 )
-def test_a_trap_stops_a_command_at_most(trap: Trap, words: str, place: Place) -> None:
+def test_a_trap_does_no_more_than_stop_a_command(trap: Trap, words: str, place: Place) -> None:
     trap.build(place.ground)
     ran = place.run(case(words))
     assert not [*problems(ran, case(words), place)], (ran.out + ran.err).decode(errors="replace")[-2000:]

@@ -30,7 +30,7 @@ IGNORE_FILES = (".gitignore", ".slurmgenignore")
 def test_an_ignore_file_that_is_a_pipe_is_refused(machine: Machine, name: str) -> None:
     os.mkfifo(machine.project / name)
     code, _, err = machine.submit("--dry-run")
-    reason = "is no ignore file: it is not a regular file. Replace it, or remove it."
+    reason = "is not an ignore file: it is not a regular file. Replace it, or remove it."
     assert (code, err) == (2, f"error: {machine.project / name} {reason}\n")
 
 
@@ -39,7 +39,7 @@ def test_an_ignore_file_that_leads_out_of_the_project_is_refused(machine: Machin
     (machine.project / "d").mkdir()
     (machine.project / "d" / name).symlink_to("/dev/zero")
     code, _, err = machine.submit("--dry-run")
-    assert (code, f"{name} is a link that leads out of the project. Replace it by a file." in err) == (
+    assert (code, f"{name} is a link that leads out of the project. Replace it with a file." in err) == (
         2,
         True,
     )
@@ -52,7 +52,7 @@ def test_an_ignore_file_may_be_a_link_in_the_project(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["nothing", "folder"])
-def test_an_ignore_file_that_is_none_is_skipped(tmp_path: Path, target: str) -> None:
+def test_an_ignore_file_that_is_a_folder_or_missing_is_skipped(tmp_path: Path, target: str) -> None:
     fill(tmp_path, "folder/x")
     (tmp_path / ".gitignore").symlink_to(target)
     assert list(snapshot(tmp_path).files) == [".gitignore", "folder/x"]
@@ -68,7 +68,7 @@ def test_an_ignore_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_bytes(b"#" * LIMIT)
     assert list(snapshot(tmp_path).files) == [".gitignore"]
     (tmp_path / ".gitignore").write_bytes(b"#" * (LIMIT + 1))
-    with pytest.raises(RequestError, match="is no ignore file: it is larger than 100,000 bytes"):
+    with pytest.raises(RequestError, match="is not an ignore file: it is larger than 100,000 bytes"):
         snapshot(tmp_path)
 
 
@@ -88,7 +88,7 @@ def test_a_pattern_with_many_stars_takes_no_time(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("line", ["!", "x\\", "\\", "[", "/", "[[:x:]]"])
-def test_a_line_without_meaning_is_no_error(machine: Machine, line: str) -> None:
+def test_a_line_without_meaning_is_not_an_error(machine: Machine, line: str) -> None:
     (machine.project / ".slurmgenignore").write_text(line)
     assert machine.submit()[:2] == (0, "11\n")
 

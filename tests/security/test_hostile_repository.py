@@ -86,7 +86,7 @@ def test_every_command_is_run_in_the_hostile_repository() -> None:
 
 
 @pytest.mark.parametrize("one", [one for cases in CASES.values() for one in cases], ids=lambda one: one.words)
-def test_a_command_falls_into_no_trap(one: Case, lurking: Place, cluster: tuple[Testbed, str]) -> None:
+def test_no_command_triggers_a_trap(one: Case, lurking: Place, cluster: tuple[Testbed, str]) -> None:
     job = cluster[1]
     lurking.ground.link(f"a-{job}", lurking.ground.outside)
     ran = lurking.run(one, job)
@@ -95,7 +95,7 @@ def test_a_command_falls_into_no_trap(one: Case, lurking: Place, cluster: tuple[
 
 
 @pytest.mark.parametrize("words", COMPLETED)
-def test_tab_completion_falls_into_no_trap(words: str, lurking: Place) -> None:
+def test_completion_triggers_no_trap(words: str, lurking: Place) -> None:
     count = str(len(words.split(" ")))
     shell = {"_SLURMGEN_COMPLETE": "bash_complete", "COMP_WORDS": f"slurmgen {words}", "COMP_CWORD": count}
     ran = lurking.run(Case(""), **shell)
@@ -104,7 +104,7 @@ def test_tab_completion_falls_into_no_trap(words: str, lurking: Place) -> None:
 
 
 @pytest.mark.parametrize("words", FROM_BELOW)
-def test_a_command_falls_into_no_trap_in_a_bare_repository_within(
+def test_no_command_triggers_a_trap_in_a_bare_repository_within(
     words: str, lurking: Place, cluster: tuple[Testbed, str]
 ) -> None:
     ran = lurking.run(case(words), cluster[1], lurking.ground.project / "exp")
@@ -113,7 +113,7 @@ def test_a_command_falls_into_no_trap_in_a_bare_repository_within(
 
 @as_root
 @pytest.mark.parametrize("words", FROM_BELOW)
-def test_a_command_falls_into_no_trap_of_another_user_above(
+def test_no_command_triggers_a_trap_of_another_user_above(
     words: str, lurking: Place, cluster: tuple[Testbed, str]
 ) -> None:
     shared = lurking.ground.project

@@ -247,7 +247,7 @@ def test_no_member_goes_through_a_link_of_the_user(tmp_path: Path) -> None:
     assert [path.name for path in elsewhere.rglob("*")] == ["sub"]
 
 
-def test_a_folder_of_our_naming_that_is_a_link_is_refused(fetch_12: Fetch, tmp_path: Path) -> None:
+def test_a_default_folder_that_is_a_link_is_refused(fetch_12: Fetch, tmp_path: Path) -> None:
     (tmp_path / "h/proj/a-12").symlink_to("..")
     before = contents(tmp_path / "h")
     exit_code, stderr = fetch_12(archive((".bash_aliases", {})))
@@ -370,7 +370,7 @@ def test_a_malformed_archive_is_a_failure_of_the_remote_host(fetch_12: Fetch, tm
         (MARK, header(0, name="n" * 99)),
     ],
 )
-def test_an_endless_stream_is_given_up(
+def test_an_endless_stream_is_refused(
     tmp_path: Path, begin: bytes, endless: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "MAX_FILES", 1000)
@@ -381,7 +381,7 @@ def test_an_endless_stream_is_given_up(
 
 
 @pytest.mark.parametrize("part", [b"", b"\0"])
-def test_a_stream_without_progress_is_given_up(
+def test_a_stream_without_progress_times_out(
     tmp_path: Path, part: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(byte_stream, "SILENCE", 0.2)
@@ -436,7 +436,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         fetched(archive(("x", {})), tmp_path / "file/to")
 
 
-def test_a_terminal_is_not_steered_by_names(fetch_12: Fetch) -> None:
+def test_names_cannot_control_the_terminal(fetch_12: Fetch) -> None:
     _, stderr = fetch_12(archive(("../\x1b]0;evil\x07", {}), data=b""))
     assert "\x1b" not in stderr
 

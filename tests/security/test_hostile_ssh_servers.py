@@ -1,4 +1,4 @@
-"""A server that means ill: an error within the time limits, and nothing that steers a terminal."""
+"""Malicious servers: an error within the time limits, and no control characters on the terminal."""
 
 import os
 import socket
@@ -28,7 +28,7 @@ BANNER = b"SSH-2.0-mine\r\n"
 
 @contextmanager
 def listening(serve: Serve) -> Iterator[int]:
-    """A server that does something with each connection; its port."""
+    """A server with a function for each connection; yields its port."""
 
     def accept() -> None:
         with suppress(OSError):
@@ -54,7 +54,7 @@ def failure(server: Server, folder: Path, serve: Serve) -> RemoteError:
 
 
 def sends(*chunks: bytes) -> Serve:
-    """Send this, and then wait for the client to leave."""
+    """Send some bytes, then wait until the client disconnects."""
 
     def serve(client: socket.socket) -> None:
         for chunk in chunks:
@@ -66,7 +66,7 @@ def sends(*chunks: bytes) -> Serve:
 
 
 def floods(chunk: bytes, first: bytes = b"") -> Serve:
-    """Send the same for ever."""
+    """Send the same bytes without end."""
 
     def serve(client: socket.socket) -> None:
         client.sendall(first)
@@ -77,7 +77,7 @@ def floods(chunk: bytes, first: bytes = b"") -> Serve:
 
 
 def packet(payload: bytes) -> bytes:
-    """A packet as it is before keys are exchanged."""
+    """A packet before the key exchange."""
     padding = 8 + -(len(payload) + 5) % 8
     return struct.pack(">IB", len(payload) + padding + 1, padding) + payload + bytes(padding)
 
@@ -119,7 +119,9 @@ def kexinit(*lists: bytes) -> bytes:
         sends(BANNER, packet(b"\x01" + struct.pack(">II", 2, 4) + b"\x1b[2J" + bytes(4))),
     ],
 )
-def test_what_is_not_ssh_is_a_failed_connection(server: Server, tmp_path: Path, serve: Serve) -> None:
+def test_a_server_that_is_not_ssh_is_a_failed_connection(
+    server: Server, tmp_path: Path, serve: Serve
+) -> None:
     begun = time.monotonic()
     error = failure(server, tmp_path, serve)
     assert isinstance(error, ConnectionFailed)
@@ -139,13 +141,13 @@ def test_what_is_not_ssh_is_a_failed_connection(server: Server, tmp_path: Path, 
         floods(packet(b"\x02" + struct.pack(">I", 1000) + bytes(1000)), BANNER + kexinit()),
     ],
 )
-def test_a_flood_is_not_waited_for(server: Server, tmp_path: Path, serve: Serve) -> None:
+def test_a_flood_ends_the_connection(server: Server, tmp_path: Path, serve: Serve) -> None:
     begun = time.monotonic()
     assert isinstance(failure(server, tmp_path, serve), ConnectionFailed)
     assert time.monotonic() - begun < jump_hosts.CONNECT_TIMEOUT / 2
 
 
-def test_a_server_that_drips_is_given_up(
+def test_a_server_that_sends_slowly_times_out(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jump_hosts, "CONNECT_TIMEOUT", 1.0)
@@ -157,11 +159,11 @@ def test_a_server_that_drips_is_given_up(
             time.sleep(0.1)
 
     error = failure(server, tmp_path, serve)
-    late = "far did not answer in time: no keys were exchanged within 1 seconds"
+    late = "far did not reply in time: no keys were exchanged within 1 seconds"
     assert error.fact in (late, "the connection to far broke")  # whichever thread is first
 
 
-def test_a_message_of_the_server_cannot_steer_the_terminal(
+def test_a_message_of_the_server_cannot_control_the_terminal(
     server: Server, tmp_path: Path, slurmgen: Run
 ) -> None:
     with listening(sends(b"\x1b[2J\x1b]0;mine\x07\xc2\x9b2J\r\n" * 200)) as port:
@@ -174,7 +176,7 @@ def test_a_message_of_the_server_cannot_steer_the_terminal(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=3))
-def test_no_message_before_the_keys_is_a_bug_of_ours(
+def test_no_message_before_the_key_exchange_is_a_bug(
     server: Server, tmp_path: Path, payloads: list[bytes]
 ) -> None:
     with patch.object(jump_hosts, "CONNECT_TIMEOUT", 1.0):
@@ -182,7 +184,7 @@ def test_no_message_before_the_keys_is_a_bug_of_ours(
 
 
 class Odd(paramiko.ServerInterface):
-    """A server that answers a login with nonsense."""
+    """A server that replies to a login with nonsense."""
 
     def __init__(self, methods: bytes) -> None:
         self.methods = methods
@@ -192,7 +194,9 @@ class Odd(paramiko.ServerInterface):
 
 
 @pytest.mark.parametrize("methods", [b"\xff\xfe", b"", b",,,", b"none", b"\x1b[2J"])
-def test_odd_methods_to_log_in_are_a_failed_login(server: Server, tmp_path: Path, methods: bytes) -> None:
+def test_odd_authentication_methods_are_a_failed_login(
+    server: Server, tmp_path: Path, methods: bytes
+) -> None:
     running: list[paramiko.Transport] = []
 
     def serve(client: socket.socket) -> None:
@@ -209,7 +213,7 @@ def test_odd_methods_to_log_in_are_a_failed_login(server: Server, tmp_path: Path
         transport.close()
 
 
-def test_a_name_that_can_be_no_host_s_is_a_failed_connection(tmp_path: Path) -> None:
+def test_an_impossible_host_name_is_a_failed_connection(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(f"Host far\n HostName {'a' * 70}.org\n")
     with pytest.raises(ConnectionFailed, match="cannot connect to far"):
         connect(destination("far", str(tmp_path / "config")))

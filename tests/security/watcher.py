@@ -60,7 +60,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Watched:
-    """What a command did."""
+    """The recorded actions of a command."""
 
     exit_code: int | None
     "None if it did not end in time."
@@ -115,7 +115,7 @@ def watch(argv: Sequence[str], cwd: Path, environ: Mapping[str, str], limit: flo
 
 @dataclass
 class _Process:
-    """What is known of a process at one line of its trace."""
+    """The state of a process at one line of its trace."""
 
     cwd: str
     program: str = "?"

@@ -1,4 +1,4 @@
-"""Which node a job gets: the plan, the linter and the twin know one answer."""
+"""Which node a job gets. The plan, the linter and the twin agree."""
 
 from pathlib import Path
 
@@ -20,16 +20,16 @@ USUAL = Node(gpus=4, cpus=288, memory="808G")
         (GpuType(label="GH200"), USUAL),
         (GpuType(gpus=4, memory="1T"), Node(gpus=4, cpus=288, memory="1T")),
         (GpuType(cpus=64), Node(gpus=4, cpus=64, memory="808G")),
-        (GpuType(gpus=8), Node(gpus=8)),  # another machine, of which nothing else is known
+        (GpuType(gpus=8), Node(gpus=8)),  # a different machine with unknown CPUs and memory
         (GpuType(gpus=8, cpus=96), Node(gpus=8, cpus=96)),
     ],
 )
-def test_a_gpu_type_says_how_its_node_differs_from_the_usual_one(kind: GpuType, node: Node) -> None:
+def test_a_gpu_type_overrides_the_facts_of_the_node(kind: GpuType, node: Node) -> None:
     site = Site(name="x", node=USUAL, gpu=Gpu(types={"a": kind}))
     assert place_of(site, gpu_type="a").node == node
 
 
-def test_a_fact_of_the_type_counts_before_the_partitions_and_that_before_the_sites() -> None:
+def test_the_gpu_type_overrides_the_partition_which_overrides_the_site() -> None:
     site = Site(
         name="x",
         node=USUAL,
@@ -40,7 +40,7 @@ def test_a_fact_of_the_type_counts_before_the_partitions_and_that_before_the_sit
     assert place_of(site, "p", "a").node == Node(gpus=4, cpus=128, memory="256G")
 
 
-def test_a_label_does_not_put_a_job_on_a_larger_node() -> None:
+def test_a_gpu_type_with_only_a_label_has_the_usual_node() -> None:
     site = Site(name="x", node=USUAL, gpu=Gpu(types={"gh200": GpuType(label="NVIDIA GH200")}))
     plan = resolve(Request(gpus=8, gpu_type="gh200"), site)
     assert (plan.nodes, plan.gpus_per_node, plan.cpus_per_task, plan.mem) == (2, 4, 288, "808G")
@@ -62,7 +62,7 @@ PARTITIONS = {
         ("big,small", Node(gpus=2, cpus=128, memory="512G"), 4),
     ],
 )
-def test_of_several_partitions_the_smallest_node_counts(partition: str, node: Node, nodes: int) -> None:
+def test_a_job_for_several_partitions_fits_the_smallest_node(partition: str, node: Node, nodes: int) -> None:
     site = Site(name="x", node=USUAL, partitions=PARTITIONS)
     assert place_of(site, partition).node == node
     assert resolve(Request(gpus=8, partition=partition), site).nodes == nodes
@@ -84,21 +84,21 @@ def test_the_plan_the_linter_and_the_twin_agree(partition: str, kind: str | None
     assert "SG904" in {report.rule.code for report in lint.lint(too_large, site)}
 
 
-def test_lint_accepts_what_render_made_for_a_type_with_more_gpus(slurmgen: Run, tmp_path: Path) -> None:
+def test_lint_accepts_the_rendered_script_for_a_type_with_more_gpus(slurmgen: Run, tmp_path: Path) -> None:
     args = "--site daic --account a --gpu-type v100 --gpus 8 --cpus-per-gpu 8".split()
     (tmp_path / "job.sbatch").write_text(slurmgen("render", *args).stdout)
     linted = slurmgen("lint", "job.sbatch", "--site", "daic")
     assert (linted.returncode, linted.stdout) == (0, "1 file: nothing found\n")
 
 
-def test_the_only_gpu_type_of_a_site_that_requires_one_is_taken_with_its_reason() -> None:
+def test_a_required_gpu_type_is_added_if_there_is_only_one() -> None:
     site = Site(name="x", gpu=Gpu(type_required=True, types={"gh200": GpuType(gpus=4)}))
     plan = resolve(Request(gpus=8), site)
     assert dict(plan.directives)["gres"] == "gpu:gh200:4"
     assert plan.why["gpu_type"] == ("profile", "the only GPU type of x, which requires one")
 
 
-def test_a_share_of_a_smaller_partition_fits_its_node() -> None:
+def test_cpus_per_gpu_of_the_site_must_fit_the_node_of_the_partition() -> None:
     site = Site(name="x", node=USUAL, cpu=Cpu(per_gpu=72), partitions=PARTITIONS)
     with pytest.raises(RequestError, match="the job needs 576 CPUs per node, but a node of x has 128"):
         resolve(Request(gpus=8, partition="big"), site)

@@ -1,12 +1,15 @@
-"""Site profiles: found, inherited, validated."""
+"""Finding, inheriting and validating site profiles."""
 
 import tomllib
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
+from slurmgen.containers import ENGINES
 from slurmgen.errors import ConfigError
 from slurmgen.paths import bundled
+from slurmgen.sites.model import Container
 from slurmgen.sites.profiles import load_profile, load_site, profile_paths
 from tests.conftest import Run
 
@@ -18,16 +21,16 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-SITES = sorted(path.stem for path in bundled("site_profiles").glob("*.toml"))
+BUNDLED = sorted(path.stem for path in bundled("site_profiles").glob("*.toml"))
 TITLES = ("name", "title", "sources")
 
 
-@pytest.mark.parametrize("name", SITES)
+@pytest.mark.parametrize("name", BUNDLED)
 def test_a_bundled_profile_is_right(name: str) -> None:
     assert load_site(name).name == name
 
 
-@pytest.mark.parametrize("name", [name for name in SITES if name != "generic"])
+@pytest.mark.parametrize("name", [name for name in BUNDLED if name != "generic"])
 def test_every_fact_of_a_bundled_profile_has_a_source(name: str) -> None:
     stated = tomllib.loads((bundled("site_profiles") / f"{name}.toml").read_text())
     site = load_site(name)
@@ -42,9 +45,11 @@ def leaves(value: object, key: str) -> list[str]:
     return [leaf for name, inner in value.items() for leaf in leaves(inner, f"{key}.{name}")]
 
 
-def test_a_projects_profile_comes_before_ones_own_and_before_the_bundled(
-    tmp_path: Path, config_dir: Path
-) -> None:
+def test_every_engine_has_a_command() -> None:
+    assert set(get_args(get_type_hints(Container)["engine"])) == set(ENGINES)
+
+
+def test_a_projects_profile_overrides_the_users_and_the_bundled_one(tmp_path: Path, config_dir: Path) -> None:
     own = write(config_dir / "site_profiles", "daic", 'title = "mine"')
     assert load_site("daic", tmp_path).title == "mine"
     nearer = write(tmp_path / "site_profiles", "daic", 'title = "the project\'s"')
@@ -52,7 +57,7 @@ def test_a_projects_profile_comes_before_ones_own_and_before_the_bundled(
     assert profile_paths(tmp_path)["daic"] == nearer != own
 
 
-def test_a_profile_inherits_what_it_does_not_say(tmp_path: Path) -> None:
+def test_a_profile_inherits_the_facts_that_it_omits(tmp_path: Path) -> None:
     write(
         tmp_path / "site_profiles", "ours", 'extends = "olivia"\n[cpu]\nper_gpu = 16\n[env.always]\nA = "1"'
     )
@@ -62,7 +67,7 @@ def test_a_profile_inherits_what_it_does_not_say(tmp_path: Path) -> None:
     assert site.env.multi_node["NCCL_CROSS_NIC"] == "1"
 
 
-def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) -> None:
+def test_a_profile_can_extend_the_bundled_one_with_the_same_name(config_dir: Path) -> None:
     write(config_dir / "site_profiles", "daic", 'extends = "daic"\ntime = "00:10:00"')
     site = load_site("daic")
     assert (site.time, site.account.required) == ("00:10:00", True)
@@ -111,23 +116,25 @@ def test_a_profile_may_extend_the_bundled_one_of_its_own_name(config_dir: Path) 
         ),
         (
             "time = '2-0'\n[partitions.a]\ndefault = true\nmax_time = '1-0'",
-            r"x\.toml:2: time: 2-0 is longer than the default partition a gives a job: 1-0",
+            r"x\.toml:2: time: 2-0 is longer than the default partition a allows: 1-0",
         ),
         ("extends = 'nowhere'", "extends unknown site 'nowhere'"),
         ("extends = 'x'", "extends itself"),
-        ("[sbatch", "is not TOML"),
+        ("[sbatch", ":2: it is not TOML"),
         ("[container]\nmulti_node_library_path = ['$(x)']", "multi_node_library_path"),
         ("[env.always]\n'A;B' = '1'", r"env\.always"),
         ("[container]\nimage = '--help'", r"container\.image: '--help' begins with a dash"),
         ("extends = '../x'", r"extends: '\.\./x' is not valid"),
     ],
 )
-def test_a_wrong_profile_is_refused_with_its_file_and_key(text: str, message: str, tmp_path: Path) -> None:
+def test_an_invalid_profile_is_rejected_with_its_file_and_key(
+    text: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match=message):
         load_profile(write(tmp_path, "x", text))
 
 
-def test_a_profile_is_called_as_its_file_is(tmp_path: Path) -> None:
+def test_the_name_of_a_profile_must_match_its_file(tmp_path: Path) -> None:
     path = write(tmp_path, "x", "").rename(tmp_path / "y.toml")
     with pytest.raises(ConfigError, match=r"call it x\.toml"):
         load_profile(path)
@@ -139,18 +146,18 @@ def test_show_prints_the_whole_profile_as_toml(slurmgen: Run) -> None:
     assert shown["env"]["multi_node"]["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
 
 
-def test_what_show_prints_is_a_right_profile(slurmgen: Run, tmp_path: Path) -> None:
+def test_the_output_of_show_is_a_valid_profile(slurmgen: Run, tmp_path: Path) -> None:
     path = tmp_path / "daic.toml"
     path.write_text(slurmgen("sites", "show", "daic").stdout)
     assert load_profile(path) == load_site("daic")
 
 
-def test_list_names_every_site(slurmgen: Run) -> None:
+def test_sites_lists_every_bundled_site(slurmgen: Run) -> None:
     listed = slurmgen("sites").stdout
-    assert [line.split()[0] for line in listed.splitlines()] == SITES
+    assert [line.split()[0] for line in listed.splitlines()] == BUNDLED
 
 
-def test_validate_exits_with_1_and_names_each_wrong_file(slurmgen: Run, tmp_path: Path) -> None:
+def test_validate_exits_with_1_and_names_each_invalid_file(slurmgen: Run, tmp_path: Path) -> None:
     good, bad = write(tmp_path, "good", ""), write(tmp_path, "bad", "x = 1")
     result = slurmgen("sites", "validate", str(good), str(bad))
     assert result.returncode == 1
@@ -170,14 +177,40 @@ def test_validate_reports_every_error_with_its_file_and_line(slurmgen: Run, tmp_
     assert sorted(places) == [f"{base}:2", *(f"{path}:{line}" for line in (3, 4, 6, 7, 8))]
 
 
-def test_contradictions_are_reported_together(slurmgen: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("extends", ["nowhere", "x"])
+def test_validate_reports_a_wrong_extends_and_control_characters_with_all_else(
+    slurmgen: Run, tmp_path: Path, extends: str
+) -> None:
+    text = 'size = 1\n[env.always]\nA = \'a\'\nB = "b\\n"\n[sbatch]\ncomment = "\\u001b"\n'
+    path = tmp_path / "x.toml"
+    path.write_text(f"extends = '{extends}'\n{text}")
+    result = slurmgen("sites", "validate", str(path))
+    places = [line.split(": ")[1] for line in result.stderr.splitlines()]
+    assert sorted(places) == [f"{path}:{line}" for line in (1, 2, 5, 7)]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a = 1\nb = \nc = 2\n", 2), ("a = 1\n\nb = [\n", 3), ("[a]\n[a]\n", 2), ("b.c = 1\nb = 2", 2)],
+)
+def test_validate_reports_the_line_that_is_not_toml(
+    slurmgen: Run, tmp_path: Path, text: str, line: int
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    result = slurmgen("sites", "validate", str(path))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"error: {path}:{line}: it is not TOML: ")
+
+
+def test_all_contradictions_are_reported_at_once(slurmgen: Run, tmp_path: Path) -> None:
     facts = "[node]\ngpus = 4\ncpus = 8\nmemory = '8G'\n[cpu]\nper_gpu = 4\n[memory]\nper_gpu = '4G'\n"
     result = slurmgen("sites", "validate", str(write(tmp_path, "x", facts)))
     assert [line.split(": ")[2] for line in result.stderr.splitlines()] == ["cpu.per_gpu", "memory.per_gpu"]
 
 
 @pytest.mark.parametrize("limit", ["UNLIMITED", "infinite"])
-def test_a_time_without_end_is_no_limit(limit: str, tmp_path: Path, slurmgen: Run) -> None:
+def test_an_unlimited_time_sets_no_limit(limit: str, tmp_path: Path, slurmgen: Run) -> None:
     write(
         tmp_path / "site_profiles",
         "x",
@@ -192,7 +225,7 @@ def test_a_time_without_end_is_no_limit(limit: str, tmp_path: Path, slurmgen: Ru
     assert slurmgen("lint", "job", "--site", "x").returncode == 0
 
 
-def test_show_prints_tables_without_facts_and_quotes_their_names(tmp_path: Path, slurmgen: Run) -> None:
+def test_show_prints_empty_tables_and_quotes_their_names(tmp_path: Path, slurmgen: Run) -> None:
     folder = tmp_path / "site_profiles"
     write(
         folder,
@@ -203,7 +236,7 @@ def test_show_prints_tables_without_facts_and_quotes_their_names(tmp_path: Path,
     assert tomllib.loads(shown) == tomllib.loads((folder / "x.toml").read_text())
 
 
-def test_a_profile_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
+def test_a_profile_without_a_name_gets_the_name_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "ours.toml"
     path.write_text("extends = 'olivia'")
     assert load_profile(path).name == "ours"

@@ -1,4 +1,4 @@
-"""A twin that keeps accounts: a MariaDB and a slurmdbd of its own beside it, both gone with the block.
+"""A twin with accounting: its own MariaDB and slurmdbd, which end with the block.
 
 with twin("generic") as testbed, accounting(testbed):
     testbed.run("sacct", "--jobs=12")
@@ -49,7 +49,7 @@ SMALL = (
 
 @contextmanager
 def accounting(testbed: Testbed) -> Iterator[None]:
-    """Give a running twin accounts: with associations, limits and QoS that Slurm enforces."""
+    """Add accounting to a running twin: associations, limits and QoS that Slurm enforces."""
     with (
         tempfile.TemporaryDirectory(prefix="slurmdbd-", dir="/tmp") as name,
         _database(Path(name)) as socket,
@@ -63,7 +63,7 @@ def accounting(testbed: Testbed) -> Iterator[None]:
 
 
 def add(testbed: Testbed, *words: str) -> None:
-    """Have sacctmgr add something; it asks no question."""
+    """Have sacctmgr add something; it shows no prompt."""
     testbed.run("sacctmgr", "--immediate", "add", *words)
 
 
@@ -93,7 +93,7 @@ def _database(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _slurmdbd(testbed: Testbed, socket: Path, port: int) -> Iterator[int]:
-    """A slurmdbd that speaks to that database, and lets in whom the twin's munged vouches for."""
+    """A slurmdbd with that database, which authenticates with the twin's munged."""
     twin = testbed.twin
     conf = twin.folder / "slurmdbd.conf"
     conf.touch(mode=0o600)
@@ -112,20 +112,20 @@ def _slurmdbd(testbed: Testbed, socket: Path, port: int) -> Iterator[int]:
 
 
 def _register(testbed: Testbed) -> None:
-    """One cluster, and one account that our user is charged to."""
+    """One cluster, and one account for this user."""
     add(testbed, "cluster", testbed.twin.site)
     add(testbed, "account", ACCOUNT)
     add(testbed, "user", getuser(), f"Account={ACCOUNT}", f"DefaultAccount={ACCOUNT}")
 
 
 def _limit(testbed: Testbed) -> None:
-    """A QoS for one GPU at a time; GPUs can be limited once slurmctld has told slurmdbd of them."""
+    """A QoS for one GPU at a time; GPUs can be limited once slurmctld has registered them."""
     add(testbed, "qos", FEW_GPUS, "MaxTRESPerUser=gres/gpu=1")
     testbed.run("sacctmgr", "--immediate", "modify", "account", ACCOUNT, "set", f"QOS=normal,{FEW_GPUS}")
 
 
 def _restart(testbed: Testbed) -> None:
-    """Start the twin's controller and nodes anew: what they do about accounts is read at their start."""
+    """Restart the twin's controller and nodes, which read the accounting options at their start."""
     slurm = [one for one in testbed.twin.daemons if one.name.startswith("slurm")]
     daemons.stop(*slurm)
     for daemon in slurm:

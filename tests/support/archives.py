@@ -21,7 +21,7 @@ FOLDER: Fields = {"type": tarfile.DIRTYPE}
 
 
 class Sender:
-    """A login node that sends what it wants."""
+    """A login node that sends any bytes."""
 
     where = "far"
 
@@ -36,7 +36,7 @@ class Sender:
 
 
 def fetched(data: bytes, to: Path, **options: Any) -> Fetched:
-    """What `fetch` makes of an archive."""
+    """The result of `fetch` for an archive."""
     return fetch(Sender(MARK, data), "/f", to, **options)  # type: ignore[arg-type]
 
 
@@ -54,20 +54,20 @@ def archive(*members: tuple[str, Fields], data: bytes = b"evil", form: int = tar
 
 
 def header(size: int = 0, kind: bytes = tarfile.REGTYPE, name: str = "x") -> bytes:
-    """The header of a member, and nothing else."""
+    """Only the header of a member."""
     info = tarfile.TarInfo(name)
     info.size, info.type = size, kind
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
 def packed(folder: Path, *options: str) -> bytes:
-    """What GNU tar makes of a folder."""
+    """The archive of a folder by GNU tar."""
     command = ["tar", "-c", *options, "-f", "-", "-C", str(folder), "."]
     return subprocess.run(command, check=True, capture_output=True).stdout
 
 
 def contents(folder: Path, *, without: Path | None = None) -> dict[str, tuple[int, object]]:
-    """Everything in a folder and the folder itself: type and mode, and the content or where a link leads."""
+    """Everything in a folder and the folder itself: type, mode, and content or target."""
     found: dict[str, tuple[int, object]] = {".": (folder.stat().st_mode, None)}
     for above, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if Path(above, name) != without]
@@ -90,7 +90,7 @@ def outside_links(folder: Path) -> list[Path]:
 
 
 def _end(link: Path) -> str:
-    """Where a link leads. The kernel follows also what is too long for `realpath`."""
+    """The target of a link. The kernel also follows one that is too long for `realpath`."""
     try:
         opened = os.open(link, os.O_PATH)
     except OSError:  # nothing is there

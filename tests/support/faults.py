@@ -17,7 +17,7 @@ Direction = Literal["up", "down"]
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to a connection when so many bytes have gone in one direction."""
+    """What happens to a connection after a number of bytes in one direction."""
 
     kind: Literal["none", "cut", "stall", "delay"] = "none"
     direction: Direction = "up"
@@ -26,7 +26,7 @@ class Fault:
 
 @dataclass
 class Proxy:
-    """Stands before a server on the loopback; each connection that it takes suffers `fault`."""
+    """A proxy for a server on the loopback; each of its connections has the `fault`."""
 
     target: int
     fault: Fault = Fault()
@@ -67,12 +67,12 @@ class Proxy:
         _close(source, sink)
 
     def _strike(self, fault: Fault, source: socket.socket, sink: socket.socket) -> bool:
-        """Break the connection; whether it goes on all the same."""
+        """Break the connection; returns whether it continues."""
         if fault.kind == "delay":
             time.sleep(DELAY)
             return True
         if fault.kind == "stall":
-            while source.recv(65536):  # until whoever waits gives up
+            while source.recv(65536):  # until the client gives up
                 pass
         _close(source, sink)
         return False
@@ -113,7 +113,7 @@ STEPS = {
     "says nothing and does nothing": "exit 0",
     "warns": 'echo "sbatch: warning: 4711"; echo "sbatch: error: noise" >&2; exec "$real" "$@"',
 }
-"What sbatch does instead, once, when the test says so."
+"What sbatch does instead, once, if the test requests it."
 
 _WRAPPER = """#!/bin/sh
 real={real} timed_out='sbatch: error: Batch job submission failed: Socket timed out on send/recv operation'

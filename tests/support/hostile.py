@@ -1,6 +1,6 @@
-"""A login node that lets everyone in and answers every command in one odd manner.
+"""A login node that accepts every login and replies to every command in the same odd manner.
 
-It is a stand-in, since no sshd would.
+It is a stand-in, since no sshd does that.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.support.questions import GONE
 from tests.support.sshd import Server, keygen
 
 Answer = Callable[[paramiko.Channel], None]
-"Answers a command that was begun on a channel, which is closed after it."
+"Replies to a command on a channel, which is closed after it."
 
 LARGE = "9" * 4000
 FRAME = "\0slurmgen answers\0"
@@ -104,12 +104,12 @@ OVER = {
     "drops the connection": _dropped,
     "fails": says(b"", EVIL * 100_000, 255),
 }
-"What cannot be taken for an answer to anything: the remote host has failed."
+"Not a reply to any command: the remote host has failed."
 
 ODD: dict[str, Answer] = {
     "writes nothing": says(b""),
     "writes noise": says(os.urandom(100_000), os.urandom(100_000)),
-    "writes what is no UTF-8": says(b"\xff\xfe\x9b2J|\xc3(" * 1000, b"\xf0\x9f|\n" * 1000),
+    "writes invalid UTF-8": says(b"\xff\xfe\x9b2J|\xc3(" * 1000, b"\xf0\x9f|\n" * 1000),
     "writes control characters": says(_rows("12", "1", EVIL) + _framed(*[EVIL] * 7), EVIL),
     "writes control characters and fails": says(_rows("12", "1", EVIL), f"squeue: error: {EVIL}\n", 1),
     "writes large numbers": says(
@@ -122,7 +122,7 @@ ODD: dict[str, Answer] = {
     "writes many texts": says(_framed(*["ab"] * 1_000_000)),
     "ends with a huge status": says(_rows("12", "1", "n"), "", 2**32 - 1),
 }
-"What may be taken for an answer, though not for a good one."
+"A reply, but not a valid one."
 
 
 class _Host(paramiko.ServerInterface):
@@ -143,7 +143,7 @@ class _Host(paramiko.ServerInterface):
         return True
 
     def _execute(self, channel: paramiko.Channel) -> None:
-        time.sleep(0.05)  # until it was said that the command begins
+        time.sleep(0.05)  # until the client knows that the command has begun
         with suppress(*GONE):
             self.answer(channel)
         with suppress(*GONE):
@@ -152,7 +152,7 @@ class _Host(paramiko.ServerInterface):
 
 @contextmanager
 def hostile(folder: Path, answer: Answer) -> Iterator[Server]:
-    """Start a server that answers so; it ends with the block."""
+    """Start a server with these replies; it ends with the block."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = Server(folder, listener.getsockname()[1])
     keygen(folder / "host_key")

@@ -14,7 +14,7 @@ What = Literal["cut", "stall"]
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to one connection, once so many bytes have come from the server, or gone to it."""
+    """What happens to one connection after a number of bytes from the server, or to it."""
 
     what: What
     at: int
@@ -74,7 +74,7 @@ class Link:
 
 
 def _left(fault: Fault | None, upwards: bool, passed: int) -> int:
-    """How much may pass at once, so that the fault strikes at its very byte."""
+    """How many bytes may pass at once, so that the fault happens at its exact byte."""
     return min(65536, fault.at - passed) if fault and fault.upwards == upwards else 65536
 
 

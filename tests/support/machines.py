@@ -46,7 +46,7 @@ def login_node(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture
-def far(server: Server, tmp_path: Path) -> Iterator[Transport]:
+def transport(server: Server, tmp_path: Path) -> Iterator[Transport]:
     with connect(destination("far", server.config(tmp_path))) as transport:
         yield transport
 
@@ -55,7 +55,7 @@ def far(server: Server, tmp_path: Path) -> Iterator[Transport]:
 def either(
     request: pytest.FixtureRequest, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Transport]:
-    """The same machine by each transport; a test that uses it holds for all."""
+    """The same machine by each transport."""
     with _either(
         request.param, server, tmp_path, monkeypatch, {"SLURM_CONF": "/kept", "SLURM_CPU_BIND": "cores"}
     ) as one:

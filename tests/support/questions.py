@@ -1,4 +1,4 @@
-"""A server that asks for a password and a one-time code, and then runs real commands.
+"""A server that prompts for a password and a one-time code, and then runs real commands.
 
 It is paramiko's, a stand-in for sshd: sshd asks two questions only through PAM, which wants a
 machine of its own.
@@ -97,7 +97,7 @@ def _feed(channel: paramiko.Channel, stdin: IO[bytes]) -> None:
 
 
 class Questions:
-    """A running server; `logins` counts who was let in."""
+    """A running server; `logins` counts the successful logins."""
 
     def __init__(self, kind: str, home: Path, environ: dict[str, str]) -> None:
         self.kind = kind
@@ -123,7 +123,7 @@ class Questions:
 
 @contextmanager
 def questions(kind: str, host_key: Path, home: Path, environ: dict[str, str]) -> Iterator[Questions]:
-    """Start a server that asks two questions; it ends with the block."""
+    """Start a server with two prompts; it ends with the block."""
     server = Questions(kind, home, environ)
     thread = threading.Thread(target=server.serve, args=(host_key,), daemon=True)
     thread.start()

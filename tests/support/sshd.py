@@ -1,4 +1,4 @@
-"""A real sshd on the loopback with keys, a home and variables of its own."""
+"""A real sshd on the loopback with its own keys, home folder and environment."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ class Server:
 
     @property
     def home(self) -> Path:
-        """The home folder of whoever logs in."""
+        """The home folder of its sessions."""
         return self.folder / "home"
 
     @property
@@ -32,18 +32,18 @@ class Server:
 
     @property
     def key(self) -> Path:
-        """The key that it lets in."""
+        """The user's key that it accepts."""
         return self.folder / "key"
 
     @property
     def name(self) -> str:
-        """What it is called in known_hosts."""
+        """Its name in known_hosts."""
         return f"[127.0.0.1]:{self.port}"
 
     def config(
         self, folder: Path, *, known: str | None = None, key: Path | None = None, more: str = ""
     ) -> str:
-        """Write an ssh_config with the alias `far`, and give its path."""
+        """Write an ssh_config with the alias `far`; returns its path."""
         (folder / "known_hosts").write_text(self.known_line if known is None else known)
         (folder / "ssh_config").write_text(self.block("far", folder / "known_hosts", key=key, more=more))
         return str(folder / "ssh_config")
@@ -54,7 +54,7 @@ class Server:
         return f"{self.name} {self.host_key}\n"
 
     def block(self, alias: str, known_hosts: Path, *, key: Path | None = None, more: str = "") -> str:
-        """What ssh_config says of it."""
+        """Its block in ssh_config."""
         return f"""Host {alias}
           HostName 127.0.0.1
           Port {self.port}
@@ -74,14 +74,14 @@ def keygen(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
 
 
 def certified(host_key: Path, authority: Path) -> Path:
-    """Have an authority vouch for the key of 127.0.0.1; the certificate."""
+    """The certificate of the host key of 127.0.0.1, signed by an authority."""
     vouch = ["ssh-keygen", "-q", "-s", authority, "-I", "test", "-h", "-n", "127.0.0.1", f"{host_key}.pub"]
     subprocess.run(vouch, check=True, timeout=60)
     return host_key.with_name(f"{host_key.name}-cert.pub")
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -93,7 +93,7 @@ def sshd(
 ) -> Iterator[Server]:
     """Start an sshd that sets `variables` in each session; it ends with the block.
 
-    `more` configures it; an `authority` vouches for its key.
+    `more` configures it; an `authority` signs its host key.
     """
     server = Server(folder, free_port())
     server.home.mkdir()
@@ -142,10 +142,10 @@ def _await(port: int) -> None:
             time.sleep(0.02)
         else:
             return
-    raise AssertionError("sshd does not answer")
+    raise AssertionError("sshd does not accept connections")
 
 
 def privilege_separation_folder() -> None:
-    """Make the folder that sshd wants where no service made it."""
+    """Make the folder that sshd requires, if no service has made it."""
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)

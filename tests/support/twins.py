@@ -26,7 +26,7 @@ WITHOUT_OTHERS = ("SLURM", "SBATCH", "SQUEUE", "XDG_", "OMP_")
 
 @dataclass(frozen=True)
 class Testbed:
-    """A running twin and the environment in which commands reach it."""
+    """A running twin, and the environment for its commands."""
 
     __test__ = False
 
@@ -35,7 +35,7 @@ class Testbed:
     folder: Path
 
     def run(self, *argv: str, **more: str) -> str:
-        """What a command answers; it must succeed. `more` are further variables."""
+        """The output of a command, which must succeed. `more` are further variables."""
         reply = subprocess.run(
             argv, env=self.environ | more, cwd=self.folder, capture_output=True, text=True, timeout=300
         )
@@ -43,13 +43,13 @@ class Testbed:
         return reply.stdout
 
     def tried(self, *argv: str) -> str:
-        """What a command answers on stdout, whether it succeeds or not."""
+        """The standard output of a command, whether it succeeds or not."""
         return subprocess.run(
             argv, env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False
         ).stdout
 
     def batch(self, script: str, *options: str, **more: str) -> str:
-        """Submit a script, wait until its job has completed, and give its log."""
+        """Submit a script, wait until its job has completed, and return its log."""
         (self.folder / "job.sh").write_text(script)
         job = self.run("sbatch", "--parsable", "--output=%j.log", *options, "job.sh", **more).strip()
         state = self.wait(job)
@@ -75,7 +75,7 @@ class Testbed:
 
 
 def eventually(seen: Callable[[], Found | None], seconds: float = 60.0) -> Found:
-    """What is seen once something is; waits for it, but not for ever."""
+    """The first true value of a function, which is called until then; fails after a time limit."""
     deadline = time.monotonic() + seconds
     while not (found := seen()):
         assert time.monotonic() < deadline, f"nothing was seen in {seconds:g} seconds"
@@ -84,13 +84,13 @@ def eventually(seen: Callable[[], Found | None], seconds: float = 60.0) -> Found
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """This process's variables without another Slurm's, and with user folders below `folder`."""
+    """This process's environment without variables of Slurm, and with user folders below `folder`."""
     own = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("STATE", "CONFIG", "CACHE", "DATA")}
     return {name: text for name, text in os.environ.items() if not name.startswith(WITHOUT_OTHERS)} | own
 
 
 def settled(parent: Path) -> Path:
-    """A project's folder over there, once all is done that can wait: a snapshot of what was sent, a spare."""
+    """A project's folder on the cluster after the background work: a snapshot of the sent files, a spare."""
     eventually(lambda: not [*parent.glob("staging/sent.*"), *parent.glob("staging/*-*")])
     return parent
 

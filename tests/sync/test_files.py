@@ -1,9 +1,8 @@
-"""Which files go: as git would have it, told by git itself; and what tar makes of them."""
+"""Which files are sent: those that git lists; and what tar unpacks."""
 
 import os
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slurmgen.errors import TransferFailed
-from slurmgen.sync.archive import COMPLETE, file_header, pack
+from slurmgen.sync.archive import COMPLETE, pack
 from slurmgen.sync.files import Snapshot, snapshot
 from slurmgen.sync.manifest import manifest
 
@@ -37,20 +36,6 @@ def unpack(files: Snapshot, to: Path) -> Path:
     assert (to / COMPLETE).read_text() == manifest(files).hash
     shutil.rmtree((to / COMPLETE).parent)
     return to
-
-
-@given(
-    st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(
-        lambda name: len(os.fsencode(name)) < 256
-    ),
-    st.integers(0, 0o7777),
-    st.integers(0, 1 << 40),
-    st.integers(-10, 1 << 40),
-)
-def test_a_header_is_what_tarfile_writes(name: str, mode: int, size: int, mtime: int) -> None:
-    info = tarfile.TarInfo(name)
-    info.mode, info.size, info.mtime = mode, size, mtime
-    assert file_header(name, mode, size, mtime) == info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
 def test_files_come_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -87,7 +72,7 @@ def test_what_git_would_track_is_sent(tmp_path: Path, files: dict[str, str]) -> 
     assert list(snapshot(tmp_path).files) == sorted(name for name in tracked if name)
 
 
-def test_slurmgenignore_has_the_last_word(tmp_path: Path) -> None:
+def test_slurmgenignore_takes_precedence(tmp_path: Path) -> None:
     fill(tmp_path, "data/x", "notes", **{".gitignore": "data/*\n", ".slurmgenignore": "!data/x\nnotes\n"})
     assert list(snapshot(tmp_path).files) == [".gitignore", ".slurmgenignore", "data/x"]
 
@@ -105,7 +90,7 @@ def test_rules_above_the_project_count_up_to_its_repository(tmp_path: Path) -> N
     assert list(snapshot(tmp_path / "repo/p").files) == ["c"]
 
 
-def test_modes_links_and_contents_survive(tmp_path: Path) -> None:
+def test_modes_links_and_contents_are_kept(tmp_path: Path) -> None:
     root = fill(tmp_path / "p", "run.sh", "d/data")
     (root / "run.sh").chmod(0o750)
     (root / "d/data").chmod(0o640)
@@ -126,7 +111,7 @@ def test_modes_links_and_contents_survive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "../../x", "d/../../outside", "hop/x"])
-def test_a_link_that_leads_out_is_left_out_and_told(tmp_path: Path, target: str) -> None:
+def test_a_link_that_leads_out_is_left_out_and_reported(tmp_path: Path, target: str) -> None:
     root = fill(tmp_path / "p", "kept", "d/x")
     fill(tmp_path, "outside", "out/x")
     (root / "hop").symlink_to("../out")
@@ -141,12 +126,12 @@ def test_a_link_to_nothing_inside_is_kept(tmp_path: Path) -> None:
     assert list(snapshot(tmp_path).files) == ["link"]
 
 
-def test_a_pipe_is_left_out_and_told(tmp_path: Path) -> None:
+def test_a_pipe_is_left_out_and_reported(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert snapshot(tmp_path) == Snapshot({}, ("not sent: 'pipe', neither a file nor a link",))
 
 
-def test_a_link_in_a_circle_is_no_trouble(tmp_path: Path) -> None:
+def test_a_circular_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "circle").symlink_to("circle")
     (tmp_path / "self").symlink_to(".")
     assert "self" in snapshot(tmp_path).files
@@ -166,14 +151,14 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_any_name_survives(tmp_path: Path, name: str) -> None:
+def test_any_name_is_kept(tmp_path: Path, name: str) -> None:
     root = fill(tmp_path / "p", name, f"{name}.d/{name}")
     there = unpack(snapshot(root), tmp_path / "q")
     assert (there / name).read_text() == name
     assert (there / f"{name}.d" / name).exists()
 
 
-def test_a_name_that_is_not_utf8_survives(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_is_kept(tmp_path: Path) -> None:
     root = tmp_path / "p"
     root.mkdir()
     (Path(os.fsdecode(os.fsencode(root) + b"/caf\xe9"))).write_text("x")
@@ -187,7 +172,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [b"", b"y" * 3_000_000, b"x" * 3_000_001])
-def test_a_file_that_changes_while_it_is_sent_is_told(tmp_path: Path, change: bytes) -> None:
+def test_a_file_that_changes_while_it_is_sent_is_an_error(tmp_path: Path, change: bytes) -> None:
     (tmp_path / "a").write_bytes(b"x" * 3_000_000)
     parts = packed(snapshot(tmp_path))
     sent = [next(parts), next(parts)]
@@ -197,7 +182,7 @@ def test_a_file_that_changes_while_it_is_sent_is_told(tmp_path: Path, change: by
     assert COMPLETE.encode() not in b"".join(sent)
 
 
-def test_a_file_that_vanishes_is_told(tmp_path: Path) -> None:
+def test_a_file_that_disappears_is_an_error(tmp_path: Path) -> None:
     parts = packed(snapshot(fill(tmp_path, "a")))
     (tmp_path / "a").unlink()
     with pytest.raises(TransferFailed, match=r"cannot read .*a: No such file"):
@@ -226,7 +211,7 @@ def test_whatever_is_packed_is_unpacked(
     }
 
 
-def test_one_snapshot_lies_over_another(tmp_path: Path) -> None:
+def test_a_snapshot_over_another_takes_precedence(tmp_path: Path) -> None:
     one, two = fill(tmp_path / "1", "t/a"), fill(tmp_path / "2", "a", "b")
     both = snapshot(one).over(snapshot(two).under("t"))
     assert both.files == {"t/a": one / "t/a", "t/b": two / "b"}

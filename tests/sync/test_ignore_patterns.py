@@ -1,4 +1,4 @@
-"""Ignore files mean what they mean to git, and no pattern takes long."""
+"""Ignore files match as in git, and no pattern takes long."""
 
 import os
 import subprocess
@@ -97,7 +97,7 @@ def test_what_git_does_not_ignore_is_sent(
         b"[[:",
     ],
 )
-def test_an_odd_line_means_what_it_means_to_git(tmp_path: Path, ignore: bytes) -> None:
+def test_an_unusual_line_means_the_same_as_in_git(tmp_path: Path, ignore: bytes) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     fill(tmp_path, NAMES, ignore)
     assert {os.fsencode(name) for name in snapshot(tmp_path).files} == not_ignored(tmp_path)
@@ -129,7 +129,7 @@ def test_no_patterns_take_long(name: str) -> None:
     assert time.process_time() - begun < 2
 
 
-def test_steps_that_were_forgotten_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_that_were_dropped_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     letters = b"abcd"
     names = [bytes([one, two, three]) for one in letters for two in letters for three in letters]
     expected = matches(names)

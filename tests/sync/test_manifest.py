@@ -1,4 +1,4 @@
-"""Another content has another name; what was hashed is not hashed again unless it may have changed."""
+"""Another content has another name; a file is hashed again only if it may have changed."""
 
 import os
 import shutil
@@ -59,7 +59,7 @@ def test_two_lists_of_names_never_run_together(names: list[str]) -> None:
 
 
 def age(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on these files have been at rest for long."""
+    """Makes these files look as if they had not changed for long."""
     later = max(path.lstat().st_ctime_ns for path in root.rglob("*")) + RACY + 1
     monkeypatch.setattr(module.time, "time_ns", lambda: later)
 
@@ -71,7 +71,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return read
 
 
-def test_a_file_at_rest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, cache = fill(tmp_path / "p"), tmp_path / "c/hashes"
     age(root, monkeypatch)
     first, read = of(root, cache), reads(monkeypatch)
@@ -83,7 +83,7 @@ def test_a_file_at_rest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert cache.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_file_that_just_changed_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_just_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, cache = fill(tmp_path / "p"), tmp_path / "hashes"
     of(root, cache)
     read = reads(monkeypatch)
@@ -101,13 +101,13 @@ def test_a_change_that_keeps_size_and_mtime_is_seen(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b"\x81\xa1a\x05", b"\x80"])
-def test_a_broken_cache_is_none(tmp_path: Path, text: bytes) -> None:
+def test_a_broken_cache_is_ignored(tmp_path: Path, text: bytes) -> None:
     root, cache = fill(tmp_path / "p"), tmp_path / "hashes"
     cache.write_bytes(text)
     assert of(root, cache) == of(root)
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_not_an_error(tmp_path: Path) -> None:
     root = fill(tmp_path / "p")
     (tmp_path / "file").touch()
     assert of(root, tmp_path / "file/hashes") == of(root)
@@ -130,17 +130,17 @@ def entries(*names: str) -> Manifest:
     return Manifest({name: Entry(0o644, 10, name) for name in names})
 
 
-def test_the_base_that_leaves_least_to_send_is_taken(tmp_path: Path) -> None:
+def test_the_base_with_which_least_is_sent_is_taken(tmp_path: Path) -> None:
     sent, new = Sent(tmp_path / "m"), entries("a", "b", "c")
-    near, far = entries("a", "b", "x"), entries("x")
-    for one in (near, far):
+    near, distant = entries("a", "b", "x"), entries("x")
+    for one in (near, distant):
         sent.add(one)
-    assert sent.best(new, [far.hash, near.hash, "0" * 64]) == (near.hash, near)
-    assert sent.best(new, [far.hash]) == (far.hash, far)
+    assert sent.best(new, [distant.hash, near.hash, "0" * 64]) == (near.hash, near)
+    assert sent.best(new, [distant.hash]) == (distant.hash, distant)
     assert sent.best(new, []) is None
 
 
-def test_a_manifest_that_is_not_what_its_name_says_is_not_used(tmp_path: Path) -> None:
+def test_a_manifest_with_a_wrong_name_is_not_used(tmp_path: Path) -> None:
     sent, one = Sent(tmp_path / "m"), entries("a")
     sent.add(one)
     (tmp_path / "m" / one.hash).rename(tmp_path / "m" / ("0" * 64))
@@ -148,12 +148,12 @@ def test_a_manifest_that_is_not_what_its_name_says_is_not_used(tmp_path: Path) -
     assert sent.best(one, ["0" * 64, "../outside", "", "\n"]) is None
 
 
-def test_what_is_gone_are_files_and_folders(tmp_path: Path) -> None:
+def test_removed_names_include_folders(tmp_path: Path) -> None:
     base, new = entries("a/b/c", "a/d", "e", "f"), entries("a", "e/x", "f")
     assert new.gone_since(base) == ["a", "a/b", "a/b/c", "a/d", "e"]
 
 
-def test_only_the_last_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_last_manifests_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_KEPT", 2)
     sent = Sent(tmp_path / "m")
     for number, name in enumerate("abc"):

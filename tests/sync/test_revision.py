@@ -1,4 +1,4 @@
-"""The commit, and whether the project differs from it, without running what a repository names."""
+"""The commit, and whether the project differs from it, without running programs that a repository names."""
 
 import os
 import subprocess
@@ -246,7 +246,7 @@ def test_a_work_tree_has_a_commit_of_its_own(project: Path, tmp_path: Path) -> N
     assert not revision(project).dirty
 
 
-def test_a_clone_that_borrows_objects_has_a_commit(project: Path, tmp_path: Path) -> None:
+def test_a_clone_that_shares_objects_has_a_commit(project: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", "--shared", str(project), "clone")
     assert revision(tmp_path / "clone") == revision(project)
 
@@ -524,7 +524,7 @@ def test_variables_name_no_program(project: Path, marker: Path, monkeypatch: pyt
 
 
 def test_a_filtered_file_is_clean_as_long_as_it_is_not_touched(project: Path) -> None:
-    """As files of LFS are: what is checked out is not what is committed."""
+    """Like LFS files: the checked-out content differs from the committed one."""
     (project / "weights").write_text("large\n")
     git(project, "config", "filter.f.clean", "echo pointer")
     git(project, "config", "filter.f.smudge", "echo large")
@@ -550,7 +550,7 @@ def test_a_pipe_in_the_git_folder_does_not_hang(project: Path, name: str) -> Non
     assert time.monotonic() - begun < TIMEOUT / 2
 
 
-def test_git_that_does_not_end_is_not_waited_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_has_a_time_limit(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = git(project, "rev-parse", "HEAD")
     monkeypatch.setattr("slurmgen.sync.revision.TIMEOUT", 2.0)
     os.mkfifo(project / "sub/.gitignore")

@@ -1,4 +1,4 @@
-"""Files that hold secrets by their names are not sent unless the user names them, and that is reported."""
+"""Files whose names suggest secrets are not sent unless the user names them, and that is reported."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_a_secret_is_not_sent(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_no_secret_is_sent(tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_not_a_secret_is_sent(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text("")
     assert list(snapshot(tmp_path).files) == [name]
@@ -60,12 +60,12 @@ CERTIFICATE = "-----BEGIN CERTIFICATE-----\n"
     ],
 )
 @pytest.mark.parametrize("name", ["a.pem", "a.key"])
-def test_a_certificate_is_no_private_key(tmp_path: Path, name: str, text: str, sent: bool) -> None:
+def test_a_certificate_is_not_a_private_key(tmp_path: Path, name: str, text: str, sent: bool) -> None:
     (tmp_path / name).write_text(text)
     assert list(snapshot(tmp_path).files) == [name] * sent
 
 
-def test_no_file_of_the_project_has_a_secret_sent(tmp_path: Path) -> None:
+def test_no_file_of_the_project_can_include_a_secret(tmp_path: Path) -> None:
     fill(
         tmp_path,
         "a/.env",
@@ -76,7 +76,7 @@ def test_no_file_of_the_project_has_a_secret_sent(tmp_path: Path) -> None:
     assert list(found.secrets) == [".env", "a/.env", "id_rsa"]
 
 
-def test_a_link_that_is_called_like_a_secret_is_not_sent(tmp_path: Path) -> None:
+def test_a_link_with_the_name_of_a_secret_is_not_sent(tmp_path: Path) -> None:
     fill(tmp_path, "kept")
     (tmp_path / ".env").symlink_to("kept")
     assert list(snapshot(tmp_path).files) == ["kept"]
@@ -137,14 +137,14 @@ def test_what_is_not_sent_is_reported_by_submit_and_by_doctor(machine: Machine) 
     assert NOTICE in machine.submit("--dry-run")[2].splitlines()
     assert NOTICE in machine.submit()[2].splitlines()
     (project,) = (line for line in machine.slurmgen("doctor", *JOB)[1].splitlines() if " project " in line)
-    assert project.endswith(f"train.py among them; {NOTICE}")
+    assert project.endswith(f"including train.py; {NOTICE}")
 
 
 def test_json_has_what_is_not_sent(machine: Machine) -> None:
     assert json.loads(machine.submit("--dry-run", "--json")[1])["secrets"] == [".env", "a\nb/.env", "id_rsa"]
 
 
-def test_send_sends_it(machine: Machine) -> None:
+def test_the_option_send_sends_a_secret(machine: Machine) -> None:
     code, _, err = machine.submit("--send", ".env", "--send", "id_rsa")
     assert (code, "1 possible secret not sent" in err) == (0, True)
     (run,) = (machine.home / "slurmgen/project/runs").iterdir()

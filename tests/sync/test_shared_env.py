@@ -1,4 +1,4 @@
-"""Runs share a Python environment where that cannot run another one's code, and only there."""
+"""Runs share a Python environment only if it cannot hold the code of another run."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from slurmgen.errors import ConfigError
 from slurmgen.sync.files import Snapshot, snapshot
 from slurmgen.sync.shared_env import with_environment
 from tests.conftest import Run
-from tests.jobs.results.test_fetch import Person
+from tests.jobs.results.test_fetch import User
 from tests.support.twins import Testbed
 
 PYPROJECT = '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.11"\n[tool.uv]\npackage = false\n'
@@ -22,10 +22,10 @@ LOCK = 'version = 1\n[[package]]\nname = "x"\nversion = "1"\nsource = { %s }\n'
 
 
 @pytest.fixture
-def person(tmp_path: Path, testbed: Testbed, slurmgen: Run, monkeypatch: pytest.MonkeyPatch) -> Person:
-    """Somebody whose project has a real uv.lock without dependencies, so that nothing is fetched."""
+def user(tmp_path: Path, testbed: Testbed, slurmgen: Run, monkeypatch: pytest.MonkeyPatch) -> User:
+    """A user whose project has a real uv.lock without dependencies, so that nothing is fetched."""
     environ = testbed.environ | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "UV_OFFLINE": "1"}
-    made = Person(tmp_path, Testbed(testbed.twin, environ, testbed.folder), slurmgen)
+    made = User(tmp_path, Testbed(testbed.twin, environ, testbed.folder), slurmgen)
     (made.project / "pyproject.toml").write_text(PYPROJECT)
     (made.project / "where.py").write_text(WHERE)
     subprocess.run(
@@ -34,33 +34,42 @@ def person(tmp_path: Path, testbed: Testbed, slurmgen: Run, monkeypatch: pytest.
     return made
 
 
-def submitted(person: Person) -> list[str]:
-    """What a job with `python_env = "uv"` says of its environment: where it is, and where .venv leads."""
-    asked = ["--framework", "python", "--script", "where.py", "--python-env", "uv", "--time", "00:05:00"]
-    way = ["--site", "generic", "--via", "twin", "--remote-dir", str(person.far)]
-    job = person.slurmgen("submit", *way, *asked).stdout.strip()
-    assert person.testbed.wait(job) == "COMPLETED"
-    return person.slurmgen("logs", job).stdout.splitlines()[-1].split()
+def submitted(user: User) -> list[str]:
+    """What a job with `python_env = "uv"` prints of its environment: where it is, and where .venv leads."""
+    job_options = [
+        "--framework",
+        "python",
+        "--script",
+        "where.py",
+        "--python-env",
+        "uv",
+        "--time",
+        "00:05:00",
+    ]
+    way = ["--site", "generic", "--via", "twin", "--remote-dir", str(user.remote)]
+    job = user.slurmgen("submit", *way, *job_options).stdout.strip()
+    assert user.testbed.wait(job) == "COMPLETED"
+    return user.slurmgen("logs", job).stdout.splitlines()[-1].split()
 
 
-def test_runs_of_the_same_lock_file_share_one_environment_until_both_are_pruned(person: Person) -> None:
-    first = submitted(person)
-    (person.project / "where.py").write_text(f"# changed\n{WHERE}")
-    assert submitted(person) == first
-    (environment,) = (person.far / "p" / "envs").glob("*/")
+def test_runs_of_the_same_lock_file_share_one_environment_until_both_are_pruned(user: User) -> None:
+    first = submitted(user)
+    (user.project / "where.py").write_text(f"# changed\n{WHERE}")
+    assert submitted(user) == first
+    (environment,) = (user.remote / "p" / "envs").glob("*/")
     assert first == [str(environment)] * 2
-    assert [one["state"] for one in person.kept() if one["kind"] == "env"] == ["kept"]
-    person.kept("--prune", "--older-than", "0")
+    assert [one["state"] for one in user.kept() if one["kind"] == "env"] == ["kept"]
+    user.kept("--prune", "--older-than", "0")
     assert not environment.exists()
 
 
-def test_another_lock_file_makes_another_environment(person: Person) -> None:
-    first = submitted(person)
-    (person.project / "pyproject.toml").write_text(PYPROJECT.replace('"1"', '"2"'))
+def test_another_lock_file_makes_another_environment(user: User) -> None:
+    first = submitted(user)
+    (user.project / "pyproject.toml").write_text(PYPROJECT.replace('"1"', '"2"'))
     subprocess.run(
-        [PROGRAMS / "uv", "lock", "--offline", "--quiet"], cwd=person.project, check=True, timeout=300
+        [PROGRAMS / "uv", "lock", "--offline", "--quiet"], cwd=user.project, check=True, timeout=300
     )
-    assert submitted(person)[0] != first[0]
+    assert submitted(user)[0] != first[0]
 
 
 def links(folder: Path, python_env: str = "uv") -> set[str]:

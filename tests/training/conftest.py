@@ -1,4 +1,4 @@
-"""Makes the training's `core` importable, as for the scripts beside it, and one launcher for all tests."""
+"""Makes the training's `core` importable, and provides one launcher for all tests."""
 
 import sys
 from pathlib import Path
@@ -20,5 +20,5 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
 
 @pytest.fixture(scope="session")
 def ranks(launch: Launcher) -> Ranks:
-    """The same without launchers, which start slowly."""
+    """The same without launchers, which take long to start."""
     return Ranks(launch.data_dir)

@@ -1,4 +1,4 @@
-"""Data sets fetched for real, from a server on loopback that has small archives in place of the true ones."""
+"""Data sets are downloaded from a local server that has small archives instead of the original ones."""
 
 import gzip
 import hashlib
@@ -53,7 +53,7 @@ def idx(values: np.ndarray) -> bytes:
 
 
 class Server:
-    """Answers with `files`, by the last part of the address; `asked` are the names it was asked for."""
+    """Replies with `files` by the last part of the URL; `asked` are the requested names."""
 
     def __init__(self) -> None:
         self.files: Files = {}
@@ -82,7 +82,7 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """Where torchvision's own classes fetch from, and the checksums of what they get there."""
+    """Redirects torchvision's classes to the local server, and sets the checksums of its archives."""
     server = Server()
     monkeypatch.setenv("no_proxy", "*")
     for kind, label in ((datasets.CIFAR10, "labels"), (datasets.CIFAR100, "fine_labels")):
@@ -112,7 +112,7 @@ def fetch(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_sets_are_fetched_once_checked_and_trained_on(
+def test_data_sets_are_downloaded_once_verified_and_used(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     names = ("cifar10", "cifar100", "mnist")
@@ -129,17 +129,17 @@ def test_sets_are_fetched_once_checked_and_trained_on(
 
 
 def training_samples(task: Task, folder: Path) -> int:
-    """How many a run reads, which finds the data in place."""
+    """The number of samples that a run reads, with the data already downloaded."""
     flags = ["--data", task.data[0], "--data-dir", str(folder), "--batch-size", "10"]
     return len(make_loaders(ALONE, parse_config(task, flags)).train.dataset)
 
 
-def test_an_archive_with_another_checksum_is_refused(
+def test_an_archive_with_a_wrong_checksum_is_rejected(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    server.files[datasets.CIFAR10.filename] += b"cut off and mended"
+    server.files[datasets.CIFAR10.filename] += b"changed"
     assert fetch(monkeypatch, tmp_path, "cifar10", "mnist") == 1
     said = capfd.readouterr().out
-    assert f"error: cifar10 is not in {tmp_path} and could not be put there: " in said
-    assert f"fetch_data.py cifar10 --data-dir {tmp_path}` where there is a network" in said
+    assert f"error: cifar10 is not in {tmp_path} and could not be downloaded: " in said
+    assert f"fetch_data.py cifar10 --data-dir {tmp_path}` on a host with a network" in said
     assert f"mnist is in {tmp_path}\n" in said, "one that fails does not keep the others away"

@@ -1,4 +1,4 @@
-"""The ways to train faster work in each framework, and what measures speed tells it."""
+"""The options for speed work in each framework, and the measuring scripts report it."""
 
 import json
 import re
@@ -23,7 +23,7 @@ TRAIN = ("--data", "digits", "--model", "cnn", "--batch-size", "100", "--epochs"
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_run_in_bf16_with_images_last_and_a_static_graph_learns(framework: str, ranks: Ranks) -> None:
+def test_training_works_in_bf16_with_channels_last_and_static_graph(framework: str, ranks: Ranks) -> None:
     fast = ("--precision", "bf16", "--channels-last", "--static-graph", "--bucket-mb", "1")
     run = ranks(framework, "mnist", *TRAIN, *fast)
     assert run.returncodes == [0, 0], run.err
@@ -31,7 +31,7 @@ def test_a_run_in_bf16_with_images_last_and_a_static_graph_learns(framework: str
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_run_in_fp16_goes_on_with_its_loss_scaler(framework: str, ranks: Ranks, tmp_path: Path) -> None:
+def test_a_continued_run_in_fp16_keeps_its_loss_scaler(framework: str, ranks: Ranks, tmp_path: Path) -> None:
     flags = (*TRAIN, "--precision", "fp16")
     uncut = ranks(framework, "mnist", *flags)
     assert uncut.returncodes == [0, 0], uncut.err
@@ -42,10 +42,10 @@ def test_a_run_in_fp16_goes_on_with_its_loss_scaler(framework: str, ranks: Ranks
     assert again.ends == uncut.ends, again.err
 
 
-def test_tensorboard_shows_what_the_epochs_were(ranks: Ranks, tmp_path: Path) -> None:
+def test_tensorboard_contains_the_metrics_of_each_epoch(ranks: Ranks, tmp_path: Path) -> None:
     run = ranks("ddp", "mnist", *TRAIN, "--tensorboard", "--run-dir", str(tmp_path))
     assert run.returncodes == [0, 0], run.err
-    # In a process of its own, since tensorboard's import warns of its own parts.
+    # In a separate process, since importing tensorboard prints warnings.
     asked = [sys.executable, "-W", "ignore", "-c", SCALARS, str(tmp_path / "tensorboard")]
     shown = json.loads(subprocess.run(asked, check=True, capture_output=True, timeout=120).stdout)
     written = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -53,7 +53,7 @@ def test_tensorboard_shows_what_the_epochs_were(ranks: Ranks, tmp_path: Path) ->
     assert len(shown) == 2
 
 
-def test_the_benchmark_tells_of_steps_and_of_all_reduce(ranks: Ranks) -> None:
+def test_the_benchmark_reports_steps_and_all_reduce(ranks: Ranks) -> None:
     run = ranks.run("benchmark", ("mnist", "--batch-size", "100"), launched(2))
     assert run.returncodes == [0, 0], run.err
     steps = re.findall(r"^mlp, (no|with) data loading: (\d+) images/s, (\d+) a rank$", run.out, re.MULTILINE)
@@ -70,10 +70,10 @@ def run_of(folder: Path, world_size: int, *speeds: float) -> str:
     return str(folder)
 
 
-def test_scaling_tells_speed_up_and_efficiency_and_draws_them(
+def test_scaling_reports_and_plots_speed_up_and_efficiency(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first epoch, in which kernels are chosen, does not count."""
+    """The first epoch, in which kernels are selected, is excluded."""
     runs = [run_of(tmp_path / "four", 4, 5, 360, 360), run_of(tmp_path / "one", 1, 5, 100)]
     picture = tmp_path / "plot.png"
     monkeypatch.setattr(sys, "argv", ["scaling.py", *runs, "--output", str(picture)])
@@ -89,7 +89,7 @@ def test_scaling_tells_speed_up_and_efficiency_and_draws_them(
         assert len(image.getcolors(100_000)) > 3
 
 
-def test_scaling_refuses_what_is_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scaling_rejects_a_folder_without_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["scaling.py", str(tmp_path)])
     with pytest.raises(SystemExit, match=r"there is no .*metrics.jsonl. Train with --run-dir"):
         scaling.main()

@@ -1,4 +1,4 @@
-"""The parts that the six scripts share."""
+"""The modules that the training scripts share."""
 
 import ast
 import os
@@ -39,13 +39,15 @@ def dealt(samples: int, batch_size: int, world_size: int, seed: int | None) -> l
 
 
 @given(samples=sizes, each=st.integers(1, 40), world_size=worlds)
-def test_testing_sees_every_sample_exactly_once(samples: int, each: int, world_size: int) -> None:
+def test_each_test_sample_is_evaluated_exactly_once(samples: int, each: int, world_size: int) -> None:
     ranks = dealt(samples, each * world_size, world_size, seed=None)
     assert sorted(index for rank in ranks for batch in rank for index in batch) == list(range(samples))
 
 
 @given(samples=sizes, each=st.integers(1, 40), world_size=worlds, seed=st.none() | st.integers(0, 9))
-def test_all_ranks_have_as_many_batches(samples: int, each: int, world_size: int, seed: int | None) -> None:
+def test_all_ranks_have_the_same_number_of_batches(
+    samples: int, each: int, world_size: int, seed: int | None
+) -> None:
     ranks = dealt(samples, each * world_size, world_size, seed)
     length = len(RankBatches(samples, each * world_size, 0, world_size, seed))
     assert [len(rank) for rank in ranks] == [length] * world_size
@@ -77,7 +79,7 @@ def test_order_changes_with_the_epoch_and_the_seed() -> None:
 
 
 @pytest.mark.parametrize(("task", "data", "shape", "train", "test"), [*OFFLINE, DIGITS])
-def test_data_made_offline_are_read_by_torchvision(
+def test_torchvision_reads_the_synthetic_data(
     tmp_path: Path, task: Task, data: str, shape: tuple[int, ...], train: int, test: int
 ) -> None:
     config = parse_config(task, ["--data", data, "--data-dir", str(tmp_path), "--batch-size", "100"])
@@ -95,7 +97,7 @@ def test_data_made_offline_are_read_by_torchvision(
     [(0, 0, 1), (1, 1, 0), (4, 0, 1), (5, 1, 0)],
     ids=["first of all", "second of the first node", "first of another node", "second of another node"],
 )
-def test_only_the_first_rank_of_a_node_fetches(
+def test_only_the_first_rank_of_a_node_downloads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int, local_rank: int, fetches: int
 ) -> None:
     make_loaders(ALONE, offline(tmp_path))
@@ -105,7 +107,7 @@ def test_only_the_first_rank_of_a_node_fetches(
     assert len(fetched) == fetches
 
 
-def test_one_two_and_four_ranks_find_the_same_accuracy_to_the_last_digit(tmp_path: Path) -> None:
+def test_accuracy_is_identical_on_one_two_and_four_ranks(tmp_path: Path) -> None:
     config = parse_config(MNIST, ["--data", "digits", "--data-dir", str(tmp_path), "--model", "cnn"])
     model = build_model(config).eval()
 
@@ -124,12 +126,12 @@ def test_one_two_and_four_ranks_find_the_same_accuracy_to_the_last_digit(tmp_pat
 @pytest.mark.parametrize(
     ("batch_size", "scaling", "lr"), [(256, "linear", 0.2), (512, "sqrt", 0.2), (512, "none", 0.1)]
 )
-def test_the_learning_rate_follows_the_global_batch(batch_size: int, scaling: str, lr: float) -> None:
+def test_the_learning_rate_scales_with_the_global_batch(batch_size: int, scaling: str, lr: float) -> None:
     config = parse_config(CIFAR, ["--batch-size-per-rank", str(batch_size // 4), "--lr-scaling", scaling])
     assert scaled_lr(config, world_size=4) == pytest.approx(lr)
 
 
-def test_the_learning_rate_rises_then_falls_to_nothing() -> None:
+def test_the_learning_rate_warms_up_and_decays_to_zero() -> None:
     config = parse_config(MNIST, ["--epochs", "10", "--warmup-epochs", "2", "--lr", "1"])
     optimizer = build_optimizer(build_model(config), config)
     scheduler = build_scheduler(optimizer, config, steps_per_epoch=4)
@@ -143,7 +145,7 @@ def test_the_learning_rate_rises_then_falls_to_nothing() -> None:
     assert (rates[8], scheduler.get_last_lr()[0]) == (1, pytest.approx(0))
 
 
-def test_norms_and_biases_are_not_decayed() -> None:
+def test_weight_decay_excludes_norms_and_biases() -> None:
     config = parse_config(MNIST, ["--model", "cnn"])
     decayed, spared = build_optimizer(build_model(config), config).param_groups
     assert {weight.ndim > 1 for weight in decayed["params"]} == {True}
@@ -151,20 +153,20 @@ def test_norms_and_biases_are_not_decayed() -> None:
     assert (decayed["weight_decay"], spared["weight_decay"]) == (1e-2, 0)
 
 
-def test_wideresnet_is_as_wide_as_asked() -> None:
+def test_wideresnet_has_the_requested_width() -> None:
     model = build_model(parse_config(CIFAR100, ["--model", "wideresnet", "--width", "1"]))
     assert model(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape == (2, 100)
     assert sum(weight.numel() for weight in model.parameters()) == pytest.approx(0.37e6, rel=0.02)
 
 
-def test_workers_bring_the_same_batches_as_tensors_on_the_device(tmp_path: Path) -> None:
+def test_workers_and_device_tensors_give_the_same_batches(tmp_path: Path) -> None:
     feeds = [make_loaders(ALONE, offline(tmp_path, "--workers", count)).train for count in ("0", "1")]
     for (images, labels), (others, other_labels) in islice(zip(*feeds, strict=True), 3):
         assert torch.equal(images, others)
         assert torch.equal(labels, other_labels)
 
 
-def test_an_epoch_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_an_epoch_continues_where_it_stopped(tmp_path: Path) -> None:
     whole, rest = (make_loaders(ALONE, offline(tmp_path, "--crop-padding", "2")).train for _ in range(2))
     batches = list(whole)
     state = {"epoch": 0, "position": 30}
@@ -173,7 +175,7 @@ def test_an_epoch_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert all(torch.equal(a[0], b[0]) for a, b in zip(batches[30:], rest, strict=True))
 
 
-def test_random_numbers_go_on_where_a_checkpoint_was_written(tmp_path: Path) -> None:
+def test_random_numbers_continue_from_a_checkpoint(tmp_path: Path) -> None:
     config = offline(tmp_path)
     file = tmp_path / "state.pt"
     write_file(file, common_state(Position(), Reporter(ALONE, config), ALONE, config))
@@ -193,18 +195,18 @@ def test_ranks_that_do_not_start_are_named(
     assert "error: of 4 ranks, 1, 2, 3 did not start within 1 s." in capfd.readouterr().err
 
 
-def test_too_little_memory_says_what_to_lower(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_out_of_memory_error_names_the_option_to_lower(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"), out_of_memory_explained(ALONE):
         raise torch.OutOfMemoryError
     assert "--accumulate 2 or more" in capfd.readouterr().err
 
 
-def test_limit_takes_a_fifth_as_many_to_test_on(tmp_path: Path) -> None:
+def test_limit_uses_a_fifth_as_many_test_samples(tmp_path: Path) -> None:
     loaders = make_loaders(ALONE, offline(tmp_path, "--limit", "100"))
     assert (len(loaders.train.dataset), len(loaders.test.dataset)) == (100, 20)
 
 
-def test_digits_without_scikit_learn_say_what_to_install(
+def test_missing_scikit_learn_names_the_package_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
@@ -221,7 +223,7 @@ def test_digits_without_scikit_learn_say_what_to_install(
         (["--data-dir", "/proc/none"], "Use another --data-dir."),
     ],
 )
-def test_what_cannot_work_is_refused(
+def test_impossible_options_are_rejected(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], flags: list[str], said: str
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
@@ -229,7 +231,7 @@ def test_what_cannot_work_is_refused(
     assert said in capfd.readouterr().err
 
 
-def test_a_crash_rank_beyond_the_last_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_crash_rank_beyond_the_last_is_rejected(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         begin(ALONE, offline(tmp_path, "--crash-rank", "1"))
     assert capfd.readouterr().err == "error: --crash-rank 1 is not a rank. The last one is 0.\n"
@@ -238,13 +240,13 @@ def test_a_crash_rank_beyond_the_last_is_refused(tmp_path: Path, capfd: pytest.C
 @pytest.mark.parametrize(
     "flags", [["--epochs", "0"], ["--batch-size", "-4"], ["--seed", "-1"], ["--limit", "x"]]
 )
-def test_a_count_that_is_none_is_refused(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_count_is_rejected(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         parse_config(MNIST, flags)
     assert f"argument {flags[0]}" in capsys.readouterr().err
 
 
-def test_threads_keep_to_the_cpus_really_given(tmp_path: Path) -> None:
+def test_threads_do_not_exceed_the_available_cpus(tmp_path: Path) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(288)
     try:
@@ -254,7 +256,7 @@ def test_threads_keep_to_the_cpus_really_given(tmp_path: Path) -> None:
         torch.set_num_threads(before)
 
 
-def test_threads_asked_for_are_not_raised(tmp_path: Path) -> None:
+def test_a_requested_thread_count_is_not_raised(tmp_path: Path) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -272,7 +274,7 @@ def test_a_rank_names_the_slurm_node_it_is_on(
     assert capfd.readouterr().out == "rank 0/1 local_rank 0 host n2 device cpu\n"
 
 
-def test_a_score_weighs_samples_and_not_batches() -> None:
+def test_a_score_is_weighted_by_samples() -> None:
     logits, labels = torch.randn(7, 10), torch.randint(10, (7,))
     meter = Meter(torch.device("cpu"))
     for part in (slice(5), slice(5, 7), slice(7, 7)):
@@ -284,7 +286,7 @@ def test_a_score_weighs_samples_and_not_batches() -> None:
 
 
 def numbered(samples: int, side: int = 8) -> torch.Tensor:
-    """Images (N, 1, side, side) of which every pixel is another."""
+    """Images (N, 1, side, side) in which all pixels differ."""
     return (
         torch.arange(samples * side * side, dtype=torch.int64)
         .remainder(251)
@@ -293,7 +295,7 @@ def numbered(samples: int, side: int = 8) -> torch.Tensor:
     )
 
 
-def test_augmentation_shifts_with_the_edge_reflected_in() -> None:
+def test_augmentation_shifts_with_reflected_edges() -> None:
     image = numbered(1)
     padded = pad(image.float(), (2,) * 4, mode="reflect").to(torch.uint8)[0, 0]
     windows = [padded[top : top + 8, left : left + 8] for top in range(5) for left in range(5)]
@@ -327,7 +329,7 @@ def test_augmentation_is_the_same_for_any_number_of_ranks_and_differs_from_batch
     assert not torch.equal(alone, augment(images, 4, 7))
 
 
-def test_training_imports_nothing_of_slurmgen() -> None:
+def test_training_does_not_import_slurmgen() -> None:
     for path in TRAINING.rglob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text())))
         imported = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
@@ -336,5 +338,5 @@ def test_training_imports_nothing_of_slurmgen() -> None:
 
 
 def offline(data_dir: Path, *flags: str) -> Config:
-    """A configuration that needs no network."""
+    """A configuration that does not need the network."""
     return parse_config(MNIST, ["--data", "synthetic", "--data-dir", str(data_dir), *flags])

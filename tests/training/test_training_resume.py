@@ -1,4 +1,4 @@
-"""Runs that are cut short go on as if nothing had happened: each framework, other numbers of ranks."""
+"""Interrupted runs continue exactly, in each framework and with other numbers of ranks."""
 
 import json
 import random
@@ -18,7 +18,7 @@ Whole = dict[str, tuple[Run, Path]]
 
 @pytest.fixture(scope="module")
 def whole(ranks: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """Each framework's run of its own accord, and its folder."""
+    """An uninterrupted run of each framework, and its folder."""
     folders = {name: tmp_path_factory.mktemp(name) / "run" for name in FRAMEWORKS}
     return {
         name: (ranks(name, "mnist", *TRAIN, "--run-dir", str(folder)), folder)
@@ -27,7 +27,7 @@ def whole(ranks: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_cnn_reads_ninety_seven_percent_of_the_digits(framework: str, whole: Whole) -> None:
+def test_the_cnn_reaches_97_percent_on_the_digits(framework: str, whole: Whole) -> None:
     run, folder = whole[framework]
     assert set(run.returncodes) == {0}, run.err
     assert run.done[0] >= 0.97
@@ -39,10 +39,10 @@ def test_the_cnn_reads_ninety_seven_percent_of_the_digits(framework: str, whole:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_run_killed_at_a_random_step_and_one_that_left_end_with_the_same_weights(
+def test_killed_and_stopped_runs_end_with_the_same_weights(
     framework: str, ranks: Ranks, whole: Whole, tmp_path: Path
 ) -> None:
-    """Killed, it goes on from the last whole epoch; told to leave, from the very step."""
+    """A killed run continues from the last complete epoch, a stopped one from the step."""
     step, world_size = random.randrange(STEPS + 1, 2 * STEPS), len(whole[framework][0].starts)  # noqa: S311
     into = ("--run-dir", str(tmp_path / "run"))
     crash = ("--crash-rank", str(world_size - 1), "--crash-step", str(step))
@@ -52,7 +52,7 @@ def test_a_run_killed_at_a_random_step_and_one_that_left_end_with_the_same_weigh
     time_is_up = {"SLURM_JOB_END_TIME": "1", "REQUEUE_FILE": str(mark)}
     left = ranks(framework, "mnist", *TRAIN, *into, "--check-every", "7", **time_is_up)
     assert left.returncodes == [75] * world_size, left.err
-    assert "not finished: saved, and leaving in time\n" in left.out
+    assert "not finished: saved a checkpoint and stopped before the end of the job\n" in left.out
     assert mark.exists()
     ended = ranks(framework, "mnist", *TRAIN, *into)
     assert ended.ends == whole[framework][0].ends, f"killed after step {step}: {ended.err}"
@@ -61,7 +61,7 @@ def test_a_run_killed_at_a_random_step_and_one_that_left_end_with_the_same_weigh
 @pytest.mark.parametrize(
     ("framework", "strategy"), [("ddp", "ddp"), ("ddp", "fsdp"), ("lightning", "fsdp"), ("accelerate", "ddp")]
 )
-def test_a_run_of_four_ranks_goes_on_with_two_and_learns_the_same(
+def test_a_run_of_four_ranks_continues_on_two_with_equal_accuracy(
     framework: str, strategy: str, ranks: Ranks, tmp_path: Path
 ) -> None:
     flags = (*TRAIN, "--strategy", strategy, "--run-dir", str(tmp_path / "run"), "--check-every", "20")
@@ -82,7 +82,7 @@ def in_shards(ranks: Ranks) -> Run:
 
 
 @pytest.mark.parametrize("script", [("ddp", "mnist"), ("lightning", "mnist"), ("forced", "training")])
-def test_each_framework_trains_the_same_in_shards_and_when_cut_short(
+def test_each_framework_trains_the_same_with_fsdp_and_interruptions(
     script: tuple[str, str], ranks: Ranks, in_shards: Run, tmp_path: Path
 ) -> None:
     """`forced` is accelerate."""
@@ -94,7 +94,7 @@ def test_each_framework_trains_the_same_in_shards_and_when_cut_short(
     assert ended.done == in_shards.done
 
 
-def test_shards_on_cpus_with_accelerate_are_refused(ranks: Ranks) -> None:
+def test_accelerate_rejects_fsdp_on_cpus(ranks: Ranks) -> None:
     run = ranks("accelerate", "mnist", *SHARDS)
     assert run.returncodes == [2, 2]
     assert "error: accelerate has FSDP only for GPUs. Use the ddp script" in run.err
@@ -108,7 +108,7 @@ def test_a_finished_run_is_not_trained_again(framework: str, ranks: Ranks, whole
     assert "epoch 4/4" not in again.out
 
 
-def test_one_two_and_four_ranks_find_the_same_accuracy_to_the_last_digit(ranks: Ranks, whole: Whole) -> None:
+def test_accuracy_is_identical_on_one_two_and_four_ranks(ranks: Ranks, whole: Whole) -> None:
     flags = (*TRAIN, "--run-dir", str(whole["ddp"][1]))
     runs = [ranks.run("training_score", flags, launched(count)) for count in (1, 2, 4)]
     said = [re.findall(r"^score (\S+) of (\d+), loss (\S+)$", run.out, re.MULTILINE) for run in runs]
@@ -120,20 +120,20 @@ def test_one_two_and_four_ranks_find_the_same_accuracy_to_the_last_digit(ranks: 
     assert losses == pytest.approx(losses[:1] * len(losses), rel=1e-6)
 
 
-def test_another_model_does_not_go_on_with_these_weights(ranks: Ranks, whole: Whole) -> None:
+def test_a_checkpoint_of_another_model_is_rejected(ranks: Ranks, whole: Whole) -> None:
     run = ranks("python", "mnist", *TRAIN, "--run-dir", str(whole["python"][1]), "--model", "mlp")
     assert run.returncodes == [2]
     assert run.err.startswith("error: the checkpoint was made with --model cnn, not mlp.")
 
 
 @pytest.mark.parametrize("framework", ["python", "lightning"])
-def test_a_target_that_is_held_ends_the_run(framework: str, ranks: Ranks) -> None:
+def test_reaching_the_target_ends_the_run(framework: str, ranks: Ranks) -> None:
     run = ranks(framework, "mnist", *TRAIN, "--target-accuracy", "0.5", "--target-epochs", "2")
     assert ", 2 epochs, world size" in run.out
 
 
-def test_no_gpu_where_one_was_asked_for_is_one_clear_line(ranks: Ranks) -> None:
+def test_a_missing_gpu_is_reported_in_one_line(ranks: Ranks) -> None:
     run = ranks("python", "mnist", *TRAIN, "--device", "cuda", CUDA_VISIBLE_DEVICES="")
     assert run.returncodes == [2]
-    assert run.err.startswith("error: local rank 0 has no GPU: it sees 0.")
+    assert run.err.startswith("error: local rank 0 has no GPU: 0 visible.")
     assert run.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""The bundled training through its front door: the scripts, under each launcher."""
+"""The bundled training scripts under each launcher."""
 
 import re
 import shutil
@@ -21,7 +21,7 @@ def digits(launch: Launcher) -> dict[str, Run]:
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_real_digits_are_learnt_to_ninety_percent(digits: dict[str, Run], launcher: str) -> None:
+def test_training_reaches_90_percent_on_real_digits(digits: dict[str, Run], launcher: str) -> None:
     assert digits[launcher].returncodes == [0] * (2 if launcher == "lightning" else 1), digits[launcher].err
     accuracy, _ = digits[launcher].done
     assert accuracy >= 0.90
@@ -39,11 +39,11 @@ def test_ranks_end_with_the_same_loss_and_weights(digits: dict[str, Run], framew
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_each_test_image_counts_once(digits: dict[str, Run], launcher: str) -> None:
-    assert digits[launcher].done[1] == 297  # odd, so two ranks have no equal halves
+def test_each_test_image_is_counted_once(digits: dict[str, Run], launcher: str) -> None:
+    assert digits[launcher].done[1] == 297  # odd, so two ranks get different numbers of samples
 
 
-def test_plain_python_is_a_world_of_one(digits: dict[str, Run]) -> None:
+def test_plain_python_runs_one_rank(digits: dict[str, Run]) -> None:
     assert digits["python"].starts == list(digits["python"].ends) == ["rank 0/1"]
 
 
@@ -52,7 +52,7 @@ def test_all_frameworks_train_the_same(digits: dict[str, Run]) -> None:
     assert ends == ends[:1] * 3
 
 
-def test_more_ranks_learn_the_same(digits: dict[str, Run]) -> None:
+def test_accuracy_does_not_depend_on_the_number_of_ranks(digits: dict[str, Run]) -> None:
     alone, together = (
         float(digits[name].ends[rank][0]) for name, rank in (("python", "rank 0/1"), ("ddp", "rank 0/2"))
     )
@@ -60,14 +60,16 @@ def test_more_ranks_learn_the_same(digits: dict[str, Run]) -> None:
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_good_run_says_nothing_of_its_own_on_stderr(digits: dict[str, Run], launcher: str) -> None:
-    hints = r"OMP_NUM_THREADS|\*{9}|run\.py:\d+\] $|`srun` command"  # torchrun's and Lightning's, to the user
+def test_a_successful_run_prints_nothing_to_stderr(digits: dict[str, Run], launcher: str) -> None:
+    hints = (
+        r"OMP_NUM_THREADS|\*{9}|run\.py:\d+\] $|`srun` command"  # hints of torchrun and Lightning to the user
+    )
     assert [line for line in digits[launcher].err.splitlines() if line and not re.search(hints, line)] == []
 
 
 @pytest.mark.parametrize("task", ["cifar", "cifar100"])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_cifar_trains_when_the_last_test_batch_leaves_a_rank_none(
+def test_cifar_trains_if_a_rank_has_no_sample_of_the_last_test_batch(
     ranks: Ranks, framework: str, task: str
 ) -> None:
     flags = ("--data", "synthetic", "--limit", "105", "--batch-size", "20", "--epochs", "1", "--width", "1")
@@ -87,7 +89,7 @@ def test_a_copied_folder_repeats_the_run_of_the_same_seed(
     assert run.ends == digits["python"].ends
 
 
-def test_nodes_with_disks_of_their_own_each_get_the_data(tmp_path: Path) -> None:
+def test_nodes_with_local_disks_each_get_the_data(tmp_path: Path) -> None:
     port = free_port()
     nodes = [tmp_path / "n0", tmp_path / "n1"]
     for node in nodes:
@@ -109,31 +111,31 @@ def test_a_rank_that_fails_ends_the_run_with_failure(launch: Launcher, framework
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_missing_data_without_a_network_is_one_clear_line(
+def test_missing_data_without_a_network_is_reported_in_one_line(
     launch: Launcher, tmp_path: Path, launcher: str
 ) -> None:
     run = launch(launcher, "cifar", "--data-dir", str(tmp_path))
     (line,) = [line for line in run.err.splitlines() if line.startswith("error:")]
-    assert line.startswith(f"error: cifar10 is not in {tmp_path} and could not be put there: ")
-    assert f"fetch_data.py cifar10 --data-dir {tmp_path}` where there is a network" in line
+    assert line.startswith(f"error: cifar10 is not in {tmp_path} and could not be downloaded: ")
+    assert f"fetch_data.py cifar10 --data-dir {tmp_path}` on a host with a network" in line
     assert 0 not in run.returncodes
-    assert "core/" not in run.err  # no traceback of ours; torchrun adds its own
+    assert "core/" not in run.err  # only torchrun prints a traceback
 
 
-def test_missing_mnist_is_said_too(tmp_path: Path) -> None:
+def test_missing_mnist_is_reported(tmp_path: Path) -> None:
     run = Ranks(tmp_path / "none")("python", "mnist")
     assert run.returncodes == [2]
     assert run.err.startswith(f"error: mnist is not in {tmp_path / 'none'} ")
     assert run.err.count("\n") == 1
 
 
-def test_a_batch_that_does_not_divide_is_refused_with_one_that_does(ranks: Ranks) -> None:
+def test_an_indivisible_batch_size_is_rejected_with_a_valid_one(ranks: Ranks) -> None:
     run = ranks("lightning", "mnist", "--data", "synthetic", "--batch-size", "33")
     assert run.returncodes == [2, 2]
-    assert run.err == "error: --batch-size 33 does not divide over 2 ranks. Use --batch-size 32.\n"
+    assert run.err == "error: --batch-size 33 is not divisible by 2 ranks. Use --batch-size 32.\n"
 
 
-def test_all_scripts_of_a_task_explain_the_same_flags_without_torch() -> None:
+def test_help_is_the_same_for_all_scripts_of_a_task_without_torch() -> None:
     for task in ("cifar", "cifar100", "mnist"):
         helps = {help_text(f"{task}_{framework}.py") for framework in FRAMEWORKS}
         assert len(helps) == 1
@@ -141,7 +143,7 @@ def test_all_scripts_of_a_task_explain_the_same_flags_without_torch() -> None:
 
 
 def help_text(script: str) -> str:
-    # Isolated from site-packages: there is no torch to import.
+    # Isolated from site-packages, so that torch cannot be imported.
     argv = [sys.executable, "-S", str(TRAINING / script), "--help"]
     text = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     return " ".join(text.replace(script, "SCRIPT").split())

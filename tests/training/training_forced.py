@@ -1,4 +1,4 @@
-"""A script for the ranks of a test: accelerate's FSDP on CPUs, though it offers it for GPUs only."""
+"""A script for the ranks of a test: accelerate's FSDP on CPUs, which it supports only on GPUs."""
 
 from accelerate import Accelerator, FullyShardedDataParallelPlugin
 from accelerate.utils import DistributedType

@@ -1,4 +1,4 @@
-"""Starts the bundled training as its users do, in processes of its own, on loopback and without a network."""
+"""Starts the bundled training as users do: in separate processes, on loopback, without a network."""
 
 import os
 import re
@@ -23,7 +23,7 @@ TIMEOUT = 600  # seconds; a machine may be busy
 
 @dataclass(frozen=True)
 class Run:
-    """What the processes of one launch ended with, and all they said."""
+    """The exit codes and the output of the processes of one launch."""
 
     returncodes: list[int]
     out: str
@@ -31,26 +31,26 @@ class Run:
 
     @property
     def starts(self) -> list[str]:
-        """The `rank 0/2` of every rank that said it started."""
+        """The `rank 0/2` of every rank that reported its start."""
         return sorted(re.findall(r"^(rank \d+/\d+) local_rank \d+ host \S+ device cpu$", self.out, re.M))
 
     @property
     def ends(self) -> dict[str, tuple[str, str]]:
-        """The final loss and the hash of the weights, by `rank 0/2`; no rank says it twice."""
+        """The final loss and the hash of the weights by `rank 0/2`; checks that no rank prints them twice."""
         said = re.findall(r"^(rank \d+/\d+) final_loss (\d+\.\d{6}) params ([0-9a-f]{8})$", self.out, re.M)
         assert len({rank for rank, *_ in said}) == len(said)
         return {rank: (loss, params) for rank, loss, params in said}
 
     @property
     def done(self) -> tuple[float, int]:
-        """The accuracy and the number of test images that rank 0 told last."""
+        """The accuracy and the number of test images that rank 0 printed last."""
         (said,) = re.findall(r"^done: accuracy ([\d.]+),.* (\d+) test images,", self.out, re.M)
         return float(said[0]), int(said[1])
 
 
 @dataclass
 class Launcher:
-    """Starts a script by a framework's own launcher; `data_dir` is where it finds or puts data."""
+    """Starts a script with the launcher of a framework; `data_dir` is its folder for data."""
 
     data_dir: Path
     commands: dict[str, Callable[[int], list[str]]] = field(init=False)
@@ -84,7 +84,7 @@ class Launcher:
 
 
 def srun_environments(ranks: int) -> list[dict[str, str]]:
-    """What srun gives each of `ranks` tasks on one node."""
+    """The variables that srun sets for each of `ranks` tasks on one node."""
     job = {
         "SLURM_JOB_ID": "4711",
         "SLURM_JOB_NAME": "training",
@@ -100,14 +100,14 @@ def srun_environments(ranks: int) -> list[dict[str, str]]:
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
 
 
 def run_together(commands: list[tuple[list[str], dict[str, str]]], folders: list[Path]) -> Run:
-    """Run the commands at the same time, each with its own variables and in its own folder, to their end."""
+    """Run the commands in parallel until they end, each with its own variables and folder."""
     clean = {name: value for name, value in os.environ.items() if not OUTER.match(name)} | NO_NETWORK
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         processes = [
@@ -131,7 +131,7 @@ def run_together(commands: list[tuple[list[str], dict[str, str]]], folders: list
 
 @contextmanager
 def ended(processes: list["subprocess.Popen[bytes]"]) -> Iterator[None]:
-    """Leave none of `processes` behind, nor what they started."""
+    """End `processes` and their children."""
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
 """Starts the ranks of a run as copies of a process that has imported torch and the frameworks already.
 
-They do what they do under a launcher, from which they get the same variables: a start takes a tenth of a
-second instead of many. test_training_runs.py starts the launchers themselves.
+They get the same variables as under a launcher, but start in a tenth of a second.
+test_training_runs.py starts the launchers themselves.
 """
 
 import importlib
@@ -20,12 +20,12 @@ from training_launch import NO_NETWORK, OUTER, Run, free_port, srun_environments
 IMPORTED = ["torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "torchvision.datasets"]
 IMPORTED += ["lightning.pytorch.strategies", "accelerate", "sklearn.datasets"]
 TIMEOUT = 180.0  # seconds
-GRACE = 20.0  # seconds that the others have when one rank has failed
+GRACE = 20.0  # seconds for the other ranks after one has failed
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Runs a script of the training on some ranks; `data_dir` is where it finds or puts data."""
+    """Runs a training script on some ranks; `data_dir` is its folder for data."""
 
     data_dir: Path
 
@@ -35,7 +35,7 @@ class Ranks:
         return self.run(script, flags, [environ | more for environ in environments(ranks)])
 
     def run(self, script: str, flags: Sequence[str], environments: list[dict[str, str]]) -> Run:
-        """A module of the training, or of these tests, once in each of the environments."""
+        """Run a module of the training, or of these tests, once in each of the environments."""
         argv = [script, *flags, "--data-dir", str(self.data_dir)]
         logs = [self.data_dir.parent / f"{time.monotonic_ns()}-{rank}" for rank in range(len(environments))]
         codes = ended(
@@ -46,7 +46,7 @@ class Ranks:
 
 
 def launched(ranks: int) -> list[dict[str, str]]:
-    """What torchrun, and accelerate's launcher, give each of `ranks` on one node."""
+    """The variables that torchrun and accelerate's launcher set for each of `ranks` on one node."""
     meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
     return [{**meet, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
 
@@ -71,7 +71,7 @@ def be_rank(script: str, argv: list[str], environ: dict[str, str], log: Path) ->
 
 
 def ended(processes: list[BaseProcess]) -> list[int]:
-    """The statuses, when all have ended; after a failure the others get a little time."""
+    """The exit statuses after all have ended; after a failure, the others get `GRACE` seconds."""
     deadline = time.monotonic() + TIMEOUT
     while running := [process for process in processes if process.exitcode is None]:
         wait([process.sentinel for process in running], max(deadline - time.monotonic(), 0))

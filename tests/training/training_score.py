@@ -1,4 +1,4 @@
-"""A script for the ranks of a test: they score the model of a run's checkpoint and train nothing."""
+"""A script for the ranks of a test: they evaluate the model of a checkpoint without training."""
 
 from core.checkpoint import Shelf
 from core.config import MNIST, parse_config

@@ -1,4 +1,4 @@
-"""Twins that many tests share; they only ask them, or submit to them."""
+"""Twins that many tests share. Tests only query them, or submit to them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,7 +11,7 @@ from tests.support.twins import Testbed, twin
 
 @pytest.fixture(scope="session")
 def twin_of() -> Iterator[Callable[[str], Testbed]]:
-    """The shared twin of a site, started when first asked for."""
+    """The shared twin of a site, started on first use."""
     with ExitStack() as running:
         yield cache(lambda name: running.enter_context(twin(name, ssh=name == "daic")))
 

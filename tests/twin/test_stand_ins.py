@@ -33,7 +33,7 @@ module list|module use /opt/modules|module reset|module swap a b|ml|ml a b|ml -a
 
 
 @pytest.mark.parametrize("argv", MODULE_CALLS.replace("\n", "|").split("|"))
-def test_module_says_that_nothing_was_loaded(tools: Path, argv: str) -> None:
+def test_module_reports_that_nothing_was_loaded(tools: Path, argv: str) -> None:
     reply = run(tools, *argv.split())
     assert (reply.returncode, reply.stdout) == (0, "")
     assert reply.stderr == f"twin: stand-in for '{argv}', nothing was loaded\n"
@@ -48,12 +48,12 @@ def test_module_says_that_nothing_was_loaded(tools: Path, argv: str) -> None:
         ("ml load", "it names no module"),
     ],
 )
-def test_module_refuses_what_the_real_one_would(tools: Path, argv: str, why: str) -> None:
+def test_module_rejects_the_same_arguments_as_the_real_one(tools: Path, argv: str, why: str) -> None:
     reply = run(tools, *argv.split())
     assert (reply.returncode, reply.stderr) == (1, f"twin: stand-in for '{argv}': {why}\n")
 
 
-def test_apptainer_runs_the_command_on_the_host_and_says_so(tools: Path) -> None:
+def test_apptainer_runs_the_command_on_the_host_and_reports_it(tools: Path) -> None:
     reply = run(tools, "apptainer", "exec", "--nv", "my.sif", "echo", "--nv", "hello")
     assert (reply.returncode, reply.stdout, reply.stderr) == (0, "--nv hello\n", DECLARED)
 
@@ -71,7 +71,7 @@ def test_apptainer_runs_the_command_on_the_host_and_says_so(tools: Path) -> None
         ("--env A=1,b,C=", 'invalid argument "A=1,b,C=" for "--env" flag: b must be formatted as key=value'),
     ],
 )
-def test_apptainer_refuses_a_wrong_option_as_the_real_one_does(tools: Path, options: str, why: str) -> None:
+def test_apptainer_rejects_the_same_options_as_the_real_one(tools: Path, options: str, why: str) -> None:
     reply = run(tools, "apptainer", "exec", *options.split(), "my.sif", "true")
     assert reply.returncode == 1
     assert reply.stderr.splitlines()[0] == f'Error for command "exec": {why}'
@@ -80,38 +80,38 @@ def test_apptainer_refuses_a_wrong_option_as_the_real_one_does(tools: Path, opti
 @pytest.mark.parametrize(
     ("argv", "received"), [("exec", 0), ("exec --nv", 0), ("exec my.sif", 1), ("exec -B /a my.sif", 1)]
 )
-def test_apptainer_wants_an_image_and_a_command(tools: Path, argv: str, received: int) -> None:
+def test_apptainer_requires_an_image_and_a_command(tools: Path, argv: str, received: int) -> None:
     reply = run(tools, "apptainer", *argv.split())
     assert reply.returncode == 1
     assert f"requires at least 2 arg(s), only received {received}" in reply.stderr
 
 
 @pytest.mark.parametrize("bind", ["/a:/b:rwx", "a:b", "/a:b"])
-def test_apptainer_refuses_an_ill_formed_bind(tools: Path, bind: str) -> None:
+def test_apptainer_rejects_a_malformed_bind(tools: Path, bind: str) -> None:
     reply = run(tools, "apptainer", "exec", "--bind", bind, "my.sif", "true")
     assert reply.returncode == 255
     assert reply.stderr.startswith("FATAL:   while parsing bind path: ")
 
 
 @pytest.mark.parametrize("bind", ["/a", "/a,/b", "/a:/b:ro", "/a:/b:ro,/c:/d", "/i.img:/x:image-src=/,id=2"])
-def test_apptainer_takes_well_formed_binds_that_need_not_exist_here(tools: Path, bind: str) -> None:
+def test_apptainer_accepts_binds_that_do_not_exist_locally(tools: Path, bind: str) -> None:
     reply = run(tools, "apptainer", "exec", "-B", bind, f"--bind={bind}", f"-B{bind}", "my.sif", "true")
     assert (reply.returncode, reply.stderr) == (0, DECLARED)
 
 
-def test_apptainer_tells_of_a_bind_whose_variable_is_unset(tools: Path) -> None:
+def test_apptainer_reports_a_bind_with_an_unset_variable(tools: Path) -> None:
     reply = run(tools, "apptainer", "exec", "-B", ":/opt/nccl", "my.sif", "true")
     assert reply.stderr == "twin: bind ':/opt/nccl' has no source; is a variable in it unset?\n" + DECLARED
 
 
 def seen(tools: Path, *options: str, **variables: str) -> dict[str, str]:
-    """What the command sees of its environment."""
+    """The environment of the command."""
     reply = run(tools, "apptainer", "exec", *options, "my.sif", "env", "-0", **variables)
     assert reply.returncode == 0, reply.stderr
     return dict(pair.split("=", 1) for pair in reply.stdout.split("\0") if pair)
 
 
-def test_env_wins_over_apptainerenv_and_that_over_the_host(tools: Path) -> None:
+def test_env_overrides_apptainerenv_which_overrides_the_host(tools: Path) -> None:
     found = seen(tools, "--env", "A=1", A="3", B="3", C="3", APPTAINERENV_A="2", APPTAINERENV_B="2")
     assert (found["A"], found["B"], found["C"]) == ("1", "2", "3")
     assert not any(name.startswith("APPTAINERENV_") for name in found)
@@ -121,30 +121,30 @@ def test_env_with_one_equals_sign_keeps_its_commas(tools: Path) -> None:
     assert seen(tools, "--env", "IFNAMES=hsn0,hsn1")["IFNAMES"] == "hsn0,hsn1"
 
 
-def test_env_with_more_is_a_list(tools: Path) -> None:
+def test_env_with_several_equals_signs_is_a_list(tools: Path) -> None:
     found = seen(tools, "--env", 'A=1,"B=x,y",C=', "--env", "A=2")
     assert (found["A"], found["B"], found["C"]) == ("2", "x,y", "")
 
 
-def test_cleanenv_keeps_only_what_the_real_one_keeps(tools: Path) -> None:
+def test_cleanenv_keeps_the_same_variables_as_the_real_one(tools: Path) -> None:
     found = seen(tools, "--cleanenv", "--env", "A=1", A="3", B="3", APPTAINERENV_C="2", https_proxy="p")
     assert (found["A"], found["C"], found["https_proxy"], found["LANG"]) == ("1", "2", "p", "C")
     assert "B" not in found
 
 
-def test_the_hosts_library_path_stays_out_unless_asked_for(tools: Path) -> None:
+def test_the_hosts_library_path_is_not_passed_by_default(tools: Path) -> None:
     assert "LD_LIBRARY_PATH" not in seen(tools, LD_LIBRARY_PATH="/host")
     assert seen(tools, APPTAINERENV_LD_LIBRARY_PATH="/opt")["LD_LIBRARY_PATH"] == "/opt"
 
 
-def test_pwd_is_where_the_command_runs(tools: Path) -> None:
+def test_pwd_is_the_working_directory_of_the_command(tools: Path) -> None:
     bound = ("--bind", f"{tools}:/workspace", "--pwd", "/workspace")
     assert run(tools, "apptainer", "exec", *bound, "my.sif", "pwd").stdout == f"{tools}\n"
     missing = run(tools, "apptainer", "exec", "--pwd", "/nowhere", "my.sif", "pwd")
     assert (missing.returncode, missing.stderr) == (255, "FATAL:   /nowhere: No such file or directory\n")
 
 
-def test_apptainer_hands_on_the_commands_exit_code(tools: Path) -> None:
+def test_apptainer_returns_the_exit_code_of_the_command(tools: Path) -> None:
     assert run(tools, "apptainer", "exec", "my.sif", "sh", "-c", "exit 7").returncode == 7
     assert run(tools, "apptainer", "exec", "my.sif", "no-such-command").returncode == 255
 

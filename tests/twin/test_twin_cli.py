@@ -1,4 +1,4 @@
-"""`slurmgen twin` as a person uses it: up, status, down, and what goes wrong."""
+"""The commands of `slurmgen twin`: up, status, down, and their errors."""
 
 import os
 import pwd
@@ -26,14 +26,14 @@ JOB_THAT_IGNORES_TERM = "trap '' TERM; touch started; sleep 600 & sleep 600; wai
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this test's twins are; with a space, as people's folders have."""
+    """The state folder of this test, with a space in its path."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state home"))
     return tmp_path / "state home" / "slurmgen" / "twin"
 
 
 @pytest.fixture
 def twin(slurmgen: Run, state: Path) -> Iterator[Run]:
-    """`slurmgen twin`, and at the end no twin is left."""
+    """Runs `slurmgen twin`; checks at the end that no twin is left."""
 
     def run(*args: str, **options: object) -> "subprocess.CompletedProcess[str]":
         return slurmgen("twin", *args, **options)
@@ -43,7 +43,7 @@ def twin(slurmgen: Run, state: Path) -> Iterator[Run]:
 
 
 def pids(folder: Path) -> dict[str, int]:
-    """The process of each daemon, from its own pid file."""
+    """The process ID of each daemon, from its pid file."""
     daemons = msgspec.json.decode((folder / "twin.json").read_bytes())["daemons"]
     return {daemon["name"]: int(Path(daemon["pid_file"]).read_text()) for daemon in daemons}
 
@@ -55,12 +55,12 @@ def lives(pid: int) -> bool:
         return False
 
 
-def test_what_to_do_next_names_an_account_where_the_site_wants_one(twin: Run) -> None:
+def test_the_next_command_includes_an_account_if_the_site_requires_one(twin: Run) -> None:
     up = twin("up", "--site", "daic", "--nodes", "1")
     assert "  slurmgen submit --site daic --via twin --account NAME" in up.stdout.splitlines()
 
 
-def test_up_says_where_it_is_and_what_to_do_next(twin: Run, state: Path) -> None:
+def test_up_prints_the_location_and_the_next_commands(twin: Run, state: Path) -> None:
     up = twin("up", "--site", "generic", "--nodes", "1", "--ssh")
     assert (up.returncode, up.stderr) == (0, "")
     # Depends on the machine's name.
@@ -84,7 +84,7 @@ def test_up_says_where_it_is_and_what_to_do_next(twin: Run, state: Path) -> None
     assert (state / "generic").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_projects_own_site_has_a_twin(twin: Run, tmp_path: Path) -> None:
+def test_a_site_of_the_project_has_a_twin(twin: Run, tmp_path: Path) -> None:
     (tmp_path / "slurmgen.toml").write_text("")
     (tmp_path / "site_profiles").mkdir()
     (tmp_path / "site_profiles/mine.toml").write_text(
@@ -96,7 +96,7 @@ def test_a_projects_own_site_has_a_twin(twin: Run, tmp_path: Path) -> None:
     assert "  main: nodes of 3 CPUs, 1024 MiB, 1 GPU\n" in up.stdout
 
 
-def test_status_shows_nodes_and_jobs_and_fails_when_nothing_runs(twin: Run, state: Path) -> None:
+def test_status_shows_nodes_and_jobs_and_exits_with_1_without_a_twin(twin: Run, state: Path) -> None:
     before = twin("status")
     assert (before.returncode, before.stdout) == (1, "no twin runs\n")
     twin("up", "--site", "daic", "--nodes", "1")
@@ -123,7 +123,7 @@ def test_down_leaves_no_process_and_no_file(twin: Run, state: Path, tmp_path: Pa
     )
     eventually((tmp_path / "started").exists)
     down = twin("down")
-    assert (down.returncode, down.stdout) == (0, "the twin of daic is down\n")
+    assert (down.returncode, down.stdout) == (0, "the twin of daic is stopped\n")
     left = {name for name, pid in daemons.items() if lives(pid)}
     assert left == set()
     assert not lives(int((tmp_path / "pid").read_text()))
@@ -131,7 +131,7 @@ def test_down_leaves_no_process_and_no_file(twin: Run, state: Path, tmp_path: Pa
     assert not run.exists()
 
 
-def test_a_second_twin_of_the_same_site_is_refused(twin: Run) -> None:
+def test_a_second_twin_of_a_site_is_rejected(twin: Run) -> None:
     twin("up", "--site", "daic", "--nodes", "1")
     second = twin("up", "--site", "daic")
     assert second.returncode == 3
@@ -150,7 +150,7 @@ def test_a_twin_left_by_a_crash_is_replaced(twin: Run, state: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["sshd", "slurmd-127.0.0.1", "munged"])
-def test_a_daemon_that_died_is_started_again(twin: Run, state: Path, name: str) -> None:
+def test_up_restarts_a_dead_daemon(twin: Run, state: Path, name: str) -> None:
     twin("up", "--site", "daic", "--nodes", "1", "--ssh")
     old = pids(state / "daic")
     os.kill(old[name], signal.SIGKILL)
@@ -164,23 +164,35 @@ def test_a_daemon_that_died_is_started_again(twin: Run, state: Path, name: str) 
     assert subprocess.run(ssh, capture_output=True, text=True, check=True).stdout == "in\n"
 
 
-@pytest.mark.parametrize("constraint", ["gpu80g", "a100&nvlink|v100", "[rack1|rack2]"])
-def test_a_constraint_of_the_profile_is_met(twin: Run, state: Path, tmp_path: Path, constraint: str) -> None:
+DIRECTIVES = [
+    {"constraint": "gpu80g"},
+    {"constraint": "a100&nvlink|v100"},
+    {"constraint": "[rack1|rack2]"},
+    {"licenses": "scratch,fluent@server:2"},
+    {"tmp": "10G"},
+    {"constraint": "a100", "licenses": "scratch:1", "tmp": "500"},
+]
+
+
+@pytest.mark.parametrize("directives", DIRECTIVES, ids=" ".join)
+def test_a_job_with_the_directives_of_the_profile_runs(
+    twin: Run, state: Path, tmp_path: Path, directives: dict[str, str]
+) -> None:
     (tmp_path / "slurmgen.toml").write_text("")
     (tmp_path / "site_profiles").mkdir()
-    profile = (
-        f'name = "mine"\n[node]\ngpus = 1\ncpus = 3\nmemory = "1G"\n[sbatch]\nconstraint = "{constraint}"\n'
-    )
-    (tmp_path / "site_profiles/mine.toml").write_text(profile)
+    facts = '[node]\ngpus = 1\ncpus = 3\nmemory = "1G"\n[sbatch]\n'
+    lines = "".join(f'{option} = "{value}"\n' for option, value in directives.items())
+    (tmp_path / "site_profiles/mine.toml").write_text(f'name = "mine"\n{facts}{lines}')
     assert twin("up", "--site", "mine").returncode == 0
-    command = ["srun", "--nodes=2", f"--constraint={constraint}", "true"]
+    options = [f"--{option}={value}" for option, value in directives.items()]
+    command = ["srun", "--nodes=2", *options, "true"]
     environ = {**os.environ, "SLURM_CONF": f"{state}/mine/slurm.conf"}
     job = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
     assert job.returncode == 0, job.stderr
 
 
 def can_change_hosts() -> bool:
-    """Whether this machine lets us have an /etc/hosts of our own."""
+    """Whether this machine allows a private /etc/hosts."""
     return subprocess.run([*OWN_MOUNTS, "true"], capture_output=True, check=False).returncode == 0
 
 
@@ -208,7 +220,7 @@ touch done
         ("192.0.2.99", {"127.0.0.1", "0.0.0.0"}, {"0.0.0.0"}),  # noqa: S104
     ],
 )
-def test_slurm_listens_on_the_loopback_where_the_host_name_is_there_and_else_up_says_so(
+def test_slurm_listens_on_loopback_or_up_reports_otherwise(
     state: Path, tmp_path: Path, address: str, daemons: set[str], srun: set[str]
 ) -> None:
     (tmp_path / "job").write_text(STEP_OF_TWO_NODES)
@@ -237,7 +249,7 @@ def listening(daemons: Iterable[int]) -> set[str]:
     return {socket.inet_ntoa(bytes.fromhex(address[:8])[::-1]) for address in found}
 
 
-def test_a_pid_that_is_now_another_process_is_left_alone(twin: Run, state: Path) -> None:
+def test_a_reused_pid_is_not_killed(twin: Run, state: Path) -> None:
     twin("up", "--site", "daic", "--nodes", "1")
     files = [
         daemon["pid_file"]
@@ -254,7 +266,7 @@ def test_a_pid_that_is_now_another_process_is_left_alone(twin: Run, state: Path)
         bystander.kill()
 
 
-def test_a_failed_start_shows_the_log_and_leaves_nothing(
+def test_a_failed_start_shows_the_log_and_leaves_no_files(
     twin: Run, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "slurmd"
@@ -268,13 +280,15 @@ exit 1
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     up = twin("up", "--site", "daic")
     assert up.returncode == 3
-    assert up.stderr == "error: slurmd-127.0.0.1 did not start; its log says:\n    fatal: no such luck.\n"
+    assert (
+        up.stderr == "error: slurmd-127.0.0.1 did not start; its log ends with:\n    fatal: no such luck.\n"
+    )
     assert [path.name for path in state.iterdir()] == [".lock"]
     assert not Path((tmp_path / "pid_file").read_text().strip()).parent.exists()
     assert not lives(int((tmp_path / "pid").read_text()))
 
 
-def test_missing_packages_are_named_with_the_line_that_installs_them(
+def test_missing_packages_are_named_with_the_command_to_install_them(
     twin: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slurmgen.twin.machine.SBIN", ("/nonexistent",))
@@ -290,26 +304,32 @@ def test_missing_packages_are_named_with_the_line_that_installs_them(
     assert error.value.hint == f"On Debian or Ubuntu, as root: {line}"
 
 
-def test_down_without_a_twin_says_how_to_start_one(twin: Run) -> None:
+def test_down_without_a_twin_is_an_error(twin: Run) -> None:
     reply = twin("down", "--site", "daic")
     assert reply.returncode == 3
     assert reply.stderr == "error: no twin of daic runs. Start one: slurmgen twin up --site daic\n"
     assert (
         twin("down").stderr
-        == "error: which twin is not clear; running: none. Say it with --site, or --all.\n"
+        == "error: it is not clear which twin to stop; running: none. Name it with --site, or give --all.\n"
     )
 
 
+UNPRIVILEGED = "nobody"
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="the other tests run as an ordinary user already")
-def test_an_ordinary_user_can_run_one() -> None:
-    with tempfile.TemporaryDirectory(prefix="twin-nobody-") as folder:
-        shutil.chown(folder, "nobody")
+def test_an_unprivileged_user_can_run_a_twin() -> None:
+    with tempfile.TemporaryDirectory(prefix="twin-user-") as folder:
+        shutil.chown(folder, UNPRIVILEGED)
         environ = {"PATH": "/usr/bin:/bin", "HOME": folder, "XDG_STATE_HOME": folder}
         environ |= {"PYTHONPATH": copied_to(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        reply = as_nobody(USER_SESSION.format(python=python_of_nobody(environ)), environ)
+        reply = as_unprivileged(USER_SESSION.format(python=unprivileged_python(environ)), environ)
     assert reply.returncode == 0, reply.stdout + reply.stderr
-    assert sorted(reply.stdout.splitlines()[-2:]) == ["0 127.0.0.1 nobody 0,1", "1 127.0.0.2 nobody 0,1"]
-    assert "the twin of daic is down" in reply.stderr
+    assert sorted(reply.stdout.splitlines()[-2:]) == [
+        f"0 127.0.0.1 {UNPRIVILEGED} 0,1",
+        f"1 127.0.0.2 {UNPRIVILEGED} 0,1",
+    ]
+    assert "the twin of daic is stopped" in reply.stderr
 
 
 USER_SESSION = """
@@ -322,25 +342,27 @@ srun --nodes=2 --gres=gpu:a40:2 bash -c 'echo $SLURM_NODEID $SLURMD_NODENAME $(i
 """
 
 
-def as_nobody(script: str, environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-    nobody = pwd.getpwnam("nobody")
-    become = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+def as_unprivileged(script: str, environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    user = pwd.getpwnam(UNPRIVILEGED)
+    become = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
     return subprocess.run(
         [*become, "bash", "-c", script], env=environ, cwd="/", capture_output=True, text=True, timeout=60
     )
 
 
 def copied_to(folder: str) -> str:
-    """slurmgen and what it needs for a twin, where user `nobody` can read it; a checkout may be private."""
+    """A readable copy of slurmgen and its dependencies; a checkout may be private."""
     modules = [Path(module.__file__ or "").parent for module in (click, msgspec, platformdirs)]
     for source in (*modules, *(REPOSITORY / name for name in ("slurmgen", "site_profiles", "templates"))):
         shutil.copytree(source, Path(folder, "lib", source.name))
     return str(Path(folder, "lib"))
 
 
-def python_of_nobody(environ: dict[str, str]) -> str:
-    """A Python that user `nobody` can run slurmgen with: this one, or the system's of the same version."""
+def unprivileged_python(environ: dict[str, str]) -> str:
+    """The Python that can run slurmgen as the unprivileged user: this one or the system's."""
     for python in (str(Path(sys.executable).resolve()), "/usr/bin/python3"):
-        if as_nobody(f"{python} -c 'import slurmgen.twin, msgspec'", environ).returncode == 0:
+        if as_unprivileged(f"{python} -c 'import slurmgen.twin, msgspec'", environ).returncode == 0:
             return python
-    raise AssertionError("user nobody can run neither this Python nor the system's with these packages")
+    raise AssertionError(
+        "an unprivileged user can run neither this Python nor the system's with these packages"
+    )

@@ -1,4 +1,4 @@
-"""The configuration that a twin is started with, as text."""
+"""The configuration files of a twin."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def layout(site: Site, nodes: int = 2, **changes: object) -> Layout:
 
 
 @pytest.mark.parametrize("name", ["daic", "generic", "olivia"])
-def test_configuration_is_the_golden_one_to_the_byte(name: str, request: pytest.FixtureRequest) -> None:
+def test_the_configuration_equals_the_golden_file(name: str, request: pytest.FixtureRequest) -> None:
     files = {**SLURM_FILES, "sshd_config": sshd_config, "ssh_config": ssh_config}
     here = layout(load_site(name))
     text = "".join(f"==> {file} <==\n{write(here)}\n" for file, write in files.items())
@@ -50,7 +50,7 @@ def test_configuration_is_the_golden_one_to_the_byte(name: str, request: pytest.
         ((24, 11), "CgroupPlugin=disabled\n"),
     ],
 )
-def test_cgroup_conf_is_what_that_release_understands(version: tuple[int, int], text: str) -> None:
+def test_cgroup_conf_suits_the_release_of_slurm(version: tuple[int, int], text: str) -> None:
     assert cgroup_conf(layout(Site(name="x"), slurm_version=version)) == text
 
 
@@ -76,7 +76,7 @@ def test_a_site_without_facts_gets_the_stated_defaults() -> None:
     ]
 
 
-def test_limits_that_slurm_needs_accounting_for_are_told() -> None:
+def test_limits_that_need_accounting_are_reported() -> None:
     assert list(assumptions(load_site("olivia"))) == [
         "limits on a job's GPUs are not enforced: Slurm needs accounting for that",
         "any --qos is accepted, devel or not: Slurm needs accounting to know them",
@@ -94,7 +94,7 @@ def test_limits_that_slurm_needs_accounting_for_are_told() -> None:
         ({"mail-type": "END"}, ()),
     ],
 )
-def test_nodes_have_the_features_that_the_sites_directives_ask_for(
+def test_nodes_have_the_features_that_the_site_requests(
     directives: dict[str, str], names: tuple[str, ...]
 ) -> None:
     site = Site(name="x", sbatch=directives)
@@ -102,7 +102,14 @@ def test_nodes_have_the_features_that_the_sites_directives_ask_for(
     assert (f" Feature={','.join(names)} " in SLURM_FILES["slurm.conf"](layout(site))) == bool(names)
 
 
-def test_a_rendezvous_suffix_is_told_not_to_resolve() -> None:
+def test_a_directive_that_names_what_only_the_site_has_is_reported() -> None:
+    directives = {"reservation": "class", "exclude": "n[1-3]", "licenses": "scratch", "mail-type": "END"}
+    site = Site(name="x", node=Node(gpus=4, cpus=8, memory="1G"), sbatch=directives)
+    refused = [text for text in assumptions(site) if "refused" in text]
+    assert [text.split()[4] for text in refused] == ["--reservation", "--exclude"]
+
+
+def test_an_unresolvable_rendezvous_suffix_is_reported() -> None:
     site = Site(name="x", node=Node(gpus=4, cpus=8, memory="1G"), rendezvous=Rendezvous(suffix="i"))
     assert "node names with the suffix 'i' do not resolve here" in list(assumptions(site))
 
@@ -113,17 +120,17 @@ def test_the_usual_gpu_type_is_the_one_with_the_usual_number() -> None:
     assert groups(site, 1)[0].shape == Shape(gpus=2, cpus=32, memory=64 * 1024, gpu_type="small")
 
 
-def test_a_gpu_type_brings_its_own_facts() -> None:
+def test_a_gpu_type_has_its_own_facts() -> None:
     shape = groups(load_site("daic"), 2, "l40")[0].shape
     assert shape == Shape(gpus=3, cpus=64, memory=755 * 1024, gpu_type="l40")
 
 
-def test_an_unknown_gpu_type_is_refused_with_the_nearest() -> None:
+def test_an_unknown_gpu_type_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(TwinError, match=r"daic has no GPU type 'a400'\. Did you mean a40\?"):
         groups(load_site("daic"), 2, "a400")
 
 
-def test_partitions_of_another_node_or_without_gpus_have_nodes_of_their_own() -> None:
+def test_partitions_with_other_nodes_get_separate_nodes() -> None:
     usual, other, none = Partition(), Partition(node=Node(gpus=8)), Partition(max_gpus=0)
     parts = {"a": usual, "b": other, "c": none, "d": usual}
     found = groups(Site(name="x", node=Node(gpus=4), partitions=parts), 3)
@@ -135,6 +142,6 @@ def test_partitions_of_another_node_or_without_gpus_have_nodes_of_their_own() ->
 
 
 @pytest.mark.parametrize("nodes", [-1, 0, 255])
-def test_a_number_of_nodes_that_cannot_be_had_is_refused(nodes: int) -> None:
-    with pytest.raises(TwinError, match=f"{nodes} nodes cannot be had. Ask for 1 to 254"):
+def test_an_impossible_number_of_nodes_is_rejected(nodes: int) -> None:
+    with pytest.raises(TwinError, match=f"a twin cannot have {nodes} nodes. Give it 1 to 254"):
         groups(Site(name="x"), nodes)

@@ -1,4 +1,4 @@
-"""What a running twin is to Slurm's own commands and to jobs. On the real Slurm of this machine."""
+"""A running twin, seen by Slurm's commands and by jobs."""
 
 import re
 import socket
@@ -20,7 +20,7 @@ def nodes(testbed: Testbed) -> list[str]:
     return sorted(set(testbed.run("sinfo", "-hN", "-o", "%N %T %c %m %G").splitlines()))
 
 
-def test_nodes_are_idle_and_of_the_sites_size(daic: Testbed) -> None:
+def test_nodes_are_idle_and_have_the_sites_size(daic: Testbed) -> None:
     assert nodes(daic) == [f"{name} idle 48 515072 gpu:a40:3" for name in ("127.0.0.1", "127.0.0.2")]
     assert daic.twin.nodes == ("127.0.0.1", "127.0.0.2")
 
@@ -34,7 +34,7 @@ def test_partitions_have_the_sites_limits_and_cpu_partitions_no_gpus(olivia: Tes
     ]
 
 
-def test_a_gpu_type_shapes_the_nodes() -> None:
+def test_a_gpu_type_determines_the_nodes() -> None:
     with twin("daic", nodes=1, gpu_type="turing") as testbed:
         assert nodes(testbed) == ["127.0.0.1 idle 64 524288 gpu:turing:4"]
 
@@ -45,12 +45,12 @@ def test_a_job_sees_its_nodes_and_gpus(daic: Testbed) -> None:
     assert sorted(log.splitlines()) == ["0: 0 127.0.0.1 0,1", "1: 1 127.0.0.2 0,1"]
 
 
-def test_gpus_are_given_by_type_where_the_site_has_types(daic: Testbed) -> None:
+def test_gpus_have_types_if_the_site_lists_them(daic: Testbed) -> None:
     log = daic.batch("#!/bin/bash\n#SBATCH --gres=gpu:a40:2\nsrun printenv CUDA_VISIBLE_DEVICES\n")
     assert log == "0,1\n"
 
 
-def test_node_names_resolve_by_themselves(daic: Testbed) -> None:
+def test_node_names_resolve_without_configuration(daic: Testbed) -> None:
     for name in daic.twin.nodes:
         assert socket.getaddrinfo(name, 80, socket.AF_INET)[0][4] == (name, 80)
 
@@ -61,10 +61,10 @@ def test_batch_script_and_step_have_the_stand_ins(daic: Testbed, export: str) ->
     log = daic.batch(f"{TWO_NODES}{use}srun --nodes=1 --ntasks=1 bash -c '{use}'\n", f"--export={export}")
     assert log.count("twin: stand-in for 'module load 2025/gpu', nothing was loaded\n") == 2
     assert log.count("twin: stand-in for apptainer: my.sif is not opened; running on the host\n") == 2
-    assert log.count("hello\n") == 2  # srun brings stdout and stderr in either order
+    assert log.count("hello\n") == 2  # the order of stdout and stderr varies
 
 
-def test_a_real_program_is_used_before_the_stand_in(daic: Testbed, tmp_path: Path) -> None:
+def test_a_real_program_takes_precedence_over_the_stand_in(daic: Testbed, tmp_path: Path) -> None:
     real = tmp_path / "apptainer"
     real.write_text("#!/bin/sh\necho the real one\n")
     real.chmod(0o755)
@@ -72,12 +72,12 @@ def test_a_real_program_is_used_before_the_stand_in(daic: Testbed, tmp_path: Pat
     assert log == "the real one\n"
 
 
-def test_a_rank_gets_one_thread_unless_the_job_says_otherwise(daic: Testbed) -> None:
+def test_a_rank_gets_one_thread_by_default(daic: Testbed) -> None:
     script = "#!/bin/bash\necho $OMP_NUM_THREADS\nOMP_NUM_THREADS=3 srun printenv OMP_NUM_THREADS\n"
     assert daic.batch(script) == "1\n3\n"
 
 
-def test_the_sites_time_limit_holds(olivia: Testbed) -> None:
+def test_the_time_limit_of_the_site_is_enforced(olivia: Testbed) -> None:
     refused = subprocess.run(
         ["sbatch", "--test-only", "--time=8-0", "--wrap=true"],
         env=olivia.environ,
@@ -88,7 +88,7 @@ def test_the_sites_time_limit_holds(olivia: Testbed) -> None:
     assert "time limit" in refused.stderr
 
 
-def test_ranks_of_two_nodes_meet_as_scripts_make_them(daic: Testbed) -> None:
+def test_ranks_on_two_nodes_meet(daic: Testbed) -> None:
     train = (
         "import torch.distributed as d; d.init_process_group('gloo'); print(d.get_rank(), d.get_world_size())"
     )
@@ -105,7 +105,7 @@ srun bash -c 'exec {torchrun} --node-rank="$SLURM_NODEID" --master-addr="$MASTER
     assert sorted(line for line in log.splitlines() if line[:1].isdigit()) == ["0 2", "1 2"]
 
 
-def test_ssh_reaches_it_under_the_login_hosts_name(daic: Testbed) -> None:
+def test_ssh_reaches_the_twin_by_the_name_of_the_login_host(daic: Testbed) -> None:
     ssh = ("ssh", "-F", str(daic.twin.ssh_config), "-o", "BatchMode=yes")
     assert daic.twin.ssh_host == "login.daic.tudelft.nl"
     assert daic.run(*ssh, "login.daic.tudelft.nl", "sinfo -h -o %P").strip() == "all*"
@@ -124,5 +124,5 @@ def test_a_job_is_remembered_for_a_day(daic: Testbed) -> None:
     assert "MinJobAge               = 86400 sec" in daic.run("scontrol", "show", "config")
 
 
-def test_waiting_for_a_job_that_slurm_has_forgotten_ends(daic: Testbed) -> None:
+def test_waiting_for_a_forgotten_job_ends(daic: Testbed) -> None:
     assert daic.wait("1") == "GONE"

@@ -1,4 +1,4 @@
-"""What is written down of twins."""
+"""The stored data of twins."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ def written(site: str) -> Twin:
     return twin
 
 
-def test_the_folders_are_private_whatever_the_umask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folders_are_private_with_any_umask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     before = os.umask(0)
     try:
@@ -34,7 +34,7 @@ def test_the_folders_are_private_whatever_the_umask(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("place", ["slurmgen", "slurmgen/twin", "slurmgen/twin/daic"])
-def test_a_twin_that_other_users_may_change_is_not_used(
+def test_a_twin_that_other_users_may_change_is_rejected(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -47,7 +47,7 @@ def test_a_twin_that_other_users_may_change_is_not_used(
             use()
 
 
-def test_what_is_no_regular_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_regular_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with store.locked():
         folder = written("daic").folder

@@ -1,1 +1,1 @@
-"""What the training scripts share: flags, data, models, the loop, and a `run_*` module a framework."""
+"""Shared by the training scripts: flags, data, models, the loop, and a `run_*` module per framework."""

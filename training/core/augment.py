@@ -1,7 +1,7 @@
 """Augmentation of a whole batch at once, on the device that holds it.
 
-The draws depend on nothing but seed, epoch and number of the batch: they are the same for any number
-of ranks, and a run that goes on after a stop draws what it would have drawn.
+The random numbers depend only on the seed, the epoch and the index of the batch. They are the same for
+any number of ranks, and in a continued run.
 """
 
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from torch import Tensor
 
 from .config import Config
 
-_BATCHES = 1 << 20  # more than an epoch has; seeds of two epochs never meet
+_BATCHES = 1 << 20  # more than an epoch has, so that the seeds of epochs do not overlap
 
 
 @dataclass(frozen=True)
 class Augment:
-    """Shift by up to `padding` pixels with the edge reflected in, mirror half, cut a square out of each."""
+    """Shift by up to `padding` pixels with reflected edges, mirror half of them, and cut out squares."""
 
     padding: int
     flip: bool
     cutout: int
-    fill: tuple[float, ...]  # of each channel, from 0 to 1: what a square is greyed with
+    fill: tuple[float, ...]  # colour of the square, for each channel from 0 to 1
     seed: int
 
     def __call__(self, images: Tensor, epoch: int, batch: int, rank: int = 0, world_size: int = 1) -> Tensor:
-        """Map uint8 (N, C, H, W) to the same, for this rank's part of batch number `batch` over all ranks."""
+        """Map uint8 (N, C, H, W) to the same, for this rank's part of the global batch `batch`."""
         if not (self.padding or self.flip or self.cutout):
             return images
         draws = self._draw(len(images) * world_size, epoch, batch, images.device)[:, rank::world_size]
@@ -38,7 +38,7 @@ class Augment:
         return torch.rand(5, samples, device=device, generator=generator)
 
     def _moved(self, images: Tensor, down: Tensor, right: Tensor, mirror: Tensor) -> Tensor:
-        """One gather does it: each pixel of the result says which it is in the original."""
+        """One gather with the index of the original pixel for each pixel."""
         samples, channels, height, width = images.shape
         rows = _reflected(self._shift(down) + torch.arange(height, device=images.device), height)
         columns = _reflected(self._shift(right) + torch.arange(width, device=images.device), width)
@@ -52,7 +52,7 @@ class Augment:
         return (draw[:, None] * (2 * self.padding + 1)).long() - self.padding
 
     def _cut(self, images: Tensor, down: Tensor, right: Tensor) -> Tensor:
-        """The square's middle may lie anywhere, so that part of it may lie outside."""
+        """The centre of the square is inside the image; part of the square may be outside."""
         rows = self._within(down, images.shape[2])[:, None, :, None]
         columns = self._within(right, images.shape[3])[:, None, None, :]
         fill = (images.new_tensor(self.fill, dtype=torch.float) * 255).to(torch.uint8).view(1, -1, 1, 1)

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, good for any number of ranks, and found by one name."""
+"""Checkpoints: complete or absent, usable by any number of ranks, found through the file `latest`."""
 
 import os
 import random
@@ -19,7 +19,7 @@ SAME = ("data", "model", "width", "accumulate", "seed", "limit", "strategy", "op
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run stands: `batch` batches of `epoch` are done, and gave the `sums` of measure.Meter."""
+    """The progress of a run: `batch` batches of `epoch` are done, with the `sums` of measure.Meter."""
 
     epoch: int = 0
     batch: int = 0
@@ -27,10 +27,10 @@ class Position:
 
 
 class Shelf:
-    """The checkpoints of a run: the file `latest` names the one that counts.
+    """The checkpoints of a run. The file `latest` contains the name of the current one.
 
-    A checkpoint is written under another name, renamed, and then named in `latest`: whenever a run is killed,
-    `latest` names a whole one. This does for files and for folders, into which all ranks of FSDP write.
+    A checkpoint is written under a temporary name, renamed, and then entered in `latest`, which therefore
+    always names a complete one. This works for files, and for folders that all ranks of FSDP write.
     """
 
     def __init__(self, process: Process, config: Config) -> None:
@@ -39,7 +39,7 @@ class Shelf:
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def find(self) -> Path | None:
-        """Return the latest checkpoint; None if there is none. Every rank calls this and gets the same."""
+        """Return the latest checkpoint or None, the same on every rank. Every rank must call this."""
         if self.folder is None:
             return None
         pointer = self.folder / "latest"
@@ -50,13 +50,13 @@ class Shelf:
         return self.folder / name if name else None
 
     def partial(self, position: Position) -> Path:
-        """Return where a checkpoint is to be written."""
-        assert self.folder is not None  # noqa: S101 (asked only of runs with a folder)
+        """Return the temporary path of a new checkpoint."""
+        assert self.folder is not None  # noqa: S101 (called only for runs with a folder)
         return self.folder / f"checkpoint-{position.epoch}-{position.batch}.partial"
 
     def publish(self, partial: Path) -> None:
-        """Make a checkpoint that is written the latest, and take the others away; every rank calls this."""
-        gather(None)  # all have written their part
+        """Make a complete checkpoint the latest, and remove the others. Every rank must call this."""
+        gather(None)  # wait until all ranks have written their part
         if self.process.rank == 0:
             whole = partial.with_suffix("")
             _remove(whole)
@@ -67,7 +67,7 @@ class Shelf:
 
 
 def write_file(path: Path, value: object) -> None:
-    """Write `value` for `read_file`, onto the disk and not only into its cache."""
+    """Write `value` for `read_file`, and flush it to the disk."""
     with path.open("wb") as file:
         torch.save(value, file)
         file.flush()
@@ -75,12 +75,12 @@ def write_file(path: Path, value: object) -> None:
 
 
 def read_file(path: Path) -> Any:
-    """Read what `write_file` wrote: data only, no code."""
+    """Read a file of `write_file`. It contains data only, no code."""
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def common_state(position: Position, reporter: Reporter, process: Process, config: Config) -> dict[str, Any]:
-    """Return what belongs to a checkpoint in every framework; every rank calls this."""
+    """Return the state that checkpoints of all frameworks contain. Every rank must call this."""
     return {
         "position": asdict(position),
         "history": [asdict(each) for each in reporter.history],
@@ -91,7 +91,7 @@ def common_state(position: Position, reporter: Reporter, process: Process, confi
 
 
 def restore_common(state: dict[str, Any], reporter: Reporter, process: Process, config: Config) -> Position:
-    """Take up what `common_state` gave, but for the random states; return where to go on."""
+    """Restore `common_state` except the random states, and return the position."""
     then, now = state["made_with"], _made_with(process, config)
     for key, value in then.items():
         if now[key] != value:
@@ -102,7 +102,7 @@ def restore_common(state: dict[str, Any], reporter: Reporter, process: Process, 
 
 
 def restore_random(state: dict[str, Any], process: Process) -> None:
-    """Go on with the random states of `common_state`; another number of ranks has begun new ones."""
+    """Restore the random states of `common_state`, unless the number of ranks has changed."""
     if len(state["random"]) == process.world_size:
         _set_random_state(state["random"][process.rank])
 

@@ -1,4 +1,4 @@
-"""The data: put in place by one process, while the others wait, and held in memory by each rank."""
+"""The data: downloaded by one process while the others wait, and kept in memory by each rank."""
 
 import socket
 import sys
@@ -24,7 +24,7 @@ DATASETS = {
     ("mnist", "digits"): Digits,
     ("mnist", "synthetic"): SyntheticMNIST,
 }
-NETWORK_TIMEOUT = 20.0  # seconds without an answer; compute nodes often drop packets instead of refusing them
+NETWORK_TIMEOUT = 20.0  # seconds without a reply; compute nodes often drop packets instead of rejecting them
 FETCH = Path(__file__).parents[1] / "fetch_data.py"
 
 
@@ -37,7 +37,7 @@ class Loaders:
 
 
 def make_loaders(process: Process, config: Config) -> Loaders:
-    """Put the data in place, once, and load them; every rank calls this, after the process group exists."""
+    """Download the data once, and load them. Every rank must call this, after joining the process group."""
     _fetch_once(process, config)
     train = _load(config, train=True, limit=config.limit)
     test = _load(config, train=False, limit=config.limit and max(config.limit // 5, 1))
@@ -52,13 +52,13 @@ def make_loaders(process: Process, config: Config) -> Loaders:
 
 
 def fetch(task: Task, name: str, folder: Path) -> str | None:
-    """Put the data set `name` into `folder`, unless it is there; what went wrong, if it did."""
+    """Download the data set `name` into `folder` unless it exists. Returns an error message or None."""
     socket.setdefaulttimeout(NETWORK_TIMEOUT)
     try:
         DATASETS[task.name, name](folder, download=True)
-    except Exception as error:  # whatever it is, the ranks that wait must hear of it
+    except Exception as error:  # any error must reach the waiting ranks
         reason = " ".join(str(error).split()).rstrip(".")
-        return f"{name} is not in {folder.absolute()} and could not be put there: {reason}. " + _cure(
+        return f"{name} is not in {folder.absolute()} and could not be downloaded: {reason}. " + _cure(
             name, folder, error
         )
     finally:
@@ -67,8 +67,8 @@ def fetch(task: Task, name: str, folder: Path) -> str | None:
 
 
 def _fetch_once(process: Process, config: Config) -> None:
-    # Storage may be shared by all nodes or be each node's own: the first rank fetches for all, then the first
-    # rank of every other node looks, and fetches only if it cannot see the files. Everyone waits for both.
+    # The storage may be shared or local to a node. The first rank downloads the data, then the first rank of
+    # every other node does if it does not find the files. All ranks wait for both.
     turns = (process.rank == 0, process.local_rank == 0 and process.rank != 0)
     for my_turn in turns:
         agree(fetch(config.task, config.data, config.data_dir) if my_turn else None)
@@ -80,7 +80,7 @@ def _cure(name: str, folder: Path, error: Exception) -> str:
     if name in ("digits", "synthetic"):
         return "Use another --data-dir."
     command = f"{Path(sys.executable).name} {FETCH} {name} --data-dir {folder}"
-    return f"Run `{command}` where there is a network, such as a login node, or use --data synthetic."
+    return f"Run `{command}` on a host with a network, such as a login node, or use --data synthetic."
 
 
 def _load(config: Config, train: bool, limit: int | None) -> TensorDataset:

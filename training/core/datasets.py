@@ -1,6 +1,6 @@
-"""Data for where there is no network, written as the files that torchvision's own classes read."""
+"""Data sets that need no network, in the file formats of torchvision's classes."""
 
-# torchvision carries no types.
+# torchvision has no type annotations.
 # mypy: allow-subclassing-any
 
 import os
@@ -17,20 +17,20 @@ from torchvision import datasets
 Images = NDArray[np.uint8]
 Labels = NDArray[np.uint8]
 
-FILE_SAMPLES = 500  # of each of CIFAR-10's five training files and one test file, instead of 10,000
+FILE_SAMPLES = 500  # in each of the six files of CIFAR-10, instead of 10,000
 
 
 class SyntheticCIFAR10(datasets.CIFAR10):
     """Ten blurred colour patterns under noise, in CIFAR-10's own pickled batches."""
 
     base_folder = "SyntheticCIFAR10"
-    # The real files' names without their checksums, which torchvision then does not ask for.
+    # The names of the original files without checksums, so that torchvision does not check them.
     train_list = [[name, None] for name, _ in datasets.CIFAR10.train_list]
     test_list = [[name, None] for name, _ in datasets.CIFAR10.test_list]
     meta = {**datasets.CIFAR10.meta, "md5": None}
 
     def download(self) -> None:
-        """Make the files, in place of fetching them."""
+        """Generate the files instead of downloading them."""
         if self._check_integrity():
             return
         folder = Path(self.root, self.base_folder)
@@ -47,7 +47,7 @@ class SyntheticMNIST(datasets.MNIST):
     """Ten blurred grey patterns under noise, in MNIST's IDX files."""
 
     def download(self) -> None:
-        """Make the files, in place of fetching them."""
+        """Generate the files instead of downloading them."""
         if not self._check_exists():
             images, labels = make_patterns(6 * FILE_SAMPLES, channels=1, side=28)
             _write_mnist(Path(self.raw_folder), images[:, 0], labels, train_samples=5 * FILE_SAMPLES)
@@ -57,7 +57,7 @@ class Digits(datasets.MNIST):
     """scikit-learn's 1,797 real handwritten digits, enlarged from 8x8 to 28x28, in MNIST's IDX files."""
 
     def download(self) -> None:
-        """Make the files, in place of fetching them; always the same 1,500 to train on and 297 to test on."""
+        """Generate the files: always the same 1,500 training and 297 test images."""
         if not self._check_exists():
             images, labels = _load_digits()
             order = np.random.default_rng(0).permutation(len(labels))
@@ -103,7 +103,7 @@ def _write_pickle(path: Path, value: object) -> None:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    # Under its own name only once complete: a job cut short, or another beside it, never sees half a file.
+    # Renamed when complete, so that no job reads an incomplete file.
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.uname().nodename}.{os.getpid()}")
     partial.write_bytes(content)

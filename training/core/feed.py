@@ -1,4 +1,4 @@
-"""A rank's batches: its part of each, in an order that any number of ranks share, augmented on the device."""
+"""The batches of a rank, in an order that does not depend on the number of ranks, augmented on the device."""
 
 import os
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ Batch = tuple[Tensor, ...]  # images, uint8 (N, C, H, W), and labels, int64 (N,)
 
 
 class RankBatches(Sampler[list[int]]):
-    """One rank's part of every batch: an epoch is cut into global batches, each dealt out to the ranks.
+    """One rank's part of every batch: an epoch is split into global batches, and each batch among the ranks.
 
-    Every rank has the same number of parts, and no sample is padded or repeated. In training, a last batch
-    that is not full is left out; in testing it stays, and a rank's part of it may be empty.
+    Every rank has the same number of parts, and no sample is padded or repeated. In training, an
+    incomplete last batch is dropped; in testing it is kept, and a rank's part of it may be empty.
     """
 
     def __init__(
@@ -30,25 +30,25 @@ class RankBatches(Sampler[list[int]]):
         seed: int | None = None,
         multiple: int = 1,
     ) -> None:
-        """Train by `seed`: shuffled anew each epoch; without one, test: every sample in order.
+        """With `seed`, for training: shuffle in each epoch. Without it, for testing: every sample in order.
 
-        `multiple`: an epoch has a multiple of this many batches, those of one step.
+        `multiple`: the number of batches in an epoch is a multiple of this, the batches of one step.
         """
         self.samples, self.batch_size, self.multiple = samples, batch_size, multiple
         self.rank, self.world_size = rank, world_size
         self.seed, self.epoch, self.start = seed, 0, 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch, and so the order; Lightning calls this by itself."""
+        """Select the epoch, which determines the order. Lightning calls this."""
         if epoch != self.epoch:
             self.epoch, self.start = epoch, 0
 
     def set_position(self, epoch: int, start: int) -> None:
-        """Go on in the midst of an epoch, at batch number `start`."""
+        """Continue within an epoch, at batch `start`."""
         self.epoch, self.start = epoch, start
 
     def __len__(self) -> int:
-        """Return the batches of a whole epoch."""
+        """Return the number of batches of a complete epoch."""
         full, rest = divmod(self.samples, self.batch_size)
         return full - full % self.multiple + (self.seed is None and rest > 0)
 
@@ -71,7 +71,7 @@ class RankBatches(Sampler[list[int]]):
 class Feed:
     """This rank's batches of one epoch, on the device and, in training, augmented.
 
-    Its `state_dict` is where it stands, which Lightning saves and restores by itself.
+    Lightning saves and restores its `state_dict`, the position in the data.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Feed:
             self.tensors = [tensor.to(process.device) for tensor in dataset.tensors]
 
     def __len__(self) -> int:
-        """Return the batches of a whole epoch."""
+        """Return the number of batches of a complete epoch."""
         return len(self.batches)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -100,11 +100,11 @@ class Feed:
             yield self._finished(images, batch), labels
 
     def state_dict(self) -> dict[str, int]:
-        """Return where it stands."""
+        """Return the position in the data."""
         return {"epoch": self.batches.epoch, "position": self.position}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from where another feed stood, be it one of another number of ranks."""
+        """Continue from the position of another feed, which may have had another number of ranks."""
         self.batches.set_position(state["epoch"], state["position"])
 
     def _raw(self) -> Iterator[Batch]:
@@ -126,10 +126,10 @@ def _loader(data: TensorDataset, batches: RankBatches, process: Process, config:
     return DataLoader(
         data,
         sampler=batches,
-        batch_size=None,  # the sampler gives whole batches, which a TensorDataset fetches in one go
+        batch_size=None,  # the sampler yields whole batches, which a TensorDataset loads in one operation
         num_workers=min(config.workers, len(os.sched_getaffinity(0))),
         persistent_workers=True,
         pin_memory=process.device.type == "cuda",
-        # Its own, so that fetching leaves every other generator alone.
+        # A separate generator, so that loading does not change the others.
         generator=torch.Generator().manual_seed(config.seed),
     )

@@ -1,4 +1,4 @@
-"""Leaving in time: on a signal, or a margin before the job's end, all ranks stop after the same step."""
+"""Graceful stop: on a signal, or some time before the end of the job, all ranks stop after the same step."""
 
 import atexit
 import os
@@ -13,12 +13,12 @@ import torch.distributed as dist
 from .config import Config
 from .process import Process, gather, leave, say
 
-UNFINISHED = 75  # sysexits.h: a failure that passes; try again
-SIGNALS = (signal.SIGUSR2, signal.SIGTERM)  # not USR1, which NCCL takes
+UNFINISHED = 75  # EX_TEMPFAIL of sysexits.h
+SIGNALS = (signal.SIGUSR2, signal.SIGTERM)  # not SIGUSR1, which NCCL uses
 
 
 class Watch:
-    """Whether it is time for this rank to leave; only a run that can be gone on with watches."""
+    """Whether it is time to stop. Only active with `--run-dir`, since other runs cannot be continued."""
 
     def __init__(self, process: Process, config: Config) -> None:
         self.process, self.config = process, config
@@ -28,11 +28,13 @@ class Watch:
         if config.run_dir:
             for each in SIGNALS:
                 signal.signal(each, self._call)
-                # Python ends with the default handlers, which would kill a rank that has just finished.
+                # At exit, Python restores the default handlers, which would kill a finished rank.
                 atexit.register(signal.signal, each, signal.SIG_IGN)
 
     def time_to_leave(self, at_once: bool = False) -> bool:
-        """Ask all ranks, every so many steps, or now if `at_once`; every rank calls this as often."""
+        """Whether any rank should stop, checked every `--check-every` steps, or now if `at_once`.
+
+        Every rank must call this equally often."""
         self.steps += not at_once
         if not self.config.run_dir or not (at_once or self.steps % self.config.check_every == 0):
             return False
@@ -42,17 +44,17 @@ class Watch:
         return bool(wish)
 
     def go(self) -> None:
-        """Leave together, once all is saved; the file REQUEUE_FILE says that it is worth coming back.
+        """Exit all ranks together, after saving, and create the file REQUEUE_FILE.
 
-        A launcher turns the status 75 of its ranks into 1, so the file tells the batch script.
+        A launcher turns the status 75 of its ranks into 1, so the batch script checks the file.
         """
         if not self.steps:
-            raise SystemExit("error: there was not even time for one step. Ask for more --time.")
+            raise SystemExit("error: there was no time for a single step. Request more --time.")
         if self.process.rank == 0:
-            say("not finished: saved, and leaving in time")
+            say("not finished: saved a checkpoint and stopped before the end of the job")
             if name := os.environ.get("REQUEUE_FILE"):
                 Path(name).touch()
-        gather(None)  # the first to leave makes the launcher end the others
+        gather(None)  # as soon as one rank exits, the launcher ends the others
         leave(self.config, UNFINISHED)
 
     def _call(self, _number: int, _frame: FrameType | None) -> None:
@@ -60,7 +62,7 @@ class Watch:
 
 
 def _deadline(margin: int) -> float:
-    """Return when to leave; a short job keeps most of its time."""
+    """Return the time to stop; at least three quarters of a short job remain."""
     if "SLURM_JOB_END_TIME" not in os.environ:
         return float("inf")
     end = int(os.environ["SLURM_JOB_END_TIME"])

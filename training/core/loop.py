@@ -1,4 +1,4 @@
-"""The training loop of the frameworks that have none of their own: plain PyTorch and accelerate."""
+"""The training loop for the frameworks without one: plain PyTorch and accelerate."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -23,21 +23,23 @@ from .wrap import share_buffers
 
 @dataclass(frozen=True)
 class Learner:
-    """A model with all that changes it, and a framework's own way to do each part of a step."""
+    """A model, its optimizer and schedule, and a framework's functions for the parts of a step."""
 
-    model: nn.Module  # as the framework wraps it
+    model: nn.Module  # wrapped by the framework
     plain: nn.Module  # the same weights under the names of build_model
     optimizer: torch.optim.Optimizer
     scheduler: LRScheduler
     scaler: torch.amp.GradScaler | None
     autocast: Callable[[], AbstractContextManager[object]]
-    no_sync: Callable[[], AbstractContextManager[object]]  # a backward pass in it adds up on this rank alone
+    no_sync: Callable[
+        [], AbstractContextManager[object]
+    ]  # backward passes within it do not synchronize gradients
     backward: Callable[[Tensor], None]
     step: Callable[[], None]
 
 
 class Fit:
-    """Training `learner`, from where its latest checkpoint stands, and testing it after every epoch."""
+    """Trains `learner` from its latest checkpoint, and evaluates it after every epoch."""
 
     def __init__(
         self, learner: Learner, loaders: Loaders, reporter: Reporter, process: Process, config: Config
@@ -49,7 +51,7 @@ class Fit:
         self.warm = False
 
     def run(self) -> None:
-        """Train to the end, or until it is time to leave."""
+        """Train to the end, or until a graceful stop."""
         seed_ranks(self.process, self.config)
         position = restore(self.shelf, self.learner, self.reporter, self.process, self.config)
         while not self.reporter.finished:
@@ -63,7 +65,7 @@ class Fit:
                 self.watch.go()
 
     def train(self, position: Position) -> Score:
-        """Train from `position` to the end of its epoch, or leave."""
+        """Train from `position` to the end of its epoch, or until a graceful stop."""
         feed, every = self.loaders.train, self.config.accumulate
         self.learner.model.train()
         meter = Meter(self.process.device, position.sums, self.warm)
@@ -83,7 +85,7 @@ class Fit:
         return meter.score()
 
     def backward(self, images: Tensor, labels: Tensor, meets: bool) -> tuple[Tensor, Tensor]:
-        """Add the gradients of a batch to those of this step; ranks add up theirs only if `meets`."""
+        """Add the gradients of a batch to those of this step. Synchronize the ranks only if `meets`."""
         learner = self.learner
         with nullcontext() if meets else learner.no_sync():
             with learner.autocast():
@@ -99,9 +101,9 @@ class Fit:
 
 @torch.no_grad()
 def evaluate(learner: Learner, feed: Feed, process: Process) -> Score:
-    """Score the model on every sample once, whatever the number of ranks.
+    """Evaluate the model on every sample exactly once, with any number of ranks.
 
-    A model in shards is put together for each batch, so every rank must have as many batches.
+    A sharded model is gathered for each batch, so every rank must have the same number of batches.
     """
     learner.model.eval()
     share_buffers(learner.plain)
@@ -114,16 +116,16 @@ def evaluate(learner: Learner, feed: Feed, process: Process) -> Score:
 
 
 def smoothed_loss(logits: Tensor, labels: Tensor, config: Config) -> Tensor:
-    """Return the mean loss of logits (N, classes) for labels (N,), in fp32 whatever the logits are."""
+    """Return the mean loss of logits (N, classes) for labels (N,), in fp32 for logits of any precision."""
     return cross_entropy(logits.float(), labels, label_smoothing=config.label_smoothing)
 
 
 def seed_ranks(process: Process, config: Config) -> None:
-    """Let each rank draw its own random numbers; before this, all drew the same weights."""
+    """Give each rank its own random numbers. Before, all ranks initialize the same weights."""
     torch.manual_seed(config.seed + process.rank)
 
 
 def crash_if_asked(process: Process, config: Config, batch: int) -> None:
-    """Fail, if `--crash-rank` names this rank: a job must end then, and not wait until its time is up."""
+    """Fail if `--crash-rank` names this rank. The job should end at once, not at its time limit."""
     if (config.crash_rank, config.crash_step * config.accumulate) == (process.rank, batch):
         raise RuntimeError(f"rank {process.rank} fails on purpose (--crash-rank)")

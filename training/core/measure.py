@@ -1,4 +1,4 @@
-"""What a run measures, always as sums over all ranks."""
+"""The metrics of a run, summed over all ranks."""
 
 import time
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-WARM_UP = 5  # batches: the first ones choose kernels, fill caches and compile
+WARM_UP = 5  # batches that select kernels, fill caches and compile
 
 
 @dataclass(frozen=True)
 class Score:
-    """Mean `loss` and `accuracy` over `samples` samples of all ranks, at so many `images_per_second`."""
+    """Mean loss and accuracy over the samples of all ranks, and the speed."""
 
     loss: float
     accuracy: float
@@ -22,9 +22,9 @@ class Score:
 
 
 class Meter:
-    """Sums over the samples that this rank has seen since it was made.
+    """Sums over the samples that this rank has processed.
 
-    `before` are the sums of all ranks, as `totals` gave them, in an earlier go of the same epoch.
+    `before` are the `totals` of an earlier part of the same epoch.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Meter:
         self._start_clock()
 
     def add(self, logits: Tensor, labels: Tensor, loss: Tensor | None = None) -> None:
-        """Count a batch: logits (N, classes), labels (N,), their mean `loss` if it is known; N may be 0."""
+        """Add a batch: logits (N, classes), labels (N,), and the mean `loss` if known. N may be 0."""
         samples = len(labels)
         logits = logits.detach()
         if loss is None:
@@ -53,14 +53,14 @@ class Meter:
             self._start_clock()
 
     def totals(self) -> tuple[float, ...]:
-        """Return loss, correct answers and samples in all, so far in this epoch; every rank calls this."""
+        """Return the total loss, correct predictions and samples of this epoch. Every rank must call this."""
         totals = torch.stack([self.loss, self.correct.double(), self.loss.new_tensor(self.samples)])
         if dist.is_initialized():
             dist.all_reduce(totals)
         return tuple(now + then for now, then in zip(totals.tolist(), self.before, strict=True))
 
     def score(self) -> Score:
-        """Add up all ranks, every sample weighing the same; every rank calls this and gets the same."""
+        """Return the score over all ranks, weighted by samples. Every rank must call this."""
         loss, correct, samples = self.totals()
         speed = self.timed * _world_size() / (time.perf_counter() - self.start)
         return Score(loss / samples, correct / samples, int(samples), speed)

@@ -12,7 +12,7 @@ from .wideresnet import WideBlock, wide_resnet
 
 
 class Normalize(nn.Module):
-    """Turn uint8 images into floats around 0, by the data set's own `mean` and `std` of each channel."""
+    """Convert uint8 images to floats, normalized by the `mean` and `std` of each channel of the data set."""
 
     scale: Tensor
     shift: Tensor
@@ -37,12 +37,12 @@ def build_model(config: Config, device: torch.device | None = None) -> nn.Module
     if config.channels_last:
         model = model.to(memory_format=torch.channels_last)
     if config.compile:
-        model.compile()  # in place, so that the names of the weights stay
+        model.compile()  # in place, which keeps the names of the weights
     return model
 
 
 def shards(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield the parts whose weights FSDP gathers together, inner ones first; the last is `model` itself."""
+    """Yield the modules that FSDP gathers as units, inner ones first; the last is `model` itself."""
     for module in model.modules():
         if isinstance(module, WideBlock) or type(module).__name__ == "BasicBlock":
             yield module

@@ -1,4 +1,4 @@
-"""What a person sees of a run, and the files that it leaves in `--run-dir`; rank 0 speaks for all."""
+"""The output of a run, and its files in `--run-dir`; mostly from rank 0."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Epoch:
-    """One line of metrics.jsonl. `seconds` count from the start of the run, without the time between goes."""
+    """One line of metrics.jsonl. `seconds` since the start of the run, without interruptions."""
 
     epoch: int  # from 1
     world_size: int
@@ -32,13 +32,13 @@ class Epoch:
     test_loss: float
     test_accuracy: float
     test_samples: int
-    images_per_second: float  # of all ranks together, in training
+    images_per_second: float  # in training, total of all ranks
     lr: float
     seconds: float
 
 
 class Reporter:
-    """Tells of each epoch, and keeps the history from which metrics.jsonl is written anew each time."""
+    """Reports each epoch, and rewrites metrics.jsonl from its history."""
 
     def __init__(self, process: Process, config: Config) -> None:
         self.process, self.config = process, config
@@ -47,16 +47,16 @@ class Reporter:
 
     @property
     def seconds(self) -> float:
-        """Time that the run took so far, in all its goes."""
+        """Total time of the run, including earlier parts."""
         return time.perf_counter() - self.start
 
     def resume(self, history: Sequence[dict[str, Any]], seconds: float) -> None:
-        """Go on with the history and the time of an earlier go."""
+        """Continue with the history and time of an earlier part of the run."""
         self.history = tuple(Epoch(**each) for each in history)
         self.start -= seconds
 
     def add(self, train: Score, test: Score, lr: float) -> None:
-        """Tell of another epoch."""
+        """Report an epoch."""
         record = Epoch(
             epoch=len(self.history) + 1,
             world_size=self.process.world_size,
@@ -79,18 +79,18 @@ class Reporter:
 
     @property
     def reached(self) -> bool:
-        """Whether the target was held for long enough; the same on every rank."""
+        """Whether the last epochs reached the target accuracy; the same on every rank."""
         target, epochs = self.config.target_accuracy, self.config.target_epochs
         last = [each.test_accuracy for each in self.history[-epochs:]]
         return target is not None and len(last) == epochs and min(last) >= target
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to train."""
+        """Whether the training is complete."""
         return self.reached or len(self.history) >= self.config.epochs
 
     def end(self, model: nn.Module) -> None:
-        """Tell what every rank ended with, which must be the same on all of them, and what came of it."""
+        """Report the final loss and weights of every rank, which must be equal, and the result."""
         last = self.history[-1]
         rank = f"rank {self.process.rank}/{self.process.world_size}"
         say(f"{rank} final_loss {last.train_loss:.6f} params {fingerprint(model)}")
@@ -98,7 +98,7 @@ class Reporter:
         if self.process.rank == 0:
             summary = self._summary(max(peaks))
             say(
-                f"summary: {summary['images_per_second']:.0f} images/s in all, "
+                f"summary: {summary['images_per_second']:.0f} images/s in total, "
                 f"{summary['images_per_second_per_rank']:.0f} a rank, {last.seconds:.1f} s, "
                 f"peak memory {summary['peak_memory_mb']} MB a rank"
             )
@@ -135,7 +135,7 @@ class Reporter:
 
 
 def progress(items: Iterable[T], length: int, process: Process) -> Iterator[T]:
-    """Pass `items` on, with a bar where a person looks on: rank 0 on a terminal."""
+    """Yield the items, with a progress bar on rank 0 if stderr is a terminal."""
     if process.rank or not sys.stderr.isatty():
         yield from items
         return
@@ -147,13 +147,13 @@ def progress(items: Iterable[T], length: int, process: Process) -> Iterator[T]:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """Return a short hash of the weights; with FSDP all ranks must ask for it together."""
+    """Return a short hash of the weights; with FSDP, all ranks must call it."""
     vector = torch.cat([_whole(weight).flatten() for weight in model.parameters()])
     return hashlib.sha256(vector.numpy().tobytes()).hexdigest()[:8]
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file under its own name only once it is complete."""
+    """Write a file under a temporary name, and rename it when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     partial.write_text(text)

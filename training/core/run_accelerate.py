@@ -1,4 +1,4 @@
-"""Training with accelerate: as `accelerate launch` starts it, or in one process without a launcher."""
+"""Training with accelerate, started by `accelerate launch`, or in one process without a launcher."""
 
 from functools import partial
 
@@ -15,11 +15,11 @@ from .wrap import ddp_options, no_sync, without_buffers
 
 
 def run(config: Config) -> None:
-    """Train as `config` says; the number of ranks is the launcher's flag."""
+    """Train with `config`; the launcher sets the number of ranks."""
     process = join(config)
     accelerator = make_accelerator(process, config)
     begin(process, config)
-    # Not prepared by accelerate: the loaders already hold this rank's part, and every test sample only once.
+    # Not prepared by accelerate: the loaders contain only this rank's part already, and each sample once.
     loaders = make_loaders(process, config)
     reporter = Reporter(process, config)
     learner = make_learner(accelerator, process, config, len(loaders.train))
@@ -30,7 +30,7 @@ def run(config: Config) -> None:
 
 
 def make_accelerator(process: Process, config: Config) -> Accelerator:
-    """Return accelerate's own view of the launch; without `--precision` the launcher's flag counts."""
+    """Return the Accelerator; without `--precision`, it uses the option of the launcher."""
     fsdp = config.strategy == "fsdp"
     if fsdp and process.device.type == "cpu":
         agree("accelerate has FSDP only for GPUs. Use the ddp script for --strategy fsdp on CPUs.")
@@ -43,10 +43,10 @@ def make_accelerator(process: Process, config: Config) -> Accelerator:
 
 
 def make_learner(accelerator: Accelerator, process: Process, config: Config, batches: int) -> Learner:
-    """Return the model and all that changes it, for epochs of so many `batches`."""
+    """Return the learner, for epochs of `batches` batches."""
     plain = build_model(config, process.device)
     model, optimizer = accelerator.prepare(plain, build_optimizer(plain, config, process.world_size))
-    # accelerate does not know how to leave the gradients of shards alone.
+    # accelerate cannot disable the synchronization of sharded gradients.
     no_meeting = no_sync if config.strategy == "fsdp" else accelerator.no_sync
 
     def step() -> None:

@@ -1,4 +1,4 @@
-"""Training with DistributedDataParallel or FSDP: as torchrun starts it, or in one process alone."""
+"""Training with DistributedDataParallel or FSDP, started by torchrun, or in one process."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ from .wrap import DTYPES, no_sync, replicated, sharded
 
 
 def run(config: Config) -> None:
-    """Train as `config` says, as one of the ranks that torchrun started."""
+    """Train with `config`, as one of the ranks of torchrun."""
     process = join(config)
     begin(process, config)
     loaders = make_loaders(process, config)
@@ -28,7 +28,7 @@ def run(config: Config) -> None:
 
 
 def make_learner(process: Process, config: Config, batches: int) -> Learner:
-    """Return the model and all that changes it, for epochs of so many `batches`."""
+    """Return the learner, for epochs of `batches` batches."""
     plain = build_model(config, process.device)
     model = sharded(plain) if config.strategy == "fsdp" else replicated(plain, config)
     optimizer = build_optimizer(plain, config, process.world_size)

@@ -1,4 +1,4 @@
-"""Training with Lightning: as srun starts one task for each rank, or in one process without it."""
+"""Training with Lightning, started by srun as one task per rank, or in one process."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from .wrap import set_sync, sharded, share_buffers, without_buffers
 
 
 def run(config: Config) -> None:
-    """Train as `config` says, on as many devices and nodes as srun started tasks for."""
+    """Train with `config`, on the devices and nodes of the Slurm step."""
     be_quiet()
     name_ranks_as_slurm_does()
     process = join(config)
@@ -35,7 +35,7 @@ def run(config: Config) -> None:
 
 
 class Classifier(LightningModule):
-    """The shared model, data and measures in Lightning's hooks."""
+    """The shared model, data and metrics in Lightning's hooks."""
 
     def __init__(self, process: Process, config: Config, loaders: Loaders, reporter: Reporter) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Classifier(LightningModule):
         self.meter: Meter | None = None
 
     def configure_model(self) -> None:
-        """Cut the weights into shards, for `--strategy fsdp`."""
+        """Shard the weights, for `--strategy fsdp`."""
         if self.config.strategy == "fsdp" and not hasattr(self.model, "set_requires_gradient_sync"):
             sharded(self.model)
 
@@ -70,21 +70,21 @@ class Classifier(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def on_fit_start(self) -> None:
-        """Take up what Lightning's own checkpoint does not hold; after a finished run nothing else comes."""
+        """Restore the state that Lightning's checkpoint does not contain; stop if the run is finished."""
         if self.state:
             self.position = restore_common(self.state, self.reporter, self.process, self.config)
 
     def on_train_start(self) -> None:
-        """Begin, or go on, with random numbers of this rank's own."""
+        """Initialize or restore this rank's random numbers."""
         seed_ranks(self.process, self.config)
         without_buffers(self.trainer.strategy.model)
         if self.state:
             restore_random(self.state, self.process)
-        self.watch = Watch(self.process, self.config)  # only now, after Lightning's handler of SIGTERM
+        self.watch = Watch(self.process, self.config)  # after Lightning has set its handler of SIGTERM
         self.trainer.should_stop = self.reporter.finished
 
     def on_train_epoch_start(self) -> None:
-        """Choose the order of the data; when going on in the midst of an epoch, the feed's own state does."""
+        """Select the order of the data, unless the feed continues within an epoch."""
         self.loaders.train.batches.set_epoch(self.current_epoch)
 
     def training_step(self, batch: Batch, number: int) -> Tensor:
@@ -96,7 +96,7 @@ class Classifier(LightningModule):
             self.meter = Meter(self.device, (0.0,) * 3 if warm else self.position.sums, warm)
         if (
             self.config.strategy == "fsdp"
-        ):  # Lightning itself would let the ranks meet for each part of a step
+        ):  # Lightning itself would synchronize the ranks after each part of a step
             set_sync(self.model, (number + 1) % self.config.accumulate == 0)
         images, labels = batch
         logits = self.model(images)
@@ -105,7 +105,7 @@ class Classifier(LightningModule):
         return loss
 
     def on_train_batch_end(self, _outputs: Any, _batch: Batch, number: int) -> None:
-        """After a whole step, see whether it is time to leave."""
+        """After a complete step, check whether to stop."""
         done = number + 1
         if done % self.config.accumulate or done == len(self.loaders.train) or self.meter is None:
             return
@@ -114,25 +114,25 @@ class Classifier(LightningModule):
             self.watch.go()
 
     def on_validation_epoch_start(self) -> None:
-        """End the measure of training, and begin that of testing."""
+        """Finish the training metrics, and start the test metrics."""
         assert self.meter is not None  # noqa: S101 (there is no validation without training)
         self.train_score: Score = self.meter.score()
         share_buffers(self.model)
         self.meter = Meter(self.device)
 
     def validation_step(self, batch: Batch, _: int) -> None:
-        """Count this rank's part of a test batch."""
+        """Add this rank's part of a test batch."""
         images, labels = batch
         self.meter.add(self.model(images), labels)  # type: ignore[union-attr]
 
     def on_validation_epoch_end(self) -> None:
-        """Tell how the epoch went."""
+        """Report the epoch."""
         lr = self.trainer.optimizers[0].param_groups[0]["lr"]
         self.reporter.add(self.train_score, self.meter.score(), lr)  # type: ignore[union-attr]
         self.meter = None
 
     def on_train_epoch_end(self) -> None:
-        """Save, and stop when the target is reached or it is time to leave."""
+        """Save, and stop if the target is reached or the job is about to end."""
         self._save(Position(self.current_epoch + 1))
         self.trainer.should_stop = self.reporter.finished
         if not self.reporter.finished and self.watch.time_to_leave(at_once=True):

@@ -1,4 +1,4 @@
-"""Saving and restoring a Learner: one file written by one rank, or shards that all ranks of FSDP write."""
+"""Saving and restoring a Learner: one file of one rank, or with FSDP, shards of all ranks."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ def save(
     process: Process,
     config: Config,
 ) -> None:
-    """Save all that decides how training goes on; every rank calls this, after the same step."""
+    """Save the complete training state. Every rank must call this after the same step."""
     state = common_state(position, reporter, process, config)
     state["scheduler"] = learner.scheduler.state_dict()
     state["scaler"] = learner.scaler.state_dict() if learner.scaler else {}
@@ -41,7 +41,7 @@ def save(
 def restore(
     shelf: Shelf, learner: "Learner", reporter: Reporter, process: Process, config: Config
 ) -> Position:
-    """Go on from the latest checkpoint, if there is one; every rank calls this."""
+    """Restore the latest checkpoint, if any. Every rank must call this."""
     folder = shelf.find()
     if folder is None:
         return Position()

@@ -1,11 +1,11 @@
-"""The tasks: what there is to learn, and the defaults that suit it. Imports no torch."""
+"""The tasks and their default options. Does not import torch."""
 
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Task:
-    """One thing to learn. Of `data` and `models` the first is the default; the rest are defaults of flags.
+    """A task. The first of `data` and `models` is the default; the other fields are defaults of flags.
 
     `lr` belongs to `batch_size`; `lr_scaling` says what becomes of it with another one.
     """
@@ -15,7 +15,7 @@ class Task:
     models: tuple[str, ...]
     classes: int
     shape: tuple[int, int, int]  # channels, height, width
-    mean: tuple[float, ...]  # of each channel, from 0 to 1
+    mean: tuple[float, ...]  # for each channel, from 0 to 1
     std: tuple[float, ...]
     epochs: int
     batch_size: int
@@ -69,6 +69,6 @@ MNIST = Task(
     optimizer="adamw",
     weight_decay=1e-2,
     crop_padding=0,
-    flip=False,  # a mirrored digit is another sign
+    flip=False,  # mirrored digits are not digits
 )
 TASKS = {task.name: task for task in (CIFAR, CIFAR100, MNIST)}

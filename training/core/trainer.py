@@ -1,4 +1,4 @@
-"""Lightning's Trainer in the shape of the launch, which Lightning reads from Slurm."""
+"""Lightning's Trainer for the layout of the Slurm step."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 
 
 def name_ranks_as_slurm_does() -> None:
-    """Give the ranks that srun started the variables that torchrun gives its own."""
+    """Set the variables of torchrun for ranks that srun started."""
     if SLURMEnvironment.detect():
         slurm = SLURMEnvironment(auto_requeue=False)
         os.environ |= {
@@ -31,24 +31,24 @@ def name_ranks_as_slurm_does() -> None:
 
 
 def be_quiet() -> None:
-    """Leave out what Lightning tells of itself."""
+    """Suppress Lightning's messages about itself."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
-    # It asks for workers, which data in memory do not need.
+    # It suggests workers, which data in memory do not need.
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    # Lightning's own use of what torch has renamed.
+    # Lightning uses a function that torch has renamed.
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")
 
 
 def make_trainer(process: Process, config: Config) -> Trainer:
-    """Return a Trainer in the shape of the launch; the classifier writes the logs and checkpoints."""
+    """Return a Trainer for the layout of the launch; the classifier writes logs and checkpoints."""
     return Trainer(
         **_launch(process, config),
         accelerator="gpu" if process.device.type == "cuda" else "cpu",
         precision=PRECISIONS[config.precision],
         accumulate_grad_batches=config.accumulate,
         max_epochs=config.epochs,
-        use_distributed_sampler=False,  # its own sampler would repeat test samples to fill up the ranks
+        use_distributed_sampler=False,  # Lightning's sampler would repeat test samples
         num_sanity_val_steps=0,
         logger=False,
         enable_checkpointing=False,
@@ -68,6 +68,6 @@ def _launch(process: Process, config: Config) -> dict[str, Any]:
         "devices": int(os.environ.get("SLURM_NTASKS_PER_NODE", "1")),
         "num_nodes": int(os.environ.get("SLURM_NNODES", "1")),
         "strategy": strategy,
-        # Whether to requeue is the job script's to decide, not each rank's on a signal.
+        # The batch script requeues the job, not each rank.
         "plugins": [SLURMEnvironment(auto_requeue=False)],
     }

@@ -1,4 +1,4 @@
-"""WideResNet (Zagoruyko and Komodakis 2016): few layers, many channels, the norm before the convolution."""
+"""WideResNet (Zagoruyko and Komodakis 2016): few layers, many channels, norms before convolutions."""
 
 from collections import OrderedDict
 
@@ -7,7 +7,7 @@ from torch.nn.functional import relu
 
 
 class WideBlock(nn.Module):
-    """Two 3x3 convolutions and what goes past them: (N, inputs, H, W) to (N, outputs, H/stride, W/stride)."""
+    """Two 3x3 convolutions and a shortcut: (N, inputs, H, W) to (N, outputs, H/stride, W/stride)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class WideBlock(nn.Module):
         self.shortcut = nn.Identity() if same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Add the two ways."""
+        """Add the convolutions and the shortcut."""
         ready = relu(self.norm1(images))
         past = images if isinstance(self.shortcut, nn.Identity) else self.shortcut(ready)
         return past + self.conv2(relu(self.norm2(self.conv1(ready))))

@@ -1,4 +1,4 @@
-"""The two ways to train one model on many ranks: copies of it, or shards of it."""
+"""Two strategies to train a model on several ranks: copies (DDP) or shards (FSDP)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +19,8 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def ddp_options(config: Config) -> dict[str, Any]:
-    """Return the options of DistributedDataParallel, wherever it is made."""
-    # A view saves the memory of the buckets and a copy of all gradients in each step.
+    """Return the options of DistributedDataParallel."""
+    # Views save the memory of the buckets, and copying the gradients in each step.
     return {
         "bucket_cap_mb": config.bucket_mb,
         "gradient_as_bucket_view": True,
@@ -34,14 +34,14 @@ def replicated(model: nn.Module, config: Config) -> DistributedDataParallel:
 
 
 def without_buffers(model: T) -> T:
-    """Let DistributedDataParallel not send rank 0's buffers in each step: only tests read them."""
+    """Stop DistributedDataParallel from sending rank 0's buffers in each step: only evaluations read them."""
     if isinstance(model, DistributedDataParallel):
         model.broadcast_buffers = False
     return model
 
 
 def sharded(model: nn.Module) -> nn.Module:
-    """Cut the weights of `model` into a shard for each rank, in place."""
+    """Shard the weights of `model` over the ranks, in place."""
     for part in shards(model):
         fully_shard(part)
     return model
@@ -49,7 +49,7 @@ def sharded(model: nn.Module) -> nn.Module:
 
 @contextmanager
 def no_sync(model: nn.Module) -> Iterator[None]:
-    """Add up gradients on this rank alone."""
+    """Accumulate gradients without synchronization."""
     if isinstance(model, DistributedDataParallel):
         with model.no_sync():
             yield
@@ -60,12 +60,12 @@ def no_sync(model: nn.Module) -> Iterator[None]:
 
 
 def set_sync(model: nn.Module, on: bool) -> None:
-    """Let the next backward pass of a model in shards add up the gradients of all ranks, or not."""
+    """Enable or disable gradient synchronization in the next backward pass of a sharded model."""
     model.set_requires_gradient_sync(on)  # type: ignore[operator]
 
 
 def share_buffers(model: nn.Module) -> None:
-    """Give all ranks rank 0's BatchNorm statistics, so that all test one model; every rank calls this."""
+    """Copy rank 0's BatchNorm statistics to all ranks before an evaluation. Every rank must call this."""
     if dist.is_initialized():
         for buffer in model.buffers():
             dist.broadcast(buffer, src=0)

@@ -1,16 +1,29 @@
-"""Programs for the far side, kept as files that a person can read, and how one is run there."""
+"""Shell programs that run on the login node. They are sent when they are run; nothing is installed there."""
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from slurmgen.errors import CommandFailed
 from slurmgen.jobs.slurm_client import CLEAN
 from slurmgen.remote.transport import Transport, chunks
 
-# Standard input moves to descriptor 3, so that no profile reads from it. The program comes there and not as
-# an argument: a csh could not read its line feeds, and everybody there can see arguments.
+Program = Literal["submit", "close", "prune", "check_folder"]
+_SHARED = ("common", "ownership")
+_OF_A_SUBMISSION = (*_SHARED, "submission", "intents", "lookup")
+PARTS: dict[Program, tuple[str, ...]] = {
+    "submit": (*_OF_A_SUBMISSION, "sharing", "snapshot_store", "transfer", "sbatch"),
+    "close": _OF_A_SUBMISSION,
+    "prune": _SHARED,
+    "check_folder": _SHARED,
+}
+"The files whose functions each program uses, in the order in which they are sent before it."
+
+# Standard input moves to descriptor 3, so that no profile reads from it. The program is sent there and not as
+# an argument: csh could not read its line feeds, and every user of the host can see arguments.
 _START = 'exec 3<&0 </dev/null; exec "$@"'
 _END = "# slurmgen: the end"
 # If the connection is cut within the program, none of it is run.
@@ -19,52 +32,59 @@ _READ = (
     f'case $slurmgen_program in *"{_END}") eval "$slurmgen_program" ;; *) exit 1 ;; esac'
 )
 _MARK = "slurmgen answers"
-_MOST = 500_000
-"Texts of an answer."
-
-
-_MAIN = 'main "$@"'
-_SHARED = ("folders",)
-_USED = {"close": (*_SHARED, "submit")}
-"The files whose functions a program uses."
+_MAX_TEXTS = 500_000
+"In one reply."
+_COMMENT_LINES = re.compile(r"^ *#.*\n", re.MULTILINE)
 
 
 @cache
-def program(name: str) -> str:
-    """The text of a program, `name`.sh in this folder, with the functions that it uses before it."""
+def program(name: Program) -> str:
+    """The text of a program with the parts that it uses before it, without comment lines."""
     folder = Path(__file__).parent
-    texts = [(folder / f"{one}.sh").read_text(encoding="ascii") for one in (*_USED.get(name, _SHARED), name)]
-    functions = [text.strip().removesuffix(_MAIN) for text in texts[:-1]]
-    return "\n".join([*functions, texts[-1].strip()])
+    texts = [(folder / f"{part}.sh").read_text(encoding="ascii") for part in (*PARTS[name], name)]
+    return _COMMENT_LINES.sub("", "\n".join(texts)).strip()
 
 
-def ask(
-    far: Transport, name: str, args: Sequence[str], data: bytes | Iterable[bytes] = b"", *, timeout: float
+def run(
+    transport: Transport,
+    name: Program,
+    args: Sequence[str],
+    data: bytes | Iterable[bytes] = b"",
+    *,
+    timeout: float,
 ) -> list[str]:
-    """Run a program over there, as the person would have it, and give its answer: one text or more.
+    """Run a program on the remote host, in the user's login environment; its reply, one text or more.
+
+    Args:
+        transport: to the remote host.
+        name: which program.
+        args: its arguments.
+        data: its standard input, as descriptor 3.
+        timeout: seconds.
 
     Raises:
-        CommandFailed: it came to its end without one.
-        TimedOut, ConnectionFailed: as Transport.run says.
+        CommandFailed: it ended without a reply.
+        TimedOut, ConnectionFailed: as for Transport.run.
     """
-    completed = far.run(start(far.shell), input=_with_program(name, args, data), timeout=timeout)
-    # A profile may print anything before it.
-    _, mark, answer = completed.stdout.rpartition(f"\0{_MARK}\0".encode())
-    if not mark or not answer.endswith(b"\0") or answer.count(b"\0") > _MOST:
-        said = completed.err.strip().splitlines()[-1:] or ["it said nothing"]
+    completed = transport.run(start(transport.shell), input=_with_program(name, args, data), timeout=timeout)
+    # A profile may print anything before the mark.
+    _, mark, texts = completed.stdout.rpartition(f"\0{_MARK}\0".encode())
+    if not mark or not texts.endswith(b"\0") or texts.count(b"\0") > _MAX_TEXTS:
+        lines = completed.err.strip().splitlines()[-1:] or ["without a message"]
         raise CommandFailed(
-            f"slurmgen's program on {far.where} ended with exit status {completed.returncode}: {said[0]}",
-            "Does a login shell there print an error?",
+            f"slurmgen's program on {transport.where} ended with exit status {completed.returncode}: "
+            f"{lines[0]}",
+            "Does a login shell on that host print an error?",
         )
-    return [part.decode(errors="surrogateescape") for part in answer[:-1].split(b"\0")]
+    return [text.decode(errors="surrogateescape") for text in texts[:-1].split(b"\0")]
 
 
 def start(shell: tuple[str, str]) -> list[str]:
-    """What is run there, whichever the program: it can begin before the program is known."""
+    """The command that reads and runs any program: it can start before the program is known."""
     return ["sh", "-c", _START, "slurmgen", *shell, CLEAN, "slurmgen", "sh", "-c", _READ, "slurmgen"]
 
 
-def _with_program(name: str, args: Sequence[str], data: bytes | Iterable[bytes]) -> Iterator[bytes]:
+def _with_program(name: Program, args: Sequence[str], data: bytes | Iterable[bytes]) -> Iterator[bytes]:
     text = f"set -- {shlex.join(args)}\n{program(name)}\n{_END}".encode(errors="surrogateescape")
     yield b"%d\n%s" % (len(text), text)
     yield from chunks(data)

@@ -1,17 +1,12 @@
-# Gives up a submission: its job if it has one, else makes certain that none comes. It follows submit.sh without its
-# last line, takes the same arguments, and answers `submitted`, `closed`, `unknown` or `failed` as that does.
-# shellcheck shell=sh disable=SC2154,SC2034  # the functions and variables of submit.sh
+# shellcheck shell=sh disable=SC2154,SC2034
+# Gives up a submission: reports its job if it has one, and otherwise makes certain that it never gets one.
+#
+# It takes the arguments of submit.sh, and replies `submitted`, `closed`, `unknown` or `failed`, as that does.
 
-close() {
-  enter
-  trap tidy EXIT # nothing was sent of which a snapshot could be made
-  resolve
-  trap '' HUP INT PIPE TERM
-  # Who holds the intent is the only one who may call sbatch, and looks for `closed` before.
-  while ! intend; do resolve; done
-  { printf '' >"$records/closed" && printf '' >"$records/intent.$number.over"; } ||
-    failed "cannot write in $records"
-  answer closed
-}
-
-close "$@"
+enter tidy
+resolve
+trap '' HUP INT PIPE TERM
+# Only the holder of an intent may call sbatch, and it looks for `closed` first.
+while ! take_intent; do resolve; done
+mark_closed || failed "cannot write in $records"
+reply closed

@@ -59,13 +59,13 @@ class Member(Struct, frozen=True):
 
 
 Attributes = dict[bytes, bytes]
-"What an extension says of the member that follows, by pax's keywords."
+"The attributes that an extension gives the next member, by the keywords of pax."
 Content = Iterator[tuple[int, bytes]]
 "Pieces of a file and where they belong; between them are holes."
 
 
 def members(stream: ByteStream) -> Iterator[tuple[Member, Content]]:
-    """The members of an archive, each with its content, which can be read until the next is asked for.
+    """The members of an archive, each with its content, which can be read until the next is requested.
 
     Raises:
         BadArchive: it is malformed, or its headers are too long.

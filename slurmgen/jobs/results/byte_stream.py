@@ -85,7 +85,7 @@ class ByteStream:
         return self._part
 
     def _require_progress(self, arrived: int) -> None:
-        """A byte now and then is no progress, though no silence either."""
+        """Raise BadArchive if almost nothing arrives: a byte now and then does not count as progress."""
         now = time.monotonic()
         self._arrived += arrived
         if now - self._since < SILENCE:

@@ -1,4 +1,4 @@
-"""Results: what a job made or changed in its folder, fetched without losing anything here.
+"""Results: what a job made or changed in its folder, fetched without losing anything on this machine.
 
 The remote host is not trusted: what it sends is staged, and placed only once all of it has arrived.
 """
@@ -21,15 +21,19 @@ from slurmgen.remote.transport import Transport
 MAX_SIZE = 100 << 30
 "Bytes of results, above which they are not fetched unless the user allows it."
 
-# The project's own files are older than the intent to submit: cp gave them their ctime, which nobody can
-# set back. A file that the job is still writing is taken as it is, which tar's exit status 1 reports.
+# The project's own files have a ctime before the intent to submit: cp set it, and a job cannot set it back.
+# Runs share the files in `shared`, and every new link to one changes its ctime. A file that the job is still
+# writing is fetched as it is, which tar's exit status 1 reports.
 # Options of tar in the variable TAR_OPTIONS could leave out files or write another format.
 _PACK = (
     '[ -d "$1" ] || { echo "its folder is gone; was it pruned?" >&2; exit 2; }; '
     'cd "$1" || exit; shift; records="../../submissions/${PWD##*/}"; n=1; '
     'while [ -L "$records/intent.$((n + 1))" ]; do n=$((n + 1)); done; '
     '[ -L "$records/intent.$n" ] || { echo "it has no record of a submission" >&2; exit 2; }; '
-    'printf "\\000slurmgen answers\\000"; find . "$@" -cnewer "$records/intent.$n" -print0 '
+    'printf "\\000slurmgen answers\\000"; '
+    '{ find . "$@" -cnewer "$records/intent.$n" -printf "%p %i %T@\\0"; '
+    'cat "$records/shared" "$records/shared" 2>/dev/null; } | LC_ALL=C sort -z | LC_ALL=C uniq -zu '
+    '| LC_ALL=C sed -z "s/ [^ ]* [^ ]*$//" '
     "| { TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }"
 )
 
@@ -99,18 +103,17 @@ def _fetched(staged: Staged, to: Path, *, overwrite: bool) -> Fetched:
 
 
 def _tests(patterns: Sequence[str]) -> list[str]:
-    """What `find` is to look at."""
+    """The tests of `find` for the files to fetch."""
     pruned = [word for name in sorted(NEVER_FETCHED) for word in ("-name", name, "-o")][:-1]
-    wanted = [word for one in patterns for word in ("-path", f"./{one}", "-o", "-path", f"./{one}/*", "-o")][
-        :-1
-    ]
+    paths = [path for pattern in patterns for path in (f"./{pattern}", f"./{pattern}/*")]
+    wanted = [word for path in paths for word in ("-path", path, "-o")][:-1]
     only = ["(", *wanted, ")"] if wanted else []
     return ["(", *pruned, ")", "-prune", "-o", "!", "-type", "d", *only]
 
 
 @contextmanager
 def _made(folder: Path) -> Iterator[Path]:
-    """A folder, made if need be, as a path without links; on an error what was made goes again."""
+    """A folder, made if need be, as a path without links; what was made is removed after an error."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

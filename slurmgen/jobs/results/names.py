@@ -1,4 +1,4 @@
-"""Which names of results are fetched. A login node may send any name, whatever it was asked for."""
+"""Which names of results are fetched. A login node may send any name, whatever was requested."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ NEVER_FETCHED = NEVER_SENT | {
     ".fslckout",
     "_fossil_",
 }
-"What a shell prompt reads in the folder that the user goes to. It may hold commands."
+"Files that a shell prompt may read in the current folder. They may hold commands."
 MAX_DEPTH = 100
 "Parts of a path."
 
 
 def parts_of(path: str) -> tuple[str, ...]:
-    """The parts of a path, without those that mean nothing.
+    """The parts of a path, without the empty ones and dots.
 
     >>> parts_of("./out//model.pt")
     ('out', 'model.pt')

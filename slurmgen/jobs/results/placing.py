@@ -1,4 +1,4 @@
-"""Placing: moves staged files to their names in a folder of the user. It goes through no link there."""
+"""Placing: moves staged files to their names in a folder of the user. It follows no link there."""
 
 import errno
 import filecmp
@@ -12,7 +12,7 @@ from typing import Literal
 from slurmgen.jobs.results.names import parts_of
 
 Outcome = tuple[Literal["new", "same", "kept", "refused"], str]
-"What became of a file, and the reason if it was refused."
+"The outcome for a file, and the reason if it was refused."
 _NEW: Outcome = ("new", "")
 _SAME: Outcome = ("same", "")
 _KEPT: Outcome = ("kept", "")
@@ -102,12 +102,12 @@ def _outcome(staged: Path, name: str, to: Path, top: int, *, overwrite: bool) ->
 
 def _placed(staged: Path, last: str, folder: int, path: Path, *, overwrite: bool) -> Outcome:
     try:
-        there = os.stat(last, dir_fd=folder, follow_symlinks=False)
+        existing = os.stat(last, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        there = None
-    if there and _is_same(staged, path, there.st_mode):
+        existing = None
+    if existing and _is_same(staged, path, existing.st_mode):
         return _SAME
-    if there and (stat.S_ISDIR(there.st_mode) or not overwrite):
+    if existing and (stat.S_ISDIR(existing.st_mode) or not overwrite):
         return _KEPT
     os.rename(staged, last, dst_dir_fd=folder)  # a link itself, not where it leads
     return _NEW

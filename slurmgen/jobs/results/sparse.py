@@ -22,7 +22,7 @@ def decimal(text: bytes) -> int:
     """A number of a pax header.
 
     Raises:
-        BadArchive: it is none, or larger than a file can be.
+        BadArchive: it is not a number, or larger than a file can be.
     """
     if not _DECIMAL.fullmatch(text):
         raise BadArchive(f"{text[:40]!r} is not a size")
@@ -77,7 +77,7 @@ def _parts(fields: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _number(field: bytes) -> int:
-    """A number of a header: octal digits, or binary behind a byte that says so."""
+    """A number of a header: octal digits, or binary after a byte 0x80."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     if not (digits := _OCTAL.fullmatch(field)):

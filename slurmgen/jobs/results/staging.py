@@ -32,7 +32,7 @@ class Staged(Struct, frozen=True):
 
 
 def stage(members: Iterable[tuple[Member, Content]], folder: Path, max_size: int) -> Staged:
-    """Write files and links into an empty folder that nobody else may write to.
+    """Write files and links into an empty folder that no other user may write to.
 
     Args:
         members: as `archive_reader.members` reads them.
@@ -50,7 +50,7 @@ def stage(members: Iterable[tuple[Member, Content]], folder: Path, max_size: int
     for number, (member, content) in enumerate(members):
         left -= member.size
         _require_room(number, left, max_size)
-        if member.kind == "folder":  # it comes with the files in it
+        if member.kind == "folder":  # it is made for the files in it
             continue
         path = folder / str(number)
         if reason := refusal(member.name) or _write(member, content, path, files):

@@ -1,4 +1,4 @@
-"""The reader: the text of a batch script into what it asks for and what it launches."""
+"""The reader: parses a batch script into its requests and its launches."""
 
 import re
 from collections.abc import Iterator
@@ -17,22 +17,22 @@ from slurmgen.lint.reader.words import Value
 _SHELL = re.compile(r"#!\s*(\S*/)?(env\s+(-S\s+)?)?(ba|da|k|z)?sh\b")
 
 _COMPARED = 3
-"Pairs that all rules together compare in one step."
+"Pairs of launches that all rules compare in one step of the budget."
 
 
 class Script(NamedTuple):
-    """One batch script, read."""
+    """A parsed batch script."""
 
     source: Source
     path: Path | None
-    "Where it lies, if it is a file."
+    "Its path, if it is a file."
     header: Header
     job: Shape
     shell: Shell
     "Empty if the script is too large to read."
     launches: tuple[Launch, ...]
     budget: Budget
-    "What is left of the work that the script may cause."
+    "The remaining budget."
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -69,14 +69,14 @@ def read(text: str, path: Path | None = None) -> Script:
 def _read_commands(
     source: Source, known: dict[str, Value], directives: int, budget: Budget
 ) -> tuple[Shell, tuple[Launch, ...]]:
-    """All commands and launches of a shell script, or none: half of them would mislead the rules."""
+    """All commands and launches of a shell script, or none: some of them would mislead the rules."""
     is_shell = not source.text.startswith("#!") or bool(_SHELL.match(source.text))
     try:
         shell = read_shell(
             source.plain if is_shell else "", known, budget, settings=_shebang_settings(source.line(1))
         )
         launches = tuple(read_launches(shell.commands, known, budget))
-        # Rules compare each launch with everything else.
+        # Rules compare each launch with all others.
         budget.spend(len(launches) * (len(shell.commands) + len(shell.assignments) + directives) // _COMPARED)
         return shell, launches
     except (TooLarge, RecursionError):
@@ -85,7 +85,7 @@ def _read_commands(
 
 
 def _shebang_settings(line: str) -> tuple[str, ...]:
-    """The settings that the first line switches on, as `#!/bin/bash -eu` does."""
+    """The settings that the first line enables, as `#!/bin/bash -eu` does."""
     names = {"e": "errexit", "u": "nounset"}
     words = line.split()[1:] if line.startswith("#!") else []
     return tuple(names[c] for word in words if re.fullmatch(r"-[a-z]+", word) for c in word if c in names)

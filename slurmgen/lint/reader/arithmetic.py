@@ -15,14 +15,14 @@ class Range(NamedTuple):
 
     @property
     def only(self) -> int | None:
-        """The number, if there is just one."""
+        """The number, if the range has only one."""
         return int(self.low) if self.low == self.high and abs(self.low) < inf else None
 
 
 ANY = Range(-inf, inf)
 _DEEPEST = 50
 _LONGEST = 1000
-"Expressions that are nested deeper, or longer, are not computed."
+"Expressions that are longer, or nested more deeply, are not computed."
 _OVERFLOW = 2**63 - 1
 KNOWN_RANGES = {"RANDOM": Range(0, 32767), "SLURM_JOB_ID": Range(1, inf), "SLURM_JOBID": Range(1, inf)}
 
@@ -87,12 +87,12 @@ def evaluate(node: Node, lookup: Callable[[str], Range], depth: int = 0) -> Rang
 
 
 def _in_64_bits(found: Range) -> Range:
-    """The range, unless the shell's numbers overflow in it."""
+    """The range; None if it exceeds the integers of the shell."""
     return found if all(abs(end) <= _OVERFLOW or abs(end) == inf for end in found) else ANY
 
 
 def _number(text: str) -> Range:
-    # Slurm pads numbers nowhere; a leading 0 would mean octal.
+    # Slurm never pads numbers; a leading 0 would mean octal.
     return (
         Range(int(text), int(text))
         if text.isdigit() and (text == "0" or text[0] != "0") and len(text) < 16

@@ -1,41 +1,41 @@
-"""How much work the linter puts into one script.
+"""A limit on the work for one script.
 
-A script of a few lines can cause endless work: strings that run strings, arrays of arrays, calls of calls.
-All of it is paid from one budget, in steps of about a microsecond; the result does not depend on the machine.
+A short script can cause endless work: strings that run strings, nested arrays, recursive functions. All
+work is charged to one budget, in steps of about a microsecond; the result does not depend on the machine.
 """
 
 STEPS = 800_000
 "Enough for about 20,000 plain commands."
 
 CHARACTERS = 8
-"So many are copied, compared or searched in one step."
+"Characters that are copied, compared or searched in one step."
 
 
 class TooLarge(Exception):
-    """The script needs more work than its budget allows."""
+    """The script exceeds its budget."""
 
 
 class Budget:
-    """The work that is left for one script."""
+    """The remaining budget of one script."""
 
     def __init__(self, steps: int = STEPS) -> None:
         self._left = steps
 
     @property
     def exhausted(self) -> bool:
-        """Whether something was left unread."""
+        """Whether a part of the script was skipped."""
         return self._left < 0
 
     def spend(self, steps: int) -> None:
-        """Pay for some work before it is done.
+        """Charge some work before it is done.
 
         Raises:
-            TooLarge: the budget does not allow it.
+            TooLarge: the budget is exhausted.
         """
         self._left -= steps
         if self._left < 0:
             raise TooLarge
 
     def exhaust(self) -> None:
-        """Note that something cannot be read, whatever is left."""
+        """Record that a part of the script cannot be read."""
         self._left = -1

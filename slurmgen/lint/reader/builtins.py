@@ -1,4 +1,4 @@
-"""What the shell's own commands change: settings, and variables that nobody can know afterwards."""
+"""What shell builtins change: settings, and variables whose values are unknown afterwards."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from slurmgen.lint.reader.words import Expander
 
 _SETTINGS = {"e": "errexit", "u": "nounset"}
 _HARMLESS = r"(activate|conda\.sh|/etc/profile\S*|lmod\S*|modules?\S*|/init/\w+|\.bashrc|\.bash_profile)$"
-"Files that set up a tool and leave the script's variables alone."
+"Files that set up a tool and do not change the script's variables."
 
 
 class State(Protocol):
@@ -67,4 +67,4 @@ EFFECTS: dict[str, Callable[[State, list[str]], None]] = {
     "mapfile": _read_array,
     "readarray": _read_array,
 }
-"By the name of the builtin."
+"The effects by the name of the builtin."

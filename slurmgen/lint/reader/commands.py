@@ -1,4 +1,4 @@
-"""What a shell script is read into: its commands and its assignments, in order."""
+"""The parsed form of a shell script: its commands and its assignments, in order."""
 
 from typing import NamedTuple
 
@@ -12,15 +12,15 @@ class Assignment(NamedTuple):
 
     name: str
     value: str
-    "With UNKNOWN in it where the text does not tell."
+    "With UNKNOWN in place of parts that the text does not determine."
     raw: str
     span: Span
     range: Range
     exported: bool
     names: frozenset[str]
-    "The variables that its value is made of."
+    "The variables that its value uses."
     within: tuple[str, ...]
-    "The commands whose output goes into it."
+    "The commands whose output it contains."
 
 
 class Command(NamedTuple):
@@ -31,11 +31,11 @@ class Command(NamedTuple):
     env: dict[str, str]
     "Assignments in front of it."
     exported: dict[str, str]
-    "What the script has exported by then."
+    "The variables exported before it."
     settings: frozenset[str]
-    "Of errexit, nounset and pipefail, those in force."
+    "Which of errexit, nounset and pipefail are set."
     place: tuple[str, ...]
-    "What it stands in, from outside: if, else, or, and, loop, function, pipe, output, background and so on."
+    "The enclosing constructs, outermost first: if, else, or, and, loop, function, pipe, output and so on."
     conditions: tuple[str, ...]
     "The texts of the conditions it depends on."
 
@@ -47,7 +47,7 @@ class Command(NamedTuple):
 
     @property
     def texts(self) -> list[str]:
-        """Its words as texts."""
+        """The text of each word."""
         return [word.text for word in self.words]
 
 

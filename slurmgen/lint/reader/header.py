@@ -1,8 +1,8 @@
 """The `#SBATCH` lines of a script, read as sbatch reads them.
 
 sbatch looks at lines that begin with `#SBATCH` until the first line that is neither blank nor a
-comment. It splits each into words of its own: quotes and backslashes count, nothing is
-expanded, an unquoted `#` ends the line. All words of all lines make one argument list.
+comment. It splits each line into words by its own rules: quotes and backslashes count, nothing is
+expanded, an unquoted `#` ends the line. The words of all lines form one argument list.
 """
 
 import re
@@ -19,7 +19,7 @@ _COMMAND = re.compile(r"^[ \t\r]*[^#\s]", re.MULTILINE)
 "The first line that is neither blank nor a comment."
 _LINE = 200
 _CHARACTER = 10
-"Steps that a directive costs: rules compare it with every option, and with other directives."
+"Steps of the budget for a directive: rules compare it with every option, and with other directives."
 
 
 class Directive(NamedTuple):
@@ -29,7 +29,7 @@ class Directive(NamedTuple):
     span: Span
     value_span: Span
     component: int
-    "Which part of a heterogeneous job it belongs to, from 0."
+    "The component of a heterogeneous job that it belongs to, from 0."
 
     @property
     def name(self) -> str:
@@ -50,24 +50,24 @@ class Broken(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What the script asks sbatch for."""
+    """The requests of a script to sbatch."""
 
     directives: tuple[Directive, ...]
     strays: tuple[Span, ...]
-    "Words that are no option."
+    "Words that are not options."
     broken: tuple[Broken, ...]
     late: tuple[Span, ...]
     "Lines after the first command, which sbatch ignores."
     end: int
-    "Where the first command's line begins."
+    "The offset of the line of the first command."
     components: int
 
     def last(self, name: str) -> Directive | None:
-        """The directive that counts for an option: the last one."""
+        """The directive that applies to an option: the last one."""
         return next((d for d in reversed(self.directives) if d.name == name), None)
 
     def value(self, name: str) -> str | None:
-        """The value that counts for an option; None if it is not said."""
+        """The value that applies to an option; None if it is not set."""
         found = self.last(name)
         return found.value if found else None
 
@@ -79,7 +79,7 @@ class _Token(NamedTuple):
 
 
 def read_header(source: Source, budget: Budget) -> Header:
-    """The header of a script, as far as the budget allows it."""
+    """The header of a script, or as much of it as the budget allows."""
     command = _COMMAND.search(source.plain)
     end = command.start() if command else len(source.plain)
     marked = list(_affordable(source.plain, budget))
@@ -127,7 +127,7 @@ _QUOTED = re.compile(
 
 
 def split_words(line: str) -> tuple[list[tuple[str, int, int]], str]:
-    """The words of a directive's line with their places, and what is wrong with the line, if anything."""
+    """The words of a directive with their positions, and the error in the line, if any."""
     if line.startswith(":"):
         return [], "sbatch takes no `:` after #SBATCH"
     words: list[tuple[str, int, int]] = []
@@ -151,7 +151,7 @@ def split_words(line: str) -> tuple[list[tuple[str, int, int]], str]:
 
 
 def _options(tokens: list[_Token]) -> tuple[tuple[Directive, ...], tuple[Span, ...]]:
-    """The options, and the words that are none. sbatch stops at the first stray word; we read on."""
+    """The options, and the other words. sbatch stops at the first other word; the linter continues."""
     words = [token.text for token in tokens]
     directives: list[Directive] = []
     strays: list[Span] = []

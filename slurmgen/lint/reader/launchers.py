@@ -1,6 +1,6 @@
-"""The programs that start ranks, and those that run another program: which options they take.
+"""The programs that start ranks, and those that run another program, with their options.
 
-Only what a rule reads or what takes no value is listed; every other option of these
+Only options that a rule reads or that take no value are listed; every other option of these
 programs takes one value.
 """
 
@@ -97,11 +97,11 @@ class Wrapper(NamedTuple):
     kind: str
     syntax: Syntax
     verbs: tuple[str, ...] = ()
-    "The words that must follow its name, one of them."
+    "The subcommands, one of which must follow its name."
     operands: int = 0
     "Words between its options and the other program, such as the image."
     takes_env: bool = False
-    "NAME=VALUE words may come before the program."
+    "Whether NAME=VALUE words may come before the program."
 
 
 WRAPPERS: dict[str, Wrapper] = {
@@ -144,7 +144,7 @@ SYNTAXES = {"torchrun": TORCHRUN, "accelerate": ACCELERATE, "deepspeed": DEEPSPE
 
 
 class Head(NamedTuple):
-    """How a command begins that starts ranks."""
+    """The beginning of a command that starts ranks."""
 
     kind: str
     length: int
@@ -152,7 +152,7 @@ class Head(NamedTuple):
 
 
 def head(words: list[str]) -> Head | None:
-    """What the words start, if it is a launcher or Python."""
+    """What the words start, if that is a launcher or Python."""
     name = words[0].rpartition("/")[2] if words else ""
     if name in ("torchrun", "torchrun_jsc"):
         return Head("torchrun", 1)

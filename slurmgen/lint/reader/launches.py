@@ -1,4 +1,4 @@
-"""From commands to launches: what starts ranks, and under which srun, container and tools."""
+"""Launches: the commands that start ranks, and the srun, container and tools that they run under."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -12,13 +12,13 @@ from slurmgen.lint.reader.words import Value, Word
 from slurmgen.slurm import getopt
 
 _DEEPEST = 4
-"Strings that run strings are followed no deeper."
+"Nesting limit of strings that run strings."
 _MOST_LAYERS = 40
-"Programs that run programs, in one command."
+"Limit of programs that run programs, in one command."
 _LAUNCH = 100
-"Steps that the rules take for a launch."
+"Steps of the budget for the rules that check a launch."
 _OPTION = 10
-"Steps that an option word costs besides its letters, of which each can be an option."
+"Steps of the budget for a word of options, besides one for each letter."
 
 
 class Given(NamedTuple):
@@ -34,7 +34,7 @@ class Options(NamedTuple):
 
     given: dict[str, Given]
     open: bool
-    "There may be more of them, in a variable that nobody can read here."
+    "Whether an unknown variable may contain more of them."
 
     def text(self, name: str) -> str | None:
         """The value of an option, if it is given and known."""
@@ -47,7 +47,7 @@ class Options(NamedTuple):
         return int(text) if text is not None and text.isdigit() and len(text) < 16 else None
 
     def lacks(self, *names: str) -> bool:
-        """Whether certainly none of the options is given."""
+        """Whether none of the options is given, for certain."""
         return not self.open and not any(name in self.given for name in names)
 
 
@@ -58,17 +58,17 @@ class Layer(NamedTuple):
     word: Word
     options: Options
     before: tuple[Command, ...] = ()
-    "For a `bash -c` string: the commands in it that come first."
+    "For a `bash -c` string: the commands in it before this one."
 
 
 class Launch(NamedTuple):
-    """A program that is a rank, or starts ranks."""
+    """A program that starts ranks, or is one itself."""
 
     kind: str
     "torchrun, accelerate, deepspeed or python."
     word: Word
     options_at: int
-    "Where its first option can stand."
+    "The index of its first possible option."
     options: Options
     script: Word | None
     layers: tuple[Layer, ...]
@@ -80,7 +80,7 @@ class Launch(NamedTuple):
 
     @property
     def step(self) -> Layer | None:
-        """The srun it runs under."""
+        """The srun that it runs under."""
         return next((layer for layer in self.layers if layer.kind == "srun"), None)
 
     def under(self, kind: str) -> Layer | None:
@@ -89,12 +89,12 @@ class Launch(NamedTuple):
 
     @property
     def span(self) -> Span:
-        """Its name's place."""
+        """The span of its name."""
         return self.word.span
 
 
 class _Scene(NamedTuple):
-    """Where in a command we are."""
+    """The position in a command."""
 
     command: Command
     known: dict[str, Value]
@@ -105,7 +105,7 @@ class _Scene(NamedTuple):
     depth: int = 0
 
     def within(self, layer: Layer, env: dict[str, str]) -> "_Scene":
-        """One program further in."""
+        """The position in the program that this one runs."""
         if len(self.layers) >= _MOST_LAYERS:
             raise TooLarge
         self.budget.spend(len(env))
@@ -113,10 +113,10 @@ class _Scene(NamedTuple):
 
 
 def read_launches(commands: Sequence[Command], known: dict[str, Value], budget: Budget) -> Iterator[Launch]:
-    """The launches of a script; `known` is what Slurm sets in every step.
+    """The launches of a script; `known` are the variables that Slurm sets in every step.
 
     Raises:
-        TooLarge: the budget does not allow all of them.
+        TooLarge: the budget is exhausted.
     """
     for command in commands:
         if command.words and head_or_wrapper(command):
@@ -199,7 +199,7 @@ def _arguments(arguments: tuple[str, ...]) -> dict[str, Value]:
 
 
 def _places(string: Word) -> Callable[[int], Span]:
-    """Where a string's characters stand in the script: all of it, unless they stand one by one."""
+    """The offset of each character of a string in the script, or the whole span if they do not correspond."""
     at = string.literal_at
     return lambda offset: string.span if at is None else Span(at + offset, at + offset)
 
@@ -215,9 +215,9 @@ def _launch(kind: str, words: Sequence[Word], length: int, scene: _Scene) -> Lau
 def read_options(
     words: Sequence[Word], syntax: getopt.Syntax, at: int, budget: Budget, through: bool = True
 ) -> tuple[Options, int]:
-    """The options from a word on, and the index of the first word that is none.
+    """The options from a word on, and the index of the first word that is not one.
 
-    A word that may be several options, or none, leaves the options open; `through` reads on behind it.
+    If a word may be any number of options, the options are incomplete; `through` continues after it.
     """
     texts = [word.text for word in words]
     budget.spend(sum(_OPTION + len(text) if text.startswith("-") else 1 for text in texts[at:]))

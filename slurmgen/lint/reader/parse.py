@@ -1,8 +1,8 @@
 """The syntax tree of a shell text, in limited time.
 
-tree-sitter cannot be stopped within a step, and for text that is not shell one step can take minutes:
-its time grows with the square of the length (https://github.com/tree-sitter/tree-sitter/issues/4019).
-A long text is therefore parsed by another process first, which the kernel ends.
+tree-sitter cannot be interrupted, and text that is not shell code can take minutes: the time grows with the
+square of the length (https://github.com/tree-sitter/tree-sitter/issues/4019). Another process therefore
+parses a long text first, and the kernel ends it after a time limit.
 """
 
 import subprocess
@@ -15,9 +15,9 @@ from slurmgen.lint.reader import trial
 from slurmgen.lint.reader.budget import Budget, TooLarge
 
 _SHORT = 4000
-"Characters; the worst text of this length known takes a quarter of a second."
+"Characters; the slowest known text of this length takes a quarter of a second."
 _TRIAL = 50_000
-"Steps that starting a process takes."
+"Steps of the budget for starting a process."
 
 
 @lru_cache(maxsize=1)
@@ -31,7 +31,7 @@ def parse(text: str, budget: Budget) -> Node:
     """The root of the tree.
 
     Raises:
-        TooLarge: the parser may not come to an end.
+        TooLarge: the parser may not terminate.
     """
     code = text.encode()
     if len(code) <= _SHORT:

@@ -1,4 +1,4 @@
-"""The numbers of a job and of its steps: nodes, tasks, GPUs and CPUs; None where the text does not tell."""
+"""Nodes, tasks, GPUs and CPUs of a job and of its steps; None for what the text does not determine."""
 
 import re
 from typing import NamedTuple
@@ -9,24 +9,24 @@ from slurmgen.lint.reader.words import Value
 
 
 class Shape(NamedTuple):
-    """How many of what."""
+    """The size of a job or a step."""
 
     nodes: int | None = None
     ntasks_per_node: int | None = None
     cpus_per_task: int | None = None
     gpus_per_node: int | None = None
     has_gpus: bool = False
-    "GPUs are asked for, however many."
+    "Whether it requests GPUs."
     gpu_type: str | None = None
 
     @property
     def ntasks(self) -> int | None:
-        """Tasks in all."""
+        """Total number of tasks."""
         return _times(self.nodes, self.ntasks_per_node)
 
     @property
     def gpus(self) -> int | None:
-        """GPUs in all."""
+        """Total number of GPUs."""
         return _times(self.nodes, self.gpus_per_node)
 
 
@@ -36,52 +36,53 @@ _GPU_OPTIONS = ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-sock
 
 
 def header_shape(header: Header) -> Shape:
-    """What the header asks for. A heterogeneous job has several shapes, so it has none here."""
+    """The request of the header; empty for a heterogeneous job, which has several."""
     if header.components > 1:
         return Shape(has_gpus=any(header.last(name) for name in _GPU_OPTIONS))
-    said = {d.name: d.value for d in header.directives}
-    nodes = _nodes(said)
-    tasks = _tasks_per_node(said, nodes)
-    has_gpus = any(name in said for name in _GPU_OPTIONS if name != "gres") or "gpu" in said.get("gres", "")
-    per_node, kind = _gpus_per_node(said, nodes, tasks)
-    return Shape(nodes, tasks, _number(said.get("cpus-per-task")), per_node, has_gpus, kind)
+    options = {d.name: d.value for d in header.directives}
+    nodes = _nodes(options)
+    tasks = _tasks_per_node(options, nodes)
+    has_gpus = any(name in options for name in _GPU_OPTIONS if name != "gres")
+    has_gpus = has_gpus or "gpu" in options.get("gres", "")
+    per_node, kind = _gpus_per_node(options, nodes, tasks)
+    return Shape(nodes, tasks, _number(options.get("cpus-per-task")), per_node, has_gpus, kind)
 
 
-def _nodes(said: dict[str, str]) -> int | None:
-    if "nodes" in said:
-        low, dash, high = said["nodes"].partition("-")
+def _nodes(options: dict[str, str]) -> int | None:
+    if "nodes" in options:
+        low, dash, high = options["nodes"].partition("-")
         return _number(low) if not dash or low == high else None
-    counted = {"gpus", "ntasks", "nodelist", "nodefile", "gpus-per-task", "ntasks-per-gpu"} & said.keys()
-    if said.get("ntasks") == "1" and counted == {"ntasks"}:
+    counted = {"gpus", "ntasks", "nodelist", "nodefile", "gpus-per-task", "ntasks-per-gpu"} & options.keys()
+    if options.get("ntasks") == "1" and counted == {"ntasks"}:
         return 1
-    return 1 if not counted and {"gres", "gpus-per-node", *_TASKS} & said.keys() else None
+    return 1 if not counted and {"gres", "gpus-per-node", *_TASKS} & options.keys() else None
 
 
-def _tasks_per_node(said: dict[str, str], nodes: int | None) -> int | None:
-    if any(name in said for name in _UNSURE_TASKS):
+def _tasks_per_node(options: dict[str, str], nodes: int | None) -> int | None:
+    if any(name in options for name in _UNSURE_TASKS):
         return None
-    each = next((_number(said[name]) for name in _TASKS if name in said), None)
-    total = _number(said.get("ntasks"))
-    if "ntasks" not in said:
-        return each if any(name in said for name in _TASKS) else _one_task(said, nodes)
+    each = next((_number(options[name]) for name in _TASKS if name in options), None)
+    total = _number(options.get("ntasks"))
+    if "ntasks" not in options:
+        return each if any(name in options for name in _TASKS) else _one_task(options, nodes)
     if total is None or not nodes or total % nodes:
         return None
     return total // nodes if each in (None, total // nodes) else None
 
 
-def _one_task(said: dict[str, str], nodes: int | None) -> int | None:
-    """Without a word on tasks Slurm starts one on each node, except where GPUs are counted by task."""
-    return 1 if nodes and "gpus-per-task" not in said else None
+def _one_task(options: dict[str, str], nodes: int | None) -> int | None:
+    """By default Slurm starts one task on each node, unless GPUs are requested per task."""
+    return 1 if nodes and "gpus-per-task" not in options else None
 
 
 def _gpus_per_node(
-    said: dict[str, str], nodes: int | None, tasks: int | None
+    options: dict[str, str], nodes: int | None, tasks: int | None
 ) -> tuple[int | None, str | None]:
-    total, kind = _gpu_count(said.get("gpus"))
-    each_task, task_kind = _gpu_count(said.get("gpus-per-task"))
+    total, kind = _gpu_count(options.get("gpus"))
+    each_task, task_kind = _gpu_count(options.get("gpus-per-task"))
     candidates = [
-        _gpu_gres(said.get("gres", "")),
-        _gpu_count(said.get("gpus-per-node")),
+        _gpu_gres(options.get("gres", "")),
+        _gpu_count(options.get("gpus-per-node")),
         (total // nodes if total and nodes and not total % nodes else None, kind),
         (_times(each_task, tasks), task_kind),
     ]
@@ -91,13 +92,13 @@ def _gpus_per_node(
 
 
 def _gpu_count(value: str | None) -> tuple[int | None, str | None]:
-    """`4` or `a100:4`; several types are no one number."""
+    """The number in `4` or `a100:4`; None for several types."""
     kind, _, count = (value or "").rpartition(":")
     return (_number(count), kind or None) if "," not in (value or "") else (None, None)
 
 
 def _gpu_gres(value: str) -> tuple[int | None, str | None]:
-    """GPUs in a list of generic resources: `gpu`, `gpu:2`, `gpu:a100`, `gpu:a100:2`."""
+    """The number of GPUs in a list of generic resources: `gpu`, `gpu:2`, `gpu:a100`, `gpu:a100:2`."""
     items = [item.split("(")[0].split(":") for item in re.split(r",(?![^(]*\))", value)]
     gpus = [item for item in items if item[0] in ("gpu", "gres/gpu")]
     if len(gpus) != 1 or len(gpus[0]) > 3:
@@ -108,7 +109,7 @@ def _gpu_gres(value: str) -> tuple[int | None, str | None]:
 
 
 def step_shape(job: Shape, header: Header, launch: Launch) -> Shape:
-    """What a launch has: the job's shape, or what its srun says instead."""
+    """The shape of a launch: that of the job, unless the options of its srun change it."""
     step = launch.step
     if step is None:
         return job._replace(nodes=1, ntasks_per_node=1)
@@ -155,13 +156,13 @@ def _step_gpus(options: Options, nodes: int | None) -> int | None:
 
 
 def slurm_variables(header: Header, job: Shape) -> dict[str, Value]:
-    """The variables Slurm sets in the job whose value the header tells."""
-    tasks_said = any(header.last(name) for name in ("ntasks", *_TASKS))
+    """The variables that Slurm sets in the job, if the header determines their values."""
+    has_tasks = any(header.last(name) for name in ("ntasks", *_TASKS))
     numbers = {
         "SLURM_NNODES": job.nodes,
         "SLURM_JOB_NUM_NODES": job.nodes,
-        "SLURM_NTASKS": job.ntasks if tasks_said else None,
-        "SLURM_NPROCS": job.ntasks if tasks_said else None,
+        "SLURM_NTASKS": job.ntasks if has_tasks else None,
+        "SLURM_NPROCS": job.ntasks if has_tasks else None,
         "SLURM_NTASKS_PER_NODE": job.ntasks_per_node if header.last("ntasks-per-node") else None,
         "SLURM_CPUS_PER_TASK": job.cpus_per_task,
         "SLURM_GPUS_ON_NODE": job.gpus_per_node,

@@ -1,8 +1,7 @@
 """What a shell script runs: its commands in order, with what is known of their words.
 
-Constants the script sets are followed through assignments, arrays, arithmetic and functions.
-After a branch or a loop, the variables it may have set are unknown; so are all of them after
-a file is sourced that could set them.
+Constants are propagated through assignments, arrays, arithmetic and functions. After a branch or a loop, the
+variables that it may have set are unknown; after sourcing a file, all variables that it could set are.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,11 +17,11 @@ from slurmgen.lint.reader.variables import Variables
 from slurmgen.lint.reader.words import Value, Word
 
 _DEEPEST = 50
-"Commands nested deeper are too large to read."
+"Nesting limit of commands; a deeper script is too large to read."
 _DEEPEST_CALL = 12
-"Functions that call functions are followed no deeper: one that calls itself would never end."
+"Nesting limit of function calls: recursion would never end."
 _COMMAND = 20
-"Steps that a command costs besides its words."
+"Steps of the budget for a command, besides its words."
 
 
 def read_shell(
@@ -35,7 +34,7 @@ def read_shell(
     """The commands of a text; `known` are variables that are set already.
 
     Raises:
-        TooLarge: the budget does not allow all of it.
+        TooLarge: the budget is exhausted.
     """
     walker = _Walker(text, base or (lambda offset: Span(offset, offset)), budget)
     walker.expander.variables.update(known)
@@ -65,7 +64,7 @@ class _Walker(Variables):
         self._conditions: list[str] = []
 
     def visit(self, node: Node) -> None:
-        """Go through one node."""
+        """Visit a node."""
         if self._depth >= _DEEPEST:
             raise TooLarge
         self.budget.spend(1)
@@ -74,7 +73,7 @@ class _Walker(Variables):
         self._depth -= 1
 
     def visit_uncalled(self) -> None:
-        """Functions that the script itself never calls may be called by a trap, or in the step."""
+        """Visit the functions that the script never calls: a trap, or the step, may call them."""
         for name, body in list(self.functions.items()):
             if name not in self.called:
                 self.expander.variables.pop("@", None)
@@ -99,7 +98,7 @@ class _Walker(Variables):
         self._conditions.pop()
 
     def _maybe(self, place: str, *nodes: Node, condition: str = "") -> None:
-        """Nodes that may run: what they set is unknown afterwards."""
+        """Visit nodes that run conditionally: what they set is unknown afterwards."""
         before, exported = self.saved_variables(), self.exported
         self._in(place, *nodes, condition=condition)
         after = self.expander.variables
@@ -112,7 +111,7 @@ class _Walker(Variables):
             self.exported = self.exported | dict.fromkeys(changed, UNKNOWN)
 
     def visit_output(self, node: Node) -> None:
-        """A command substitution: a shell of its own."""
+        """Visit a command substitution, which runs in a subshell."""
         first = len(self.commands)
         self._in_subshell("output", *node.named_children)
         self.outputs += [command.name for command in self.commands[first:]]
@@ -198,7 +197,7 @@ class _Walker(Variables):
             )
 
     def _prefix(self, node: Node) -> dict[str, str]:
-        """An assignment in front of a command, which holds for that command alone."""
+        """An assignment before a command, which applies only to that command."""
         saved = self.saved_variables(), dict(self.expander.ranges)
         pair = self.visit_assignment(node)
         self.expander.variables, self.expander.ranges = saved
@@ -228,7 +227,7 @@ class _Walker(Variables):
 
 
 def _assigned(node: Node, budget: Budget) -> set[str]:
-    """The variables that are set anywhere within."""
+    """The variables that a node sets, at any depth."""
     found: set[str] = set()
     stack = [node]
     while stack:

@@ -1,31 +1,31 @@
-"""The text of a script, with places in it."""
+"""The text of a script, with positions in it."""
 
 import re
 from bisect import bisect_right
 from typing import NamedTuple
 
 UNKNOWN = "\x01"
-"Stands in a word for what the text alone cannot tell."
+"Replaces the parts of a word that the text does not determine."
 
 _FOREIGN = re.compile(r"[^\t\n\r\x20-\x7e]")
 
 
 class Span(NamedTuple):
-    """A stretch of the text, in characters from its start."""
+    """A range of the text, in characters from its start."""
 
     start: int
     end: int
 
 
 class Position(NamedTuple):
-    """A place as people and editors count it: both from 1."""
+    """A line and a column, both counted from 1."""
 
     line: int
     column: int
 
 
 class Source:
-    """A script's text; `plain` is the same length, so that a byte of it is a character of the text."""
+    """The text of a script; `plain` is the same in ASCII, so that byte and character offsets agree."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -42,7 +42,7 @@ class Source:
         return self.text[slice(*self._line(number))].removesuffix("\n").removesuffix("\r")
 
     def line_span(self, offset: int) -> Span:
-        """The whole line that holds a character, with its newline."""
+        """The line that contains a character, with its newline."""
         return self._line(self.position(offset).line)
 
     def _line(self, number: int) -> Span:
@@ -51,5 +51,5 @@ class Source:
         return Span(self.line_starts[number - 1], len(self.text) if is_last else self.line_starts[number])
 
     def quote(self, span: Span) -> str:
-        """What stands there."""
+        """The text of a span."""
         return self.text[span.start : span.end]

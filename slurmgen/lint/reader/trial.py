@@ -4,11 +4,11 @@ import signal
 import sys
 
 SECONDS = 0.3
-"Of CPU time: enough for about 50,000 plain commands, more than a budget allows."
+"Seconds of CPU time: enough for about 50,000 plain commands, more than the budget allows."
 
 
 def main() -> None:
-    """Parse, and print nothing; SIGPROF ends the process if that takes too long."""
+    """Parse and print nothing; SIGPROF ends the process after the time limit."""
     sys.path[:] = sys.argv[1:]
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     import tree_sitter_bash

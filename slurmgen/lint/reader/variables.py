@@ -1,4 +1,4 @@
-"""The variables of a script while it is read: what they hold, and which are exported."""
+"""The variables of a script while it is read: their values, and which are exported."""
 
 import re
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from slurmgen.lint.reader.source import UNKNOWN, Span
 from slurmgen.lint.reader.words import Expander, Value
 
 _LONGEST = 4096
-"Values that grow beyond this, such as one that doubles itself again and again, are not followed."
+"Longer values are treated as unknown, such as a value that doubles itself repeatedly."
 
 _ASSIGNMENT = 10
-"Steps that an assignment costs besides its value."
+"Steps of the budget for an assignment, besides its value."
 
 
 class Variables:
-    """Follows assignments; the walker that goes through the commands builds on it."""
+    """Tracks assignments; the walker over the commands derives from it."""
 
     def __init__(self, text: str, base: Callable[[int], Span], budget: Budget) -> None:
         self.text = text
@@ -28,18 +28,18 @@ class Variables:
         self.expander = Expander(text, base, self.visit_output, budget)
         self.expander.ranges.update(KNOWN_RANGES)
         self.exported: dict[str, str] = {}
-        "Never changed, only replaced: the commands read so far keep it."
+        "Replaced, never modified: earlier commands keep a reference to it."
         self.assignments: list[Assignment] = []
         self.array_copies: list[ArrayCopy] = []
         self.outputs: list[str] = []
-        "The commands whose output went into the word that is being read."
+        "The commands whose output is part of the current word."
 
     def visit_output(self, node: Node) -> None:
-        """Go through the commands whose output becomes a word."""
+        """Visit the commands whose output becomes a word."""
         raise NotImplementedError
 
     def visit_assignment(self, node: Node, exported: bool = False) -> tuple[str, str] | None:
-        """Follow one assignment; what it sets, unless that is an array."""
+        """Track an assignment; returns what it sets, unless that is an array."""
         name_node, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name_node is None:
             return None
@@ -105,7 +105,7 @@ class Variables:
         return evaluate(value, self.expander.range_of)
 
     def visit_declaration(self, node: Node) -> None:
-        """Follow `export`, `declare`, `local` and `readonly`."""
+        """Track `export`, `declare`, `local` and `readonly`."""
         exports = node.children[0].type == "export" or any(
             child.type == "word" and "x" in self.raw(child) for child in node.named_children
         )
@@ -118,7 +118,7 @@ class Variables:
                 self._export(name, value if isinstance(value, str) else UNKNOWN)
 
     def visit_unset(self, node: Node) -> None:
-        """Follow `unset`."""
+        """Track `unset`."""
         for child in node.named_children:
             name = self.raw(child)
             self.expander.variables[name] = ""
@@ -127,10 +127,10 @@ class Variables:
                 self.exported = {key: value for key, value in self.exported.items() if key != name}
 
     def raw(self, node: Node) -> str:
-        """A node as it is written."""
+        """The source text of a node."""
         self.budget.spend((node.end_byte - node.start_byte) // CHARACTERS)
         return self.text[node.start_byte : node.end_byte]
 
     def span(self, node: Node) -> Span:
-        """Where a node stands in the script."""
+        """The span of a node in the script."""
         return Span(self.base(node.start_byte).start, self.base(node.end_byte).end)

@@ -1,4 +1,4 @@
-"""Shell words: what the shell makes of them, as far as the text tells."""
+"""Shell words and their expansion, as far as the text determines it."""
 
 import re
 from collections.abc import Callable
@@ -18,22 +18,22 @@ class Word(NamedTuple):
     """One word of a command."""
 
     text: str
-    "With UNKNOWN where the text of the script does not tell."
+    "With UNKNOWN in place of parts that the script does not determine."
     span: Span
     names: frozenset[str] = frozenset()
-    "The variables that this shell expands in it."
+    "The variables that the shell expands in it."
     raw: str = ""
-    "As it is written."
+    "Its source text."
     loose: bool = False
-    "Nothing is known of it, not even that it is one word."
+    "Nothing is known about it, not even that it is one word."
     spliced: bool = False
-    "It came out of a variable that holds several words."
+    "It comes from a variable that contains several words."
     literal_at: int | None = None
-    "Where its text begins, if it stands there character by character."
+    "The offset of its text, if the script contains it character by character."
 
     @property
     def known(self) -> bool:
-        """Whether all of it is known."""
+        """Whether its whole text is known."""
         return UNKNOWN not in self.text
 
 
@@ -44,7 +44,7 @@ class _Piece(NamedTuple):
 
 
 class Expander:
-    """Makes words of syntax nodes with the variables that are known."""
+    """Expands syntax nodes to words with the known variables."""
 
     def __init__(
         self, source: str, base: Callable[[int], Span], run: Callable[[Node], None], budget: Budget
@@ -58,7 +58,7 @@ class Expander:
         self._names: set[str] = set()
 
     def words(self, node: Node) -> list[Word]:
-        """The words that one argument becomes: mostly one."""
+        """The words that one argument expands to, usually one."""
         self._names = set()
         start, end = node.start_byte, node.end_byte
         span = Span(self._base(start).start, self._base(end).end)
@@ -86,7 +86,7 @@ class Expander:
         ]
 
     def value(self, node: Node | None) -> tuple[str, frozenset[str]]:
-        """What an assignment stores, with no word splitting, and the variables it is made of."""
+        """The value of an assignment, without word splitting, and the variables that it uses."""
         self._names = set()
         pieces = self.pieces(node, quoted=True) if node is not None else []
         return "".join(UNKNOWN if p.items is not None else p.text for p in pieces), frozenset(self._names)
@@ -116,7 +116,7 @@ class Expander:
         return [_Piece(self.source[node.start_byte + 1 : node.end_byte - 1])]
 
     def _within(self, node: Node, quoted: bool) -> list[_Piece]:
-        """The parts of a string or of words written together, with the blanks between them."""
+        """The parts of a string or of a concatenation, with the blanks between them."""
         is_string = node.type == "string"
         quoted = quoted or is_string
         found: list[_Piece] = []
@@ -132,7 +132,7 @@ class Expander:
         return found
 
     def _variable(self, node: Node, quoted: bool) -> list[_Piece]:
-        """`$NAME`, `${NAME}` and `${NAME[@]}`; what has an operator is unknown."""
+        """Expand `$NAME`, `${NAME}` and `${NAME[@]}`; an expansion with an operator is unknown."""
         named = node.named_children
         subscript = next((child for child in named if child.type == "subscript"), None)
         first = subscript.named_children[0] if subscript else (named[0] if named else None)
@@ -169,7 +169,7 @@ class Expander:
         return [_Piece(UNKNOWN if only is None else str(only))]
 
     def range_of(self, name: str) -> Range:
-        """The numbers that a variable can hold."""
+        """The range of numbers that a variable can have."""
         value = self.variables.get(name, UNKNOWN)
         if isinstance(value, str) and value.isdigit() and len(value) < 16:
             return Range(int(value), int(value))
@@ -177,7 +177,7 @@ class Expander:
 
 
 def _joined(pieces: list[_Piece]) -> list[tuple[str, bool]]:
-    """The fields that the parts make together, each with whether nothing is known of it."""
+    """The fields that the parts form together, each with whether nothing is known about it."""
     fields: list[list[str]] = []
     loose: set[int] = set()
     glue = False
@@ -197,13 +197,13 @@ def _joined(pieces: list[_Piece]) -> list[tuple[str, bool]]:
 
 
 def _size(value: Value) -> int:
-    """The steps that putting a value into a word takes."""
+    """Steps of the budget for inserting a value into a word."""
     texts = (value,) if isinstance(value, str) else value
     return sum(1 + len(text) // CHARACTERS for text in texts)
 
 
 def _fields(piece: _Piece) -> list[tuple[str, bool]]:
-    """The fields of one part, each with whether it begins a word of its own."""
+    """The fields of one part, each with whether it starts a new word."""
     if piece.items is not None:
         return [(text, index > 0) for index, text in enumerate(piece.items)]
     if not piece.splits:

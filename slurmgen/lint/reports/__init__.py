@@ -4,14 +4,29 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from slurmgen.lint.reports.base import Linted
+from slurmgen.text import unstyled
 
 FORMATS = ("text", "json", "sarif", "github")
 
 
-def report(format_name: str, files: Sequence[Linted]) -> str:
-    """The findings in all files, in the given format."""
-    write: Callable[[Sequence[Linted]], str] = import_module(f"{__name__}.{format_name}").report
-    return write(files)
+def report(
+    format_name: str,
+    files: Sequence[Linted],
+    *,
+    style: Callable[..., str] = unstyled,
+    width: int | None = None,
+) -> str:
+    """The findings in all files, in the given format.
+
+    Args:
+        format_name: one of FORMATS.
+        files: the files with their findings.
+        style: adds colours to the format `text`, such as `click.style`.
+        width: most columns of an excerpt in the format `text`; default: 140.
+    """
+    options = {"style": style, "width": width} if format_name == "text" else {}
+    text: str = import_module(f"{__name__}.{format_name}").report(files, **options)
+    return text
 
 
 __all__ = ["FORMATS", "Linted", "report"]

@@ -1,56 +1,65 @@
-"""The format `text`: for each finding the line, carets under the fault, and the advice."""
+"""The format `text`: for each finding the source line, carets below the fault, and the advice."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from slurmgen.lint.finding import Report
 from slurmgen.lint.reader.source import Source
 from slurmgen.lint.reports.base import Linted
-from slurmgen.text import counted, visible
+from slurmgen.text import counted, unstyled, visible
 
-_COLUMNS = 140
+Style = Callable[..., str]
 
-
-def report(files: Sequence[Linted]) -> str:
-    """All findings, and their number."""
-    blocks = [block for file in files for block in _of_file(file)]
-    return "\n".join([*blocks, _summary(files)]) + "\n"
+_WIDTH = 140
+_CUT = "..."
+_COLORS = {"error": "red", "warning": "yellow"}
 
 
-def _of_file(file: Linted) -> list[str]:
-    source = Source(file.text)
-    return [_block(file.name, source, found) for found in file.reports]
+def report(files: Sequence[Linted], *, style: Style = unstyled, width: int | None = None) -> str:
+    """All findings, and their number; no excerpt is wider than `width`, default: 140 columns."""
+    blocks = [
+        _block(file.name, source, found, style, width or _WIDTH)
+        for file in files
+        for source in (Source(file.text),)
+        for found in file.reports
+    ]
+    return "\n".join([*blocks, _summary(files, style)]) + "\n"
 
 
-def _block(name: str, source: Source, found: Report) -> str:
-    line, column = found.start
-    place = f"{visible(name)}:{line}:{column}"
+def _block(name: str, source: Source, found: Report, style: Style, width: int) -> str:
+    place = f"{visible(name)}:{found.start.line}:{found.start.column}"
+    color = _COLORS[found.rule.severity]
+    severity = style(f"{found.rule.severity} {found.rule.code}", fg=color, bold=True)
+    line, carets = _excerpt(source, found, width)
     lines = [
-        f"{place}: {found.rule.severity} {found.rule.code} {visible(found.finding.message)}",
-        *_excerpt(source, found),
+        f"{style(place, bold=True)}: {severity} {visible(found.finding.message)}",
+        line,
+        style(carets, fg=color),
     ]
     if found.finding.advice:
         lines.append(f"  = {visible(found.finding.advice)}")
     return "\n".join(lines) + "\n"
 
 
-def _excerpt(source: Source, found: Report) -> list[str]:
-    """The line, with a caret under each column of the finding."""
-    text = source.line(found.start.line)[:_COLUMNS]
-    before, rest = text[: found.start.column - 1], text[found.start.column - 1 :]
-    if found.end.line == found.start.line:
-        rest = rest[: max(found.end.column - found.start.column, 1)]
-    indent, width = len(visible(before)), max(len(visible(rest)), 1)
+def _excerpt(source: Source, found: Report, width: int) -> tuple[str, str]:
+    """The source line, and carets below the fault; a long line is cut where the fault stays in view."""
+    line = source.line(found.start.line)
     number = f"{found.start.line:>5} | "
-    return [
-        (number + visible(text))[:_COLUMNS],
-        (" " * (len(number) - 2) + "| " + " " * indent + "^" * width)[:_COLUMNS],
-    ]
+    room = max(width - len(number), 1)
+    start = found.start.column - 1
+    end = max(found.end.column - 1, start + 1) if found.end.line == found.start.line else len(line)
+    first = max(0, min(start, end - room))
+    before, fault = visible(line[first:start]), visible(line[start : min(end, first + room)])
+    text = (before + fault + visible(line[end : first + room]))[:room]
+    if first and len(before) >= len(_CUT):
+        text = _CUT + text[len(_CUT) :]
+    carets = (" " * len(before) + "^" * max(len(fault), 1))[:room]
+    return number + text, " " * (len(number) - 2) + "| " + carets
 
 
-def _summary(files: Sequence[Linted]) -> str:
+def _summary(files: Sequence[Linted], style: Style) -> str:
     found = [item for file in files for item in file.reports]
     if not found:
-        return f"{counted(len(files), 'file')}: nothing found"
+        return style(f"{counted(len(files), 'file')}: nothing found", fg="green")
     fixable = sum(bool(item.finding.edits) for item in found)
     hint = f"; {fixable} fixable with --fix" if fixable else ""
-    return f"{counted(len(found), 'finding')} in {counted(len(files), 'file')}{hint}"
+    return f"{style(counted(len(found), 'finding'), bold=True)} in {counted(len(files), 'file')}{hint}"

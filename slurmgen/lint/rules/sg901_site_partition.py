@@ -50,7 +50,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
                 did_you_mean(name, useful),
             )
             return  # one finding at a place
-        elif site.partitions[name].max_gpus == 0 and script.job.has_gpus:
+        elif script.job.has_gpus and not site.partitions[name].has_gpus:
             yield Finding(
                 directive.value_span,
                 f"partition {name} of {site.name} has no GPUs",

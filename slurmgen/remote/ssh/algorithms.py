@@ -35,7 +35,7 @@ _STANDARD_NAME = {"curve25519-sha256@libssh.org": "curve25519-sha256"}
 
 
 def restrict(connection: "paramiko.Transport", lists: Mapping[str, str], alias: str) -> None:
-    """Let a connection use only what ssh_config allows; `lists` are its values by keyword in small letters.
+    """Restrict a connection to what ssh_config allows; `lists` are its values by keyword in lower case.
 
     Raises:
         ConfigError: paramiko has none of the algorithms of an option.
@@ -47,7 +47,7 @@ def restrict(connection: "paramiko.Transport", lists: Mapping[str, str], alias: 
         if not chosen:
             raise ConfigError(
                 f"{option.name} of {alias} in ssh_config allows none that paramiko has: {value}",
-                "Use OpenSSH's client: --ssh-client openssh.",
+                "Use --ssh-client openssh.",
             )
         setattr(security, option.attribute, chosen)
 

@@ -1,47 +1,40 @@
-"""Logging in: the agent and key files first, then what only a person can answer.
+"""Authentication: with the keys of the agent and of files first, then with what the user types.
 
-A passphrase, password or code is asked for when it is needed, handed on, and forgotten.
+The user is prompted for a passphrase, password or code when it is needed; none is kept.
 """
 
 import contextlib
-import io
 import os
-from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 import paramiko
 
-from slurmgen import files
 from slurmgen.errors import AuthenticationFailed
-from slurmgen.remote.ssh import certificates
-from slurmgen.remote.ssh.config import Destination
-from slurmgen.remote.ssh.prompt import Ask
+from slurmgen.remote.ssh import certificates, key_files
+from slurmgen.remote.ssh.destination import Destination
+from slurmgen.remote.ssh.prompt import ATTEMPTS, Prompt
 from slurmgen.text import counted, visible
 
 _AGENT = "SSH_AUTH_SOCK"
-_KINDS = (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey)
-PROMPTS = 3
-"How often a person may answer wrongly, as in OpenSSH."
 
 
-def log_in(transport: paramiko.Transport, to: Destination, ask: Ask | None) -> str:
-    """Prove to the host that we are `to.user`; `ask` is None where there is no terminal.
+def log_in(transport: paramiko.Transport, to: Destination, prompt: Prompt | None) -> str:
+    """Authenticate as `to.user`; `prompt` is None without a terminal.
 
-    Returns what it took at last: a key by its name, or the kind of answer.
+    Returns the name of the key, or the method, that the host accepted last.
 
     Raises:
-        AuthenticationFailed: nothing that we have lets us in.
+        AuthenticationFailed: the host accepted none.
     """
     tried: list[str] = []
     accepted = _accepted(transport, to.user)
     if "publickey" in accepted and "publickey" in to.methods:
-        accepted = _offer_keys(transport, to, ask, accepted, tried)
-    if not transport.is_authenticated() and ask:
-        accepted = _answer(transport, to, ask, accepted, tried)
+        accepted = _offer_keys(transport, to, prompt, accepted, tried)
+    if not transport.is_authenticated() and prompt:
+        accepted = _answer_prompts(transport, to, prompt, accepted, tried)
     if not transport.is_authenticated():
-        raise _refused(to, accepted, tried, ask)
-    return tried[-1] if tried else "no proof at all"
+        raise _refused(to, accepted, tried, prompt)
+    return tried[-1] if tried else "no authentication"
 
 
 def _accepted(transport: paramiko.Transport, user: str) -> set[str]:
@@ -54,45 +47,50 @@ def _accepted(transport: paramiko.Transport, user: str) -> set[str]:
 
 
 def _offer_keys(
-    transport: paramiko.Transport, to: Destination, ask: Ask | None, accepted: set[str], tried: list[str]
+    transport: paramiko.Transport,
+    to: Destination,
+    prompt: Prompt | None,
+    accepted: set[str],
+    tried: list[str],
 ) -> set[str]:
-    """Offer keys until one is taken; returns the methods that are then still wanted."""
+    """Offer keys until one is accepted; returns the methods that are still required."""
     with _agent_keys(to.agent) as held:
-        for title, key in _keys(held, to, ask):
+        for title, key in _keys(held, to, prompt):
             tried.append(title)
             with contextlib.suppress(paramiko.AuthenticationException):
                 return set(transport.auth_publickey(to.user, key))
             if not transport.is_active():  # OpenSSH's MaxAuthTries, mostly 6
                 raise AuthenticationFailed(
-                    f"{to.alias} hung up after {counted(len(tried), 'key')}, none of which lets {to.user} in",
-                    "Name the right one in ssh_config with IdentityFile, and say IdentitiesOnly yes.",
+                    f"{to.alias} closed the connection after {counted(len(tried), 'key')}, "
+                    f"none of which it accepts for {to.user}",
+                    "Name the right one in ssh_config with IdentityFile, and set IdentitiesOnly yes.",
                 )
     return accepted - {"publickey"}
 
 
 def _keys(
-    held: Iterable[paramiko.AgentKey], to: Destination, ask: Ask | None
+    held: Iterable[paramiko.AgentKey], to: Destination, prompt: Prompt | None
 ) -> Iterator[tuple[str, paramiko.PKey]]:
     """The agent's keys that a key file names, its others, then the files: as in OpenSSH."""
-    public = {path: _public_blob(path) for path in to.identity_files}
+    public = {path: key_files.public_blob(path) for path in to.identity_files}
     place = {blob: number for number, blob in enumerate(public.values())}
     known = [(certificates.public_blob(key), key) for key in held]
     wanted = [(blob, key) for blob, key in known if not to.identities_only or blob in place]
-    # A host hangs up after some keys, mostly six, and an agent may hold more.
+    # A host closes the connection after some keys, mostly six, and an agent may hold more.
     for _, agent_key in sorted(wanted, key=lambda one: place.get(one[0], len(place))):
         yield from certificates.of(agent_key, to.certificate_files)
         yield f"{agent_key.fingerprint} of the agent", certificates.as_held(agent_key)
     offered = {blob for blob, _ in wanted}
     for path in to.identity_files:
         # A key that the agent holds was offered already, and its file may need a passphrase.
-        if public[path] not in offered and (key := _load(path, ask)):
+        if public[path] not in offered and (key := key_files.load(path, prompt)):
             yield from certificates.of(key, (*to.certificate_files, certificates.beside(path)))
             yield str(path), key
 
 
 @contextlib.contextmanager
 def _agent_keys(socket: str | None) -> Iterator[tuple[paramiko.AgentKey, ...]]:
-    """What the agent holds; paramiko finds it by a variable alone."""
+    """The keys of the agent, which paramiko finds only by an environment variable."""
     if socket == "none":
         yield ()
         return
@@ -108,71 +106,17 @@ def _agent_keys(socket: str | None) -> Iterator[tuple[paramiko.AgentKey, ...]]:
             os.environ[_AGENT] = before
 
 
-def _public_blob(path: Path) -> bytes | None:
-    """The public half of a key file, where it lies beside it as usual."""
-    public = path if path.suffix == ".pub" else path.with_name(f"{path.name}.pub")
-    try:
-        return b64decode(files.read_text(public).split()[1], validate=True)
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _load(path: Path, ask: Ask | None) -> paramiko.PKey | None:
-    """The key in a file; None if there is none, or it stays locked."""
-    try:
-        text = files.read_text(path)
-    except (OSError, ValueError):
-        return None
-    for password in _passphrases(path, ask):
-        try:
-            return _private_key(text, password)
-        except paramiko.PasswordRequiredException:
-            continue
-        except ValueError:  # not a key, or the wrong passphrase
-            if password is None:
-                return None
-    return None
-
-
-def _private_key(text: str, password: bytes | None) -> paramiko.PKey:
-    """The key that a file's text stands for, of whichever kind.
-
-    Raises:
-        PasswordRequiredException: it is locked, and there is no password.
-        ValueError: it is not a key, or the password is wrong.
-    """
-    is_locked = False
-    for kind in _KINDS:
-        try:
-            # paramiko's annotation says str, cryptography beneath it wants bytes.
-            return kind.from_private_key(io.StringIO(text), password)  # type: ignore[arg-type]
-        except paramiko.PasswordRequiredException:
-            is_locked = True
-        except Exception:  # noqa: S112 (what paramiko raises for junk is not documented)
-            continue
-    if is_locked:
-        raise paramiko.PasswordRequiredException
-    raise ValueError("not a private key")
-
-
-def _passphrases(path: Path, ask: Ask | None) -> Iterator[bytes | None]:
-    yield None
-    for _ in range(PROMPTS if ask else 0):
-        assert ask  # noqa: S101 (for mypy)
-        yield ask(f"Passphrase of {path}: ").encode()
-
-
-def _answer(
-    transport: paramiko.Transport, to: Destination, ask: Ask, accepted: set[str], tried: list[str]
+def _answer_prompts(
+    transport: paramiko.Transport, to: Destination, prompt: Prompt, accepted: set[str], tried: list[str]
 ) -> set[str]:
-    """Let the person answer, method after method, until the host is content."""
-    for _ in range(PROMPTS):
+    """Try the methods that need a prompt, until the host accepts the login."""
+    for _ in range(ATTEMPTS):
         method = next((method for method in to.methods if method in accepted & _METHODS.keys()), None)
         if transport.is_authenticated() or method is None or not transport.is_active():
             break
         tried.append(method)
         try:
-            accepted = set(_METHODS[method](transport, to, ask))
+            accepted = set(_METHODS[method](transport, to, prompt))
         except paramiko.BadAuthenticationType as error:
             accepted = set(error.allowed_types) - {method}
         except paramiko.AuthenticationException:
@@ -180,41 +124,43 @@ def _answer(
     return accepted
 
 
-def _interactive(transport: paramiko.Transport, to: Destination, ask: Ask) -> Iterable[str]:
+def _interactive(transport: paramiko.Transport, to: Destination, prompt: Prompt) -> Iterable[str]:
     def handler(title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
         head = f"{title} {instructions}".strip()
         if head and not prompts:  # such as "approve it on your phone"
-            ask.tell(_shown(f"({_who(to)}) {head}"))
-        return [ask(_shown(f"({_who(to)}) {f'{head} {prompt}'.strip()}")) for prompt, _ in prompts]
+            prompt.show(_printable(f"({_account(to)}) {head}"))
+        return [prompt(_printable(f"({_account(to)}) {f'{head} {text}'.strip()}")) for text, _ in prompts]
 
     return transport.auth_interactive(to.user, handler)
 
 
-def _password(transport: paramiko.Transport, to: Destination, ask: Ask) -> Iterable[str]:
-    return transport.auth_password(to.user, ask(f"Password of {_who(to)}: "), fallback=False)
+def _password(transport: paramiko.Transport, to: Destination, prompt: Prompt) -> Iterable[str]:
+    return transport.auth_password(to.user, prompt(f"Password of {_account(to)}: "), fallback=False)
 
 
-def _who(to: Destination) -> str:
-    """Whom a question is about: on the way there may be hosts that ask too."""
+def _account(to: Destination) -> str:
+    """The account in a prompt: jump hosts have prompts too."""
     return f"{to.user}@{to.alias}"
 
 
-_METHODS: dict[str, Callable[[paramiko.Transport, Destination, Ask], Iterable[str]]] = {
+_METHODS: dict[str, Callable[[paramiko.Transport, Destination, Prompt], Iterable[str]]] = {
     "keyboard-interactive": _interactive,
     "password": _password,
 }
 
 
-def _shown(text: str) -> str:
-    """A host's prompt, in which nothing can steer the terminal."""
+def _printable(text: str) -> str:
+    """A host's prompt without characters that control the terminal."""
     return visible(text.replace("\r\n", "\n"), keep="\n") + " "
 
 
-def _refused(to: Destination, accepted: set[str], tried: list[str], ask: Ask | None) -> AuthenticationFailed:
+def _refused(
+    to: Destination, accepted: set[str], tried: list[str], prompt: Prompt | None
+) -> AuthenticationFailed:
     hint = f"Give the right user with --host USER@HOST, or have your key accepted: ssh-copy-id {to.alias}"
-    if not ask and accepted & _METHODS.keys() & set(to.methods):
-        hint += ". A password or code would be asked for in a terminal, but there is no terminal here."
+    if not prompt and accepted & _METHODS.keys() & set(to.methods):
+        hint += ". It accepts a password or code, but there is no terminal here to prompt for one."
     return AuthenticationFailed(
-        f"{to.alias} did not let {to.user} in, who tried {', '.join(tried) or 'no key'}",
+        f"{to.alias} refused the login of {to.user} with {', '.join(tried) or 'no key'}",
         hint,
     )

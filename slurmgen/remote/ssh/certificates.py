@@ -1,6 +1,6 @@
-"""Certificates of users' keys: what an authority says of a key, offered instead of the bare key.
+"""User certificates, offered to a host together with their keys.
 
-A host checks them (TrustedUserCAKeys); here they are only matched with the key they are of.
+The host verifies them (TrustedUserCAKeys); this module only finds those of a key.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from paramiko.pkey import PublicBlob
 from slurmgen import files
 
 _UNREADABLE = Exception
-"What is raised for a text that is not a certificate we can use: cryptography does not document it."
+"What is raised for an invalid certificate: cryptography does not document it."
 
 
 def of(key: paramiko.PKey, paths: Iterable[Path]) -> Iterator[tuple[str, paramiko.PKey]]:
-    """The key with each certificate among the files that is its own, by the file's name."""
+    """The key with each of its certificates among the files, by the file's name."""
     for file in paths:
-        with contextlib.suppress(_UNREADABLE):  # there is none, or it is something else
+        with contextlib.suppress(_UNREADABLE):  # the file is missing, or is something else
             text = files.read_text(file)
             if _is_of(text.encode(), key):
                 certified = _copy(key)
@@ -36,25 +36,25 @@ def of(key: paramiko.PKey, paths: Iterable[Path]) -> Iterator[tuple[str, paramik
 
 
 def beside(path: Path) -> Path:
-    """Where a key's certificate lies if nobody says otherwise."""
+    """The default path of a key's certificate."""
     return path.with_name(f"{path.name.removesuffix('.pub')}-cert.pub")
 
 
 def as_held(key: paramiko.AgentKey) -> paramiko.AgentKey:
-    """An agent's key as it is to be offered: paramiko would name a certificate, but send the bare key."""
+    """An agent's key with its certificate: paramiko would name the certificate, but send the bare key."""
     if "-cert-" in key.get_name():
         key.public_blob = PublicBlob.from_message(paramiko.Message(key.blob))  # type: ignore[assignment]
     return key
 
 
 def _copy(key: paramiko.PKey) -> paramiko.PKey:
-    if isinstance(key, paramiko.AgentKey):  # copy() would never come to an end
+    if isinstance(key, paramiko.AgentKey):  # copy() would recurse without end
         return paramiko.AgentKey(key.agent, key.blob, key.comment)
     return copy(key)
 
 
 def public_blob(key: paramiko.AgentKey) -> bytes:
-    """The public half of an agent's key, also where it holds only a certificate of it."""
+    """The public half of an agent's key, also if the agent holds only its certificate."""
     if "-cert-" not in key.get_name():
         return key.asbytes()
     with contextlib.suppress(_UNREADABLE):
@@ -67,7 +67,7 @@ def _is_of(text: bytes, key: paramiko.PKey) -> bool:
 
 
 def _certified_blob(text: bytes) -> bytes:
-    """The public key that a certificate vouches for; empty if it is none."""
+    """The public key in a certificate; empty for anything else."""
     certificate = load_ssh_public_identity(text)
     if not isinstance(certificate, SSHCertificate):
         return b""

@@ -12,33 +12,37 @@ import subprocess
 from pathlib import Path
 
 TIMEOUT = 30.0
-"Seconds for the commands of `Match exec`, and for names to become canonical."
+"Seconds for the commands of `Match exec` and for the canonicalization of names."
 
 _PATH_LISTS = {"userknownhostsfile", "globalknownhostsfile", "revokedhostkeys"}
-_FILLED = {"certificatefile", "identityagent", "identityfile", "proxycommand", "proxyjump", *_PATH_LISTS}
-# ssh prints paths bare, blanks within them too; each begins anew at a slash or a tilde.
+_EXPANDED = {"certificatefile", "identityagent", "identityfile", "proxycommand", "proxyjump", *_PATH_LISTS}
+# ssh prints paths without quotes, also with blanks in them; each begins with a slash or a tilde.
 _NEXT_PATH = re.compile(r"\s+(?=[/~])")
 
 
-def said(program: str, alias: str, user: str, port: str, config_file: Path | None) -> dict[str, list[str]]:
-    """What ssh would go by for a host.
+def read_options(
+    program: str, alias: str, user: str, port: str, config_file: Path | None
+) -> dict[str, list[str]]:
+    """The options that ssh would use for a host.
 
     Raises:
-        ValueError: ssh refuses the file, in its own words.
+        ValueError: ssh refuses the file; the message is its own.
     """
     file = ["-F", str(config_file)] if config_file else []
     login = [*(["-l", user] if user else []), *(["-p", port] if port else [])]
     values: dict[str, list[str]] = {}
-    for line in _asked([program, "-G", "-T", *file, *login, "--", alias]).splitlines():
+    for line in _ssh_output([program, "-G", "-T", *file, *login, "--", alias]).splitlines():
         keyword, _, value = line.partition(" ")
         values.setdefault(keyword, []).append(value)
     for keyword in _PATH_LISTS & values.keys():
         values[keyword] = _NEXT_PATH.split(values[keyword][0])
     tokens = _tokens(alias, values)
-    return values | {key: [_filled(text, tokens) for text in values[key]] for key in _FILLED & values.keys()}
+    return values | {
+        key: [_expanded(text, tokens) for text in values[key]] for key in _EXPANDED & values.keys()
+    }
 
 
-def _asked(argv: list[str]) -> str:
+def _ssh_output(argv: list[str]) -> str:
     try:
         reply = subprocess.run(
             argv,
@@ -48,7 +52,7 @@ def _asked(argv: list[str]) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ValueError(f"`ssh -G` gave no answer within {TIMEOUT:g} seconds") from None
+        raise ValueError(f"`ssh -G` did not finish within {TIMEOUT:g} seconds") from None
     if reply.returncode:
         lines = reply.stderr.decode(errors="replace").splitlines()
         raise ValueError("; ".join(lines) or f"`ssh -G` failed with exit status {reply.returncode}")
@@ -56,16 +60,16 @@ def _asked(argv: list[str]) -> str:
 
 
 def _tokens(alias: str, values: dict[str, list[str]]) -> dict[str, str]:
-    """What ssh_config's %-words stand for; ssh fills them in only when it connects."""
-    host, here = values["hostname"][0], socket.gethostname()
+    """The values of ssh_config's tokens (%h), which ssh expands only when it connects."""
+    host, local = values["hostname"][0], socket.gethostname()
     return {
         "%": "%",
         "d": _home(),
         "h": host,
         "i": str(os.getuid()),
         "k": values.get("hostkeyalias", [host])[0],
-        "L": here.partition(".")[0],
-        "l": here,
+        "L": local.partition(".")[0],
+        "l": local,
         "n": alias,
         "p": values["port"][0],
         "r": values["user"][0],
@@ -73,8 +77,8 @@ def _tokens(alias: str, values: dict[str, list[str]]) -> dict[str, str]:
     }
 
 
-def _filled(text: str, tokens: dict[str, str]) -> str:
-    """A value with its tokens filled in, and `~` as ssh takes it: not from HOME."""
+def _expanded(text: str, tokens: dict[str, str]) -> str:
+    """A value with its tokens and `~` expanded as ssh does it: not from HOME."""
     text = re.sub(r"^~(?=/)", lambda _: _home(), text)
     return re.sub(r"%(.)", lambda match: tokens.get(match[1], match[0]), text)
 

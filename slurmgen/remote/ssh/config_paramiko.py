@@ -1,4 +1,4 @@
-"""ssh_config as paramiko reads it, where ssh is not installed; with Include, which it does not know."""
+"""ssh_config as paramiko reads it if ssh is not installed; with Include, which paramiko does not support."""
 
 import itertools
 import shlex
@@ -13,7 +13,7 @@ SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 DEEPEST = 16
 "How deep files may include one another, as in OpenSSH."
 MOST_FILES = 256
-"Files that are read in all; each takes longer than the one before."
+"Number of files that are read; each takes longer than the one before."
 
 _PATH_LISTS = {"userknownhostsfile", "globalknownhostsfile", "revokedhostkeys"}
 _ALONE = {"all", "canonical", "final"}
@@ -21,11 +21,11 @@ _WITH_VALUE = {"exec", "host", "localuser", "originalhost", "user"}
 _PROBE = "slurmgenprobe"
 
 
-def said(alias: str, config_file: Path | None) -> dict[str, list[str]]:
-    """What the files say of a host.
+def read_options(alias: str, config_file: Path | None) -> dict[str, list[str]]:
+    """The options of ssh_config for a host.
 
     Raises:
-        OSError, ValueError: a file cannot be read, or not be understood.
+        OSError, ValueError: a file cannot be read, or is not valid.
     """
     # OpenSSH ignores the system's file too when it is given one.
     paths = [config_file] if config_file else [Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG]
@@ -50,13 +50,13 @@ def _lookup(lines: list[str], alias: str) -> paramiko.SSHConfigDict:
         config.parse(iter(lines))
         return config.lookup(alias)
     except (paramiko.ConfigParseError, paramiko.CouldNotCanonicalize, ImportError) as error:
-        raise ValueError(str(error)) from None  # `Match exec` wants a package we have not
+        raise ValueError(str(error)) from None  # `Match exec` needs a package that is not installed
     except KeyError as error:
         raise ValueError(f"{error} is missing") from None
 
 
 def _read(path: Path, alias: str, lines: list[str], count: Iterator[int], depth: int = 0) -> None:
-    """Add the lines of a file; those that it includes only where the block around them is for us."""
+    """Add the lines of a file; those that it includes only if the block around them applies."""
     if depth > DEEPEST or next(count) > MOST_FILES:
         raise ValueError(f"{path} is one of too many files that include one another")
     block = "Host *"
@@ -85,14 +85,14 @@ def _is_active(block: str, alias: str, lines: list[str]) -> bool:
 
 
 def _check_match(value: str) -> None:
-    """Refuse a condition that paramiko does not know: it would take it for one that holds."""
+    """Refuse a condition that paramiko does not support: it would treat it as true."""
     words = iter(shlex.split(value))
     for word in words:
         plain = word.removeprefix("!").lower()
         if plain in _WITH_VALUE:
             next(words, None)
         elif plain not in _ALONE:
-            raise ValueError(f"`Match {word}` can be understood only where `ssh` is installed")
+            raise ValueError(f"`Match {word}` is supported only if `ssh` is installed")
 
 
 def _included(patterns: str) -> Iterator[Path]:

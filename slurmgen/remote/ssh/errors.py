@@ -1,4 +1,4 @@
-"""What paramiko and the socket raise, as our errors: one table, one context manager."""
+"""Errors of paramiko and the socket as slurmgen's own: one table, one context manager."""
 
 import socket
 from collections.abc import Iterator
@@ -17,39 +17,41 @@ from paramiko.sftp import SFTPError
 from slurmgen import errors
 from slurmgen.text import visible
 
-_MOST = 300
-"Characters of a foreign message, which may quote what a host sent."
-_TRY_SSH = "`{ssh}` should work first."
+_LONGEST = 300
+"Characters of a foreign message, which may quote text from the host."
+_TRY_SSH = "`{ssh}` must work first."
 
 
-class Ours(Struct, frozen=True):
-    """The error that a foreign one becomes; its texts may name alias, host, port, user and ssh."""
+class Translation(Struct, frozen=True):
+    """slurmgen's error for a foreign one; its texts are formatted with alias, host, port, user and ssh."""
 
     kind: type[errors.SlurmgenError]
     fact: str
     hint: str
 
 
-_NO_ROUTE = Ours(
+_NO_ROUTE = Translation(
     errors.ConnectionFailed,
     "cannot connect to {alias} at {host} port {port}",
     f"Check the host name and your network (is a VPN needed?); {_TRY_SSH}",
 )
-_SILENT = Ours(errors.ConnectionFailed, "{alias} did not answer in time", _NO_ROUTE.hint)
-_BROKE = Ours(errors.ConnectionFailed, "the connection to {alias} broke", f"Try again; {_TRY_SSH}")
-_NO_COMMON = Ours(
+_SILENT = Translation(errors.ConnectionFailed, "{alias} did not reply in time", _NO_ROUTE.hint)
+_BROKE = Translation(errors.ConnectionFailed, "the connection to {alias} broke", f"Try again; {_TRY_SSH}")
+_NO_COMMON = Translation(
     errors.ConnectionFailed,
     "{alias} has no algorithm that is allowed here",
-    "OpenSSH's client has more: --ssh-client openssh. Ciphers, MACs, KexAlgorithms and "
+    "OpenSSH's client has more: use --ssh-client openssh. Ciphers, MACs, KexAlgorithms and "
     f"HostKeyAlgorithms in ssh_config allow more; {_TRY_SSH}",
 )
-_REFUSED = Ours(
-    errors.AuthenticationFailed, "{alias} did not let {user} in", f"Check user and key; {_TRY_SSH}"
+_REFUSED = Translation(
+    errors.AuthenticationFailed, "{alias} refused the login of {user}", f"Check user and key; {_TRY_SSH}"
 )
-_BAD_KEY = Ours(errors.AuthenticationFailed, "a key cannot be used", f"Check your keys; {_TRY_SSH}")
-_BAD_HOST = Ours(errors.HostKeyError, "the host key of {alias} cannot be trusted", "Check known_hosts.")
+_BAD_KEY = Translation(errors.AuthenticationFailed, "a key cannot be used", f"Check your keys; {_TRY_SSH}")
+_BAD_HOST = Translation(
+    errors.HostKeyError, "the host key of {alias} cannot be trusted", "Check known_hosts."
+)
 
-ERRORS: dict[type[Exception], Ours] = {
+ERRORS: dict[type[Exception], Translation] = {
     ssh.BadHostKeyException: _BAD_HOST,
     InvalidHostKey: _BAD_HOST,
     ssh.AuthenticationException: _REFUSED,
@@ -60,8 +62,8 @@ ERRORS: dict[type[Exception], Ours] = {
     ssh.PasswordRequiredException: _BAD_KEY,
     UnknownKeyType: _BAD_KEY,
     BERException: _BAD_KEY,
-    ssh.ConfigParseError: Ours(errors.ConfigError, "ssh_config cannot be read", "Mend it."),
-    SFTPError: Ours(errors.TransferFailed, "a file could not be sent to {alias}", "Try again."),
+    ssh.ConfigParseError: Translation(errors.ConfigError, "ssh_config cannot be read", "Correct the file."),
+    SFTPError: Translation(errors.TransferFailed, "a file could not be sent to {alias}", "Try again."),
     ssh.CouldNotCanonicalize: _NO_ROUTE,
     ssh.ProxyCommandFailure: _NO_ROUTE,
     ssh.NoValidConnectionsError: _NO_ROUTE,
@@ -79,15 +81,17 @@ ERRORS: dict[type[Exception], Ours] = {
     ConnectionResetError: _BROKE,
     BrokenPipeError: _BROKE,
 }
-"Every error of paramiko and the socket; the nearest class counts."
+"Every error of paramiko and the socket; the nearest base class counts."
 
 
 @contextmanager
 def translated(**names: object) -> Iterator[None]:
-    """Raise our error for a foreign one; `names` are alias, host, port, user and ssh."""
+    """Raise slurmgen's error for a foreign one; `names` are alias, host, port, user and ssh."""
     try:
         yield
     except tuple(ERRORS) as error:
-        ours = ERRORS[next(kind for kind in type(error).__mro__ if kind in ERRORS)]
-        why = f": {visible(str(error)[:_MOST])}" if str(error) else ""
-        raise ours.kind(ours.fact.format(**names) + why, ours.hint.format(**names)) from error
+        translation = ERRORS[next(kind for kind in type(error).__mro__ if kind in ERRORS)]
+        why = f": {visible(str(error)[:_LONGEST])}" if str(error) else ""
+        raise translation.kind(
+            translation.fact.format(**names) + why, translation.hint.format(**names)
+        ) from error

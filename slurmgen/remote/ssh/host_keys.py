@@ -1,7 +1,7 @@
-"""Is this the host we mean? An unknown key is refused, and so is one that known_hosts or ssh_config revokes.
+"""Verify host keys. A key that is unknown, or that known_hosts or ssh_config revokes, is refused.
 
-paramiko's own check takes one key of a type for a host, no pattern and no @revoked; the
-login nodes of a cluster often share one name and have a key each.
+paramiko's own check supports one key of a type for a host, no pattern and no @revoked; the login nodes of
+a cluster often share one name and have a key each.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from slurmgen.errors import ConfigError, HostKeyError
 from slurmgen.files import NotPlainFile
-from slurmgen.remote.ssh.config import Destination
+from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.known_hosts import AUTHORITY, REVOKED, Entry, entries
 from slurmgen.remote.ssh.revoked_keys import is_revoked
 
@@ -25,9 +25,9 @@ class Known(Struct, frozen=True):
     trusted: tuple[paramiko.PKey, ...] = ()
     revoked: tuple[paramiko.PKey, ...] = ()
     has_authority: bool = False
-    "Whether a certificate authority is trusted to vouch for the host."
+    "Whether a certificate authority is trusted for the host."
     without_port: tuple[paramiko.PKey, ...] = ()
-    "Keys of the name alone, where none is known at the port; they count too, as in OpenSSH."
+    "Keys of the name without the port, if there is none with it; they are accepted too, as in OpenSSH."
 
     @property
     def accepted(self) -> tuple[paramiko.PKey, ...]:
@@ -36,35 +36,35 @@ class Known(Struct, frozen=True):
 
     @property
     def by_authority_alone(self) -> bool:
-        """Whether only a certificate can say who the host is."""
+        """Whether only a certificate can identify the host."""
         return self.has_authority and not self.accepted
 
     def algorithms(self, available: Iterable[str]) -> list[str]:
-        """The host key algorithms to ask for: those of keys we know first."""
+        """The host key algorithms to request: those of the known keys first."""
         names = [name for key in self.accepted for name in _algorithms(key)]
         return sorted(available, key=lambda name: name not in names)
 
 
 def known(to: Destination) -> Known:
-    """What the destination's known_hosts files say of it.
+    """The keys in the known_hosts files of a destination.
 
     Raises:
-        ConfigError: a file cannot be read, or ssh_config has a command for it, which only OpenSSH runs.
+        ConfigError: a file cannot be read, or ssh_config has a KnownHostsCommand, which only OpenSSH runs.
     """
     if to.known_hosts_command:
         raise ConfigError(
             f"KnownHostsCommand of {to.alias} in ssh_config is run by OpenSSH only",
-            "Use its client: --ssh-client openssh.",
+            "Use --ssh-client openssh.",
         )
-    here = _known(_entries(to.known_hosts, to.host_key_name))
-    if here.trusted or to.host_key_name != f"[{to.host}]:{to.port}":
-        return here
-    alone = _known(_entries(to.known_hosts, to.host))
-    return Known((), here.revoked + alone.revoked, here.has_authority, alone.trusted)
+    with_port = _known(_entries(to.known_hosts, to.host_key_name))
+    if with_port.trusted or to.host_key_name != f"[{to.host}]:{to.port}":
+        return with_port
+    without = _known(_entries(to.known_hosts, to.host))
+    return Known((), with_port.revoked + without.revoked, with_port.has_authority, without.trusted)
 
 
 def check(key: paramiko.PKey, keys: Known, to: Destination) -> None:
-    """Let a host pass only if its key is known and not revoked.
+    """Refuse a host unless its key is known and not revoked.
 
     Raises:
         HostKeyError: the key is unknown, changed, revoked or too short; the message has its fingerprint.
@@ -86,13 +86,13 @@ def check(key: paramiko.PKey, keys: Known, to: Destination) -> None:
     if keys.by_authority_alone:
         raise HostKeyError(
             f"known_hosts has an authority for {_title(to)}, but not its own key: {_describe(key)}",
-            "Only OpenSSH reads the certificates of hosts: say --ssh-client openssh.",
+            "Only OpenSSH supports host certificates: use --ssh-client openssh.",
         )
     file = to.known_hosts[0] if to.known_hosts else "known_hosts"
     raise HostKeyError(
         f"the host key of {_title(to)} is not known: {_describe(key)}",
         "Compare this fingerprint with the one your site publishes. If it is the same, "
-        f"run `{to.ssh}` once and say yes, or add this line to {file}:\n"
+        f"run `{to.ssh}` once and answer yes, or add this line to {file}:\n"
         f"{to.host_key_name} {key.get_name()} {key.get_base64()}",
     )
 
@@ -100,8 +100,8 @@ def check(key: paramiko.PKey, keys: Known, to: Destination) -> None:
 def _changed(key: paramiko.PKey, keys: Known, to: Destination) -> HostKeyError:
     expected = ", ".join(_describe(one) for one in keys.trusted)
     return HostKeyError(
-        f"THE HOST KEY OF {_title(to)} HAS CHANGED: it shows {_describe(key)}, known is {expected}. "
-        "Somebody may be between you and the host; nothing was sent",
+        f"THE HOST KEY OF {_title(to)} HAS CHANGED: it is {_describe(key)}, and known_hosts has {expected}. "
+        "This may be a man-in-the-middle attack; nothing was sent",
         "Ask the site's staff whether they changed it. Only if they did: "
         f"ssh-keygen -R '{to.host_key_name}' -f {to.known_hosts[0]}",
     )
@@ -133,5 +133,5 @@ def _entries(paths: Iterable[Path], host: str) -> list[Entry]:
         try:
             found += entries(path, host)
         except NotPlainFile as error:
-            raise ConfigError(f"cannot read {path}: {error}", "Name another in ssh_config.") from None
+            raise ConfigError(f"cannot read {path}: {error}", "Name another file in ssh_config.") from None
     return found

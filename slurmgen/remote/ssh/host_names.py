@@ -1,4 +1,4 @@
-"""The hosts that ssh_config names, for a shell to complete: read quickly, and never a reason to fail."""
+"""The host names in ssh_config, for shell completion: fast, and without errors."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,7 +10,7 @@ _PATTERN = frozenset("*?!")
 
 
 def aliases(config_file: str | None = None) -> list[str]:
-    """Each name of a Host line that is no pattern, in the files' order."""
+    """Each name of a Host line that is not a pattern, in the order of the files."""
     path = Path(config_file) if config_file else Path("~/.ssh/config").expanduser()
     return list(dict.fromkeys(_names(path, set())))
 

@@ -1,4 +1,4 @@
-"""From here to a host with paramiko: over the hosts before it, each with its own key and login."""
+"""Connect to a host with paramiko, through its jump hosts, each with its own host key and login."""
 
 import contextlib
 import logging
@@ -11,81 +11,85 @@ from msgspec import Struct
 from slurmgen.errors import AuthenticationFailed, ConfigError, ConnectionFailed, SlurmgenError
 from slurmgen.remote.ssh import algorithms, host_keys
 from slurmgen.remote.ssh.authenticate import log_in
-from slurmgen.remote.ssh.config import Destination
+from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.errors import ERRORS, translated
-from slurmgen.remote.ssh.keepalive import Heard, Pulse
-from slurmgen.remote.ssh.prompt import Ask
+from slurmgen.remote.ssh.keepalive import Keepalive, MonitoredSocket
+from slurmgen.remote.ssh.prompt import Prompt
 
 CONNECT_TIMEOUT = 20.0
 "Seconds for the network connection and for the handshake, each."
 HANDSHAKE_LIMIT = 1_000_000
-"Bytes that a host may send before keys are exchanged; some kilobytes are usual."
+"Bytes that a host may send before the key exchange; a few kilobytes are usual."
 ANSWER_TIMEOUT = 120.0
-"Seconds for one answer to the host; a person may have to fetch a code first."
+"Seconds for one authentication step; the user may have to look up a code."
 # Without a handler Python prints paramiko's warnings, tracebacks included.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class Link(Struct, frozen=True):
-    """A connection on which somebody is logged in."""
+    """A connection after the login."""
 
     connection: paramiko.Transport
-    pulse: Pulse
+    keepalive: Keepalive
     login: str
-    "How they came in."
+    "How the login succeeded."
 
 
 def check_host_keys(to: Destination) -> tuple[Destination, ...]:
-    """Look whether the hosts on the way show the keys that known_hosts has, as far as one gets unasked.
+    """The jump hosts and the host itself whose keys are those of known_hosts, as far as no prompt is needed.
 
-    Returns those that do. Behind a host where only a person gets in, or whose key or algorithms only OpenSSH
-    can judge, none is seen; nor through a ProxyCommand, which may ask a person too.
+    The check ends at a host that needs a password or code, whose key or algorithms only OpenSSH supports,
+    or that is reached through a ProxyCommand, which may show a prompt.
 
     Raises:
-        ConnectionFailed, HostKeyError: as they say, of the first host where it is so.
+        ConnectionFailed, HostKeyError: for the first host that cannot be reached, or has another key.
     """
-    seen: list[Destination] = []
-    before: Link | None = None
+    checked: list[Destination] = []
+    previous: Link | None = None
     with contextlib.ExitStack() as resources, contextlib.suppress(AuthenticationFailed, ConfigError):
-        for hop in to.hops:
-            if hop.proxy_command or host_keys.known(hop).by_authority_alone:
+        for host in to.chain:
+            if host.proxy_command or host_keys.known(host).by_authority_alone:
                 break
-            met = _met(hop, before, resources)
-            seen.append(hop)
-            if hop is not to:
-                before = _let_in(met, hop, before, None, resources)
-    return tuple(seen)
+            handshake = _handshake(host, previous, resources)
+            checked.append(host)
+            if host is not to:
+                previous = _authenticated(handshake, host, previous, None, resources)
+    return tuple(checked)
 
 
-def logged_in(to: Destination, ask: Ask | None, resources: contextlib.ExitStack) -> Link:
-    """Log in at a host, after those before it."""
-    before = logged_in(to.jump, ask, resources) if to.jump else None
-    return _let_in(_met(to, before, resources), to, before, ask, resources)
+def logged_in(to: Destination, prompt: Prompt | None, resources: contextlib.ExitStack) -> Link:
+    """Log in to a host, through its jump hosts."""
+    previous = logged_in(to.jump, prompt, resources) if to.jump else None
+    return _authenticated(_handshake(to, previous, resources), to, previous, prompt, resources)
 
 
-class _Met(Struct, frozen=True):
-    """A host that showed the key we know; nobody is logged in."""
+class _Handshake(Struct, frozen=True):
+    """A connection whose host key is known, before the login."""
 
     connection: paramiko.Transport
-    heard: Heard
+    sock: MonitoredSocket
 
 
-def _met(to: Destination, before: Link | None, resources: contextlib.ExitStack) -> _Met:
+def _handshake(to: Destination, previous: Link | None, resources: contextlib.ExitStack) -> _Handshake:
     with _named(to):
-        heard = Heard(resources.enter_context(_socket(to, before, resources)))
-        heard.limit = HANDSHAKE_LIMIT
-        connection = _connection(heard, resources)
-        _shake_hands(connection, heard, to)
-    return _Met(connection, heard)
+        sock = MonitoredSocket(resources.enter_context(_socket(to, previous, resources)))
+        sock.limit = HANDSHAKE_LIMIT
+        connection = _connection(sock, resources)
+        _exchange_keys(connection, sock, to)
+    return _Handshake(connection, sock)
 
 
-def _let_in(
-    met: _Met, to: Destination, before: Link | None, ask: Ask | None, resources: contextlib.ExitStack
+def _authenticated(
+    handshake: _Handshake,
+    to: Destination,
+    previous: Link | None,
+    prompt: Prompt | None,
+    resources: contextlib.ExitStack,
 ) -> Link:
     with _named(to):
-        login = log_in(met.connection, to, ask)
-    pulse = resources.enter_context(Pulse(met.connection, met.heard))
-    return Link(met.connection, pulse, f"{before.login}, then {login}" if before else login)
+        login = log_in(handshake.connection, to, prompt)
+    keepalive = resources.enter_context(Keepalive(handshake.connection, handshake.sock))
+    return Link(handshake.connection, keepalive, f"{previous.login}, then {login}" if previous else login)
 
 
 def _named(to: Destination) -> contextlib.AbstractContextManager[None]:
@@ -93,18 +97,18 @@ def _named(to: Destination) -> contextlib.AbstractContextManager[None]:
 
 
 class _Connection(paramiko.Transport):
-    """A connection on which whatever a malformed message makes paramiko raise is an error of SSH."""
+    """A connection that reports any exception of paramiko at a malformed message as an SSH error."""
 
     def get_exception(self) -> Exception | None:
-        """What ended the connection, if it has ended."""
+        """The error that ended the connection, if there is one."""
         error = super().get_exception()
         if error is None or isinstance(error, (*ERRORS, SlurmgenError)):
             return error
         return paramiko.SSHException(f"it sent what is not SSH ({type(error).__name__}: {error})")
 
 
-def _connection(heard: Heard, resources: contextlib.ExitStack) -> paramiko.Transport:
-    connection = _Connection(heard)  # type: ignore[arg-type]  # it has all that is used of a socket
+def _connection(sock: MonitoredSocket, resources: contextlib.ExitStack) -> paramiko.Transport:
+    connection = _Connection(sock)  # type: ignore[arg-type]  # it has every method that is used
     resources.callback(connection.close)
     connection.banner_timeout = connection.handshake_timeout = CONNECT_TIMEOUT
     connection.auth_timeout = ANSWER_TIMEOUT
@@ -112,36 +116,36 @@ def _connection(heard: Heard, resources: contextlib.ExitStack) -> paramiko.Trans
 
 
 def _socket(
-    to: Destination, before: Link | None, resources: contextlib.ExitStack
+    to: Destination, previous: Link | None, resources: contextlib.ExitStack
 ) -> socket.socket | paramiko.Channel:
-    if before:
-        return _forwarded(to, before)
+    if previous:
+        return _forwarded(to, previous)
     if to.proxy_command:
         return _proxied(to.proxy_command, resources)
     connected = socket.create_connection((to.host, to.port), CONNECT_TIMEOUT)
-    # paramiko writes in small parts; each would wait until the host has acknowledged the one before.
+    # paramiko writes in small parts; each would wait for the acknowledgement of the one before.
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connected
 
 
-def _forwarded(to: Destination, before: Link) -> paramiko.Channel:
-    """A channel to a host, through the one before it."""
-    assert to.jump  # noqa: S101 (there is one before it)
+def _forwarded(to: Destination, previous: Link) -> paramiko.Channel:
+    """A channel to a host, through its jump host."""
+    assert to.jump  # noqa: S101 (`previous` leads to it)
     try:
-        return before.connection.open_channel(
+        return previous.connection.open_channel(
             "direct-tcpip", (to.host, to.port), ("127.0.0.1", 0), timeout=CONNECT_TIMEOUT
         )
     except paramiko.ChannelException as error:
         raise ConnectionFailed(
             f"{to.jump.alias} cannot connect to {to.alias} at {to.host} port {to.port}: {error.text}",
-            f"Is the name known there, and may one pass on? `{to.ssh}` should work first.",
+            f"Check the name, and whether {to.jump.alias} allows forwarding; `{to.ssh}` must work first.",
         ) from error
 
 
 def _proxied(command: str, resources: contextlib.ExitStack) -> socket.socket:
     ours, theirs = socket.socketpair()
     with theirs:
-        # A person's own command from ssh_config, run by a shell as OpenSSH runs it.
+        # The user's own command from ssh_config, run by a shell as OpenSSH runs it.
         argv = ["/bin/sh", "-c", f"exec {command}"]
         resources.callback(
             _end,
@@ -155,7 +159,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _shake_hands(connection: paramiko.Transport, heard: Heard, to: Destination) -> None:
+def _exchange_keys(connection: paramiko.Transport, sock: MonitoredSocket, to: Destination) -> None:
     algorithms.restrict(connection, to.algorithms, to.alias)
     keys = host_keys.known(to)
     options = connection.get_security_options()
@@ -163,10 +167,10 @@ def _shake_hands(connection: paramiko.Transport, heard: Heard, to: Destination) 
     try:
         connection.start_client(timeout=CONNECT_TIMEOUT)
     except paramiko.SSHException:
-        if heard.is_over_limit:
+        if sock.is_over_limit:
             raise paramiko.SSHException(f"it sent {HANDSHAKE_LIMIT:,} bytes that are not SSH") from None
         raise
     if not connection.initial_kex_done:
         raise TimeoutError(f"no keys were exchanged within {CONNECT_TIMEOUT:g} seconds")
-    heard.limit = None
+    sock.limit = None
     host_keys.check(connection.get_remote_server_key(), keys, to)

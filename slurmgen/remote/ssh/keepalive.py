@@ -1,4 +1,4 @@
-"""Is the host still there? A link can go silent without ending, and TCP takes very long to notice."""
+"""Keepalive: detect a connection that went silent without ending, which takes TCP very long."""
 
 import contextlib
 import threading
@@ -9,16 +9,16 @@ from typing import Any
 import paramiko
 
 INTERVAL = 15.0
-"Seconds between two questions to the host; they also keep firewalls from forgetting us."
+"Seconds between two requests to the host; they also keep the connection alive in firewalls."
 SILENCE = 45.0
-"Seconds without a byte after which the link counts as broken."
-_LOOK = 1.0
+"Seconds without a byte after which the connection counts as broken."
+_POLL = 1.0
 
 
-class Heard:
-    """A socket, or a channel used as one, that remembers when anything last came.
+class MonitoredSocket:
+    """A socket, or a channel used as one, that records when data last arrived.
 
-    It ends the connection when more than `limit` bytes came; None: there is no limit.
+    It ends the connection when more than `limit` bytes arrive; None: no limit.
     """
 
     def __init__(self, sock: Any) -> None:
@@ -29,11 +29,11 @@ class Heard:
 
     @property
     def is_over_limit(self) -> bool:
-        """Whether more bytes came than may."""
+        """Whether more than `limit` bytes arrived."""
         return self.limit is not None and self.received > self.limit
 
     def recv(self, size: int) -> bytes:
-        """What came."""
+        """The bytes that arrived."""
         data: bytes = self._sock.recv(size)
         self.last = time.monotonic()
         self.received += len(data)
@@ -43,37 +43,37 @@ class Heard:
         return getattr(self._sock, name)
 
 
-class Pulse:
-    """Asks the host for a sign of life, and ends a connection on which nothing comes any more.
+class Keepalive:
+    """Sends the host a request regularly, and ends the connection if nothing arrives.
 
-    paramiko's own keep-alive wants no answer, so that it cannot tell a host from a hole.
+    paramiko's own keepalive requests no reply, so it cannot detect a silent host.
     """
 
-    def __init__(self, connection: paramiko.Transport, heard: Heard) -> None:
+    def __init__(self, connection: paramiko.Transport, sock: MonitoredSocket) -> None:
         self._connection = connection
-        self._heard = heard
-        self._over = threading.Event()
-        self.stopped = False
-        "Whether the link went silent."
+        self._sock = sock
+        self._ended = threading.Event()
+        self.timed_out = False
+        "Whether it ended the connection."
 
-    def __enter__(self) -> "Pulse":
-        # Two threads: on a link that takes no more bytes, the one that asks is stuck.
-        for work in (self._ask, self._watch):
+    def __enter__(self) -> "Keepalive":
+        # Two threads: sending blocks on a connection that takes no more bytes.
+        for work in (self._send, self._watch):
             threading.Thread(target=work, daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
+        self._ended.set()
 
-    def _ask(self) -> None:
+    def _send(self) -> None:
         with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
-            while not self._over.wait(INTERVAL) and self._connection.is_active():
+            while not self._ended.wait(INTERVAL) and self._connection.is_active():
                 self._connection.global_request("keepalive@openssh.com", wait=True)
 
     def _watch(self) -> None:
-        while not self._over.wait(min(_LOOK, SILENCE / 4)) and self._connection.is_active():
-            if time.monotonic() - self._heard.last > SILENCE:
-                self.stopped = True
+        while not self._ended.wait(min(_POLL, SILENCE / 4)) and self._connection.is_active():
+            if time.monotonic() - self._sock.last > SILENCE:
+                self.timed_out = True
                 self._connection.close()

@@ -1,4 +1,4 @@
-"""The lines of known_hosts, read as OpenSSH reads them: what is not a key for it is none here."""
+"""The lines of known_hosts, read as OpenSSH reads them: what it skips is skipped here."""
 
 import contextlib
 import os
@@ -15,10 +15,10 @@ from paramiko.hostkeys import HostKeys
 from slurmgen import files
 
 LIMIT = 16_000_000
-"Bytes of a file; those of large sites have some megabytes."
+"Bytes of a file; those of large sites have a few megabytes."
 REVOKED, AUTHORITY = "@revoked", "@cert-authority"
 _BLANKS = re.compile(r"[ \t]+")
-# OpenSSH takes these for names of the key, too.
+# OpenSSH accepts these as names of the key, too.
 _RSA = {"ssh-rsa", "rsa-sha2-256", "rsa-sha2-512"}
 # Its base64 decoder skips them, such as the carriage return of a file from Windows.
 _SKIPPED = str.maketrans("", "", "\r\v\f")
@@ -59,7 +59,7 @@ def lines(content: bytes) -> Iterator[str]:
 
 
 def public_key(kind: str, text: str) -> paramiko.PKey | None:
-    """The key that two words of a line stand for; None if they are not exactly one key."""
+    """The key in two words of a line; None if they are not exactly one key."""
     text = text.translate(_SKIPPED)
     # What paramiko raises for bytes that are not a key is not documented.
     with contextlib.suppress(Exception):

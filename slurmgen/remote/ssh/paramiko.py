@@ -9,10 +9,10 @@ import paramiko
 
 from slurmgen.errors import CommandFailed, ConnectionFailed, RemoteError
 from slurmgen.remote.ssh import jump_hosts
-from slurmgen.remote.ssh.config import Destination
+from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.errors import translated
 from slurmgen.remote.ssh.keepalive import SILENCE
-from slurmgen.remote.ssh.prompt import Ask
+from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.transport import (
     Closing,
     Completed,
@@ -25,17 +25,17 @@ from slurmgen.remote.transport import (
 )
 
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
-"What paramiko raises when it cannot send."
+"What paramiko raises on a broken connection."
 
 
 class SshTransport(Closing):
-    """Runs commands over one SSH connection, which `connect` made."""
+    """Runs commands over the SSH connection that `connect` made."""
 
     shell = ("bash", "-lc")
 
     def __init__(self, link: jump_hosts.Link, to: Destination, resources: contextlib.ExitStack) -> None:
         self._connection = link.connection
-        self._pulse = link.pulse
+        self._keepalive = link.keepalive
         self._resources = resources
         self.where = to.alias
         self.login = link.login
@@ -46,7 +46,7 @@ class SshTransport(Closing):
         with (
             ThreadPoolExecutor(2) as pool,
             self._opened(argv, timeout) as channel,
-            _ends(channel, timeout) as late,
+            _time_limit(channel, timeout) as expired,
         ):
             stdout = pool.submit(self._drain, channel, channel.recv)
             stderr = pool.submit(self._drain, channel, channel.recv_stderr)
@@ -54,31 +54,33 @@ class SshTransport(Closing):
             completed = Completed(channel.recv_exit_status(), stdout.result(), stderr.result())
         if completed.returncode >= 0:
             return completed
-        raise timed_out(argv, self.where, timeout) if late.is_set() else self._lost(argv)
+        raise timed_out(argv, self.where, timeout) if expired.is_set() else self._no_status(argv)
 
     def stream(self, argv: Sequence[str], *, timeout: float) -> Iterator[bytes]:
         """See Transport.stream."""
-        with self._opened(argv, timeout) as channel:
+        with ThreadPoolExecutor(1) as pool, self._opened(argv, timeout) as channel:
             channel.settimeout(timeout)
+            # Output and errors share the channel's window: unread errors would stop the output.
+            errors = pool.submit(self._drain, channel, channel.recv_stderr)
             try:
                 while chunk := channel.recv(65536):
                     yield chunk
             except TimeoutError:
                 raise timed_out(argv, self.where, timeout) from None
             except _BROKEN:
-                raise self._lost(argv) from None
-            with _ends(channel, timeout) as late:  # a host may send neither an exit status nor an end
+                raise self._no_status(argv) from None
+            with _time_limit(channel, timeout) as expired:  # a host may send neither an exit status nor EOF
                 status = channel.recv_exit_status()
-                stderr = self._drain(channel, channel.recv_stderr) if status > 0 else b""
-            if late.is_set():
+                stderr = errors.result() if status else b""
+            if expired.is_set():
                 raise timed_out(argv, self.where, timeout)
             if status < 0:
-                raise self._lost(argv)
+                raise self._no_status(argv)
             if status:
                 raise failed(argv, self.where, status, stderr)
 
     def close(self) -> None:
-        """End the connection, those to the hosts before, and the ProxyCommand if there was one."""
+        """Close the connection, those to its jump hosts, and the ProxyCommand if there is one."""
         self._resources.close()
 
     @contextlib.contextmanager
@@ -93,67 +95,75 @@ class SshTransport(Closing):
             _close(channel)
 
     def _execute(self, channel: paramiko.Channel, argv: Sequence[str], timeout: float) -> None:
-        with translated(**self._names), _ends(channel, timeout) as late:
+        with translated(**self._names), _time_limit(channel, timeout) as expired:
             try:
                 channel.exec_command(command_line(argv))
             except paramiko.SSHException:
-                if not late.is_set():
+                if not expired.is_set():
                     raise
-        if late.is_set():
+        if expired.is_set():
             raise timed_out(argv, self.where, timeout)
 
     def _drain(self, channel: paramiko.Channel, receive: Callable[[int], bytes]) -> bytes:
-        """All that comes. If that is too much, the channel is closed, which wakes all who wait for it."""
+        """Everything that arrives. If that is too much, close the channel, which ends every wait for it."""
         reply = Reply(self.where)
         try:
-            while part := receive(65536):
+            while part := _received(receive):
                 reply.add(part)
         except ReplyTooLong:
             _close(channel)
             raise
-        except _BROKEN:  # its exit status tells why
+        except _BROKEN:  # its exit status reports why
             _close(channel)
         return bytes(reply)
 
-    def _lost(self, argv: Sequence[str]) -> RemoteError:
+    def _no_status(self, argv: Sequence[str]) -> RemoteError:
         """The error for a command that ended without an exit status."""
-        if self._pulse.stopped:
+        if self._keepalive.timed_out:
             return ConnectionFailed(
-                f"nothing came from {self.where} for {SILENCE:g} seconds", "Is the network up? Try again."
+                f"nothing arrived from {self.where} for {SILENCE:g} seconds",
+                "Check the network, and try again.",
             )
         # paramiko closes the channels of a broken connection before it calls that inactive.
         if self._connection.is_active() and self._connection.saved_exception is None:
             return CommandFailed(
-                f"{argv[0]} was ended by a signal on {self.where}", "See whether memory ran out."
+                f"{argv[0]} was ended by a signal on {self.where}", "Check whether it ran out of memory."
             )
         return ConnectionFailed(f"the connection to {self.where} broke", "Try again.")
 
 
-def connect(to: Destination, ask: Ask | None = None) -> SshTransport:
-    """Log in; `ask` is None where there is no terminal to ask for a password on.
+def connect(to: Destination, prompt: Prompt | None = None) -> SshTransport:
+    """Log in; `prompt` reads passwords and codes, and is None without a terminal.
 
     Raises:
-        ConnectionFailed, HostKeyError, AuthenticationFailed: as they say.
+        ConnectionFailed, HostKeyError, AuthenticationFailed: see errors.py.
     """
     with contextlib.ExitStack() as resources:
-        return SshTransport(jump_hosts.logged_in(to, ask, resources), to, resources.pop_all())
-    raise AssertionError  # pragma: no cover (an ExitStack swallows nothing)
+        return SshTransport(jump_hosts.logged_in(to, prompt, resources), to, resources.pop_all())
+    raise AssertionError  # pragma: no cover (an ExitStack suppresses nothing)
+
+
+def _received(receive: Callable[[int], bytes]) -> bytes:
+    """The next part of a stream, however long it takes: only standard output has a time limit."""
+    while True:
+        with contextlib.suppress(TimeoutError):
+            return receive(65536)
 
 
 @contextlib.contextmanager
-def _ends(channel: paramiko.Channel, seconds: float) -> Iterator[threading.Event]:
-    """Close the channel after some seconds: that wakes everybody who waits for it."""
-    late = threading.Event()
+def _time_limit(channel: paramiko.Channel, seconds: float) -> Iterator[threading.Event]:
+    """Close the channel after some seconds, which ends every wait for it."""
+    expired = threading.Event()
 
     def close() -> None:
-        late.set()
+        expired.set()
         _close(channel)
 
     timer = threading.Timer(seconds, close)
     timer.daemon = True
     timer.start()
     try:
-        yield late
+        yield expired
     finally:
         timer.cancel()
 
@@ -162,13 +172,13 @@ def _feed(channel: paramiko.Channel, data: bytes | Iterable[bytes]) -> None:
     for chunk in chunks(data):
         try:
             channel.sendall(chunk)
-        except _BROKEN:  # the command ended without reading all, or the link did; its exit status tells why
+        except _BROKEN:  # the command or the connection ended; the exit status reports which
             break
     with contextlib.suppress(*_BROKEN):
         channel.shutdown_write()
 
 
 def _close(channel: paramiko.Channel) -> None:
-    """Close a channel; on a link that is gone there is nothing to tell the host."""
+    """Close a channel, also that of a broken connection."""
     with contextlib.suppress(*_BROKEN):
         channel.close()

@@ -1,77 +1,75 @@
-"""Asking a person for a secret, on the terminal and nowhere else."""
+"""Prompts for secrets, on the terminal and nowhere else."""
 
+import atexit
 import os
+import signal
+import termios
 from contextlib import suppress
 from functools import cache
+from getpass import getpass
 from typing import Protocol
 
 from slurmgen.errors import AuthenticationFailed
 
+ATTEMPTS = 3
+"Number of attempts at a prompt, as in OpenSSH."
 _TERMINAL = "/dev/tty"
 
 
-class Ask(Protocol):
-    """A person at a terminal."""
+class Prompt(Protocol):
+    """Shows prompts to the user, and reads the answers."""
 
     def __call__(self, prompt: str, /) -> str:
-        """Show a prompt and read an answer without showing it."""
+        """Show a prompt and read an answer without echo."""
 
-    def tell(self, text: str, /) -> None:
-        """Show a text that wants no answer."""
+    def show(self, text: str, /) -> None:
+        """Show a text that needs no answer."""
 
 
 class Terminal:
-    """The person at /dev/tty: standard input and output may be pipes."""
+    """Prompts on /dev/tty: standard input and output may be pipes."""
 
     def __call__(self, prompt: str) -> str:
-        """Show a prompt and read an answer unseen.
+        """Show a prompt and read an answer without echo.
 
         Raises:
-            AuthenticationFailed: there was none, but ^D.
+            AuthenticationFailed: the user pressed ^D.
         """
-        from getpass import getpass
-
-        show_typing_at_exit()
+        restore_terminal_at_exit()
         try:
             return getpass(prompt)
         except EOFError:
-            raise AuthenticationFailed(f"nothing was answered to `{prompt.strip()}`", "Try again.") from None
+            raise AuthenticationFailed(f"there was no answer to `{prompt.strip()}`", "Try again.") from None
 
-    def tell(self, text: str) -> None:
-        """Show a text that wants no answer."""
-        terminal = _opened()
+    def show(self, text: str) -> None:
+        """Show a text that needs no answer."""
+        terminal = _open_terminal()
         os.write(terminal, f"{text}\n".encode())
         os.close(terminal)
 
 
-def asker() -> Terminal | None:
-    """Who can be asked; None where there is no terminal."""
+def terminal_prompt() -> Terminal | None:
+    """Prompts on the terminal; None without one."""
     try:
-        os.close(_opened())
+        os.close(_open_terminal())
     except OSError:
         return None
     return Terminal()
 
 
-def _opened() -> int:
+def _open_terminal() -> int:
     return os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
 
 
 @cache
-def show_typing_at_exit() -> None:
-    """Leave the terminal as it is now: what asks is a thread of paramiko's or an ssh, which ^C cuts short."""
-    import atexit
-    import termios
-
-    terminal = _opened()
+def restore_terminal_at_exit() -> None:
+    """Restore the terminal at exit: ^C may end a prompt of paramiko's thread or of ssh while echo is off."""
+    terminal = _open_terminal()
     atexit.register(_restore, terminal, termios.tcgetattr(terminal))
 
 
 def _restore(terminal: int, settings: list[object]) -> None:
-    import signal
-    import termios
-
-    # Sent to the background meanwhile, we would be stopped, and it is somebody else's terminal now.
+    # A process in the background would be stopped here; the terminal then belongs to another one.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     with suppress(OSError, termios.error):
         if os.tcgetpgrp(terminal) == os.getpgrp():

@@ -20,17 +20,17 @@ def is_revoked(key: paramiko.PKey, paths: Iterable[Path]) -> bool:
     """Whether one of the files revokes a key.
 
     Raises:
-        ConfigError: a file cannot be read; then ssh refuses every host, too.
+        ConfigError: a file cannot be read; ssh then refuses every host, too.
     """
     return any(_is_revoked(key, path) for path in paths)
 
 
 def _is_revoked(key: paramiko.PKey, path: Path) -> bool:
     try:
-        found = content(path)
-        if found.startswith(_MAGIC):
+        data = content(path)
+        if data.startswith(_MAGIC):
             return _is_in_list(key, path)
-        return key.asbytes() in [b64decode(line.split()[1], validate=True) for line in lines(found)]
+        return key.asbytes() in [b64decode(line.split()[1], validate=True) for line in lines(data)]
     except IndexError:
         error: object = "a line is not a public key"
     except (OSError, ValueError, subprocess.TimeoutExpired) as reason:

@@ -34,7 +34,7 @@ Options = list[tuple[str, str]]
 
 
 def main(argv: list[str]) -> None:
-    """Check the command line, then become the command."""
+    """Check the command line, then execute the command."""
     while argv and argv[0] in GLOBAL_FLAGS:
         argv = argv[1:]
     if argv[:1] == ["--version"]:
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> None:
 
 
 def parse(argv: list[str]) -> tuple[Options, list[str]]:
-    """Options up to the first word that is none, and the rest; as Go's pflag reads them."""
+    """The options before the first positional argument, and the rest; as Go's pflag reads them."""
     found: Options = []
     argv = list(argv)
     while argv and argv[0].startswith("-") and argv[0] != "-":
@@ -111,7 +111,7 @@ def parse_binds(value: str) -> list[tuple[str, str]]:
     binds: list[tuple[str, str]] = []
     for part in value.split(","):
         if binds and part.partition("=")[0] in BIND_OPTIONS:
-            continue  # a further option of the bind before
+            continue  # a further option of the preceding bind
         source, _, rest = part.partition(":")
         destination, _, option = rest.partition(":")
         if option and option.partition("=")[0] not in BIND_OPTIONS:
@@ -125,7 +125,7 @@ def parse_binds(value: str) -> list[tuple[str, str]]:
 
 
 def environment(options: Options, host: dict[str, str], image: str) -> dict[str, str]:
-    """What the command sees: --env over APPTAINERENV_ over the host's."""
+    """The command's environment: --env over APPTAINERENV_ over the host's."""
     clean = ("cleanenv", "true") in options or ("containall", "true") in options
     chosen = {name.removeprefix("APPTAINERENV_"): value for name, value in host.items() if is_chosen(name)}
     chosen |= dict(value.split("=", 1) for name, value in options if name == "env")
@@ -151,7 +151,7 @@ def is_chosen(name: str) -> bool:
 
 
 def change_directory(options: Options, binds: list[tuple[str, str]]) -> None:
-    """Go where --pwd says, or to the folder that is bound there."""
+    """Change to the folder of --pwd, or to the one that is bound there."""
     for name, value in options:
         if name in {"pwd", "cwd"}:
             sources = {destination: source for source, destination in binds if source}
@@ -173,7 +173,7 @@ def usage(text: str) -> NoReturn:
 
 
 def fail(text: str, code: int) -> NoReturn:
-    """Say why, and end."""
+    """Print the reason, and exit."""
     sys.stderr.write(f"{text}\n")
     sys.exit(code)
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A twin's stand-in for environment modules: it checks the subcommand, loads nothing, and says so.
+# A twin's stand-in for environment modules: it checks the subcommand, loads nothing, and reports that.
 # It is the last in PATH, so a real `module` (a shell function) is used instead where there is one.
 # Called as `ml` it reads the short forms: `ml` lists, `ml NAME...` loads, `ml av` is `module avail`.
 

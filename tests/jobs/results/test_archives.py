@@ -1,4 +1,4 @@
-"""What GNU tar packs is fetched as it was."""
+"""What GNU tar packs is fetched unchanged."""
 
 import os
 import stat
@@ -20,8 +20,8 @@ LONG = f"{'l' * 200}/{'m' * 200}/{'n' * 200}"
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     """What a job may leave: links of both kinds, holes, long names and names that are not UTF-8."""
-    run = tmp_path / "far/p/runs/KEY"
-    records = tmp_path / "far/p/submissions/KEY"
+    run = tmp_path / "remote/p/runs/KEY"
+    records = tmp_path / "remote/p/submissions/KEY"
     records.mkdir(parents=True)
     (records / "intent.1").symlink_to("x")
     os.utime(records / "intent.1", (1, 1), follow_symlinks=False)
@@ -56,11 +56,11 @@ def with_holes(path: Path, parts: int) -> None:
 
 
 def as_fetched(folder: Path) -> dict[str, object]:
-    """Content, type and permissions, with no regard to folders."""
+    """Content, type and permissions of all but folders."""
     return {name: one for name, one in contents(folder).items() if not stat.S_ISDIR(one[0])}
 
 
-def test_what_a_job_leaves_is_fetched_as_it_is(results: Path, tmp_path: Path) -> None:
+def test_the_results_of_a_job_are_fetched_unchanged(results: Path, tmp_path: Path) -> None:
     to = tmp_path / "to"
     result = fetch(LocalTransport(), str(results), to)
     assert not result.refused
@@ -72,7 +72,7 @@ def test_what_a_job_leaves_is_fetched_as_it_is(results: Path, tmp_path: Path) ->
     assert (again.new, len(again.same)) == ((), len(result.new))
 
 
-def test_options_of_tar_in_the_environment_do_not_count(results: Path, tmp_path: Path) -> None:
+def test_tar_options_in_the_environment_have_no_effect(results: Path, tmp_path: Path) -> None:
     transport = LocalTransport({"TAR_OPTIONS": "--exclude=empty --gzip"})
     assert "empty" in fetch(transport, str(results), tmp_path / "to").new
 
@@ -103,7 +103,7 @@ def test_a_file_with_many_holes_is_read(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.0", "0.1"])
-def test_an_old_form_of_sparse_files_is_refused_and_the_rest_is_fetched(
+def test_an_old_format_of_sparse_files_is_refused_and_the_rest_is_fetched(
     results: Path, tmp_path: Path, version: str
 ) -> None:
     data = packed(results, "--format=pax", "--sparse", f"--sparse-version={version}")
@@ -113,7 +113,7 @@ def test_an_old_form_of_sparse_files_is_refused_and_the_rest_is_fetched(
 
 
 @pytest.mark.parametrize("mtime", [-1, 0, 1.5, 1 << 40, -(1 << 60)])
-def test_any_time_of_a_file_is_taken(tmp_path: Path, mtime: float) -> None:
+def test_a_file_may_have_any_time(tmp_path: Path, mtime: float) -> None:
     form = tarfile.PAX_FORMAT if mtime == 1.5 else tarfile.GNU_FORMAT
     assert fetched(archive(("x", {"mtime": mtime}), form=form), tmp_path / "to").new == ("x",)
 

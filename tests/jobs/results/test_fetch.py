@@ -1,4 +1,4 @@
-"""Results come back without losing anything, and what is kept over there goes only when no job needs it."""
+"""Results are fetched without losing anything, and only what no job needs is pruned."""
 
 import json
 import os
@@ -26,12 +26,12 @@ pathlib.Path(".venv/big").write_text("x")
 WAY = ["--site", "generic", "--via", "twin", "--remote-dir"]
 
 
-class Person:
-    """Somebody with a project, whose jobs run on the twin."""
+class User:
+    """A user with a project, whose jobs run on the twin."""
 
     def __init__(self, folder: Path, testbed: Testbed, slurmgen: Run) -> None:
         self.folder, self.testbed, self.run = folder, testbed, slurmgen
-        self.project, self.far = folder / "p", folder / "far"
+        self.project, self.remote = folder / "p", folder / "remote"
         self.project.mkdir()
         for name, text in {
             "train.py": TRAIN,
@@ -48,8 +48,8 @@ class Person:
 
     def submit(self, script: str = "train.py") -> str:
         job = ["--framework", "python", "--script", script, "--time", "00:05:00"]
-        number = self.slurmgen("submit", *WAY, str(self.far), *job).stdout.strip()
-        settled(self.far / self.project.name)
+        number = self.slurmgen("submit", *WAY, str(self.remote), *job).stdout.strip()
+        settled(self.remote / self.project.name)
         return number
 
     def ended(self, script: str = "train.py") -> str:
@@ -58,159 +58,159 @@ class Person:
         return job
 
     def kept(self, *args: str) -> list[dict[str, str]]:
-        told = json.loads(self.slurmgen("snapshots", *WAY, str(self.far), "--json", *args).stdout)
-        assert told["complaint"] == ""
-        found: list[dict[str, str]] = told["kept"]
+        reply = json.loads(self.slurmgen("snapshots", *WAY, str(self.remote), "--json", *args).stdout)
+        assert reply["complaint"] == ""
+        found: list[dict[str, str]] = reply["kept"]
         return found
 
 
 @pytest.fixture
-def person(tmp_path: Path, testbed: Testbed, slurmgen: Run) -> Person:
-    return Person(tmp_path, testbed, slurmgen)
+def user(tmp_path: Path, testbed: Testbed, slurmgen: Run) -> User:
+    return User(tmp_path, testbed, slurmgen)
 
 
 def tree(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
 
 
-def test_what_the_job_made_or_changed_comes_back_and_nothing_else(person: Person) -> None:
-    job = person.ended()
-    reply = person.slurmgen("fetch", job)
+def test_what_the_job_made_or_changed_comes_back_and_nothing_else(user: User) -> None:
+    job = user.ended()
+    reply = user.slurmgen("fetch", job)
     assert reply.stdout == f"train-{job}\n"
-    here = person.project / f"train-{job}"
+    here = user.project / f"train-{job}"
     made = ["data", "it's $(touch pwned)", "out/deep/model.pt", "out/last", f"train-{job}.out"]
     assert tree(here) == [".gitignore", *made]
     assert (here / "data").read_text() == "changed"
     assert (here / "out/last").read_text() == "weights"
-    assert not list(person.folder.rglob("pwned"))
+    assert not list(user.folder.rglob("pwned"))
 
 
-def test_nothing_is_overwritten_unless_one_says_so(person: Person) -> None:
-    job = person.ended()
-    (person.project / "out").mkdir()
-    (person.project / "out/last").write_text("mine")
-    reply = person.slurmgen("fetch", job, "--to", ".", code=1)
+def test_nothing_is_overwritten_without_the_option(user: User) -> None:
+    job = user.ended()
+    (user.project / "out").mkdir()
+    (user.project / "out/last").write_text("mine")
+    reply = user.slurmgen("fetch", job, "--to", ".", code=1)
     assert "not fetched: data exists locally with different content" in reply.stderr
     assert "not fetched: out/last exists locally with different content" in reply.stderr
-    assert (person.project / "data").read_text() == "d"
-    assert (person.project / "out/last").read_text() == "mine"
-    assert (person.project / "out/deep/model.pt").read_text() == "weights"
-    told = json.loads(person.slurmgen("fetch", job, "--to", ".", "--overwrite", "--json").stdout)
-    assert (told["kept"], sorted(told["new"])) == ([], ["data", "out/last"])
-    assert "out/deep/model.pt" in told["same"]
-    assert (person.project / "data").read_text() == "changed"
-    assert not list(person.project.glob(".slurmgen*"))
+    assert (user.project / "data").read_text() == "d"
+    assert (user.project / "out/last").read_text() == "mine"
+    assert (user.project / "out/deep/model.pt").read_text() == "weights"
+    reply = json.loads(user.slurmgen("fetch", job, "--to", ".", "--overwrite", "--json").stdout)
+    assert (reply["kept"], sorted(reply["new"])) == ([], ["data", "out/last"])
+    assert "out/deep/model.pt" in reply["same"]
+    assert (user.project / "data").read_text() == "changed"
+    assert not list(user.project.glob(".slurmgen*"))
 
 
-def test_some_may_be_fetched_of_several_jobs(person: Person) -> None:
-    jobs = person.ended(), person.ended()
-    reply = person.slurmgen("fetch", *jobs, "--only", "out", "--only", "*.out", "--json")
+def test_some_may_be_fetched_of_several_jobs(user: User) -> None:
+    jobs = user.ended(), user.ended()
+    reply = user.slurmgen("fetch", *jobs, "--only", "out", "--only", "*.out", "--json")
     assert [one["id"] for one in json.loads(reply.stdout)["jobs"]] == list(jobs)
     for job in jobs:
         expected = [".gitignore", "out/deep/model.pt", "out/last", f"train-{job}.out"]
-        assert tree(person.project / f"train-{job}") == expected
+        assert tree(user.project / f"train-{job}") == expected
 
 
 @pytest.mark.parametrize("to", [[], ["--to", "results"], ["--to", "empty"]])
-def test_results_are_not_sent_with_the_next_job(person: Person, to: list[str]) -> None:
-    (person.project / "empty").mkdir()
-    job = person.ended()
-    folder = person.slurmgen("fetch", job, *to).stdout.strip()
-    assert (person.project / folder / "out/deep/model.pt").is_file()
-    shown = person.slurmgen("submit", *WAY, str(person.far), "--script", "train.py", "--dry-run")
+def test_results_are_not_sent_with_the_next_job(user: User, to: list[str]) -> None:
+    (user.project / "empty").mkdir()
+    job = user.ended()
+    folder = user.slurmgen("fetch", job, *to).stdout.strip()
+    assert (user.project / folder / "out/deep/model.pt").is_file()
+    shown = user.slurmgen("submit", *WAY, str(user.remote), "--script", "train.py", "--dry-run")
     assert "train.py" in shown.stderr
     assert "model.pt" not in shown.stderr
 
 
-def test_two_jobs_do_not_mix_in_one_folder(person: Person) -> None:
-    jobs = [person.ended(), person.ended()]
-    person.slurmgen("fetch", *jobs, "--to", "results", "--only", "data")
-    assert tree(person.project / "results") == sorted(
+def test_two_jobs_do_not_mix_in_one_folder(user: User) -> None:
+    jobs = [user.ended(), user.ended()]
+    user.slurmgen("fetch", *jobs, "--to", "results", "--only", "data")
+    assert tree(user.project / "results") == sorted(
         f"train-{job}/{name}" for job in jobs for name in (".gitignore", "data")
     )
 
 
-def test_a_link_of_ones_own_is_replaced_and_not_followed(person: Person) -> None:
-    job = person.ended()
-    (person.project / "else").mkdir()
-    (person.project / "here").mkdir()
-    (person.project / "here/data").symlink_to("../else")
-    assert person.slurmgen("fetch", job, "--to", "here", code=1)
-    person.slurmgen("fetch", job, "--to", "here", "--overwrite")
-    assert tree(person.project / "else") == []
-    assert not (person.project / "here/data").is_symlink()
+def test_a_link_of_the_user_is_replaced_and_not_followed(user: User) -> None:
+    job = user.ended()
+    (user.project / "else").mkdir()
+    (user.project / "here").mkdir()
+    (user.project / "here/data").symlink_to("../else")
+    assert user.slurmgen("fetch", job, "--to", "here", code=1)
+    user.slurmgen("fetch", job, "--to", "here", "--overwrite")
+    assert tree(user.project / "else") == []
+    assert not (user.project / "here/data").is_symlink()
 
 
-def test_a_run_that_was_written_to_lately_is_not_pruned(person: Person) -> None:
-    person.ended()
-    (run,) = (person.far / "p" / "runs").iterdir()
+def test_a_run_that_was_written_to_recently_is_not_pruned(user: User) -> None:
+    user.ended()
+    (run,) = (user.remote / "p" / "runs").iterdir()
     os.utime(run, (1, 1))
-    assert [one["state"] for one in person.kept("--prune")] == ["free", "free"]
+    assert [one["state"] for one in user.kept("--prune")] == ["free", "free"]
     for path in [*run.rglob("*"), run]:
         os.utime(path, (1, 1), follow_symlinks=False)
-    assert "removed" in [one["state"] for one in person.kept("--prune")]
+    assert "removed" in [one["state"] for one in user.kept("--prune")]
 
 
-def test_the_results_of_a_pruned_run_are_said_to_be_gone(person: Person) -> None:
-    job = person.ended()
-    person.kept("--prune", "--older-than", "0")
-    assert "its folder is gone; was it pruned?" in person.slurmgen("fetch", job, code=3).stderr
+def test_fetching_from_a_pruned_run_is_an_error(user: User) -> None:
+    job = user.ended()
+    user.kept("--prune", "--older-than", "0")
+    assert "its folder is gone; was it pruned?" in user.slurmgen("fetch", job, code=3).stderr
 
 
-def test_a_job_that_is_not_in_the_records_is_told(person: Person) -> None:
-    assert "is not in your records" in person.slurmgen("fetch", "999", "--site", "generic", code=2).stderr
+def test_a_job_that_is_not_in_the_records_is_an_error(user: User) -> None:
+    assert "is not in your records" in user.slurmgen("fetch", "999", "--site", "generic", code=2).stderr
 
 
-def test_what_no_job_needs_is_listed_and_pruned(person: Person) -> None:
-    old, (live, ended) = person.ended(), (person.submit("sleep.py"), person.ended())
-    (person.project / "data").write_text("new")
-    newer = person.ended()
-    states = {(one["kind"], one["detail"]): one["state"] for one in person.kept()}
+def test_what_no_job_needs_is_listed_and_pruned(user: User) -> None:
+    old, (live, ended) = user.ended(), (user.submit("sleep.py"), user.ended())
+    (user.project / "data").write_text("new")
+    newer = user.ended()
+    states = {(one["kind"], one["detail"]): one["state"] for one in user.kept()}
     assert states == {
         **{("run", f"job {job} has ended"): "free" for job in (old, ended, newer)},
         ("run", f"job {live} has not ended"): "kept",
-        ("snapshot", "a run that stays has it"): "kept",
+        ("snapshot", "a run that stays needs it"): "kept",
         ("snapshot", ""): "free",
     }
-    assert all(one["state"] != "removed" for one in person.kept("--prune"))  # a week has not passed
-    gone = [one for one in person.kept("--prune", "--older-than", "0") if one["state"] == "removed"]
+    assert all(one["state"] != "removed" for one in user.kept("--prune"))  # a week has not passed
+    gone = [one for one in user.kept("--prune", "--older-than", "0") if one["state"] == "removed"]
     assert sorted(one["kind"] for one in gone) == ["run"] * 3 + ["snapshot"]
-    assert [one["state"] for one in person.kept()] == ["kept", "kept"]
-    person.testbed.run("scancel", live)
-    eventually(lambda: person.testbed.wait(live))
-    person.kept("--prune", "--older-than", "0")
-    assert person.kept() == []
+    assert [one["state"] for one in user.kept()] == ["kept", "kept"]
+    user.testbed.run("scancel", live)
+    eventually(lambda: user.testbed.wait(live))
+    user.kept("--prune", "--older-than", "0")
+    assert user.kept() == []
 
 
-def test_a_key_has_its_job_even_when_the_run_was_pruned(person: Person) -> None:
-    """Otherwise a client that never heard of the job would submit it again."""
-    job = person.ended()
-    ledger = Ledger(Path(person.testbed.environ["XDG_STATE_HOME"], "slurmgen/ledger.sqlite"))
+def test_a_key_has_its_job_even_when_the_run_was_pruned(user: User) -> None:
+    """Otherwise a client that received no reply would submit it again."""
+    job = user.ended()
+    ledger = Ledger(Path(user.testbed.environ["XDG_STATE_HOME"], "slurmgen/ledger.sqlite"))
     (entry,) = ledger.find(job)
-    person.kept("--prune", "--older-than", "0")
+    user.kept("--prune", "--older-than", "0")
     ledger.settle(structs.replace(entry, id="", state="pending"))
     job_options = ["--framework", "python", "--script", "train.py", "--time", "00:05:00"]
-    reply = person.slurmgen("submit", *WAY, str(person.far), *job_options)
+    reply = user.slurmgen("submit", *WAY, str(user.remote), *job_options)
     assert reply.stdout == f"{job}\n"
     assert f"job {job} is the earlier submission" in reply.stderr
 
 
-def test_nothing_is_pruned_while_slurm_does_not_answer(person: Person) -> None:
-    person.ended()
-    silent = person.folder / "bin"
+def test_nothing_is_pruned_while_slurm_does_not_reply(user: User) -> None:
+    user.ended()
+    silent = user.folder / "bin"
     silent.mkdir()
     (silent / "squeue").write_text("#!/bin/sh\necho 'squeue: error: Unable to contact' >&2\nexit 1\n")
     (silent / "squeue").chmod(0o755)
-    person.testbed.environ["PATH"] = f"{silent}:{person.testbed.environ['PATH']}"
+    user.testbed.environ["PATH"] = f"{silent}:{user.testbed.environ['PATH']}"
     try:
-        reply = person.slurmgen("snapshots", *WAY, str(person.far), "--prune", "--older-than", "0", "--json")
+        reply = user.slurmgen("snapshots", *WAY, str(user.remote), "--prune", "--older-than", "0", "--json")
     finally:
-        person.testbed.environ["PATH"] = person.testbed.environ["PATH"].partition(":")[2]
+        user.testbed.environ["PATH"] = user.testbed.environ["PATH"].partition(":")[2]
     assert "warning: Slurm did not report which jobs have ended: squeue: error: Unable" in reply.stderr
     assert "removed 0 of 2" in reply.stderr
     assert "Unable to contact" in json.loads(reply.stdout)["complaint"]
-    assert person.testbed.run("ls", str(person.far / "p/runs"))
+    assert user.testbed.run("ls", str(user.remote / "p/runs"))
 
 
-def test_a_folder_where_nothing_is_kept_is_an_empty_list(person: Person) -> None:
-    assert person.kept() == []
+def test_a_folder_where_nothing_is_kept_is_an_empty_list(user: User) -> None:
+    assert user.kept() == []

@@ -54,7 +54,7 @@ def packed(members: list[tuple[str, Fields]], form: int) -> bytes:
 
 
 def prepared(parent: Path) -> Path:
-    """A folder of the user, in which files and links are, beside one that is not to change."""
+    """A folder of the user, with files and links, beside one that must not change."""
     to = parent / "to"
     (to / "a/b").mkdir(parents=True)
     (to / "a/mine").write_text("mine")
@@ -128,7 +128,7 @@ def _fetch(data: bytes, to: Path, *, overwrite: bool) -> bool:
 
 
 def _summed(data: bytes) -> bytes:
-    """The same blocks, each that looks like a header with a checksum that is right."""
+    """The same blocks, each that looks like a header with a correct checksum."""
     blocks = [data[at : at + 512] for at in range(0, len(data), 512)]
     return b"".join(_with_checksum(block) if block[257:262] == b"ustar" else block for block in blocks)
 

@@ -55,14 +55,14 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 def gets_in(config: str) -> bool:
     try:
-        with connect(destination("far", config)) as far:
-            return far.run(["true"], timeout=60).returncode == 0
+        with connect(destination("far", config)) as transport:
+            return transport.run(["true"], timeout=60).returncode == 0
     except ConnectionFailed as error:
         return "far has no algorithm that is allowed here" not in error.fact
 
 
 @pytest.mark.parametrize(("has", "says", "expected"), CASES)
-def test_algorithms_are_those_of_ssh(
+def test_algorithms_are_the_same_as_in_ssh(
     serving: Serving, tmp_path: Path, has: str, says: str, expected: bool
 ) -> None:
     config = serving(has).config(tmp_path, more=says)
@@ -72,7 +72,7 @@ def test_algorithms_are_those_of_ssh(
 
 
 @pytest.mark.parametrize(("has", "says", "expected"), CASES)
-def test_without_ssh_they_are_the_same(
+def test_without_ssh_algorithms_are_the_same(
     serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has: str, says: str, expected: bool
 ) -> None:
     monkeypatch.setattr(config.shutil, "which", lambda _: None)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Who is let in, by a real sshd with keys and by paramiko's server with passwords and codes."""
+"""Authentication, with keys by a real sshd and with passwords and codes by paramiko's server."""
 
 import os
 import re
@@ -20,27 +20,28 @@ import pytest
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed
 from slurmgen.remote.ssh import jump_hosts
-from slurmgen.remote.ssh.config import Destination, destination
+from slurmgen.remote.ssh.config import destination
+from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.paramiko import connect
 from slurmgen.remote.ssh.prompt import Terminal
 from slurmgen.remote.transport import TimedOut
 from tests.support.sshd import Server, free_port, keygen
 
 
-class Person:
-    """Answers prompts, and remembers them."""
+class FakePrompt:
+    """Answers prompts, and records them."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
         self.prompts: list[str] = []
-        self.told: list[str] = []
+        self.shown: list[str] = []
 
     def __call__(self, prompt: str) -> str:
         self.prompts.append(prompt)
         return self.answers.pop(0)
 
-    def tell(self, text: str) -> None:
-        self.told.append(text)
+    def show(self, text: str) -> None:
+        self.shown.append(text)
 
 
 @pytest.fixture
@@ -55,11 +56,11 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def echo(to: Destination, ask: Any = None) -> str:
-    with connect(to, ask) as far:
-        return far.run(["echo", "in"], timeout=60).out.strip()
+    with connect(to, ask) as transport:
+        return transport.run(["echo", "in"], timeout=60).out.strip()
 
 
-def test_the_right_key_is_let_in(server: Server, tmp_path: Path) -> None:
+def test_the_right_key_is_accepted(server: Server, tmp_path: Path) -> None:
     assert echo(destination("far", server.config(tmp_path))) == "in"
 
 
@@ -72,43 +73,43 @@ def test_the_wrong_key_is_refused_with_what_to_do(server: Server, tmp_path: Path
     assert caught.value.exit_code == 3
 
 
-def test_no_key_at_all_is_told(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(AuthenticationFailed, match="who tried no key"):
+def test_a_login_without_any_key_is_reported(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(AuthenticationFailed, match="with no key"):
         echo(destination("far", server.config(tmp_path, key=tmp_path / "none")))
 
 
-def test_too_many_keys_are_told_as_that(server: Server, tmp_path: Path) -> None:
+def test_too_many_keys_are_reported(server: Server, tmp_path: Path) -> None:
     keys = [keygen(tmp_path / f"wrong{number}") for number in range(5)]
     more = "\n".join(f"IdentityFile {key}" for key in keys)
-    with pytest.raises(AuthenticationFailed, match=r"hung up after \d keys.*IdentitiesOnly"):
+    with pytest.raises(AuthenticationFailed, match=r"closed the connection after \d keys.*IdentitiesOnly"):
         echo(destination("far", server.config(tmp_path, key=keys[0], more=more)))
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])
-def test_a_locked_key_is_opened_with_its_passphrase(server: Server, tmp_path: Path, kind: str) -> None:
+def test_an_encrypted_key_is_decrypted_with_its_passphrase(server: Server, tmp_path: Path, kind: str) -> None:
     key = keygen(tmp_path / "locked", kind, "pässword")
     with (server.folder / "authorized_keys").open("a") as file:
         file.write(key.with_suffix(".pub").read_text())
-    person = Person("wrong", "pässword")
-    assert echo(destination("far", server.config(tmp_path, key=key)), person) == "in"
-    assert person.prompts == [f"Passphrase of {key}: "] * 2
+    prompt = FakePrompt("wrong", "pässword")
+    assert echo(destination("far", server.config(tmp_path, key=key)), prompt) == "in"
+    assert prompt.prompts == [f"Passphrase of {key}: "] * 2
 
 
-def test_a_locked_key_without_a_terminal_is_passed_over(server: Server, tmp_path: Path) -> None:
+def test_an_encrypted_key_is_skipped_without_a_terminal(server: Server, tmp_path: Path) -> None:
     key = keygen(tmp_path / "locked", "ed25519", "secret")
     assert (
         echo(destination("far", server.config(tmp_path, key=key, more=f"IdentityFile {server.key}"))) == "in"
     )
 
 
-def test_the_agent_is_asked(server: Server, tmp_path: Path, agent: None) -> None:
+def test_the_keys_of_the_agent_are_offered(server: Server, tmp_path: Path, agent: None) -> None:
     subprocess.run(["ssh-add", "-q", server.key], check=True)
     text = Path(server.config(tmp_path, key=tmp_path / "none")).read_text().replace("IdentitiesOnly yes", "")
     (tmp_path / "ssh_config").write_text(text)
     assert echo(destination("far", str(tmp_path / "ssh_config"))) == "in"
 
 
-def test_identities_only_keeps_the_agents_other_keys_back(
+def test_identities_only_excludes_other_keys_of_the_agent(
     server: Server, tmp_path: Path, agent: None
 ) -> None:
     subprocess.run(["ssh-add", "-q", server.key], check=True)
@@ -116,7 +117,7 @@ def test_identities_only_keeps_the_agents_other_keys_back(
         echo(destination("far", server.config(tmp_path, key=tmp_path / "none")))
 
 
-def test_a_public_key_in_the_config_picks_the_agents_private_one(
+def test_a_public_key_in_the_config_selects_the_agents_private_key(
     server: Server, tmp_path: Path, agent: None
 ) -> None:
     subprocess.run(["ssh-add", "-q", server.key], check=True)
@@ -127,7 +128,7 @@ def test_a_public_key_in_the_config_picks_the_agents_private_one(
 def test_the_agents_key_that_the_config_names_is_offered_first(
     server: Server, tmp_path: Path, agent: None
 ) -> None:
-    """An agent may hold more keys than the host hears."""
+    """An agent may hold more keys than the host accepts attempts."""
     others = [keygen(tmp_path / f"other{number}") for number in range(6)]
     subprocess.run(["ssh-add", "-q", *others, server.key], check=True)
     text = Path(server.config(tmp_path)).read_text().replace("IdentitiesOnly yes", "")
@@ -135,35 +136,31 @@ def test_the_agents_key_that_the_config_names_is_offered_first(
     assert echo(destination("far", str(tmp_path / "ssh_config"))) == "in"
 
 
-def test_a_locked_key_that_the_agent_holds_is_not_asked_for(
-    server: Server, tmp_path: Path, agent: None
-) -> None:
+def test_a_key_in_the_agent_needs_no_passphrase(server: Server, tmp_path: Path, agent: None) -> None:
     wrong = keygen(tmp_path / "locked")
     subprocess.run(["ssh-add", "-q", wrong], check=True)
     subprocess.run(
         ["ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", wrong], check=True, capture_output=True
     )
-    person = Person()
+    prompt = FakePrompt()
     with pytest.raises(AuthenticationFailed):
-        echo(destination("far", server.config(tmp_path, key=wrong)), person)
-    assert person.prompts == []
+        echo(destination("far", server.config(tmp_path, key=wrong)), prompt)
+    assert prompt.prompts == []
 
 
-def test_a_closed_port_is_no_connection(server: Server, tmp_path: Path) -> None:
+def test_a_closed_port_is_a_failed_connection(server: Server, tmp_path: Path) -> None:
     closed = Server(server.folder, free_port())
     with pytest.raises(ConnectionFailed, match=r"cannot connect to far at 127.0.0.1 port \d+.*refused"):
         echo(destination("far", closed.config(tmp_path)))
 
 
-def test_an_unknown_name_is_no_connection(tmp_path: Path) -> None:
+def test_an_unknown_host_name_is_a_failed_connection(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("Host far\n HostName no.such.host.invalid\n")
     with pytest.raises(ConnectionFailed, match=r"no\.such\.host\.invalid"):
         echo(destination("far", str(tmp_path / "config")))
 
 
-def test_a_host_that_says_nothing_is_given_up(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_host_times_out(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jump_hosts, "CONNECT_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -173,7 +170,7 @@ def test_a_host_that_says_nothing_is_given_up(
         assert time.monotonic() - start < jump_hosts.ANSWER_TIMEOUT / 4
 
 
-def test_a_proxy_command_is_the_way_in(server: Server, tmp_path: Path) -> None:
+def test_a_proxy_command_is_used_for_the_connection(server: Server, tmp_path: Path) -> None:
     program = tmp_path / "proxy it.py"
     program.write_text(
         "import os, select, socket, sys\n"
@@ -188,13 +185,13 @@ def test_a_proxy_command_is_the_way_in(server: Server, tmp_path: Path) -> None:
     assert echo(destination("far", config)) == "in"
 
 
-def test_a_proxy_command_that_fails_is_no_connection(server: Server, tmp_path: Path) -> None:
+def test_a_failing_proxy_command_is_a_failed_connection(server: Server, tmp_path: Path) -> None:
     with pytest.raises(ConnectionFailed):
         echo(destination("far", server.config(tmp_path, more="ProxyCommand false %h")))
 
 
 class Gate(paramiko.ServerInterface):
-    """Wants a password, or a key and then a code, or only a tap on a phone."""
+    """Requires a password, or a key and then a code, or only a tap on a phone."""
 
     def __init__(self, methods: str) -> None:
         self.by_phone = methods == "phone"
@@ -228,7 +225,7 @@ class Gate(paramiko.ServerInterface):
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         if command.startswith(b"slow"):
             time.sleep(5)
-            raise paramiko.SSHException("nobody waits any more")
+            raise paramiko.SSHException("no client waits any more")
 
         def answer() -> None:
             with suppress(EOFError, OSError):  # the client may have left
@@ -242,7 +239,7 @@ class Gate(paramiko.ServerInterface):
 
 @pytest.fixture
 def gate(server: Server, tmp_path: Path) -> Iterator[Any]:
-    """Start paramiko's server with some methods and give the way to it."""
+    """Start paramiko's server with some methods; returns its destination."""
     listener = socket.create_server(("127.0.0.1", 0))
     running: list[paramiko.Transport] = []
 
@@ -263,69 +260,67 @@ def gate(server: Server, tmp_path: Path) -> Iterator[Any]:
         transport.close()
 
 
-def test_a_password_is_asked_for_when_keys_do_not_do(gate: Any) -> None:
-    person = Person("wrong", "right")
-    assert echo(gate("password"), person) == "in"
-    assert person.prompts == [f"Password of {getuser()}@far: "] * 2
+def test_a_password_is_prompted_for_if_no_key_is_accepted(gate: Any) -> None:
+    prompt = FakePrompt("wrong", "right")
+    assert echo(gate("password"), prompt) == "in"
+    assert prompt.prompts == [f"Password of {getuser()}@far: "] * 2
 
 
-def test_a_code_is_asked_for_after_the_key(gate: Any) -> None:
-    person = Person("123456")
-    assert echo(gate("publickey"), person) == "in"
-    assert person.prompts == [f"({getuser()}@far) Two factors \\x1b[2JEnter it. Code: "]
+def test_a_code_is_prompted_for_after_the_key(gate: Any) -> None:
+    prompt = FakePrompt("123456")
+    assert echo(gate("publickey"), prompt) == "in"
+    assert prompt.prompts == [f"({getuser()}@far) Two factors \\x1b[2JEnter it. Code: "]
 
 
-def test_what_wants_no_answer_is_shown(gate: Any) -> None:
-    person = Person()
-    assert echo(gate("phone"), person) == "in"
-    assert [text.strip() for text in person.told] == [f"({getuser()}@far) \\x1b[2JApprove it on your phone."]
+def test_a_message_that_needs_no_answer_is_shown(gate: Any) -> None:
+    prompt = FakePrompt()
+    assert echo(gate("phone"), prompt) == "in"
+    assert [text.strip() for text in prompt.shown] == [f"({getuser()}@far) \\x1b[2JApprove it on your phone."]
 
 
 @pytest.mark.parametrize("methods", ["password", "publickey"])
-def test_no_answer_is_not_a_broken_connection(
+def test_an_unanswered_prompt_is_a_failed_login(
     gate: Any, monkeypatch: pytest.MonkeyPatch, methods: str
 ) -> None:
     def nothing(_: str) -> str:
         raise EOFError
 
-    monkeypatch.setattr("getpass.getpass", nothing)
-    monkeypatch.setattr("slurmgen.remote.ssh.prompt.show_typing_at_exit", lambda: None)
-    with pytest.raises(AuthenticationFailed, match="nothing was answered to"):
+    monkeypatch.setattr("slurmgen.remote.ssh.prompt.getpass", nothing)
+    monkeypatch.setattr("slurmgen.remote.ssh.prompt.restore_terminal_at_exit", lambda: None)
+    with pytest.raises(AuthenticationFailed, match="there was no answer to"):
         echo(gate(methods), Terminal())
 
 
-def test_a_host_that_is_slow_to_start_a_command_is_told_as_that(gate: Any) -> None:
+def test_a_host_that_is_slow_to_start_a_command_is_reported(gate: Any) -> None:
     with (
-        connect(gate("password"), Person("right")) as far,
-        pytest.raises(TimedOut, match="slow gave no answer"),
+        connect(gate("password"), FakePrompt("right")) as transport,
+        pytest.raises(TimedOut, match="slow did not finish"),
     ):
-        far.run(["slow"], timeout=1)
+        transport.run(["slow"], timeout=1)
 
 
-def test_after_three_wrong_answers_it_ends(gate: Any) -> None:
-    person = Person("a", "b", "c", "d")
+def test_the_login_ends_after_three_wrong_answers(gate: Any) -> None:
+    prompt = FakePrompt("a", "b", "c", "d")
     with pytest.raises(AuthenticationFailed):
-        echo(gate("password"), person)
-    assert person.answers == ["d"]
+        echo(gate("password"), prompt)
+    assert prompt.answers == ["d"]
 
 
 @pytest.mark.parametrize("switch", ["PubkeyAuthentication no", "PreferredAuthentications password"])
-def test_keys_that_ssh_config_switches_off_are_not_offered(
-    server: Server, tmp_path: Path, switch: str
-) -> None:
-    with pytest.raises(AuthenticationFailed, match="who tried no key"):
+def test_keys_that_ssh_config_disables_are_not_offered(server: Server, tmp_path: Path, switch: str) -> None:
+    with pytest.raises(AuthenticationFailed, match="with no key"):
         echo(destination("far", server.config(tmp_path, more=switch)))
 
 
 @pytest.mark.parametrize("switch", ["PasswordAuthentication no", "PreferredAuthentications publickey"])
-def test_a_password_that_ssh_config_switches_off_is_not_asked_for(gate: Any, switch: str) -> None:
-    person = Person("right")
+def test_a_password_that_ssh_config_disables_is_not_prompted_for(gate: Any, switch: str) -> None:
+    prompt = FakePrompt("right")
     with pytest.raises(AuthenticationFailed):
-        echo(gate("password", switch), person)
-    assert person.prompts == []
+        echo(gate("password", switch), prompt)
+    assert prompt.prompts == []
 
 
-def test_a_key_with_junk_for_a_certificate_is_offered(server: Server, tmp_path: Path) -> None:
+def test_a_key_with_an_invalid_certificate_is_offered(server: Server, tmp_path: Path) -> None:
     key = shutil.copy(server.key, tmp_path / "id")
     (tmp_path / "id-cert.pub").write_bytes(b"\xff junk")
     assert echo(destination("far", server.config(tmp_path, key=Path(key)))) == "in"
@@ -333,7 +328,7 @@ def test_a_key_with_junk_for_a_certificate_is_offered(server: Server, tmp_path: 
 
 @pytest.mark.parametrize("content", [b"", b"junk", b"\xff\xfe" * 100, b"x" * 2_000_000, None])
 @pytest.mark.parametrize("name", ["id", "id.pub", "id-cert.pub"])
-def test_a_file_that_is_not_a_key_is_passed_over(
+def test_a_file_that_is_not_a_key_is_skipped(
     server: Server, tmp_path: Path, name: str, content: bytes | None
 ) -> None:
     if content is None:
@@ -343,10 +338,13 @@ def test_a_file_that_is_not_a_key_is_passed_over(
     if name != "id":
         shutil.copy(server.key, tmp_path / "id")
     more = f"IdentityFile {server.key}"
-    assert echo(destination("far", server.config(tmp_path, key=tmp_path / "id", more=more)), Person()) == "in"
+    assert (
+        echo(destination("far", server.config(tmp_path, key=tmp_path / "id", more=more)), FakePrompt())
+        == "in"
+    )
 
 
-def test_a_damaged_key_is_passed_over(server: Server, tmp_path: Path) -> None:
+def test_a_damaged_key_is_skipped(server: Server, tmp_path: Path) -> None:
     lines = keygen(tmp_path / "id").read_text().splitlines()
     blob = bytearray(b64decode("".join(lines[1:-1])))
     blob[-30] ^= 1  # a part of the private half, which then does not belong to the public one
@@ -359,7 +357,7 @@ def test_a_damaged_key_is_passed_over(server: Server, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["RFC4716", "PEM"])
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
 @pytest.mark.parametrize("passphrase", ["", "secret"])
-def test_a_key_is_read_in_any_form(
+def test_a_key_is_read_in_any_format(
     server: Server, tmp_path: Path, kind: str, form: str, passphrase: str
 ) -> None:
     key = tmp_path / "id"
@@ -367,22 +365,22 @@ def test_a_key_is_read_in_any_form(
     subprocess.run(command, check=True)
     with (server.folder / "authorized_keys").open("a") as file:
         file.write(key.with_suffix(".pub").read_text())
-    assert echo(destination("far", server.config(tmp_path, key=key)), Person(passphrase)) == "in"
+    assert echo(destination("far", server.config(tmp_path, key=key)), FakePrompt(passphrase)) == "in"
 
 
-def test_without_a_terminal_a_password_is_not_asked_for(gate: Any) -> None:
+def test_without_a_terminal_there_is_no_password_prompt(gate: Any) -> None:
     with pytest.raises(AuthenticationFailed, match="there is no terminal here"):
         echo(gate("password"))
 
 
 def test_a_password_is_in_no_message(gate: Any) -> None:
     with pytest.raises(AuthenticationFailed) as caught:
-        echo(gate("password"), Person("hunter2", "hunter2", "hunter2"))
+        echo(gate("password"), FakePrompt("hunter2", "hunter2", "hunter2"))
     assert "hunter2" not in f"{caught.value!r}{caught.value.__cause__!r}{caught.value.__context__!r}"
 
 
-def test_there_is_nobody_to_ask_without_a_terminal() -> None:
-    code = "from slurmgen.remote.ssh.prompt import asker; print(asker())"
+def test_there_is_no_prompt_without_a_terminal() -> None:
+    code = "from slurmgen.remote.ssh.prompt import terminal_prompt; print(terminal_prompt())"
     command = [sys.executable, "-c", code]
     reply = subprocess.run(command, capture_output=True, text=True, start_new_session=True, check=True)
     assert reply.stdout.strip() == "None"

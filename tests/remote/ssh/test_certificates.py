@@ -30,7 +30,7 @@ def trusting(authority: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def signed(authority: Path, key: Path, user: str | None = None) -> Path:
-    """Have the authority vouch for a key; its certificate."""
+    """The certificate of a key, signed by the authority."""
     subprocess.run(
         ["ssh-keygen", "-q", "-s", authority, "-I", "test", "-n", user or getuser(), f"{key}.pub"], check=True
     )
@@ -38,9 +38,9 @@ def signed(authority: Path, key: Path, user: str | None = None) -> Path:
 
 
 def login(server: Server, folder: Path, key: Path, more: str = "") -> str:
-    with connect(destination("far", server.config(folder, key=key, more=more))) as far:
-        assert far.run(["echo", "in"], timeout=60).out == "in\n"
-        return far.login
+    with connect(destination("far", server.config(folder, key=key, more=more))) as transport:
+        assert transport.run(["echo", "in"], timeout=60).out == "in\n"
+        return transport.login
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])
@@ -65,25 +65,21 @@ def test_without_its_certificate_the_key_is_refused(trusting: Server, tmp_path: 
         login(trusting, tmp_path, keygen(tmp_path / "id"))
 
 
-def test_a_certificate_for_somebody_else_is_refused(
-    trusting: Server, authority: Path, tmp_path: Path
-) -> None:
+def test_a_certificate_for_another_user_is_refused(trusting: Server, authority: Path, tmp_path: Path) -> None:
     key = keygen(tmp_path / "id")
-    signed(authority, key, "somebody-else")
+    signed(authority, key, "another-user")
     with pytest.raises(AuthenticationFailed):
         login(trusting, tmp_path, key)
 
 
-def test_a_certificate_of_another_key_is_passed_over(
-    trusting: Server, authority: Path, tmp_path: Path
-) -> None:
+def test_a_certificate_of_another_key_is_skipped(trusting: Server, authority: Path, tmp_path: Path) -> None:
     other = signed(authority, keygen(tmp_path / "other"))
     with pytest.raises(AuthenticationFailed) as caught:
         login(trusting, tmp_path, keygen(tmp_path / "id"), f"CertificateFile {other}")
     assert str(other) not in str(caught.value)
 
 
-def test_where_the_certificate_is_refused_the_bare_key_still_counts(
+def test_a_key_is_offered_after_its_refused_certificate(
     server: Server, authority: Path, tmp_path: Path
 ) -> None:
     key = keygen(tmp_path / "id")
@@ -115,10 +111,8 @@ def test_a_certificate_for_the_agents_key_is_offered(
     assert login(trusting, tmp_path, key, f"CertificateFile {certificate}") == str(certificate)
 
 
-def test_an_authority_for_hosts_is_told_to_be_openssh_s_matter(
-    server: Server, authority: Path, tmp_path: Path
-) -> None:
+def test_a_host_certificate_is_left_to_openssh(server: Server, authority: Path, tmp_path: Path) -> None:
     line = f"@cert-authority {server.name} {authority.with_suffix('.pub').read_text()}"
     config = server.config(tmp_path, known=line)
-    with pytest.raises(HostKeyError, match=r"has an authority for far.*say --ssh-client openssh"):
+    with pytest.raises(HostKeyError, match=r"has an authority for far.*use --ssh-client openssh"):
         connect(destination("far", config))

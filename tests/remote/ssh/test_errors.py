@@ -35,7 +35,7 @@ def test_every_exception_of_paramiko_is_in_the_table(kind: type[Exception]) -> N
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
-def test_each_becomes_ours_with_a_fact_and_a_next_step(kind: type[Exception]) -> None:
+def test_each_error_is_translated_with_a_fact_and_a_hint(kind: type[Exception]) -> None:
     error = type("Blank", (kind,), {"__init__": lambda self: None, "__str__": lambda self: ""})()
     with pytest.raises(SlurmgenError) as caught, translated(**NAMES):
         raise error
@@ -45,7 +45,7 @@ def test_each_becomes_ours_with_a_fact_and_a_next_step(kind: type[Exception]) ->
 
 
 def test_the_nearest_class_counts() -> None:
-    with pytest.raises(SlurmgenError, match="did not answer in time"), translated(**NAMES):
+    with pytest.raises(SlurmgenError, match="did not reply in time"), translated(**NAMES):
         raise TimeoutError
     with (
         pytest.raises(SlurmgenError, match="cannot connect to far at h port 22: unknown"),
@@ -54,6 +54,6 @@ def test_the_nearest_class_counts() -> None:
         raise socket.gaierror("unknown")
 
 
-def test_our_own_errors_pass_through() -> None:
+def test_errors_of_slurmgen_are_not_translated() -> None:
     with pytest.raises(SlurmgenError, match="as it was"), translated(**NAMES):
         raise SlurmgenError("as it was")

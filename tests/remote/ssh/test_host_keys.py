@@ -1,4 +1,4 @@
-"""Whose key is let pass: checked against a real sshd, and against every form of a known_hosts line."""
+"""Which host keys are accepted: with a real sshd, and with every form of a known_hosts line."""
 
 import subprocess
 from pathlib import Path
@@ -14,8 +14,8 @@ from tests.support.sshd import Server, keygen
 
 
 def let_in(server: Server, folder: Path, known_hosts: str, more: str = "") -> bool:
-    with connect(destination("far", server.config(folder, known=known_hosts, more=more))) as far:
-        return far.run(["true"], timeout=20).returncode == 0
+    with connect(destination("far", server.config(folder, known=known_hosts, more=more))) as transport:
+        return transport.run(["true"], timeout=20).returncode == 0
 
 
 def fingerprint(key: Path) -> str:
@@ -113,7 +113,7 @@ def test_a_name_in_known_hosts_is_a_pattern(
 @pytest.mark.parametrize(
     "line", ["nonsense", "a b", "far ssh-ed25519 !!!!", "far ssh-ed25519 AAAA", "far ssh-dss AAAA"]
 )
-def test_a_line_that_cannot_be_read_is_for_nobody(tmp_path: Path, line: str) -> None:
+def test_an_invalid_line_is_skipped(tmp_path: Path, line: str) -> None:
     (tmp_path / "known").write_text(line)
     (tmp_path / "config").write_text(
         f"Host *\n UserKnownHostsFile {tmp_path}/known\n GlobalKnownHostsFile /dev/null\n"
@@ -121,7 +121,7 @@ def test_a_line_that_cannot_be_read_is_for_nobody(tmp_path: Path, line: str) -> 
     assert known(destination("far", str(tmp_path / "config"))).trusted == ()
 
 
-def test_the_types_of_known_keys_are_asked_for_first(server: Server, tmp_path: Path) -> None:
+def test_the_types_of_known_keys_are_requested_first(server: Server, tmp_path: Path) -> None:
     rsa = keygen(tmp_path / "rsa", "rsa").with_suffix(".pub").read_text()
     to = destination("far", server.config(tmp_path, known=f"{server.name} {rsa}"))
     available = paramiko.Transport._preferred_keys

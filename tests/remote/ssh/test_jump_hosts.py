@@ -1,4 +1,4 @@
-"""ProxyJump through real sshds: who is asked, whose key is checked, and what is told."""
+"""ProxyJump through real sshds: prompts, host keys and messages."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,13 +8,13 @@ import pytest
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, HostKeyError
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.paramiko import connect
-from tests.remote.ssh.test_authenticate import Person
+from tests.remote.ssh.test_authenticate import FakePrompt
 from tests.support.sshd import Server, free_port, keygen, privilege_separation_folder, sshd
 
 
 @pytest.fixture(scope="module")
 def gates(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
-    """Two hosts with keys of their own; through the first one comes to the second, from there to `server`."""
+    """Two jump hosts with their own keys; the first leads to the second, and that to `server`."""
     privilege_separation_folder()
     with (
         sshd(tmp_path_factory.mktemp("inner"), more=f"PermitOpen 127.0.0.1:{server.port}") as inner,
@@ -23,7 +23,7 @@ def gates(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield outer, inner
 
 
-class Way:
+class Chain:
     """An ssh_config with `outer`, `inner` and `far`, of which a test may change a part."""
 
     def __init__(self, folder: Path, server: Server, outer: Server, inner: Server) -> None:
@@ -47,70 +47,72 @@ class Way:
         (self.folder / "ssh_config").write_text("".join(blocks))
         return str(self.folder / "ssh_config")
 
-    def echo(self, ask: Person | None = None) -> str:
-        with connect(destination("far", self.config()), ask) as far:
-            return far.run(["echo", "in"], timeout=60).out.strip()
+    def echo(self, ask: FakePrompt | None = None) -> str:
+        with connect(destination("far", self.config()), ask) as transport:
+            return transport.run(["echo", "in"], timeout=60).out.strip()
 
 
 @pytest.fixture
-def way(tmp_path: Path, server: Server, gates: tuple[Server, Server]) -> Way:
-    return Way(tmp_path, server, *gates)
+def chain(tmp_path: Path, server: Server, gates: tuple[Server, Server]) -> Chain:
+    return Chain(tmp_path, server, *gates)
 
 
-def test_a_chain_of_two_leads_to_the_host(way: Way) -> None:
-    assert way.echo() == "in"
+def test_a_host_is_reached_through_two_jump_hosts(chain: Chain) -> None:
+    assert chain.echo() == "in"
 
 
-def test_a_chain_may_be_written_as_a_list(way: Way) -> None:
-    way.jumps = {"far": "outer,inner"}
-    assert way.echo() == "in"
+def test_jump_hosts_may_be_a_list(chain: Chain) -> None:
+    chain.jumps = {"far": "outer,inner"}
+    assert chain.echo() == "in"
 
 
-def test_a_login_names_each_step(way: Way) -> None:
-    with connect(destination("far", way.config())) as far:
-        assert far.login.split(", then ") == [str(way.keys[name]) for name in ("outer", "inner", "far")]
+def test_the_login_names_the_key_of_each_host(chain: Chain) -> None:
+    with connect(destination("far", chain.config())) as transport:
+        assert transport.login.split(", then ") == [
+            str(chain.keys[name]) for name in ("outer", "inner", "far")
+        ]
 
 
 @pytest.mark.parametrize("name", ["outer", "inner", "far"])
-def test_each_hosts_key_is_checked(way: Way, name: str) -> None:
-    way.known[name] = ""
+def test_each_hosts_key_is_checked(chain: Chain, name: str) -> None:
+    chain.known[name] = ""
     with pytest.raises(HostKeyError, match=rf"the host key of {name} .* is not known: ssh-ed25519 SHA256:"):
-        way.echo()
+        chain.echo()
 
 
 @pytest.mark.parametrize("name", ["outer", "inner", "far"])
-def test_each_host_is_logged_in_to_with_its_own_key(way: Way, name: str) -> None:
-    way.keys[name] = keygen(way.folder / "wrong")
-    with pytest.raises(AuthenticationFailed, match=f"{name} did not let"):
-        way.echo()
+def test_each_host_is_logged_in_to_with_its_own_key(chain: Chain, name: str) -> None:
+    chain.keys[name] = keygen(chain.folder / "wrong")
+    with pytest.raises(AuthenticationFailed, match=f"{name} refused the login"):
+        chain.echo()
 
 
-def test_a_question_names_the_host_that_it_is_for(way: Way, tmp_path: Path) -> None:
+def test_a_prompt_names_its_host(chain: Chain, tmp_path: Path) -> None:
     for name in ("outer", "far"):
         locked = keygen(tmp_path / f"{name}-locked", passphrase=name)
-        with (way.hosts[name].folder / "authorized_keys").open("a") as file:
+        with (chain.hosts[name].folder / "authorized_keys").open("a") as file:
             file.write(locked.with_suffix(".pub").read_text())
-        way.keys[name] = locked
-    person = Person("outer", "far")
-    assert way.echo(person) == "in"
-    assert person.prompts == [f"Passphrase of {way.keys[name]}: " for name in ("outer", "far")]
+        chain.keys[name] = locked
+    prompt = FakePrompt("outer", "far")
+    assert chain.echo(prompt) == "in"
+    assert prompt.prompts == [f"Passphrase of {chain.keys[name]}: " for name in ("outer", "far")]
 
 
-def test_a_gate_that_lets_nobody_pass_is_named(way: Way) -> None:
-    way.jumps = {"far": "outer"}  # which opens the way to the inner one only
+def test_a_jump_host_that_refuses_the_login_is_named(chain: Chain) -> None:
+    chain.jumps = {"far": "outer"}  # which forwards to the inner one only
     with pytest.raises(ConnectionFailed, match=r"outer cannot connect to far at 127.*prohibited"):
-        way.echo()
+        chain.echo()
 
 
-def test_a_closed_port_behind_a_gate_is_told_with_the_gates_name(way: Way) -> None:
-    way.jumps = {"far": "server"}
-    way.hosts = {"server": way.hosts["far"], "far": Server(way.hosts["far"].folder, free_port())}
-    way.keys["server"] = way.keys["far"]
+def test_a_closed_port_is_reported_with_the_jump_hosts_name(chain: Chain) -> None:
+    chain.jumps = {"far": "server"}
+    chain.hosts = {"server": chain.hosts["far"], "far": Server(chain.hosts["far"].folder, free_port())}
+    chain.keys["server"] = chain.keys["far"]
     with pytest.raises(ConnectionFailed, match=r"server cannot connect to far at 127.*Connect failed"):
-        way.echo()
+        chain.echo()
 
 
-def test_a_gate_that_is_down_is_told(way: Way) -> None:
-    way.hosts["outer"] = Server(way.hosts["outer"].folder, free_port())
+def test_a_jump_host_that_is_down_is_reported(chain: Chain) -> None:
+    chain.hosts["outer"] = Server(chain.hosts["outer"].folder, free_port())
     with pytest.raises(ConnectionFailed, match=r"cannot connect to outer at 127"):
-        way.echo()
+        chain.echo()

@@ -1,4 +1,4 @@
-"""Whose key is accepted: the same as with the real ssh, for every line that may be in known_hosts."""
+"""Which host keys are accepted: the same as by the real ssh, for every line that may be in known_hosts."""
 
 import os
 import subprocess
@@ -130,8 +130,8 @@ def ssh_accepts(config: str) -> bool:
 
 def slurmgen_accepts(config: str) -> bool:
     try:
-        with connect(destination("far", config)) as far:
-            return far.run(["true"], timeout=60).returncode == 0
+        with connect(destination("far", config)) as transport:
+            return transport.run(["true"], timeout=60).returncode == 0
     except HostKeyError:
         return False
 
@@ -163,14 +163,16 @@ def test_every_file_counts(server: Server, tmp_path: Path) -> None:
         assert (slurmgen_accepts(str(config)), ssh_accepts(str(config))) == (expected, expected)
 
 
-def test_no_file_at_all_knows_no_host(server: Server, tmp_path: Path) -> None:
+def test_without_any_file_no_host_is_known(server: Server, tmp_path: Path) -> None:
     config = Path(server.config(tmp_path))
     config.write_text(config.read_text().replace(f'"{tmp_path}/known_hosts"', "none"))
     assert (slurmgen_accepts(str(config)), ssh_accepts(str(config))) == (False, False)
 
 
 @pytest.mark.parametrize("kind", ["fifo", "huge"])
-def test_a_file_that_cannot_be_read_to_its_end_is_refused(server: Server, tmp_path: Path, kind: str) -> None:
+def test_a_file_that_is_too_large_or_not_regular_is_refused(
+    server: Server, tmp_path: Path, kind: str
+) -> None:
     config = server.config(tmp_path)
     (tmp_path / "known_hosts").unlink()
     if kind == "fifo":
@@ -183,7 +185,7 @@ def test_a_file_that_cannot_be_read_to_its_end_is_refused(server: Server, tmp_pa
 
 
 @given(st.binary(max_size=200))
-def test_bytes_that_are_not_a_key_are_none(blob: bytes) -> None:
+def test_invalid_bytes_are_not_a_key(blob: bytes) -> None:
     assert known_hosts.public_key("ssh-ed25519", b64encode(blob).decode()) is None
     prefixed = b"\0\0\0\x07ssh-rsa" + blob
     assert known_hosts.public_key("ssh-ed25519", b64encode(prefixed).decode()) is None

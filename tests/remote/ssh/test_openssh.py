@@ -1,4 +1,4 @@
-"""What is OpenSSH's alone: shared connections, its errors in our words, and what it leaves behind."""
+"""The OpenSSH client: shared connections, the translation of its errors, and what it leaves behind."""
 
 import os
 import shutil
@@ -15,17 +15,18 @@ import pytest
 
 from slurmgen import errors
 from slurmgen.remote.ssh import openssh, paramiko
-from slurmgen.remote.ssh.config import Destination, destination
+from slurmgen.remote.ssh.config import destination
+from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.openssh_master import ERRORS, failure
 from slurmgen.remote.transport import Transport
-from tests.remote.ssh.test_jump_hosts import Way, gates, way
+from tests.remote.ssh.test_jump_hosts import Chain, chain, gates
 from tests.support.sshd import Server, free_port, keygen, privilege_separation_folder, sshd
 from tests.support.twins import eventually
 
-__all__ = ["gates", "way"]
+__all__ = ["chain", "gates"]
 
 
-def far(server: Server, folder: Path, **config: object) -> Transport:
+def transport(server: Server, folder: Path, **config: object) -> Transport:
     return openssh.connect(destination("far", server.config(folder, **config)))  # type: ignore[arg-type]
 
 
@@ -43,7 +44,7 @@ def ours(words: str) -> list[int]:
 
 
 def folder_of(pid: int) -> Path:
-    """Where such an ssh has the socket that it shares."""
+    """The path of the socket that such an ssh shares."""
     words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     return Path(words[words.index("-S") + 1]).parent
 
@@ -57,7 +58,7 @@ def short() -> Iterator[Path]:
 
 @contextmanager
 def shared(server: Server, folder: Path, short: Path) -> Iterator[str]:
-    """A shared connection of a person's own, and the ssh_config that knows it."""
+    """A shared connection of the user, and the ssh_config that names it."""
     config = server.config(folder, more=f"ControlPath {short}/%C")
     subprocess.run(["ssh", "-F", config, "-M", "-N", "-f", "far"], check=True, stderr=subprocess.DEVNULL)
     try:
@@ -94,8 +95,10 @@ def test_where_the_config_keeps_connections_the_next_command_needs_no_login(
         subprocess.run(["ssh", "-F", config, "-O", "exit", "far"], check=True, capture_output=True)
 
 
-def test_a_connection_of_our_own_ends_with_us_and_leaves_nothing(server: Server, tmp_path: Path) -> None:
-    with far(server, tmp_path) as one:
+def test_an_unshared_connection_ends_with_the_process_and_leaves_no_file(
+    server: Server, tmp_path: Path
+) -> None:
+    with transport(server, tmp_path) as one:
         (pid,) = ours(str(tmp_path))
         folder = folder_of(pid)
         assert folder.stat().st_mode & 0o777 == 0o700
@@ -104,7 +107,7 @@ def test_a_connection_of_our_own_ends_with_us_and_leaves_nothing(server: Server,
     assert not folder.exists()
 
 
-def test_nothing_outlives_a_killed_slurmgen(server: Server, tmp_path: Path) -> None:
+def test_ssh_ends_with_a_killed_slurmgen(server: Server, tmp_path: Path) -> None:
     code = (
         "import sys, time\nfrom slurmgen.remote.ssh import openssh\n"
         "from slurmgen.remote.ssh.config import destination\n"
@@ -122,16 +125,16 @@ def test_nothing_outlives_a_killed_slurmgen(server: Server, tmp_path: Path) -> N
     folder.rmdir()
 
 
-def test_a_commands_own_255_is_its_own(server: Server, tmp_path: Path) -> None:
-    with far(server, tmp_path) as one:
+def test_an_exit_status_of_255_may_be_the_commands_own(server: Server, tmp_path: Path) -> None:
+    with transport(server, tmp_path) as one:
         completed = one.run(["sh", "-c", "echo out; echo err >&2; exit 255"], timeout=60)
         assert (completed.returncode, completed.out, completed.err) == (255, "out\n", "err\n")
         with pytest.raises(errors.CommandFailed, match="exit status 255: err"):
             list(one.stream(["sh", "-c", "echo err >&2; exit 255"], timeout=60))
 
 
-def test_a_connection_that_breaks_under_a_command_is_told(server: Server, tmp_path: Path) -> None:
-    with far(server, tmp_path) as one:
+def test_a_connection_that_breaks_during_a_command_is_reported(server: Server, tmp_path: Path) -> None:
+    with transport(server, tmp_path) as one:
         stream = one.stream(["sh", "-c", "echo one; sleep 100"], timeout=60)
         assert next(stream) == b"one\n"
         for pid in ours(str(tmp_path)):
@@ -147,12 +150,12 @@ def ours_is_master(pid: int) -> bool:
     return "ControlMaster=yes" in Path(f"/proc/{pid}/cmdline").read_text()
 
 
-def test_a_command_ended_by_a_signal_is_told(server: Server, tmp_path: Path) -> None:
+def test_a_command_ended_by_a_signal_is_reported(server: Server, tmp_path: Path) -> None:
     with (
-        far(server, tmp_path) as one,
+        transport(server, tmp_path) as one,
         pytest.raises(errors.CommandFailed, match="sh was ended by a signal on far"),
     ):
-        # The shell that sshd started: above the command's own parent, which tells of a 255.
+        # The shell that sshd started: the parent of the shell that reports an exit status of 255.
         one.run(["sh", "-c", "kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat)"], timeout=60)
 
 
@@ -160,7 +163,7 @@ def test_an_unknown_host_is_refused_with_its_fingerprint_and_the_line_to_add(
     server: Server, tmp_path: Path
 ) -> None:
     with pytest.raises(errors.HostKeyError) as caught:
-        far(server, tmp_path, known="")
+        transport(server, tmp_path, known="")
     assert "is not known: ssh-ed25519 SHA256:" in str(caught.value)
     assert str(caught.value).splitlines()[-1] == f"{server.name} {server.host_key}"
     assert (tmp_path / "known_hosts").read_text() == ""
@@ -168,13 +171,13 @@ def test_an_unknown_host_is_refused_with_its_fingerprint_and_the_line_to_add(
 
 def test_nothing_makes_an_unknown_host_known(server: Server, tmp_path: Path) -> None:
     with pytest.raises(errors.HostKeyError):
-        far(server, tmp_path, known="", more="StrictHostKeyChecking no")
+        transport(server, tmp_path, known="", more="StrictHostKeyChecking no")
 
 
 def test_a_changed_key_is_refused_loudly(server: Server, tmp_path: Path) -> None:
     line = f"{server.name} {keygen(tmp_path / 'other').with_suffix('.pub').read_text()}"
     with pytest.raises(errors.HostKeyError, match="HAS CHANGED"):
-        far(server, tmp_path, known=line)
+        transport(server, tmp_path, known=line)
 
 
 def test_a_host_is_known_by_the_authority_that_vouches_for_it(tmp_path: Path) -> None:
@@ -183,17 +186,17 @@ def test_a_host_is_known_by_the_authority_that_vouches_for_it(tmp_path: Path) ->
     (tmp_path / "certified").mkdir()
     with sshd(tmp_path / "certified", authority=authority) as server:
         line = f"@cert-authority {server.name} {authority.with_suffix('.pub').read_text()}"
-        with far(server, tmp_path, known=line) as one:
+        with transport(server, tmp_path, known=line) as one:
             assert one.run(["echo", "in"], timeout=60).out == "in\n"
         other = f"@cert-authority {server.name} {keygen(tmp_path / 'ca2').with_suffix('.pub').read_text()}"
         with pytest.raises(errors.HostKeyError, match="host key of far or of a host before it is not known"):
-            far(server, tmp_path, known=other)
+            transport(server, tmp_path, known=other)
 
 
-def test_one_session_a_connection_is_enough_for_one_command_after_another(tmp_path: Path) -> None:
+def test_one_session_per_connection_suffices_for_consecutive_commands(tmp_path: Path) -> None:
     privilege_separation_folder()
     (tmp_path / "narrow").mkdir()
-    with sshd(tmp_path / "narrow", more="MaxSessions 1") as server, far(server, tmp_path) as one:
+    with sshd(tmp_path / "narrow", more="MaxSessions 1") as server, transport(server, tmp_path) as one:
         for _ in range(2):
             assert one.run(["echo", "in"], timeout=60).out == "in\n"
         stream = one.stream(["sh", "-c", "echo one; sleep 100"], timeout=60)
@@ -204,32 +207,34 @@ def test_one_session_a_connection_is_enough_for_one_command_after_another(tmp_pa
 
 
 def test_the_wrong_key_is_refused_with_what_to_do(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(errors.AuthenticationFailed, match=r"far did not let .* there is no terminal here"):
-        far(server, tmp_path, key=keygen(tmp_path / "wrong"))
+    with pytest.raises(
+        errors.AuthenticationFailed, match=r"far refused the login of .* there is no terminal here"
+    ):
+        transport(server, tmp_path, key=keygen(tmp_path / "wrong"))
 
 
-def test_a_closed_port_is_no_connection(server: Server, tmp_path: Path) -> None:
+def test_a_closed_port_is_a_failed_connection(server: Server, tmp_path: Path) -> None:
     with pytest.raises(errors.ConnectionFailed, match=r"cannot connect to far at 127.*refused"):
-        far(Server(server.folder, free_port()), tmp_path)
+        transport(Server(server.folder, free_port()), tmp_path)
 
 
-def test_an_unknown_name_is_no_connection(tmp_path: Path) -> None:
+def test_an_unknown_host_name_is_a_failed_connection(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("Host far\n HostName no.such.host.invalid\n")
     with pytest.raises(errors.ConnectionFailed, match=r"Could not resolve hostname no\.such\.host\.invalid"):
         openssh.connect(destination("far", str(tmp_path / "config")))
 
 
-def test_without_ssh_it_is_said_what_else_there_is(
+def test_without_ssh_the_error_names_the_other_client(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     to = destination("far", server.config(tmp_path))
     monkeypatch.setattr(openssh.shutil, "which", lambda _: None)  # type: ignore[attr-defined]
-    with pytest.raises(errors.ConfigError, match="say --ssh-client paramiko"):
+    with pytest.raises(errors.ConfigError, match="use --ssh-client paramiko"):
         openssh.connect(to)
 
 
-def test_a_chain_of_two_leads_to_the_host(way: Way) -> None:
-    with openssh.connect(destination("far", way.config())) as one:
+def test_a_host_is_reached_through_two_jump_hosts(chain: Chain) -> None:
+    with openssh.connect(destination("far", chain.config())) as one:
         assert one.run(["echo", "in"], timeout=60).out == "in\n"
 
 
@@ -242,70 +247,70 @@ def with_first(config: str, line: str) -> str:
 @pytest.mark.parametrize("checking", ["no", "accept-new"])
 @pytest.mark.parametrize("jumps", [{"far": "inner", "inner": "outer"}, {"far": "outer,inner"}])
 @pytest.mark.parametrize("name", ["outer", "inner", "far"])
-def test_strict_host_key_checking_cannot_be_switched_off_for_any_host_of_a_chain(
-    way: Way, name: str, jumps: dict[str, str], checking: str
+def test_strict_host_key_checking_cannot_be_disabled_for_a_jump_host(
+    chain: Chain, name: str, jumps: dict[str, str], checking: str
 ) -> None:
-    way.jumps, way.known[name] = jumps, ""
-    config = with_first(way.config(), f"StrictHostKeyChecking {checking}")
-    known_hosts = (way.folder / "known_hosts").read_text()
+    chain.jumps, chain.known[name] = jumps, ""
+    config = with_first(chain.config(), f"StrictHostKeyChecking {checking}")
+    known_hosts = (chain.folder / "known_hosts").read_text()
     with pytest.raises(errors.HostKeyError, match=rf"the host key of {name} .* SHA256:") as caught:
         openssh.connect(destination("far", config))
-    assert str(caught.value).splitlines()[-1] == way.hosts[name].known_line.strip()
-    assert (way.folder / "known_hosts").read_text() == known_hosts
+    assert str(caught.value).splitlines()[-1] == chain.hosts[name].known_line.strip()
+    assert (chain.folder / "known_hosts").read_text() == known_hosts
 
 
 @pytest.mark.parametrize("connect", [openssh.connect, paramiko.connect])
 @pytest.mark.parametrize("words", ["ssh", "/usr/bin/ssh -q"])
-def test_strict_host_key_checking_cannot_be_switched_off_for_an_ssh_in_a_proxy_command(
-    way: Way, connect: Callable[[Destination], Transport], words: str
+def test_strict_host_key_checking_cannot_be_disabled_for_an_ssh_in_a_proxy_command(
+    chain: Chain, connect: Callable[[Destination], Transport], words: str
 ) -> None:
-    way.jumps = {}
-    config = with_first(way.config(), "StrictHostKeyChecking no")
+    chain.jumps = {}
+    config = with_first(chain.config(), "StrictHostKeyChecking no")
     with_first(config, f"Host inner\n ProxyCommand {words} -F {config} -W %h:%p outer\nHost *")
-    known_hosts = way.folder / "known_hosts"
-    known_hosts.write_text(way.known["inner"])
+    known_hosts = chain.folder / "known_hosts"
+    known_hosts.write_text(chain.known["inner"])
     with pytest.raises(errors.RemoteError):
         connect(destination("inner", config))
-    assert known_hosts.read_text() == way.known["inner"]
-    known_hosts.write_text(way.known["outer"] + way.known["inner"])
+    assert known_hosts.read_text() == chain.known["inner"]
+    known_hosts.write_text(chain.known["outer"] + chain.known["inner"])
     with connect(destination("inner", config)) as one:
         assert one.run(["echo", "in"], timeout=60).out == "in\n"
 
 
 def test_an_unknown_key_of_localhost_is_refused(server: Server, tmp_path: Path) -> None:
     with pytest.raises(errors.HostKeyError):
-        far(server, tmp_path, known="", more="NoHostAuthenticationForLocalhost yes")
+        transport(server, tmp_path, known="", more="NoHostAuthenticationForLocalhost yes")
 
 
-def test_the_config_of_a_chain_may_be_in_any_folder(way: Way, tmp_path: Path) -> None:
+def test_the_config_with_jump_hosts_may_be_in_any_folder(chain: Chain, tmp_path: Path) -> None:
     odd = tmp_path / "it's 100%h"
     odd.mkdir()
-    config = shutil.copy(way.config(), odd)
+    config = shutil.copy(chain.config(), odd)
     with openssh.connect(destination("far", config)) as one:
         assert one.run(["echo", "in"], timeout=60).out == "in\n"
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "csh", "fish"])
-def test_a_chain_is_passed_with_any_login_shell(
-    way: Way, shell: str, monkeypatch: pytest.MonkeyPatch
+def test_jump_hosts_work_with_any_login_shell(
+    chain: Chain, shell: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHELL", shutil.which(shell) or "/bin/sh")
-    with openssh.connect(destination("far", way.config())) as one:
+    with openssh.connect(destination("far", chain.config())) as one:
         assert one.run(["echo", "in"], timeout=60).out == "in\n"
 
 
-def test_user_port_and_host_key_alias_of_a_host_on_the_way_count(way: Way) -> None:
-    outer, inner = way.hosts["outer"], way.hosts["inner"]
-    way.jumps = {"far": f"{getuser()}@outer:{outer.port},inner"}
-    way.known["inner"] = f"gate {inner.host_key}\n"
-    wrong = "Host outer\n User nobody\n Port 1\nHost inner\n HostKeyAlias gate"
-    with openssh.connect(destination("far", with_first(way.config(), wrong))) as one:
+def test_user_port_and_host_key_alias_of_a_jump_host_count(chain: Chain) -> None:
+    outer, inner = chain.hosts["outer"], chain.hosts["inner"]
+    chain.jumps = {"far": f"{getuser()}@outer:{outer.port},inner"}
+    chain.known["inner"] = f"gate {inner.host_key}\n"
+    wrong = "Host outer\n User stranger\n Port 1\nHost inner\n HostKeyAlias gate"
+    with openssh.connect(destination("far", with_first(chain.config(), wrong))) as one:
         assert one.run(["echo", "in"], timeout=60).out == "in\n"
 
 
-def test_a_connection_to_a_host_on_the_way_is_shared_if_the_config_says_so(way: Way, short: Path) -> None:
+def test_a_connection_to_a_jump_host_is_shared_if_the_config_says_so(chain: Chain, short: Path) -> None:
     more = f"Host outer\n ControlPath {short}/%C\n ControlMaster auto\n ControlPersist 60"
-    config = with_first(way.config(), more)
+    config = with_first(chain.config(), more)
     try:
         with openssh.connect(destination("far", config)) as one:
             assert one.run(["echo", "in"], timeout=60).out == "in\n"
@@ -316,55 +321,55 @@ def test_a_connection_to_a_host_on_the_way_is_shared_if_the_config_says_so(way: 
 
 
 @pytest.mark.parametrize("name", ["outer", "inner", "far"])
-def test_an_unknown_host_of_a_chain_is_refused_with_its_fingerprint_and_the_line_to_add(
-    way: Way, name: str
+def test_an_unknown_jump_host_is_refused_with_its_fingerprint_and_the_line_to_add(
+    chain: Chain, name: str
 ) -> None:
-    way.known[name] = ""
+    chain.known[name] = ""
     with pytest.raises(errors.HostKeyError) as caught:
-        openssh.connect(destination("far", way.config()))
+        openssh.connect(destination("far", chain.config()))
     assert f"the host key of {name} (127.0.0.1 port " in str(caught.value)
     assert "is not known: ssh-ed25519 SHA256:" in str(caught.value)
-    assert str(caught.value).splitlines()[-1] == way.hosts[name].known_line.strip()
+    assert str(caught.value).splitlines()[-1] == chain.hosts[name].known_line.strip()
 
 
-def test_a_changed_key_of_a_host_before_is_told_with_its_name(way: Way) -> None:
-    way.known["inner"] = f"{way.hosts['inner'].name} {way.hosts['far'].host_key}\n"
+def test_a_changed_key_of_a_jump_host_is_reported_with_its_name(chain: Chain) -> None:
+    chain.known["inner"] = f"{chain.hosts['inner'].name} {chain.hosts['far'].host_key}\n"
     with pytest.raises(errors.HostKeyError, match=r"THE HOST KEY OF inner \(.* HAS CHANGED"):
-        openssh.connect(destination("far", way.config()))
+        openssh.connect(destination("far", chain.config()))
 
 
-def test_behind_a_host_that_only_a_person_enters_it_is_told_whose_key_it_is_not(
-    way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_behind_a_jump_host_with_a_prompt_the_error_names_the_known_keys(
+    chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    way.known["inner"] = ""
+    chain.known["inner"] = ""
     word = "outer"
-    way.keys["outer"] = keygen(tmp_path / "locked", passphrase=word)
-    with (way.hosts["outer"].folder / "authorized_keys").open("a") as file:
+    chain.keys["outer"] = keygen(tmp_path / "locked", passphrase=word)
+    with (chain.hosts["outer"].folder / "authorized_keys").open("a") as file:
         file.write((tmp_path / "locked.pub").read_text())
-    person = tmp_path / "person"
-    person.write_text(f"#!/bin/sh\necho {word}\n")
-    person.chmod(0o700)
-    monkeypatch.setenv("SSH_ASKPASS", str(person))
+    prompt = tmp_path / "person"
+    prompt.write_text(f"#!/bin/sh\necho {word}\n")
+    prompt.chmod(0o700)
+    monkeypatch.setenv("SSH_ASKPASS", str(prompt))
     monkeypatch.setenv("SSH_ASKPASS_REQUIRE", "force")
     with pytest.raises(errors.HostKeyError, match=r"not that of outer, .* Run `ssh -F \S+ far` once"):
-        openssh.connect(destination("far", way.config()))
+        openssh.connect(destination("far", chain.config()))
 
 
-def test_a_host_before_that_a_certificate_vouches_for_is_not_blamed(way: Way, tmp_path: Path) -> None:
+def test_a_jump_host_with_a_certificate_is_not_blamed(chain: Chain, tmp_path: Path) -> None:
     authority = keygen(tmp_path / "ca")
     privilege_separation_folder()
     (tmp_path / "certified").mkdir()
     with sshd(tmp_path / "certified", authority=authority) as outer:
-        way.hosts["outer"], way.keys["outer"] = outer, outer.key
-        way.known["outer"] = f"@cert-authority {outer.name} {authority.with_suffix('.pub').read_text()}"
-        way.known["inner"] = ""
+        chain.hosts["outer"], chain.keys["outer"] = outer, outer.key
+        chain.known["outer"] = f"@cert-authority {outer.name} {authority.with_suffix('.pub').read_text()}"
+        chain.known["inner"] = ""
         with pytest.raises(errors.HostKeyError, match="of far or of a host before it is not known"):
-            openssh.connect(destination("far", way.config()))
+            openssh.connect(destination("far", chain.config()))
 
 
 def test_the_config_forwards_and_runs_nothing_of_its_own(server: Server, tmp_path: Path) -> None:
     more = f"LocalForward {server.port} 127.0.0.1:1\n ExitOnForwardFailure yes\n RemoteCommand false"
-    with far(server, tmp_path, more=more) as one:
+    with transport(server, tmp_path, more=more) as one:
         assert one.run(["echo", "in"], timeout=60).out == "in\n"
 
 
@@ -382,13 +387,13 @@ def test_the_config_forwards_and_runs_nothing_of_its_own(server: Server, tmp_pat
         ("", errors.ConnectionFailed),
     ],
 )
-def test_what_ssh_says_becomes_our_error(said: str, kind: type[Exception], tmp_path: Path) -> None:
+def test_a_message_of_ssh_becomes_an_error(said: str, kind: type[Exception], tmp_path: Path) -> None:
     (tmp_path / "config").write_text("")
-    error = failure(destination("far", str(tmp_path / "config")), said, is_alone=False)
+    error = failure(destination("far", str(tmp_path / "config")), said, is_unattended=False)
     assert type(error) is kind
     assert error.hint
     assert "{" not in str(error)
 
 
-def test_every_error_of_ssh_has_a_next_step() -> None:
+def test_every_error_of_ssh_has_a_hint() -> None:
     assert all(one.hint for one in ERRORS)

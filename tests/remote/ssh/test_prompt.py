@@ -21,17 +21,17 @@ if sys.argv[1] == "foreground":
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     os.tcsetpgrp(0, job.pid)
 _, status = os.waitpid(job.pid, os.WUNTRACED)
-told = "stopped" if os.WIFSTOPPED(status) else f"ended {os.waitstatus_to_exitcode(status)}"
+screen_text = "stopped" if os.WIFSTOPPED(status) else f"ended {os.waitstatus_to_exitcode(status)}"
 job.kill()
 is_echoing = bool(termios.tcgetattr(0)[3] & termios.ECHO)
-print(f"LEADER: {told}, echo {is_echoing}", file=sys.stderr)
+print(f"LEADER: {screen_text}, echo {is_echoing}", file=sys.stderr)
 """
 ASK = """
 import sys
 from slurmgen.errors import SlurmgenError
-from slurmgen.remote.ssh.prompt import asker
-ask = asker()
-ask.tell("approve it")
+from slurmgen.remote.ssh.prompt import terminal_prompt
+ask = terminal_prompt()
+ask.show("approve it")
 try:
     print("answer", ask("Code: "))
 except SlurmgenError as error:
@@ -90,25 +90,25 @@ def slurm(tmp_path: Path) -> dict[str, str]:
 def test_a_command_in_the_background_is_not_stopped(slurm: dict[str, str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "slurmgen", "status", "12", "--site", "generic", "--via", "local"]
     with closing(Screen("background", *command, env=slurm, cwd=tmp_path)) as screen:
-        told = screen.until("LEADER: ")
-        assert "job 12 (a) is COMPLETED" in told
+        screen_text = screen.until("LEADER: ")
+        assert "job 12 (a) is COMPLETED" in screen_text
         assert "ended 0" in screen.until("echo ")
 
 
-def test_an_answer_is_not_shown_and_typing_is_afterwards() -> None:
+def test_an_answer_is_not_echoed_and_later_typing_is() -> None:
     with closing(Screen("foreground", sys.executable, "-c", ASK)) as screen:
         screen.until("Code: ")
         screen.type("hunter2\n")
-        told = screen.until("echo True")
-    assert told.count("hunter2") == 1  # that is our own print
-    assert told.startswith("approve it\r\n")
-    assert "ended 0" in told
+        screen_text = screen.until("echo True")
+    assert screen_text.count("hunter2") == 1  # that is our own print
+    assert screen_text.startswith("approve it\r\n")
+    assert "ended 0" in screen_text
 
 
-def test_no_answer_is_told_as_that() -> None:
+def test_an_unanswered_prompt_is_reported() -> None:
     with closing(Screen("foreground", sys.executable, "-c", ASK)) as screen:
         screen.until("Code: ")
         screen.type("\x04")
-        told = screen.until("echo ")
-    assert "nothing was answered to `Code:`" in told
-    assert "ended 0" in told
+        screen_text = screen.until("echo ")
+    assert "there was no answer to `Code:`" in screen_text
+    assert "ended 0" in screen_text

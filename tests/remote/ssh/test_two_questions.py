@@ -1,4 +1,4 @@
-"""A password and a one-time code, typed on a real terminal: asked once a command, and kept nowhere."""
+"""A password and a one-time code, typed on a real terminal: prompted for once, and not stored."""
 
 import os
 import re
@@ -17,21 +17,21 @@ from tests.support.sshd import Server
 
 
 class Place:
-    """A far side with a Slurm that knows job 12, and this side's folders."""
+    """A remote host whose Slurm knows job 12, and the local folders."""
 
     def __init__(self, folder: Path, asking: Questions, server: Server) -> None:
         self.folder = folder
         self.asking = asking
-        self.far = Server(server.folder, asking.port)
-        self.config = self.far.config(folder)
+        self.remote = Server(server.folder, asking.port)
+        self.config = self.remote.config(folder)
         self.environ = {**os.environ, "HOME": str(folder)}
 
     def command(self, client: str, *words: str) -> list[str]:
-        way = ["--site", "generic", "--host", "far", "--ssh-config", self.config, "--ssh-client", client]
-        return [sys.executable, "-m", "slurmgen", *(words or ("status", "12")), *way]
+        route = ["--site", "generic", "--host", "far", "--ssh-config", self.config, "--ssh-client", client]
+        return [sys.executable, "-m", "slurmgen", *(words or ("status", "12")), *route]
 
     def written(self) -> str:
-        """All that lies in the folders of this side."""
+        """Everything in the local folders."""
         roots = [
             self.folder,
             *(Path(os.environ[f"XDG_{name}_HOME"]) for name in ("STATE", "CACHE", "CONFIG")),
@@ -46,8 +46,8 @@ def place(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> Ite
     home.mkdir()
     programs.mkdir()
     job = f"JobId=12 JobName=a\n   JobState=RUNNING Reason=None\n   StdOut={tmp_path}/log\n"
-    for name, told in {"squeue": "12|RUNNING|None|0:01|1:00|N/A|n1|a\n", "scontrol": job}.items():
-        (programs / name).write_text(f"#!/bin/sh\nprintf %s '{told}'\n")
+    for name, screen_text in {"squeue": "12|RUNNING|None|0:01|1:00|N/A|n1|a\n", "scontrol": job}.items():
+        (programs / name).write_text(f"#!/bin/sh\nprintf %s '{screen_text}'\n")
         (programs / name).chmod(0o755)
     (home / ".bash_profile").write_text(f"PATH='{programs}':$PATH\n")
     environ = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
@@ -56,25 +56,25 @@ def place(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> Ite
 
 
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
-def test_both_are_asked_once_never_shown_and_kept_nowhere(place: Place, client: str) -> None:
+def test_both_are_prompted_for_once_never_shown_and_not_stored(place: Place, client: str) -> None:
     with closing(Screen("foreground", *place.command(client), env=place.environ, cwd=place.folder)) as screen:
         screen.until("Password: ")
         screen.type(f"{PASSWORD}\n")
         screen.until("One-time code: ")
         screen.type(f"{CODE}\n")
-        told = screen.until("echo ")
-    assert "job 12 (a) is RUNNING" in told
-    assert "ended 0, echo True" in told
-    assert (told.count("Password: "), told.count("One-time code: ")) == (1, 1)
+        screen_text = screen.until("echo ")
+    assert "job 12 (a) is RUNNING" in screen_text
+    assert "ended 0, echo True" in screen_text
+    assert (screen_text.count("Password: "), screen_text.count("One-time code: ")) == (1, 1)
     assert place.asking.logins == 1
     for secret in (PASSWORD, CODE):
-        assert secret not in told
+        assert secret not in screen_text
         assert secret not in place.written()
 
 
 @pytest.mark.parametrize("place", ["together"], indirect=True)
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
-def test_without_a_terminal_nothing_is_asked(place: Place, client: str) -> None:
+def test_without_a_terminal_there_is_no_prompt(place: Place, client: str) -> None:
     reply = subprocess.run(
         place.command(client),
         env=place.environ,
@@ -86,13 +86,13 @@ def test_without_a_terminal_nothing_is_asked(place: Place, client: str) -> None:
         timeout=120,
     )
     assert (reply.returncode, reply.stdout) == (3, "")
-    assert reply.stderr.startswith("error: far did not let ")
+    assert reply.stderr.startswith("error: far refused the login of ")
     assert "there is no terminal here" in reply.stderr
     assert place.asking.logins == 0
 
 
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
-def test_wrong_answers_are_told_and_the_terminal_shows_typing_again(place: Place, client: str) -> None:
+def test_wrong_answers_are_reported_and_the_terminal_echoes_again(place: Place, client: str) -> None:
     with closing(Screen("foreground", *place.command(client), env=place.environ, cwd=place.folder)) as screen:
         for number in range(3):
             screen.until_count("Password: ", number + 1)
@@ -100,40 +100,42 @@ def test_wrong_answers_are_told_and_the_terminal_shows_typing_again(place: Place
             if place.asking.kind == "together":
                 screen.until_count("One-time code: ", number + 1)
                 screen.type("000000\n")
-        told = screen.until("echo ")
-    assert "error: far did not let " in told
-    assert "ended 3, echo True" in told
-    assert "000000" not in told
+        screen_text = screen.until("echo ")
+    assert "error: far refused the login of " in screen_text
+    assert "ended 3, echo True" in screen_text
+    assert "000000" not in screen_text
 
 
 @pytest.mark.parametrize("place", ["together"], indirect=True)
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
-def test_when_the_link_breaks_nobody_is_asked_again(place: Place, client: str) -> None:
+def test_after_a_broken_connection_there_is_no_second_prompt(place: Place, client: str) -> None:
     (place.folder / "log").write_text("x" * 99 + "\n" + "y" * 400_000)
     with link(place.asking.port, Fault("cut", 200_000)) as bad:
-        place.config = Server(place.far.folder, bad.port).config(place.folder)
+        place.config = Server(place.remote.folder, bad.port).config(place.folder)
         command = place.command(client, "logs", "-f", "12")
         with closing(Screen("foreground", *command, env=place.environ, cwd=place.folder)) as screen:
             screen.until("Password: ")
             screen.type(f"{PASSWORD}\n")
             screen.until("One-time code: ")
             screen.type(f"{CODE}\n")
-            told = screen.until("echo ")
-    assert "error: the link broke, and a new login needs you: far did not let " in told
-    start = re.search(r"slurmgen logs -f 12 --site generic --start (\d+)", told)
+            screen_text = screen.until("echo ")
+    assert "error: the connection broke, and a new login needs you: far refused the login of " in screen_text
+    start = re.search(r"slurmgen logs -f 12 --site generic --start (\d+)", screen_text)
     assert start
-    shown = told.partition("x" * 99)[2].partition("the connection to far broke")[0]
+    shown = screen_text.partition("x" * 99)[2].partition("the connection to far broke")[0]
     assert int(start[1]) == 99 + 1 + shown.count("y")
-    assert "ended 3, echo True" in told
-    assert told.count("Password: ") == 1
+    assert "ended 3, echo True" in screen_text
+    assert screen_text.count("Password: ") == 1
 
 
 @pytest.mark.parametrize("place", ["together"], indirect=True)
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
-def test_an_interrupted_question_ends_it_and_typing_is_shown_again(place: Place, client: str) -> None:
+def test_an_interrupted_prompt_ends_the_command_and_the_terminal_echoes_again(
+    place: Place, client: str
+) -> None:
     with closing(Screen("foreground", *place.command(client), env=place.environ, cwd=place.folder)) as screen:
         screen.until("Password: ")
         screen.type("\x03")
-        told = screen.until("echo ")
-    assert "ended 130, echo True" in told
-    assert "Traceback" not in told
+        screen_text = screen.until("echo ")
+    assert "ended 130, echo True" in screen_text
+    assert "Traceback" not in screen_text

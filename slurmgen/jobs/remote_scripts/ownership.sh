@@ -1,33 +1,31 @@
-# shellcheck shell=sh
-# What the programs share: who else may write to the remote folder? It is sent before each of them.
-#
-# A job runs what is in its folder, with the rights of its user.
+# shellcheck shell=sh disable=SC2034
+# Which other users may write to the remote folder? A job runs what is in its folder, with the rights of its user.
 
 user=$(id -u)
 
-unfit() { # unfit FOLDER...: those that another user owns or may write to; of an ACL, the group's bits show the mask
+unfit() { # unfit FOLDER...: those that another user owns or may write to; with an ACL, the group's bits show the mask
   find -H "$@" -prune \( ! -user "$user" -o -perm -020 -o -perm -002 \) 2>/dev/null
 }
 
 shows_no_owners() ( # whether even a new private file looks unfit, as on a network share with permissions of its own
   probe=.slurmgen-probe.$$
   set -C
-  # By its descriptor: whoever may write here could exchange the file.
+  # By its descriptor: a user who may write here could exchange the file.
   exec 4>"$probe" || exit 1
   chmod 600 /proc/self/fd/4
   bad=$(unfit /proc/self/fd/4)
-  seen=$?
+  status=$?
   rm -f "$probe"
-  [ "$seen" = 0 ] && [ -n "$bad" ]
+  [ "$status" = 0 ] && [ -n "$bad" ]
 ) 2>/dev/null
 
-refusal() { # refusal ALL FOLDER...: why a project's folders are not to be used, if so; ALL is that of all projects
+refusal() { # refusal ALL FOLDER...: why the folders of a project must not be used, if so; ALL holds all projects
   all=$1
-  for one; do
+  for folder; do
     shift
-    [ "$one" = "$all" ] || [ ! -e "$one" ] || set -- "$@" "$one"
+    [ "$folder" = "$all" ] || [ ! -e "$folder" ] || set -- "$@" "$folder"
   done
-  bad=$(find -H "$all" -prune ! -user "$user" ! -user 0) || bad=$all # it may be root's, as /scratch is
+  bad=$(find -H "$all" -prune ! -user "$user" ! -user 0) || bad=$all # root may own it, as it owns /scratch
   [ -n "$bad" ] || [ $# = 0 ] || bad=$(unfit "$@") || bad=.
   bad=${bad%%
 *}
@@ -40,7 +38,7 @@ refusal() { # refusal ALL FOLDER...: why a project's folders are not to be used,
   fi
 }
 
-exposure() { # exposure PATH...: whether another user could exchange PATH, and with it what jobs run; nothing if not
+exposure() { # exposure PATH...: why another user could exchange PATH, and with it what jobs run; nothing if none could
   [ ! -d "$1" ] || [ -z "$(unfit "$1")" ] || { printf '%s' "the file system of $1 does not show who may write to it" && return; }
   for at; do
     shift

@@ -1,0 +1,235 @@
+"""The Python functions for submitted jobs. The commands of the same names call the same code.
+
+A job is given as its id, its name, `last`, or the record that `submit` returned. Connections never
+prompt: the login needs a key, an agent, or a shared connection of OpenSSH. docs/api.md has examples.
+"""
+
+import codecs
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypedDict, Unpack, overload
+
+from slurmgen.jobs import lookup
+from slurmgen.jobs import wait as waiting
+from slurmgen.jobs.cancel import cancel_jobs
+from slurmgen.jobs.follow import follow_through
+from slurmgen.jobs.job import Job, group_by_route
+from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.logs import Shown, query_path, read, recorded_log
+from slurmgen.jobs.report import Report
+from slurmgen.jobs.results.fetch import MAX_SIZE
+from slurmgen.jobs.results.local_folder import Results, fetch_results, local_folder
+from slurmgen.jobs.status import make_report, query, save_final_states
+from slurmgen.remote.route import SshClient, Via, open_route
+from slurmgen.remote.transport import Transport
+
+AnyJob = str | int | Record
+"An id, a name, `last`, or what `submit` returned. A string is always one job, never a sequence of jobs."
+_log = logging.getLogger(__name__)
+_Jobs = Callable[[Sequence[Job]], list[Report]]
+
+
+class Where(TypedDict, total=False):
+    """Where a job is, if not where its record says; as the options of the same names."""
+
+    site: str | None
+    via: Via | None
+    host: str | None
+    ssh_config: str | None
+    ssh_client: SshClient | None
+
+
+@overload
+def status(job: AnyJob, **where: Unpack[Where]) -> Report: ...  # type: ignore[overload-overlap]
+@overload
+def status(job: Sequence[AnyJob], **where: Unpack[Where]) -> list[Report]: ...
+def status(job: AnyJob | Sequence[AnyJob], **where: Unpack[Where]) -> Report | list[Report]:
+    """Query the state of a job, or of several.
+
+    Args:
+        job: the job, or a list of jobs.
+        where: `site`, `via`, `host`, `ssh_config` and `ssh_client`, as the options of the command line.
+
+    Returns:
+        A report for a job, and a list of reports in the same order for a list.
+
+    Raises:
+        RequestError: there is no such job.
+        RemoteError: the site was not reached, or Slurm did not reply.
+    """
+    return _reports(job, where, lambda jobs: query(jobs, open_route))
+
+
+@overload
+def wait(job: AnyJob, *, timeout: float | None = None, **where: Unpack[Where]) -> Report: ...  # type: ignore[overload-overlap]
+@overload
+def wait(job: Sequence[AnyJob], *, timeout: float | None = None, **where: Unpack[Where]) -> list[Report]: ...
+def wait(
+    job: AnyJob | Sequence[AnyJob], *, timeout: float | None = None, **where: Unpack[Where]
+) -> Report | list[Report]:
+    """Wait until a job has ended, or several.
+
+    Args:
+        job: the job, or a list of jobs.
+        timeout: seconds; default: no limit. A job that has not ended by then has a report that says so.
+        where: see `status`.
+
+    Returns:
+        A report for a job, and a list of reports in the same order for a list.
+
+    Raises:
+        RequestError: there is no such job.
+        RemoteError: the site was not reached at the first query.
+    """
+
+    def ends(jobs: Sequence[Job]) -> list[Report]:
+        ended: list[Report] = []
+
+        def on_end(report: Report) -> None:
+            save_final_states([report])
+            ended.append(report)
+
+        left = waiting.wait(jobs, open_route, _log.warning, on_end, timeout)
+        return [*ended, *query(left, open_route, lenient=True)]
+
+    return _reports(job, where, ends)
+
+
+@overload
+def cancel(job: AnyJob, **where: Unpack[Where]) -> Report: ...  # type: ignore[overload-overlap]
+@overload
+def cancel(job: Sequence[AnyJob], **where: Unpack[Where]) -> list[Report]: ...
+def cancel(job: AnyJob | Sequence[AnyJob], **where: Unpack[Where]) -> Report | list[Report]:
+    """Cancel a job, or several. A job that has ended stays as it is.
+
+    Args:
+        job: the job, or a list of jobs.
+        where: see `status`.
+
+    Returns:
+        The state afterwards: a report for a job, and a list of reports in the same order for a list.
+
+    Raises:
+        RequestError: there is no such job.
+        RemoteError: the site was not reached, or Slurm refused.
+    """
+    return _reports(job, where, _cancelled)
+
+
+def logs(job: AnyJob, *, start: int = 0, **where: Unpack[Where]) -> Iterator[str]:
+    """Read the log of a job as it is now, part by part. It is empty if the job has not written any.
+
+    Args:
+        job: the job, or a task of an array as ID_TASK.
+        start: the first byte to read.
+        where: see `status`.
+
+    Raises:
+        RequestError: there is no such job.
+        RemoteError: the log was not read, or the job is an array, in which each task has a log.
+    """
+    found = _find(job, where)
+    return codecs.iterdecode(_read(found, start), "utf-8", errors="replace")
+
+
+def follow(job: AnyJob, write: Callable[[str], object], *, start: int = 0, **where: Unpack[Where]) -> Report:
+    """Write the log of a job until the job ends. If the connection breaks, no byte is lost or repeated.
+
+    Args:
+        job: the job, or a task of an array as ID_TASK.
+        write: is called with each part of the log, such as `sys.stdout.write`.
+        start: the first byte to write.
+        where: see `status`.
+
+    Raises:
+        RequestError: there is no such job.
+        RemoteError: the host did not reply for ten minutes, or the job is an array.
+    """
+    found, decode = _find(job, where), codecs.getincrementaldecoder("utf-8")("replace").decode
+
+    def show(part: bytes) -> None:
+        write(decode(part))
+
+    shown = Shown(show, start)
+
+    def reconnect() -> Transport:
+        return open_route(found.route)
+
+    def resume() -> str:
+        return f"slurmgen.follow({str(found.id)!r}, write, start={shown.bytes})"
+
+    with reconnect() as transport:
+        path = _log_path(transport, found)
+        states = follow_through(transport, reconnect, found.id, path, shown, _log.warning, resume)
+    report = make_report(found, states)
+    save_final_states([report])
+    return report
+
+
+def fetch(
+    job: AnyJob,
+    to: Path | str | None = None,
+    *,
+    only: Sequence[str] = (),
+    overwrite: bool = False,
+    max_size: int = MAX_SIZE,
+    **where: Unpack[Where],
+) -> Results:
+    """Fetch the files that a job made or changed. A local file is overwritten only with `overwrite`.
+
+    Args:
+        job: the job.
+        to: the local folder; default: NAME-ID in the current folder.
+        only: patterns of files or folders, such as `*.pt`; default: all files.
+        overwrite: overwrite local files that have different content.
+        max_size: bytes, above which nothing is fetched.
+        where: see `status`.
+
+    Raises:
+        RequestError: there is no such job, it is not recorded, or it has too many bytes.
+        RemoteError: not all was received; no local file was changed.
+    """
+    found = _find(job, where)
+    folder = local_folder(found, None if to is None else Path(to))
+    with open_route(found.route) as transport:
+        return fetch_results(transport, found, folder, only, overwrite=overwrite, max_size=max_size)
+
+
+def _find(job: AnyJob, where: Where) -> Job:
+    """The job, with the route to its site."""
+    options = {key: value for key, value in where.items() if key != "site"}
+    if isinstance(job, Record):
+        return Job.of(job, lookup.recorded_route(job, options))
+    return lookup.find_job(
+        str(job), where.get("site"), options, lambda site: lookup.site_route(site, Path.cwd(), options)
+    )
+
+
+def _reports(job: AnyJob | Sequence[AnyJob], where: Where, action: _Jobs) -> Report | list[Report]:
+    """Call `action` with each job once, and keep in the ledger how the jobs ended."""
+    names = [job] if isinstance(job, str | int | Record) else job
+    found = [_find(name, where) for name in names]
+    reports = {report.job: report for report in action(list(dict.fromkeys(found)))}
+    save_final_states(reports.values())
+    ordered = [reports[each] for each in found]
+    return ordered if names is job else ordered[0]
+
+
+def _cancelled(jobs: Sequence[Job]) -> list[Report]:
+    reports: list[Report] = []
+    for route, group in group_by_route(jobs).items():
+        with open_route(route) as transport:
+            reports += cancel_jobs(transport, group, _log.info)
+    return reports
+
+
+def _read(job: Job, start: int) -> Iterator[bytes]:
+    with open_route(job.route) as transport:
+        yield from read(transport, _log_path(transport, job), start)
+
+
+def _log_path(transport: Transport, job: Job) -> str:
+    if job.record is None:
+        return query_path(transport, job.id)
+    return recorded_log(job.record, str(job.id))

@@ -1,0 +1,61 @@
+"""Logs on a terminal: bytes that are not ours, without the controls that could steer the terminal."""
+
+import codecs
+import re
+import sys
+
+import click
+
+# Kept: backspace, tab, line feed, carriage return, SGR (colours) and EL (erase the line).
+# Bytes 80 to 9F that are not part of UTF-8 are decoded to DC80 to DC9F.
+_CONTROLS = re.compile("\x1b\\[[0-9;:]{0,64}[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udc9f])")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z")
+
+
+class LogOutput:
+    """Writes a log part by part: to a terminal without controls that could steer it, elsewhere as it is."""
+
+    def __init__(self, *, err: bool = False) -> None:
+        stream = sys.stderr if err else sys.stdout
+        self._escape = Harmless() if stream and stream.isatty() else None
+        self._err = err
+
+    def __call__(self, part: bytes) -> None:
+        """Write the next part."""
+        click.echo(self._escape(part) if self._escape else part, nl=False, err=self._err)
+
+    def finish(self) -> None:
+        """Write what was held back."""
+        if self._escape:
+            click.echo(self._escape(b"", final=True), nl=False, err=self._err)
+
+
+class Harmless:
+    """Escapes the controls in a log part by part; a sequence that is cut is held back until the next part."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+        self._held = ""
+
+    def __call__(self, part: bytes, *, final: bool = False) -> bytes:
+        """The part, after what was held back of the one before."""
+        text = self._held + self._decode(part, final)
+        cut = _UNFINISHED.search(text) if not final else None
+        end = cut.start() if cut else len(text)
+        self._held = text[end:]
+        return _CONTROLS.sub(_escaped, text[:end]).encode(errors="surrogateescape")
+
+
+def harmless(log: bytes) -> bytes:
+    r"""A log for a terminal: colours and what progress bars need stay, other controls are escaped.
+
+    >>> harmless(b"\x1b[31mred\x1b[0m\r50 %\x1b[K\x1b[2J\x07\n")
+    b'\x1b[31mred\x1b[0m\r50 %\x1b[K\\x1b[2J\\x07\n'
+    """
+    return Harmless()(log, final=True)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    if match[1] is None:
+        return match[0]
+    return "".join(f"\\x{byte:02x}" for byte in match[1].encode(errors="surrogateescape"))

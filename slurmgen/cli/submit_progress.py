@@ -1,0 +1,57 @@
+"""Prints how a submission proceeds: what is sent where, with a bar on a terminal."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from slurmgen.cli.job_output import say
+from slurmgen.cli.submit_output import amount_of, warn
+from slurmgen.errors import ConfigError
+from slurmgen.jobs.exactly_once import Count
+from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.prepare import Prepared
+from slurmgen.jobs.submit import Observer
+from slurmgen.plan import Plan
+from slurmgen.slurm.sizes import of_bytes
+
+
+class Printer(Observer):
+    """Prints each event of a submission to stderr."""
+
+    def __init__(self, prepared: Prepared, plan: Plan) -> None:
+        self._prepared = prepared
+        self._plan = plan
+
+    def connected(self, where: str, entry: Record) -> None:
+        """See Observer."""
+        warn(self._prepared, self._plan)
+        if entry.key != self._prepared.record.key:
+            say(f"the submission of {entry.submitted} is unsettled; checking whether it became a job")
+        say(f"submitting {amount_of(self._prepared)} to {where}")
+
+    @contextmanager
+    def sending(self) -> Iterator[Count | None]:
+        """A bar on a terminal, and nothing elsewhere."""
+        if not (sys.stderr and sys.stderr.isatty()):
+            yield None
+            return
+        from rich.console import Console  # slow to import, and for a terminal only
+        from rich.progress import BarColumn, Progress, TimeRemainingColumn
+
+        columns = ("sending", BarColumn(), "{task.description}", TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=None, visible=False)
+
+            def count(part: int, total: int) -> None:
+                sent = int(bar.tasks[task].completed) + part
+                amount = f"{of_bytes(sent)} of {of_bytes(total)}"
+                bar.update(task, completed=sent, total=max(total, 1), description=amount, visible=True)
+
+            yield count
+
+    def not_recorded(self, record: Record, error: ConfigError) -> None:
+        """See Observer."""
+        say(
+            f"warning: job {record.id} is submitted, in {record.folder}, but not in your records: "
+            f"{error.fact}. Name its site with --site {record.site}."
+        )

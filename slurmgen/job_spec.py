@@ -1,0 +1,249 @@
+"""One job as one Request and its Site: from slurmgen.toml, the user's own settings, and the caller's options.
+
+The command line and Python use the same function, so that both get the same job.
+
+>>> from slurmgen import load_job, render, resolve
+>>> job = load_job(site="olivia", gpus=8, account="nn1234k", script="train.py")
+>>> job.request.gpus, job.site.name
+(8, 'olivia')
+>>> job.plan().nodes
+2
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, convert, structs
+
+from slurmgen.config import user
+from slurmgen.config.project import (
+    DEFAULT_SITE,
+    FILE_NAME,
+    Project,
+    find_project,
+    job_request,
+    own_templates,
+)
+from slurmgen.config.user import Personal, fill, load_personal
+from slurmgen.errors import ConfigError, RequestError, did_you_mean
+from slurmgen.request import Request, check_form, command_line, merge
+from slurmgen.sites.model import Site
+from slurmgen.sites.profiles import load_site, profile_paths
+from slurmgen.toml_structs import located
+
+if TYPE_CHECKING:
+    from slurmgen.plan import Plan
+
+
+class JobOptions(Struct, frozen=True, kw_only=True):
+    """What the caller asks for; slurmgen.toml and the user's settings fill in the rest."""
+
+    job: str | None = None
+    "A job of slurmgen.toml."
+    site: str | None = None
+    request: Request = Request()
+    "It overrules slurmgen.toml."
+    replace_args: bool = False
+    "The request's `script_args` replace those of slurmgen.toml; otherwise they come after them."
+
+    @property
+    def overrides(self) -> Request:
+        """The request: without arguments, it removes those of slurmgen.toml, or appends none to them."""
+        args = self.request.script_args or (() if self.replace_args else None)
+        return structs.replace(self.request, script_args=args)
+
+
+class JobSpec(Struct, frozen=True, kw_only=True):
+    """One job: its request and its site, and the project that they come from."""
+
+    request: Request
+    site: Site
+    personal: Personal
+    "The user's own settings for the site."
+    project_dir: Path
+    project: Project
+    template_dir: Path | None
+    "The project's own templates."
+    files: dict[str, str]
+    "The file that a field of the request comes from, if it is not an option."
+    command: str
+    "The slurmgen command that makes the script, for its header."
+    name: str | None = None
+    "The job of slurmgen.toml; None for one of `[defaults]` alone."
+
+    def plan(self) -> "Plan":
+        """Resolve the request on its site.
+
+        Raises:
+            RequestError: the site cannot run such a job.
+        """
+        from slurmgen.plan import resolve  # 12 ms, during which a login is already under way
+
+        return resolve(self.request, self.site, self.command, self.files)
+
+    def render(self, plan: "Plan", cache_dir: Path | None = None) -> str:
+        """The batch script of a plan, by the project's own templates where it has some.
+
+        Args:
+            plan: the plan.
+            cache_dir: a private folder for compiled templates.
+
+        Raises:
+            ConfigError: a template of the project is wrong.
+        """
+        from slurmgen.script import render
+
+        return render(plan, self.template_dir, cache_dir)
+
+
+def load_job(
+    name: str | None = None,
+    site: str | None = None,
+    project_dir: Path | str = ".",
+    *,
+    replace_args: bool = False,
+    **overrides: Any,
+) -> JobSpec:
+    """A job of slurmgen.toml, as `slurmgen submit NAME` reads it.
+
+    Args:
+        name: the job; default: the only one, or one of `[defaults]` if `script` is given.
+        site: the site; default: that of slurmgen.toml, else `generic`.
+        project_dir: the folder of the project, or one below it.
+        replace_args: `script_args` replace those of slurmgen.toml; otherwise they come after them.
+        overrides: fields of `Request`, which overrule slurmgen.toml.
+
+    Raises:
+        RequestError: the job does not exist, or a field has a wrong name or value.
+        ConfigError: slurmgen.toml, personal.toml or the site's profile is wrong.
+    """
+    options = JobOptions(job=name, site=site, request=_request(overrides), replace_args=replace_args)
+    return load_spec(options, Path(project_dir))
+
+
+def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> JobSpec:
+    """The job that options name, in the project of a folder.
+
+    Args:
+        options: what the caller asks for.
+        folder: the folder of the project, or one below it.
+        personal: whether the user's own settings and site profiles count.
+
+    Raises:
+        RequestError: the job does not exist, or slurmgen.toml has several and the options name none.
+        ConfigError: slurmgen.toml, personal.toml or the site's profile is wrong.
+    """
+    project_dir, project = find_project(folder)
+    job = _job_name(options, project, project_dir)
+    site = load_site(_site_name(options, project), project_dir, personal=personal)
+    check_names(project, project_dir)
+    own = load_personal(site.name) if personal else Personal()
+    written = job_request(project, job, site.name)
+    merged = _merged(written, options)
+    request = fill(merged, own, site)
+    return JobSpec(
+        request=request,
+        site=site,
+        personal=own,
+        project_dir=project_dir,
+        project=project,
+        template_dir=own_templates(project_dir, project),
+        files=_files(request, merged, options.overrides),
+        command=_command(options, site, job, written, merged),
+        name=job,
+    )
+
+
+def spec_of(plan: "Plan", folder: Path) -> JobSpec:
+    """What belongs to a plan in the project of a folder: profile, settings, templates.
+
+    Raises:
+        ConfigError: slurmgen.toml, personal.toml or the site's profile is wrong.
+    """
+    project_dir, project = find_project(folder)
+    return JobSpec(
+        request=plan.request,
+        site=load_site(plan.site, project_dir),
+        personal=load_personal(plan.site),
+        project_dir=project_dir,
+        project=project,
+        template_dir=own_templates(project_dir, project),
+        files=plan.files,
+        command=plan.command,
+    )
+
+
+def _request(values: dict[str, Any]) -> Request:
+    unknown = next((key for key in values if key not in Request.__struct_fields__), None)
+    if unknown is not None:
+        raise RequestError(f"a request has no {unknown!r}", did_you_mean(unknown, Request.__struct_fields__))
+    return convert(check_form(Request(**values)), Request)
+
+
+def _job_name(options: JobOptions, project: Project, project_dir: Path) -> str | None:
+    """The job that the options name, else the only one; None for a script of its own."""
+    if options.job is not None and not project.job:
+        raise RequestError(
+            f"there is no job {options.job!r}: {project_dir} has no {FILE_NAME} with jobs", _HINT
+        )
+    if options.job is not None or options.request.script is not None or not project.job:
+        return options.job
+    if len(project.job) > 1:
+        raise RequestError(
+            f"{FILE_NAME} has several jobs: {', '.join(project.job)}",
+            f"Name one, such as {next(iter(project.job))}; --script alone makes a job from [defaults].",
+        )
+    return next(iter(project.job))
+
+
+_HINT = "`slurmgen init` writes one to start from. Arguments of the training script go after `--`."
+
+
+def _site_name(options: JobOptions, project: Project) -> str:
+    names = (options.site, project.site, DEFAULT_SITE)
+    return next(name for name in names if name is not None)
+
+
+def _merged(written: Request, options: JobOptions) -> Request:
+    """The request of slurmgen.toml, overruled by the options."""
+    overrides = options.overrides
+    merged = merge(written, overrides)
+    if options.replace_args or overrides.script_args is None:
+        return merged
+    return structs.replace(merged, script_args=(written.script_args or ()) + overrides.script_args)
+
+
+def _command(options: JobOptions, site: Site, job: str | None, written: Request, merged: Request) -> str:
+    """The command for the header: short for a named job, else complete without slurmgen.toml."""
+    if job:
+        return command_line(site.name, options.overrides, job, replace_args=options.replace_args)
+    return command_line(site.name, merged, replace_args=written.script_args is not None)
+
+
+def check_names(project: Project, project_dir: Path) -> None:
+    """Refuse a site that slurmgen.toml names and that does not exist: a misspelt name would have no effect.
+
+    Raises:
+        ConfigError: it names the line.
+    """
+    known = profile_paths(project_dir)
+    for name, job in project.job.items():
+        for site in job.site.keys() - known.keys():
+            place = located(project_dir / FILE_NAME, ["job", name, "site", site])
+            raise ConfigError(
+                f"{place}: job {name} on {site}: there is no site {site!r}", did_you_mean(site, known)
+            )
+
+
+def _files(request: Request, merged: Request, overrides: Request) -> dict[str, str]:
+    """The file that each field, variable and sbatch option comes from, if it is not an option."""
+    files: dict[str, str] = {}
+    for key in Request.__struct_fields__:
+        value, override = getattr(request, key), getattr(overrides, key)
+        if isinstance(value, dict):
+            files |= {f"{key}.{name}": FILE_NAME for name in value.keys() - override.keys()}
+        elif value != getattr(merged, key):
+            files[key] = user.FILE_NAME
+        elif override is None and value is not None:
+            files[key] = FILE_NAME
+    return files

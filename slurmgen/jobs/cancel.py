@@ -1,0 +1,48 @@
+"""Cancel the jobs of one site, and report their state."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
+
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.report import Report
+from slurmgen.jobs.slurm_client import cancel
+from slurmgen.jobs.status import make_report, query_site
+from slurmgen.remote.transport import Transport
+
+
+def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Callable[[str], None]) -> list[Report]:
+    """Cancel the jobs that have not ended, and report the state of all.
+
+    Args:
+        transport: the connection to the site.
+        jobs: jobs of that site.
+        notify: receives a line for each job: whether it is cancelled or has ended already.
+
+    Raises:
+        CommandFailed: Slurm did not reply, or refused.
+    """
+    before = query_site(transport, jobs, explain=False)
+    active = [report.job for report in before if report.states and not report.ended]
+    if active:
+        cancel(transport, *(job.id for job in active))
+    _notify(before, active, notify)
+    after = query_site(transport, active, explain=False) if active else []
+    by_job = {report.job: report for report in after}
+    return [_after(report, by_job.get(report.job, report)) for report in before]
+
+
+def _notify(before: Sequence[Report], active: Sequence[Job], notify: Callable[[str], None]) -> None:
+    for job in active:
+        notify(f"asked Slurm to cancel job {job.id}")
+    for report in before:
+        if report.states and report.job not in active:
+            notify(f"job {report.job.id} has ended already")
+
+
+def _after(before: Report, after: Report) -> Report:
+    """The report after the cancellation. Slurm keeps no record of an array task that never started."""
+    if after.states or not before.states:
+        return after
+    states = [state if state.ended else structs.replace(state, state="CANCELLED") for state in before.states]
+    return make_report(before.job, states)

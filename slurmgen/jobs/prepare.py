@@ -1,0 +1,180 @@
+"""Preparing a submission without a connection: the files, the script, and the entry for the ledger."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from hashlib import sha256
+from os import stat_result
+from pathlib import Path
+from secrets import token_hex
+
+from msgspec import Struct, structs
+
+from slurmgen.errors import RequestError
+from slurmgen.jobs.exactly_once import Submission
+from slurmgen.jobs.ledger import Record
+from slurmgen.paths import cache_folder
+from slurmgen.plan import Plan
+from slurmgen.python_env import needed_files
+from slurmgen.remote.route import Route
+from slurmgen.slurm.sizes import of_bytes
+from slurmgen.sync.delta import Parcel, expected
+from slurmgen.sync.files import Snapshot
+from slurmgen.sync.manifest import Manifest, Sent, manifest
+from slurmgen.sync.project_files import project_files
+from slurmgen.sync.remote_paths import parent_folder
+from slurmgen.sync.revision import Revision, revision
+from slurmgen.sync.shared_env import with_environment
+from slurmgen.text import visible
+
+DEFAULT_REMOTE_DIR = "slurmgen"
+MAX_SIZE = 1 << 30
+"Bytes of a project, above which it is not sent unless the user allows it."
+_LISTED = 5
+"Files that an error names."
+
+
+class Prepared(Struct, frozen=True):
+    """A job that is ready to be sent, and its entry for the ledger."""
+
+    submission: Submission
+    route: Route
+    record: Record
+    sent: Sent
+    "What was sent to the same folder before."
+    first: Parcel
+    "The files to send, judged by that."
+
+
+def prepare(
+    plan: Plan,
+    script: str,
+    route: Route,
+    project_dir: Path,
+    remote_dir: str | None = None,
+    max_size: int = MAX_SIZE,
+    send: Sequence[str] = (),
+) -> Prepared:
+    """Read the project, and make all that a submission needs. It connects to no host.
+
+    Args:
+        plan: the plan.
+        script: the text of its batch script.
+        route: how to reach the site.
+        project_dir: the folder to send.
+        remote_dir: the remote folder for submissions.
+        max_size: bytes of the project, above which it is refused.
+        send: files to send although they may hold secrets or are ignored.
+
+    Raises:
+        RequestError: the project cannot be sent so.
+        TransferFailed: a file cannot be read.
+    """
+    parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
+    files = _files(plan, project_dir, tuple(send))
+    if route.via != "ssh":
+        _refuse_nesting(parent, project_dir)
+    content, commit = _read(files, project_dir, max_size)
+    made = _submission(plan, script, files, content, parent)
+    sent = Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
+    record = structs.replace(
+        _pending(made, route, project_dir, commit), stderr=_options(plan).get("error", "")
+    )
+    return Prepared(made, route, record, sent, expected(content, sent))
+
+
+def _read(files: Snapshot, project_dir: Path, max_size: int) -> tuple[Manifest, Revision]:
+    """The content of the files, and the commit that they are of; git runs meanwhile."""
+    statuses = files.statuses()
+    _check_size(statuses, max_size)
+    with ThreadPoolExecutor(1) as pool:
+        commit = pool.submit(revision, project_dir)
+        hashes = cache_folder() / "hashes" / _short(str(project_dir.resolve()))
+        return manifest(files, hashes, statuses), commit.result()
+
+
+def _submission(plan: Plan, script: str, files: Snapshot, content: Manifest, parent: str) -> Submission:
+    options = _options(plan)
+    return Submission(
+        name=plan.name,
+        script=script,
+        files=files,
+        content=content,
+        parent=parent,
+        key=new_key(),
+        output=plan.output,
+        comment=options.get("comment", ""),
+        clusters=options.get("clusters", ""),
+    )
+
+
+def _options(plan: Plan) -> dict[str, str]:
+    """The further directives, without the quotes that a blank in a value needs."""
+    return {key: (value or "").strip('"') for key, value in plan.extra_directives}
+
+
+def _pending(submission: Submission, route: Route, project_dir: Path, commit: Revision) -> Record:
+    return Record(
+        id="",
+        cluster=submission.clusters,
+        name=submission.name,
+        folder=submission.folder,
+        output=submission.output,
+        submitted=now(),
+        key=submission.key,
+        fingerprint=_hash(
+            *(route.site, route.via, route.host or "", submission.parent),
+            *(str(project_dir.resolve()), submission.script),
+        ),
+        state="pending",
+        snapshot=submission.content.hash,
+        commit=commit.commit,
+        dirty=commit.dirty,
+        **structs.asdict(route),
+    )
+
+
+def _files(plan: Plan, project_dir: Path, send: tuple[str, ...]) -> Snapshot:
+    setup = plan.setup
+    files = project_files(project_dir, plan.script, needed_files(setup.python_env), send)
+    return with_environment(files, setup.python_env, setup.modules, cache_folder() / "environments")
+
+
+def _refuse_nesting(parent: str, project_dir: Path) -> None:
+    """On this machine, submissions inside the project would send all earlier ones with it."""
+    if Path(Path.home(), parent).resolve().is_relative_to(project_dir.resolve()):
+        raise RequestError(
+            f"submissions would go to {parent}, inside the project itself",
+            "Name a folder outside it with --remote-dir.",
+        )
+
+
+def _check_size(statuses: Mapping[str, stat_result], most: int) -> None:
+    sizes = {name: status.st_size for name, status in statuses.items()}
+    if sum(sizes.values()) <= most:
+        return
+    biggest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:_LISTED]
+    listed = ", ".join(f"{visible(name)} ({of_bytes(sizes[name])})" for name in biggest)
+    raise RequestError(
+        f"the project has {of_bytes(sum(sizes.values()))}, more than {of_bytes(most)}; "
+        f"its biggest files are {listed}",
+        "Name what the job does not need in .slurmgenignore, or allow more with --max-size.",
+    )
+
+
+def new_key() -> str:
+    """A key that no other submission has."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{token_hex(4)}"
+
+
+def now() -> str:
+    """The time for the ledger."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _hash(*texts: str) -> str:
+    return sha256(b"".join(text.encode(errors="surrogateescape") + b"\0" for text in texts)).hexdigest()
+
+
+def _short(*texts: str) -> str:
+    return _hash(*texts)[:16]

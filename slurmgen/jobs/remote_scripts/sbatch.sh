@@ -1,0 +1,55 @@
+# shellcheck shell=sh disable=SC2154,SC2034
+# Calling sbatch, and reading what it printed: a job, a refusal, or neither.
+
+give_up() { # give_up MESSAGE: this attempt makes no job, and the next one may
+  mark_over
+  tidy
+  failed "$1"
+}
+
+# The user may have variables of the same names as ours, and the job gets the user's.
+# shellcheck disable=SC2016  # bash expands that
+as_started='own=()
+while IFS= read -r -d "" one; do own+=("$one"); done <"/proc/$1/environ"
+shift
+exec ${own[0]+env -i -- "${own[@]}"} "$@"'
+
+is_job() { # whether that is ID or ID;CLUSTER
+  case ${1%%;*} in '' | *[!0-9]*) return 1 ;; esac
+  case ${1#"${1%%;*}"} in *[!A-Za-z0-9_.\;-]* | ';'*';'*) return 1 ;; esac
+}
+
+call_sbatch() { # sets $job, empty if sbatch printed none, and $status
+  out=$records/sbatch.$number.out err=$records/sbatch.$number.err
+  # Not `:`, at which a shell would end if it cannot write.
+  { printf '' >"$out" && printf '' >"$err"; } || give_up "cannot write in $records"
+  time_up # after a long delay, another process may have concluded that this attempt is over
+  [ "$up" -le "$((intended + 30))" ] || give_up 'this machine is too busy'
+  [ ! -e "$records/intent.$number.over" ] || give_up 'another process has given up this attempt'
+  bash -p -c "$as_started" slurmgen "$$" \
+    timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" "$run/$script" \
+    >"$out" 2>"$err" 3<&- </dev/null
+  status=$?
+  job=
+  while read -r line; do ! is_job "$line" || job=$line; done <"$out"
+}
+
+no_connection() { # whether sbatch failed because it had no connection or no reply, and not by a refusal
+  grep -q -i -e 'timed out' -e 'unable to contact' -e 'connect' -e 'communication' -e 'zero bytes' -e 'receive' \
+    -e 'endpoint' -e 'standby' -e 'temporar' "$records/sbatch.$number.err"
+}
+
+refused() { # refused STATUS
+  [ "$1" != 137 ] && ! no_connection &&
+    grep -q -e 'Batch job submission failed' -e 'error: ' -e 'nvalid' -e 'nrecognized' -e 'requires an argument' "$records/sbatch.$number.err"
+}
+
+after_no_reply() { # sbatch does not know whether Slurm took the job
+  error=${message:-no reply within $sbatch_seconds seconds} message=
+  find_job
+  case $? in
+    0) record_job new "$(now)" "$hash" ;;
+    1) mark_over && reply undelivered "$error" ;;
+  esac
+  reply unknown "sbatch: $error. $message"
+}

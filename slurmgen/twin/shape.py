@@ -9,10 +9,11 @@ from msgspec import Struct
 from slurmgen.errors import TwinError, did_you_mean
 from slurmgen.sites.model import Node, Partition, Site
 from slurmgen.sites.nodes import over, place_of
-from slurmgen.slurm.sizes import megabytes
+from slurmgen.slurm.sizes import canonical, megabytes
 from slurmgen.text import counted
 
-DEFAULT_NODE = Node(gpus=8, cpus=64, memory="512G")
+_GPUS, _CPUS, _MEMORY = 8, 64, 512 * 1024
+"Of a node whose facts the profile omits; memory in MiB. It is larger where the shares of its GPUs need it."
 DEFAULT_PARTITIONS = {"main": Partition(default=True)}
 
 
@@ -47,10 +48,17 @@ def shape(site: Site, partition: str, gpu_type: str | None = None) -> Shape:
     if gpu_type and gpu_type not in site.gpu.types:
         raise TwinError(f"{site.name} has no GPU type {gpu_type!r}", did_you_mean(gpu_type, site.gpu.types))
     known, kind = _known(site, partition, gpu_type)
-    node = over(DEFAULT_NODE, known)
+    node = over(_assumed(site, known.gpus), known)
     gpus = (node.gpus or 0) if partitions(site)[partition].has_gpus else 0
     memory = megabytes(node.memory or "")
     return Shape(gpus=gpus, cpus=node.cpus or 1, memory=memory, gpu_type=kind if gpus else None)
+
+
+def _assumed(site: Site, gpus: int | None) -> Node:
+    """A node for facts that the profile omits: large enough for the shares of its GPUs."""
+    count = gpus or _GPUS
+    cpus, memory = (site.cpu.per_gpu or 0) * count, megabytes(site.memory.per_gpu or "0") * count
+    return Node(gpus=_GPUS, cpus=max(_CPUS, cpus), memory=canonical(max(_MEMORY, memory)))
 
 
 def _known(site: Site, partition: str, gpu_type: str | None) -> tuple[Node, str | None]:
@@ -112,8 +120,10 @@ def assumptions(site: Site, gpu_type: str | None = None) -> Iterator[str]:
         yield "no partition is known; it has one, main"
     nodes = [_known(site, name, gpu_type)[0] for name in partitions(site)]
     for fact, text in {"gpus": "GPUs per node", "cpus": "CPUs per node", "memory": "memory per node"}.items():
-        if any(getattr(node, fact) is None for node in nodes):
-            yield f"{text} unknown; took {getattr(DEFAULT_NODE, fact)} unless a partition says otherwise"
+        missing = next((node for node in nodes if getattr(node, fact) is None), None)
+        if missing is not None:
+            assumed = getattr(_assumed(site, missing.gpus), fact)
+            yield f"{text} unknown; took {assumed} unless a partition says otherwise"
     yield from _differences(site)
 
 

@@ -45,11 +45,17 @@ def _stated(site: Site, keys: tuple[str, ...]) -> Any:
     return value
 
 
+def _minutes(text: str) -> int | None:
+    """A time limit in whole minutes, to which Slurm rounds it up; None if there is no limit."""
+    seconds = durations.limit(text)
+    return None if seconds is None else -(-seconds // 60)
+
+
 def _canonical(value: Any) -> Any:
     """A time or size as a number, so that one value written in two ways is equal."""
     if not isinstance(value, str):
         return value
-    for read in (durations.limit, sizes.megabytes):
+    for read in (_minutes, sizes.megabytes):
         try:
             return read(value)
         except ValueError:

@@ -1,0 +1,110 @@
+"""Every bundled site on a twin: its scripts are accepted, jobs run, and discovery finds its facts."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec import structs
+
+from slurmgen import Request, Site, load_site, render, resolve
+from slurmgen.sites.discover import QUERY, answers, differences, discover
+from slurmgen.sites.profiles import profile_paths
+from tests.scenarios.conftest import Site as Place
+from tests.support.golden import golden_requests
+
+GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("*.sbatch"))
+REQUESTS = golden_requests()
+SITES = [name for name in profile_paths(personal=False) if name != "generic"]
+HELLO = "import os; print('rank', os.environ['SLURM_PROCID'], 'of', os.environ['SLURM_NTASKS'])\n"
+TIMES_AND_NODES = ("max_time", "max_nodes", "min_nodes", "whole_nodes")
+"Facts of a partition that Slurm knows; limits of GPUs need its accounting."
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_sbatch_accepts_the_golden_script(path: Path, site: Callable[[str], Place]) -> None:
+    place = site(path.name.partition(".")[0])
+    place.testbed.run("sbatch", "--test-only", str(path))
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_a_job_on_two_nodes_runs(name: str, site: Callable[[str], Place]) -> None:
+    place = site(name)
+    request = structs.replace(
+        REQUESTS[f"{name}.lightning.2nodes"][1],
+        script="hello.py",
+        container="none",
+        python_env=f"venv:{Path(sys.executable).parent.parent}",
+        time="00:05:00" if name not in HOURLY else None,
+    )
+    (place.project / "hello.py").write_text(HELLO)
+    (place.project / "job.sbatch").write_text(render(resolve(request, load_site(name))))
+    job = place.testbed.run("sbatch", "--parsable", f"--chdir={place.project}", f"{place.project}/job.sbatch")
+    assert place.testbed.wait(job.strip(), 120) == "COMPLETED"
+    log = next(place.project.glob(f"*-{job.strip()}.out")).read_text()
+    ranks = resolve(request, load_site(name)).world_size
+    assert sorted(line for line in log.splitlines() if line.startswith("rank")) == sorted(
+        f"rank {rank} of {ranks}" for rank in range(ranks)
+    )
+
+
+HOURLY = {name for name in SITES if load_site(name).limits.min_time}
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_discovery_finds_the_facts_of_the_profile(name: str, site: Callable[[str], Place]) -> None:
+    found = discover(answers(_query(site(name))))
+    differing = [difference.key for difference in differences(load_site(name), found)]
+    assert set(differing) <= {"architecture"}, "a twin has the architecture of this machine"
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_the_discovered_facts_give_the_same_scripts(name: str, site: Callable[[str], Place]) -> None:
+    bundled = load_site(name)
+    discovered = _with_discovered_facts(bundled, _query(site(name)))
+    for key, (site_name, request) in REQUESTS.items():
+        if site_name == name:
+            assert render(resolve(request, discovered)) == render(resolve(request, bundled)), key
+
+
+def _query(place: Place) -> bytes:
+    return subprocess.run(
+        ["sh", "-c", QUERY], env=place.testbed.environ, capture_output=True, check=True, timeout=60
+    ).stdout
+
+
+def _with_discovered_facts(site: Site, output: bytes) -> Site:
+    """A profile whose nodes, and whose times and nodes of partitions, come from Slurm instead."""
+    data = msgspec.to_builtins(site)
+    has_node = bool(data.pop("node", {}))
+    for partition in data.get("partitions", {}).values():
+        for key in TIMES_AND_NODES:
+            partition.pop(key, None)
+    for fact in discover(answers(output)).facts:
+        is_node = fact.keys[0] == "node" and has_node and getattr(site.node, fact.keys[1]) is not None
+        is_partition = (
+            fact.keys[0] == "partitions"
+            and fact.keys[1] in site.partitions
+            and fact.keys[-1] in TIMES_AND_NODES
+        )
+        if is_node or is_partition:
+            table = data
+            for key in fact.keys[:-1]:
+                table = table.setdefault(key, {})
+            table[fact.keys[-1]] = fact.value
+    return msgspec.convert(data, Site)
+
+
+def test_a_request_of_the_six_shapes_exists_for_every_site() -> None:
+    shapes = {key.partition(".")[2] for key, (name, _) in REQUESTS.items() if name == "mahti"}
+    assert shapes == {
+        "python.1gpu",
+        "ddp.node",
+        "lightning.node",
+        "accelerate.node",
+        "ddp.2nodes",
+        "lightning.2nodes",
+    }
+    assert all(isinstance(request, Request) for _, request in REQUESTS.values())

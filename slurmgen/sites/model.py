@@ -5,325 +5,48 @@ is unset is unknown: the planner then asks the user, or reports which default it
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import Meta, Struct
-
-from slurmgen.slurm import durations
+from slurmgen.sites.access import Account, Charge, Login, LoginMethod, Mark, Source
+from slurmgen.sites.facts import Count, Environment, Fact, Name
+from slurmgen.sites.hardware import Cpu, Gpu, GpuRequest, GpuType, Memory, MemoryForm, Node, Vendor
+from slurmgen.sites.limits import Limits, Partition, Qos, TimeByNodes
+from slurmgen.sites.software import Container, EngineName, Env, HostRule, Launch, Modules, Rendezvous, When
 from slurmgen.slurm.sbatch_options import SbatchOptions
-from slurmgen.slurm.shell import VariableName
 
-MOST = 1_000_000
-"A larger number is a typing error, whatever it counts."
-
-Count = Annotated[int, Meta(ge=1, le=MOST)]
-Limit = Annotated[int, Meta(ge=0, le=MOST)]
-Name = Annotated[
-    str,
-    Meta(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*\Z",
-        description="letters, digits and _ . + -, beginning with none of . + -",
-    ),
+__all__ = [
+    "Account",
+    "Charge",
+    "Container",
+    "Count",
+    "Cpu",
+    "EngineName",
+    "Env",
+    "Environment",
+    "Fact",
+    "Gpu",
+    "GpuRequest",
+    "GpuType",
+    "HostRule",
+    "Launch",
+    "Limits",
+    "Login",
+    "LoginMethod",
+    "Mark",
+    "Memory",
+    "MemoryForm",
+    "Modules",
+    "Name",
+    "Node",
+    "Partition",
+    "Qos",
+    "Rendezvous",
+    "Site",
+    "Source",
+    "TimeByNodes",
+    "Vendor",
+    "When",
 ]
-Folder = Annotated[
-    str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*\Z", description="a full path of letters, digits and _ . / + -")
-]
-Environment = dict[VariableName, str]
-
-GpuRequest = Literal["gres", "gpus-per-node", "gpus", "none"]
-Vendor = Literal["nvidia", "amd"]
-MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "none"]
-HostRule = Literal["hostname", "ip"]
-LoginMethod = Literal["password", "key", "otp", "certificate"]
-EngineName = Literal["apptainer", "singularity", "pyxis", "edf", "podman-hpc", "shifter", "charliecloud"]
-Mark = Literal["documentation", "configuration", "users", "inferred", "discovered"]
-
-
-class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Base of every part of a profile: frozen, and closed to unknown keys."""
-
-
-class Node(Fact, frozen=True):
-    """One GPU node, as Slurm counts it."""
-
-    gpus: Count | None = None
-    "GPUs of the node."
-    cpus: Count | None = None
-    "CPUs that jobs can allocate, as Slurm counts them (cores, or threads)."
-    memory: str | None = None
-    "The memory that jobs can allocate, such as 808G."
-
-
-class GpuType(Node, frozen=True):
-    """A GPU type by its Slurm name, and how its nodes differ from the usual one (see sites/nodes.py)."""
-
-    label: str | None = None
-    "The name of the GPU for readers."
-    constraint: str | None = None
-    "The --constraint that selects the type, on sites whose GPU requests name no type."
-
-
-class Gpu(Fact, frozen=True):
-    """How jobs request GPUs."""
-
-    request: GpuRequest = "gres"
-    "How jobs request GPUs; `none` where the site refuses a request, since partitions bring the GPUs."
-    type_required: bool = False
-    "Whether a job must name a type; the only type is then used unnamed."
-    default_type: Name | None = None
-    "The type of a job that names none."
-    types: dict[Name, GpuType] = {}
-    "The GPU types by their Slurm names, and how their nodes differ from `[node]`."
-    vendor: Vendor = "nvidia"
-    "Selects the GPU option of the container engine."
-
-
-class TimeByNodes(Fact, frozen=True):
-    """The longest time of jobs with at most so many nodes."""
-
-    nodes: Count
-    "The largest number of nodes with this limit."
-    time: str
-    "The time limit, as Slurm writes it."
-
-
-class Limits(Fact, frozen=True):
-    """What one job may request; unset means that no limit is known."""
-
-    max_time: str | None = None
-    "The longest time limit, as Slurm writes it; UNLIMITED for none."
-    max_time_by_nodes: tuple[TimeByNodes, ...] = ()
-    "Shorter limits of smaller jobs, in increasing order of nodes."
-    max_nodes: Limit | None = None
-    "Nodes of a job."
-    max_gpus: Limit | None = None
-    "GPUs of a job; 0 for a partition without GPUs."
-    min_nodes: Limit | None = None
-    "The fewest nodes of a job."
-    min_gpus: Limit | None = None
-    "The fewest GPUs of a job."
-    min_time: str | None = None
-    "The shortest time limit."
-    max_jobs: Limit | None = None
-    "Jobs of one user, running or pending; for readers."
-
-    def time_for(self, nodes: int) -> str | None:
-        """The longest time of a job with that many nodes, as Slurm writes it."""
-        return next((limit.time for limit in self.max_time_by_nodes if nodes <= limit.nodes), self.max_time)
-
-    def seconds_for(self, nodes: int) -> int | None:
-        """The longest time of a job with that many nodes in seconds; None if there is no limit."""
-        return durations.limit(self.time_for(nodes))
-
-    @property
-    def has_gpus(self) -> bool:
-        """Whether a job may have GPUs, as far as the profile says."""
-        return self.max_gpus != 0
-
-
-class Partition(Limits, frozen=True):
-    """A Slurm partition; `node` overrides the site's node."""
-
-    default: bool = False
-    "A job that names no partition takes the first default whose limits allow it."
-    whole_nodes: bool = False
-    "Whether each job gets whole nodes."
-    gpu_type: Name | None = None
-    "The type of all GPUs of the partition."
-    node: Node | None = None
-    "Its nodes, where they differ from `[node]`."
-
-
-class Qos(Limits, frozen=True):
-    """A quality of service with its limits."""
-
-    default: bool = False
-    "A job that names no QoS takes the first default whose limits allow it."
-    replaces_partition_limits: bool = False
-    "Its limits hold instead of those of the partition (Slurm's OverPartQOS)."
-
-
-class Account(Fact, frozen=True):
-    """Whether a job must name the account it is charged to."""
-
-    required: bool = False
-    "Whether a job must name an account."
-    hint: str | None = None
-    "How users find their account; printed when it is missing."
-
-
-class Cpu(Fact, frozen=True):
-    """CPUs that belong to a GPU."""
-
-    per_gpu: Count | None = None
-    "CPUs for each GPU; default: the share of a node."
-    exact: bool = False
-    "Whether a job must request exactly `per_gpu` CPUs for each GPU."
-    multiple_of: Count = 1
-    "Slurm allocates CPUs of a task in multiples of this."
-
-
-class Memory(Fact, frozen=True):
-    """How jobs request memory, and how much for each GPU."""
-
-    form: MemoryForm = "mem"
-    "The option for memory; `none` where the site refuses a request."
-    per_gpu: str | None = None
-    "Memory for each GPU, such as 110G; default: the share of a node."
-
-
-class Modules(Fact, frozen=True):
-    """Environment modules."""
-
-    init: tuple[str, ...] = ()
-    "Commands that run before the modules are loaded; in every job where `load` is empty."
-    load: tuple[str, ...] = ()
-    "Module names."
-
-
-class Env(Fact, frozen=True):
-    """Environment variables by the jobs that need them. A `$NAME` in a value expands in the job."""
-
-    always: Environment = {}
-    "Of every job."
-    multi_gpu: Environment = {}
-    "Of jobs with several GPUs."
-    multi_node: Environment = {}
-    "Of jobs on several nodes."
-    container: Environment = {}
-    "Inside the container only, over values of the image."
-    task: Environment = {}
-    "Exported by each task of the step, so that $SLURM_LOCALID and the like are its own."
-    notes: dict[str, str] = {}
-    "The reason for a variable, by its name: the comment above it in the script."
-
-    def key_of(self, name: str) -> str:
-        """The key of a variable in the profile."""
-        groups = ("container", "task", "multi_node", "multi_gpu", "always")
-        return next((f"env.{group}.{name}" for group in groups if name in getattr(self, group)), "when")
-
-
-class Launch(Fact, frozen=True):
-    """How jobs start their ranks."""
-
-    srun: tuple[str, ...] = ()
-    "Options of srun, such as `--mpi=none`."
-    torchrun: tuple[str, ...] = ()
-    "The command that replaces `torchrun`, such as `python -m torch.distributed.run`."
-    torchrun_options: tuple[str, ...] = ()
-    "Further options of torchrun."
-    before: tuple[str, ...] = ()
-    "Shell lines that the batch script runs before the step."
-    before_on_each_node: tuple[str, ...] = ()
-    "Shell lines that run once on each node before the step."
-
-
-class When(Fact, frozen=True):
-    """Settings of the jobs that meet all its conditions; unset conditions do not count."""
-
-    nodes: Literal["one", "several"] | None = None
-    "Condition: jobs on one node, or on several."
-    tasks: Literal["per-gpu", "per-node"] | None = None
-    "Condition: one task per GPU (lightning), or one per node (ddp, accelerate)."
-    whole_nodes: bool | None = None
-    "Condition: whether the job uses every GPU of its nodes."
-    gpu_type: Name | None = None
-    "Condition: the GPU type of the job."
-    partition: Name | None = None
-    "Condition: the partition of the job."
-    account_suffix: str = ""
-    "Appended to the account, such as `@h100`."
-    sbatch: SbatchOptions = {}
-    "Further directives."
-    modules: Modules = Modules()
-    "Further modules, after those of the site."
-    env: Environment = {}
-    "Further variables."
-    task_env: Environment = {}
-    "Further variables that each task exports."
-    launch: Launch = Launch()
-    "Further settings of the launch."
-
-
-class Container(Fact, frozen=True):
-    """The container that the ranks run in."""
-
-    engine: EngineName = "apptainer"
-    "The container engine of the site."
-    image: str | None = None
-    "The image of jobs that name none; unset: such jobs use no container."
-    options: tuple[str, ...] = ()
-    "Further options of the engine, such as `--nccl` of podman-hpc."
-    modules: tuple[str, ...] = ()
-    "Modules that the container needs."
-    binds: tuple[str, ...] = ()
-    "Folders to bind, as SOURCE[:TARGET]."
-    multi_node_binds: tuple[str, ...] = ()
-    "Further folders to bind on several nodes."
-    multi_node_modules: tuple[str, ...] = ()
-    "Modules with the host libraries that are bound on several nodes."
-    multi_node_library_path: tuple[Folder, ...] = ()
-    "Folders put first in LD_LIBRARY_PATH inside the container on several nodes."
-
-
-class Rendezvous(Fact, frozen=True):
-    """The rendezvous address of the ranks of several nodes."""
-
-    host: HostRule = "hostname"
-    "The first node by its name or its IP address."
-    host_in_container: HostRule | None = None
-    "The same for jobs in a container."
-    suffix: str = ""
-    "Appended to the host name, such as JUWELS' `i` for its InfiniBand name."
-
-
-class Source(Fact, frozen=True):
-    """Where facts of a profile come from."""
-
-    mark: Mark
-    "The site's documentation, a configuration in production elsewhere, users' scripts, or a conclusion."
-    title: str
-    "The title of the page, repository or notes."
-    url: str | None = None
-    "Its address."
-    date: str | None = None
-    "The date of its version, as YYYY-MM-DD."
-    facts: tuple[str, ...] = ()
-    "The keys of the profile that it supports, such as `gpu.request`; a table stands for all its keys."
-
-
-class Charge(Fact, frozen=True):
-    """What a job costs in the site's own unit."""
-
-    unit: str = "GPU hours"
-    "The unit of the site."
-    per: Literal["gpu", "node"] = "gpu"
-    "What is charged."
-    rate: float = 1.0
-    "Units for an hour of one GPU or node."
-    rates: dict[Name, float] = {}
-    "Other rates by partition or QoS."
-
-
-class Login(Fact, frozen=True):
-    """The login nodes and the ways to authenticate."""
-
-    host: str | None = None
-    "The login host."
-    other_hosts: tuple[str, ...] = ()
-    "Further login hosts."
-    jump_host: str | None = None
-    "The host that connections go through."
-    automation_host: str | None = None
-    "The host for unattended logins with a restricted key."
-    methods: tuple[LoginMethod, ...] = ()
-    "What a login needs."
-    certificate_hours: Count | None = None
-    "The lifetime of an SSH certificate."
-    certificate_command: str | None = None
-    "The command that gets a certificate, such as `clifton auth`."
-    note: str | None = None
-    "What else users must know."
 
 
 class Site(Fact, frozen=True):

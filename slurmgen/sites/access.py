@@ -1,0 +1,66 @@
+"""How users reach a cluster and what jobs cost there, and the sources of a profile."""
+
+from typing import Literal
+
+from slurmgen.sites.facts import Count, Fact, Name
+
+LoginMethod = Literal["password", "key", "otp", "certificate"]
+Mark = Literal["documentation", "configuration", "users", "inferred", "discovered"]
+
+
+class Account(Fact, frozen=True):
+    """Whether a job must name the account it is charged to."""
+
+    required: bool = False
+    "Whether a job must name an account."
+    hint: str | None = None
+    "How users find their account; printed when it is missing."
+
+
+class Login(Fact, frozen=True):
+    """The login nodes and the ways to authenticate."""
+
+    host: str | None = None
+    "The login host."
+    other_hosts: tuple[str, ...] = ()
+    "Further login hosts."
+    jump_host: str | None = None
+    "The host that connections go through."
+    automation_host: str | None = None
+    "The host for unattended logins with a restricted key."
+    methods: tuple[LoginMethod, ...] = ()
+    "What a login needs."
+    certificate_hours: Count | None = None
+    "The lifetime of an SSH certificate."
+    certificate_command: str | None = None
+    "The command that gets a certificate, such as `clifton auth`."
+    note: str | None = None
+    "What else users must know."
+
+
+class Charge(Fact, frozen=True):
+    """What a job costs in the site's own unit."""
+
+    unit: str = "GPU hours"
+    "The unit of the site."
+    per: Literal["gpu", "node"] = "gpu"
+    "What is charged."
+    rate: float = 1.0
+    "Units for an hour of one GPU or node."
+    rates: dict[Name, float] = {}
+    "Other rates by partition or QoS."
+
+
+class Source(Fact, frozen=True):
+    """Where facts of a profile come from."""
+
+    mark: Mark
+    "The site's documentation, a configuration in production elsewhere, users' scripts, or a conclusion."
+    title: str
+    "The title of the page, repository or notes."
+    url: str | None = None
+    "Its address."
+    date: str | None = None
+    "The date of its version, as YYYY-MM-DD."
+    facts: tuple[str, ...] = ()
+    "The keys of the profile that it supports, such as `gpu.request`; a table stands for all its keys."

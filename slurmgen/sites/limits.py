@@ -1,0 +1,70 @@
+"""The limits of jobs, of partitions and of QoS."""
+
+from slurmgen.sites.facts import Count, Fact, Limit, Name
+from slurmgen.sites.hardware import Node
+from slurmgen.slurm import durations
+
+
+class TimeByNodes(Fact, frozen=True):
+    """The longest time of jobs with at most so many nodes."""
+
+    nodes: Count
+    "The largest number of nodes with this limit."
+    time: str
+    "The time limit, as Slurm writes it."
+
+
+class Limits(Fact, frozen=True):
+    """What one job may request; unset means that no limit is known."""
+
+    max_time: str | None = None
+    "The longest time limit, as Slurm writes it; UNLIMITED for none."
+    max_time_by_nodes: tuple[TimeByNodes, ...] = ()
+    "Shorter limits of smaller jobs, in increasing order of nodes."
+    max_nodes: Limit | None = None
+    "Nodes of a job."
+    max_gpus: Limit | None = None
+    "GPUs of a job; 0 for a partition without GPUs."
+    min_nodes: Limit | None = None
+    "The fewest nodes of a job."
+    min_gpus: Limit | None = None
+    "The fewest GPUs of a job."
+    min_time: str | None = None
+    "The shortest time limit."
+    max_jobs: Limit | None = None
+    "Jobs of one user, running or pending; for readers."
+
+    def time_for(self, nodes: int) -> str | None:
+        """The longest time of a job with that many nodes, as Slurm writes it."""
+        return next((limit.time for limit in self.max_time_by_nodes if nodes <= limit.nodes), self.max_time)
+
+    def seconds_for(self, nodes: int) -> int | None:
+        """The longest time of a job with that many nodes in seconds; None if there is no limit."""
+        return durations.limit(self.time_for(nodes))
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether a job may have GPUs, as far as the profile says."""
+        return self.max_gpus != 0
+
+
+class Partition(Limits, frozen=True):
+    """A Slurm partition; `node` overrides the site's node."""
+
+    default: bool = False
+    "A job that names no partition takes the first default whose limits allow it."
+    whole_nodes: bool = False
+    "Whether each job gets whole nodes."
+    gpu_type: Name | None = None
+    "The type of all GPUs of the partition."
+    node: Node | None = None
+    "Its nodes, where they differ from `[node]`."
+
+
+class Qos(Limits, frozen=True):
+    """A quality of service with its limits."""
+
+    default: bool = False
+    "A job that names no QoS takes the first default whose limits allow it."
+    replaces_partition_limits: bool = False
+    "Its limits hold instead of those of the partition (Slurm's OverPartQOS)."

@@ -44,6 +44,8 @@ class Prepared(Struct, frozen=True):
     "What was sent to the same folder before."
     first: Parcel
     "The files to send, judged by that."
+    refusals: dict[str, str] = {}
+    "What to do when the site refuses the job, by a part of the message."
 
 
 def prepare(
@@ -80,7 +82,7 @@ def prepare(
     record = structs.replace(
         _pending(made, route, project_dir, commit), stderr=_options(plan).get("error", "")
     )
-    return Prepared(made, route, record, sent, expected(content, sent))
+    return Prepared(made, route, record, sent, expected(content, sent), plan.profile.refusals)
 
 
 def _read(files: Snapshot, project_dir: Path, max_size: int) -> tuple[Manifest, Revision]:

@@ -146,9 +146,10 @@ def _send(
         ledger.drop(entry.key)
         entry = ledger.claim(structs.replace(prepared.record, key=new_key()))
         return _send(transport, prepared, entry, ledger, count)
-    except Refused:
+    except Refused as error:
         ledger.drop(entry.key)
-        raise
+        advice = (text for part, text in prepared.refusals.items() if part in error.fact)
+        raise Refused(error.fact, next(advice, error.hint)) from error
     except TransferFailed:
         ledger.release(entry.key)
         raise

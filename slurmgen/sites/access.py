@@ -25,7 +25,7 @@ class Login(Fact, frozen=True):
     other_hosts: tuple[str, ...] = ()
     "Further login hosts."
     jump_host: str | None = None
-    "The host that connections go through."
+    "The host that connections go through; name it as ProxyJump in ~/.ssh/config."
     automation_host: str | None = None
     "The host for unattended logins with a restricted key."
     methods: tuple[LoginMethod, ...] = ()

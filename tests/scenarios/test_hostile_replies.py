@@ -75,6 +75,19 @@ def test_a_broken_ledger_is_reported_before_anything_is_sent(machine: Machine) -
     assert list(machine.home.iterdir()) == []
 
 
+def test_the_profile_says_what_to_do_about_a_refusal_of_the_site(machine: Machine) -> None:
+    (machine.project / "site_profiles").mkdir()
+    (machine.project / "site_profiles/mine.toml").write_text(
+        '[refusals]\n"Memory specification" = "Leave --mem out: memory follows the GPUs."\n'
+    )
+    machine.answers("sbatch", "echo 'sbatch: error: Memory specification can not be satisfied' >&2; exit 1")
+    code, _, err = machine.slurmgen(
+        "submit", "--site", "mine", "--via", "local", "--framework", "python", "--script", "train.py"
+    )
+    assert code == 3
+    assert "Memory specification can not be satisfied. Leave --mem out: memory follows the GPUs." in err
+
+
 def test_a_ledger_that_breaks_meanwhile_does_not_make_a_job_look_refused(machine: Machine) -> None:
     path = Ledger().path
     machine.answers("sbatch", f"head -c 9999 /dev/zero > '{path}'; echo 12")

@@ -37,14 +37,13 @@ def mem_directive(
     """
     if mem is None:
         return ()
+    if site.memory.form in ("mem", "optional"):
+        return (("mem", mem),)
     shares = {
-        "mem": 1,
         "mem-per-gpu": layout.gpus_per_node,
         "mem-per-cpu": layout.gpus_per_node * cpus_per_gpu,
     }
     share = shares[site.memory.form]
-    if site.memory.form == "mem":
-        return (("mem", mem),)
     part = sizes.megabytes(mem) // share
     if not part:
         units = "GPUs" if site.memory.form == "mem-per-gpu" else "CPUs"

@@ -48,6 +48,7 @@ def cpus(
     """
     per_gpu, source = _first(
         (request.cpus_per_gpu, origin("cpus_per_gpu")),
+        (node.cpus_per_gpu, from_profile(site, "node.cpus_per_gpu")),
         (site.cpu.per_gpu, from_profile(site, "cpu.per_gpu")),
         (_share(node.cpus, node.gpus, site.cpu.multiple_of), derived("a GPU's share of a node")),
         (DEFAULT_CPUS_PER_GPU, default("slurmgen's default, because the profile sets none")),
@@ -89,10 +90,13 @@ def memory(request: Request, origin: Origin, site: Site, layout: Layout, node: N
         if request.mem:
             raise RequestError(f"{site.name} allows no memory request", "Leave --mem out.")
         return Reasoned(None, Reason(PROFILE, f"{site.name} allocates memory with the GPUs"))
+    if site.memory.form == "optional" and not request.mem:
+        return Reasoned(None, Reason(PROFILE, f"{site.name} allocates memory without a request"))
     if request.mem:
         total, why = _size(request.mem), origin("mem")
     else:
         per_gpu, source = _first(
+            (node.memory_per_gpu, from_profile(site, "node.memory_per_gpu")),
             (site.memory.per_gpu, from_profile(site, "memory.per_gpu")),
             (_memory_share(node), derived("a GPU's share of a node")),
             (DEFAULT_MEM_PER_GPU, default("slurmgen's default, because the profile sets none")),

@@ -72,11 +72,16 @@ def _limits(site: Site) -> Iterator[tuple[tuple[str, ...], Limits]]:
 
 def _sizes(site: Site) -> Iterator[tuple[tuple[str, ...], str | None]]:
     yield ("memory", "per_gpu"), site.memory.per_gpu
-    yield ("node", "memory"), site.node.memory
+    yield from _node_sizes(("node",), site.node)
     for name, kind in site.gpu.types.items():
-        yield ("gpu", "types", name, "memory"), kind.memory
+        yield from _node_sizes(("gpu", "types", name), kind)
     for name, partition in site.partitions.items():
-        yield ("partitions", name, "node", "memory"), (partition.node or Node()).memory
+        yield from _node_sizes(("partitions", name, "node"), partition.node or Node())
+
+
+def _node_sizes(keys: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], str | None]]:
+    yield (*keys, "memory"), node.memory
+    yield (*keys, "memory_per_gpu"), node.memory_per_gpu
 
 
 def _python_env(site: Site) -> Iterator[Fault]:
@@ -184,8 +189,9 @@ def _variables(site: Site) -> Iterator[Fault]:
 
 def _shares(site: Site) -> Iterator[Fault]:
     """CPUs and memory per GPU, times the GPUs of a node, that exceed those of the node."""
-    cpus, memory = site.cpu.per_gpu, site.memory.per_gpu
     for name, node in {place.node_name: place.node for place in _places(site)}.items():
+        cpus = node.cpus_per_gpu or site.cpu.per_gpu
+        memory = node.memory_per_gpu or site.memory.per_gpu
         if cpus and node.gpus and node.cpus and cpus * node.gpus > node.cpus:
             yield _too_much("cpu", f"{cpus} CPUs", node.gpus, f"{cpus * node.gpus}", name, f"{node.cpus}")
         if memory and node.gpus and node.memory:

@@ -6,7 +6,7 @@ from slurmgen.sites.facts import Count, Fact, Name
 
 GpuRequest = Literal["gres", "gpus-per-node", "gpus", "none"]
 Vendor = Literal["nvidia", "amd"]
-MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "none"]
+MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "optional", "none"]
 
 
 class Node(Fact, frozen=True):
@@ -18,6 +18,10 @@ class Node(Fact, frozen=True):
     "CPUs that jobs can allocate, as Slurm counts them (cores, or threads)."
     memory: str | None = None
     "The memory that jobs can allocate, such as 808G."
+    cpus_per_gpu: Count | None = None
+    "CPUs for each GPU, where they differ from `[cpu] per_gpu`."
+    memory_per_gpu: str | None = None
+    "Memory for each GPU, where it differs from `[memory] per_gpu`."
 
 
 class GpuType(Node, frozen=True):
@@ -59,6 +63,6 @@ class Memory(Fact, frozen=True):
     """How jobs request memory, and how much for each GPU."""
 
     form: MemoryForm = "mem"
-    "The option for memory; `none` where the site refuses a request."
+    "The option for memory; `optional` if jobs need none, `none` if the site refuses it."
     per_gpu: str | None = None
     "Memory for each GPU, such as 110G; default: the share of a node."

@@ -3,7 +3,7 @@
 A fact of the GPU type takes precedence over one of the partition's node, and that over the site's node.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -108,7 +108,8 @@ def gpu_partitions(site: Site) -> tuple[str, ...]:
 
 def over(base: Node, own: Node) -> Node:
     """The node `base` with the facts in which `own` differs."""
-    return Node(gpus=own.gpus or base.gpus, cpus=own.cpus or base.cpus, memory=own.memory or base.memory)
+    fields = Node.__struct_fields__
+    return Node(**{field: getattr(own, field) or getattr(base, field) for field in fields})
 
 
 def _node(site: Site, partition: str | None, gpu_type: str | None) -> Node:
@@ -125,8 +126,14 @@ def _smallest(nodes: Sequence[Node]) -> Node:
     return Node(
         gpus=min((node.gpus for node in nodes if node.gpus), default=None),
         cpus=min((node.cpus for node in nodes if node.cpus), default=None),
-        memory=min((node.memory for node in nodes if node.memory), key=sizes.megabytes, default=None),
+        memory=_least(node.memory for node in nodes),
+        cpus_per_gpu=min((node.cpus_per_gpu for node in nodes if node.cpus_per_gpu), default=None),
+        memory_per_gpu=_least(node.memory_per_gpu for node in nodes),
     )
+
+
+def _least(memory: Iterable[str | None]) -> str | None:
+    return min((size for size in memory if size), key=sizes.megabytes, default=None)
 
 
 def _limits(site: Site, partitions: Sequence[str], qos: str | None) -> dict[str, Limits]:

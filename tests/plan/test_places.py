@@ -11,6 +11,7 @@ from slurmgen.sites.model import (
     GpuType,
     Launch,
     Limits,
+    Memory,
     Modules,
     Node,
     Partition,
@@ -174,6 +175,26 @@ def test_other_than_the_exact_cpus_are_refused() -> None:
     assert directives(site, gpus=4)["cpus-per-task"] == "80"
     with pytest.raises(RequestError, match="--cpus-per-gpu 16, but x allows exactly 20"):
         plan(site, cpus_per_gpu=16)
+
+
+def test_shares_of_a_partitions_node_replace_those_of_the_site() -> None:
+    node = Node(gpus=4, cpus=64, cpus_per_gpu=16, memory_per_gpu="62200M")
+    site = Site(
+        name="x",
+        cpu=Cpu(per_gpu=8),
+        memory=Memory(per_gpu="10G"),
+        partitions={"a": Partition(default=True), "b": Partition(node=node)},
+    )
+    assert directives(site, gpus=2)["mem"] == "20G"
+    assert directives(site, gpus=2)["cpus-per-task"] == "16"
+    found = directives(site, gpus=2, partition="b")
+    assert (found["mem"], found["cpus-per-task"]) == ("124400M", "32")
+
+
+def test_an_optional_memory_request_is_the_users_only() -> None:
+    site = Site(name="x", memory=Memory(form="optional", per_gpu="10G"))
+    assert "mem" not in directives(site, gpus=2)
+    assert directives(site, gpus=2, mem="30G")["mem"] == "30G"
 
 
 CONDITIONS = Site(

@@ -43,11 +43,12 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
 
 def _texts(script: Script, site: Site, directive: Directive) -> tuple[str, str] | None:
     """The message and the advice for an option that the site does not accept."""
-    form, most = site.memory.form, place(script, site).node.memory
+    form, node = site.memory.form, place(script, site).node
+    most = node.memory
     if form == "none":
         return f"{site.name} allocates memory with the GPUs and accepts no memory option", "delete the option"
-    if directive.name == "mem" and form != "mem":
-        size = site.memory.per_gpu if form == "mem-per-gpu" else None
+    if directive.name == "mem" and form not in ("mem", "optional"):
+        size = (node.memory_per_gpu or site.memory.per_gpu) if form == "mem-per-gpu" else None
         return f"{site.name} requires --{form} instead of --mem", f"write `--{form}={size or 'SIZE'}`"
     if directive.name == "mem" and most and _megabytes(directive.value) > sizes.megabytes(most):
         return (

@@ -35,12 +35,13 @@ SUMMARY = "the job has all GPUs of a node, but few of its CPUs"
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
     """Compare the CPUs and GPUs per node with the site's profile."""
     job, directive = script.job, script.header.last("cpus-per-task")
-    if site is None or directive is None or not site.cpu.per_gpu or script.header.last("exclusive"):
+    if site is None or directive is None or script.header.last("exclusive"):
         return
-    gpus = place(script, site).node.gpus
-    if not (gpus and job.gpus_per_node == gpus and job.cpus_per_task and job.ntasks_per_node):
+    node = place(script, site).node
+    gpus, per_gpu = node.gpus, node.cpus_per_gpu or site.cpu.per_gpu
+    if not (gpus and per_gpu and job.gpus_per_node == gpus and job.cpus_per_task and job.ntasks_per_node):
         return
-    used, belong = job.cpus_per_task * job.ntasks_per_node, gpus * site.cpu.per_gpu
+    used, belong = job.cpus_per_task * job.ntasks_per_node, gpus * per_gpu
     if used * 2 < belong:
         yield Finding(
             directive.span,

@@ -12,7 +12,7 @@ demo: $(READY)
 	./demo.sh
 
 test: check
-	$(BIN)/pytest --numprocesses=2 --dist=loadfile
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(BIN)/ruff check .

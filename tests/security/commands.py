@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 SHELL = frozenset("bash dash sh cat chmod cp date df dirname find getent grep head hostname id ln ls".split())
 SHELL |= frozenset(
-    "mkdir mktemp mv od pwd readlink rm rmdir sed sleep sort stat tail tar touch tr uname".split()
+    "mkdir mktemp mv od pwd readlink rm rmdir sed sleep sort stat tail tar touch tr uname uniq".split()
 )
 SHELL |= frozenset("test timeout true wc xargs cut awk mawk basename du env expr sha256sum sync".split())
 SLURM = frozenset("sacct sacctmgr sbatch scancel scontrol sinfo squeue".split())

@@ -10,7 +10,7 @@ from typing import Any
 from slurmgen.errors import RequestError
 from slurmgen.plan import resolve
 from slurmgen.request import Request
-from slurmgen.sites.model import Limits, Node, Site
+from slurmgen.sites.model import Limits, Node, Site, When
 from slurmgen.sites.profiles import load_site, profile_paths
 
 FOLDER = Path(__file__).with_name("sites")
@@ -26,7 +26,7 @@ def pages() -> dict[str, str]:
 
 def page(site: Site) -> str:
     """The page of one site."""
-    sections = (_start, _nodes, _limits, _jobs, _settings, _login, _sources)
+    sections = (_start, _nodes, _limits, _jobs, _settings, _conditions, _login, _sources)
     title = site.title or site.name
     return "\n".join([f"# {site.name}: {title}\n", *(line for part in sections for line in part(site))])
 
@@ -125,10 +125,33 @@ def _settings(site: Site) -> Iterator[str]:
         ("srun options", " ".join(f"`{word}`" for word in site.launch.srun)),
         (
             "charge",
-            f"{site.charge.rate:g} {site.charge.unit} per {site.charge.per} and hour" if site.charge else "",
+            f"{site.charge.unit}: {site.charge.rate:g} for an hour of one {site.charge.per}"
+            if site.charge
+            else "",
         ),
     )
     yield from _section("Software", ("", ""), [row for row in facts if row[1]])
+
+
+def _conditions(site: Site) -> Iterator[str]:
+    rows = [(_meets(table), _sets(table)) for table in site.when.values()]
+    yield from _section("Settings of some jobs", ("jobs", "settings"), rows)
+
+
+def _meets(table: When) -> str:
+    conditions = ("nodes", "tasks", "whole_nodes", "gpu_type", "partition")
+    values = {name: getattr(table, name) for name in conditions}
+    return ", ".join(f"{name} = {value}" for name, value in values.items() if value is not None)
+
+
+def _sets(table: When) -> str:
+    words = [f"account suffix {table.account_suffix}"] if table.account_suffix else []
+    words += [f"--{name}={value}" for name, value in table.sbatch.items()]
+    words += [f"module load {name}" for name in table.modules.load] + [*table.modules.init]
+    words += [f"{name}={value}" for name, value in (table.env | table.task_env).items()]
+    words += [f"srun {option}" for option in table.launch.srun]
+    words += [*table.launch.before, *table.launch.before_on_each_node]
+    return " ".join(f"`{word}`" for word in words)
 
 
 def _login(site: Site) -> Iterator[str]:

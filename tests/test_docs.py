@@ -107,7 +107,7 @@ def test_the_python_example_of_the_readme_runs() -> None:
     code = re.search(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
     assert code
     shown = subprocess.run([sys.executable, "-c", code[1]], capture_output=True, text=True, check=True).stdout
-    assert shown.startswith("4 72 72 CPUs per GPU (from the profile of olivia (documentation: ")
+    assert shown.startswith("4 72 72 CPUs per GPU (from the profile of olivia [")
 
 
 def test_the_toml_examples_of_the_readme_are_valid() -> None:

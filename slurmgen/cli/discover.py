@@ -27,7 +27,9 @@ _TIMEOUT = 120
     },
 )
 @click.argument("login_host", metavar="[HOST]", required=False, shell_complete=complete_hosts)
-@click.option("--name", metavar="NAME", help="Name of the site; default: Slurm's ClusterName.")
+@click.option(
+    "--name", metavar="NAME", help="Name of the site; default: that of FILE, else Slurm's ClusterName."
+)
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -47,21 +49,34 @@ def command(
 ) -> int:
     """Write a site profile from what Slurm on a login node reports.
 
-    Without HOST, this machine is the login node, or with --diff that of SITE. Five commands of Slurm run
-    there; nothing is submitted. Each fact names its command and the date; what Slurm cannot know is listed.
+    It queries HOST; without HOST this machine, or with --diff the login host of SITE. It runs five commands of
+    Slurm and submits nothing. Each fact names its command and the date; what Slurm cannot know is listed.
     """
     if login_host and options["host"]:
         raise click.UsageError("HOST and --host name the login host twice.")
     if diff and (name or output):
         raise click.UsageError("--diff writes no profile: leave --name and --output out.")
+    if options["via"] == "twin" and not (diff or name):
+        raise click.UsageError("--via twin needs --diff SITE, or --name SITE.")
+    name = name or (output.stem if output else None)
+    _check_name(name)
     host = login_host or options.pop("host", None)
     options["host"] = host
-    with _connect(diff, options) as transport:
+    with _connect(diff, name, options) as transport:
         found, cluster = _query(transport, host)
     return _compare(diff, found) if diff else _write(found, name or cluster, output)
 
 
-def _connect(diff: str | None, options: dict[str, Any]) -> "Transport":
+def _check_name(name: str | None) -> None:
+    from slurmgen.sites.discover.facts import NAME
+
+    if name is not None and not NAME.fullmatch(name):
+        raise click.BadParameter(
+            f"{name!r} is not a valid name of a site: use letters, digits and _ . + -.", param_hint="--name"
+        )
+
+
+def _connect(diff: str | None, name: str | None, options: dict[str, Any]) -> "Transport":
     from slurmgen.config.user import Personal
     from slurmgen.jobs.lookup import site_route
     from slurmgen.remote.route import find_route
@@ -69,7 +84,7 @@ def _connect(diff: str | None, options: dict[str, Any]) -> "Transport":
 
     if diff:
         return connect(site_route(diff, Path.cwd(), options))
-    return connect(find_route(Site(name="discover"), Personal(), **options))
+    return connect(find_route(Site(name=name or "discover"), Personal(), **options))
 
 
 def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
@@ -118,6 +133,7 @@ def _write(found: "Discovery", name: str, output: Path | None) -> int:
         click.echo(text, nl=False)
         return 0
     try:
+        output.parent.mkdir(parents=True, exist_ok=True)
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:

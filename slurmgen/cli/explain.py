@@ -42,8 +42,10 @@ def _print_table(values: dict[str, object]) -> None:
     from slurmgen.text import visible
 
     reasons = values.pop("reasons")
+    cited = values.pop("cited")
     del values["sources"]
     assert isinstance(reasons, dict)  # noqa: S101
+    assert isinstance(cited, dict)  # noqa: S101
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("what", no_wrap=True)
     table.add_column("value", overflow="fold")
@@ -52,19 +54,28 @@ def _print_table(values: dict[str, object]) -> None:
         table.add_row(*(Text(visible(cell, keep="\n")) for cell in (key, value, reasons.get(key, ""))))
     with Console(width=None if sys.stdout.isatty() else _WIDE) as console:
         console.print(table)
+        for name, source in cited.items():
+            console.print(Text(visible(f"[{name}] {source}")), soft_wrap=True)
 
 
 _WIDE = 500
 "Columns if stdout is not a terminal: each row is one line."
 
 
+_SHOWN = frozenset(
+    "job-name account partition qos time nodes ntasks-per-node cpus-per-task gres gpus gpus-per-node "
+    "mem mem-per-gpu mem-per-cpu output".split()
+)
+"Directives whose values have rows of their own."
+
+
 def _rows(values: dict[str, object]) -> list[tuple[str, str]]:
     """A row for each value, one for each entry of a dict, and none for what is unset."""
     rows = []
     for key, value in values.items():
-        if key == "directives":
-            continue  # the values above as #SBATCH lines
-        if isinstance(value, dict):
+        if key == "directives" and isinstance(value, dict):
+            rows += [(f"directives.{name}", str(text)) for name, text in value.items() if name not in _SHOWN]
+        elif isinstance(value, dict):
             rows += [(f"{key}.{name}", str(text)) for name, text in value.items()]
         elif isinstance(value, list):
             rows.append((key, "\n".join(value)))

@@ -17,6 +17,8 @@ class Call(NamedTuple):
     "The names of the variables whose values count over those of the image."
     options: tuple[str, ...]
     "Further options of the engine, from the profile."
+    exported: tuple[str, ...] = ()
+    "The names of all variables that the script exports."
 
 
 def nothing(_call: Call) -> tuple[str, ...]:

@@ -6,11 +6,11 @@ https://docs.nersc.gov/development/containers/podman-hpc/overview/
 
 from slurmgen.containers.base import Call, Engine
 
-_ALWAYS = ("'SLURM_*'", "MASTER_ADDR", "MASTER_PORT")
+_ALWAYS = ("'SLURM_*'", "MASTER_ADDR", "MASTER_PORT", "REQUEUE_FILE")
 
 
 def _run(call: Call) -> tuple[str, ...]:
-    variables = (f"--env={name}" for name in (*_ALWAYS, *call.variables))
+    variables = (f"--env={name}" for name in (*_ALWAYS, *call.exported))
     volumes = (f"--volume={bind}" for bind in ('"$PWD:$PWD"', *call.binds))
     fixed = ("podman-hpc", "run", "--rm", "--gpu", "--ipc=host", "--network=host", '--workdir="$PWD"')
     return (*fixed, *variables, *volumes, *call.options, call.image)

@@ -93,8 +93,9 @@ def _call(request: Request, site: Site, container: Container, image: str, *, sev
     of_site = (*container.binds, *(container.multi_node_binds if several_nodes else ()))
     binds = tuple(map(word, (*of_site, *(request.binds or ()))))
     if binds and not ENGINES[container.engine].takes_binds:
+        what = "--bind has" if request.binds else f"the binds in the profile of {site.name} have"
         raise RequestError(
-            f"--bind has no effect with the container engine {container.engine}",
+            f"{what} no effect with the container engine {container.engine}",
             "Name the mounts in the environment definition file.",
         )
     names = (*site.env.container, *request.env)

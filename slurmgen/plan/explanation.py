@@ -89,6 +89,9 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
     }
     folder = f", in the folder {found['log_dir'].text}" if plan.log_dir else ""
     del found["log_dir"]
+    if plan.account != plan.request.account:
+        suffix = plan.settings.account_suffix
+        found["account"] = found["account"].within(f"{{}}, with {suffix} from the profile of {plan.site}")
     return found | {"output": derived(f"one log per job{folder}")}
 
 

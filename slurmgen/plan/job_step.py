@@ -32,6 +32,7 @@ def find_step(
     cpus_per_task: int,
     script: str,
     variables: tuple[Variable, ...],
+    exported: tuple[str, ...],
 ) -> Step:
     """How srun starts the ranks.
 
@@ -45,6 +46,7 @@ def find_step(
         cpus_per_task: the value of the header.
         script: the training script.
         variables: the variables that each task exports for itself.
+        exported: the names of the variables that the script exports.
 
     `--cpus-per-task` is repeated because srun does not inherit it since Slurm 22.05.
 
@@ -57,7 +59,7 @@ def find_step(
         torchrun=tuple(map(word, launch.torchrun)), torchrun_options=tuple(map(word, launch.torchrun_options))
     )
     head, in_task = _head(launcher.name, layout, options, folders)
-    in_srun, in_task_words = _container_words(setup)
+    in_srun, in_task_words = _container_words(setup, (*exported, *(one.name for one in variables)))
     export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
     srun = (*export, *map(quote, launch.srun), *in_srun)
     lines = (
@@ -95,12 +97,12 @@ def _joined(head: tuple[str, ...], script: tuple[str, ...]) -> tuple[tuple[str, 
     return ((*head, *script),) if len(head) == 1 else (head, script)
 
 
-def _container_words(setup: Setup) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _container_words(setup: Setup, exported: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The options of srun for the container, and the words before each task's command."""
     if not (setup.container and setup.call):
         return (), ()
-    engine = ENGINES[setup.container.engine]
-    return engine.srun(setup.call), engine.command(setup.call)
+    engine, call = ENGINES[setup.container.engine], setup.call._replace(exported=exported)
+    return engine.srun(call), engine.command(call)
 
 
 def _head(

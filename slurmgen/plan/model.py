@@ -166,6 +166,14 @@ class Plan(Struct, frozen=True, kw_only=True):
         return tuple([(key, value) for key, value in options if value is not None])
 
 
+def cited(plan: Plan) -> dict[str, str]:
+    """The sources that the reasons cite, by name."""
+    names = {
+        name for reason in plan.why.values() for name in plan.profile.sources if f"[{name}]" in reason.text
+    }
+    return {name: str(plan.profile.sources[name]) for name in plan.profile.sources if name in names}
+
+
 def as_dict(plan: Plan) -> dict[str, object]:
     """The plan as `explain --json` prints it; every value is a JSON type."""
     numbers = (
@@ -176,6 +184,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
     return {key: getattr(plan, key) for key in numbers} | {
         "gpu_type": plan.place.gpu_type,
         "partition": ",".join(plan.place.partitions) or None,
+        "qos": plan.place.qos,
         "account": plan.account,
         "container": plan.setup.image or None,
         "python_env": plan.setup.python_env,
@@ -190,6 +199,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "script": plan.script,
         "output": plan.output,
         "command": plan.command,
+        "cited": cited(plan),
         "reasons": {key: reason.text for key, reason in why.items()},
         "sources": {key: reason.source for key, reason in why.items()},
     }

@@ -30,6 +30,7 @@ def find_place(request: Request, site: Site, gpus: int) -> Place:
     _check_known("QoS", request.qos, site.qos, site.qos, site)
     _check_known("GPU type", request.gpu_type, site.gpu.types, site.gpu.types, site)
     _check_required(request, site)
+    _check_types(request, site, partitions)
     *preferred, last = places_of(site, request.partition, request.gpu_type, request.qos)
     return next((place for place in preferred if _fits(place, request, gpus)), last)
 
@@ -43,18 +44,37 @@ def _check_required(request: Request, site: Site) -> None:
         raise RequestError(f"{site.name} needs a QoS", f"Add --qos{known}.")
 
 
+def _check_types(request: Request, site: Site, partitions: Iterable[str]) -> None:
+    """Refuse a GPU type that the partitions do not have, and partitions of different types."""
+    types = {name: site.partitions[name].gpu_type for name in partitions if name in site.partitions}
+    different = {kind for kind in types.values() if kind}
+    if len(different) > 1:
+        raise RequestError(
+            f"--partition {request.partition} has GPUs of several types: {', '.join(sorted(different))}",
+            "Name partitions with one type.",
+        )
+    for name, kind in types.items():
+        if request.partition and request.gpu_type and kind not in (None, request.gpu_type):
+            raise RequestError(
+                f"partition {name} has {kind} GPUs, not {request.gpu_type}",
+                "Leave out --partition or --gpu-type.",
+            )
+    if request.gpu_type and site.gpu.request == "none" and not site.gpu.types:
+        raise RequestError(f"{site.name} accepts no GPU type", "Leave --gpu-type out.")
+
+
 def _fits(place: Place, request: Request, gpus: int) -> bool:
     """Whether the limits of a place allow the job."""
     nodes = request.nodes or -(-gpus // (place.node.gpus or gpus))
+    return all(_allows(limits, gpus, nodes, requested_seconds(request)) for limits in place.limits.values())
+
+
+def requested_seconds(request: Request) -> int:
+    """The time limit of a request; 0 if it names none, or one that is reported later as wrong."""
     try:
-        seconds = durations.seconds(request.time) if request.time else 0
-    except ValueError:  # reported with the time limit
-        seconds = 0
-    for limits in place.limits.values():
-        most = limits.seconds_for(nodes)
-        if any(_excess(limits, gpus, nodes)) or (most is not None and seconds > most):
-            return False
-    return True
+        return durations.seconds(request.time) if request.time else 0
+    except ValueError:
+        return 0
 
 
 def _excess(limits: Limits, gpus: int, nodes: int) -> Iterator[tuple[str, int, str, int]]:
@@ -69,7 +89,7 @@ def _excess(limits: Limits, gpus: int, nodes: int) -> Iterator[tuple[str, int, s
             yield key, count, "at least", least
 
 
-def check_limits(site: Site, place: Place, gpus: int, nodes: int) -> None:
+def check_limits(site: Site, place: Place, gpus: int, nodes: int, seconds: int = 0) -> None:
     """Refuse more or fewer GPUs or nodes than a job may have.
 
     Raises:
@@ -83,18 +103,23 @@ def check_limits(site: Site, place: Place, gpus: int, nodes: int) -> None:
         for key, count, bound, value in _excess(limit, gpus, nodes):
             unit = "GPUs" if key == "gpus" else "nodes"
             fact = f"{count} {unit} exceed" if bound == "at most" else f"{count} {unit} are below"
-            others = _with_room(site, gpus, nodes) if name.startswith("partition ") else ()
+            others = _with_room(site, gpus, nodes, seconds) if name.startswith("partition ") else ()
             other = f", or use --partition {' or '.join(others)}" if others else ""
             raise RequestError(
                 f"{fact} the limit of {name}: {value} per job", f"Ask for {bound} --{key} {value}{other}."
             )
 
 
-def _with_room(site: Site, gpus: int, nodes: int) -> tuple[str, ...]:
+def _with_room(site: Site, gpus: int, nodes: int, seconds: int) -> tuple[str, ...]:
     """The partitions whose limits allow that much."""
     return tuple(
-        name for name in gpu_partitions(site) if not any(_excess(site.partitions[name], gpus, nodes))
+        name for name in gpu_partitions(site) if _allows(site.partitions[name], gpus, nodes, seconds)
     )
+
+
+def _allows(limits: Limits, gpus: int, nodes: int, seconds: int) -> bool:
+    most = limits.seconds_for(nodes)
+    return not any(_excess(limits, gpus, nodes)) and (most is None or seconds <= most)
 
 
 def roomier(site: Site, node: Node) -> tuple[str, ...]:

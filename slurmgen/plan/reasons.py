@@ -38,10 +38,9 @@ def origin_of(files: Mapping[str, str]) -> Origin:
 
 
 def from_profile(site: Site, key: str) -> Reason:
-    """The reason for a value of the profile, with the source of that key."""
+    """The reason for a value of the profile, with the name of its source."""
     source = site.source_of(key)
-    date = f", {source.date}" if source and source.date else ""
-    cited = f" ({source.mark}: {source.title}{date})" if source else ""
+    cited = f" [{source}]" if source else ""
     return Reason(PROFILE, f"from the profile of {site.name}{cited}")
 
 

@@ -14,7 +14,7 @@ from slurmgen.plan.job_step import find_step
 from slurmgen.plan.layout import lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
-from slurmgen.plan.placement import check_limits, find_place, roomier
+from slurmgen.plan.placement import check_limits, find_place, requested_seconds, roomier
 from slurmgen.plan.reasons import Origin, Reason, origin_of
 from slurmgen.plan.requeue import further_options
 from slurmgen.plan.resources import cpus, memory, time
@@ -22,7 +22,7 @@ from slurmgen.plan.variables import check_per_task, task_variables, variables
 from slurmgen.request import Request, check_form, check_text, command_of
 from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place
-from slurmgen.sites.settings import Shape, settings_of
+from slurmgen.sites.settings import Settings, Shape, settings_of
 from slurmgen.slurm import sbatch_options
 from slurmgen.slurm.shell import unprintable
 
@@ -54,6 +54,7 @@ def resolve(
     place = find_place(request, site, request.gpus or DEFAULT_GPUS)
     layout, layout_reason = _layout(request, site, place, launcher, origin)
     settings = settings_of(site, place, Shape(*layout, launcher.task_per_gpu))
+    _check_account(request, site, settings)
     setup = find_setup(request, origin, site, settings.modules, layout.nodes)
     script = _script(request, launcher)
     cpu = cpus(request, origin, site, launcher, layout, place.node)
@@ -61,6 +62,7 @@ def resolve(
     limit = time(request, origin, site, place.limits, layout.nodes)
     further = further_options(request, settings.sbatch, place.constraint, limit.value)
     in_task = task_variables(request, site, settings)
+    exports = variables(request, site, settings, launcher, layout, setup, cpu.per_gpu)
     return Plan(
         site=site.name,
         profile=site,
@@ -74,9 +76,12 @@ def resolve(
         time_limit=limit,
         settings=settings,
         setup=setup,
-        variables=variables(request, site, settings, launcher, layout, setup, cpu.per_gpu),
+        variables=exports,
         rendezvous=_rendezvous(request, site, setup) if launcher.meets(layout) else None,
-        step=find_step(request, settings, further, setup, launcher, layout, cpu.per_task, script, in_task),
+        step=find_step(
+            *(request, settings, further, setup, launcher, layout, cpu.per_task, script, in_task),
+            tuple(variable.name for variable in exports),
+        ),
         gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),
         mem_directive=mem_directive(site, mem.value, layout, cpu.per_gpu),
         extra_directives=tuple(sbatch_options.checked(key, value) for key, value in further.items()),
@@ -113,9 +118,20 @@ def _layout(
         types = " or ".join(roomier(site, place.node))
         hint = f" Nodes with more GPUs: --gpu-type {types}." if types else ""
         raise RequestError(error.fact, error.hint + hint) from None
-    check_limits(site, place, gpus, layout.nodes)
+    check_limits(site, place, gpus, layout.nodes, requested_seconds(request))
     check_per_task(request, layout.nodes * launcher.ntasks_per_node(layout.gpus_per_node))
     return layout, reason
+
+
+def _check_account(request: Request, site: Site, settings: Settings) -> None:
+    """Refuse an account with the suffix of other jobs, such as @a100 for a job on H100."""
+    account, own = request.account or "", settings.account_suffix
+    for suffix in {table.account_suffix for table in site.when.values()} - {"", own}:
+        if account.endswith(suffix):
+            raise RequestError(
+                f"the account {account} ends with {suffix}, but this job needs {own or 'no suffix'}",
+                f"Leave {suffix} out of --account, or change --gpu-type or --partition.",
+            )
 
 
 def _log_dir(request: Request, further: dict[str, str]) -> str | None:

@@ -89,9 +89,9 @@ def memory(request: Request, origin: Origin, site: Site, layout: Layout, node: N
     if site.memory.form == "none":
         if request.mem:
             raise RequestError(f"{site.name} allows no memory request", "Leave --mem out.")
-        return Reasoned(None, Reason(PROFILE, f"{site.name} allocates memory with the GPUs"))
+        return Reasoned(None, Reason(PROFILE, f"jobs on {site.name} request no memory"))
     if site.memory.form == "optional" and not request.mem:
-        return Reasoned(None, Reason(PROFILE, f"{site.name} allocates memory without a request"))
+        return Reasoned(None, Reason(PROFILE, f"jobs on {site.name} need not request memory"))
     if request.mem:
         total, why = _size(request.mem), origin("mem")
     else:
@@ -147,10 +147,11 @@ def time(request: Request, origin: Origin, site: Site, limits: dict[str, Limits]
     total = _duration(text)
     for name, limit in limits.items():
         if (most := limit.seconds_for(nodes)) is not None and total > most:
-            longest = limit.time_for(nodes)
+            longest, exact = limit.time_for(nodes), durations.canonical(total)
+            written = text if text == exact else f"{text} is {exact}"
             if request.time:
                 raise RequestError(
-                    f"--time {text} is {durations.canonical(total)}, but {name} allows {longest}",
+                    f"--time {written}, but {name} allows {longest}",
                     f"Ask for at most --time {longest}.",
                 )
             total, why = most, Reason(PROFILE, f"the limit of {name}")

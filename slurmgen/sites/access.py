@@ -64,3 +64,6 @@ class Source(Fact, frozen=True):
     "The date of its version, as YYYY-MM-DD."
     facts: tuple[str, ...] = ()
     "The keys of the profile that it supports, such as `gpu.request`; a table stands for all its keys."
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, [f"{self.mark}: {self.title}", self.date, self.url]))

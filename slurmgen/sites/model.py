@@ -112,11 +112,11 @@ class Site(Fact, frozen=True):
         types = {self.partitions[name].gpu_type if name in self.partitions else None for name in partitions}
         return types.pop() if len(types) == 1 else None
 
-    def source_of(self, key: str) -> Source | None:
-        """The source of a fact, by its key: the source that names the longest part of it."""
+    def source_of(self, key: str) -> str | None:
+        """The name of the source of a fact: of those that name the fact or its table, the most precise."""
         named = [
-            (len(fact), source)
-            for source in self.sources.values()
+            (len(fact), name)
+            for name, source in self.sources.items()
             for fact in source.facts
             if key == fact or key.startswith(f"{fact}.")
         ]

@@ -4,6 +4,7 @@ import pytest
 
 from slurmgen import Plan, Request, Site, render, resolve
 from slurmgen.errors import RequestError
+from slurmgen.plan import as_dict
 from slurmgen.sites.model import (
     Charge,
     Cpu,
@@ -107,6 +108,28 @@ def test_a_constraint_of_the_request_is_added_to_that_of_the_type() -> None:
 
 def test_the_gpu_type_selects_its_partition() -> None:
     assert directives(TYPES, gpu_type="h100")["partition"] == "p6"
+
+
+def test_a_type_that_the_named_partition_does_not_have_is_refused() -> None:
+    with pytest.raises(
+        RequestError, match=r"partition p6 has h100 GPUs, not a100\. Leave out --partition or"
+    ):
+        plan(TYPES, partition="p6", gpu_type="a100")
+
+
+def test_partitions_of_several_types_are_refused() -> None:
+    with pytest.raises(RequestError, match="has GPUs of several types: a100, h100"):
+        plan(TYPES, partition="p5,p6")
+
+
+def test_an_account_of_another_partition_is_refused() -> None:
+    with pytest.raises(RequestError, match="the account abc@h100 ends with @h100, but this job needs @a100"):
+        plan(TYPES, account="abc@h100")
+
+
+def test_a_site_without_gpu_requests_accepts_no_type() -> None:
+    with pytest.raises(RequestError, match="x accepts no GPU type"):
+        plan(Site(name="x", gpu=Gpu(request="none")), gpu_type="a100")
 
 
 def test_account_and_modules_follow_the_partition_and_the_type() -> None:
@@ -250,7 +273,8 @@ def test_uv_is_refused_where_compute_nodes_do_not_reach_the_internet() -> None:
 def test_a_reason_cites_the_source_of_the_fact() -> None:
     source = Source(mark="users", title="notes", date="2026-07-27", facts=("cpu",))
     site = Site(name="x", cpu=Cpu(per_gpu=8), sources={"notes": source})
-    assert "from the profile of x (users: notes, 2026-07-27)" in plan(site).reasons["cpus_per_task"]
+    assert "from the profile of x [notes]" in plan(site).reasons["cpus_per_task"]
+    assert as_dict(plan(site))["cited"] == {"notes": "users: notes, 2026-07-27"}
 
 
 def test_the_charge_is_in_the_unit_of_the_site() -> None:

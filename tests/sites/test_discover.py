@@ -136,7 +136,7 @@ def test_what_is_not_known_is_listed() -> None:
     unknown = discover(
         answers(replied(config=CONFIG_TEXT, partitions=PARTITION.format(""), nodes=node()))
     ).unknown
-    assert any("show qos" in text and "failed: command not found" in text for text in unknown)
+    assert "QoS and their limits (`sacctmgr`: command not found)" in unknown
     assert any("job_submit plugin (lua)" in text for text in unknown)
 
 

@@ -20,7 +20,7 @@ from slurmgen.sites.discover.records import known, records, settings, tres
 Keys = tuple[str, ...]
 _ENGINES = ("pyxis", "edf", "apptainer", "singularity", "podman-hpc", "shifter", "charliecloud")
 _PROGRAMS = {"ch-run": "charliecloud"}
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _ARCHITECTURES = {"x86_64", "aarch64"}
 
 
@@ -63,7 +63,7 @@ def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discover
 def cluster_name(replies: Mapping[str, Answer]) -> str:
     """The name that Slurm gives the cluster, as a profile can have it."""
     name = settings(_output(replies, CONFIG)).get("ClusterName", "")
-    return name if _NAME.fullmatch(name) else "cluster"
+    return name if NAME.fullmatch(name) else "cluster"
 
 
 def _output(replies: Mapping[str, Answer], command: str) -> str:
@@ -77,7 +77,7 @@ def _partitions(
     base = _usual(partitions, by_partition)
     for entry in partitions:
         name = entry["PartitionName"]
-        if entry.get("Hidden") == "YES" or not _NAME.fullmatch(name):
+        if entry.get("Hidden") == "YES" or not NAME.fullmatch(name):
             continue
         values: dict[str, Any] = {
             "default": entry.get("Default") == "YES" or None,
@@ -101,7 +101,7 @@ def _partition_nodes(name: str, counts: Counter[Kind], base: Kind | None) -> Ite
         yield Fact(("partitions", name, "max_gpus"), 0, NODES)
         return
     types = {found.gpu_type for found in counts if found.gpus}
-    if len(types) == 1 and _NAME.fullmatch(kind.gpu_type):
+    if len(types) == 1 and NAME.fullmatch(kind.gpu_type):
         yield Fact(("partitions", name, "gpu_type"), kind.gpu_type, NODES)
     if base and (kind.gpus, kind.cpus, kind.memory) != (base.gpus, base.cpus, base.memory):
         yield from _shape(("partitions", name, "node"), kind)
@@ -125,7 +125,7 @@ def _nodes(
     if base.architecture in _ARCHITECTURES:
         yield Fact(("architecture",), base.architecture, NODES)
     every: Counter[Kind] = sum(by_partition.values(), Counter())
-    for name in sorted({kind.gpu_type for kind in every if _NAME.fullmatch(kind.gpu_type)}):
+    for name in sorted({kind.gpu_type for kind in every if NAME.fullmatch(kind.gpu_type)}):
         kind = usual([Counter({found: count for found, count in every.items() if found.gpu_type == name})])
         if kind and (kind.gpus, kind.cpus, kind.memory) != (base.gpus, base.cpus, base.memory):
             yield from _shape(("gpu", "types", name), kind)
@@ -165,7 +165,7 @@ def _qos(replies: Mapping[str, Answer]) -> Iterator[Fact]:
     preferred = {row[2] for row in rows if len(row) > 2 and row[2]}
     for line in _output(replies, QOS).splitlines():
         name, wall, most, least, flags, *_ = [*line.split("|"), "", "", "", "", ""]
-        if name not in allowed or not _NAME.fullmatch(name):
+        if name not in allowed or not NAME.fullmatch(name):
             continue
         values: dict[str, Any] = {
             "default": name in preferred or None,
@@ -197,7 +197,7 @@ def _unknown(
         reply = replies.get(command)
         if reply is None or not reply.succeeded:
             last = reply.output.strip().splitlines()[-1:] if reply else []
-            yield f"`{command}` failed" + (f": {last[0]}" if last else "")
+            yield f"{_ABOUT[command]} (`{' '.join(command.split()[:1])}`: {last[0] if last else 'no output'})"
     if plugins := known(config.get("JobSubmitPlugins")):
         yield f"what the job_submit plugin ({plugins}) changes or refuses"
     if any(entry.get("Hidden") == "YES" for entry in partitions):
@@ -208,6 +208,15 @@ def _unknown(
     yield "how GPUs must be requested: --gres is assumed"
     yield "modules, and the variables that NCCL needs on this network"
     yield "whether compute nodes reach the internet"
+
+
+_ABOUT = {
+    CONFIG: "the configuration",
+    PARTITIONS: "partitions",
+    NODES: "nodes",
+    ASSOCIATIONS: "accounts",
+    QOS: "QoS and their limits",
+}
 
 
 def _number(text: str | None, above: int = 0) -> int | None:

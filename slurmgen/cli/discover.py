@@ -49,8 +49,8 @@ def command(
 ) -> int:
     """Write a site profile from what Slurm on a login node reports.
 
-    It queries HOST; without HOST this machine, or with --diff the login host of SITE. It runs five commands of
-    Slurm and submits nothing. Each fact names its command and the date; what Slurm cannot know is listed.
+    It queries HOST; without HOST this machine, or with --diff the login host of SITE. It runs five commands
+    of Slurm and submits nothing. Each fact names its command and the date; what Slurm cannot know is listed.
     """
     if login_host and options["host"]:
         raise click.UsageError("HOST and --host name the login host twice.")

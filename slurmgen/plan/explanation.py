@@ -130,7 +130,9 @@ def _partition(plan: "Plan") -> Reason:
 
 def _chosen(plan: "Plan", what: str) -> Reason:
     """The reason for a default partition or QoS, of which there may be several."""
-    site = plan.profile
+    site, names = plan.profile, plan.place.partitions
+    if what == "partition" and not set(names) & set(site.default_partitions):
+        return derived(f"the partition with {plan.place.gpu_type} GPUs")
     several = len(site.default_partitions if what == "partition" else site.default_qos) > 1
     first = "the first default of {} whose limits allow the job" if several else "the default of {}"
     return Reason(PROFILE, first.format(plan.site))

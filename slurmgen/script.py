@@ -200,9 +200,10 @@ def _before(plan: Plan) -> list[str]:
     launch, nodes = plan.settings.launch, plan.nodes
     if not launch.before_on_each_node:
         return [*launch.before]
-    command = quote("; ".join(launch.before_on_each_node))
+    command = quote("\n".join(launch.before_on_each_node))
     comment = ["# shellcheck disable=SC2016  # each node expands its own variables"] if "$" in command else []
-    step = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 bash -c {command}"
+    export = " --export=ALL" if {"export", "export-file"} & dict(plan.extra_directives).keys() else ""
+    step = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1{export} bash -c {command}"
     return [*launch.before, "# Once on each node.", *comment, step]
 
 

@@ -8,6 +8,7 @@ import click
 from slurmgen.cli.completion import complete_hosts, complete_sites
 from slurmgen.cli.help import Command
 from slurmgen.cli.route_options import connect, project_dir, route_options
+from slurmgen.cli.site_option import not_empty
 
 if TYPE_CHECKING:
     from slurmgen.remote.transport import Transport
@@ -26,7 +27,9 @@ _TIMEOUT = 120
         "slurmgen sites discover --diff daic --via ssh": "Compare a profile with its cluster",
     },
 )
-@click.argument("login_host", metavar="[HOST]", required=False, shell_complete=complete_hosts)
+@click.argument(
+    "login_host", metavar="[HOST]", required=False, callback=not_empty, shell_complete=complete_hosts
+)
 @click.option(
     "--name", metavar="NAME", help="Name of the site; default: that of FILE, else Slurm's ClusterName."
 )

@@ -21,6 +21,16 @@ class Call(NamedTuple):
     "The names of all variables that the script exports."
 
 
+def with_target(bind: str) -> str:
+    """A bind with its target, which is the source where it names none."""
+    return bind if ":" in bind else f"{bind}:{bind}"
+
+
+def unchanged(image: str) -> str:
+    """The image itself."""
+    return image
+
+
 def nothing(_call: Call) -> tuple[str, ...]:
     """No words."""
     return ()
@@ -33,6 +43,8 @@ class Engine(NamedTuple):
     srun: Callable[[Call], tuple[str, ...]] = nothing
     env_prefix: str = ""
     "The prefix of host variables that count over those of the image."
+    image: Callable[[str], str] = unchanged
+    "The image as the engine writes it."
     takes_binds: bool = True
     refused_variables: tuple[str, ...] = ()
     "Variables of the request that the engine ignores."

@@ -13,9 +13,9 @@ _REGISTRY = re.compile(r"^([\w-]+\.[\w.-]+(?::\d+)?)/(?=[^#]*$)")
 
 def _image(image: str) -> str:
     """The image as enroot writes it: nvcr.io#nvidia/pytorch:25.06-py3, or ./image.sqsh."""
+    if image.endswith(".sqsh"):
+        return image if "/" in image else f"./{image}"
     image = image.removeprefix("docker://")
-    if image.endswith(".sqsh") and "/" not in image:
-        return f"./{image}"
     return _REGISTRY.sub(r"\1#", image)
 
 
@@ -23,7 +23,7 @@ def _options(call: Call) -> tuple[str, ...]:
     mounts = ",".join(('"$PWD:$PWD"', *call.binds))
     variables = (f"--container-env={','.join(call.variables)}",) if call.variables else ()
     return (
-        f"--container-image={_image(call.image)}",
+        f"--container-image={call.image}",
         f"--container-mounts={mounts}",
         '--container-workdir="$PWD"',
         *variables,
@@ -31,4 +31,4 @@ def _options(call: Call) -> tuple[str, ...]:
     )
 
 
-PYXIS = Engine(srun=_options)
+PYXIS = Engine(srun=_options, image=_image)

@@ -3,11 +3,11 @@
 https://docs.nersc.gov/development/containers/shifter/how-to-use/
 """
 
-from slurmgen.containers.base import Call, Engine
+from slurmgen.containers.base import Call, Engine, with_target
 
 
 def _run(call: Call) -> tuple[str, ...]:
-    volumes = (f"--volume={bind}" for bind in call.binds)
+    volumes = (f"--volume={bind}" for bind in map(with_target, call.binds))
     return ("shifter", f"--image={call.image}", *volumes, *call.options)
 
 

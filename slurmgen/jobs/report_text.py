@@ -32,7 +32,7 @@ def origin(report: Report) -> Iterator[str]:
         ("submitted", local_time(record.submitted)),
         ("commit", record.commit and f"{record.commit}, {changes}"),
         ("command", record.command),
-        ("typed in", record.directory),
+        ("run in", record.directory),
     )
     yield from (visible(f"  {name}: {text}") for name, text in rows if text)
 

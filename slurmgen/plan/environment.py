@@ -117,6 +117,10 @@ def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reas
     return kind, origin("python_env") if request.python_env else from_profile(site, "python_env")
 
 
+def _image(container: Container, image: str) -> str:
+    return word(ENGINES[container.engine].image(image))
+
+
 def _container(request: Request, origin: Origin, site: Site) -> tuple[Container | None, str, Reason]:
     if request.container == NONE:
         return None, "", origin("container")
@@ -125,9 +129,9 @@ def _container(request: Request, origin: Origin, site: Site) -> tuple[Container 
     if image.startswith("-"):
         raise RequestError(f"--container {image!r} begins with a dash", "Write the full path of the image.")
     if request.container:
-        return of_site, word(request.container), origin("container")
+        return of_site, _image(of_site, request.container), origin("container")
     if of_site.image:
-        return of_site, word(of_site.image), from_profile(site, "container.image")
+        return of_site, _image(of_site, of_site.image), from_profile(site, "container.image")
     return None, "", default("neither the request nor the profile names an image")
 
 

@@ -115,12 +115,17 @@ def _head(
     head = LAUNCHERS[framework].command(layout, options)
     if not folders and not head.expands_in_task:
         return head.words, False
-    words = ["exec", *head.words, '"$@"']
+    words = ["exec", *(_within_quotes(text) for text in head.words), '"$@"']
     if folders:
         path = ":".join(folders)
         words.insert(0, f'export LD_LIBRARY_PATH="{path}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}";')
     words[0], words[-1] = f"'{words[0]}", f"{words[-1]}'"
     return ("bash", "-c", *words, head.words[0]), True
+
+
+def _within_quotes(text: str) -> str:
+    r"""A shell word as it is written between single quotes."""
+    return text.replace("'", "'\\''")
 
 
 def _options(request: Request, launcher: Launcher) -> Options:

@@ -59,6 +59,12 @@ def _check_types(request: Request, site: Site, partitions: Iterable[str]) -> Non
                 f"partition {name} has {kind} GPUs, not {request.gpu_type}",
                 "Leave out --partition or --gpu-type.",
             )
+    having = {site.partitions[name].gpu_type for name in gpu_partitions(site)}
+    if request.gpu_type and not request.partition and having and not {None, request.gpu_type} & having:
+        raise RequestError(
+            f"no partition of {site.name} has {request.gpu_type} GPUs",
+            f"GPU types of its partitions: {', '.join(sorted(map(str, having)))}.",
+        )
     if request.gpu_type and site.gpu.request == "none" and not site.gpu.types:
         raise RequestError(f"{site.name} accepts no GPU type", "Leave --gpu-type out.")
 
@@ -118,8 +124,9 @@ def _with_room(site: Site, gpus: int, nodes: int, seconds: int) -> tuple[str, ..
 
 
 def _allows(limits: Limits, gpus: int, nodes: int, seconds: int) -> bool:
-    most = limits.seconds_for(nodes)
-    return not any(_excess(limits, gpus, nodes)) and (most is None or seconds <= most)
+    most, least = limits.seconds_for(nodes), durations.limit(limits.min_time)
+    in_time = (most is None or seconds <= most) and (least is None or seconds == 0 or seconds >= least)
+    return in_time and not any(_excess(limits, gpus, nodes))
 
 
 def roomier(site: Site, node: Node) -> tuple[str, ...]:

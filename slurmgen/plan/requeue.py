@@ -30,9 +30,7 @@ def further_options(
     Raises:
         RequestError: the request contradicts --requeue, or names a signal that prevents it.
     """
-    required = [text for text in (constraint, {**of_site, **request.sbatch}.get("constraint")) if text]
-    own: SbatchOptions = {"constraint": "&".join(map(str, required))} if constraint else {}
-    options = sbatch_options.given({**of_site, **request.sbatch, **own})
+    options = sbatch_options.given({**of_site, **request.sbatch, **_constraint(request, of_site, constraint)})
     if not request.requeue:
         return options
     if "no-requeue" in sbatch_options.given(request.sbatch):
@@ -46,6 +44,15 @@ def further_options(
             "Set --sbatch signal=USR2@SECONDS, or leave it out.",
         )
     return options
+
+
+def _constraint(request: Request, of_site: SbatchOptions, of_type: str | None) -> SbatchOptions:
+    """The constraint of the GPU type, joined with that of the request or the site."""
+    other = {**of_site, **request.sbatch}.get("constraint", "")
+    if not of_type or not isinstance(other, str):
+        return {}
+    parts = [f"({text})" if "|" in text else text for text in (of_type, other) if text]
+    return {"constraint": "&".join(parts) if len(parts) > 1 else of_type}
 
 
 def _lead(time_limit: str) -> int:

@@ -1,11 +1,16 @@
 """How users reach a cluster and what jobs cost there, and the sources of a profile."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from slurmgen.sites.facts import Count, Fact, Name
+from msgspec import Meta
+
+from slurmgen.sites.facts import MOST, Count, Fact, Name
 
 LoginMethod = Literal["password", "key", "otp", "certificate"]
 Mark = Literal["documentation", "configuration", "users", "inferred", "discovered"]
+
+
+Rate = Annotated[float, Meta(ge=0, le=MOST)]
 
 
 class Account(Fact, frozen=True):
@@ -45,9 +50,9 @@ class Charge(Fact, frozen=True):
     "The unit of the site."
     per: Literal["gpu", "node"] = "gpu"
     "What is charged."
-    rate: float = 1.0
+    rate: Rate = 1.0
     "Units for an hour of one GPU or node."
-    rates: dict[Name, float] = {}
+    rates: dict[Name, Rate] = {}
     "Other rates by partition or QoS."
 
 

@@ -34,7 +34,10 @@ def faults(site: Site, file_stem: str) -> Iterator[Fault]:
     yield from _names(site)
     yield from _variables(site)
     yield from _sources(site)
+    if site.cpu.exact and not site.cpu.per_gpu:
+        yield Fault(("cpu", "exact"), "it needs per_gpu, the number of CPUs", "Set per_gpu.")
     if not unreadable:
+        yield from _ranges(site)
         yield from _shares(site)
         yield from _default_time(site)
 
@@ -185,6 +188,22 @@ def _variables(site: Site) -> Iterator[Fault]:
                 if used in PER_TASK:
                     fact = f"${used} is expanded in the batch script, so that all tasks get the same value"
                     yield Fault(keys, fact, "Move it to [env.task], which each task exports for itself.")
+
+
+def _ranges(site: Site) -> Iterator[Fault]:
+    """Limits that no job can meet."""
+    for keys, limits in _limits(site):
+        least, most = durations.limit(limits.min_time), durations.limit(limits.max_time)
+        pairs = {"min_time": (least, most), "min_gpus": (limits.min_gpus, limits.max_gpus)}
+        pairs["min_nodes"] = (limits.min_nodes, limits.max_nodes)
+        for name, (low, high) in pairs.items():
+            if low is not None and high is not None and low > high:
+                yield Fault((*keys, name), "it is above the maximum", "Correct one of them.")
+        nodes = [limit.nodes for limit in limits.max_time_by_nodes]
+        if nodes != sorted(nodes):
+            yield Fault(
+                (*keys, "max_time_by_nodes"), "the nodes do not increase", "Sort the entries by nodes."
+            )
 
 
 def _shares(site: Site) -> Iterator[Fault]:

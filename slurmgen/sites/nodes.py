@@ -4,9 +4,8 @@ A fact of the GPU type takes precedence over one of the partition's node, and th
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from slurmgen.sites.model import Limits, Node, Site
 from slurmgen.slurm import sizes
@@ -137,25 +136,24 @@ def _least(memory: Iterable[str | None]) -> str | None:
 
 
 def _limits(site: Site, partitions: Sequence[str], qos: str | None) -> dict[str, Limits]:
-    of_site = {site.name: site.limits} if site.limits != Limits() else {}
-    found: dict[str, Limits] = of_site | {
-        f"partition {name}": site.partitions[name] for name in partitions if name in site.partitions
-    }
-    if qos not in site.qos:
-        return found
-    quality = site.qos[qos]
-    if quality.replaces_partition_limits:
-        found = {name: _without(limits, quality) for name, limits in found.items()}
-    return found | {f"qos {qos}": quality}
+    """The limits of a job by what sets them: the site, each partition, and the QoS."""
+    found: dict[str, Limits] = {site.name: site.limits} if site.limits != Limits() else {}
+    quality = site.qos.get(qos or "")
+    for name in partitions:
+        if name in site.partitions:
+            limits: Limits = site.partitions[name]
+            replaced = quality is not None and quality.replaces_partition_limits and limits.has_gpus
+            found[f"partition {name}"] = _without(limits, quality) if quality and replaced else limits
+    return found | ({f"qos {qos}": quality} if quality else {})
 
 
 def _without(limits: Limits, replaced_by: Limits) -> Limits:
     """Limits without those that others replace."""
     fields = Limits.__struct_fields__
-    replaced: dict[str, Any] = {field: None for field in fields if getattr(replaced_by, field)}
-    if "max_time" in replaced:
-        replaced["max_time_by_nodes"] = ()
-    return structs.replace(Limits(**{field: getattr(limits, field) for field in fields}), **replaced)
+    replaced = {field for field in fields if getattr(replaced_by, field) not in (None, ())}
+    if replaced & {"max_time", "max_time_by_nodes"}:
+        replaced |= {"max_time", "max_time_by_nodes"}
+    return Limits(**{field: getattr(limits, field) for field in fields if field not in replaced})
 
 
 def _name(site: Site, partition: str | None, gpu_type: str | None) -> str:

@@ -60,7 +60,7 @@ def _applying(site: Site, place: Place, shape: Shape) -> Iterator[When]:
     for table in site.when.values():
         wanted = {name: getattr(table, name) for name in facts}
         if all(value in (None, facts[name]) for name, value in wanted.items()) and (
-            table.partition is None or table.partition in place.partitions
+            table.partition is None or set(place.partitions) == {table.partition}
         ):
             yield table
 

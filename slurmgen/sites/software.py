@@ -1,12 +1,20 @@
 """What jobs run with: modules, variables, containers, and the launch of their ranks."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from slurmgen.sites.facts import Environment, Fact, Folder, Name
 from slurmgen.slurm.sbatch_options import SbatchOptions
 
 HostRule = Literal["hostname", "ip"]
 EngineName = Literal["apptainer", "singularity", "pyxis", "edf", "podman-hpc", "shifter", "charliecloud"]
+
+
+Suffix = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z0-9_.@+-]*\Z", description="letters, digits and _ . @ + -"),
+]
 
 
 class Modules(Fact, frozen=True):
@@ -68,7 +76,7 @@ class When(Fact, frozen=True):
     "Condition: the GPU type of the job."
     partition: Name | None = None
     "Condition: the partition of the job."
-    account_suffix: str = ""
+    account_suffix: Suffix = ""
     "Appended to the account, such as `@h100`."
     sbatch: SbatchOptions = {}
     "Further directives."

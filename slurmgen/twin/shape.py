@@ -96,7 +96,7 @@ def licenses(site: Site) -> tuple[str, ...]:
     """
     wanted = re.split("[,;|]", str(site.sbatch.get("licenses", "")))
     names = (name.strip().partition(":")[0] for name in wanted)
-    return tuple(dict.fromkeys(filter(None, names)))
+    return tuple(dict.fromkeys(filter(re.compile(r"[\w.@+-]+").fullmatch, names)))
 
 
 def temporary_disk(site: Site) -> int:
@@ -128,6 +128,8 @@ def assumptions(site: Site, gpu_type: str | None = None) -> Iterator[str]:
 
 
 def _differences(site: Site) -> Iterator[str]:
+    if site.container and site.container.engine != "apptainer":
+        yield f"the container engine {site.container.engine} is missing, so jobs in containers fail"
     if any(limits.max_gpus for limits in [*site.partitions.values(), *site.qos.values()]):
         yield "limits on a job's GPUs are not enforced: Slurm needs accounting for that"
     if site.qos:

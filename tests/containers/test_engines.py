@@ -1,5 +1,6 @@
 """The words with which a script calls each container engine."""
 
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -41,7 +42,8 @@ def test_shellcheck_passes_a_script_of_every_engine(engine: EngineName, tmp_path
         ("singularity", "singularity exec --nv --bind=/data:/data /images/pytorch.sif"),
         (
             "pyxis",
-            '--container-image=nvcr.io#nvidia/pytorch:25.06-py3 --container-mounts="$PWD:$PWD",/data:/data',
+            "--container-image='nvcr.io#nvidia/pytorch:25.06-py3' "
+            '--container-mounts="$PWD:$PWD",/data:/data',
         ),
         ("podman-hpc", 'podman-hpc run --rm --gpu --ipc=host --network=host --workdir="$PWD"'),
         ("podman-hpc", "--env='SLURM_*' --env=MASTER_ADDR --env=MASTER_PORT --env=REQUEUE_FILE"),
@@ -70,15 +72,17 @@ def test_binds_of_an_environment_definition_file_are_refused() -> None:
     [
         ("nvcr.io/nvidia/pytorch:25.06-py3", "nvcr.io#nvidia/pytorch:25.06-py3"),
         ("docker://ghcr.io/a/b:1", "ghcr.io#a/b:1"),
-        ("nvcr.io#nvidia/pytorch", "'nvcr.io#nvidia/pytorch'"),
+        ("nvcr.io#nvidia/pytorch", "nvcr.io#nvidia/pytorch"),
         ("ubuntu:24.04", "ubuntu:24.04"),
         ("pytorch.sqsh", "./pytorch.sqsh"),
         ("/images/pytorch.sqsh", "/images/pytorch.sqsh"),
         ("localhost:5000/a", "localhost:5000/a"),
+        ("my.images/pt.sqsh", "my.images/pt.sqsh"),
+        ("my image.sqsh", "./my image.sqsh"),
     ],
 )
 def test_pyxis_gets_an_image_as_enroot_writes_it(image: str, written: str) -> None:
-    assert f"--container-image={written} " in joined(script("pyxis", image))
+    assert f"--container-image={shlex.quote(written)} " in joined(script("pyxis", image))
 
 
 @pytest.mark.parametrize(
@@ -105,3 +109,8 @@ def test_options_and_modules_of_the_profile_are_used() -> None:
     text = joined(render(resolve(Request(container="a", gpus=1), site)))
     assert "--nccl a torchrun" in text
     assert "module load nccl-plugin" in text
+
+
+@pytest.mark.parametrize("engine", ["podman-hpc", "shifter"])
+def test_a_bind_without_a_target_gets_the_same_path(engine: EngineName) -> None:
+    assert "--volume=/data:/data" in joined(script(engine, binds=("/data",)))

@@ -1,6 +1,10 @@
 """Which partition, QoS and GPU type a job gets, and what a profile sets for some jobs only."""
 
+import subprocess
+from pathlib import Path
+
 import pytest
+from msgspec import structs
 
 from slurmgen import Plan, Request, Site, render, resolve
 from slurmgen.errors import RequestError
@@ -287,3 +291,73 @@ def test_the_charge_is_in_the_unit_of_the_site() -> None:
     assert plan(site, gpus=8, time="02:00:00").charge == "12 SU"
     assert plan(site, gpus=8, time="02:00:00", partition="b").charge == "6 SU"
     assert plan(site, gpus=8, time="02:00:00").gpu_hours == 16
+
+
+def test_options_of_torchrun_with_blanks_stay_single_words(tmp_path: Path) -> None:
+    launch = Launch(torchrun_options=("--tee=a;touch OWNED;", "--name=it's mine"))
+    text = render(plan(Site(name="x", node=Node(gpus=4), launch=launch), gpus=8))
+    step = text[text.index("srun --cpus") :]
+    (tmp_path / "srun").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    (tmp_path / "torchrun").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    for name in ("srun", "torchrun"):
+        (tmp_path / name).chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_NODEID": "0"}
+    done = subprocess.run(
+        ["bash", "-c", step], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+    )
+    words = done.stdout.splitlines()
+    assert words[-3:] == ["--tee=a;touch OWNED;", "--name=it's mine", "training/cifar_ddp.py"]
+    assert not (tmp_path / "OWNED").exists()
+
+
+def test_a_constraint_with_an_alternative_keeps_its_meaning() -> None:
+    found = directives(TYPES, gpu_type="h100", sbatch={"constraint": "a|b"})
+    assert found["constraint"] == "h100&(a|b)"
+
+
+def test_a_type_that_no_partition_has_is_refused() -> None:
+    types = {**TYPES.gpu.types, "v100": GpuType()}
+    with pytest.raises(
+        RequestError, match=r"no partition of x has v100 GPUs\. GPU types of its partitions: a100, h100"
+    ):
+        plan(structs.replace(TYPES, gpu=Gpu(types=types)), gpu_type="v100")
+
+
+def test_a_qos_replaces_neither_limits_of_the_site_nor_missing_gpus() -> None:
+    site = Site(
+        name="x",
+        limits=Limits(max_gpus=16),
+        partitions={"p": Partition(default=True, max_gpus=8), "cpu": Partition(max_gpus=0)},
+        qos={"over": Qos(max_gpus=100, replaces_partition_limits=True)},
+    )
+    assert plan(site, gpus=12, nodes=2, qos="over").world_size == 12
+    with pytest.raises(RequestError, match="40 GPUs exceed the limit of x: 16"):
+        plan(site, gpus=40, nodes=5, qos="over")
+    with pytest.raises(RequestError, match="partition cpu has no GPUs"):
+        plan(site, gpus=4, partition="cpu", qos="over")
+
+
+def test_a_qos_with_times_by_nodes_replaces_the_times_of_the_partition() -> None:
+    qos = Qos(max_time_by_nodes=(TimeByNodes(nodes=2, time="02:00:00"),), replaces_partition_limits=True)
+    site = Site(name="x", partitions={"p": Partition(default=True, max_time="1:00:00")}, qos={"q": qos})
+    assert directives(site, qos="q", time="02:00:00")["time"] == "02:00:00"
+
+
+def test_lines_for_each_node_may_be_any_shell(tmp_path: Path) -> None:
+    lines = ("# a comment", "for i in 1 2; do", "  echo $i", "done")
+    launch = Launch(before_on_each_node=lines)
+    text = render(plan(Site(name="x", node=Node(gpus=4), launch=launch), gpus=4))
+    step = text[text.index("srun --nodes=1") : text.index("# 1 task per node")]
+    (tmp_path / "srun").write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
+    (tmp_path / "srun").chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["bash", "-c", step], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n2\n"
+
+
+def test_a_partition_whose_least_time_is_longer_is_not_chosen() -> None:
+    partitions = {
+        "long": Partition(default=True, min_time="02:00:00", max_time="1-00:00:00"),
+        "short": Partition(default=True, max_time="02:00:00"),
+    }
+    assert directives(Site(name="x", partitions=partitions), time="00:30:00")["partition"] == "short"

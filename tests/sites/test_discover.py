@@ -189,3 +189,57 @@ def test_differences_name_profile_and_cluster() -> None:
         ("partitions.gone", "stated", "no such partition"),
         ("node.gpus", "8", "4"),
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NodeName=a CPUTot=x RealMemory=N/A ThreadsPerCore=two Gres=gpu:\u00b2 Partitions=gpu",
+        "NodeName=a CPUTot=" + "9" * 5000 + " RealMemory=1 Gres=gpu:4 Partitions=gpu",
+        "NodeName=a CPUTot=8 RealMemory=500000 Gres=gpu:4 Partitions=gpu Reason=raise RealMemory=x soon",
+        "NodeName=a RealMemory=10 MemSpecLimit=90000 CPUTot=0 Gres=gpu:4 Partitions=gpu",
+    ],
+)
+def test_odd_numbers_are_left_out(line: str) -> None:
+    assert profile(replied(partitions=PARTITION.format("DefCpuPerGPU=many"), nodes=line)).cpu.per_gpu is None
+
+
+def test_a_reason_with_the_look_of_a_key_is_no_fact() -> None:
+    line = "NodeName=a CPUTot=8 RealMemory=512000 Gres=gpu:4 Partitions=gpu Reason=raise RealMemory=1 soon"
+    assert profile(replied(partitions=PARTITION.format(""), nodes=line)).node.memory == "500G"
+
+
+def test_a_partition_that_is_listed_twice_is_written_once() -> None:
+    base = PARTITION.format("(null)")
+    found = profile(
+        replied(partitions=f"{base}\n{base.replace('MaxTime=2-00:00:00', 'MaxTime=junk')}", nodes=node())
+    )
+    assert (set(found.partitions), found.partitions["gpu"].max_time) == ({"gpu"}, None)
+
+
+def test_a_type_on_nodes_of_several_shapes_has_no_shape_of_its_own() -> None:
+    small = PARTITION.format("").replace("=gpu ", "=small ", 1).replace("Default=YES", "Default=NO")
+    nodes = "\n".join([node(1, "gpu:h100:8"), node(2, "gpu:h100:8"), node(3, "gpu:h100:4", "small")])
+    found = profile(replied(partitions=f"{PARTITION.format('')}\n{small}", nodes=nodes))
+    assert found.gpu.types["h100"].gpus is None
+    part = found.partitions["small"].node
+    assert part
+    assert (found.node.gpus, part.gpus) == (8, 4)
+
+
+def test_hidden_and_closed_partitions_are_no_difference() -> None:
+    hidden = PARTITION.format("").replace("Hidden=NO", "Hidden=YES")
+    found = discover(answers(replied(partitions=hidden, nodes=node())), "me@login")
+    site = msgspec.convert({"name": "big", "partitions": {"gpu": {}}, "login": {"host": "other"}}, Site)
+    assert list(differences(site, found)) == []
+
+
+def test_many_partitions_are_read_in_time() -> None:
+    parts = "\n".join(PARTITION.format("").replace("=gpu ", f"=p{n} ", 1) for n in range(4000))
+    nodes = "\n".join(
+        node(n, f"gpu:{n % 7 + 1}", f"p{n}").replace("RealMemory=515000", f"RealMemory={515000 + n}")
+        for n in range(4000)
+    )
+    start = time.process_time()
+    discover(answers(replied(partitions=parts, nodes=nodes)))
+    assert time.process_time() - start < 3

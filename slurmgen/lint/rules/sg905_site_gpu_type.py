@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from slurmgen.errors import did_you_mean
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.place import gpu_type
 
 CODE = "SG905"
 SEVERITY = "error"
@@ -35,7 +36,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     directive = next((found for name in _OPTIONS if (found := script.header.last(name))), None)
     if site is None or directive is None or not script.job.gpus_per_node:
         return
-    kind, types = script.job.gpu_type, site.gpu.types
+    kind, types = gpu_type(script, site), site.gpu.types
     if kind and types and kind not in types:
         yield Finding(
             directive.value_span, f"{site.name} has no GPU type {kind!r}", did_you_mean(kind, types)

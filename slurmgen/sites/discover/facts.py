@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from slurmgen.sites.discover.nodes import Kind, kinds, usual
@@ -15,7 +15,9 @@ from slurmgen.sites.discover.query import (
     QOS,
     Answer,
 )
-from slurmgen.sites.discover.records import known, records, settings, tres
+from slurmgen.sites.discover.records import known, number, records, settings, tres
+from slurmgen.sites.facts import MOST
+from slurmgen.slurm import durations, sizes
 
 Keys = tuple[str, ...]
 _ENGINES = ("pyxis", "edf", "apptainer", "singularity", "podman-hpc", "shifter", "charliecloud")
@@ -37,6 +39,8 @@ class Discovery(NamedTuple):
 
     facts: tuple[Fact, ...]
     unknown: tuple[str, ...]
+    partitions: tuple[str, ...] = ()
+    "All partitions, hidden and closed ones too."
 
 
 def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discovery:
@@ -44,20 +48,41 @@ def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discover
     config = settings(_output(replies, CONFIG))
     nodes = list(records(_output(replies, NODES)))
     by_partition = kinds(nodes)
-    partitions = [
-        entry
-        for entry in records(_output(replies, PARTITIONS))
-        if "PartitionName" in entry and entry.get("State", "UP") == "UP"
-    ]
+    entries = {entry.get("PartitionName", ""): entry for entry in records(_output(replies, PARTITIONS))}
+    every = [entry for name, entry in entries.items() if NAME.fullmatch(name)]
+    partitions = [entry for entry in every if entry.get("State", "UP") == "UP"]
     facts = [
-        *([Fact(("login", "host"), host, "the command line")] if host else []),
+        *([Fact(("login", "host"), host.rpartition("@")[2], "the command line")] if host else []),
         *_partitions(partitions, by_partition),
         *_nodes(partitions, by_partition),
         *_shares(partitions, by_partition, config),
         *_qos(replies),
         *_engine(replies),
     ]
-    return Discovery(tuple(facts), tuple(_unknown(replies, config, partitions)))
+    return Discovery(
+        facts=tuple(fact for fact in facts if _is_valid(fact)),
+        unknown=tuple(_unknown(replies, config, partitions)),
+        partitions=tuple(entry["PartitionName"] for entry in every),
+    )
+
+
+def _is_valid(fact: Fact) -> bool:
+    """Whether a profile accepts the value, which a login node may have made up."""
+    if isinstance(fact.value, int):
+        return 0 <= fact.value <= MOST and (fact.value > 0 or fact.keys[-1] == "max_gpus")
+    read: Callable[[str], object] = _READERS.get(fact.keys[-1], str)
+    try:
+        read(fact.value)
+    except ValueError:
+        return False
+    return True
+
+
+_READERS: dict[str, Callable[[str], object]] = {
+    "max_time": durations.limit,
+    "memory": sizes.megabytes,
+    "per_gpu": sizes.megabytes,
+}
 
 
 def cluster_name(replies: Mapping[str, Answer]) -> str:
@@ -124,10 +149,17 @@ def _nodes(
     yield from _shape(("node",), base)
     if base.architecture in _ARCHITECTURES:
         yield Fact(("architecture",), base.architecture, NODES)
-    every: Counter[Kind] = sum(by_partition.values(), Counter())
+    every: Counter[Kind] = Counter()
+    for counts in by_partition.values():
+        every.update(counts)
     for name in sorted({kind.gpu_type for kind in every if NAME.fullmatch(kind.gpu_type)}):
-        kind = usual([Counter({found: count for found, count in every.items() if found.gpu_type == name})])
-        if kind and (kind.gpus, kind.cpus, kind.memory) != (base.gpus, base.cpus, base.memory):
+        of_type = Counter({found: count for found, count in every.items() if found.gpu_type == name})
+        kind, shapes = usual([of_type]), {(found.gpus, found.cpus, found.memory) for found in of_type}
+        if (
+            kind
+            and len(shapes) == 1
+            and (kind.gpus, kind.cpus, kind.memory) != (base.gpus, base.cpus, base.memory)
+        ):
             yield from _shape(("gpu", "types", name), kind)
         else:
             yield Fact(("gpu", "types", name), {}, NODES)
@@ -149,7 +181,7 @@ def _shares(
     defaults = known(default.get("JobDefaults")) or known(config.get("JobDefaults")) or ""
     found = dict(pair.split("=", 1) for pair in defaults.split(",") if "=" in pair)
     if cpus := found.get("DefCpuPerGPU"):
-        yield Fact(("cpu", "per_gpu"), int(cpus), PARTITIONS)
+        yield Fact(("cpu", "per_gpu"), number(cpus) or 0, PARTITIONS)
     if memory := found.get("DefMemPerGPU"):
         yield Fact(("memory", "per_gpu"), f"{memory}M", PARTITIONS)
     base = _usual(partitions, by_partition)
@@ -168,7 +200,7 @@ def _qos(replies: Mapping[str, Answer]) -> Iterator[Fact]:
         if name not in allowed or not NAME.fullmatch(name):
             continue
         values: dict[str, Any] = {
-            "default": name in preferred or None,
+            "default": preferred == {name} or None,
             "max_time": known(wall),
             "max_gpus": tres(most).get("gres/gpu"),
             "max_nodes": tres(most).get("node"),
@@ -220,5 +252,5 @@ _ABOUT = {
 
 
 def _number(text: str | None, above: int = 0) -> int | None:
-    value = known(text)
-    return int(value) if value and value.isdigit() and int(value) > above else None
+    value = number(text)
+    return value if value is not None and value > above else None

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from slurmgen.sites.discover.records import Gres, gpus, known
+from slurmgen.sites.discover.records import Gres, gpus, known, number
 
 _MIB_PER_GIB = 1024
 
@@ -44,7 +44,9 @@ def kinds(nodes: Iterable[Mapping[str, str]]) -> dict[str, Counter[Kind]]:
 
 def usual(counts: Sequence[Counter[Kind]]) -> Kind | None:
     """The commonest kind with GPUs; of kinds as common, the larger."""
-    total: Counter[Kind] = sum(counts, Counter())
+    total: Counter[Kind] = Counter()
+    for count in counts:
+        total.update(count)
     with_gpus = [kind for kind in total if kind.gpus]
     return max(with_gpus, key=lambda kind: (total[kind], not kind.is_slice, kind.gpus, kind), default=None)
 
@@ -52,14 +54,14 @@ def usual(counts: Sequence[Counter[Kind]]) -> Kind | None:
 def _kinds(node: Mapping[str, str]) -> Iterator[Kind]:
     """A kind for each type of the node's GPUs; one without GPUs if it has none."""
     # CPUEfctv, since 22.05, leaves out the cores that are reserved for the system.
-    cpus = int(node.get("CPUEfctv") or node.get("CPUTot") or 1)
-    memory = int(node.get("RealMemory") or 0) - int(known(node.get("MemSpecLimit")) or 0)
+    cpus = number(node.get("CPUEfctv")) or number(node.get("CPUTot")) or 0
+    memory = (number(node.get("RealMemory")) or 0) - (number(node.get("MemSpecLimit")) or 0)
     for gres in gpus(known(node.get("Gres"))) or (Gres("", 0),):
         yield Kind(
             gpu_type=gres.type,
             gpus=gres.number,
             cpus=cpus,
             memory=memory,
-            threads_per_core=int(node.get("ThreadsPerCore") or 1),
+            threads_per_core=number(node.get("ThreadsPerCore")) or 1,
             architecture=node.get("Arch") or "",
         )

@@ -1,5 +1,6 @@
 """The commands that describe a cluster, in one shell script, and their output."""
 
+import re
 from typing import NamedTuple
 
 CONFIG = "scontrol show config"
@@ -50,4 +51,8 @@ def answers(output: bytes) -> dict[str, Answer]:
     """The output of each command, by the command. What a login shell prints before is ignored."""
     parts = output.decode(errors="replace").split("\0")[1:]
     triples = zip(parts[0::3], parts[1::3], parts[2::3], strict=False)
-    return {command: Answer(text, int(status)) for command, text, status in triples if status.isdigit()}
+    return {
+        command: Answer(text, int(status))
+        for command, text, status in triples
+        if re.fullmatch("[0-9]{1,3}", status)
+    }

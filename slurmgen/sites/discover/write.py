@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from slurmgen.sites.discover.facts import Discovery, Fact
-from slurmgen.text import visible
+from slurmgen.text import visible, visible_strings
 
 _SHORT = {"scontrol": "scontrol show", "sacctmgr": "sacctmgr show"}
 
@@ -38,7 +38,7 @@ def _tables(found: Discovery, date: str) -> Iterator[str]:
 
 
 def _line(fact: Fact, date: str) -> str:
-    value = json.dumps(fact.value, ensure_ascii=False)
+    value = visible_strings(json.dumps(fact.value, ensure_ascii=False))
     return f"{_key(fact.keys[-1])} = {value}  # seen {date} by {_command(fact.command)}"
 
 

@@ -122,7 +122,7 @@ CASES = [
     ),
     Case(
         "SG507",
-        script("srun python3 -c 'import time; time.sleep(1); print(1)' &"),
+        script("srun python3 -c 'import time; time.sleep(30); print(1)' &"),
         script("srun python3 -c 'import time; time.sleep(1); print(1)' &", "wait"),
         Outcome("COMPLETED"),
         Outcome("COMPLETED", "1"),

@@ -204,7 +204,7 @@ def test_odd_numbers_are_left_out(line: str) -> None:
     assert profile(replied(partitions=PARTITION.format("DefCpuPerGPU=many"), nodes=line)).cpu.per_gpu is None
 
 
-def test_a_reason_with_the_look_of_a_key_is_no_fact() -> None:
+def test_a_reason_that_looks_like_a_key_is_ignored() -> None:
     line = "NodeName=a CPUTot=8 RealMemory=512000 Gres=gpu:4 Partitions=gpu Reason=raise RealMemory=1 soon"
     assert profile(replied(partitions=PARTITION.format(""), nodes=line)).node.memory == "500G"
 

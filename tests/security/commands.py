@@ -89,6 +89,7 @@ CASES = {
     "sites list": [Case("sites list", 1)],
     "sites show": [Case("sites show generic")],
     "sites validate": [Case("sites validate site_profiles/*.toml", 1)],
+    "sites discover": [Case("sites discover --via local", programs=SLURM | SHELL | {"srun"})],
     "twin status": [Case("twin status", programs=SLURM)],
     "twin up": [
         Case(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -240,10 +241,19 @@ def test_slurm_listens_on_loopback_or_up_reports_otherwise(
     assert f"`127.0.0.1 {socket.gethostname()}` in /etc/hosts" in output or address == "127.0.0.1"
 
 
+def open_files(pid: int) -> set[str]:
+    """What the descriptors of a process refer to; nothing of one that has ended."""
+    found = set()
+    with suppress(FileNotFoundError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                found.add(str(link.readlink()))
+    return found
+
+
 def listening(daemons: Iterable[int]) -> set[str]:
     """The addresses on which processes and their children listen."""
-    links = [link for pid in daemons for one in family(pid) for link in Path(f"/proc/{one}/fd").iterdir()]
-    sockets = {str(link.readlink()) for link in links if link.is_symlink()}
+    sockets = {name for pid in daemons for one in family(pid) for name in open_files(one)}
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     found = [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
     return {socket.inet_ntoa(bytes.fromhex(address[:8])[::-1]) for address in found}

@@ -59,13 +59,15 @@ def _check_types(request: Request, site: Site, partitions: Iterable[str]) -> Non
                 f"partition {name} has {kind} GPUs, not {request.gpu_type}",
                 "Leave out --partition or --gpu-type.",
             )
+    if not request.gpu_type:
+        return
     having = {site.partitions[name].gpu_type for name in gpu_partitions(site)}
-    if request.gpu_type and not request.partition and having and not {None, request.gpu_type} & having:
+    if not request.partition and having and not {None, request.gpu_type} & having:
         raise RequestError(
             f"no partition of {site.name} has {request.gpu_type} GPUs",
             f"GPU types of its partitions: {', '.join(sorted(map(str, having)))}.",
         )
-    if request.gpu_type and site.gpu.request == "none" and not site.gpu.types:
+    if site.gpu.request == "none" and not site.gpu.types:
         raise RequestError(f"{site.name} accepts no GPU type", "Leave --gpu-type out.")
 
 

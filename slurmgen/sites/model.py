@@ -114,13 +114,12 @@ class Site(Fact, frozen=True):
 
     def source_of(self, key: str) -> str | None:
         """The name of the source of a fact: of those that name the fact or its table, the most precise."""
-        named = [
-            (len(fact), name)
-            for name, source in self.sources.items()
-            for fact in source.facts
-            if key == fact or key.startswith(f"{fact}.")
-        ]
-        return max(named, key=lambda pair: pair[0], default=(0, None))[1]
+        longest, found = 0, None
+        for name, source in self.sources.items():
+            for fact in source.facts:
+                if len(fact) > longest and key.startswith(fact) and key[len(fact) :][:1] in ("", "."):
+                    longest, found = len(fact), name
+        return found
 
     @property
     def default_partitions(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script, Span
 from slurmgen.lint.rules.common import loads_module
+from slurmgen.lint.rules.place import place
 
 CODE = "SG909"
 SEVERITY = "error"
@@ -53,10 +54,14 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
 
 
 def _needed(script: Script, site: Site, launch: Launch) -> dict[str, str]:
-    gpus, nodes = script.job.gpus or script.job.gpus_per_node or 0, script.job.nodes or 1
-    groups = [(True, site.env.always), (gpus > 1, site.env.multi_gpu), (nodes > 1, site.env.multi_node)]
-    groups.append((launch.under("apptainer") is not None, site.env.container))
-    return {name: value for applies, group in groups if applies for name, value in group.items()}
+    from slurmgen.sites.settings import Shape, settings_of
+
+    job = script.job
+    nodes = job.nodes or 1
+    gpus = job.gpus_per_node or (job.gpus or 0) // nodes
+    shape = Shape(nodes, gpus, task_per_gpu=gpus > 1 and job.ntasks_per_node == gpus)
+    found = settings_of(site, place(script, site), shape).env
+    return found | (site.env.container if launch.under("apptainer") is not None else {})
 
 
 def _is_set(script: Script, name: str) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from slurmgen import Request, Site, load_site, render, resolve
+from slurmgen import Site, load_site, render, resolve
 from slurmgen.sites.discover import QUERY, answers, differences, discover
 from slurmgen.sites.profiles import profile_paths
 from tests.scenarios.conftest import Site as Place
@@ -95,16 +95,3 @@ def _with_discovered_facts(site: Site, output: bytes) -> Site:
                 table = table.setdefault(key, {})
             table[fact.keys[-1]] = fact.value
     return msgspec.convert(data, Site)
-
-
-def test_a_request_of_the_six_shapes_exists_for_every_site() -> None:
-    shapes = {key.partition(".")[2] for key, (name, _) in REQUESTS.items() if name == "mahti"}
-    assert shapes == {
-        "python.1gpu",
-        "ddp.node",
-        "lightning.node",
-        "accelerate.node",
-        "ddp.2nodes",
-        "lightning.2nodes",
-    }
-    assert all(isinstance(request, Request) for _, request in REQUESTS.values())

@@ -112,7 +112,7 @@ def test_a_package_that_uv_cannot_download_is_the_reason(failing: Failing) -> No
     """A real uv, and an index on a port of this machine where nothing listens."""
     (failing.project / "pyproject.toml").write_text(
         '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["einops"]\n'
-        '[tool.uv]\npackage = false\nindex-url = "http://127.0.0.1:9/simple"\n'
+        '[tool.uv]\npackage = false\nindex-url = "http://127.0.0.1:9/index"\n'
     )
     env = {
         "PATH": f"{BIN}:/usr/bin:/bin",
@@ -133,5 +133,5 @@ def test_a_package_that_uv_cannot_download_is_the_reason(failing: Failing) -> No
     reply = failing.slurmgen("submit", *words, **env)
     assert reply.returncode == 0, reply.stderr
     found = failing.why(reply.stdout.strip())
-    assert found["what"] == "a package could not be downloaded: http://127.0.0.1:9/simple/einops/"
+    assert found["what"] == "a package could not be downloaded: http://127.0.0.1:9/index/einops/"
     assert "login node" in found["todo"]

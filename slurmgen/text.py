@@ -73,6 +73,31 @@ def visible_strings(text: str) -> str:
     return _HASHES.sub(r"\\u0023", text)
 
 
+def toml_key(name: str) -> str:
+    """A key of TOML, quoted if necessary.
+
+    >>> print(toml_key("max_time"), toml_key("a100_1g.5gb"))
+    max_time "a100_1g.5gb"
+    """
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_value(name)
+
+
+def toml_value(value: Any) -> str:
+    """A string, number, list or table as one line of TOML; JSON's strings and numbers are TOML's too.
+
+    >>> print(toml_value([{"nodes": 2, "time": "02:00:00"}]))
+    [{ nodes = 2, time = "02:00:00" }]
+    """
+    import json
+
+    if isinstance(value, dict):
+        pairs = ", ".join(f"{toml_key(key)} = {toml_value(item)}" for key, item in value.items())
+        return f"{{ {pairs} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return visible_strings(json.dumps(value, ensure_ascii=False))
+
+
 def _unicode_escape(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,6 +1,5 @@
 """`slurmgen sites`: list, show and validate site profiles."""
 
-import re
 from pathlib import Path
 
 import click
@@ -9,6 +8,7 @@ from slurmgen.cli.completion import complete_sites
 from slurmgen.cli.discover import command as discover
 from slurmgen.cli.help import Group
 from slurmgen.cli.route_options import project_dir
+from slurmgen.text import toml_key, toml_value
 
 
 @click.group(
@@ -100,21 +100,12 @@ def _print_error(error: Exception) -> None:
 
 
 def _toml(data: dict[str, object], prefix: str = "") -> str:
-    """TOML of nested tables; JSON strings, and lists of them, are valid TOML."""
-    import json
-
+    """TOML of nested tables."""
     plain = {key: value for key, value in data.items() if not isinstance(value, dict)}
-    lines = [f"{_key(key)} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in plain.items()]
+    lines = [f"{toml_key(key)} = {toml_value(value)}\n" for key, value in plain.items()]
     if prefix and (lines or not data):
         lines.insert(0, f"\n[{prefix}]\n")
     for key, value in data.items():
         if isinstance(value, dict):
-            lines.append(_toml(value, f"{prefix}.{_key(key)}" if prefix else _key(key)))
+            lines.append(_toml(value, f"{prefix}.{toml_key(key)}" if prefix else toml_key(key)))
     return "".join(lines)
-
-
-def _key(name: str) -> str:
-    """A TOML key, quoted if necessary, as a name with a dot is."""
-    import json
-
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)

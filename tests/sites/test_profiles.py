@@ -146,10 +146,11 @@ def test_show_prints_the_whole_profile_as_toml(slurmgen: Run) -> None:
     assert shown["env"]["multi_node"]["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
 
 
-def test_the_output_of_show_is_a_valid_profile(slurmgen: Run, tmp_path: Path) -> None:
-    path = tmp_path / "daic.toml"
-    path.write_text(slurmgen("sites", "show", "daic").stdout)
-    assert load_profile(path) == load_site("daic")
+@pytest.mark.parametrize("name", BUNDLED)
+def test_the_output_of_show_is_a_valid_profile(name: str, slurmgen: Run, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.toml"
+    path.write_text(slurmgen("sites", "show", name).stdout)
+    assert load_profile(path) == load_site(name)
 
 
 def test_sites_lists_every_bundled_site(slurmgen: Run) -> None:

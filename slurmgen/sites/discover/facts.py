@@ -168,7 +168,7 @@ def _nodes(
 def _shape(keys: Keys, kind: Kind) -> Iterator[Fact]:
     yield Fact((*keys, "gpus"), kind.gpus, NODES)
     yield Fact((*keys, "cpus"), kind.cpus, NODES)
-    yield Fact((*keys, "memory"), kind.memory_text, NODES)
+    yield Fact((*keys, "memory"), sizes.canonical(kind.memory), NODES)
 
 
 def _shares(

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from slurmgen.sites.discover.records import Gres, gpus, known, number
 
-_MIB_PER_GIB = 1024
-
 
 class Kind(NamedTuple):
     """What Slurm can allocate of a node: the facts that a profile states."""
@@ -25,12 +23,6 @@ class Kind(NamedTuple):
     def is_slice(self) -> bool:
         """Whether its GPUs are parts of a GPU (MIG), such as a100_1g.5gb."""
         return re.search(r"\dg\.\d", self.gpu_type) is not None
-
-    @property
-    def memory_text(self) -> str:
-        """The memory as Slurm writes it, in the largest unit that divides it."""
-        gib, rest = divmod(self.memory, _MIB_PER_GIB)
-        return f"{self.memory}M" if rest else f"{gib}G"
 
 
 def kinds(nodes: Iterable[Mapping[str, str]]) -> dict[str, Counter[Kind]]:

@@ -1,13 +1,9 @@
 """The text of a discovered profile."""
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 from slurmgen.sites.discover.facts import Discovery, Fact
-from slurmgen.text import visible, visible_strings
-
-_SHORT = {"scontrol": "scontrol show", "sacctmgr": "sacctmgr show"}
+from slurmgen.text import toml_key, toml_value, visible
 
 
 def profile_text(found: Discovery, name: str, date: str) -> str:
@@ -17,7 +13,7 @@ def profile_text(found: Discovery, name: str, date: str) -> str:
         f"# {name}, described by `slurmgen sites discover` on {date}.",
         "# Not known, to be found in the site's documentation:",
         *(f"#   {visible(text)}" for text in found.unknown),
-        f"name = {json.dumps(name)}",
+        f"name = {toml_value(name)}",
     ]
     top = [_line(fact, date) for fact in found.facts if len(fact.keys) == 1]
     return "\n".join([*head, *top, *_tables(found, date), *_source(found, date), ""])
@@ -33,13 +29,12 @@ def _tables(found: Discovery, date: str) -> Iterator[str]:
             tables.setdefault(fact.keys[:-1], []).append(_line(fact, date))
     for keys, lines in tables.items():
         yield ""
-        yield f"[{'.'.join(map(_key, keys))}]"
+        yield f"[{'.'.join(map(toml_key, keys))}]"
         yield from lines
 
 
 def _line(fact: Fact, date: str) -> str:
-    value = visible_strings(json.dumps(fact.value, ensure_ascii=False))
-    return f"{_key(fact.keys[-1])} = {value}  # seen {date} by {_command(fact.command)}"
+    return f"{toml_key(fact.keys[-1])} = {toml_value(fact.value)}  # seen {date} by {_command(fact.command)}"
 
 
 def _source(found: Discovery, date: str) -> Iterator[str]:
@@ -49,8 +44,8 @@ def _source(found: Discovery, date: str) -> Iterator[str]:
         "[sources.discover]",
         'mark = "discovered"',
         'title = "slurmgen sites discover"',
-        f"date = {json.dumps(date)}",
-        f"facts = {json.dumps(keys)}",
+        f"date = {toml_value(date)}",
+        f"facts = {toml_value(keys)}",
     )
 
 
@@ -58,8 +53,3 @@ def _command(command: str) -> str:
     """A command without its options."""
     words = [word for word in command.split() if not word.startswith("-") and "=" not in word]
     return " ".join(words)
-
-
-def _key(name: str) -> str:
-    plain: Any = name.replace("-", "").replace("_", "")
-    return name if plain.isalnum() and plain.isascii() else json.dumps(name, ensure_ascii=False)

@@ -46,5 +46,7 @@ class Engine(NamedTuple):
     image: Callable[[str], str] = unchanged
     "The image as the engine writes it."
     takes_binds: bool = True
+    can_requeue: bool = True
+    "Whether ranks can create REQUEUE_FILE at the path that the batch script checks."
     refused_variables: tuple[str, ...] = ()
     "Variables of the request that the engine ignores."

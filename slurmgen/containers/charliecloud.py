@@ -12,4 +12,4 @@ def _run(call: Call) -> tuple[str, ...]:
     return ("ch-run", "--cd=/mnt/0", *binds, *call.options, call.image, "--")
 
 
-CHARLIECLOUD = Engine(command=_run)
+CHARLIECLOUD = Engine(command=_run, can_requeue=False)

@@ -98,6 +98,12 @@ def _call(request: Request, site: Site, container: Container, image: str, *, sev
             f"{what} no effect with the container engine {container.engine}",
             "Name the mounts in the environment definition file.",
         )
+    if request.requeue and not ENGINES[container.engine].can_requeue:
+        raise RequestError(
+            f"--requeue does not work with the container engine {container.engine}: "
+            "the ranks see the run folder at another path",
+            "Leave --requeue out, or add --container none.",
+        )
     names = (*site.env.container, *request.env)
     return Call(image, binds, site.gpu.vendor, names, tuple(map(word, container.options)))
 

@@ -114,3 +114,8 @@ def test_options_and_modules_of_the_profile_are_used() -> None:
 @pytest.mark.parametrize("engine", ["podman-hpc", "shifter"])
 def test_a_bind_without_a_target_gets_the_same_path(engine: EngineName) -> None:
     assert "--volume=/data:/data" in joined(script(engine, binds=("/data",)))
+
+
+def test_requeueing_is_refused_where_ranks_cannot_create_its_file() -> None:
+    with pytest.raises(RequestError, match="--requeue does not work with the container engine charliecloud"):
+        script("charliecloud", requeue=True)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["text", "json", "sarif", "github"]),
+    type=click.Choice(["text", "json", "sarif", "github", "gitlab", "junit", "checkstyle"]),
     default="text",
     show_default=True,
     help="Format of the report.",
@@ -87,7 +87,9 @@ def command(
         raise click.UsageError("Name a file, or - for standard input.")
     if fix and "-" in files:
         raise click.UsageError("--fix needs a file. For standard input, --diff shows the changes.")
-    codes, place = _settings(site, select, ignore)
+    from slurmgen.lint.settings import lint_settings
+
+    codes, place = lint_settings(Path.cwd(), site, select, ignore)
     linted = [_lint(name, place, codes) for name in files]
     if diff or fix:
         changed = [(file, _fixed(file, place, codes)) for file in linted]
@@ -98,30 +100,6 @@ def command(
 
     click.echo(report(format_, linted, style=style_of(color), width=terminal_width()), nl=False, color=True)
     return int(any(file.reports for file in linted))
-
-
-def _settings(
-    site: str | None, select: tuple[str, ...], ignore: tuple[str, ...]
-) -> "tuple[tuple[str, ...], Site | None]":
-    """The rules and the site; options override the table [lint] of slurmgen.toml."""
-    from slurmgen.lint import chosen
-
-    project_dir = here = Path.cwd()
-    if any((folder / "slurmgen.toml").is_file() for folder in (here, *here.parents)):
-        from slurmgen.config.project import find_project
-
-        project_dir, project = find_project(here)
-        select, ignore = select or project.lint.select, ignore or project.lint.ignore
-    place = None
-    if site:
-        from slurmgen.sites.profiles import load_site
-
-        place = load_site(site, project_dir)
-    return chosen(_split(select), _split(ignore)), place
-
-
-def _split(codes: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(code.strip() for text in codes for code in text.split(",") if code.strip())
 
 
 def _lint(name: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":

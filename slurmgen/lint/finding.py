@@ -51,3 +51,8 @@ class Report(NamedTuple):
     finding: Finding
     start: Position
     end: Position
+
+    @property
+    def sentence(self) -> str:
+        """The message with the advice, on one line."""
+        return "; ".join(filter(None, [self.finding.message, self.finding.advice]))

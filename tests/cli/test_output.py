@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.cli import COMMANDS
+from slurmgen.lint.reports import FORMATS
 from tests.conftest import Run
 
 OSC, CSI, TURN = "\x1b]0;owned\x07", "\x9b31m", "\u202e"
@@ -65,12 +66,13 @@ EVERY = {
     "snapshots": [["--site", NAME]],
     "doctor": [["cifar", "--via", "local"], ["cifar", "--via", "local", "--json"], ["--site", NAME]],
     "lint": [
-        *([f"{NAME}.sbatch", "--format", form] for form in ("text", "json", "sarif")),
+        *([f"{NAME}.sbatch", "--format", form] for form in FORMATS if form != "github"),
         [f"{NAME}.sbatch", "--diff"],
         [NAME],
         ["--select", NAME, f"{NAME}.sbatch"],
         ["--explain", NAME],
     ],
+    "lsp": [[], ["--site", NAME]],
     "check": [[], ["--format", "json"], [NAME], ["--format", NAME]],
     "sites": [[], ["list"], ["show", NAME], ["show", "daic"], ["validate", f"{NAME}.py"]],
     "twin": [["status", "--site", NAME], ["down", "--site", NAME], ["up", "--site", NAME], [NAME]],

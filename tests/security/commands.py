@@ -81,6 +81,7 @@ CASES = {
         Case("lint --fix linked.sbatch", 2),
         Case("lint --explain SG1"),
     ],
+    "lsp": [Case("lsp")],
     "check": [
         Case("check", 1),
         Case("check --format json", 1),

@@ -6,7 +6,7 @@ from importlib import import_module
 from slurmgen.lint.reports.base import Linted
 from slurmgen.text import unstyled
 
-FORMATS = ("text", "json", "sarif", "github")
+FORMATS = ("text", "json", "sarif", "github", "gitlab", "junit", "checkstyle")
 
 
 def report(

@@ -13,10 +13,9 @@ def report(files: Sequence[Linted]) -> str:
 
 
 def _command(name: str, found: Report) -> str:
-    message = found.finding.message + (f"; {found.finding.advice}" if found.finding.advice else "")
     return annotation(
         found.rule.severity,
-        message,
+        found.sentence,
         file=name,
         line=found.start.line,
         endLine=found.end.line,

@@ -51,13 +51,12 @@ def _rule(rule: Rule) -> dict[str, object]:
 
 
 def _result(file: Linted, source: Source, found: Report, index: int) -> dict[str, object]:
-    message = found.finding.message + (f"; {found.finding.advice}" if found.finding.advice else "")
     region = _region(found.start, found.end)
     result: dict[str, object] = {
         "ruleId": found.rule.code,
         "ruleIndex": index,
         "level": found.rule.severity,
-        "message": {"text": message},
+        "message": {"text": found.sentence},
         "locations": [{"physicalLocation": {"artifactLocation": _artifact(file.name), "region": region}}],
     }
     if 0 < len(found.finding.edits) <= _MOST_EDITS:

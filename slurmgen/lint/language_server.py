@@ -1,0 +1,139 @@
+"""A language server: findings, fixes and rule pages in an editor.
+
+It reads only documents that contain `#SBATCH`, so that other shell scripts stay without findings.
+https://microsoft.github.io/language-server-protocol/specifications/lsp/3.17/specification/
+"""
+
+from importlib.metadata import version
+from pathlib import Path
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.uris import to_fs_path
+from pygls.workspace import TextDocument
+
+from slurmgen.errors import SlurmgenError
+from slurmgen.files import MAX_TEXT
+from slurmgen.lint.docs import explain
+from slurmgen.lint.engine import fix_all, lint_text
+from slurmgen.lint.finding import Report
+from slurmgen.lint.reader.source import Source, Span
+from slurmgen.lint.settings import lint_settings
+
+_SEVERITIES = {
+    "error": types.DiagnosticSeverity.Error,
+    "warning": types.DiagnosticSeverity.Warning,
+    "note": types.DiagnosticSeverity.Information,
+}
+_FIX_ALL = "source.fixAll.slurmgen"
+
+
+class Document:
+    """A batch script in the editor, and its findings."""
+
+    def __init__(self, document: TextDocument, site: str | None) -> None:
+        self.codec, self.text = document.position_codec, document.source
+        self.source, self.lines = Source(self.text), self.text.split("\n")
+        path = to_fs_path(document.uri) if document.uri.startswith("file:") else None
+        self.path = Path(path) if path else None
+        self.codes, self.site = lint_settings(self.path.parent if self.path else Path.cwd(), site)
+        is_batch = "#SBATCH" in self.text and len(self.text) <= MAX_TEXT
+        self.reports = lint_text(self.text, self.site, self.path, self.codes) if is_batch else ()
+
+    def range(self, span: Span) -> types.Range:
+        """The place of a span, in the units that the editor counts in."""
+        return types.Range(self._position(span.start), self._position(span.end))
+
+    def _position(self, offset: int) -> types.Position:
+        line, column = self.source.position(offset)
+        return self.codec.position_to_client_units(self.lines, types.Position(line - 1, column - 1))
+
+    def diagnostic(self, report: Report) -> types.Diagnostic:
+        """A finding as the editor shows it."""
+        return types.Diagnostic(
+            range=self.range(report.finding.span),
+            message=report.sentence,
+            severity=_SEVERITIES[report.rule.severity],
+            code=report.rule.code,
+            source="slurmgen",
+        )
+
+    def fix(self, uri: str, report: Report) -> types.CodeAction:
+        """The fix of a finding."""
+        edits = [types.TextEdit(self.range(edit.span), edit.text) for edit in report.finding.edits]
+        return types.CodeAction(
+            title=f"{report.rule.code}: {report.finding.advice or report.finding.message}",
+            kind=types.CodeActionKind.QuickFix,
+            diagnostics=[self.diagnostic(report)],
+            edit=types.WorkspaceEdit(changes={uri: list(edits)}),
+        )
+
+    def fix_all(self, uri: str) -> types.CodeAction:
+        """All safe fixes, as `slurmgen lint --fix` applies them."""
+        text = fix_all(self.text, self.site, self.path, self.codes)
+        edit = types.TextEdit(self.range(Span(0, len(self.text))), text)
+        return types.CodeAction(
+            title="slurmgen: fix all", kind=_FIX_ALL, edit=types.WorkspaceEdit(changes={uri: [edit]})
+        )
+
+
+def make_server(site: str | None) -> LanguageServer:
+    """The server, with the rules of `site` if there is one."""
+    server = LanguageServer("slurmgen", version("slurmgen-torch"))
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    def publish(
+        params: types.DidOpenTextDocumentParams
+        | types.DidChangeTextDocumentParams
+        | types.DidSaveTextDocumentParams,
+    ) -> None:
+        uri = params.text_document.uri
+        document = _document(server, uri, site)
+        found = [document.diagnostic(report) for report in document.reports] if document else []
+        server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found))
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    def clear(params: types.DidCloseTextDocumentParams) -> None:
+        server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(params.text_document.uri, []))
+
+    @server.feature(
+        types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions([types.CodeActionKind.QuickFix, _FIX_ALL])
+    )
+    def actions(params: types.CodeActionParams) -> list[types.CodeAction]:
+        uri = params.text_document.uri
+        document = _document(server, uri, site)
+        fixable = [report for report in document.reports if report.finding.edits] if document else []
+        if not document or not fixable:
+            return []
+        here = [report for report in fixable if _overlaps(document.range(report.finding.span), params.range)]
+        return [*(document.fix(uri, report) for report in here), document.fix_all(uri)]
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    def hover(params: types.HoverParams) -> types.Hover | None:
+        document = _document(server, params.text_document.uri, site)
+        point = types.Range(params.position, params.position)
+        reports = document.reports if document else ()
+        pages = {
+            report.rule.code: explain(report.rule)
+            for report in reports
+            if document and _overlaps(document.range(report.finding.span), point)
+        }
+        content = types.MarkupContent(types.MarkupKind.Markdown, "\n".join(pages.values()))
+        return types.Hover(content) if pages else None
+
+    return server
+
+
+def _document(server: LanguageServer, uri: str, site: str | None) -> Document | None:
+    """The document, or None if the site or slurmgen.toml is not valid, which the editor then shows."""
+    try:
+        return Document(server.workspace.get_text_document(uri), site)
+    except SlurmgenError as error:
+        server.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"slurmgen: {error}"))
+        return None
+
+
+def _overlaps(a: types.Range, b: types.Range) -> bool:
+    return a.start <= b.end and b.start <= a.end

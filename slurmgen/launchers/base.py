@@ -4,7 +4,8 @@ The shape follows from the framework; it is not an option. Always
 nodes x ntasks_per_node x procs_per_task = world size = nodes x GPUs per node.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -57,6 +58,8 @@ class Launcher(NamedTuple):
     max_world_size: int | None = None
     sets: tuple[str, ...] = ()
     "Variables that it sets for its ranks, over any earlier value."
+    task_env: Mapping[str, str] = MappingProxyType({})
+    "Variables that each task exports for it."
     refused_names: tuple[str, ...] = ()
     "Job names that make the framework ignore Slurm."
 
@@ -67,6 +70,11 @@ class Launcher(NamedTuple):
     def procs_per_task(self, gpus_per_node: int) -> int:
         """Ranks that each task starts or is."""
         return 1 if self.task_per_gpu else gpus_per_node
+
+
+def always(_layout: Layout) -> bool:
+    """True: even a single rank joins a process group."""
+    return True
 
 
 def never(_layout: Layout) -> bool:

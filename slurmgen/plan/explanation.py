@@ -33,8 +33,8 @@ def explained(plan: "Plan") -> dict[str, Reason]:
         found[f"env.{variable.name}"] = _variable(plan, variable.name, variable.comment, origin)
     for variable in plan.step.variables:
         ranks = f", for its {plan.procs_per_task} ranks together" if plan.procs_per_task > 1 else ""
-        note = variable.comment or _of_profile(plan, f"env.task.{variable.name}").text
-        found[f"task_env.{variable.name}"] = Reason(PROFILE, f"set in each task{ranks}: {note}")
+        reason = _in_task(plan, variable.name, variable.comment)
+        found[f"task_env.{variable.name}"] = reason.within(f"set in each task{ranks}: {{}}")
     return found
 
 
@@ -89,6 +89,9 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
     }
     folder = f", in the folder {found['log_dir'].text}" if plan.log_dir else ""
     del found["log_dir"]
+    if plan.framework == "srun" != plan.request.framework:
+        cited = _of_profile(plan, "launch.ddp").text
+        found["framework"] = Reason(PROFILE, f"ddp is one task per GPU, without torchrun, {cited}")
     if plan.account != plan.request.account:
         suffix = plan.settings.account_suffix
         found["account"] = found["account"].within(f"{{}}, with {suffix} from the profile of {plan.site}")
@@ -111,7 +114,7 @@ def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
         return origin(f"sbatch.{option}")
     if plan.requeue and option in REQUEUE_REASONS:
         return Reason(DERIVED, REQUEUE_REASONS[option])
-    return _of_profile(plan, f"sbatch.{option}")
+    return _of_profile(plan, f"sbatch.{option}" if option in plan.profile.sbatch else "when")
 
 
 def _variable(plan: "Plan", name: str, comment: str | None, origin: Origin) -> Reason:
@@ -120,6 +123,12 @@ def _variable(plan: "Plan", name: str, comment: str | None, origin: Origin) -> R
     if name in OWN and comment:
         return derived(comment)
     return Reason(PROFILE, comment) if comment else _of_profile(plan, plan.profile.env.key_of(name))
+
+
+def _in_task(plan: "Plan", name: str, comment: str | None) -> Reason:
+    if name not in plan.settings.task_env:
+        return derived(f"PyTorch's name of Slurm's variable, because {plan.launcher.why}")
+    return Reason(PROFILE, comment) if comment else _of_profile(plan, f"env.task.{name}")
 
 
 def _partition(plan: "Plan") -> Reason:

@@ -50,7 +50,7 @@ def resolve(
     """
     own_command = _checked_command(request, site)
     origin = origin_of(files or {})
-    launcher = _launcher(request)
+    launcher = _launcher(request, site)
     place = find_place(request, site, request.gpus or DEFAULT_GPUS)
     layout, layout_reason = _layout(request, site, place, launcher, origin)
     settings = settings_of(site, place, Shape(*layout, launcher.task_per_gpu))
@@ -61,7 +61,7 @@ def resolve(
     mem = memory(request, origin, site, layout, place.node)
     limit = time(request, origin, site, place.limits, layout.nodes)
     further = further_options(request, settings.sbatch, place.constraint, limit.value)
-    in_task = task_variables(request, site, settings)
+    in_task = task_variables(request, site, settings, launcher)
     exports = variables(request, site, settings, launcher, layout, setup, cpu.per_gpu)
     return Plan(
         site=site.name,
@@ -100,11 +100,13 @@ def _checked_command(request: Request, site: Site) -> str:
     return command
 
 
-def _launcher(request: Request) -> Launcher:
+def _launcher(request: Request, site: Site) -> Launcher:
+    """The launcher of a request. A rendezvous is one of torchrun, so that such a request keeps torchrun."""
     name = request.framework or DEFAULT_FRAMEWORK
     if name not in LAUNCHERS:
         raise RequestError(f"unknown framework {name!r}", did_you_mean(name, LAUNCHERS))
-    return LAUNCHERS[name]
+    by_srun = name == "ddp" and site.launch.ddp == "srun" and request.rendezvous is None
+    return LAUNCHERS["srun" if by_srun else name]
 
 
 def _layout(
@@ -146,7 +148,7 @@ def _check_ranks(launcher: Launcher, gpus: int, nodes: int) -> None:
         idle = f"{gpus - most} of {gpus} GPUs" if gpus > most else f"{nodes - most} of {nodes} nodes"
         raise RequestError(
             f"{launcher.name} starts one process, so {idle} would idle",
-            "Ask for --gpus 1 on one node, or for --framework ddp, lightning or accelerate.",
+            "Ask for --gpus 1 on one node, or for --framework ddp, srun, lightning or accelerate.",
         )
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from slurmgen.sites.model import Launch, Modules, Site, When
+from slurmgen.sites.model import LaunchOptions, Modules, Site, When
 from slurmgen.sites.nodes import Place
 from slurmgen.slurm.sbatch_options import SbatchOptions
 
@@ -30,7 +30,7 @@ class Settings(Struct, frozen=True):
     modules: Modules
     env: dict[str, str]
     task_env: dict[str, str]
-    launch: Launch
+    launch: LaunchOptions
     account_suffix: str
 
 
@@ -73,8 +73,8 @@ def _groups(site: Site, shape: Shape) -> Iterator[dict[str, str]]:
         yield site.env.multi_node
 
 
-def _launch(*tables: Launch) -> Launch:
-    return Launch(
+def _launch(*tables: LaunchOptions) -> LaunchOptions:
+    return LaunchOptions(
         srun=_joined(*(table.srun for table in tables)),
         torchrun=next((table.torchrun for table in reversed(tables) if table.torchrun), ()),
         torchrun_options=_joined(*(table.torchrun_options for table in tables)),

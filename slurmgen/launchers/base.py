@@ -4,8 +4,7 @@ The shape follows from the framework; it is not an option. Always
 nodes x ntasks_per_node x procs_per_task = world size = nodes x GPUs per node.
 """
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -58,7 +57,7 @@ class Launcher(NamedTuple):
     max_world_size: int | None = None
     sets: tuple[str, ...] = ()
     "Variables that it sets for its ranks, over any earlier value."
-    task_env: Mapping[str, str] = MappingProxyType({})
+    task_env: dict[str, str] = {}
     "Variables that each task exports for it."
     refused_names: tuple[str, ...] = ()
     "Job names that make the framework ignore Slurm."

@@ -31,11 +31,17 @@ def explained(plan: "Plan") -> dict[str, Reason]:
         found[f"directives.{option}"] = found[key] if key in found else _further(plan, option, origin)
     for variable in plan.variables:
         found[f"env.{variable.name}"] = _variable(plan, variable.name, variable.comment, origin)
+    for name in plan.notes:
+        found[f"notes.{name}"] = _note(plan, name)
     for variable in plan.step.variables:
         ranks = f", for its {plan.procs_per_task} ranks together" if plan.procs_per_task > 1 else ""
         reason = _in_task(plan, variable.name, variable.comment)
         found[f"task_env.{variable.name}"] = reason.within(f"set in each task{ranks}: {{}}")
     return found
+
+
+def _note(plan: "Plan", name: str) -> Reason:
+    return _of_profile(plan, f"when.{name}" if name in plan.settings.notes else "partitions")
 
 
 def _numbers(plan: "Plan") -> dict[str, Reason]:
@@ -141,7 +147,9 @@ def _chosen(plan: "Plan", what: str) -> Reason:
     """The reason for a default partition or QoS, of which there may be several."""
     site, names = plan.profile, plan.place.partitions
     if what == "partition" and not set(names) & set(site.default_partitions):
-        return derived(f"the partition with {plan.place.gpu_type} GPUs")
+        of_qos = plan.request.qos in site.qos and site.qos[plan.request.qos].partitions
+        reason = f"that accepts QoS {plan.request.qos}" if of_qos else f"with {plan.place.gpu_type} GPUs"
+        return derived(f"the partition {reason}")
     several = len(site.default_partitions if what == "partition" else site.default_qos) > 1
     first = "the first default of {} whose limits allow the job" if several else "the default of {}"
     return Reason(PROFILE, first.format(plan.site))

@@ -9,13 +9,14 @@ from pathlib import PurePosixPath
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.launchers import LAUNCHERS, Launcher, Layout
 from slurmgen.plan.directives import gpu_directive, mem_directive
-from slurmgen.plan.environment import Setup, find_setup
+from slurmgen.plan.environment import Setup, find_setup, uses_container
 from slurmgen.plan.job_step import find_step
 from slurmgen.plan.layout import lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
 from slurmgen.plan.placement import check_limits, find_place, requested_seconds, roomier
 from slurmgen.plan.reasons import Origin, Reason, origin_of
+from slurmgen.plan.refusals import check_refusals
 from slurmgen.plan.requeue import further_options
 from slurmgen.plan.resources import cpus, memory, time
 from slurmgen.plan.variables import check_per_task, task_variables, variables
@@ -53,9 +54,12 @@ def resolve(
     launcher = _launcher(request, site)
     place = find_place(request, site, request.gpus or DEFAULT_GPUS)
     layout, layout_reason = _layout(request, site, place, launcher, origin)
-    settings = settings_of(site, place, Shape(*layout, launcher.task_per_gpu))
+    shape = Shape(*layout, launcher.task_per_gpu, uses_container(request, site))
+    settings = settings_of(site, place, shape)
+    check_refusals(request, site, settings)
     _check_account(request, site, settings)
-    setup = find_setup(request, origin, site, settings.modules, layout.nodes)
+    vendor = site.gpu.vendor_of(place.gpu_type)
+    setup = find_setup(request, origin, site, settings.modules, layout.nodes, vendor)
     script = _script(request, launcher)
     cpu = cpus(request, origin, site, launcher, layout, place.node)
     mem = memory(request, origin, site, layout, place.node)

@@ -83,6 +83,14 @@ class When(Fact, frozen=True):
     "Condition: the GPU type of the job."
     partition: Name | None = None
     "Condition: the partition of the job."
+    qos: Name | None = None
+    "Condition: the QoS of the job."
+    container: bool | None = None
+    "Condition: whether the ranks run in a container."
+    refuse: str | None = None
+    "Why the site refuses such jobs; slurmgen then refuses them, with `note` as its advice."
+    note: str | None = None
+    "What users should know about such jobs; `slurmgen explain` prints it."
     account_suffix: Suffix = ""
     "Appended to the account, such as `@h100`."
     sbatch: SbatchOptions = {}

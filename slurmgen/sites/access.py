@@ -30,7 +30,7 @@ class Login(Fact, frozen=True):
     other_hosts: tuple[str, ...] = ()
     "Further login hosts."
     jump_host: str | None = None
-    "The host that connections go through; name it as ProxyJump in ~/.ssh/config."
+    "The host that connections go through, unless ssh_config has ProxyJump or ProxyCommand for the host."
     automation_host: str | None = None
     "The host for unattended logins with a restricted key."
     transfer_hosts: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ def pages() -> dict[str, str]:
 
 def page(site: Site) -> str:
     """The page of one site."""
-    sections = (_start, _nodes, _limits, _jobs, _settings, _conditions, _login, _sources)
+    sections = (_start, _nodes, _limits, _jobs, _settings, _conditions, _notes, _login, _sources)
     title = site.title or site.name
     return "\n".join([f"# {site.name}: {title}\n", *(line for part in sections for line in part(site))])
 
@@ -69,10 +69,11 @@ def _limits(site: Site) -> Iterator[str]:
             _times(limits),
             _range(limits.min_nodes, limits.max_nodes),
             _range(limits.min_gpus, limits.max_gpus),
+            _of_user(limits),
         )
         for name, limits in named.items()
     ]
-    yield from _section("Limits of a job", ("", "time", "nodes", "GPUs"), rows)
+    yield from _section("Limits of a job", ("", "time", "nodes", "GPUs", "of a user"), rows)
     if len(site.default_partitions) > 1:
         names = ", ".join(f"`{name}`" for name in site.default_partitions)
         yield f"A job that names no partition gets the first of {names} whose limits allow it.\n"
@@ -83,6 +84,16 @@ def _limits(site: Site) -> Iterator[str]:
 def _times(limits: Limits) -> str:
     parts = [f"{limit.time} to {limit.nodes} nodes" for limit in limits.max_time_by_nodes]
     return ", ".join([*parts, *([limits.max_time] if limits.max_time else [])])
+
+
+def _of_user(limits: Limits) -> str:
+    counts = (
+        (limits.max_jobs, "jobs"),
+        (limits.max_running_jobs, "running"),
+        (limits.max_nodes_per_user, "nodes"),
+    )
+    words = [f"{count} {what}" for count, what in counts if count is not None]
+    return ", ".join([*words, *(["preemptible"] if getattr(limits, "preemptible", False) else [])])
 
 
 def _range(least: int | None, most: int | None) -> str:
@@ -118,6 +129,7 @@ def _settings(site: Site) -> Iterator[str]:
         ("GPUs", site.gpu.vendor if site.gpu.vendor != "nvidia" else ""),
         ("architecture", site.architecture),
         ("internet on compute nodes", site.internet),
+        ("jobs start below", ", ".join(f"`{folder}`" for folder in site.job_folders)),
         ("container engine", site.container.engine if site.container else None),
         ("container image", site.container.image if site.container else None),
         ("modules", ", ".join(site.modules.load)),
@@ -139,7 +151,7 @@ def _conditions(site: Site) -> Iterator[str]:
 
 
 def _meets(table: When) -> str:
-    conditions = ("nodes", "tasks", "whole_nodes", "gpu_type", "partition")
+    conditions = ("nodes", "tasks", "whole_nodes", "gpu_type", "partition", "qos", "container")
     values = {name: getattr(table, name) for name in conditions}
     return ", ".join(f"{name} = {value}" for name, value in values.items() if value is not None)
 
@@ -151,7 +163,15 @@ def _sets(table: When) -> str:
     words += [f"{name}={value}" for name, value in (table.env | table.task_env).items()]
     words += [f"srun {option}" for option in table.launch.srun]
     words += [*table.launch.before, *table.launch.before_on_each_node]
-    return " ".join(f"`{word}`" for word in words)
+    texts = [f"refused: {table.refuse}"] if table.refuse else []
+    texts += [table.note] if table.note else []
+    return " ".join([*(f"`{word}`" for word in words), *texts])
+
+
+def _notes(site: Site) -> Iterator[str]:
+    rows = [*site.notes.items()]
+    rows += [(f"`--{option}`", reason) for option, reason in site.refused_options.items()]
+    yield from _section("Notes", ("", ""), rows)
 
 
 def _login(site: Site) -> Iterator[str]:
@@ -161,8 +181,10 @@ def _login(site: Site) -> Iterator[str]:
         ("further hosts", ", ".join(login.other_hosts)),
         ("jump host", login.jump_host),
         ("automation host", login.automation_host),
+        ("hosts for copying files", ", ".join(login.transfer_hosts)),
         ("needs", ", ".join(login.methods)),
         ("certificate", f"{login.certificate_hours} hours" if login.certificate_hours else ""),
+        ("gets a certificate", f"`{login.certificate_command}`" if login.certificate_command else ""),
         ("note", login.note),
     ]
     yield from _section("Login", ("", ""), [row for row in rows if row[1]])

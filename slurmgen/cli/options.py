@@ -120,7 +120,7 @@ _OPTIONS = [
         "--framework",
         metavar="NAME",
         shell_complete=_complete_frameworks,
-        help="Launcher: python, lightning, ddp or accelerate; default: ddp.",
+        help="Launcher: python, lightning, ddp, srun or accelerate; default: ddp.",
     ),
     click.option("--gpus", type=int, metavar="N", help="Total number of GPUs of the job; default: 1."),
     click.option("--nodes", type=int, metavar="N", help="Number of nodes; default: as few as --gpus needs."),

@@ -13,9 +13,9 @@ def ssh_config(visit: Visit) -> str:
     """The hosts that ssh_config leads to."""
     if visit.route.via != "ssh":
         raise NotChecked("it is this machine")
-    from slurmgen.remote.ssh.config import destination
+    from slurmgen.remote.route import destination_of
 
-    visit.to = destination(visit.route.host or "", visit.route.ssh_config)
+    visit.to, _ = destination_of(visit.route)
     return ", then ".join(f"{hop.alias} is {hop.user}@{hop.host} port {hop.port}" for hop in visit.to.chain)
 
 

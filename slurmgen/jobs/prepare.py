@@ -17,6 +17,7 @@ from slurmgen.paths import cache_folder
 from slurmgen.plan import Plan
 from slurmgen.python_env import needed_files
 from slurmgen.remote.route import Route
+from slurmgen.sites.model import Site
 from slurmgen.slurm.sizes import of_bytes
 from slurmgen.sync.delta import Parcel, expected
 from slurmgen.sync.files import Snapshot
@@ -73,6 +74,8 @@ def prepare(
         TransferFailed: a file cannot be read.
     """
     parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
+    if route.via != "twin":
+        _check_reachable(plan.profile, parent)
     files = _files(plan, project_dir, tuple(send))
     if route.via != "ssh":
         _refuse_nesting(parent, project_dir)
@@ -83,6 +86,17 @@ def prepare(
         _pending(made, route, project_dir, commit), stderr=_options(plan).get("error", "")
     )
     return Prepared(made, route, record, sent, expected(content, sent), plan.profile.refusals)
+
+
+def _check_reachable(site: Site, parent: str) -> None:
+    """Refuse a folder that compute nodes do not reach; where the home folder is, the profile does not say."""
+    in_home = not parent.startswith("/")
+    if site.job_folders and not in_home and not any(parent.startswith(f"{top}/") for top in site.job_folders):
+        tops = " or ".join(site.job_folders)
+        raise RequestError(
+            f"compute nodes of {site.name} do not reach {parent}, only folders below {tops}",
+            f"Name one of those with --remote-dir, such as {site.job_folders[0]}/PROJECT/slurmgen.",
+        )
 
 
 def _read(files: Snapshot, project_dir: Path, max_size: int) -> tuple[Manifest, Revision]:

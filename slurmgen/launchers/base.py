@@ -57,6 +57,8 @@ class Launcher(NamedTuple):
     max_world_size: int | None = None
     sets: tuple[str, ...] = ()
     "Variables that it sets for its ranks, over any earlier value."
+    task_env: dict[str, str] = {}
+    "Variables that each task exports for it."
     refused_names: tuple[str, ...] = ()
     "Job names that make the framework ignore Slurm."
 
@@ -67,6 +69,11 @@ class Launcher(NamedTuple):
     def procs_per_task(self, gpus_per_node: int) -> int:
         """Ranks that each task starts or is."""
         return 1 if self.task_per_gpu else gpus_per_node
+
+
+def always(_layout: Layout) -> bool:
+    """True: even a single rank joins a process group."""
+    return True
 
 
 def never(_layout: Layout) -> bool:

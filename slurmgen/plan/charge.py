@@ -12,7 +12,8 @@ def charged(site: Site, place: Place, layout: Layout, seconds: int) -> str | Non
     """
     if site.charge is None:
         return None
-    names = (*([place.qos] if place.qos else []), *place.partitions)
-    rate = next((site.charge.rates[name] for name in names if name in site.charge.rates), site.charge.rate)
+    rates = site.charge.rates
+    names = (place.qos, *place.partitions, place.gpu_type)
+    rate = next((rates[name] for name in names if name in rates), site.charge.rate)
     count = layout.nodes if site.charge.per == "node" else layout.world_size
     return f"{count * rate * seconds / 3600:g} {site.charge.unit}"

@@ -10,7 +10,7 @@ from slurmgen.errors import RequestError
 from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
 from slurmgen.python_env import setup_lines
 from slurmgen.request import NONE, Request
-from slurmgen.sites.model import Container, Modules, Site
+from slurmgen.sites.model import Container, Modules, Site, Vendor
 from slurmgen.slurm.shell import is_full_path, word
 
 
@@ -33,7 +33,15 @@ class Setup(Struct, frozen=True, kw_only=True):
     why_modules: Reason
 
 
-def find_setup(request: Request, origin: Origin, site: Site, modules: Modules, nodes: int) -> Setup:
+def uses_container(request: Request, site: Site) -> bool:
+    """Whether the ranks of a request run in a container."""
+    image = request.container or (site.container.image if site.container else None)
+    return image not in (None, NONE)
+
+
+def find_setup(
+    request: Request, origin: Origin, site: Site, modules: Modules, nodes: int, vendor: Vendor
+) -> Setup:
     """Container or Python environment, and modules.
 
     Raises:
@@ -41,7 +49,7 @@ def find_setup(request: Request, origin: Origin, site: Site, modules: Modules, n
     """
     container, image, why = _container(request, origin, site)
     if container:
-        call = _call(request, site, container, image, several_nodes=nodes > 1)
+        call = _call(request, site, container, image, vendor, several_nodes=nodes > 1)
         setup = _in_container(request, modules, container, image, why, several_nodes=nodes > 1)
         return structs.replace(setup, call=call)
     if request.binds:
@@ -89,7 +97,9 @@ def _in_container(
     )
 
 
-def _call(request: Request, site: Site, container: Container, image: str, *, several_nodes: bool) -> Call:
+def _call(
+    request: Request, site: Site, container: Container, image: str, vendor: Vendor, *, several_nodes: bool
+) -> Call:
     of_site = (*container.binds, *(container.multi_node_binds if several_nodes else ()))
     binds = tuple(map(word, (*of_site, *(request.binds or ()))))
     if binds and not ENGINES[container.engine].takes_binds:
@@ -105,7 +115,7 @@ def _call(request: Request, site: Site, container: Container, image: str, *, sev
             "Leave --requeue out, or add --container none.",
         )
     names = (*site.env.container, *request.env)
-    return Call(image, binds, site.gpu.vendor, names, tuple(map(word, container.options)))
+    return Call(image, binds, vendor, names, tuple(map(word, container.options)))
 
 
 def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reason]:

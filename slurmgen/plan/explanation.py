@@ -31,11 +31,17 @@ def explained(plan: "Plan") -> dict[str, Reason]:
         found[f"directives.{option}"] = found[key] if key in found else _further(plan, option, origin)
     for variable in plan.variables:
         found[f"env.{variable.name}"] = _variable(plan, variable.name, variable.comment, origin)
+    for name in plan.notes:
+        found[f"notes.{name}"] = _note(plan, name)
     for variable in plan.step.variables:
         ranks = f", for its {plan.procs_per_task} ranks together" if plan.procs_per_task > 1 else ""
-        note = variable.comment or _of_profile(plan, f"env.task.{variable.name}").text
-        found[f"task_env.{variable.name}"] = Reason(PROFILE, f"set in each task{ranks}: {note}")
+        reason = _in_task(plan, variable.name, variable.comment)
+        found[f"task_env.{variable.name}"] = reason.within(f"set in each task{ranks}: {{}}")
     return found
+
+
+def _note(plan: "Plan", name: str) -> Reason:
+    return _of_profile(plan, f"when.{name}" if name in plan.settings.notes else "partitions")
 
 
 def _numbers(plan: "Plan") -> dict[str, Reason]:
@@ -89,6 +95,9 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
     }
     folder = f", in the folder {found['log_dir'].text}" if plan.log_dir else ""
     del found["log_dir"]
+    if plan.framework == "srun" != plan.request.framework:
+        cited = _of_profile(plan, "launch.ddp").text
+        found["framework"] = Reason(PROFILE, f"ddp is one task per GPU, without torchrun, {cited}")
     if plan.account != plan.request.account:
         suffix = plan.settings.account_suffix
         found["account"] = found["account"].within(f"{{}}, with {suffix} from the profile of {plan.site}")
@@ -111,7 +120,7 @@ def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
         return origin(f"sbatch.{option}")
     if plan.requeue and option in REQUEUE_REASONS:
         return Reason(DERIVED, REQUEUE_REASONS[option])
-    return _of_profile(plan, f"sbatch.{option}")
+    return _of_profile(plan, f"sbatch.{option}" if option in plan.profile.sbatch else "when")
 
 
 def _variable(plan: "Plan", name: str, comment: str | None, origin: Origin) -> Reason:
@@ -120,6 +129,12 @@ def _variable(plan: "Plan", name: str, comment: str | None, origin: Origin) -> R
     if name in OWN and comment:
         return derived(comment)
     return Reason(PROFILE, comment) if comment else _of_profile(plan, plan.profile.env.key_of(name))
+
+
+def _in_task(plan: "Plan", name: str, comment: str | None) -> Reason:
+    if name not in plan.settings.task_env:
+        return derived(f"PyTorch's name of Slurm's variable, because {plan.launcher.why}")
+    return Reason(PROFILE, comment) if comment else _of_profile(plan, f"env.task.{name}")
 
 
 def _partition(plan: "Plan") -> Reason:
@@ -132,7 +147,9 @@ def _chosen(plan: "Plan", what: str) -> Reason:
     """The reason for a default partition or QoS, of which there may be several."""
     site, names = plan.profile, plan.place.partitions
     if what == "partition" and not set(names) & set(site.default_partitions):
-        return derived(f"the partition with {plan.place.gpu_type} GPUs")
+        of_qos = plan.request.qos in site.qos and site.qos[plan.request.qos].partitions
+        reason = f"that accepts QoS {plan.request.qos}" if of_qos else f"with {plan.place.gpu_type} GPUs"
+        return derived(f"the partition {reason}")
     several = len(site.default_partitions if what == "partition" else site.default_qos) > 1
     first = "the first default of {} whose limits allow the job" if several else "the default of {}"
     return Reason(PROFILE, first.format(plan.site))

@@ -1,5 +1,7 @@
 """The job step: how srun starts the ranks."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from slurmgen.containers import ENGINES
@@ -87,9 +89,9 @@ def _ignored_signal(further: dict[str, str]) -> str | None:
 
 def _in_each_task(variables: tuple[Variable, ...], signal: str | None) -> tuple[str, ...]:
     """A shell that starts each task: it exports the task's variables and ignores a signal."""
-    commands = [f"export {variable.name}={variable.word}; " for variable in variables]
-    commands += [f'trap "" {signal}; '] if signal else []
-    return ("bash", "-c", quote("".join(commands) + 'exec "$@"'), "bash") if commands else ()
+    commands = [f"export {variable.name}={variable.word};" for variable in variables]
+    commands += [f'trap "" {signal};'] if signal else []
+    return ("bash", "-c", *_quoted([*commands, 'exec "$@"']), "bash") if commands else ()
 
 
 def _joined(head: tuple[str, ...], script: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
@@ -115,17 +117,18 @@ def _head(
     head = LAUNCHERS[framework].command(layout, options)
     if not folders and not head.expands_in_task:
         return head.words, False
-    words = ["exec", *(_within_quotes(text) for text in head.words), '"$@"']
+    words = ["exec", *head.words, '"$@"']
     if folders:
         path = ":".join(folders)
         words.insert(0, f'export LD_LIBRARY_PATH="{path}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}";')
-    words[0], words[-1] = f"'{words[0]}", f"{words[-1]}'"
-    return ("bash", "-c", *words, head.words[0]), True
+    return ("bash", "-c", *_quoted(words), head.words[0]), True
 
 
-def _within_quotes(text: str) -> str:
-    r"""A shell word as it is written between single quotes."""
-    return text.replace("'", "'\\''")
+def _quoted(words: Sequence[str]) -> tuple[str, ...]:
+    r"""Shell words as one text in single quotes, which may be wrapped between the words."""
+    first, *rest = (text.replace("'", "'\\''") for text in words)
+    *inner, last = (f"'{first}", *rest)
+    return (*inner, f"{last}'")
 
 
 def _options(request: Request, launcher: Launcher) -> Options:

@@ -8,6 +8,7 @@ from slurmgen.plan.environment import Setup
 from slurmgen.plan.explanation import explained
 from slurmgen.plan.job_step import Step
 from slurmgen.plan.reasons import Reason
+from slurmgen.plan.refusals import notes_of
 from slurmgen.plan.resources import Cpus, Reasoned
 from slurmgen.request import Request
 from slurmgen.sites.model import Rendezvous, Site
@@ -63,6 +64,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     def charge(self) -> str | None:
         """The largest charge of the job in the site's unit; None if the profile states none."""
         return charged(self.profile, self.place, self.layout, self.time_seconds)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What users should know about the job, by topic."""
+        return notes_of(self.profile, self.place, self.settings, requeue=self.requeue)
 
     @property
     def framework(self) -> str:
@@ -195,6 +201,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "directives": dict(plan.directives),
         "env": plan.env,
         "task_env": {variable.name: variable.value for variable in plan.step.variables},
+        "notes": plan.notes,
         "launch": [" ".join(words) for words in plan.step.lines],
         "script": plan.script,
         "output": plan.output,

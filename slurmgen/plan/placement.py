@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.request import Request
 from slurmgen.sites.model import Limits, Node, Site
-from slurmgen.sites.nodes import Place, default_type, gpu_partitions, partitions_of, places_of
+from slurmgen.sites.nodes import Place, accepts, default_type, gpu_partitions, partitions_of, places_of
 from slurmgen.slurm import durations
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
@@ -31,6 +31,7 @@ def find_place(request: Request, site: Site, gpus: int) -> Place:
     _check_known("GPU type", request.gpu_type, site.gpu.types, site.gpu.types, site)
     _check_required(request, site)
     _check_types(request, site, partitions)
+    _check_qos(request, site, partitions)
     *preferred, last = places_of(site, request.partition, request.gpu_type, request.qos)
     return next((place for place in preferred if _fits(place, request, gpus)), last)
 
@@ -69,6 +70,15 @@ def _check_types(request: Request, site: Site, partitions: Iterable[str]) -> Non
         )
     if site.gpu.request == "none" and not site.gpu.types:
         raise RequestError(f"{site.name} accepts no GPU type", "Leave --gpu-type out.")
+
+
+def _check_qos(request: Request, site: Site, partitions: Iterable[str]) -> None:
+    """Refuse a QoS that the partitions do not accept."""
+    if request.partition and request.qos and not accepts(site, request.qos, partitions):
+        raise RequestError(
+            f"partition {request.partition} does not accept QoS {request.qos}",
+            f"Name --partition {' or '.join(site.qos[request.qos].partitions)}, or another --qos.",
+        )
 
 
 def _fits(place: Place, request: Request, gpus: int) -> bool:

@@ -9,13 +9,14 @@ from pathlib import PurePosixPath
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.launchers import LAUNCHERS, Launcher, Layout
 from slurmgen.plan.directives import gpu_directive, mem_directive
-from slurmgen.plan.environment import Setup, find_setup
+from slurmgen.plan.environment import Setup, find_setup, uses_container
 from slurmgen.plan.job_step import find_step
 from slurmgen.plan.layout import lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
 from slurmgen.plan.placement import check_limits, find_place, requested_seconds, roomier
 from slurmgen.plan.reasons import Origin, Reason, origin_of
+from slurmgen.plan.refusals import check_refusals
 from slurmgen.plan.requeue import further_options
 from slurmgen.plan.resources import cpus, memory, time
 from slurmgen.plan.variables import check_per_task, task_variables, variables
@@ -50,18 +51,21 @@ def resolve(
     """
     own_command = _checked_command(request, site)
     origin = origin_of(files or {})
-    launcher = _launcher(request)
+    launcher = _launcher(request, site)
     place = find_place(request, site, request.gpus or DEFAULT_GPUS)
     layout, layout_reason = _layout(request, site, place, launcher, origin)
-    settings = settings_of(site, place, Shape(*layout, launcher.task_per_gpu))
+    shape = Shape(*layout, launcher.task_per_gpu, uses_container(request, site))
+    settings = settings_of(site, place, shape)
+    check_refusals(request, site, settings)
     _check_account(request, site, settings)
-    setup = find_setup(request, origin, site, settings.modules, layout.nodes)
+    vendor = site.gpu.vendor_of(place.gpu_type)
+    setup = find_setup(request, origin, site, settings.modules, layout.nodes, vendor)
     script = _script(request, launcher)
     cpu = cpus(request, origin, site, launcher, layout, place.node)
     mem = memory(request, origin, site, layout, place.node)
     limit = time(request, origin, site, place.limits, layout.nodes)
     further = further_options(request, settings.sbatch, place.constraint, limit.value)
-    in_task = task_variables(request, site, settings)
+    in_task = task_variables(request, site, settings, launcher)
     exports = variables(request, site, settings, launcher, layout, setup, cpu.per_gpu)
     return Plan(
         site=site.name,
@@ -100,11 +104,13 @@ def _checked_command(request: Request, site: Site) -> str:
     return command
 
 
-def _launcher(request: Request) -> Launcher:
+def _launcher(request: Request, site: Site) -> Launcher:
+    """The launcher of a request. A rendezvous is one of torchrun, so that such a request keeps torchrun."""
     name = request.framework or DEFAULT_FRAMEWORK
     if name not in LAUNCHERS:
         raise RequestError(f"unknown framework {name!r}", did_you_mean(name, LAUNCHERS))
-    return LAUNCHERS[name]
+    by_srun = name == "ddp" and site.launch.ddp == "srun" and request.rendezvous is None
+    return LAUNCHERS["srun" if by_srun else name]
 
 
 def _layout(
@@ -146,7 +152,7 @@ def _check_ranks(launcher: Launcher, gpus: int, nodes: int) -> None:
         idle = f"{gpus - most} of {gpus} GPUs" if gpus > most else f"{nodes - most} of {nodes} nodes"
         raise RequestError(
             f"{launcher.name} starts one process, so {idle} would idle",
-            "Ask for --gpus 1 on one node, or for --framework ddp, lightning or accelerate.",
+            "Ask for --gpus 1 on one node, or for --framework ddp, srun, lightning or accelerate.",
         )
 
 

@@ -61,11 +61,16 @@ def _check_names(request: Request, launcher: Launcher, layout: Layout, setup: Se
                 )
 
 
-def task_variables(request: Request, site: Site, settings: Settings) -> tuple[Variable, ...]:
-    """The variables that each task exports for itself, except those that the request sets."""
+def task_variables(
+    request: Request, site: Site, settings: Settings, launcher: Launcher
+) -> tuple[Variable, ...]:
+    """The variables that each task exports for itself, except those that the request sets.
+
+    The profile overrides the launcher: it may say that each task sees one GPU only, as its local rank 0.
+    """
     return tuple(
         Variable(name, value, word(value), site.env.notes.get(name))
-        for name, value in settings.task_env.items()
+        for name, value in {**launcher.task_env, **settings.task_env}.items()
         if name not in request.env
     )
 

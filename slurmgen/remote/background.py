@@ -3,11 +3,12 @@
 import contextlib
 import threading
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
 from slurmgen.errors import SlurmgenError
-from slurmgen.remote.route import Route, open_route
+from slurmgen.remote.route import Route, destination_of, open_route
 from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.transport import Transport
 
@@ -69,12 +70,34 @@ class BackgroundLogin:
 
 
 def _started(route: Route, prompt: Prompt | None) -> PendingLogin:
-    if route.ssh_client == "openssh":
-        from slurmgen.remote.ssh.config import destination
+    return _OpenSshLogin(route, prompt) if route.ssh_client == "openssh" else _LoginThread(route, prompt)
+
+
+class _OpenSshLogin:
+    """A login by ssh in the background, with the advice of the profile if it fails."""
+
+    def __init__(self, route: Route, prompt: Prompt | None) -> None:
+        from slurmgen.remote.login_advice import advised, check_certificates
         from slurmgen.remote.ssh.openssh import Login
 
-        return Login(destination(route.host or "", route.ssh_config), prompt)
-    return _LoginThread(route, prompt)
+        to, login = destination_of(route)
+        check_certificates(route.site, login, to)
+        self._login = Login(to, prompt)
+        self._advice = partial(advised, route.site, login, to, interactive=prompt is not None)
+
+    def __enter__(self) -> Self:
+        self._login.__enter__()
+        return self
+
+    def transport(self) -> Transport:
+        """See PendingLogin."""
+        with self._advice():
+            return self._login.transport()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._login.__exit__(kind, error, trace)
 
 
 class _LoginThread:

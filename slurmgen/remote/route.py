@@ -10,8 +10,9 @@ from slurmgen.remote.transport import Transport
 
 if TYPE_CHECKING:
     from slurmgen.config.user import Personal
+    from slurmgen.remote.ssh.destination import Destination
     from slurmgen.remote.ssh.prompt import Prompt
-    from slurmgen.sites.model import Site
+    from slurmgen.sites.model import Login, Site
 
 Via = Literal["ssh", "local", "twin"]
 SshClient = Literal["paramiko", "openssh"]
@@ -54,7 +55,7 @@ def find_route(
     if not host:
         raise ConfigError(
             f"site {site.name} has no login host",
-            f"{_NAME_A_HOST} or use --via local on a login node.",
+            f"{_NAME_A_HOST} or use --via local on a login node. {site.login.note or ''}".rstrip(),
         )
     if personal.user and "@" not in host:
         host = f"{personal.user}@{host}"
@@ -80,16 +81,12 @@ def open_route(route: Route, prompt: "Prompt | None" = None) -> Transport:
         TwinError: the route is a twin that is not running.
     """
     if route.via == "ssh":
-        from slurmgen.remote.ssh.config import destination
+        from slurmgen.remote.login_advice import advised, check_certificates
 
-        to = destination(route.host or "", route.ssh_config)
-        if route.ssh_client == "openssh":
-            from slurmgen.remote.ssh import openssh
-
-            return openssh.connect(to, prompt)
-        from slurmgen.remote.ssh import paramiko
-
-        return paramiko.connect(to, prompt)
+        to, login = destination_of(route)
+        check_certificates(route.site, login, to)
+        with advised(route.site, login, to, interactive=prompt is not None):
+            return _connected(route, to, prompt)
     from slurmgen.remote.local import LocalTransport
 
     if route.via == "twin":
@@ -98,6 +95,31 @@ def open_route(route: Route, prompt: "Prompt | None" = None) -> Transport:
         return LocalTransport(twin.find(route.site).environ())
     _require_slurm(route)
     return LocalTransport()
+
+
+def destination_of(route: Route) -> "tuple[Destination, Login]":
+    """The host of a route over SSH, and what the site's profile says about logins.
+
+    A host without ProxyJump and ProxyCommand in ssh_config gets the jump host of the profile.
+
+    Raises:
+        RequestError, ConfigError: see `destination`.
+    """
+    from slurmgen.remote.login_advice import jump_host, login_of
+    from slurmgen.remote.ssh.config import destination
+
+    login, host = login_of(route.site), route.host or ""
+    return destination(host, route.ssh_config, jump_host(login, host)), login
+
+
+def _connected(route: Route, to: "Destination", prompt: "Prompt | None") -> Transport:
+    if route.ssh_client == "openssh":
+        from slurmgen.remote.ssh import openssh
+
+        return openssh.connect(to, prompt)
+    from slurmgen.remote.ssh import paramiko
+
+    return paramiko.connect(to, prompt)
 
 
 def _require_slurm(route: Route) -> None:

@@ -30,9 +30,11 @@ class Login(Fact, frozen=True):
     other_hosts: tuple[str, ...] = ()
     "Further login hosts."
     jump_host: str | None = None
-    "The host that connections go through; name it as ProxyJump in ~/.ssh/config."
+    "The host that connections go through, unless ssh_config has ProxyJump or ProxyCommand for the host."
     automation_host: str | None = None
     "The host for unattended logins with a restricted key."
+    transfer_hosts: tuple[str, ...] = ()
+    "Hosts for copying large files; for readers."
     methods: tuple[LoginMethod, ...] = ()
     "What a login needs."
     certificate_hours: Count | None = None
@@ -53,7 +55,7 @@ class Charge(Fact, frozen=True):
     rate: Rate = 1.0
     "Units for an hour of one GPU or node."
     rates: dict[Name, Rate] = {}
-    "Other rates by partition or QoS."
+    "Other rates by QoS, partition or GPU type, of which the first that has one counts."
 
 
 class Source(Fact, frozen=True):

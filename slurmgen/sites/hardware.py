@@ -3,6 +3,7 @@
 from typing import Literal
 
 from slurmgen.sites.facts import Count, Fact, Name
+from slurmgen.slurm.sbatch_options import SbatchOptions
 
 GpuRequest = Literal["gres", "gpus-per-node", "gpus", "none"]
 Vendor = Literal["nvidia", "amd"]
@@ -31,6 +32,10 @@ class GpuType(Node, frozen=True):
     "The name of the GPU for readers."
     constraint: str | None = None
     "The --constraint that selects the type, on sites whose GPU requests name no type."
+    sbatch: SbatchOptions = {}
+    "Other directives that select the type in the same way, such as a reservation."
+    vendor: Vendor | None = None
+    "The vendor, where it differs from `[gpu] vendor`."
 
 
 class Gpu(Fact, frozen=True):
@@ -46,6 +51,11 @@ class Gpu(Fact, frozen=True):
     "The GPU types by their Slurm names, and how their nodes differ from `[node]`."
     vendor: Vendor = "nvidia"
     "Selects the GPU option of the container engine."
+
+    def vendor_of(self, gpu_type: str | None) -> Vendor:
+        """The vendor of a GPU type."""
+        kind = self.types.get(gpu_type or "")
+        return (kind.vendor if kind else None) or self.vendor
 
 
 class Cpu(Fact, frozen=True):

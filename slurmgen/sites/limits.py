@@ -33,6 +33,10 @@ class Limits(Fact, frozen=True):
     "The shortest time limit."
     max_jobs: Limit | None = None
     "Jobs of one user, running or pending; for readers."
+    max_running_jobs: Limit | None = None
+    "Running jobs of one user; for readers."
+    max_nodes_per_user: Limit | None = None
+    "Nodes of all jobs of one user; for readers."
 
     def time_for(self, nodes: int) -> str | None:
         """The longest time of a job with that many nodes, as Slurm writes it."""
@@ -53,6 +57,8 @@ class Partition(Limits, frozen=True):
 
     default: bool = False
     "A job that names no partition takes the first default whose limits allow it."
+    preemptible: bool = False
+    "Whether Slurm may stop its jobs in favor of others."
     whole_nodes: bool = False
     "Whether each job gets whole nodes."
     gpu_type: Name | None = None
@@ -66,5 +72,9 @@ class Qos(Limits, frozen=True):
 
     default: bool = False
     "A job that names no QoS takes the first default whose limits allow it."
+    preemptible: bool = False
+    "Whether Slurm may stop its jobs in favor of others."
+    partitions: tuple[Name, ...] = ()
+    "The partitions that accept it; unset: all."
     replaces_partition_limits: bool = False
     "Its limits hold instead of those of the partition (Slurm's OverPartQOS)."

@@ -8,10 +8,20 @@ from collections.abc import Sequence
 from typing import Literal
 
 from slurmgen.sites.access import Account, Charge, Login, LoginMethod, Mark, Source
-from slurmgen.sites.facts import Count, Environment, Fact, Name
+from slurmgen.sites.facts import Count, Environment, Fact, Folder, Name
 from slurmgen.sites.hardware import Cpu, Gpu, GpuRequest, GpuType, Memory, MemoryForm, Node, Vendor
 from slurmgen.sites.limits import Limits, Partition, Qos, TimeByNodes
-from slurmgen.sites.software import Container, EngineName, Env, HostRule, Launch, Modules, Rendezvous, When
+from slurmgen.sites.software import (
+    Container,
+    EngineName,
+    Env,
+    HostRule,
+    Launch,
+    LaunchOptions,
+    Modules,
+    Rendezvous,
+    When,
+)
 from slurmgen.slurm.sbatch_options import SbatchOptions
 
 __all__ = [
@@ -29,6 +39,7 @@ __all__ = [
     "GpuType",
     "HostRule",
     "Launch",
+    "LaunchOptions",
     "Limits",
     "Login",
     "LoginMethod",
@@ -96,10 +107,16 @@ class Site(Fact, frozen=True):
     "The limits of every job, whatever its partition."
     internet: Literal["yes", "no", "proxy"] | None = None
     "Whether compute nodes reach the internet."
+    job_folders: tuple[Folder, ...] = ()
+    "Folders that compute nodes reach, one of which a job must start below; unset: all of the login node."
     architecture: Literal["x86_64", "aarch64"] | None = None
     "The architecture of the GPU nodes."
     charge: Charge | None = None
     "What jobs cost."
+    refused_options: dict[str, str] = {}
+    "The reason why the site refuses an sbatch option or advises against it, by the option's long name."
+    notes: dict[str, str] = {}
+    "Further facts for users, by topic; `slurmgen sites show` and the site's page print them."
     refusals: dict[str, str] = {}
     "What to do when the site refuses a job, by a part of the message."
     sources: dict[Name, Source] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from slurmgen.sites.model import Limits, Node, Site
+from slurmgen.sites.model import GpuType, Limits, Node, Site
 from slurmgen.slurm import sizes
 
 
@@ -42,7 +42,7 @@ def place_of(
     """
     names = partitions_of(site, partition)
     kind = gpu_type or site.type_of(names) or default_type(site)
-    requested, constraint = _selection(site, kind, gpu_type)
+    requested, constraint = _selection(site, names, kind, gpu_type)
     nodes = [_node(site, name, kind) for name in names] or [_node(site, None, kind)]
     node = _smallest(nodes)
     smallest = next((name for name, one in zip(names, nodes, strict=False) if one.gpus == node.gpus), None)
@@ -62,28 +62,41 @@ def places_of(
     site: Site, partition: str | None = None, gpu_type: str | None = None, qos: str | None = None
 ) -> Iterator[Place]:
     """The places that a job may take, in order of preference; defaults replace what it does not name."""
-    partitions = (partition,) if partition else _with_type(site, gpu_type) or (None,)
+    partitions = (partition,) if partition else _suitable(site, gpu_type, qos) or (None,)
     for name in partitions:
-        for quality in (qos,) if qos else site.default_qos or (None,):
+        accepted = tuple(each for each in site.default_qos if accepts(site, each, partitions_of(site, name)))
+        for quality in (qos,) if qos else accepted or (None,):
             yield place_of(site, name, gpu_type, quality)
 
 
-def _with_type(site: Site, gpu_type: str | None) -> tuple[str, ...]:
-    """The default partitions with that GPU type; else any partition of that type."""
+def accepts(site: Site, qos: str, partitions: Iterable[str]) -> bool:
+    """Whether all these partitions accept a QoS, as far as the profile says."""
+    accepting = site.qos[qos].partitions if qos in site.qos else ()
+    return not accepting or all(name in accepting for name in partitions)
+
+
+def _suitable(site: Site, gpu_type: str | None, qos: str | None) -> tuple[str, ...]:
+    """The default partitions with that GPU type that accept the QoS; else any such partition."""
 
     def fits(name: str) -> bool:
-        return gpu_type is None or site.partitions[name].gpu_type in (None, gpu_type)
+        of_type = gpu_type is None or site.partitions[name].gpu_type in (None, gpu_type)
+        return of_type and (qos is None or accepts(site, qos, [name]))
 
     defaults = tuple(filter(fits, site.default_partitions))
-    return defaults or tuple(name for name in gpu_partitions(site) if gpu_type and fits(name))
+    selects = gpu_type or (qos in site.qos and site.qos[qos].partitions)
+    return defaults or (tuple(filter(fits, gpu_partitions(site))) if selects else ())
 
 
-def _selection(site: Site, kind: str | None, requested: str | None) -> tuple[str | None, str | None]:
+def _selection(
+    site: Site, names: Sequence[str], kind: str | None, requested: str | None
+) -> tuple[str | None, str | None]:
     """The type for the GPU request and the constraint: either selects the type, where anything needs to."""
-    constraint = site.gpu.types[kind].constraint if kind in site.gpu.types else None
-    if constraint:
-        return None, constraint
-    needed = requested or site.gpu.type_required or kind == site.gpu.default_type
+    selected = site.gpu.types[kind] if kind in site.gpu.types else GpuType()
+    if selected.constraint or selected.sbatch:
+        return None, selected.constraint
+    of_partition = kind is not None and kind == site.type_of(names)  # all of its GPUs are of that type
+    named = requested is not None and not of_partition
+    needed = named or site.gpu.type_required or kind == site.gpu.default_type
     return (kind if needed else None), None
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from slurmgen.sites.model import Launch, Modules, Site, When
+from slurmgen.sites.model import LaunchOptions, Modules, Site, When
 from slurmgen.sites.nodes import Place
 from slurmgen.slurm.sbatch_options import SbatchOptions
 
@@ -21,6 +21,7 @@ class Shape(Struct, frozen=True):
     nodes: int
     gpus_per_node: int
     task_per_gpu: bool
+    container: bool = False
 
 
 class Settings(Struct, frozen=True):
@@ -30,15 +31,21 @@ class Settings(Struct, frozen=True):
     modules: Modules
     env: dict[str, str]
     task_env: dict[str, str]
-    launch: Launch
+    launch: LaunchOptions
     account_suffix: str
+    refusals: dict[str, str] = {}
+    "Why the site refuses the job, by the name of the table."
+    notes: dict[str, str] = {}
+    "What users should know about the job, by the name of the table."
 
 
 def settings_of(site: Site, place: Place, shape: Shape) -> Settings:
     """The settings of a job; of several values of one key, the last table's counts."""
-    tables = tuple(_applying(site, place, shape))
+    named = {name: table for name, table in site.when.items() if _applies(table, place, shape)}
+    tables = tuple(named.values())
+    kind = site.gpu.types.get(place.gpu_type or "")
     return Settings(
-        sbatch=_merged(site.sbatch, *(table.sbatch for table in tables)),
+        sbatch=_merged(site.sbatch, kind.sbatch if kind else {}, *(table.sbatch for table in tables)),
         modules=Modules(
             init=_joined(site.modules.init, *(table.modules.init for table in tables)),
             load=_joined(site.modules.load, *(table.modules.load for table in tables)),
@@ -47,22 +54,23 @@ def settings_of(site: Site, place: Place, shape: Shape) -> Settings:
         task_env=_merged(site.env.task, *(table.task_env for table in tables)),
         launch=_launch(site.launch, *(table.launch for table in tables)),
         account_suffix="".join(table.account_suffix for table in tables),
+        refusals={name: table.refuse for name, table in named.items() if table.refuse},
+        notes={name: table.note for name, table in named.items() if table.note},
     )
 
 
-def _applying(site: Site, place: Place, shape: Shape) -> Iterator[When]:
+def _applies(table: When, place: Place, shape: Shape) -> bool:
     facts = {
         "nodes": "one" if shape.nodes == 1 else "several",
         "tasks": "per-gpu" if shape.task_per_gpu else "per-node",
         "whole_nodes": place.node.gpus is not None and shape.gpus_per_node == place.node.gpus,
         "gpu_type": place.gpu_type,
+        "qos": place.qos,
+        "container": shape.container,
     }
-    for table in site.when.values():
-        wanted = {name: getattr(table, name) for name in facts}
-        if all(value in (None, facts[name]) for name, value in wanted.items()) and (
-            table.partition is None or set(place.partitions) == {table.partition}
-        ):
-            yield table
+    return all(getattr(table, name) in (None, value) for name, value in facts.items()) and (
+        table.partition is None or set(place.partitions) == {table.partition}
+    )
 
 
 def _groups(site: Site, shape: Shape) -> Iterator[dict[str, str]]:
@@ -73,8 +81,8 @@ def _groups(site: Site, shape: Shape) -> Iterator[dict[str, str]]:
         yield site.env.multi_node
 
 
-def _launch(*tables: Launch) -> Launch:
-    return Launch(
+def _launch(*tables: LaunchOptions) -> LaunchOptions:
+    return LaunchOptions(
         srun=_joined(*(table.srun for table in tables)),
         torchrun=next((table.torchrun for table in reversed(tables) if table.torchrun), ()),
         torchrun_options=_joined(*(table.torchrun_options for table in tables)),

@@ -48,7 +48,7 @@ class Env(Fact, frozen=True):
         return next((f"env.{group}.{name}" for group in groups if name in getattr(self, group)), "when")
 
 
-class Launch(Fact, frozen=True):
+class LaunchOptions(Fact, frozen=True):
     """How jobs start their ranks."""
 
     srun: tuple[str, ...] = ()
@@ -63,19 +63,34 @@ class Launch(Fact, frozen=True):
     "Shell lines that run once on each node before the step."
 
 
+class Launch(LaunchOptions, frozen=True):
+    """How all jobs of the site start their ranks."""
+
+    ddp: Literal["torchrun", "srun"] = "torchrun"
+    "How `--framework ddp` starts: one torchrun per node, or one task per GPU as `--framework srun` does."
+
+
 class When(Fact, frozen=True):
     """Settings of the jobs that meet all its conditions; unset conditions do not count."""
 
     nodes: Literal["one", "several"] | None = None
     "Condition: jobs on one node, or on several."
     tasks: Literal["per-gpu", "per-node"] | None = None
-    "Condition: one task per GPU (lightning), or one per node (ddp, accelerate)."
+    "Condition: one task per GPU (lightning, srun), or one per node (ddp, accelerate)."
     whole_nodes: bool | None = None
     "Condition: whether the job uses every GPU of its nodes."
     gpu_type: Name | None = None
     "Condition: the GPU type of the job."
     partition: Name | None = None
     "Condition: the partition of the job."
+    qos: Name | None = None
+    "Condition: the QoS of the job."
+    container: bool | None = None
+    "Condition: whether the ranks run in a container."
+    refuse: str | None = None
+    "Why the site refuses such jobs; slurmgen then refuses them, with `note` as its advice."
+    note: str | None = None
+    "What users should know about such jobs; `slurmgen explain` prints it."
     account_suffix: Suffix = ""
     "Appended to the account, such as `@h100`."
     sbatch: SbatchOptions = {}
@@ -86,7 +101,7 @@ class When(Fact, frozen=True):
     "Further variables."
     task_env: Environment = {}
     "Further variables that each task exports."
-    launch: Launch = Launch()
+    launch: LaunchOptions = LaunchOptions()
     "Further settings of the launch."
 
 

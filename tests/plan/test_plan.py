@@ -21,7 +21,7 @@ def plan_of(site: str | Site, **asked: object):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize(
     ("framework", "ntasks_per_node", "procs_per_task", "cpus_per_task"),
-    [("lightning", 4, 1, 72), ("ddp", 1, 4, 288), ("accelerate", 1, 4, 288)],
+    [("lightning", 4, 1, 72), ("srun", 4, 1, 72), ("ddp", 1, 4, 288), ("accelerate", 1, 4, 288)],
 )
 def test_the_task_layout_follows_from_the_framework(
     framework: str, ntasks_per_node: int, procs_per_task: int, cpus_per_task: int

@@ -44,6 +44,14 @@ JOBS: dict[str, tuple[list[str], dict[str, str]]] = {
             "import": f"{MODULE} (rank 1 on localhost)",
         },
     ),
+    "srun": (
+        ["--gpus", "2", "--nodes", "2"],
+        {
+            "exception": "Python raised an error (rank 1 on ",
+            "SIGKILL": f"task 1 on NODE {KILLED}",
+            "exit-code": "task 1 on NODE ended with exit code 3",
+        },
+    ),
     "lightning": (
         ["--gpus", "3", "--nodes", "1"],
         {

@@ -100,6 +100,7 @@ def jobs(site: Callable[[str], Site]) -> dict[str, Job]:
         return Job(testbed, name, framework=framework, gpus=2, nodes=1, script_args=words, **said)
 
     into = ("--run-dir", "run")
+    ddp = str(training / "mnist_ddp.py")
     # The time is up whenever a rank looks, which is after each of the two epochs.
     cut = {"env": {"SLURM_JOB_END_TIME": "1"}}
     minute = job("minute", "ddp", *into, "--check-every", "1", script=str(slow), time="1")
@@ -109,11 +110,12 @@ def jobs(site: Callable[[str], Site]) -> dict[str, Job]:
         "whole": job("whole", "ddp"),
         "error": job("error", "ddp", *into, "--crash-rank", "1", "--crash-step", "20"),
         "lightning": job("lightning", "lightning", *into, "--check-every", "100", **cut),
+        "srun": job("srun", "srun", *into, "--check-every", "100", script=ddp, **cut),
         "accelerate": job("accelerate", "accelerate", *into, "--check-every", "100", **cut),
     }
 
 
-@pytest.mark.parametrize("framework", ["lightning", "accelerate"])
+@pytest.mark.parametrize("framework", ["lightning", "srun", "accelerate"])
 def test_a_job_whose_time_is_up_goes_on_until_it_ends_as_one_uninterrupted_run_does(
     framework: str, jobs: dict[str, Job]
 ) -> None:

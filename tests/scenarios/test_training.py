@@ -11,13 +11,13 @@ from tests.conftest import REPOSITORY
 from tests.scenarios.conftest import BIN, Job, Site
 
 SITES = ("daic", "olivia")
-FRAMEWORKS = ("ddp", "lightning", "accelerate")
+FRAMEWORKS = ("ddp", "srun", "lightning", "accelerate")
 QUICK = ["--", "--data", "synthetic", "--limit", "256", "--epochs", "1"]
 Start = Callable[[str], Site]
 
 
 def request(framework: str, nodes: int, site: str) -> list[str]:
-    script = f"training/mnist_{framework}.py"
+    script = f"training/mnist_{'ddp' if framework == 'srun' else framework}.py"
     size = ["--gpus", str(2 * nodes), "--nodes", str(nodes)]
     return ["--site", site, "--framework", framework, *size, "--script", script]
 

@@ -20,6 +20,7 @@ from paramiko.pkey import PublicBlob
 
 from slurmgen import files
 
+_FOREVER = 2**64 - 1
 _UNREADABLE = Exception
 "What is raised for an invalid certificate: cryptography does not document it."
 
@@ -38,6 +39,15 @@ def of(key: paramiko.PKey, paths: Iterable[Path]) -> Iterator[tuple[str, paramik
 def beside(path: Path) -> Path:
     """The default path of a key's certificate."""
     return path.with_name(f"{path.name.removesuffix('.pub')}-cert.pub")
+
+
+def expiry(path: Path) -> float | None:
+    """When a certificate expires, in seconds since 1970; infinity for never, None without a certificate."""
+    with contextlib.suppress(_UNREADABLE):  # the file is missing, or is something else
+        certificate = load_ssh_public_identity(files.read_text(path).encode())
+        if isinstance(certificate, SSHCertificate):
+            return float("inf") if certificate.valid_before >= _FOREVER else float(certificate.valid_before)
+    return None
 
 
 def as_held(key: paramiko.AgentKey) -> paramiko.AgentKey:

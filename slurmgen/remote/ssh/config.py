@@ -37,8 +37,13 @@ Options = Mapping[str, Sequence[str]]
 "The options of ssh_config for a host: keywords in lower case, with their values."
 
 
-def destination(name: str, config_file: str | None = None) -> Destination:
+def destination(name: str, config_file: str | None = None, jump: str | None = None) -> Destination:
     """The destination of `[USER@]HOST`, by `config_file` or else by the user's and the system's ssh_config.
+
+    Args:
+        name: the host as given.
+        config_file: the ssh_config that is read instead.
+        jump: the value of ProxyJump if ssh_config has neither ProxyJump nor ProxyCommand for the host.
 
     Raises:
         RequestError: the name is not valid.
@@ -50,7 +55,7 @@ def destination(name: str, config_file: str | None = None) -> Destination:
     try:
         file = Path(config_file).expanduser().absolute() if config_file else None
         _check_readable(file)
-        return _resolved(HostSpec(alias, user), file, ())
+        return _resolved(HostSpec(alias, user), file, (), jump)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot read ssh_config: {error}", "Correct it, or name another file with --ssh-config."
@@ -66,13 +71,28 @@ def _check_readable(config_file: Path | None) -> None:
             read_bytes(Path("~/.ssh/config").expanduser())
 
 
-def _resolved(spec: HostSpec, config_file: Path | None, behind: tuple[str, ...]) -> Destination:
+def _resolved(
+    spec: HostSpec, config_file: Path | None, behind: tuple[str, ...], jump: str | None = None
+) -> Destination:
     """A host with its jump hosts; `behind` are the hosts that are reached through it."""
     if str(spec) in behind or len(behind) > _MAX_JUMPS:
         raise ValueError(f"its ProxyJump is circular: {' -> '.join((*behind, str(spec)))}")
     options = _read_options(spec, config_file)
+    added = jump if jump and _leaves_jump_open(spec, config_file, options, jump) else ""
     to = _destination(spec, config_file, options)
-    return structs.replace(to, jump=_jump(_proxy_jump(options), config_file, (*behind, str(spec))))
+    hosts = _jump(added or _proxy_jump(options), config_file, (*behind, str(spec)))
+    return structs.replace(to, jump=hosts, added_jump=added)
+
+
+def _leaves_jump_open(spec: HostSpec, file: Path | None, options: Options, jump: str) -> bool:
+    """Whether ssh_config does not say how a host is reached."""
+    if {"proxyjump", "proxycommand"} & options.keys():
+        return False
+    if program := shutil.which("ssh"):
+        from slurmgen.remote.ssh import config_openssh
+
+        return config_openssh.leaves_jump_open(program, spec.alias, spec.user, spec.port, file, jump)
+    return True
 
 
 def _jump(words: str, config_file: Path | None, behind: tuple[str, ...]) -> Destination | None:

@@ -10,7 +10,9 @@ import re
 import socket
 import subprocess
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
+SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 TIMEOUT = 30.0
 "Seconds for the commands of `Match exec` and for the canonicalization of names."
 
@@ -40,6 +42,21 @@ def read_options(
     return values | {
         key: [_expanded(text, tokens) for text in values[key]] for key in _EXPANDED & values.keys()
     }
+
+
+def leaves_jump_open(
+    program: str, alias: str, user: str, port: str, config_file: Path | None, jump: str
+) -> bool:
+    """Whether ssh_config has neither ProxyJump nor ProxyCommand for a host; `ssh -G` does not print `none`.
+
+    A default that follows all of ssh_config has an effect only if nothing in it applies.
+    """
+    files = [config_file] if config_file else [Path(_home(), ".ssh/config"), SYSTEM_CONFIG]
+    lines = [*(f'Include "{path}"' for path in files), "Match all", f"ProxyJump {jump}"]
+    with NamedTemporaryFile("w", prefix="slurmgen-", suffix=".ssh_config") as file:
+        file.write("\n".join([*lines, ""]))
+        file.flush()
+        return "proxyjump" in read_options(program, alias, user, port, Path(file.name))
 
 
 def _ssh_output(argv: list[str]) -> str:

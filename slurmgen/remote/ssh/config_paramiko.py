@@ -8,8 +8,8 @@ from pathlib import Path
 import paramiko
 
 from slurmgen import files
+from slurmgen.remote.ssh.config_openssh import SYSTEM_CONFIG
 
-SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 DEEPEST = 16
 "How deep files may include one another, as in OpenSSH."
 MOST_FILES = 256

@@ -62,6 +62,8 @@ class Destination(Struct, frozen=True, kw_only=True):
     proxy_command: str | None = None
     jump: "Destination | None" = None
     "The host through which this one is reached."
+    added_jump: str = ""
+    "The value of ProxyJump, where it is not from ssh_config."
     sharing: Sharing | None = None
     config_file: Path | None = None
 
@@ -79,4 +81,5 @@ class Destination(Struct, frozen=True, kw_only=True):
     def ssh(self) -> str:
         """The command that connects to the host by hand."""
         file = ["-F", str(self.config_file)] if self.config_file else []
-        return shlex.join(["ssh", *file, *self.spec.options, self.alias])
+        jump = ["-J", self.added_jump] if self.added_jump else []
+        return shlex.join(["ssh", *file, *jump, *self.spec.options, self.alias])

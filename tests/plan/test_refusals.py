@@ -1,0 +1,129 @@
+"""What a profile says against a job, and about it: refused options and combinations, notes, preemption."""
+
+import pytest
+from msgspec import structs
+
+from slurmgen import Request, load_site, resolve
+from slurmgen.errors import RequestError
+from slurmgen.plan import Plan, as_dict
+from slurmgen.sites.model import Charge, Container, Gpu, GpuType, Node, Partition, Qos, Site, When
+from tests.conftest import Run
+
+
+def site_with(**facts: object) -> Site:
+    return structs.replace(load_site("generic"), **facts)
+
+
+def plan_of(site: Site, **asked: object) -> Plan:
+    return resolve(Request(**asked), site)  # type: ignore[arg-type]
+
+
+PART = When(
+    nodes="several", whole_nodes=False, refuse="a job must fill its nodes", note="Ask for 4 GPUs a node."
+)
+FILLED = site_with(node=Node(gpus=4), when={"part": PART})
+
+
+def test_a_combination_that_the_site_refuses_is_refused_with_its_advice() -> None:
+    with pytest.raises(RequestError, match="a job must fill its nodes") as error:
+        plan_of(FILLED, gpus=4, nodes=2)
+    assert error.value.hint == "Ask for 4 GPUs a node."
+
+
+@pytest.mark.parametrize(("gpus", "nodes"), [(8, 2), (2, 1)])
+def test_other_jobs_are_not_refused(gpus: int, nodes: int) -> None:
+    assert plan_of(FILLED, gpus=gpus, nodes=nodes).notes == {}
+
+
+def test_an_option_that_the_site_refuses_is_refused_with_the_reason() -> None:
+    site = site_with(refused_options={"export": "it hides the modules"})
+    with pytest.raises(RequestError, match="--sbatch export on generic: it hides the modules"):
+        plan_of(site, sbatch={"export": "NONE"})
+    assert "export" not in dict(plan_of(site, sbatch={"export": False}).directives)
+
+
+def test_a_note_applies_to_the_jobs_that_meet_its_conditions() -> None:
+    site = site_with(when={"image": When(container=True, note="Bind /data.")}, container=Container())
+    assert plan_of(site).notes == {}
+    plan = plan_of(site, container="a.sif")
+    assert (as_dict(plan)["notes"], plan.why["notes.image"].source) == ({"image": "Bind /data."}, "profile")
+
+
+def test_settings_may_depend_on_the_qos() -> None:
+    site = site_with(qos={"a": Qos(), "b": Qos()}, when={"of_b": When(qos="b", env={"X": "1"})})
+    assert "X" in plan_of(site, qos="b").env
+    assert "X" not in plan_of(site, qos="a").env
+
+
+@pytest.mark.parametrize("facts", [{"partition": "p"}, {"qos": "q"}])
+def test_a_preemptible_job_without_requeue_has_a_note(facts: dict[str, str]) -> None:
+    partitions = {"p": Partition(preemptible="partition" in facts)}
+    site = site_with(partitions=partitions, qos={"q": Qos(preemptible="qos" in facts)})
+    assert "--requeue" in plan_of(site, **facts).notes["preemption"]
+    assert plan_of(site, **facts, requeue=True).notes == {}
+
+
+def test_explain_prints_the_notes(slurmgen: Run) -> None:
+    options = ["--site", "frontier", "--account", "a", "--gpus", "16"]
+    assert "hsn0" in slurmgen("explain", *options).stdout.split("notes.several_nodes")[1].partition("\n")[0]
+
+
+def test_the_vendor_may_differ_between_gpu_types() -> None:
+    site = site_with(
+        gpu=Gpu(types={"mi100": GpuType(vendor="amd"), "a100": GpuType()}), container=Container()
+    )
+    for kind, flag in {"mi100": "--rocm", "a100": "--nv"}.items():
+        words = [word for line in plan_of(site, gpu_type=kind, container="x.sif").step.lines for word in line]
+        assert flag in words
+
+
+def test_directives_select_a_gpu_type_instead_of_its_name() -> None:
+    site = site_with(gpu=Gpu(types={"slice": GpuType(sbatch={"reservation": "1g.10gb"})}))
+    directives = dict(plan_of(site, gpu_type="slice").directives)
+    assert (directives["reservation"], directives["gres"]) == ("1g.10gb", "gpu:1")
+    assert "reservation" not in dict(plan_of(site).directives)
+
+
+def test_a_partition_of_one_type_selects_it() -> None:
+    site = site_with(
+        partitions={"a": Partition(gpu_type="a100", default=True), "b": Partition(gpu_type="h100")},
+        gpu=Gpu(types={"a100": GpuType(), "h100": GpuType()}),
+    )
+    directives = dict(plan_of(site, gpu_type="h100").directives)
+    assert (directives["partition"], directives["gres"]) == ("b", "gpu:1")
+
+
+def test_the_charge_may_depend_on_the_gpu_type() -> None:
+    site = site_with(charge=Charge(rates={"fat": 2.0}), gpu=Gpu(types={"fat": GpuType(), "thin": GpuType()}))
+    assert plan_of(site, gpu_type="fat", time="01:00:00").charge == "2 GPU hours"
+    assert plan_of(site, gpu_type="thin", time="01:00:00").charge == "1 GPU hours"
+
+
+QUALITIES = site_with(
+    partitions={"a": Partition(default=True), "b": Partition()},
+    qos={"of_a": Qos(default=True, partitions=("a",)), "of_b": Qos(partitions=("b",))},
+)
+
+
+def test_a_qos_selects_a_partition_that_accepts_it() -> None:
+    place = plan_of(QUALITIES, qos="of_b").place
+    assert (place.partitions, place.qos) == (("b",), "of_b")
+
+
+def test_a_default_qos_is_not_used_in_a_partition_that_does_not_accept_it() -> None:
+    assert plan_of(QUALITIES, partition="b").place.qos is None
+    assert plan_of(QUALITIES).place.qos == "of_a"
+
+
+def test_a_qos_that_the_partition_does_not_accept_is_refused() -> None:
+    with pytest.raises(RequestError, match="partition a does not accept QoS of_b") as error:
+        plan_of(QUALITIES, partition="a", qos="of_b")
+    assert "--partition b" in (error.value.hint or "")
+
+
+def test_a_remote_folder_that_compute_nodes_do_not_reach_is_refused(slurmgen: Run) -> None:
+    options = ["--site", "jupiter", "--account", "a", "--host", "127.0.0.1"]
+    reply = slurmgen("submit", *options, "--remote-dir", "/p/scratch/me")
+    assert reply.returncode == 2
+    assert "do not reach /p/scratch/me" in reply.stderr
+    assert "--remote-dir" in reply.stderr

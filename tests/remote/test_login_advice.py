@@ -1,0 +1,221 @@
+"""What a profile adds to a login, before real sshds: its jump host, and advice when the login fails."""
+
+import subprocess
+from collections.abc import Iterator
+from getpass import getuser
+from pathlib import Path
+
+import pytest
+
+from slurmgen.errors import AuthenticationFailed, ConnectionFailed, RemoteError
+from slurmgen.remote.background import BackgroundLogin
+from slurmgen.remote.route import Route, destination_of, open_route
+from slurmgen.remote.ssh.prompt import Prompt
+from tests.conftest import Run
+from tests.remote.ssh.test_authenticate import FakePrompt, agent
+from tests.remote.ssh.test_certificates import authority, trusting
+from tests.support.sshd import Server, free_port, keygen, privilege_separation_folder, sshd
+
+__all__ = ["agent", "authority", "trusting"]
+
+CLIENTS = ["paramiko", "openssh"]
+
+
+class Place:
+    """The user's own profile of the site `s`, and an ssh_config."""
+
+    def __init__(self, folder: Path, config_dir: Path) -> None:
+        self.folder = folder
+        self.profiles = config_dir / "site_profiles"
+
+    def profile(self, login: str, folder: Path | None = None) -> None:
+        folder = folder or self.profiles
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "s.toml").write_text(f'name = "s"\n[login]\n{login}\n')
+
+    def config(self, more: str = "", key: Path | None = None, **hosts: Server) -> str:
+        known = self.folder / "known_hosts"
+        known.write_text("".join(host.known_line for host in hosts.values()))
+        blocks = [
+            host.block(name, known, key=key, more=more if name == "far" else "")
+            for name, host in hosts.items()
+        ]
+        (self.folder / "ssh_config").write_text("\n".join(blocks))
+        return str(self.folder / "ssh_config")
+
+    def route(self, config: str, client: str = "paramiko", host: str = "far") -> Route:
+        return Route(site="s", via="ssh", host=host, ssh_config=config, ssh_client=client)  # type: ignore[arg-type]
+
+    def refusal(self, route: Route, prompt: Prompt | None = None) -> RemoteError:
+        with pytest.raises(RemoteError) as error:
+            open_route(route, prompt).close()
+        return error.value
+
+
+@pytest.fixture
+def place(tmp_path: Path, config_dir: Path) -> Place:
+    return Place(tmp_path, config_dir)
+
+
+@pytest.fixture(scope="module")
+def gate(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    privilege_separation_folder()
+    with sshd(tmp_path_factory.mktemp("gate"), more=f"PermitOpen 127.0.0.1:{server.port}") as running:
+        yield running
+
+
+JUMP = 'host = "far"\njump_host = "gate"'
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_jump_host_of_the_users_profile_is_used(
+    place: Place, server: Server, gate: Server, client: str
+) -> None:
+    place.profile(JUMP)
+    route = place.route(place.config(far=server, gate=gate), client)
+    assert [hop.alias for hop in destination_of(route)[0].chain] == ["gate", "far"]
+    with open_route(route) as transport:
+        assert transport.run(["echo", "in"], timeout=60).out == "in\n"
+
+
+def test_the_login_goes_through_the_jump_host(place: Place, server: Server, gate: Server) -> None:
+    place.profile(JUMP)
+    with open_route(place.route(place.config(far=server, gate=gate))) as transport:
+        assert ", then " in transport.login
+
+
+@pytest.mark.parametrize("own", ["ProxyJump none", "ProxyCommand none"])
+def test_ssh_config_takes_precedence(place: Place, server: Server, gate: Server, own: str) -> None:
+    place.profile(JUMP)
+    assert destination_of(place.route(place.config(own, far=server, gate=gate)))[0].jump is None
+
+
+def test_another_host_than_the_profiles_is_reached_directly(place: Place, server: Server) -> None:
+    place.profile(JUMP.replace("far", "login.example"))
+    assert destination_of(place.route(place.config(far=server)))[0].jump is None
+
+
+def test_the_user_of_the_host_is_that_of_the_jump_host(place: Place, server: Server, gate: Server) -> None:
+    place.profile(JUMP)
+    to, _ = destination_of(place.route(place.config(far=server, gate=gate), host="ada@far"))
+    assert [hop.user for hop in to.chain] == ["ada", "ada"]
+    assert "-J ada@gate" in to.ssh
+
+
+def test_a_bundled_profile_names_its_jump_host(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    route = Route(
+        site="clariden", via="ssh", host="clariden.alps.cscs.ch", ssh_config=str(tmp_path / "empty")
+    )
+    assert [hop.alias for hop in destination_of(route)[0].chain] == ["ela.cscs.ch", "clariden.alps.cscs.ch"]
+
+
+def test_the_profile_of_a_project_chooses_no_jump_host(
+    place: Place, server: Server, slurmgen: Run, tmp_path: Path
+) -> None:
+    """It is not contacted, and its commands are not advised: a project may be untrusted."""
+    evil = f'host = "far"\njump_host = "127.0.0.1:{free_port()}"\ncertificate_command = "evil"'
+    place.profile(evil, tmp_path / "site_profiles")
+    config = place.config(far=server, key=keygen(tmp_path / "stranger"))
+    reply = slurmgen("status", "12", "--site", "s", "--ssh-config", config)
+    assert reply.returncode == 3
+    assert "far refused the login" in reply.stderr
+    assert "evil" not in reply.stderr
+
+
+def certificate(authority: Path, key: Path, validity: str) -> Path:
+    words = ["-s", authority, "-I", "test", "-n", getuser(), "-V", validity, f"{key}.pub"]
+    subprocess.run(["ssh-keygen", "-q", *words], check=True)
+    return key.with_name(f"{key.name}-cert.pub")
+
+
+CERTIFIED = (
+    'host = "far"\nmethods = ["certificate"]\ncertificate_hours = 12\ncertificate_command = "clifton auth"'
+)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_without_a_certificate_the_error_says_how_to_get_one(
+    place: Place, trusting: Server, tmp_path: Path, client: str
+) -> None:
+    place.profile(CERTIFIED)
+    error = place.refusal(place.route(place.config(far=trusting, key=keygen(tmp_path / "id")), client))
+    assert isinstance(error, AuthenticationFailed)
+    for part in ("run `clifton auth`", "12 hours", "no certificate was found"):
+        assert part.lower() in error.hint.lower()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_expired_certificate_is_reported_before_the_login(
+    place: Place, trusting: Server, authority: Path, tmp_path: Path, client: str
+) -> None:
+    place.profile(CERTIFIED)
+    key = keygen(tmp_path / "id")
+    path = certificate(authority, key, "-2h:-1h").rename(tmp_path / "other.pub")
+    nowhere = Server(trusting.folder, free_port())
+    config = place.config(f'CertificateFile "{path}"', far=nowhere, key=key)
+    error = place.refusal(place.route(config, client))
+    assert (type(error), "has expired" in error.fact, str(path) in error.fact) == (
+        AuthenticationFailed,
+        True,
+        True,
+    )
+    assert "run `clifton auth`" in error.hint
+    background = BackgroundLogin(place.route(config, client))
+    with pytest.raises(AuthenticationFailed, match="has expired"), background as login:
+        login.transport()
+
+
+def test_a_valid_certificate_logs_in(place: Place, trusting: Server, authority: Path, tmp_path: Path) -> None:
+    place.profile(CERTIFIED)
+    key = keygen(tmp_path / "id")
+    path = certificate(authority, key, "-1h:+1h")
+    with open_route(place.route(place.config(far=trusting, key=key))) as transport:
+        assert transport.login == str(path)
+
+
+@pytest.mark.usefixtures("agent")
+def test_with_an_agent_the_login_is_tried_and_the_expired_certificate_named_after_it(
+    place: Place, trusting: Server, authority: Path, tmp_path: Path
+) -> None:
+    place.profile(CERTIFIED)
+    key = keygen(tmp_path / "id")
+    certificate(authority, key, "-2h:-1h")
+    error = place.refusal(place.route(place.config(far=trusting, key=key)))
+    assert "refused the login" in error.fact
+    assert "has expired" in error.hint
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_other_login_hosts_are_offered_and_not_tried(place: Place, server: Server, client: str) -> None:
+    """A job is submitted from one host, which the ledger records."""
+    place.profile('host = "far"\nother_hosts = ["other"]\nnote = "Connect the VPN first."')
+    down = Server(server.folder, free_port())
+    route = place.route(place.config(far=down, other=server), client)
+    error = place.refusal(route)
+    assert isinstance(error, ConnectionFailed)
+    assert "Other login hosts of s: other; name one with --host" in error.hint
+    assert error.hint.endswith("Connect the VPN first.")
+
+
+@pytest.mark.parametrize(("prompt", "offered"), [(None, True), (FakePrompt(), False)])
+def test_the_host_for_automation_is_offered_without_a_terminal(
+    place: Place, server: Server, tmp_path: Path, prompt: FakePrompt | None, offered: bool
+) -> None:
+    place.profile('host = "far"\nautomation_host = "robot"')
+    route = place.route(place.config(far=server, key=keygen(tmp_path / "stranger")))
+    assert ("--host robot" in place.refusal(route, prompt).hint) is offered
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_login_in_the_background_has_the_same_advice(place: Place, server: Server, client: str) -> None:
+    place.profile('host = "far"\nother_hosts = ["other"]')
+    route = place.route(place.config(far=Server(server.folder, free_port())), client)
+    with pytest.raises(ConnectionFailed, match="Other login hosts"), BackgroundLogin(route) as login:
+        login.transport()
+
+
+def test_without_a_host_the_note_of_the_profile_says_how_it_is_named(slurmgen: Run) -> None:
+    reply = slurmgen("status", "12", "--site", "isambard-ai", "--via", "ssh")
+    assert reply.returncode == 2
+    assert "PROJECT.aip2.isambard" in reply.stderr

@@ -2,7 +2,7 @@
 
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
-from slurmgen.sites.nodes import place_of
+from slurmgen.sites.nodes import places_of
 
 SIZES = {"1gpu": "one GPU", "node": "one node", "2nodes": "two nodes"}
 SIX_SHAPES = (
@@ -21,7 +21,7 @@ _ACCOUNT = "project1"
 
 def shape_request(site: Site, framework: str, size: str) -> Request:
     """The request of a shape: what the site requires gets a value, all else is left to its defaults."""
-    known = place_of(site).node.gpus
+    known = max((place.node.gpus or 0 for place in places_of(site)), default=0)
     per_node = known or _GPUS
     gpus, nodes = {
         "1gpu": (1, None),

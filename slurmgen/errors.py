@@ -2,6 +2,7 @@
 
     SlurmgenError                 2 unless noted
     ├── RequestError              the request is invalid, on this site or on any
+    │   └── LimitExceeded         the site allows no job of that size
     ├── ConfigError               a profile, slurmgen.toml or personal.toml is wrong
     ├── TwinError                 the twin could not be started or found (3)
     └── RemoteError               the remote host failed (3)
@@ -32,6 +33,10 @@ class SlurmgenError(Exception):
 
 class RequestError(SlurmgenError):
     """The request is invalid, on this site or on any."""
+
+
+class LimitExceeded(RequestError):
+    """The site allows no job of that size."""
 
 
 class ConfigError(SlurmgenError):

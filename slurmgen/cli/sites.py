@@ -8,6 +8,7 @@ from slurmgen.cli.completion import complete_sites
 from slurmgen.cli.discover import command as discover
 from slurmgen.cli.help import Group
 from slurmgen.cli.route_options import project_dir
+from slurmgen.cli.sites_test import command as test
 from slurmgen.text import toml_key, toml_value
 
 
@@ -68,35 +69,43 @@ def show(name: str, as_json: bool) -> None:
 
 
 command.add_command(discover, "discover")
+command.add_command(test, "test")
 
 
 @command.command()
 @click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-def validate(files: tuple[Path, ...]) -> int:
+@click.option(
+    "--strict", is_flag=True, help="Also report contradictions, and facts that have no effect or no source."
+)
+def validate(files: tuple[Path, ...], strict: bool) -> int:
     """Check profile files and print all errors.
 
-    Exits with 1 if there is an error.
+    With --strict it also prints warnings: facts of a valid profile that contradict each other, have no
+    effect, or have no source. Exits with 1 if there is an error or a warning.
     """
-    from slurmgen.sites.profiles import profile_errors
+    from slurmgen.sites.profiles import profile_errors, profile_warnings
     from slurmgen.text import visible
 
     is_wrong = False
     for path in files:
         errors = profile_errors(path, project_dir())
+        warnings = profile_warnings(path, project_dir()) if strict and not errors else []
         for error in errors:
             _print_error(error)
-            is_wrong = True
-        if not errors:
+        for warning in warnings:
+            _print_error(warning, "warning")
+        is_wrong |= bool(errors or warnings)
+        if not (errors or warnings):
             click.echo(visible(f"{path}: valid"))
     return int(is_wrong)
 
 
-def _print_error(error: Exception) -> None:
+def _print_error(error: Exception, severity: str = "error") -> None:
     from slurmgen.text import visible
 
-    click.echo(visible(f"error: {error}", keep="\n"), err=True)
+    click.echo(visible(f"{severity}: {error}", keep="\n"), err=True)
 
 
 def _toml(data: dict[str, object], prefix: str = "") -> str:

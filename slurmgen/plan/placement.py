@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from slurmgen.errors import RequestError, did_you_mean
+from slurmgen.errors import LimitExceeded, RequestError, did_you_mean
 from slurmgen.request import Request
 from slurmgen.sites.model import Limits, Node, Site
 from slurmgen.sites.nodes import Place, accepts, default_type, gpu_partitions, partitions_of, places_of
@@ -111,7 +111,8 @@ def check_limits(site: Site, place: Place, gpus: int, nodes: int, seconds: int =
     """Refuse more or fewer GPUs or nodes than a job may have.
 
     Raises:
-        RequestError: the job is outside a limit.
+        LimitExceeded: the job is outside a limit.
+        RequestError: the partition has no GPUs.
     """
     for name, limit in place.limits.items():
         if not limit.has_gpus:
@@ -123,7 +124,7 @@ def check_limits(site: Site, place: Place, gpus: int, nodes: int, seconds: int =
             fact = f"{count} {unit} exceed" if bound == "at most" else f"{count} {unit} are below"
             others = _with_room(site, gpus, nodes, seconds) if name.startswith("partition ") else ()
             other = f", or use --partition {' or '.join(others)}" if others else ""
-            raise RequestError(
+            raise LimitExceeded(
                 f"{fact} the limit of {name}: {value} per job", f"Ask for {bound} --{key} {value}{other}."
             )
 

@@ -20,7 +20,7 @@ class Limits(Fact, frozen=True):
     max_time: str | None = None
     "The longest time limit, as Slurm writes it; UNLIMITED for none."
     max_time_by_nodes: tuple[TimeByNodes, ...] = ()
-    "Shorter limits of smaller jobs, in increasing order of nodes."
+    "Limits of smaller jobs instead of `max_time`, in increasing order of nodes."
     max_nodes: Limit | None = None
     "Nodes of a job."
     max_gpus: Limit | None = None

@@ -14,6 +14,7 @@ import msgspec
 from slurmgen.errors import ConfigError, did_you_mean
 from slurmgen.paths import bundled, config_folder
 from slurmgen.sites.checks import Fault, faults
+from slurmgen.sites.contradictions import contradictions
 from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import unprintable
 from slurmgen.toml_errors import shortened
@@ -79,6 +80,18 @@ def profile_errors(path: Path, project_dir: Path | None = None) -> list[ConfigEr
         return _read(path, search_path(project_dir))[1]
     except ConfigError as error:  # a file cannot be read at all
         return [error]
+
+
+def profile_warnings(path: Path, project_dir: Path | None = None) -> list[ConfigError]:
+    """What the strict checks find in a valid profile: contradictions, and facts without a source.
+
+    Raises:
+        ConfigError: the profile is not valid.
+    """
+    folders = search_path(project_dir)
+    site = _loaded(path, folders)
+    layers, _ = _layers(path, folders)
+    return [_located(fault, layers) for fault in dict.fromkeys(contradictions(site))]
 
 
 def _loaded(path: Path, folders: Sequence[Path]) -> Site:

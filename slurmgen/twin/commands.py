@@ -1,9 +1,9 @@
 """Run the ordinary Slurm commands on a twin."""
 
-import os
 import subprocess
 
 from slurmgen.errors import TwinError
+from slurmgen.twin.daemons import clean_environ
 from slurmgen.twin.store import Twin
 
 TIMEOUT = 15.0
@@ -15,7 +15,7 @@ def slurm(twin: Twin, *argv: str) -> str:
     Raises:
         TwinError: it failed.
     """
-    environ = {**os.environ, **twin.environ()}
+    environ = {**clean_environ(), **twin.environ()}
     try:
         reply = subprocess.run(
             argv, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False

@@ -96,7 +96,7 @@ def start(daemon: Daemon) -> None:
             stdin=subprocess.DEVNULL,
             stdout=err,
             stderr=err,
-            env=_environ(),
+            env=clean_environ(),
             timeout=START_TIMEOUT,
             check=False,
         )
@@ -128,6 +128,6 @@ def _text(path: Path) -> str:
     return ""
 
 
-def _environ() -> Mapping[str, str]:
+def clean_environ() -> Mapping[str, str]:
     """This process's environment without variables of Slurm: a twin may be started inside a job."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}

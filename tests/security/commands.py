@@ -91,6 +91,8 @@ CASES = {
     "sites show": [Case("sites show generic")],
     "sites validate": [Case("sites validate site_profiles/*.toml", 1)],
     "sites discover": [Case("sites discover --via local", programs=SLURM | SHELL | {"srun"})],
+    # Without --no-twin it runs the shell lines of the profile, as a job of the twin does.
+    "sites test": [Case("sites test lab --no-twin", 1, programs=frozenset({"shellcheck"}))],
     "twin status": [Case("twin status", programs=SLURM)],
     "twin up": [
         Case(

@@ -4,23 +4,12 @@ from msgspec.structs import replace
 
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.request import Request
-from slurmgen.sites.nodes import place_of
 from slurmgen.sites.profiles import load_site, profile_paths
+from slurmgen.sites.shapes import SIX_SHAPES, SIZES, shape_request
 
 ACCOUNTS = {"daic": "ewi-insy-prb", "olivia": "nn1234k"}
 WHOLE_MATRIX = ("generic", "daic", "olivia")
-SIZES = ("1gpu", "node", "2nodes")
-SIX_SHAPES = (
-    ("python", "1gpu"),
-    ("ddp", "node"),
-    ("lightning", "node"),
-    ("accelerate", "node"),
-    ("ddp", "2nodes"),
-    ("lightning", "2nodes"),
-)
 REQUEUED = ("generic.python.1gpu", "daic.lightning.node", "generic.ddp.node", "olivia.accelerate.2nodes")
-_GPUS = 4
-"GPUs of a node, where the profile does not say."
 
 
 def golden_requests() -> dict[str, tuple[str, Request]]:
@@ -44,14 +33,5 @@ def _matrix() -> list[tuple[str, str]]:
 
 
 def _request(name: str, framework: str, size: str) -> Request:
-    site = load_site(name, personal=False)
-    known = place_of(site).node.gpus
-    per_node = known or _GPUS
-    gpus, nodes = {
-        "1gpu": (1, None),
-        "node": (per_node, None),
-        "2nodes": (2 * per_node, None if known else 2),
-    }[size]
-    account = ACCOUNTS.get(name, "project1" if site.account.required else None)
-    qos = next(iter(site.qos)) if site.qos_required and not site.default_qos else None
-    return Request(framework=framework, gpus=gpus, nodes=nodes, account=account, qos=qos)
+    request = shape_request(load_site(name, personal=False), framework, size)
+    return replace(request, account=ACCOUNTS[name]) if name in ACCOUNTS else request

@@ -1,0 +1,164 @@
+"""`slurmgen sites validate --strict`: facts that contradict each other, have no effect, or lack a source."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from slurmgen.paths import bundled
+from slurmgen.sites.contradictions import CHECKS
+from slurmgen.sites.profiles import profile_warnings
+from tests.conftest import Run
+
+SOURCE = """
+[sources.docs]
+mark = "documentation"
+title = "the user guide"
+facts = [{}]
+"""
+TABLES = (
+    "time",
+    "account",
+    "partitions",
+    "qos",
+    "node",
+    "gpu",
+    "cpu",
+    "memory",
+    "env",
+    "when",
+    "limits",
+    "charge",
+)
+
+
+def write(folder: Path, text: str, sources: str | None = None) -> Path:
+    """A profile in which every fact has a source."""
+    stated = [name for name in TABLES if re.search(rf"^(\[?{name}\b)", text, re.MULTILINE)]
+    path = folder / "x.toml"
+    path.write_text(text + (SOURCE.format(", ".join(map(repr, stated))) if sources is None else sources))
+    return path
+
+
+CASES = {
+    "unknown_nodes": (
+        "[partitions.a]\ndefault = true",
+        r"x.toml:1: partitions\.a: .* how many GPUs a node has",
+    ),
+    "no_default_partition": (
+        "[node]\ngpus = 4\n[partitions.a]\n[partitions.b]",
+        r"partitions: none of the partitions is the default: a, b\. Set default = true",
+    ),
+    "default_without_gpus": (
+        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\nmax_gpus = 0\n[partitions.b]",
+        r"x.toml:4: partitions\.a\.default: the default partition has no GPUs",
+    ),
+    "limits_exclude_each_other": (
+        "[node]\ngpus = 4\n[limits]\nmin_time = '1:00:00'\n"
+        "[partitions.a]\ndefault = true\nmax_time = '30:00'",
+        r"x.toml:4: limits\.min_time: min_time 1:00:00 of x exceeds max_time 30:00 of partition a",
+    ),
+    "too_few_nodes_for_the_least_gpus": (
+        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\nmax_nodes = 2\nmin_gpus = 9",
+        r"x.toml:6: partitions\.a\.min_gpus: 9 GPUs do not fit in 2 nodes of 4",
+    ),
+    "default_qos_over_partition": (
+        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\nmax_time = '1-0'\n"
+        "[qos.long]\ndefault = true\nmax_time = '7-0'",
+        r"x.toml:8: qos\.long\.max_time: 7-0 is more than any default partition allows.*OverPartQOS",
+    ),
+    "default_time_out_of_limits": (
+        "time = '5'\n[node]\ngpus = 4\n[limits]\nmin_time = '1:00:00'",
+        r"x.toml:1: time: 5 is below 1:00:00 of x",
+    ),
+    "type_in_no_partition": (
+        "[node]\ngpus = 4\n[gpu.types.h100]\n[gpu.types.a100]\n"
+        "[partitions.a]\ndefault = true\ngpu_type = 'a100'",
+        r"x.toml:3: gpu\.types\.h100: no partition has this GPU type",
+    ),
+    "required_type_without_default": (
+        "[node]\ngpus = 4\n[gpu]\ntype_required = true\n[gpu.types.a]\n[gpu.types.b]",
+        r"x.toml:4: gpu\.type_required: a job must name one of several types.*: a, b\. Set default_type",
+    ),
+    "type_without_request": (
+        "[node]\ngpus = 4\n[gpu]\nrequest = 'none'\ntype_required = true\n[gpu.types.a]",
+        r"x.toml:5: gpu\.type_required: .* the site refuses every GPU request",
+    ),
+    "unreachable_settings": (
+        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\nmax_nodes = 1\n[when.w]\nnodes = 'several'",
+        r"x.toml:7: when\.w\.nodes: the limits allow no job on several nodes",
+    ),
+    "unknown_rates": (
+        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\n[charge]\nrates = { b = 2 }",
+        r"x.toml:6: charge\.rates\.b: there is no partition or QoS 'b'",
+    ),
+    "notes_of_unset_variables": (
+        "[node]\ngpus = 4\n[env.always]\nA = '1'\n[env.notes]\nB = 'why'",
+        r"x.toml:6: env\.notes\.B: the profile does not set this variable",
+    ),
+}
+
+
+def test_every_check_has_a_case() -> None:
+    assert {check.__name__ for check in CHECKS} == {*CASES, "facts_without_source"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_contradiction_is_a_warning_with_its_line(name: str, tmp_path: Path) -> None:
+    text, message = CASES[name]
+    (warning,) = profile_warnings(write(tmp_path, text))
+    assert re.search(message, str(warning))
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[partitions.a]\ndefault = true\ngpu_type = 'y'\n[when.w]\ngpu_type = 'z'", "gpu_type"),
+        (
+            "[partitions.a]\ndefault = true\n[partitions.b]\nmax_gpus = 0\n[when.w]\npartition = 'b'",
+            "partition",
+        ),
+    ],
+)
+def test_conditions_that_exclude_each_other_are_unreachable(text: str, key: str, tmp_path: Path) -> None:
+    types = "[node]\ngpus = 4\n[gpu.types.y]\n[gpu.types.z]\n"
+    found = [str(warning) for warning in profile_warnings(write(tmp_path, types + text))]
+    assert any(f"when.w.{key}: " in warning for warning in found)
+
+
+def test_facts_without_a_source_are_listed_by_table(tmp_path: Path) -> None:
+    path = write(tmp_path, "[node]\ngpus = 4\ncpus = 8\n[gpu]\nrequest = 'gpus'", "")
+    assert [str(warning).partition(": ")[2] for warning in profile_warnings(path)] == [
+        "node: no source supports node.gpus, node.cpus. "
+        "Add the key or its table to `facts` of a table [sources.NAME].",
+        "gpu: no source supports gpu.request. Add the key or its table to `facts` of a table [sources.NAME].",
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(bundled("site_profiles").glob("*.toml")), ids=lambda path: path.stem)
+def test_a_bundled_profile_passes_the_strict_checks(path: Path) -> None:
+    assert profile_warnings(path) == []
+
+
+def test_strict_prints_warnings_and_exits_with_1(tmp_path: Path, slurmgen: Run) -> None:
+    path = write(tmp_path, CASES["unknown_nodes"][0])
+    plain = slurmgen("sites", "validate", str(path))
+    assert (plain.returncode, plain.stdout, plain.stderr) == (0, f"{path}: valid\n", "")
+    strict = slurmgen("sites", "validate", "--strict", str(path))
+    assert (strict.returncode, strict.stdout) == (1, "")
+    assert strict.stderr.startswith(f"warning: {path}:1: partitions.a: ")
+
+
+def test_strict_prints_the_errors_of_an_invalid_profile(tmp_path: Path, slurmgen: Run) -> None:
+    path = write(tmp_path, "colour = 'red'\n[node]\ngpus = 0\n", "")
+    strict = slurmgen("sites", "validate", "--strict", str(path))
+    assert strict.returncode == 1
+    assert [line.partition(": ")[0] for line in strict.stderr.splitlines()] == ["error", "error"]
+
+
+def test_a_contradiction_with_an_inherited_fact_names_the_file_of_the_fact(tmp_path: Path) -> None:
+    (tmp_path / "base.toml").write_text(
+        "[node]\ngpus = 4\n[env.notes]\nB = 'why'\n" + SOURCE.format("'node', 'env'")
+    )
+    (warning,) = profile_warnings(write(tmp_path, "extends = 'base'\n", ""))
+    assert str(warning).startswith(f"{tmp_path}/base.toml:4: env.notes.B: ")

@@ -1,0 +1,118 @@
+"""`slurmgen sites test`: six jobs of a profile, and one that runs on its twin."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from slurmgen import Request, load_site
+from slurmgen.paths import bundled
+from slurmgen.site_trial import try_scripts
+from slurmgen.sites.shapes import SIX_SHAPES
+from tests.conftest import Run
+
+NODE = "[node]\ngpus = 2\ncpus = 8\nmemory = '32G'\n"
+
+
+def write(folder: Path, text: str, name: str = "lab") -> None:
+    """A profile of the project."""
+    (folder / "site_profiles").mkdir(exist_ok=True)
+    (folder / "site_profiles" / f"{name}.toml").write_text(text)
+
+
+def results(output: str) -> dict[str, str]:
+    """The result of each shape."""
+    rows = (re.match(r"(.*?)  +(\w+)", line) for line in output.splitlines())
+    return {row[1]: row[2] for row in rows if row}
+
+
+@pytest.mark.parametrize("name", [path.stem for path in bundled("site_profiles").glob("*.toml")])
+def test_a_bundled_site_passes_without_a_twin(name: str) -> None:
+    trials = try_scripts(load_site(name), Request())
+    assert [trial for trial in trials if trial.result == "failed"] == []
+    assert len(trials) == len(SIX_SHAPES)
+
+
+def test_a_shape_beyond_a_limit_is_refused_with_the_limit(tmp_path: Path, slurmgen: Run) -> None:
+    write(tmp_path, f"{NODE}[partitions.gpu]\ndefault = true\nmax_nodes = 1\n")
+    done = slurmgen("sites", "test", "lab", "--no-twin")
+    assert done.returncode == 0
+    assert results(done.stdout)["ddp on two nodes"] == "refused"
+    assert "2 nodes exceed the limit of partition gpu: 1 per job" in done.stdout
+
+
+def test_what_a_job_must_name_is_a_failure_and_not_a_refusal(tmp_path: Path, slurmgen: Run) -> None:
+    write(tmp_path, f"{NODE}[gpu]\ntype_required = true\n[gpu.types.a]\n[gpu.types.b]\n")
+    done = slurmgen("sites", "test", "lab", "--no-twin")
+    assert done.returncode == 1
+    assert set(results(done.stdout).values()) == {"failed"}
+    assert "Add --gpu-type, one of a, b." in done.stdout
+    assert slurmgen("sites", "test", "lab", "--no-twin", "--gpu-type", "b").returncode == 0
+
+
+def test_a_site_that_refuses_all_shapes_fails(tmp_path: Path, slurmgen: Run) -> None:
+    write(tmp_path, f"{NODE}[limits]\nmin_nodes = 5\n")
+    done = slurmgen("sites", "test", "lab", "--no-twin")
+    assert set(results(done.stdout).values()) == {"refused"}
+    assert done.returncode == 1
+
+
+def test_a_finding_of_the_linter_fails_the_shape(tmp_path: Path, slurmgen: Run) -> None:
+    write(tmp_path, f"{NODE}[launch]\nbefore = ['export MASTER_ADDR=localhost']\n")
+    done = slurmgen("sites", "test", "lab", "--no-twin")
+    assert done.returncode == 1
+    assert re.search(r"ddp on two nodes +failed +SG\d+ in line \d+: ", done.stdout)
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="there is no shellcheck")
+def test_a_finding_of_shellcheck_fails_the_shape(tmp_path: Path, slurmgen: Run) -> None:
+    write(tmp_path, f"{NODE}[launch]\nbefore = ['echo $(ls *.x)']\n")
+    done = slurmgen("sites", "test", "lab", "--no-twin")
+    assert done.returncode == 1
+    assert re.search(r"failed +shellcheck, line \d+", done.stdout)
+
+
+def test_a_missing_shellcheck_is_noted(slurmgen: Run, tmp_path: Path) -> None:
+    done = slurmgen("sites", "test", "generic", "--no-twin", env=os.environ | {"PATH": str(tmp_path)})
+    assert done.returncode == 0
+    assert "shellcheck is not installed" in done.stderr
+
+
+def test_without_slurm_the_table_comes_before_the_error(slurmgen: Run, tmp_path: Path) -> None:
+    done = slurmgen("sites", "test", "generic", env=os.environ | {"PATH": str(tmp_path)})
+    assert done.returncode == 3
+    assert len(results(done.stdout)) == len(SIX_SHAPES)
+    assert done.stderr.splitlines()[-1].endswith("Or add --no-twin.")
+
+
+def test_a_job_runs_on_the_twin_which_is_then_stopped(
+    tmp_path: Path, slurmgen: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "elsewhere")
+    write(tmp_path, f"{NODE}[partitions.gpu]\ndefault = true\nmax_time = '1-0'\n[account]\nrequired = true\n")
+    done = slurmgen("sites", "test", "lab")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(results(done.stdout).values()) == {"passed"}
+    assert "4 ranks on 2 nodes of the twin" in done.stdout
+    assert slurmgen("twin", "status").stdout == "no twin runs\n"
+
+
+def test_what_slurm_refuses_on_the_twin_is_a_failure(tmp_path: Path, slurmgen: Run) -> None:
+    write(tmp_path, f"{NODE}[sbatch]\nreservation = 'mine'\n")
+    done = slurmgen("sites", "test", "lab")
+    assert done.returncode == 1
+    assert set(results(done.stdout).values()) == {"failed"}
+    assert "reservation" in done.stdout
+
+
+def test_a_twin_that_runs_is_used_and_keeps_running(tmp_path: Path, slurmgen: Run) -> None:
+    write(tmp_path, NODE)
+    try:
+        assert slurmgen("twin", "up", "--site", "lab").returncode == 0
+        done = slurmgen("sites", "test", "lab")
+        assert done.returncode == 0, done.stdout
+        assert slurmgen("twin", "status", "--site", "lab").returncode == 0
+    finally:
+        slurmgen("twin", "down", "--site", "lab")

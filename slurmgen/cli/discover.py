@@ -67,11 +67,11 @@ def command(
     options["host"] = host
     with _connect(diff, name, options) as transport:
         found, cluster = _query(transport, host)
-    return _compare(diff, found) if diff else _write(found, name or cluster, output)
+    return _compare(diff, found, options["via"]) if diff else _write(found, name or cluster, output)
 
 
 def _check_name(name: str | None) -> None:
-    from slurmgen.sites.discover.facts import NAME
+    from slurmgen.sites.discover.cluster import NAME
 
     if name is not None and not NAME.fullmatch(name):
         raise click.BadParameter(
@@ -112,12 +112,14 @@ def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
     return discover(replies, host), cluster_name(replies)
 
 
-def _compare(name: str, found: "Discovery") -> int:
+def _compare(name: str, found: "Discovery", via: str | None) -> int:
     from slurmgen.sites.discover import differences
     from slurmgen.sites.profiles import load_site
     from slurmgen.text import visible
 
-    wrong = list(differences(load_site(name, project_dir()), found))
+    wrong = list(differences(load_site(name, project_dir()), found, all_types=via != "twin"))
+    for command in found.failed:
+        click.echo(f"not compared: `{command}` failed on the cluster", err=True)
     for one in wrong:
         click.echo(visible(f"{one.key}: {one.profile} in the profile, {one.cluster} on the cluster"))
     if not wrong:

@@ -9,7 +9,7 @@ from slurmgen.sites.discover.nodes import Group, Kind, groups, kinds, usual
 from slurmgen.sites.discover.query import ASSOCIATIONS, CONFIG, NODES, PARTITIONS, QOS, QOS_FIELDS, Answer
 from slurmgen.sites.discover.records import records, settings
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 Keys = tuple[str, ...]
 Entry = Mapping[str, str]
 

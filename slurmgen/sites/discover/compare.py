@@ -29,12 +29,14 @@ def differences(site: Site, found: Discovery, *, all_types: bool = False) -> Ite
     """
     yield from _missing("partitions", site.partitions, found.partitions, "no such partition")
     yield from _missing("qos", site.qos, found.qos, "no such QoS")
-    yield from _missing("gpu.types", _requested_types(site) if all_types else (), _types(found), "no such GPU type")
+    yield from _missing(
+        "gpu.types", _requested_types(site) if all_types else (), _types(found), "no such GPU type"
+    )
     for fact in found.facts:
         stated = _stated(site, fact.keys)
         if isinstance(fact.value, dict) or stated is None or stated is False or fact.keys[0] == "login":
             continue
-        if not _is_same(fact, stated):
+        if not _is_same(fact, stated) and stated not in found.engines:
             yield Difference(".".join(fact.keys), str(stated), str(fact.value))
 
 

@@ -1,18 +1,22 @@
 """`slurmgen sites discover`: write a profile from what a cluster reports."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurmgen.cli.completion import complete_hosts, complete_sites
+from slurmgen.cli.discover_probe import ProbeOptions, probe_options, probed
 from slurmgen.cli.help import Command
 from slurmgen.cli.route_options import connect, project_dir, route_options
 from slurmgen.cli.site_option import not_empty
 
 if TYPE_CHECKING:
+    from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.sites.discover import Discovery
+    from slurmgen.sites.model import Site
 
 _TIMEOUT = 120
 
@@ -25,6 +29,7 @@ _TIMEOUT = 120
             "Write a profile of a cluster"
         ),
         "slurmgen sites discover --diff daic --via ssh": "Compare a profile with its cluster",
+        "slurmgen sites discover login.example.org --probe": "Let a one-minute job look at a node too",
     },
 )
 @click.argument(
@@ -47,13 +52,23 @@ _TIMEOUT = 120
     help="Compare with a profile; exit with 1 if a fact differs.",
 )
 @route_options
+@probe_options
 def command(
-    login_host: str | None, name: str | None, output: Path | None, diff: str | None, **options: Any
+    login_host: str | None,
+    name: str | None,
+    output: Path | None,
+    diff: str | None,
+    probe: ProbeOptions | None,
+    **options: Any,
 ) -> int:
     """Write a site profile from what Slurm on a login node reports.
 
     It queries HOST; without HOST this machine, or with --diff the login host of SITE. It runs five commands
     of Slurm and submits nothing. Each fact names its command and the date; what Slurm cannot know is listed.
+
+    --probe then submits a job of one minute, after a prompt. It reports network interfaces, the links of
+    GPUs, what each task sees, and whether the internet is reached. If it is interrupted, the same command
+    reads the report of that job.
     """
     if login_host and options["host"]:
         raise click.UsageError("HOST and --host name the login host twice.")
@@ -63,15 +78,21 @@ def command(
         raise click.UsageError("--via twin needs --diff SITE, or --name SITE.")
     name = name or (output.stem if output else None)
     _check_name(name)
+    _check_output(output)
     host = login_host or options.pop("host", None)
     options["host"] = host
-    with _connect(diff, name, options) as transport:
+    route = _route(diff, name, options)
+    with connect(route) as transport:
         found, cluster = _query(transport, host)
-    return _compare(diff, found) if diff else _write(found, name or cluster, output)
+        if probe:
+            found = probed(probe, transport, route, found, _site(found, diff, name or cluster))
+    if probe and probe.dry_run:
+        return 0
+    return _compare(diff, found, options["via"]) if diff else _write(found, name or cluster, output)
 
 
 def _check_name(name: str | None) -> None:
-    from slurmgen.sites.discover.facts import NAME
+    from slurmgen.sites.discover.cluster import NAME
 
     if name is not None and not NAME.fullmatch(name):
         raise click.BadParameter(
@@ -79,15 +100,40 @@ def _check_name(name: str | None) -> None:
         )
 
 
-def _connect(diff: str | None, name: str | None, options: dict[str, Any]) -> "Transport":
+def _check_output(output: Path | None) -> None:
+    """Refuse an existing file before anything is done."""
+    from slurmgen.errors import RequestError
+
+    if output is not None and os.path.lexists(output):
+        raise RequestError(f"{output} cannot be written: File exists", "Name a new file.")
+
+
+def _route(diff: str | None, name: str | None, options: dict[str, Any]) -> "Route":
     from slurmgen.config.user import Personal
     from slurmgen.jobs.lookup import site_route
     from slurmgen.remote.route import find_route
     from slurmgen.sites.model import Site
 
     if diff:
-        return connect(site_route(diff, Path.cwd(), options))
-    return connect(find_route(Site(name=name or "discover"), Personal(), **options))
+        return site_route(diff, Path.cwd(), options)
+    return find_route(Site(name=name or "discover"), Personal(), **options)
+
+
+def _site(found: "Discovery", diff: str | None, name: str) -> "Site":
+    """The profile for the probe job: that of --diff, else the discovered one."""
+    import tomllib
+
+    from msgspec import convert
+
+    from slurmgen.sites.discover import profile_text
+    from slurmgen.sites.model import Site
+    from slurmgen.sites.profiles import load_site
+
+    return (
+        load_site(diff, project_dir())
+        if diff
+        else convert(tomllib.loads(profile_text(found, name, "")), Site)
+    )
 
 
 def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
@@ -112,12 +158,14 @@ def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
     return discover(replies, host), cluster_name(replies)
 
 
-def _compare(name: str, found: "Discovery") -> int:
+def _compare(name: str, found: "Discovery", via: str | None) -> int:
     from slurmgen.sites.discover import differences
     from slurmgen.sites.profiles import load_site
     from slurmgen.text import visible
 
-    wrong = list(differences(load_site(name, project_dir()), found))
+    wrong = list(differences(load_site(name, project_dir()), found, all_types=via != "twin"))
+    for command in found.failed:
+        click.echo(f"not compared: `{command}` failed on the cluster", err=True)
     for one in wrong:
         click.echo(visible(f"{one.key}: {one.profile} in the profile, {one.cluster} on the cluster"))
     if not wrong:

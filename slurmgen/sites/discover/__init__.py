@@ -5,6 +5,7 @@
 
 from slurmgen.sites.discover.compare import Difference, differences
 from slurmgen.sites.discover.facts import Discovery, cluster_name, discover
+from slurmgen.sites.discover.probe import with_probe
 from slurmgen.sites.discover.query import QUERY, answers
 from slurmgen.sites.discover.write import profile_text
 
@@ -17,4 +18,5 @@ __all__ = [
     "differences",
     "discover",
     "profile_text",
+    "with_probe",
 ]

@@ -1,10 +1,11 @@
 """The differences between a profile and the cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from slurmgen.sites.discover.cluster import Fact
 from slurmgen.sites.discover.facts import Discovery
 from slurmgen.sites.model import Site
 from slurmgen.slurm import durations, sizes
@@ -18,17 +19,52 @@ class Difference(NamedTuple):
     cluster: str
 
 
-def differences(site: Site, found: Discovery) -> Iterator[Difference]:
-    """The facts that profile and cluster state differently. What a profile leaves out does not count."""
-    for name in site.partitions if found.partitions else ():
-        if name not in found.partitions:
-            yield Difference(f"partitions.{name}", "stated", "no such partition")
+def differences(site: Site, found: Discovery, *, all_types: bool = False) -> Iterator[Difference]:
+    """The facts that profile and cluster state differently. What a profile leaves out does not count.
+
+    Args:
+        site: the profile.
+        found: the cluster.
+        all_types: whether the cluster must have every GPU type; a twin has one for each partition.
+    """
+    yield from _missing("partitions", site.partitions, found.partitions, "no such partition")
+    yield from _missing("qos", site.qos, found.qos, "no such QoS")
+    yield from _missing(
+        "gpu.types", _requested_types(site) if all_types else (), _types(found), "no such GPU type"
+    )
     for fact in found.facts:
         stated = _stated(site, fact.keys)
         if isinstance(fact.value, dict) or stated is None or stated is False or fact.keys[0] == "login":
             continue
-        if _canonical(stated) != _canonical(fact.value):
+        if not _is_same(fact, stated) and stated not in found.engines:
             yield Difference(".".join(fact.keys), str(stated), str(fact.value))
+
+
+def _missing(
+    table: str, stated: Collection[str], reported: Collection[str], text: str
+) -> Iterator[Difference]:
+    """The names that the cluster lacks, if it reported any."""
+    for name in stated if reported else ():
+        if name not in reported:
+            yield Difference(f"{table}.{name}", "stated", text)
+
+
+def _requested_types(site: Site) -> list[str]:
+    """The GPU types with a name in Slurm; the others are selected by a constraint."""
+    return [name for name, gpu in site.gpu.types.items() if not gpu.constraint]
+
+
+def _types(found: Discovery) -> set[str]:
+    return {fact.keys[2] for fact in found.facts if fact.keys[:2] == ("gpu", "types")}
+
+
+def _is_same(fact: Fact, stated: Any) -> bool:
+    """Whether the values are equal; those of memory may differ by the MiB that rounding makes."""
+    mine, theirs = _canonical(stated), _canonical(fact.value)
+    is_memory = "memory" in fact.keys[-1] or "memory" in fact.keys
+    if is_memory and isinstance(mine, int) and isinstance(theirs, int):
+        return abs(mine - theirs) <= 1
+    return bool(mine == theirs)
 
 
 def _stated(site: Site, keys: tuple[str, ...]) -> Any:

@@ -1,13 +1,16 @@
 """Readers of Slurm's own output formats."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from slurmgen.sites.discover.query import FREE_TEXT
+
+COUNT = "count"
+"The key for the number of equal records, which `uniq -c` prints in front of them."
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w:/]*)=")
 _DIGITS = 9
-_FREE_TEXT = frozenset(("Reason", "Comment", "Extra"))
-_ABSENT = frozenset(("", "(null)", "N/A", "NONE", "UNLIMITED", "INFINITE"))
+_ABSENT = frozenset(("", "(null)", "N/A", "NONE", "None", "UNLIMITED", "INFINITE"))
 
 
 class Gres(NamedTuple):
@@ -24,13 +27,13 @@ def records(text: str) -> Iterator[dict[str, str]]:
         ends = [mark.start() for mark in marks[1:]] + [len(line)]
         if marks:
             pairs = [(mark[1], line[mark.end() : end].strip()) for mark, end in zip(marks, ends, strict=True)]
-            yield dict(reversed(pairs))
+            yield dict([*reversed(pairs), (COUNT, line[: marks[0].start()].strip())])
 
 
 def _marks(line: str) -> list[re.Match[str]]:
     """The keys of a line, up to the first with free text, which may look like further keys."""
     found = list(_PAIR.finditer(line))
-    end = next((index for index, mark in enumerate(found) if mark[1] in _FREE_TEXT), len(found))
+    end = next((index for index, mark in enumerate(found) if mark[1] in FREE_TEXT), len(found))
     return found[: end + 1]
 
 
@@ -51,22 +54,35 @@ def known(value: str | None) -> str | None:
     return None if value is None or value.strip() in _ABSENT else value.strip()
 
 
+def least(*values: int | None) -> int | None:
+    """The least of the values that are known."""
+    return min((value for value in values if value is not None), default=None)
+
+
 def gpus(gres: str | None) -> tuple[Gres, ...]:
-    """The GPUs in a node's list of generic resources.
+    """The GPUs in a node's list of generic resources, by type.
 
     >>> gpus("gpu:h100:4(S:0-1),nvme:1"), gpus("gpu:4")
     ((Gres(type='h100', number=4),), (Gres(type='', number=4),))
-    >>> gpus("gpu:a100_1g.5gb:7,gpu:a100:2")
-    (Gres(type='a100_1g.5gb', number=7), Gres(type='a100', number=2))
+    >>> gpus("gpu:a100_1g.5gb:7,gpu:a100:2"), gpus("gpu:4090:8"), gpus("gpu:l4:1(S:0),gpu:l4:1(S:1)")
+    ((Gres(type='a100_1g.5gb', number=7), Gres(type='a100', number=2)), \
+(Gres(type='4090', number=8),), (Gres(type='l4', number=2),))
     """
-    found = []
+    found: dict[str, int] = {}
     for entry in re.sub(r"\([^)]*\)", "", gres or "").split(","):
-        name, *rest = entry.split(":")
+        name, *rest = (word for word in entry.strip().split(":") if word != "no_consume")
         if name == "gpu":
-            count = number(rest[-1]) if rest else None
-            kind = next((word for word in rest if not word.isdigit() and word != "no_consume"), "")
-            found.append(Gres(kind, 1 if count is None else count))
-    return tuple(found)
+            kind, count = _type_and_count(rest)
+            found[kind] = found.get(kind, 0) + count
+    return tuple(Gres(kind, count) for kind, count in found.items() if count)
+
+
+def _type_and_count(words: list[str]) -> tuple[str, int]:
+    """The words behind `gpu:`, of which either may be missing; a type may consist of digits."""
+    if len(words) == 1 and number(words[0]) is None:
+        return words[0], 1
+    count = number(words[-1]) if words else 1
+    return ":".join(words[:-1]), 1 if count is None else count
 
 
 def tres(text: str) -> dict[str, int]:
@@ -77,3 +93,8 @@ def tres(text: str) -> dict[str, int]:
     """
     pairs = (entry.partition("=") for entry in text.split(","))
     return {name: count for name, _, value in pairs if (count := number(value)) is not None}
+
+
+def least_of(name: str, lists: Iterable[str]) -> int | None:
+    """The least number of one resource in several lists of them."""
+    return least(*(tres(text).get(name) for text in lists))

@@ -1,0 +1,159 @@
+"""The probe job of `sites discover`: a one-minute job that reports what Slurm cannot know of a node."""
+
+from collections.abc import Callable, Sequence
+
+from slurmgen.errors import CommandFailed, Interrupted, RequestError
+from slurmgen.jobs.final_states import as_text
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.logs import Shown, follow, read, recorded_log
+from slurmgen.jobs.prepare import Prepared, prepare
+from slurmgen.jobs.slurm_client import GONE, ended, job_states
+from slurmgen.jobs.submit import Observer, submission
+from slurmgen.paths import cache_folder, make_private
+from slurmgen.plan import Plan, resolve
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Transport
+from slurmgen.request import Request
+from slurmgen.sites.discover.probe import MAX_LOG, SCRIPT_NAME, is_complete, report, script
+from slurmgen.sites.model import Site
+from slurmgen.sites.nodes import gpu_partitions, place_of
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState
+
+NAME = "slurmgen-probe"
+Lines = tuple[tuple[str, str], ...]
+
+
+def probe_plan(site: Site, account: str | None = None, partition: str | None = None) -> Plan:
+    """The job: two tasks with a GPU each on one node, or whole nodes where the site allocates no less.
+
+    Raises:
+        RequestError: the site cannot run it, for instance because it has no GPUs.
+    """
+    partition = partition or _partition(site)
+    gpus = place_of(site, partition).node.gpus
+    if not gpus:
+        raise RequestError(f"no node with GPUs is known on {site.name}", "Name a --partition that has some.")
+    is_whole = partition in site.partitions and site.partitions[partition].whole_nodes
+    request = Request(
+        framework="lightning",
+        gpus=gpus if is_whole else min(gpus, 2),
+        time="00:01:00",
+        account=account,
+        partition=partition,
+        script=SCRIPT_NAME,
+        container="none",
+        python_env="none",
+        modules=(),
+        requeue=False,
+        name=NAME,
+    )
+    return resolve(request, site)
+
+
+def batch_script(plan: Plan) -> str:
+    """The batch script: the directives of any job on the site, and the script for the node and its tasks."""
+    directives = "".join(f"#SBATCH --{key}{f'={value}' if value else ''}\n" for key, value in plan.directives)
+    srun = " ".join(plan.step.lines[0])
+    return f"#!/bin/sh\n{directives}\nsh {SCRIPT_NAME} node\n{srun} sh {SCRIPT_NAME} task\n"
+
+
+def prepare_probe(plan: Plan, route: Route, remote_dir: str | None = None) -> Prepared:
+    """Make all that the submission needs. Its project is a folder of the cache with the script alone."""
+    folder = make_private(cache_folder() / NAME)
+    (folder / SCRIPT_NAME).write_text(script(), encoding="ascii")
+    return prepare(plan, batch_script(plan), route, folder, remote_dir)
+
+
+def unread(transport: Transport, route: Route) -> Record | None:
+    """The last probe of this route if its report was not read yet, and still can be."""
+    records = [record for record in Ledger().all() if _is_probe_of(record, route)]
+    if not records or records[-1].final or records[-1].pending:
+        return None
+    record = records[-1]
+    has_ended = ended(job_states(transport, _job(record)))
+    return None if has_ended and not is_complete(_report(transport, record)) else record
+
+
+def submit_probe(
+    transport: Transport,
+    prepared: Prepared,
+    observer: Observer | None = None,
+    submitted: Callable[[Record], None] = lambda record: None,
+) -> Lines:
+    """Submit the job exactly once, wait for its end, and read its report. The connection is closed.
+
+    Args:
+        transport: to the cluster.
+        prepared: what `prepare_probe` made.
+        observer: is called as the submission proceeds.
+        submitted: is called with the job.
+
+    Raises:
+        RemoteError: as `slurmgen.jobs.submit.submission` and `read_report` say.
+    """
+    with submission(prepared, lambda: transport, observer=observer) as outcome:
+        submitted(outcome.record)
+        return read_report(transport, outcome.record)
+
+
+def read_report(transport: Transport, record: Record) -> Lines:
+    """Wait for the end of the job, and read its report.
+
+    Raises:
+        Interrupted: ^C; the job goes on.
+        CommandFailed: the job ended without a complete report.
+    """
+    log = bytearray()
+    try:
+        states = follow(transport, _job(record), recorded_log(record, record.id), Shown(_bounded(log)))
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted; job {record.id} goes on", "The same command again reads its report."
+        ) from None
+    Ledger().save_final_states({record: (as_text(states), "")})
+    lines = report(bytes(log))
+    if not is_complete(lines):
+        raise CommandFailed(
+            f"the probe job {record.id} ended as {_state(states)} without a complete report",
+            f"See its log: slurmgen logs {record.id}",
+        )
+    return lines
+
+
+def _partition(site: Site) -> str | None:
+    """The default partition if it has GPUs, else the first that has; None for that of Slurm."""
+    with_gpus = gpu_partitions(site)
+    default = site.default_partition
+    return default if default in with_gpus else next(iter(with_gpus), None)
+
+
+def _is_probe_of(record: Record, route: Route) -> bool:
+    mine = (route.site, route.via, route.host)
+    return record.name == NAME and (record.site, record.via, record.host) == mine
+
+
+def _job(record: Record) -> JobId:
+    return JobId(record.id, record.cluster)
+
+
+def _report(transport: Transport, record: Record) -> Lines:
+    """The report so far."""
+    log = bytearray()
+    keep = _bounded(log)
+    for chunk in read(transport, recorded_log(record, record.id)):
+        keep(chunk)
+    return report(bytes(log))
+
+
+def _bounded(log: bytearray) -> Callable[[bytes], None]:
+    """A function that appends to a log, up to its limit."""
+
+    def keep(chunk: bytes) -> None:
+        log.extend(chunk[: MAX_LOG - len(log)])
+
+    return keep
+
+
+def _state(states: Sequence[JobState]) -> str:
+    return states[0].state if states else GONE

@@ -25,6 +25,10 @@ need tcsh tcsh
 need zsh zsh
 need ps procps
 need strace strace
+need podman podman
+need crun crun
+need ch-run charliecloud-runtime
+need ch-image charliecloud-builders
 python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 
 if [ -n "$missing" ]; then

@@ -198,13 +198,14 @@ def _module_checks(needs: tuple[str, ...]) -> list[str]:
 def _before(plan: Plan) -> list[str]:
     """The lines before the step; those for each node run in a step with one task per node."""
     launch, nodes = plan.settings.launch, plan.nodes
+    first = [*plan.setup.fetch, *launch.before]
     if not launch.before_on_each_node:
-        return [*launch.before]
+        return first
     command = quote("\n".join(launch.before_on_each_node))
     comment = ["# shellcheck disable=SC2016  # each node expands its own variables"] if "$" in command else []
     export = " --export=ALL" if {"export", "export-file"} & dict(plan.extra_directives).keys() else ""
     step = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1{export} bash -c {command}"
-    return [*launch.before, "# Once on each node.", *comment, step]
+    return [*first, "# Once on each node.", *comment, step]
 
 
 def _title(plan: Plan) -> str:

@@ -2,9 +2,11 @@
 
 from slurmgen.containers.apptainer import APPTAINER, SINGULARITY
 from slurmgen.containers.base import Call, Engine
+from slurmgen.containers.binds import bind_fault
 from slurmgen.containers.charliecloud import CHARLIECLOUD
 from slurmgen.containers.edf import EDF
-from slurmgen.containers.podman_hpc import PODMAN_HPC
+from slurmgen.containers.fetch import IMAGE_FILE, fetch_command, fetch_lines, fetched, file_name, is_remote
+from slurmgen.containers.podman import PODMAN, PODMAN_HPC
 from slurmgen.containers.pyxis import PYXIS
 from slurmgen.containers.shifter import SHIFTER
 from slurmgen.sites.model import Container, EngineName
@@ -15,13 +17,26 @@ ENGINES: dict[EngineName, Engine] = {
     "singularity": SINGULARITY,
     "pyxis": PYXIS,
     "edf": EDF,
+    "podman": PODMAN,
     "podman-hpc": PODMAN_HPC,
     "shifter": SHIFTER,
     "charliecloud": CHARLIECLOUD,
 }
 _ALWAYS_SET = {"HOME", "PWD", "USER"}
 
-__all__ = ["ENGINES", "Call", "Engine", "bind_variables"]
+__all__ = [
+    "ENGINES",
+    "IMAGE_FILE",
+    "Call",
+    "Engine",
+    "bind_fault",
+    "bind_variables",
+    "fetch_command",
+    "fetch_lines",
+    "fetched",
+    "file_name",
+    "is_remote",
+]
 
 
 def bind_variables(container: Container) -> tuple[str, ...]:

@@ -3,11 +3,20 @@
 The host's variables reach the container unless its image sets them too; one named
 APPTAINERENV_NAME wins over the image, and unlike `--env` its value may hold a comma.
 https://apptainer.org/docs/user/main/environment_and_metadata.html
+
+The working folder is bound and stays current, and a comma separates binds.
+https://apptainer.org/docs/user/main/bind_paths_and_mounts.html
+
+`exec` of a registry's image converts it in every task, so the script pulls it to a file first.
+https://apptainer.org/docs/user/main/cli/apptainer_pull.html
 """
 
-from slurmgen.containers.base import Call, Engine
+import re
+
+from slurmgen.containers.base import Call, Engine, Fetch
 
 _GPU_FLAGS = {"nvidia": "--nv", "amd": "--rocm"}
+_REGISTRY = re.compile(r"(docker|oras|library|shub|https?)://")
 
 
 def _exec(program: str, call: Call) -> tuple[str, ...]:
@@ -15,9 +24,25 @@ def _exec(program: str, call: Call) -> tuple[str, ...]:
     return (program, "exec", _GPU_FLAGS[call.vendor], *call.options, *binds, call.image)
 
 
-APPTAINER = Engine(
-    command=lambda call: _exec("apptainer", call), env_prefix="APPTAINERENV_", refused_variables=("HOME",)
-)
-SINGULARITY = Engine(
-    command=lambda call: _exec("singularity", call), env_prefix="SINGULARITYENV_", refused_variables=("HOME",)
-)
+def _is_remote(image: str) -> bool:
+    return _REGISTRY.match(image) is not None
+
+
+def _is_file(image: str) -> bool:
+    return "://" not in image
+
+
+def _engine(program: str) -> Engine:
+    return Engine(
+        command=lambda call: _exec(program, call),
+        program=program,
+        env_prefix=f"{program.upper()}ENV_",
+        is_file=_is_file,
+        fetch=Fetch(_is_remote, f"{program} pull {{file}} {{image}}", ".sif"),
+        not_in_binds=",",
+        refused_variables=("HOME",),
+    )
+
+
+APPTAINER = _engine("apptainer")
+SINGULARITY = _engine("singularity")

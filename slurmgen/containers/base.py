@@ -5,6 +5,10 @@ from typing import NamedTuple
 
 from slurmgen.sites.model import Vendor
 
+AMD_DEVICES = ("--device=/dev/kfd", "--device=/dev/dri", "--group-add=keep-groups")
+"Podman's options for AMD GPUs."
+DOCKER = "docker://"
+
 
 class Call(NamedTuple):
     """A container of a job. All texts but the names of variables are shell words."""
@@ -19,6 +23,8 @@ class Call(NamedTuple):
     "Further options of the engine, from the profile."
     exported: tuple[str, ...] = ()
     "The names of all variables that the script exports."
+    fetched: bool = False
+    "The script has fetched the image from a registry."
 
 
 def with_target(bind: str) -> str:
@@ -31,9 +37,30 @@ def unchanged(image: str) -> str:
     return image
 
 
+def without_scheme(image: str) -> str:
+    """The name of an image without `docker://`."""
+    return image.removeprefix(DOCKER)
+
+
 def nothing(_call: Call) -> tuple[str, ...]:
     """No words."""
     return ()
+
+
+class Fetch(NamedTuple):
+    """How the script gets an image from a registry before the step, once for all ranks."""
+
+    is_remote: Callable[[str], bool]
+    "Whether an image, as the engine writes it, comes from a registry."
+    command: str
+    """A shell command. `{image}` is the image as the engine writes it, `{name}` is the same without `docker://`,
+    `{uri}` with it, and `{file}` is the file that the command writes, if it writes one."""
+    suffix: str = ""
+    "The suffix of that file. Without one, the engine has its own store of images."
+    on_each_node: bool = False
+    "Each node has a store of its own."
+    needs_internet: bool = True
+    "The node that runs the command must reach the registry."
 
 
 class Engine(NamedTuple):
@@ -41,11 +68,22 @@ class Engine(NamedTuple):
 
     command: Callable[[Call], tuple[str, ...]] = nothing
     srun: Callable[[Call], tuple[str, ...]] = nothing
+    program: str = "srun"
+    "The program that runs containers."
+    srun_option: str = ""
+    "The option that the engine adds to srun."
     env_prefix: str = ""
     "The prefix of host variables that count over those of the image."
     image: Callable[[str], str] = unchanged
     "The image as the engine writes it."
+    is_file: Callable[[str], bool] = bool
+    "Whether an image, as the engine writes it, is a path on the cluster."
+    fetch: Fetch | None = None
     takes_binds: bool = True
+    not_in_binds: str = ""
+    "Characters that the engine reads as separators in a bind, beside the colon."
+    bind_options: bool = True
+    "Whether a bind may end with :OPTIONS."
     can_requeue: bool = True
     "Whether ranks can create REQUEUE_FILE at the path that the batch script checks."
     refused_variables: tuple[str, ...] = ()

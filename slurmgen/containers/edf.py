@@ -1,14 +1,35 @@
 """edf: the Container Engine of CSCS, which reads an environment definition file.
 
-The image of a request is the file's path or its name in ~/.edf. Mounts stand in that file.
+The image of a request is the file's path or its name in ~/.edf (or EDF_PATH). The file names the image, which
+the engine pulls once and caches, and the mounts and the working folder; GPUs need no option. The host's
+variables reach the container unless its image sets them too. The step starts in the folder of the job, which
+a mount must make visible: the default is the folder of the image.
 https://docs.cscs.ch/software/container-engine/run/
+https://docs.cscs.ch/software/container-engine/edf/
+https://docs.cscs.ch/access/jupyterlab/ (--container-workdir)
 """
 
 from slurmgen.containers.base import Call, Engine
 
 
 def _options(call: Call) -> tuple[str, ...]:
-    return (f"--environment={call.image}", *call.options)
+    return (f"--environment={call.image}", '--container-workdir="$PWD"', *call.options)
 
 
-EDF = Engine(srun=_options, takes_binds=False)
+def _is_file(image: str) -> bool:
+    return "/" in image
+
+
+def _image(image: str) -> str:
+    """A name in the search path, or a path; a relative path begins with `./`."""
+    is_relative = image.endswith(".toml") and not image.startswith(("/", "./", "../", "~", "$"))
+    return f"./{image}" if is_relative else image
+
+
+EDF = Engine(
+    srun=_options,
+    srun_option="--environment",
+    image=_image,
+    is_file=_is_file,
+    takes_binds=False,
+)

@@ -1,9 +1,13 @@
-"""shifter: NERSC's container runtime, once per task. The host's variables reach the container.
+"""shifter: NERSC's container runtime, once per task.
 
+The host's variables reach the container unless its image sets them too. The working folder stays current
+where the site makes it visible, as NERSC does with its file systems. An image is TYPE:NAME, by default
+docker:NAME; the site's gateway pulls it, once for the whole cluster. `;` separates volumes.
 https://docs.nersc.gov/development/containers/shifter/how-to-use/
+https://github.com/NERSC/shifter/blob/master/doc/command/shifter.rst
 """
 
-from slurmgen.containers.base import Call, Engine, with_target
+from slurmgen.containers.base import DOCKER, Call, Engine, Fetch, with_target
 
 
 def _run(call: Call) -> tuple[str, ...]:
@@ -11,4 +15,23 @@ def _run(call: Call) -> tuple[str, ...]:
     return ("shifter", f"--image={call.image}", *volumes, *call.options)
 
 
-SHIFTER = Engine(command=_run)
+def _image(image: str) -> str:
+    return f"docker:{image.removeprefix(DOCKER)}" if image.startswith(DOCKER) else image
+
+
+def _is_remote(image: str) -> bool:
+    return not image.startswith("id:")
+
+
+SHIFTER = Engine(
+    command=_run,
+    program="shifter",
+    image=_image,
+    is_file=lambda _image: False,
+    fetch=Fetch(
+        _is_remote,
+        "shifterimg lookup {image} >/dev/null || shifterimg pull {image}",
+        needs_internet=False,
+    ),
+    not_in_binds=";",
+)

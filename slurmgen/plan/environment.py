@@ -5,13 +5,23 @@ import shlex
 from msgspec import Struct, structs
 
 from slurmgen.bundled_scripts import FOLDER, is_bundled
-from slurmgen.containers import ENGINES, Call, bind_variables
+from slurmgen.containers import (
+    ENGINES,
+    Call,
+    bind_fault,
+    bind_variables,
+    fetch_command,
+    fetch_lines,
+    fetched,
+    file_name,
+    is_remote,
+)
 from slurmgen.errors import RequestError
 from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
 from slurmgen.python_env import setup_lines
 from slurmgen.request import NONE, Request
 from slurmgen.sites.model import Container, Modules, Site, Vendor
-from slurmgen.slurm.shell import is_full_path, word
+from slurmgen.slurm.shell import is_full_path, variables_in, word
 
 
 class Setup(Struct, frozen=True, kw_only=True):
@@ -22,6 +32,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     "A shell word."
     call: Call | None = None
     "The container for its engine."
+    fetch: tuple[str, ...] = ()
+    "Lines that fetch the image from a registry."
     python_env: str = NONE
     python_setup: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
@@ -49,9 +61,10 @@ def find_setup(
     """
     container, image, why = _container(request, origin, site)
     if container:
+        setup = _in_container(request, modules, container, word(image), why, several_nodes=nodes > 1)
+        fetch = _fetch(site, container, image, nodes)
         call = _call(request, site, container, image, vendor, several_nodes=nodes > 1)
-        setup = _in_container(request, modules, container, image, why, several_nodes=nodes > 1)
-        return structs.replace(setup, call=call)
+        return structs.replace(setup, call=call, fetch=fetch)
     if request.binds:
         raise RequestError("--bind without a container", "Add --container IMAGE, or leave --bind out.")
     python_env, why_python = _python_env(request, origin, site)
@@ -76,12 +89,6 @@ def _in_container(
             f"--python-env {request.python_env} and the container {image} exclude each other",
             "Python comes from the image; leave one out, or add --container none.",
         )
-    for bind in request.binds or ():
-        if not is_full_path(bind):
-            raise RequestError(
-                f"--bind {bind!r} is not a full path",
-                "Write SOURCE[:TARGET] with a source that begins with /, ~/ or a $NAME.",
-            )
     of_several = container.multi_node_modules if several_nodes else ()
     names = (*container.modules, *of_several, *(request.modules or ()))
     return Setup(
@@ -100,22 +107,63 @@ def _in_container(
 def _call(
     request: Request, site: Site, container: Container, image: str, vendor: Vendor, *, several_nodes: bool
 ) -> Call:
+    engine = ENGINES[container.engine]
     of_site = (*container.binds, *(container.multi_node_binds if several_nodes else ()))
-    binds = tuple(map(word, (*of_site, *(request.binds or ()))))
-    if binds and not ENGINES[container.engine].takes_binds:
-        what = "--bind has" if request.binds else f"the binds in the profile of {site.name} have"
-        raise RequestError(
-            f"{what} no effect with the container engine {container.engine}",
-            "Name the mounts in the environment definition file.",
-        )
-    if request.requeue and not ENGINES[container.engine].can_requeue:
+    for what, binds in {f"[container] binds of {site.name}": of_site, "--bind": request.binds}.items():
+        _check_binds(container, what, binds or ())
+    if request.requeue and not engine.can_requeue:
         raise RequestError(
             f"--requeue does not work with the container engine {container.engine}: "
             "the ranks see the run folder at another path",
             "Leave --requeue out, or add --container none.",
         )
-    names = (*site.env.container, *request.env)
-    return Call(image, binds, vendor, names, tuple(map(word, container.options)))
+    remote = is_remote(engine, image)
+    return Call(
+        image=fetched(engine, image) if remote else word(image),
+        binds=tuple(map(word, (*of_site, *(request.binds or ())))),
+        vendor=vendor,
+        variables=(*site.env.container, *request.env),
+        options=tuple(map(word, container.options)),
+        fetched=remote,
+    )
+
+
+def _check_binds(container: Container, what: str, binds: tuple[str, ...]) -> None:
+    """Refuse binds that the engine cannot read; `what` says where they come from."""
+    engine = ENGINES[container.engine]
+    if binds and not engine.takes_binds:
+        raise RequestError(
+            f"{what} has no effect with the container engine {container.engine}",
+            "Name the mounts in the environment definition file.",
+        )
+    for bind in binds:
+        if fault := bind_fault(engine, bind):
+            raise RequestError(f"{what}: {bind!r} {fault[0]}", fault[1])
+
+
+def _fetch(site: Site, container: Container, image: str, nodes: int) -> tuple[str, ...]:
+    """The lines that fetch an image from a registry.
+
+    Raises:
+        RequestError: the compute nodes cannot reach the registry.
+    """
+    engine = ENGINES[container.engine]
+    if not (engine.fetch and is_remote(engine, image)):
+        return ()
+    if variables_in(image):
+        raise RequestError(
+            f"--container {image} has a variable in an address of a registry", "Write the whole address."
+        )
+    if site.internet != "no" or not engine.fetch.needs_internet:
+        return fetch_lines(engine, image, container.image_dir, nodes)
+    if not engine.fetch.suffix:
+        return ()  # the user has put it into the engine's store
+    file = file_name(engine, image)
+    raise RequestError(
+        f"{image} comes from a registry, which the compute nodes of {site.name} do not reach",
+        f"Fetch it on a login node (`{fetch_command(engine, image, file)}`), "
+        f"and name the file: --container FOLDER/{file}.",
+    )
 
 
 def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reason]:
@@ -134,7 +182,7 @@ def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reas
 
 
 def _image(container: Container, image: str) -> str:
-    return word(ENGINES[container.engine].image(image))
+    return ENGINES[container.engine].image(image)
 
 
 def _container(request: Request, origin: Origin, site: Site) -> tuple[Container | None, str, Reason]:

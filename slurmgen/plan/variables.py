@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from slurmgen.containers import ENGINES
+from slurmgen.containers import ENGINES, IMAGE_FILE
 from slurmgen.errors import RequestError
 from slurmgen.launchers import Launcher, Layout
 from slurmgen.plan.environment import Setup
@@ -105,6 +105,8 @@ def _set_later(
             "the script derives it from the job id, so that jobs on one node use different ports",
         )
         yield from ((name, "the script uses that name") for name in _TEMPORARY)
+    if setup.fetch:
+        yield IMAGE_FILE, "the script uses that name"
     if request.requeue:
         yield from ((name, "the script sets it to requeue the job") for name in _REQUEUE)
     if setup.python_env.partition(":")[0] == "uv":

@@ -8,7 +8,9 @@ from slurmgen.sites.facts import Environment, Fact, Folder, Name
 from slurmgen.slurm.sbatch_options import SbatchOptions
 
 HostRule = Literal["hostname", "ip"]
-EngineName = Literal["apptainer", "singularity", "pyxis", "edf", "podman-hpc", "shifter", "charliecloud"]
+EngineName = Literal[
+    "apptainer", "singularity", "pyxis", "edf", "podman", "podman-hpc", "shifter", "charliecloud"
+]
 
 
 Suffix = Annotated[
@@ -112,6 +114,8 @@ class Container(Fact, frozen=True):
     "The container engine of the site."
     image: str | None = None
     "The image of jobs that name none; unset: such jobs use no container."
+    image_dir: str = "~/.cache/slurmgen/images"
+    "Folder for images from a registry, visible on all nodes. A `$NAME` in it expands in the job."
     options: tuple[str, ...] = ()
     "Further options of the engine, such as `--nccl` of podman-hpc."
     modules: tuple[str, ...] = ()

@@ -6,10 +6,22 @@ import subprocess
 from pathlib import Path
 
 from slurmgen.twin.layout import Layout
-from slurmgen.twin.slurm_config import DAEMONS_CONF, SLURM_FILES
+from slurmgen.twin.slurm_config import DAEMONS_CONF, SLURM_FILES, plugin_folder
 from slurmgen.twin.ssh_config import known_hosts, ssh_config, sshd_config
 
-STAND_INS = {"module": "module.sh", "ml": "module.sh", "apptainer": "apptainer.py"}
+STAND_INS = {
+    "module": "module.sh",
+    "ml": "module.sh",
+    "apptainer": "apptainer.py",
+    "singularity": "apptainer.py",
+    "podman-hpc": "engines.py",
+    "shifter": "engines.py",
+    "shifterimg": "engines.py",
+    "enroot": "srun.py",
+}
+"They come last in PATH."
+SRUN = "srun.py"
+"It comes first in PATH, where a plug-in of Slurm runs the containers."
 EXECUTABLE = 0o700
 
 
@@ -22,15 +34,17 @@ def write(layout: Layout, *, ssh: bool) -> None:
     if layout.daemons_conf.name not in SLURM_FILES:
         layout.daemons_conf.write_text(DAEMONS_CONF)
     (layout.folder / "task_prolog").chmod(EXECUTABLE)
-    _write_stand_ins(layout.folder / "stand_ins")
+    _write_stand_ins(layout.folder / "stand_ins", STAND_INS)
+    if plugins := plugin_folder(layout):
+        _write_stand_ins(plugins, {"srun": SRUN})
     _write_run(layout)
     if ssh:
         _write_ssh(layout)
 
 
-def _write_stand_ins(folder: Path) -> None:
+def _write_stand_ins(folder: Path, names: dict[str, str]) -> None:
     folder.mkdir()
-    for name, source in STAND_INS.items():
+    for name, source in names.items():
         shutil.copyfile(Path(__file__).parent / "stand_ins" / source, folder / name)
         (folder / name).chmod(EXECUTABLE)
 

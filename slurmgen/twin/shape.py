@@ -128,8 +128,10 @@ def assumptions(site: Site, gpu_type: str | None = None) -> Iterator[str]:
 
 
 def _differences(site: Site) -> Iterator[str]:
-    if site.container and site.container.engine != "apptainer":
-        yield f"the container engine {site.container.engine} is missing, so jobs in containers fail"
+    if site.container and site.container.engine in {"podman", "charliecloud"}:
+        yield f"containers run with the {site.container.engine} of this machine, which must be installed"
+    elif site.container and site.container.engine != "apptainer":
+        yield f"a stand-in for {site.container.engine} runs the commands of containers on this machine"
     if any(limits.max_gpus for limits in [*site.partitions.values(), *site.qos.values()]):
         yield "limits on a job's GPUs are not enforced: Slurm needs accounting for that"
     if site.qos:

@@ -4,8 +4,9 @@ Which parameters a Slurm on one machine needs was found by running it, 22.05 to 
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
-from slurmgen.containers import bind_variables
+from slurmgen.containers import ENGINES, bind_variables
 from slurmgen.sites.model import Partition
 from slurmgen.twin.layout import LOCALHOST, Group, Layout
 from slurmgen.twin.shape import DEFAULT_PARTITIONS, features, licenses, partitions, temporary_disk
@@ -54,6 +55,12 @@ def cgroup_conf(layout: Layout) -> str:
     return "CgroupPlugin=disabled\n" if layout.slurm_version >= (23, 11) else "CgroupAutomount=no\n"
 
 
+def plugin_folder(layout: Layout) -> Path | None:
+    """The folder of an srun with the options of the site's containers; None if they add none."""
+    engine = ENGINES[layout.site.container.engine] if layout.site.container else None
+    return layout.folder / "plugins" if engine and engine.srun_option else None
+
+
 def task_prolog(layout: Layout) -> str:
     """Slurm's TaskProlog: what it prints becomes the environment of batch scripts and steps alike."""
     stand_ins = layout.folder / "stand_ins"
@@ -62,11 +69,12 @@ def task_prolog(layout: Layout) -> str:
         f'echo "export {name}=${{{name}:-{stand_ins}}}"\n'
         for name in (bind_variables(container) if container else ())
     )
+    first = f"{folder}:" if (folder := plugin_folder(layout)) else ""
     return f"""#!/bin/sh
 # Stand-ins come last in PATH, so that installed programs are used.
 case ":$PATH:" in
   *":{stand_ins}:"*) ;;
-  *) echo "export PATH=${{PATH:-/usr/local/bin:/usr/bin:/bin}}:{stand_ins}" ;;
+  *) echo "export PATH={first}${{PATH:-/usr/local/bin:/usr/bin:/bin}}:{stand_ins}" ;;
 esac
 # Many CPUs of a node may exist in name only: one thread per rank, unless the job sets another number.
 echo "export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}}"

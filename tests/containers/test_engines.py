@@ -1,7 +1,9 @@
 """The words with which a script calls each container engine."""
 
+import re
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,11 +42,9 @@ def test_shellcheck_passes_a_script_of_every_engine(engine: EngineName, tmp_path
     [
         ("apptainer", "apptainer exec --nv --bind=/data:/data /images/pytorch.sif"),
         ("singularity", "singularity exec --nv --bind=/data:/data /images/pytorch.sif"),
-        (
-            "pyxis",
-            "--container-image='nvcr.io#nvidia/pytorch:25.06-py3' "
-            '--container-mounts="$PWD:$PWD",/data:/data',
-        ),
+        ("pyxis", '--container-image="$image" --container-mounts="$PWD:$PWD",/data:/data'),
+        ("podman", "podman run --rm --device=nvidia.com/gpu=all --ipc=host --network=host"),
+        ("podman", "--env='NCCL_*' --env='FI_*' --env=CUDA_VISIBLE_DEVICES --env=OMP_NUM_THREADS"),
         ("podman-hpc", 'podman-hpc run --rm --gpu --ipc=host --network=host --workdir="$PWD"'),
         ("podman-hpc", "--env='SLURM_*' --env=MASTER_ADDR --env=MASTER_PORT --env=REQUEUE_FILE"),
         ("podman-hpc", "--env=OMP_NUM_THREADS --env=PYTHONUNBUFFERED --env=A"),
@@ -59,7 +59,7 @@ def test_each_engine_is_called_by_its_own_interface(engine: EngineName, words: s
 
 def test_an_environment_definition_file_is_an_option_of_srun() -> None:
     text = joined(script("edf", framework="lightning"))
-    assert "--kill-on-bad-exit=1 --environment=pytorch python training/cifar_lightning.py" in text
+    assert '--environment=pytorch --container-workdir="$PWD" python training/cifar_lightning.py' in text
 
 
 def test_binds_of_an_environment_definition_file_are_refused() -> None:
@@ -70,19 +70,50 @@ def test_binds_of_an_environment_definition_file_are_refused() -> None:
 @pytest.mark.parametrize(
     ("image", "written"),
     [
-        ("nvcr.io/nvidia/pytorch:25.06-py3", "nvcr.io#nvidia/pytorch:25.06-py3"),
-        ("docker://ghcr.io/a/b:1", "ghcr.io#a/b:1"),
-        ("nvcr.io#nvidia/pytorch", "nvcr.io#nvidia/pytorch"),
-        ("ubuntu:24.04", "ubuntu:24.04"),
-        ("pytorch.sqsh", "./pytorch.sqsh"),
-        ("/images/pytorch.sqsh", "/images/pytorch.sqsh"),
-        ("localhost:5000/a", "localhost:5000/a"),
-        ("my.images/pt.sqsh", "my.images/pt.sqsh"),
-        ("my image.sqsh", "./my image.sqsh"),
+        ("nvcr.io/nvidia/pytorch:25.06-py3", "docker://nvcr.io#nvidia/pytorch:25.06-py3"),
+        ("docker://nvcr.io/nvidia/pytorch:25.01", "docker://nvcr.io#nvidia/pytorch:25.01"),
+        ("docker://ghcr.io/a/b:1", "docker://ghcr.io#a/b:1"),
+        ("nvcr.io#nvidia/pytorch", "docker://nvcr.io#nvidia/pytorch"),
+        ("ubuntu:24.04", "docker://ubuntu:24.04"),
+        ("localhost:5000/a", "docker://localhost:5000/a"),
     ],
 )
-def test_pyxis_gets_an_image_as_enroot_writes_it(image: str, written: str) -> None:
-    assert f"--container-image={shlex.quote(written)} " in joined(script("pyxis", image))
+def test_pyxis_runs_a_file_that_enroot_imports_once(image: str, written: str) -> None:
+    text = joined(script("pyxis", image))
+    assert f'enroot import --output "$image.$SLURM_JOB_ID" {shlex.quote(written)} &&' in text
+    assert '--container-image="$image" ' in text
+
+
+@pytest.mark.parametrize(
+    ("image", "written"),
+    [
+        ("pytorch.sqsh", "./pytorch.sqsh"),
+        ("/images/pytorch.sqsh", "/images/pytorch.sqsh"),
+        ("/images/pytorch.img", "/images/pytorch.img"),
+        ("my.images/pt.sqsh", "my.images/pt.sqsh"),
+        ("my image.sqsh", "'./my image.sqsh'"),
+        ("$SCRATCH/pt.sqsh", '"$SCRATCH/pt.sqsh"'),
+    ],
+)
+def test_pyxis_gets_the_path_of_a_file_with_a_slash(image: str, written: str) -> None:
+    text = joined(script("pyxis", image))
+    assert f"--container-image={written} " in text
+    assert "enroot" not in text
+
+
+@pytest.mark.parametrize(
+    ("image", "written"),
+    [
+        ("pytorch", "pytorch"),
+        ("pytorch.toml", "./pytorch.toml"),
+        ("edf/pytorch.toml", "./edf/pytorch.toml"),
+        ("./pytorch.toml", "./pytorch.toml"),
+        ("/edf/pytorch.toml", "/edf/pytorch.toml"),
+        ("~/x.toml", '"$HOME"/x.toml'),
+    ],
+)
+def test_a_relative_environment_definition_file_begins_with_a_dot(image: str, written: str) -> None:
+    assert f"--environment={written} " in joined(script("edf", image))
 
 
 @pytest.mark.parametrize(
@@ -90,12 +121,13 @@ def test_pyxis_gets_an_image_as_enroot_writes_it(image: str, written: str) -> No
 )
 def test_variables_count_over_those_of_the_image(engine: EngineName, prefix: str) -> None:
     assert f"export {prefix}A=1" in script(engine, env={"A": "1"})
-    assert "--container-env=A " in joined(script("pyxis", env={"A": "1"}))
+    names = "MASTER_ADDR,MASTER_PORT,OMP_NUM_THREADS,PYTHONUNBUFFERED,A"
+    assert f"--container-env={names} " in joined(script("pyxis", env={"A": "1"}))
 
 
 def test_variables_of_the_profile_inside_a_container_are_named_too() -> None:
     site = Site(name="x", env=Env(container={"FI_PROVIDER": "cxi"}))
-    assert "--container-env=FI_PROVIDER " in joined(script("pyxis", site=site))
+    assert "PYTHONUNBUFFERED,FI_PROVIDER " in joined(script("pyxis", site=site))
 
 
 @pytest.mark.parametrize("engine", ["apptainer", "singularity"])
@@ -119,3 +151,178 @@ def test_a_bind_without_a_target_gets_the_same_path(engine: EngineName) -> None:
 def test_requeueing_is_refused_where_ranks_cannot_create_its_file() -> None:
     with pytest.raises(RequestError, match="--requeue does not work with the container engine charliecloud"):
         script("charliecloud", requeue=True)
+
+
+@pytest.mark.parametrize(
+    ("engine", "bind", "fact"),
+    [
+        ("apptainer", "/a,b", "has a comma"),
+        ("apptainer", "/a:/b,c", "has a comma"),
+        ("singularity", "/a,b", "has a comma"),
+        ("pyxis", "/a,b", "has a comma"),
+        ("pyxis", "/a b", "has a blank"),
+        ("shifter", "/a;b", "has a semicolon"),
+        ("charliecloud", "/a:/b:ro", "has too many colons"),
+        ("podman", "/a:/b:ro:/c", "has too many colons"),
+        ("apptainer", "/a:b", "has the target 'b'"),
+        ("apptainer", "/a:", "has the target ''"),
+        ("podman-hpc", "a:/b", "is not a full path"),
+    ],
+)
+def test_a_bind_that_the_engine_would_read_otherwise_is_refused(
+    engine: EngineName, bind: str, fact: str
+) -> None:
+    with pytest.raises(RequestError, match=re.escape(f"--bind: {bind!r} {fact}")):
+        script(engine, binds=(bind,))
+    site = Site(name="x", container=Container(engine=engine, binds=(bind,)))
+    with pytest.raises(RequestError, match=re.escape(f"[container] binds of x: {bind!r} {fact}")):
+        render(resolve(Request(container="/x/y"), site))
+
+
+@pytest.mark.parametrize(
+    ("engine", "bind", "words"),
+    [
+        ("apptainer", "/a b:/c:ro,id=1", "--bind='/a b:/c:ro,id=1'"),
+        ("pyxis", "/a:/b:ro+rprivate", '"$PWD:$PWD",/a:/b:ro+rprivate'),
+        ("pyxis", "/a", '"$PWD:$PWD",/a:/a'),
+        ("podman", "/a, b", "--volume='/a, b':'/a, b'"),
+        ("podman", "~/a:/b:ro", '--volume="$HOME"/a:/b:ro'),
+        ("charliecloud", "/a, b:/mnt/1", "--bind='/a, b:/mnt/1'"),
+    ],
+)
+def test_a_bind_is_quoted_as_one_word(engine: EngineName, bind: str, words: str) -> None:
+    assert words in joined(script(engine, "/x/y", binds=(bind,)))
+
+
+@pytest.mark.parametrize("engine", ["podman", "podman-hpc"])
+def test_podman_gets_the_device_files_of_amd_gpus(engine: EngineName) -> None:
+    text = joined(script(engine, site=Site(name="x", gpu=Gpu(vendor="amd"))))
+    assert f"{engine} run --rm --device=/dev/kfd --device=/dev/dri --group-add=keep-groups " in text
+    assert "--env=ROCR_VISIBLE_DEVICES --env=HIP_VISIBLE_DEVICES" in text
+
+
+REGISTRY = "docker://nvcr.io/nvidia/pytorch:25.01"
+FETCHES = {
+    "apptainer": ["apptainer pull {file}.7 docker://nvcr.io/nvidia/pytorch:25.01"],
+    "singularity": ["singularity pull {file}.7 docker://nvcr.io/nvidia/pytorch:25.01"],
+    "pyxis": ["enroot import --output {file}.7 docker://nvcr.io#nvidia/pytorch:25.01"],
+    "charliecloud": [
+        "ch-image pull nvcr.io/nvidia/pytorch:25.01",
+        "ch-convert --in-fmt=ch-image --out-fmt=squash nvcr.io/nvidia/pytorch:25.01 {file}.7",
+    ],
+    "podman": [
+        "podman image exists nvcr.io/nvidia/pytorch:25.01",
+        "podman pull nvcr.io/nvidia/pytorch:25.01",
+    ],
+    "podman-hpc": [
+        "podman-hpc image exists nvcr.io/nvidia/pytorch:25.01",
+        "podman-hpc pull nvcr.io/nvidia/pytorch:25.01",
+    ],
+    "shifter": [
+        "shifterimg lookup docker:nvcr.io/nvidia/pytorch:25.01",
+        "shifterimg pull docker:nvcr.io/nvidia/pytorch:25.01",
+    ],
+}
+"The commands that fetch an image from a registry; {file} is the file that the ranks use."
+RECORD = """#!/bin/sh
+echo "${0##*/} $*" >> "$LOG"
+[ "$1" != image ] && [ "$1" != lookup ] || exit 1
+for word in "$@"; do case "$word" in *.7) [ "${0##*/}" = ch-image ] || echo image > "$word" ;; esac; done
+exit "${STATUS:-0}"
+"""
+"Records its arguments, has no image in its store, and writes the file that it is to make."
+
+
+@pytest.fixture
+def fetch(tmp_path: Path) -> Callable[..., tuple[int, list[str]]]:
+    """Runs the batch script of an image from a registry: its exit status, and the commands that ran."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in {command.split()[0] for commands in FETCHES.values() for command in commands}:
+        (tools / tool).write_text(RECORD)
+    (tools / "srun").write_text('#!/bin/sh\necho step >> "$LOG"\n')
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+
+    def run(engine: EngineName, status: int = 0, **request: object) -> tuple[int, list[str]]:
+        asked = {"gpus": 2, "container": REGISTRY} | request
+        text = render(resolve(Request(**asked), Site(name="x", container=Container(engine=engine))))  # type: ignore[arg-type]
+        log = tmp_path / "log"
+        log.write_text("")
+        environ = {
+            **{"PATH": f"{tools}:/usr/bin:/bin", "HOME": str(tmp_path / "my home"), "SLURM_JOB_ID": "7"},
+            **{"LOG": str(log), "STATUS": str(status)},
+        }
+        done = subprocess.run(["bash", "-c", text], env=environ, cwd=tmp_path, check=False)
+        return done.returncode, log.read_text().splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("engine", FETCHES)
+def test_an_image_of_a_registry_is_fetched_once_before_the_step(
+    engine: EngineName, fetch: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    suffix = {"pyxis": "sqsh", "charliecloud": "sqfs"}.get(engine, "sif")
+    file = f"{tmp_path}/my home/.cache/slurmgen/images/nvcr.io+nvidia+pytorch+25.01.{suffix}"
+    code, commands = fetch(engine)
+    wanted = [command.format(file=file) for command in FETCHES[engine]]
+    assert (code, commands) == (0, [*wanted, "step"])
+    if "{file}" in "".join(FETCHES[engine]):
+        assert Path(file).read_text() == "image\n"
+        assert fetch(engine)[1] == ["step"], "the file serves again"
+
+
+@pytest.mark.parametrize("engine", FETCHES)
+def test_the_job_ends_if_the_image_cannot_be_fetched(
+    engine: EngineName, fetch: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    code, commands = fetch(engine, status=3)
+    assert code != 0
+    assert "step" not in commands
+    assert not [*tmp_path.glob("my home/.cache/slurmgen/images/*.s??*[fh]")]
+
+
+@pytest.mark.parametrize("engine", ["podman"])
+def test_an_image_is_fetched_on_each_node_where_nodes_share_no_store(engine: EngineName) -> None:
+    text = joined(script(engine, REGISTRY))
+    assert "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --export=ALL bash -c 'podman image exists" in text
+
+
+@pytest.mark.parametrize(("engine", "image"), [("podman", "localhost/a"), ("shifter", "id:0a1b")])
+def test_an_image_of_the_store_is_not_fetched(engine: EngineName, image: str) -> None:
+    assert "fetch" not in script(engine, image).lower()
+
+
+@pytest.mark.parametrize("engine", ["apptainer", "singularity", "pyxis", "charliecloud"])
+def test_an_image_of_a_registry_is_refused_without_internet(engine: EngineName) -> None:
+    site = Site(name="x", internet="no")
+    with pytest.raises(RequestError, match="the compute nodes of x do not reach") as error:
+        script(engine, REGISTRY, site)
+    command = FETCHES[engine][0].partition(" {file}")[0]
+    assert f"on a login node (`{command}" in error.value.hint
+
+
+@pytest.mark.parametrize("engine", ["podman", "podman-hpc"])
+def test_without_internet_the_image_must_be_in_the_store(engine: EngineName) -> None:
+    text = script(engine, REGISTRY, Site(name="x", internet="no"))
+    assert "--pull=never" in text
+    assert f"{engine} pull" not in text
+
+
+def test_the_gateway_of_shifter_pulls_without_internet_on_the_nodes() -> None:
+    text = script("shifter", REGISTRY, Site(name="x", internet="no"))
+    assert f"shifterimg pull docker:{REGISTRY.removeprefix('docker://')}\n" in text
+
+
+def test_an_address_of_a_registry_has_no_variable() -> None:
+    with pytest.raises(RequestError, match="has a variable in an address of a registry"):
+        script("apptainer", "docker://$REGISTRY/a")
+
+
+def test_the_folder_of_fetched_images_is_a_key_of_the_profile() -> None:
+    site = Site(name="x", container=Container(image_dir="$SCRATCH/images/"))
+    text = render(resolve(Request(container=REGISTRY), site))
+    assert '\nimage="$SCRATCH/images/nvcr.io+nvidia+pytorch+25.01.sif"\n' in text
+    with pytest.raises(RequestError, match="--env image would have no effect"):
+        resolve(Request(container=REGISTRY, env={"image": "x"}), site)

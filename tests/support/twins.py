@@ -17,6 +17,7 @@ from typing import TypeVar
 from unittest.mock import patch
 
 from slurmgen import twin as twins
+from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
 from slurmgen.twin import Twin
 
@@ -97,15 +98,16 @@ def settled(parent: Path) -> Path:
 
 @contextmanager
 def twin(
-    site_name: str, *, nodes: int = 2, ssh: bool = False, gpu_type: str | None = None
+    site: str | Site, *, nodes: int = 2, ssh: bool = False, gpu_type: str | None = None
 ) -> Iterator[Testbed]:
-    """A twin of a bundled site that ends with the block."""
+    """A twin of a site, or of the bundled one of that name, that ends with the block."""
+    profile = load_site(site) if isinstance(site, str) else site
     with tempfile.TemporaryDirectory(prefix="twin-test-") as name:
         environ = environment(Path(name))
         with patch.dict(os.environ, environ, clear=True):
-            started = twins.up(load_site(site_name), nodes, ssh=ssh, gpu_type=gpu_type)
+            started = twins.up(profile, nodes, ssh=ssh, gpu_type=gpu_type)
         try:
             yield Testbed(started, environ | started.environ(), Path(name))
         finally:
             with patch.dict(os.environ, environ, clear=True):
-                twins.down(site_name)
+                twins.down(profile.name)

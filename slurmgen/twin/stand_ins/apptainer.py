@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A twin's stand-in for `apptainer exec`: checks arguments as Apptainer does, runs the command on the host.
 
+Called as `singularity`, it stands for that. `pull` writes a placeholder.
 The image is not opened and nothing is bound; PATH stays the host's, for the command must be found there.
 What is checked and set follows Apptainer's own sources (cmd/internal/cli/action_flags.go and apptainer.go,
 internal/pkg/util/env/clean.go): a wrong option ends with 1, a wrong value that only shows later with 255.
@@ -30,6 +31,8 @@ NOT_FROM_HOST = {"LD_LIBRARY_PATH"}
 PROXIES = [f"{scheme}_proxy" for scheme in ("http", "https", "no", "all", "ftp")]
 KEPT_WHEN_CLEAN = {"TERM", "PATH", "HOME", *PROXIES, *map(str.upper, PROXIES)}
 
+PROGRAM = "singularity" if sys.argv[0].endswith("singularity") else "apptainer"
+PREFIX = PROGRAM.upper()
 Options = list[tuple[str, str]]
 
 
@@ -38,10 +41,14 @@ def main(argv: list[str]) -> None:
     while argv and argv[0] in GLOBAL_FLAGS:
         argv = argv[1:]
     if argv[:1] == ["--version"]:
-        sys.stdout.write("apptainer version 1.4.0 (a twin's stand-in)\n")
+        sys.stdout.write(f"{PROGRAM} version 1.4.0 (a twin's stand-in)\n")
+        return
+    if argv[:1] == ["pull"]:
+        pull(argv[1:])
         return
     if argv[:1] != ["exec"]:
-        fail(f"Error: this stand-in knows only `apptainer exec`, not {' '.join(argv[:1]) or 'no command'}", 1)
+        given = " ".join(argv[:1]) or "no command"
+        fail(f"Error: this stand-in knows only `{PROGRAM} exec` and `pull`, not {given}", 1)
     options, rest = parse(argv[1:])
     if len(rest) < 2:
         usage(f"requires at least 2 arg(s), only received {len(rest)}")
@@ -49,11 +56,28 @@ def main(argv: list[str]) -> None:
     environ = environment(options, dict(os.environ), image)
     binds = [bind for name, value in options if name == "bind" for bind in parse_binds(value)]
     change_directory(options, binds)
-    say(f"stand-in for apptainer: {image} is not opened; running on the host")
+    say(f"stand-in for {PROGRAM}: {image} is not opened; running on the host")
     try:
         os.execvpe(command[0], command, environ)  # noqa: S606
     except OSError as error:
         fail(f"FATAL:   {command[0]}: {error.strerror}", 255)
+
+
+def pull(argv: list[str]) -> None:
+    """`apptainer pull [FILE] URI`."""
+    force = argv[:1] in (["--force"], ["-F"])
+    names = argv[1:] if force else argv
+    if not 1 <= len(names) <= 2 or any(name.startswith("-") for name in names) or "://" not in names[-1]:
+        fail(
+            f'Error for command "pull": this stand-in reads only [--force] [FILE] URI, not {" ".join(argv)}',
+            1,
+        )
+    path = names[0] if len(names) == 2 else names[-1].rpartition("/")[2].replace(":", "_") + ".sif"
+    if os.path.exists(path) and not force:  # noqa: PTH110
+        fail(f'FATAL:   Image file already exists: "{path}" - will not overwrite', 255)
+    with open(path, "w") as file:  # noqa: PTH123
+        file.write("a twin's stand-in for an image\n")
+    say(f"stand-in for {PROGRAM}: {names[-1]} is not pulled; {path} is a placeholder")
 
 
 def parse(argv: list[str]) -> tuple[Options, list[str]]:
@@ -125,15 +149,15 @@ def parse_binds(value: str) -> list[tuple[str, str]]:
 
 
 def environment(options: Options, host: dict[str, str], image: str) -> dict[str, str]:
-    """The command's environment: --env over APPTAINERENV_ over the host's."""
+    """The command's environment: --env over the host's APPTAINERENV_NAME over the host's NAME."""
     clean = ("cleanenv", "true") in options or ("containall", "true") in options
-    chosen = {name.removeprefix("APPTAINERENV_"): value for name, value in host.items() if is_chosen(name)}
+    chosen = {name.removeprefix(f"{PREFIX}ENV_"): value for name, value in host.items() if is_chosen(name)}
     chosen |= dict(value.split("=", 1) for name, value in options if name == "env")
     chosen.pop("HOME", None)  # Apptainer does not permit it
     passed = {
         name: value
         for name, value in host.items()
-        if not name.startswith(("APPTAINER_", "APPTAINERENV_"))
+        if not name.startswith((f"{PREFIX}_", f"{PREFIX}ENV_"))
         and (name in KEPT_WHEN_CLEAN if clean else name not in NOT_FROM_HOST)
     }
     path = [
@@ -141,13 +165,13 @@ def environment(options: Options, host: dict[str, str], image: str) -> dict[str,
         chosen.pop("PATH", passed.get("PATH", "")),
         chosen.pop("APPEND_PATH", ""),
     ]
-    own = {"APPTAINER_CONTAINER": image, "APPTAINER_NAME": os.path.basename(image)}  # noqa: PTH119
+    own = {f"{PREFIX}_CONTAINER": image, f"{PREFIX}_NAME": os.path.basename(image)}  # noqa: PTH119
     return passed | ({"LANG": "C"} if clean else {}) | chosen | own | {"PATH": ":".join(filter(None, path))}
 
 
 def is_chosen(name: str) -> bool:
     """Whether a host variable is meant for the container."""
-    return name.startswith("APPTAINERENV_") and name != "APPTAINERENV_"
+    return name.startswith(f"{PREFIX}ENV_") and name != f"{PREFIX}ENV_"
 
 
 def change_directory(options: Options, binds: list[tuple[str, str]]) -> None:
@@ -168,7 +192,7 @@ def say(text: str) -> None:
 
 def usage(text: str) -> NoReturn:
     """End as Apptainer ends on a command line that it cannot read."""
-    syntax = "apptainer exec [exec options...] <container> <command>"
+    syntax = f"{PROGRAM} exec [exec options...] <container> <command>"
     fail(f'Error for command "exec": {text}\n\nUsage:\n  {syntax}', 1)
 
 

@@ -1,0 +1,57 @@
+"""podman, and NERSC's wrapper podman-hpc: `run` inside the step, once per task.
+
+Only named variables reach the container: those that the script exports, and by pattern those of Slurm and
+of NCCL and its network, which modules set. They count over those of the image. Slurm's choice of GPUs is
+a variable too. Each node has its own store of images; podman-hpc copies a pulled image to one that all
+nodes see. `--pull=never`: the script pulls, not every rank.
+https://docs.podman.io/en/latest/markdown/podman-run.1.html
+https://docs.nersc.gov/development/containers/podman-hpc/overview/
+https://github.com/NERSC/podman-hpc
+
+GPUs: NVIDIA's are devices of the Container Device Interface, or podman-hpc's `--gpu`; AMD's are device files.
+https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
+https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html
+"""
+
+from slurmgen.containers.base import AMD_DEVICES, Call, Engine, Fetch, with_target, without_scheme
+from slurmgen.sites.model import Vendor
+
+_ALWAYS = ("'SLURM_*'", "MASTER_ADDR", "MASTER_PORT", "REQUEUE_FILE", "'NCCL_*'", "'FI_*'")
+_VISIBLE = {"nvidia": ("CUDA_VISIBLE_DEVICES",), "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")}
+_FIXED = ("--ipc=host", "--network=host", '--workdir="$PWD"', "--pull=never")
+
+
+def _run(call: Call, program: str, gpus: dict[Vendor, tuple[str, ...]]) -> tuple[str, ...]:
+    names = dict.fromkeys((*_ALWAYS, *_VISIBLE[call.vendor], *call.exported))
+    variables = (f"--env={name}" for name in names)
+    volumes = (f"--volume={bind}" for bind in ('"$PWD:$PWD"', *map(with_target, call.binds)))
+    fixed = (program, "run", "--rm", *gpus[call.vendor], *_FIXED)
+    return (*fixed, *variables, *volumes, *call.options, call.image)
+
+
+def _engine(program: str, nvidia: str, fetch: Fetch) -> Engine:
+    gpus: dict[Vendor, tuple[str, ...]] = {"nvidia": (nvidia,), "amd": AMD_DEVICES}
+    return Engine(
+        command=lambda call: _run(call, program, gpus),
+        program=program,
+        image=without_scheme,
+        is_file=lambda _image: False,
+        fetch=fetch,
+    )
+
+
+def _may_be_remote(image: str) -> bool:
+    """Whether an image may come from a registry: one of `localhost` is in the store only."""
+    return not image.startswith("localhost/")
+
+
+PODMAN = _engine(
+    "podman",
+    "--device=nvidia.com/gpu=all",
+    Fetch(_may_be_remote, "podman image exists {image} || podman pull {image}", on_each_node=True),
+)
+PODMAN_HPC = _engine(
+    "podman-hpc",
+    "--gpu",
+    Fetch(_may_be_remote, "podman-hpc image exists {image} || podman-hpc pull {image}"),
+)

@@ -1,5 +1,5 @@
 # `make demo` submits a job to a local Slurm; `make test` runs every test. Both install what they need.
-.PHONY: demo test check docs man audit semgrep lock bench clean
+.PHONY: demo test test-slurm24 check docs man audit semgrep lock bench clean
 .DELETE_ON_ERROR:
 
 # Importing torch without cached bytecode takes minutes.
@@ -13,6 +13,14 @@ demo: $(READY)
 
 test: check
 	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+
+# The same tests of twins, jobs and every bundled site on Slurm 24.11, which it installs once into the user's cache from
+# Debian's packages. Not part of `test`, because it downloads them.
+SLURM24 := tests/scenarios/test_bundled_sites.py tests/twin/test_twin_slurm.py tests/jobs/test_exactly_once.py \
+  tests/jobs/test_job_commands.py tests/jobs/test_after.py tests/jobs/test_log_files.py tests/jobs/test_wait.py
+test-slurm24: $(READY)
+	TWIN_SLURM=24.11 $(BIN)/pytest $(SLURM24)
+	TWIN_SLURM=24.11 $(BIN)/pytest tests/scenarios/test_training.py -k "c10d or python or every_rank"
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -37,16 +37,24 @@ def command() -> None:
 @click.option(
     "--gpu-type", metavar="TYPE", help="GPU type of the nodes, instead of the usual ones of the site."
 )
+@click.option(
+    "--slurm",
+    "release",
+    metavar="VERSION",
+    help="Slurm release to run, such as 24.11, if not the one that is installed.",
+)
 @click.option("--ssh", is_flag=True, help="Also start an SSH server, to reach the twin like a login node.")
-def up(site: str, nodes: int, gpu_type: str | None, ssh: bool) -> None:
+def up(site: str, nodes: int, gpu_type: str | None, ssh: bool, release: str | None) -> None:
     """Start a twin and wait until its nodes are idle."""
     from slurmgen import twin
     from slurmgen.cli.route_options import project_dir
     from slurmgen.sites.profiles import load_site
     from slurmgen.text import visible
+    from slurmgen.twin.installation import find
 
     shape = load_site(site, project_dir())
-    started = twin.up(shape, nodes, ssh=ssh, gpu_type=gpu_type)
+    slurm = find(release, lambda line: click.echo(visible(line), err=True))
+    started = twin.up(shape, nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm)
     account = " --account NAME" if shape.account.required else ""
     click.echo(visible(_welcome(started, account), keep="\n"))
 
@@ -110,13 +118,19 @@ def _welcome(twin: Twin, account: str) -> str:
             *(f"  {name}: nodes of {shape}" for name, shape in twin.shapes.items()),
             *(f"  note: {text}" for text in twin.assumptions),
             "next:",
-            f"  export SLURM_CONF={quote(str(twin.slurm_conf))}",
+            *(f"  export {assignment}" for assignment in _variables(twin)),
             f"  {ssh}sinfo",
             f"  slurmgen submit --site {twin.site} --via twin{account}",
             *_over_ssh(twin, account),
             f"  slurmgen twin down --site {twin.site}",
         ]
     )
+
+
+def _variables(twin: Twin) -> list[str]:
+    """What a shell must set to use the twin with the ordinary Slurm commands."""
+    path = [f'PATH={quote(str(twin.programs))}:"$PATH"'] if twin.programs else []
+    return [f"SLURM_CONF={quote(str(twin.slurm_conf))}", *path]
 
 
 def _over_ssh(twin: Twin, account: str) -> list[str]:
@@ -132,7 +146,7 @@ def _report(twin: Twin) -> str:
 
     return "\n".join(
         [
-            f"{twin.site}: SLURM_CONF={quote(str(twin.slurm_conf))}",
+            f"{twin.site}: {' '.join(_variables(twin))}",
             slurm(twin, "sinfo", "--format=%10P %.12l %.6D %8t %6c %8m %14G %N"),
             slurm(twin, "squeue", "--format=%10i %10P %20j %8T %.10M %.5D %R"),
         ]

@@ -57,7 +57,10 @@ def munged(layout: Layout, program: str) -> Daemon:
 def slurm(layout: Layout, slurmctld: str, slurmd: str) -> tuple[Daemon, ...]:
     """The controller, then one slurmd per node."""
     conf = str(layout.daemons_conf)
-    argv = {"slurmctld": (slurmctld,)} | {f"slurmd-{node}": (slurmd, "-N", node) for node in layout.nodes}
+    # slurmd would look for slurmstepd where Debian installs it.
+    step = ("-d", str(layout.slurm.bin / "slurmstepd")) if layout.slurm.bin else ()
+    argv: dict[str, tuple[str, ...]] = {"slurmctld": (slurmctld,)}
+    argv |= {f"slurmd-{node}": (slurmd, "-N", node, *step) for node in layout.nodes}
     return tuple(
         Daemon(
             name=name,

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from slurmgen.errors import TwinError
 from slurmgen.sites.model import Site
+from slurmgen.twin.installation import Installation
 from slurmgen.twin.shape import Shape, partitions, shape
 
 LOCALHOST = "127.0.0.1"
@@ -48,7 +49,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     hostname: str
     loopback: str | None
     "The loopback address of the host name; None if it has another address."
-    slurm_version: tuple[int, int]
+    slurm: Installation
     port: int
     "The port of slurmctld; those of the nodes follow, then that of sshd."
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from slurmgen.errors import TwinError
 from slurmgen.sites.model import Site
-from slurmgen.twin import daemons, files, machine, processes, store
-from slurmgen.twin.commands import slurm
+from slurmgen.twin import commands, daemons, files, machine, processes, store
+from slurmgen.twin.installation import Installation, installed
 from slurmgen.twin.layout import LOCALHOST, Layout, groups
 from slurmgen.twin.shape import assumptions
 from slurmgen.twin.store import Twin
@@ -18,7 +18,14 @@ from slurmgen.twin.store import Twin
 READY_TIMEOUT = 30.0
 
 
-def up(site: Site, nodes: int, *, ssh: bool = False, gpu_type: str | None = None) -> Twin:
+def up(
+    site: Site,
+    nodes: int,
+    *,
+    ssh: bool = False,
+    gpu_type: str | None = None,
+    slurm: Installation | None = None,
+) -> Twin:
     """Start a twin and wait until all its nodes are idle.
 
     Args:
@@ -26,6 +33,7 @@ def up(site: Site, nodes: int, *, ssh: bool = False, gpu_type: str | None = None
         nodes: number of nodes for each kind of node in the site's partitions.
         ssh: also start an sshd, which stands for the login node's.
         gpu_type: give the nodes the GPUs and size of that type, instead of the usual ones.
+        slurm: the Slurm to run; by default, that of this machine.
 
     If the twin runs already, only the daemons that have died are restarted; the options have no effect.
 
@@ -36,7 +44,10 @@ def up(site: Site, nodes: int, *, ssh: bool = False, gpu_type: str | None = None
         old = store.load(site.name)
         if old and old.is_running:
             return _restarted(old)
-        programs = machine.programs(*machine.SLURM_PROGRAMS, *(machine.SSH_PROGRAMS if ssh else ()))
+        slurm = slurm or installed()
+        programs = slurm.programs(*machine.SLURM_PROGRAMS) | machine.programs(
+            *(machine.SSH_PROGRAMS if ssh else ())
+        )
         shape = groups(site, nodes, gpu_type)
         _clear(site.name)
         hostname = socket.gethostname()
@@ -47,7 +58,7 @@ def up(site: Site, nodes: int, *, ssh: bool = False, gpu_type: str | None = None
             user=machine.user_name(),
             hostname=hostname,
             loopback=machine.loopback(hostname),
-            slurm_version=machine.slurm_version(programs["slurmctld"]),
+            slurm=slurm,
             port=machine.free_ports(2 + sum(group.count for group in shape)),
             # Not TMPDIR, which may be long: the path of a socket has 108 bytes.
             run=Path(tempfile.mkdtemp(prefix="slurmgen-", dir="/tmp")),
@@ -98,6 +109,7 @@ def _twin(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twi
     return Twin(
         site=layout.site.name,
         folder=layout.folder,
+        programs=layout.slurm.bin,
         run=layout.run,
         nodes=layout.nodes,
         daemons=(
@@ -140,7 +152,7 @@ def _wait_until_idle(twin: Twin) -> None:
 
 
 def _node_states(twin: Twin) -> dict[str, str]:
-    reply = slurm(twin, "sinfo", "--noheader", "--Node", "--format=%N %T")
+    reply = commands.slurm(twin, "sinfo", "--noheader", "--Node", "--format=%N %T")
     return dict(line.split(maxsplit=1) for line in reply.splitlines())
 
 

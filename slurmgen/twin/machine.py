@@ -1,12 +1,10 @@
-"""Facts about this machine: programs, their version, free ports, and the user."""
+"""Facts about this machine: programs, free ports, and the user."""
 
 import os
 import pwd
 import random
-import re
 import shutil
 import socket
-import subprocess
 from ipaddress import ip_address
 
 from slurmgen.errors import TwinError
@@ -35,19 +33,6 @@ def programs(*names: str) -> dict[str, str]:
             f"On Debian or Ubuntu, as root: {INSTALL}",
         )
     return {name: place for name, place in found.items() if place}
-
-
-def slurm_version(slurmctld: str) -> tuple[int, int]:
-    """Year and month of the Slurm release, such as (22, 5).
-
-    Raises:
-        TwinError: the program does not print it.
-    """
-    reply = subprocess.run([slurmctld, "-V"], capture_output=True, text=True, timeout=10, check=False)
-    match = re.search(r"(\d+)\.(\d+)", reply.stdout)
-    if not match:
-        raise TwinError(f"{slurmctld} -V does not print its version: {reply.stdout or reply.stderr}")
-    return int(match[1]), int(match[2])
 
 
 def user_name() -> str:

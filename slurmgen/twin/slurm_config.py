@@ -52,7 +52,7 @@ def gres_conf(layout: Layout) -> str:
 def cgroup_conf(layout: Layout) -> str:
     """cgroup.conf: no use of cgroups, which containers and ordinary users cannot change."""
     # CgroupPlugin=disabled came with 23.11; CgroupAutomount is gone from 24.05's manual page.
-    return "CgroupPlugin=disabled\n" if layout.slurm_version >= (23, 11) else "CgroupAutomount=no\n"
+    return "CgroupPlugin=disabled\n" if layout.slurm.version >= (23, 11) else "CgroupAutomount=no\n"
 
 
 def plugin_folder(layout: Layout) -> Path | None:
@@ -70,11 +70,12 @@ def task_prolog(layout: Layout) -> str:
         for name in (bind_variables(container) if container else ())
     )
     first = f"{folder}:" if (folder := plugin_folder(layout)) else ""
+    path = first + layout.slurm.path("${PATH:-/usr/local/bin:/usr/bin:/bin}")
     return f"""#!/bin/sh
 # Stand-ins come last in PATH, so that installed programs are used.
 case ":$PATH:" in
   *":{stand_ins}:"*) ;;
-  *) echo "export PATH={first}${{PATH:-/usr/local/bin:/usr/bin:/bin}}:{stand_ins}" ;;
+  *) echo "export PATH={path}:{stand_ins}" ;;
 esac
 # Many CPUs of a node may exist in name only: one thread per rank, unless the job sets another number.
 echo "export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}}"
@@ -96,6 +97,7 @@ SLURM_FILES: dict[str, Callable[[Layout], str]] = {
 def _cluster(layout: Layout) -> str:
     folder, run = layout.folder, layout.run
     communication = f"\n{_LISTENS_ON_HOST_NAME}" if layout.loopback == LOCALHOST else ""
+    plugins = f'\nPluginDir="{layout.slurm.plugins}"' if layout.slurm.plugins else ""
     return f"""# A twin of {layout.site.name}, written by slurmgen.
 ClusterName={layout.site.name}
 SlurmctldHost={layout.hostname}({layout.address})
@@ -103,7 +105,7 @@ SlurmctldPort={layout.port}{communication}
 SlurmUser={layout.user}
 SlurmdUser={layout.user}
 AuthType=auth/munge
-AuthInfo=socket={run}/munge.socket
+AuthInfo=socket={run}/munge.socket{plugins}
 StateSaveLocation="{folder}/state"
 SlurmdSpoolDir={run}/spool/%n
 SlurmctldPidFile={run}/slurmctld.pid

@@ -4,9 +4,12 @@ from pathlib import Path
 
 from slurmgen.twin.layout import Layout
 
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 
 def sshd_config(layout: Layout) -> str:
     """A server for one user on the loopback, which accepts only a key."""
+    path = f" PATH={quoted(layout.slurm.path(_PATH))}" if layout.slurm.bin else ""
     # StrictModes checks the folders above, such as /tmp or a group-writable home; this one is private.
     return f"""Port {layout.ssh_port}
 ListenAddress 127.0.0.1
@@ -20,7 +23,7 @@ PermitRootLogin prohibit-password
 AllowUsers {layout.user}
 PrintMotd no
 Subsystem sftp internal-sftp
-SetEnv SLURM_CONF={quoted(layout.folder / "slurm.conf")}
+SetEnv SLURM_CONF={quoted(layout.folder / "slurm.conf")}{path}
 """
 
 
@@ -44,6 +47,6 @@ def known_hosts(layout: Layout, host_key: str) -> str:
     return f"[127.0.0.1]:{layout.ssh_port} {kind} {key}\n"
 
 
-def quoted(path: Path) -> str:
+def quoted(path: Path | str) -> str:
     """A path that both ssh and paramiko read; in quotes if it has a space."""
     return f'"{path}"' if " " in str(path) else str(path)

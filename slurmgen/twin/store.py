@@ -1,6 +1,7 @@
 """Twin: the facts about a running twin, and their file."""
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from slurmgen.errors import TwinError
 from slurmgen.files import read_bytes
 from slurmgen.paths import make_private, require_private, state_folder
 from slurmgen.twin.daemons import Daemon
+from slurmgen.twin.installation import path_with
 
 
 class Twin(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +25,8 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
     "Its folder under /tmp for sockets and pid files."
     nodes: tuple[str, ...]
     daemons: tuple[Daemon, ...]
+    programs: Path | None = None
+    "The folder of its Slurm's programs; None for the Slurm of this machine."
     shapes: dict[str, str] = {}
     "What a node of each partition has, in words."
     assumptions: tuple[str, ...] = ()
@@ -43,7 +47,8 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
 
     def environ(self) -> dict[str, str]:
         """The environment variables with which the ordinary Slurm commands use it."""
-        return {"SLURM_CONF": str(self.slurm_conf)}
+        path = path_with(self.programs, os.environ.get("PATH", os.defpath))
+        return {"SLURM_CONF": str(self.slurm_conf)} | ({"PATH": path} if self.programs else {})
 
 
 def root() -> Path:

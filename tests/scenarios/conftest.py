@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.twins import Testbed, twin
+from tests.support.twins import Testbed, slurm, twin
 
 BIN = Path(sys.executable).parent
 ON_SITE = {
     # The tutorial's `uv sync` would fetch gigabytes; here the environment of this checkout serves.
     "daic": ["--account", "ewi-insy-prb", "--python-env", f"venv:{BIN.parent}"],
     # There is no image here: the stand-in for apptainer runs what it finds on PATH.
-    "olivia": ["--account", "nn1234k", "--env", f"PATH={BIN}:/usr/bin:/bin"],
+    "olivia": ["--account", "nn1234k", "--env", f"PATH={slurm().path(f'{BIN}:/usr/bin:/bin')}"],
 }
 "What a request needs on a twin, beyond what it needs on the site itself."
 

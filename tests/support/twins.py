@@ -3,6 +3,8 @@
 with twin("daic", ssh=True) as testbed:
     log = testbed.batch("#!/bin/bash\\nsrun hostname\\n")
     testbed.run("sinfo")
+
+They run the Slurm of this machine, or the release in the variable TWIN_SLURM, such as 24.11.
 """
 
 import os
@@ -12,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 from unittest.mock import patch
@@ -20,8 +23,11 @@ from slurmgen import twin as twins
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
 from slurmgen.twin import Twin
+from slurmgen.twin.installation import Installation, find
 
 Found = TypeVar("Found")
+USERS_OWN = dict(os.environ)
+"The environment before any test changed it; it names the user's cache, which keeps an installed Slurm."
 WITHOUT_OTHERS = ("SLURM", "SBATCH", "SQUEUE", "XDG_", "OMP_")
 
 
@@ -96,6 +102,13 @@ def settled(parent: Path) -> Path:
     return parent
 
 
+@cache
+def slurm() -> Installation:
+    """The Slurm that the twins of all tests run."""
+    with patch.dict(os.environ, USERS_OWN, clear=True):
+        return find(os.environ.get("TWIN_SLURM"))
+
+
 @contextmanager
 def twin(
     site: str | Site, *, nodes: int = 2, ssh: bool = False, gpu_type: str | None = None
@@ -105,7 +118,7 @@ def twin(
     with tempfile.TemporaryDirectory(prefix="twin-test-") as name:
         environ = environment(Path(name))
         with patch.dict(os.environ, environ, clear=True):
-            started = twins.up(profile, nodes, ssh=ssh, gpu_type=gpu_type)
+            started = twins.up(profile, nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm())
         try:
             yield Testbed(started, environ | started.environ(), Path(name))
         finally:

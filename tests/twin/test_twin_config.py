@@ -7,6 +7,7 @@ import pytest
 from slurmgen.errors import TwinError
 from slurmgen.sites.model import Gpu, GpuType, Node, Partition, Rendezvous, Site
 from slurmgen.sites.profiles import load_site
+from slurmgen.twin.installation import Installation
 from slurmgen.twin.layout import Layout, groups
 from slurmgen.twin.shape import Shape, assumptions, features
 from slurmgen.twin.slurm_config import SLURM_FILES, cgroup_conf
@@ -24,7 +25,7 @@ def layout(site: Site, nodes: int = 2, **changes: object) -> Layout:
         "user": "ada",
         "hostname": "laptop",
         "loopback": "127.0.0.1",
-        "slurm_version": (22, 5),
+        "slurm": Installation((22, 5)),
         "port": 10000,
     }
     return Layout(**(facts | changes))  # type: ignore[arg-type]
@@ -51,7 +52,7 @@ def test_the_configuration_equals_the_golden_file(name: str, request: pytest.Fix
     ],
 )
 def test_cgroup_conf_suits_the_release_of_slurm(version: tuple[int, int], text: str) -> None:
-    assert cgroup_conf(layout(Site(name="x"), slurm_version=version)) == text
+    assert cgroup_conf(layout(Site(name="x"), slurm=Installation(version))) == text
 
 
 def test_paths_with_spaces_are_quoted() -> None:

@@ -21,6 +21,8 @@ class Assignment(NamedTuple):
     "The variables that its value uses."
     within: tuple[str, ...]
     "The commands whose output it contains."
+    prefix_of: Span | None = None
+    "The command that it stands in front of, if it applies to that command only."
 
 
 class Command(NamedTuple):
@@ -38,6 +40,8 @@ class Command(NamedTuple):
     "The enclosing constructs, outermost first: if, else, or, and, loop, function, pipe, output and so on."
     conditions: tuple[str, ...]
     "The texts of the conditions it depends on."
+    incomplete: bool = False
+    "Some of its words are not known, because it is cut off or cannot be parsed."
 
     @property
     def name(self) -> str:
@@ -58,6 +62,15 @@ class ArrayCopy(NamedTuple):
     span: Span
 
 
+class Cut(NamedTuple):
+    """A place where a command ends although its author continued it on the next line."""
+
+    span: Span
+    "What ends the command."
+    why: str
+    "A comment, a blank line, or blanks after the backslash."
+
+
 class Shell(NamedTuple):
     """A whole script, or the string of a `bash -c`."""
 
@@ -67,3 +80,4 @@ class Shell(NamedTuple):
     sourced: bool
     "It runs a file that may set variables."
     array_copies: tuple[ArrayCopy, ...] = ()
+    cuts: tuple[Cut, ...] = ()

@@ -15,7 +15,12 @@ def _syntax(flags: str = "", valued: str = "", short: str = "", optional: str = 
     return Syntax(frozenset(flags.split()), frozenset(optional.split()), frozenset(valued.split()), letters)
 
 
-TORCHRUN = _syntax(
+def _python_syntax(flags: str, valued: str, short: str) -> Syntax:
+    """The syntax of a program whose options have underscores, dashes, or both, depending on its version."""
+    return _syntax(flags, valued, short)._replace(underscores=True)
+
+
+TORCHRUN = _python_syntax(
     flags="standalone module no-python run-path virtual-local-rank help use-env",
     valued="""
         nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts
@@ -25,7 +30,7 @@ TORCHRUN = _syntax(
     """,
     short="m:module r:redirects t:tee h:help",
 )
-ACCELERATE = _syntax(
+ACCELERATE = _python_syntax(
     flags="""
         quiet cpu multi-gpu tpu enable-cpu-affinity use-deepspeed use-fsdp use-parallelism-config
         use-megatron-lm same-network module no-python debug help dynamo-use-fullgraph
@@ -38,7 +43,7 @@ ACCELERATE = _syntax(
     """,
     short="m:module q:quiet h:help",
 )
-DEEPSPEED = _syntax(
+DEEPSPEED = _python_syntax(
     flags="no-python no-local-rank no-ssh no-ssh-check force-multi module save-pid bind-cores-to-rank",
     valued="""
         hostfile include exclude num-nodes num-gpus master-port master-addr node-rank launcher

@@ -103,6 +103,8 @@ class _Scene(NamedTuple):
     layers: tuple[Layer, ...] = ()
     env: dict[str, str] = {}
     depth: int = 0
+    incomplete: bool = False
+    "Whether the command has further words that are not known."
 
     def within(self, layer: Layer, env: dict[str, str]) -> "_Scene":
         """The position in the program that this one runs."""
@@ -121,7 +123,8 @@ def read_launches(commands: Sequence[Command], known: dict[str, Value], budget: 
     for command in commands:
         if command.words and head_or_wrapper(command):
             budget.spend(len(command.exported))
-            scene = _Scene(command, known, budget, env={**command.exported, **command.env})
+            env = {**command.exported, **command.env}
+            scene = _Scene(command, known, budget, env=env, incomplete=command.incomplete)
             for launch in _unwrap(command.words, scene):
                 budget.spend(_LAUNCH)
                 yield launch
@@ -185,7 +188,8 @@ def _unwrap_shell(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
             scene.budget.spend(index + len(command.exported))
             layer = Layer("shell", words[0], options, shell.commands[:index])
             inner = scene.within(layer, {**scene.env, **command.exported, **command.env})
-            yield from _unwrap(command.words, inner._replace(depth=scene.depth + 1))
+            incomplete = scene.incomplete or command.incomplete
+            yield from _unwrap(command.words, inner._replace(depth=scene.depth + 1, incomplete=incomplete))
 
 
 def _settings(word: str) -> tuple[str, ...]:
@@ -206,6 +210,7 @@ def _places(string: Word) -> Callable[[int], Span]:
 
 def _launch(kind: str, words: Sequence[Word], length: int, scene: _Scene) -> Launch:
     options, at = read_options(words, SYNTAXES[kind], length, scene.budget)
+    options = options._replace(open=options.open or scene.incomplete)
     script = words[at] if at < len(words) and not (kind == "python" and "module" in options.given) else None
     return Launch(
         kind, words[0], words[length - 1].span.end, options, script, scene.layers, scene.command, scene.env

@@ -49,9 +49,15 @@ def header_shape(header: Header) -> Shape:
 
 
 def _nodes(options: dict[str, str]) -> int | None:
+    tasks = _number(options.get("ntasks"))
     if "nodes" in options:
         low, dash, high = options["nodes"].partition("-")
-        return _number(low) if not dash or low == high else None
+        nodes = _number(low) if not dash or low == high else None
+        # sbatch reduces the nodes to the tasks.
+        return min(nodes, tasks) if nodes and tasks else nodes
+    each = next((_number(options[name]) for name in _TASKS if name in options), None)
+    if tasks and each and not {"nodelist", "nodefile", "gpus", "ntasks-per-gpu"} & options.keys():
+        return -(-tasks // each)
     counted = {"gpus", "ntasks", "nodelist", "nodefile", "gpus-per-task", "ntasks-per-gpu"} & options.keys()
     if options.get("ntasks") == "1" and counted == {"ntasks"}:
         return 1

@@ -10,8 +10,10 @@ from tree_sitter import Node
 
 from slurmgen.lint.reader.budget import Budget, TooLarge
 from slurmgen.lint.reader.builtins import EFFECTS
-from slurmgen.lint.reader.commands import Command, Shell
+from slurmgen.lint.reader.commands import Command, Cut, Shell
+from slurmgen.lint.reader.continuation import find_cut
 from slurmgen.lint.reader.parse import parse
+from slurmgen.lint.reader.rewrite import rewrite
 from slurmgen.lint.reader.source import UNKNOWN, Span
 from slurmgen.lint.reader.variables import Variables
 from slurmgen.lint.reader.words import Value, Word
@@ -36,7 +38,8 @@ def read_shell(
     Raises:
         TooLarge: the budget is exhausted.
     """
-    walker = _Walker(text, base or (lambda offset: Span(offset, offset)), budget)
+    text, base = rewrite(text, base or (lambda offset: Span(offset, offset)))
+    walker = _Walker(text, base, budget)
     walker.expander.variables.update(known)
     walker.settings = set(settings)
     walker.visit(parse(text, budget))
@@ -47,6 +50,7 @@ def read_shell(
         tuple(walker.comments),
         walker.sourced,
         tuple(walker.array_copies),
+        tuple(walker.cuts),
     )
 
 
@@ -58,6 +62,7 @@ class _Walker(Variables):
         self.called: set[str] = set()
         self.commands: list[Command] = []
         self.comments: list[Span] = []
+        self.cuts: list[Cut] = []
         self.sourced = False
         self._depth = 0
         self._place: list[str] = []
@@ -168,6 +173,7 @@ class _Walker(Variables):
         body = node.child_by_field_name("body")
         if body is not None:
             self._in("redirected", body)
+        self._find_cut(node)
         for child in node.named_children:
             if child.type != "heredoc_redirect" and child.type.endswith("redirect"):
                 for target in child.named_children:
@@ -179,11 +185,12 @@ class _Walker(Variables):
         words: list[Word] = []
         for child in node.named_children:
             if child.type == "variable_assignment":
-                env |= self._prefix(child)
+                env |= self._prefix(child, self.span(node))
             elif not child.type.endswith("redirect"):
                 words += self.expander.words(child)
         if words:
             self.budget.spend(_COMMAND + len(self._place))
+            cut = self._find_cut(node)
             self._run(
                 Command(
                     tuple(words),
@@ -193,13 +200,21 @@ class _Walker(Variables):
                     frozenset(self.settings),
                     tuple(self._place),
                     tuple(filter(None, self._conditions)),
+                    cut or node.has_error,
                 )
             )
 
-    def _prefix(self, node: Node) -> dict[str, str]:
+    def _find_cut(self, node: Node) -> bool:
+        cut = find_cut(self.text, node.end_byte)
+        if cut:
+            start, end, why = cut
+            self.cuts.append(Cut(Span(self.base(start).start, self.base(end).end), why))
+        return cut is not None
+
+    def _prefix(self, node: Node, command: Span) -> dict[str, str]:
         """An assignment before a command, which applies only to that command."""
         saved = self.saved_variables(), dict(self.expander.ranges)
-        pair = self.visit_assignment(node)
+        pair = self.visit_assignment(node, prefix_of=command)
         self.expander.variables, self.expander.ranges = saved
         return dict([pair]) if pair else {}
 

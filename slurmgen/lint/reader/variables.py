@@ -38,7 +38,9 @@ class Variables:
         """Visit the commands whose output becomes a word."""
         raise NotImplementedError
 
-    def visit_assignment(self, node: Node, exported: bool = False) -> tuple[str, str] | None:
+    def visit_assignment(
+        self, node: Node, exported: bool = False, prefix_of: Span | None = None
+    ) -> tuple[str, str] | None:
         """Track an assignment; returns what it sets, unless that is an array."""
         name_node, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name_node is None:
@@ -62,7 +64,9 @@ class Variables:
             self._export(name, text)
         raw = self.raw(value) if value else ""
         self.assignments.append(
-            Assignment(name, text, raw, self.span(node), bounds, exported, names, tuple(self.outputs))
+            Assignment(
+                name, text, raw, self.span(node), bounds, exported, names, tuple(self.outputs), prefix_of
+            )
         )
         return name, text
 

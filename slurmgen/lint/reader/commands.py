@@ -58,6 +58,7 @@ class Command(NamedTuple):
 class ArrayCopy(NamedTuple):
     """An array made of another array's bare name."""
 
+    target: str
     name: str
     span: Span
 

@@ -86,6 +86,11 @@ _UV = _syntax(
     short="p:python m:module q:quiet v:verbose",
     valued="python module project directory with extra group env-file",
 )
+_SSH = _syntax(
+    flags="tty quiet no-stdin background",
+    short="t:tty q:quiet n:no-stdin f:background o:option i:identity l:login p:port F:config",
+    valued="option identity login port config",
+)
 _PLAIN = _syntax(
     short="n:adjustment u:unset o:output e:error i:input c:cpus k:kill-after s:signal", valued="unset"
 )
@@ -107,6 +112,8 @@ class Wrapper(NamedTuple):
     "Words between its options and the other program, such as the image."
     takes_env: bool = False
     "Whether NAME=VALUE words may come before the program."
+    joins: bool = False
+    "Whether it joins the remaining words to one text that a shell runs."
 
 
 WRAPPERS: dict[str, Wrapper] = {
@@ -115,6 +122,8 @@ WRAPPERS: dict[str, Wrapper] = {
     **dict.fromkeys(("apptainer", "singularity"), Wrapper("apptainer", _APPTAINER, ("exec", "run"), 1)),
     **dict.fromkeys(("podman", "podman-hpc", "docker"), Wrapper("podman", _PODMAN, ("run",), 1)),
     "shifter": Wrapper("shifter", _SHIFTER),
+    "ssh": Wrapper("ssh", _SSH, operands=1, joins=True),
+    "eval": Wrapper("eval", _syntax(), joins=True),
     "enroot": Wrapper("enroot", _ENROOT, ("start",), 1),
     "uv": Wrapper("uv", _UV, ("run",)),
     **dict.fromkeys(("poetry", "pixi", "pdm", "hatch"), Wrapper("env", _PLAIN, ("run",))),

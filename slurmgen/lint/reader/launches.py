@@ -162,7 +162,11 @@ def _unwrap_wrapper(wrapper: Wrapper, words: Sequence[Word], scene: _Scene) -> I
         env[name] = value
         at += 1
     layer = Layer(wrapper.kind, words[0], options)
-    yield from _unwrap(words[at + wrapper.operands :], scene.within(layer, env))
+    rest, inner = words[at + wrapper.operands :], scene.within(layer, env)
+    if wrapper.joins and rest and scene.depth < _DEEPEST:
+        yield from _run_text(" ".join(word.text for word in rest), rest[0], inner, scene.known)
+    else:
+        yield from _unwrap(rest, inner)
 
 
 def _unwrap_shell(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
@@ -178,18 +182,28 @@ def _unwrap_shell(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
     )
     if not at or at + 1 >= len(words) or scene.depth >= _DEEPEST:
         return
-    string = words[at + 1]
-    arguments = tuple(texts[at + 3 :])
-    variables = {**scene.known, **scene.env, **_arguments(arguments)}
-    shell = read_shell(string.text, variables, scene.budget, _places(string), settings=_settings(texts[at]))
     options, _ = read_options(words, SHELL_OPTIONS, 1, scene.budget)
+    inner = scene.within(Layer("shell", words[0], options), scene.env)
+    variables = {**scene.known, **_arguments(tuple(texts[at + 3 :]))}
+    yield from _run_text(words[at + 1].text, words[at + 1], inner, variables, _settings(texts[at]))
+
+
+def _run_text(
+    text: str, word: Word, scene: _Scene, known: dict[str, Value], settings: tuple[str, ...] = ()
+) -> Iterator[Launch]:
+    """The launches in a text that the innermost layer of the scene runs as a shell script."""
+    shell = read_shell(text, {**known, **scene.env}, scene.budget, _places(word), settings=settings)
+    *outer, layer = scene.layers
     for index, command in enumerate(shell.commands):
         if head_or_wrapper(command):
-            scene.budget.spend(index + len(command.exported))
-            layer = Layer("shell", words[0], options, shell.commands[:index])
-            inner = scene.within(layer, {**scene.env, **command.exported, **command.env})
-            incomplete = scene.incomplete or command.incomplete
-            yield from _unwrap(command.words, inner._replace(depth=scene.depth + 1, incomplete=incomplete))
+            scene.budget.spend(index + len(command.exported) + len(scene.env))
+            inner = scene._replace(
+                layers=(*outer, layer._replace(before=shell.commands[:index])),
+                env={**scene.env, **command.exported, **command.env},
+                depth=scene.depth + 1,
+                incomplete=scene.incomplete or command.incomplete,
+            )
+            yield from _unwrap(command.words, inner)
 
 
 def _settings(word: str) -> tuple[str, ...]:

@@ -118,7 +118,9 @@ def step_shape(job: Shape, header: Header, launch: Launch) -> Shape:
     """The shape of a launch: that of the job, unless the options of its srun change it."""
     step = launch.step
     if step is None:
-        return job._replace(nodes=1, ntasks_per_node=1)
+        # With --exclusive, the batch shell has all GPUs of its node; a step has those that were requested.
+        gpus = None if header.last("exclusive") else job.gpus_per_node
+        return job._replace(nodes=1, ntasks_per_node=1, gpus_per_node=gpus)
     options = step.options
     nodes = _step_nodes(options, job)
     cpus = options.number("cpus-per-task") if "cpus-per-task" in options.given else job.cpus_per_task

@@ -88,17 +88,17 @@ class Variables:
             self.expander.variables[self.raw(base)] = (UNKNOWN,)
             return
         name = self.raw(name_node)
-        self._note_copy(value)
+        self._note_copy(name, value)
         items = tuple(word.text for child in value.named_children for word in self.expander.words(child))
         before = self.expander.variables.get(name)
         if self._appends(name_node) and isinstance(before, tuple):
             items = (*before, *items)
         self.expander.variables[name] = items if len(items) <= _LONGEST else (UNKNOWN,)
 
-    def _note_copy(self, value: Node) -> None:
+    def _note_copy(self, target: str, value: Node) -> None:
         copied = re.fullmatch(r"\(\s*\$\{?(\w+)\}?\s*\)", self.raw(value))
         if copied and isinstance(self.expander.variables.get(copied[1]), tuple):
-            self.array_copies.append(ArrayCopy(copied[1], self.span(value)))
+            self.array_copies.append(ArrayCopy(target, copied[1], self.span(value)))
 
     def _range(self, value: Node | None) -> Range:
         if value is not None and value.type == "string" and len(value.named_children) == 1:

@@ -15,7 +15,7 @@ def report(files: Sequence[Linted]) -> str:
 def _command(name: str, found: Report) -> str:
     message = found.finding.message + (f"; {found.finding.advice}" if found.finding.advice else "")
     return annotation(
-        found.rule.severity,
+        "notice" if found.rule.severity == "note" else found.rule.severity,
         message,
         file=name,
         line=found.start.line,

@@ -70,8 +70,12 @@ def variables_in(launch: Launch, options: tuple[str, ...]) -> set[str]:
 
 def in_force(script: Script, launch: Launch, names: set[str]) -> Iterator[Assignment]:
     """The values that variables have at a launch: the last assignment to each that precedes it."""
-    start = launch.command.span.start
-    last = {found.name: found for found in script.assigned(*names) if found.span.start <= start}
+    command = launch.command.span
+    last = {
+        found.name: found
+        for found in script.assigned(*names)
+        if found.span.start <= command.start and found.prefix_of in (None, command)
+    }
     return iter(last.values())
 
 
@@ -84,6 +88,13 @@ def loads_module(script: Script, part: str) -> bool:
 def is_literal(script: Script, word: Word) -> bool:
     """Whether a word appears in the script as written, so that an edit can change it."""
     return not word.spliced and script.source.plain[slice(*word.span)] == word.raw
+
+
+def replace_assigned(script: Script, found: Assignment, text: str) -> tuple[Edit, ...]:
+    """Replace the value of an assignment, if the value appears in the script as written."""
+    span = Span(found.span.end - len(found.raw), found.span.end)
+    is_written = bool(found.raw) and script.source.plain[slice(*span)] == found.raw
+    return (Edit(span, text),) if is_written else ()
 
 
 def insert(script: Script, word: Word, at: int, text: str) -> tuple[Edit, ...]:

@@ -22,9 +22,9 @@ https://docs.pytorch.org/docs/stable/elastic/run.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding, Site
-from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import FRAMEWORKS, nodes_of, procs_of, rank_launchers, replace_value
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.common import FRAMEWORKS, procs_of, rank_launchers
 from slurmgen.text import counted
 
 CODE = "SG202"
@@ -46,16 +46,4 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 launch.span,
                 f"{launch.kind} starts {procs} ranks on a node with {counted(gpus, 'GPU')}",
                 f"start {counted(gpus, 'rank')} per node, one per GPU",
-                _fewer(script, launch, gpus),
             )
-
-
-def _fewer(script: Script, launch: Launch, gpus: int) -> tuple[Edit, ...]:
-    for name, number in (
-        ("nproc-per-node", gpus),
-        ("num-processes", gpus * (nodes_of(launch) or 1)),
-        ("num-gpus", gpus),
-    ):
-        if name in launch.options.given:
-            return replace_value(script, launch.options.given[name], str(number))
-    return ()

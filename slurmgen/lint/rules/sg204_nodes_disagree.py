@@ -2,7 +2,8 @@
 
 ## What it checks
 Compares `--nnodes` (torchrun) or `--num_machines` (accelerate) with the number of nodes of the step. Both
-default to 1.
+default to 1. Launches in the background, in a loop, or on named nodes are not checked: several steps may form
+one group.
 
 ## Why it matters
 If the number is too large, the launcher waits for nodes that never join, until it times out. If it is too
@@ -40,7 +41,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Compare the number of nodes of the launcher with that of the step."""
     for launch in script.launches:
         name = _NAMES.get(launch.kind)
-        if name is None or launch.step is None or "standalone" in launch.options.given:
+        if name is None or launch.step is None or "standalone" in launch.options.given or _is_part(launch):
             continue
         shape, configured = script.step(launch), nodes_of(launch)
         if shape.nodes and shape.ntasks_per_node == 1 and configured and configured != shape.nodes:
@@ -55,3 +56,11 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 def _corrected(script: Script, launch: Launch, name: str, nodes: int) -> tuple[Edit, ...]:
     given = launch.options.given.get(name)
     return replace_value(script, given, str(nodes)) if given else ()
+
+
+def _is_part(launch: Launch) -> bool:
+    """Whether other steps may run the same program on the other nodes."""
+    options = launch.step.options.given if launch.step else {}
+    return bool(
+        {"background", "loop"} & set(launch.command.place) or {"nodelist", "relative"} & options.keys()
+    )

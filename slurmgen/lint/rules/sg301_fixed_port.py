@@ -21,9 +21,17 @@ TorchDR/TorchDR issue 249 ; huggingface/accelerate issue 3312
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding, Site
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
-from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, insert, procs_of, variables_in
+from slurmgen.lint.rules.common import (
+    JOB_PORT,
+    PORT_OPTIONS,
+    in_force,
+    insert,
+    procs_of,
+    replace_assigned,
+    variables_in,
+)
 
 CODE = "SG301"
 SEVERITY = "warning"
@@ -49,7 +57,7 @@ def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
     if "standalone" in options.given:
         return
     fixed = list(_assignments(script, launch))
-    yield from (_of_assignment(found) for found in fixed)
+    yield from (_of_assignment(script, found) for found in fixed)
     for name in PORT_OPTIONS:
         given = options.given.get(name)
         port = given.value.rpartition(":")[2] if given else ""
@@ -88,10 +96,9 @@ def _assignments(script: Script, launch: Launch) -> Iterator[Assignment]:
     )
 
 
-def _of_assignment(found: Assignment) -> Finding:
-    end = found.span.end
-    edit = Edit(Span(end - len(found.raw), end), JOB_PORT)
-    return _of_number(found.span, found.value)._replace(edits=(edit,))
+def _of_assignment(script: Script, found: Assignment) -> Finding:
+    edits = replace_assigned(script, found, JOB_PORT)
+    return _of_number(found.span, found.value)._replace(edits=edits)
 
 
 def _of_number(span: Span, port: str) -> Finding:

@@ -20,9 +20,9 @@ NVIDIA/enroot issue 243 ; https://docs.kernel.org/networking/ip-sysctl.html (ip_
 import re
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding, Site
-from slurmgen.lint.reader import Assignment, Launch, Script, Span
-from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, variables_in
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Assignment, Launch, Script
+from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, replace_assigned, variables_in
 
 CODE = "SG302"
 SEVERITY = "warning"
@@ -38,12 +38,11 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     for found in used:
         low, high = _bounds(found)
         if low < high and low <= _LAST and high >= _FIRST:
-            edit = Edit(Span(found.span.end - len(found.raw), found.span.end), JOB_PORT)
             yield Finding(
                 found.span,
                 f"{found.name} is in {low:.0f}-{high:.0f}; the ephemeral ports are {_FIRST}-{_LAST}",
                 f"use a port below {_FIRST}: `{JOB_PORT}`",
-                (edit,),
+                replace_assigned(script, found, JOB_PORT),
             )
 
 

@@ -6,6 +6,8 @@ from slurmgen.lint.reader.arithmetic import Range
 from slurmgen.lint.reader.source import UNKNOWN, Span
 from slurmgen.lint.reader.words import Word
 
+_CONDITIONAL = {"if", "else", "or", "and", "loop", "case", "function"}
+
 
 class Assignment(NamedTuple):
     """A variable set by the script."""
@@ -23,6 +25,13 @@ class Assignment(NamedTuple):
     "The commands whose output it contains."
     prefix_of: Span | None = None
     "The command that it stands in front of, if it applies to that command only."
+    place: tuple[str, ...] = ()
+    "The enclosing constructs, outermost first."
+
+    @property
+    def conditional(self) -> bool:
+        """Whether a branch, a loop or a function contains it, so that it may not take place."""
+        return bool(_CONDITIONAL & set(self.place))
 
 
 class Command(NamedTuple):

@@ -51,6 +51,11 @@ DEEPSPEED = _python_syntax(
     """,
     short="H:hostfile i:include e:exclude",
 )
+FABRIC = _python_syntax(
+    flags="help",
+    valued="accelerator strategy devices num-nodes node-rank main-address main-port precision",
+    short="",
+)
 PYTHON = _syntax(
     flags="unbuffered isolated", short="m:module W:warning X:extension", valued="module warning extension"
 )
@@ -154,7 +159,13 @@ _MODULES = {
 }
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 
-SYNTAXES = {"torchrun": TORCHRUN, "accelerate": ACCELERATE, "deepspeed": DEEPSPEED, "python": PYTHON}
+SYNTAXES = {
+    "torchrun": TORCHRUN,
+    "accelerate": ACCELERATE,
+    "deepspeed": DEEPSPEED,
+    "fabric": FABRIC,
+    "python": PYTHON,
+}
 
 
 class Head(NamedTuple):
@@ -174,6 +185,8 @@ def head(words: list[str]) -> Head | None:
         return Head("accelerate", 2)
     if name == "deepspeed":
         return Head("deepspeed", 1)
+    if name in ("fabric", "lightning") and words[1:2] == ["run"]:
+        return Head("fabric", 3 if words[2:3] == ["model"] else 2)
     return _python_head(words) if _PYTHON.fullmatch(name) else None
 
 

@@ -77,6 +77,8 @@ class Launch(NamedTuple):
     "The command of the batch script that it is part of."
     env: dict[str, str]
     "Variables that the script sets for it."
+    arguments: tuple[Word, ...] = ()
+    "The words after the training script."
 
     @property
     def step(self) -> Layer | None:
@@ -133,7 +135,8 @@ def read_launches(commands: Sequence[Command], known: dict[str, Value], budget: 
 def head_or_wrapper(command: Command) -> bool:
     """Whether a command can start ranks at all."""
     name = command.name
-    return name in WRAPPERS or name in SHELLS or head(command.texts) is not None
+    is_program = name in WRAPPERS or name in SHELLS or name.endswith(".py")
+    return is_program or head(command.texts) is not None
 
 
 def _unwrap(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
@@ -149,6 +152,8 @@ def _unwrap(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
         yield from _unwrap_wrapper(WRAPPERS[name], words, scene)
     elif name in SHELLS:
         yield from _unwrap_shell(words, scene)
+    elif name.endswith(".py"):
+        yield _script_launch(words, scene)
 
 
 def _unwrap_wrapper(wrapper: Wrapper, words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
@@ -226,8 +231,33 @@ def _launch(kind: str, words: Sequence[Word], length: int, scene: _Scene) -> Lau
     options, at = read_options(words, SYNTAXES[kind], length, scene.budget)
     options = options._replace(open=options.open or scene.incomplete)
     script = words[at] if at < len(words) and not (kind == "python" and "module" in options.given) else None
+    after = words[at + (script is not None) :]
     return Launch(
-        kind, words[0], words[length - 1].span.end, options, script, scene.layers, scene.command, scene.env
+        kind,
+        words[0],
+        words[length - 1].span.end,
+        options,
+        script,
+        scene.layers,
+        scene.command,
+        scene.env,
+        tuple(after),
+    )
+
+
+def _script_launch(words: Sequence[Word], scene: _Scene) -> Launch:
+    """A Python script that is run by its name."""
+    word, options = words[0], Options({}, open=scene.incomplete)
+    return Launch(
+        "python",
+        word,
+        word.span.end,
+        options,
+        word,
+        scene.layers,
+        scene.command,
+        scene.env,
+        tuple(words[1:]),
     )
 
 

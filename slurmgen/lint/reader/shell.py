@@ -65,7 +65,6 @@ class _Walker(Variables):
         self.cuts: list[Cut] = []
         self.sourced = False
         self._depth = 0
-        self._place: list[str] = []
         self._conditions: list[str] = []
 
     def visit(self, node: Node) -> None:
@@ -95,11 +94,11 @@ class _Walker(Variables):
                     self.visit(child)
 
     def _in(self, place: str, *nodes: Node, condition: str = "") -> None:
-        self._place.append(place)
+        self.place.append(place)
         self._conditions.append(condition)
         for node in nodes:
             self.visit(node)
-        self._place.pop()
+        self.place.pop()
         self._conditions.pop()
 
     def _maybe(self, place: str, *nodes: Node, condition: str = "") -> None:
@@ -140,7 +139,17 @@ class _Walker(Variables):
     def _visit_loop(self, node: Node) -> None:
         for name in _assigned(node, self.budget):
             self.expander.variables[name] = UNKNOWN
+        if node.type == "for_statement":
+            self._set_loop_variable(node)
         self._maybe("loop", *node.named_children)
+
+    def _set_loop_variable(self, node: Node) -> None:
+        """Set the variable of a `for` to what all its values have in common, word by word."""
+        variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
+        if variable is not None:
+            nodes = [child for child in node.named_children if child not in (variable, body)]
+            values = [word.text for child in nodes for word in self.expander.words(child)]
+            self.expander.variables[self.raw(variable)] = _common(values)
 
     def _visit_case(self, node: Node) -> None:
         for child in node.named_children:
@@ -189,7 +198,7 @@ class _Walker(Variables):
             elif not child.type.endswith("redirect"):
                 words += self.expander.words(child)
         if words:
-            self.budget.spend(_COMMAND + len(self._place))
+            self.budget.spend(_COMMAND + len(self.place))
             cut = self._find_cut(node)
             self._run(
                 Command(
@@ -198,7 +207,7 @@ class _Walker(Variables):
                     env,
                     self.exported,
                     frozenset(self.settings),
-                    tuple(self._place),
+                    tuple(self.place),
                     tuple(filter(None, self._conditions)),
                     cut or node.has_error,
                 )
@@ -221,7 +230,7 @@ class _Walker(Variables):
     def _run(self, command: Command) -> None:
         self.commands.append(command)
         name = command.name
-        if name in self.functions and len(self._place) < _DEEPEST_CALL and self._depth < _DEEPEST // 2:
+        if name in self.functions and len(self.place) < _DEEPEST_CALL and self._depth < _DEEPEST // 2:
             self._call(name, command)
         effect = EFFECTS.get(name)
         if effect:
@@ -239,6 +248,14 @@ class _Walker(Variables):
             variables[str(index)] = arguments[index - 1] if known else UNKNOWN
         self._in("function", self.functions[name])
         self.expander.variables.update(kept)
+
+
+def _common(values: list[str]) -> str:
+    """The words that all values have at the same place; unknown for the others."""
+    rows = [value.split() for value in values]
+    if not rows or len({len(row) for row in rows}) > 1:
+        return UNKNOWN
+    return " ".join(column[0] if len(set(column)) == 1 else UNKNOWN for column in zip(*rows, strict=True))
 
 
 def _assigned(node: Node, budget: Budget) -> set[str]:

@@ -31,6 +31,8 @@ class Variables:
         "Replaced, never modified: earlier commands keep a reference to it."
         self.assignments: list[Assignment] = []
         self.array_copies: list[ArrayCopy] = []
+        self.place: list[str] = []
+        "The constructs that enclose the current node."
         self.outputs: list[str] = []
         "The commands whose output is part of the current word."
 
@@ -65,7 +67,16 @@ class Variables:
         raw = self.raw(value) if value else ""
         self.assignments.append(
             Assignment(
-                name, text, raw, self.span(node), bounds, exported, names, tuple(self.outputs), prefix_of
+                name,
+                text,
+                raw,
+                self.span(node),
+                bounds,
+                exported,
+                names,
+                tuple(self.outputs),
+                prefix_of,
+                tuple(self.place),
             )
         )
         return name, text

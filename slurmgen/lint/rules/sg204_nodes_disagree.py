@@ -27,20 +27,18 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import nodes_of, replace_value
+from slurmgen.lint.rules.common import NODE_OPTIONS, nodes_of, replace_value
 from slurmgen.text import counted
 
 CODE = "SG204"
 SEVERITY = "error"
 SUMMARY = "the launcher and Slurm have different numbers of nodes"
 
-_NAMES = {"torchrun": "nnodes", "accelerate": "num-machines"}
-
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Compare the number of nodes of the launcher with that of the step."""
     for launch in script.launches:
-        name = _NAMES.get(launch.kind)
+        name = NODE_OPTIONS.get(launch.kind)
         if name is None or launch.step is None or "standalone" in launch.options.given or _is_part(launch):
             continue
         shape, configured = script.step(launch), nodes_of(launch)
@@ -48,7 +46,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             yield Finding(
                 launch.span,
                 f"{launch.kind} is configured for {counted(configured, 'node')}, but runs on {shape.nodes}",
-                f"write `--{name.replace('num-machines', 'num_machines')}={shape.nodes}`",
+                f"write `--{name.replace('-', '_')}={shape.nodes}`",
                 _corrected(script, launch, name, shape.nodes),
             )
 

@@ -1,6 +1,7 @@
 """`slurmgen lint`: find mistakes in batch scripts."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from slurmgen.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from slurmgen.lint.engine import Fixed
     from slurmgen.lint.reports import Linted
     from slurmgen.sites.model import Site
 
@@ -56,8 +58,10 @@ if TYPE_CHECKING:
     shell_complete=complete_rules,
     help="Skip the rules whose code begins with CODE; repeatable.",
 )
-@click.option("--fix", is_flag=True, help="Fix what can be fixed safely.")
-@click.option("--diff", is_flag=True, help="Show the changes of --fix without making them.")
+@click.option("--notes", is_flag=True, help="Also apply the rules of severity note, which are opt-in.")
+@click.option("--fix", is_flag=True, help="Apply the fixes that leave a script that runs unchanged.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that change what runs.")
+@click.option("--diff", is_flag=True, help="Print the changes of --fix as a patch, without making them.")
 @click.option(
     "--explain",
     metavar="CODE",
@@ -71,7 +75,9 @@ def command(
     color: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    notes: bool,
     fix: bool,
+    unsafe_fixes: bool,
     diff: bool,
     explain: str | None,
 ) -> int:
@@ -87,15 +93,17 @@ def command(
         raise click.UsageError("Name a file, or - for standard input.")
     if fix and "-" in files:
         raise click.UsageError("--fix needs a file. For standard input, --diff shows the changes.")
+    if unsafe_fixes and not (fix or diff):
+        raise click.UsageError("--unsafe-fixes needs --fix or --diff.")
     from slurmgen.lint.settings import lint_settings
 
-    codes, place = lint_settings(Path.cwd(), site, select, ignore)
+    codes, place = lint_settings(Path.cwd(), site, select, ignore, notes=notes)
     linted = [_lint(name, place, codes) for name in files]
     if diff or fix:
-        changed = [(file, _fixed(file, place, codes)) for file in linted]
+        changed = [(file, _fixed(file, place, codes, unsafe_fixes)) for file in linted]
         if diff:
             return _show_changes(changed, style_of(color))
-        linted = [_write(file, text, place, codes) for file, text in changed]
+        linted = [_write(file, changes, place, codes) for file, changes in changed]
     from slurmgen.lint.reports import report
 
     click.echo(report(format_, linted, style=style_of(color), width=terminal_width()), nl=False, color=True)
@@ -143,30 +151,36 @@ def _refuse_link_out(path: Path) -> None:
 _LINT_HINT = "Name a regular file that you can read, or - for standard input."
 
 
-def _fixed(file: "Linted", site: "Site | None", codes: tuple[str, ...]) -> str:
-    from slurmgen.lint import fix_all
+def _fixed(file: "Linted", site: "Site | None", codes: tuple[str, ...], unsafe: bool) -> "Fixed":
+    from slurmgen.lint import fix
 
-    return fix_all(file.text, site, _path(file.name), codes)
+    return fix(file.text, site, _path(file.name), codes, unsafe)
 
 
-def _write(file: "Linted", text: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
-    """Write the changed file, and lint it again."""
+def _write(file: "Linted", changes: "Fixed", site: "Site | None", codes: tuple[str, ...]) -> "Linted":
+    """Write the changed file, report the changes on stderr, and lint the file again."""
     from slurmgen.lint import lint_text
+    from slurmgen.text import visible
 
+    text = changes.text
     if text != file.text:
         write_file(Path(file.name), text.encode("utf-8", "surrogateescape"))
+    for change in changes.applied:
+        place = f"{file.name}:{change.start.line}:{change.start.column}"
+        click.echo(visible(f"fixed {place}: {change.rule.code} {change.finding.message}"), err=True)
     return file._replace(text=text, reports=lint_text(text, site, _path(file.name), codes))
 
 
-def _show_changes(changed: "list[tuple[Linted, str]]", style: "Callable[..., str]") -> int:
-    from difflib import unified_diff
-
+def _show_changes(changed: "list[tuple[Linted, Fixed]]", style: "Callable[..., str]") -> int:
+    """Print a patch; control characters of the file are escaped, except tabs and, in a pipe, line ends."""
+    from slurmgen.lint.patch import patch
     from slurmgen.text import visible
 
-    for file, text in changed:
-        before, after = file.text.splitlines(), text.splitlines()
-        for line in unified_diff(before, after, f"a/{file.name}", f"b/{file.name}", lineterm=""):
-            click.echo(styled_diff(visible(line), style), color=True)
+    piped = not sys.stdout.isatty()
+    for file, changes in changed:
+        for line in re.findall(r"[^\n]*\n", patch(file.name, file.text, changes.text)):
+            end = "\r\n" if piped and line.endswith("\r\n") else "\n"
+            click.echo(styled_diff(visible(line.removesuffix(end), "\t"), style) + end, nl=False, color=True)
     return int(any(file.reports for file, _ in changed))
 
 
@@ -179,6 +193,6 @@ def _explain(code: str) -> int:
     from slurmgen.lint.docs import explain
     from slurmgen.lint.rules import all_rules
 
-    for known in chosen([code]):
+    for known in chosen([code], notes=True):
         click.echo(explain(all_rules()[known]), nl=False)
     return 0

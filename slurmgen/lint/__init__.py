@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from slurmgen.lint.engine import chosen, fix_all, fixed, lint_text
+from slurmgen.lint.engine import chosen, fix, fix_all, fixed, lint_text
 from slurmgen.lint.finding import Edit, Finding, Report, Rule
 from slurmgen.lint.rules import all_rules
 
@@ -57,6 +57,7 @@ __all__ = [
     "Rule",
     "all_rules",
     "chosen",
+    "fix",
     "fix_all",
     "fixed",
     "lint",

@@ -2,31 +2,36 @@
 
 import re
 from bisect import bisect, insort
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.lint.finding import Edit, Finding, Report, Rule
 from slurmgen.lint.reader import Script, read
 from slurmgen.lint.rules import TOO_LARGE, all_rules
+from slurmgen.text import counted
 
 if TYPE_CHECKING:
     from slurmgen.sites.model import Site
 
 _MOST = 1000
 "Findings of one rule in one script."
+_MOST_LINES = 5
+"Further lines that a message lists."
 _PASSES = 5
 "A fix may cause another finding; after this many rounds fixing stops."
 
 _IGNORE = r"#\s*slurmgen:\s*ignore\s*=\s*([A-Za-z0-9_, ]+)"
 
 
-def chosen(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tuple[str, ...]:
+def chosen(select: Iterable[str] = (), ignore: Iterable[str] = (), notes: bool = False) -> tuple[str, ...]:
     """The rules whose codes begin with a selected prefix and with no ignored one.
 
-    The rule that reports an incomplete check is always included.
+    The rule that reports an incomplete check is always included; a rule of severity note is included only if
+    its whole code is selected, or with `notes`.
 
     Raises:
         RequestError: no rule has such a prefix.
@@ -36,6 +41,7 @@ def chosen(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> tuple[str,
         if not any(known.startswith(code) for known in all_rules()):
             raise RequestError(f"there is no lint rule {code!r}", did_you_mean(code, all_rules()))
     codes = [code for code in all_rules() if not select or code.startswith((*select, TOO_LARGE))]
+    codes = [code for code in codes if notes or code in select or all_rules()[code].severity != "note"]
     return tuple(code for code in codes if not (ignore and code.startswith(ignore)))
 
 
@@ -48,10 +54,10 @@ def lint_text(
         text: the script.
         site: the target cluster; without one, the rules about clusters report nothing.
         path: the path of the script, needed to find the training script.
-        codes: the rules to run; all of them if None.
+        codes: the rules to run; all but the notes if None.
     """
     script = read(text, path)
-    found = _reports(script, site, all_rules() if codes is None else codes)
+    found = _merged(_reports(script, site, chosen() if codes is None else codes))
     return tuple(sorted(found, key=lambda report: (report.start, report.rule.code)))
 
 
@@ -64,6 +70,36 @@ def _reports(script: Script, site: "Site | None", codes: Iterable[str]) -> Itera
             if finding.span not in seen and code not in allowed.get(report.start.line, ()):
                 seen.add(finding.span)
                 yield report
+
+
+def _merged(reports: Iterable[Report]) -> Iterator[Report]:
+    """One report for all findings of a rule with the same text: they have one cause."""
+    groups: dict[tuple[str, str, str], list[Report]] = {}
+    for report in reports:
+        groups.setdefault((report.rule.code, report.finding.message, report.finding.advice), []).append(
+            report
+        )
+    for first, *others in (sorted(group, key=lambda report: report.start) for group in groups.values()):
+        yield _with_others(first, others) if others else first
+
+
+def _with_others(first: Report, others: list[Report]) -> Report:
+    lines = sorted({report.start.line for report in others} - {first.start.line})
+    also = f" (also on {_lines_text(lines)})" if lines else ""
+    finding = first.finding
+    edits = tuple(edit for report in (first, *others) for edit in report.finding.edits)
+    is_safe = all(report.finding.safe for report in (first, *others) if report.finding.edits)
+    return first._replace(
+        finding=finding._replace(
+            message=finding.message + also, edits=tuple(dict.fromkeys(edits)), safe=is_safe
+        )
+    )
+
+
+def _lines_text(lines: list[int]) -> str:
+    if len(lines) > _MOST_LINES:
+        return f"{counted(len(lines), 'further line')}, up to {lines[-1]}"
+    return f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
 
 
 def _some(script: Script, findings: Iterator[Finding]) -> Iterator[Finding]:
@@ -95,16 +131,77 @@ def _lines_of(line: int, text: str) -> tuple[int, ...]:
     return (1, 2, 3) if line == 2 else (line, line + 1)
 
 
+class Fixed(NamedTuple):
+    """A script after its fixes."""
+
+    text: str
+    applied: tuple[Report, ...]
+    "The findings whose fix was applied."
+
+
+def fix(
+    text: str,
+    site: "Site | None" = None,
+    path: Path | None = None,
+    codes: Iterable[str] | None = None,
+    unsafe: bool = False,
+) -> Fixed:
+    """Apply the safe fixes, including those of findings that an earlier fix reveals.
+
+    A fix that would bring a new finding is not applied.
+
+    Args:
+        text: the script.
+        site: the target cluster.
+        path: the path of the script.
+        codes: the rules to run; all but the notes if None.
+        unsafe: also apply the fixes that may change the behaviour of a script that runs.
+    """
+    rules = None if codes is None else tuple(codes)
+
+    def lint(text: str) -> tuple[Report, ...]:
+        return lint_text(text, site, path, rules)
+
+    applied: list[Report] = []
+    reports = lint(text)
+    for _ in range(_PASSES):
+        wanted = [report for report in reports if report.finding.edits and (unsafe or report.finding.safe)]
+        before = text
+        text, reports, done = _apply(text, reports, wanted, lint)
+        applied += done
+        if text == before:
+            break
+    return Fixed(text, tuple(applied))
+
+
 def fix_all(
     text: str, site: "Site | None" = None, path: Path | None = None, codes: Iterable[str] | None = None
 ) -> str:
-    """The script with every fix applied, including fixes for findings that an earlier fix reveals."""
-    asked = None if codes is None else tuple(codes)
-    for _ in range(_PASSES):
-        before, text = text, fixed(text, lint_text(text, site, path, asked))
-        if text == before:
-            break
-    return text
+    """The script with every fix applied, the unsafe ones too; see `fix`."""
+    return fix(text, site, path, codes, unsafe=True).text
+
+
+def _apply(
+    text: str, reports: tuple[Report, ...], wanted: list[Report], lint: Callable[[str], tuple[Report, ...]]
+) -> tuple[str, tuple[Report, ...], list[Report]]:
+    """Apply all fixes together, or one after the other if together they bring a finding."""
+    together = fixed(text, wanted)
+    if together == text:
+        return text, reports, []
+    after = lint(together)
+    if _adds_nothing(reports, after):
+        return together, after, wanted
+    for report in wanted:
+        alone = fixed(text, [report])
+        after = lint(alone)
+        if alone != text and _adds_nothing(reports, after):
+            return alone, after, [report]
+    return text, reports, []
+
+
+def _adds_nothing(before: tuple[Report, ...], after: tuple[Report, ...]) -> bool:
+    """Whether no rule has more findings than before."""
+    return Counter(r.rule.code for r in after) <= Counter(r.rule.code for r in before)
 
 
 def fixed(text: str, reports: Iterable[Report]) -> str:

@@ -12,7 +12,8 @@ else:
     # Rules need the name for annotations only, and the module is slow to import.
     Site = object
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "note"]
+"error: the job fails or computes something else. warning: it wastes time or will collide. note: opt-in."
 
 
 class Edit(NamedTuple):
@@ -30,7 +31,9 @@ class Finding(NamedTuple):
     advice: str = ""
     "What to write instead, in the imperative."
     edits: tuple[Edit, ...] = ()
-    "The fix, if there is a safe one."
+    "The fix, if there is one."
+    safe: bool = False
+    "Whether the fix leaves the behaviour of every script that runs unchanged."
 
 
 class Rule(NamedTuple):

@@ -15,7 +15,7 @@ from pygls.workspace import TextDocument
 from slurmgen.errors import SlurmgenError
 from slurmgen.files import MAX_TEXT
 from slurmgen.lint.docs import explain
-from slurmgen.lint.engine import fix_all, lint_text
+from slurmgen.lint.engine import fix, lint_text
 from slurmgen.lint.finding import Report
 from slurmgen.lint.reader.source import Source, Span
 from slurmgen.lint.settings import lint_settings
@@ -64,13 +64,14 @@ class Document:
         return types.CodeAction(
             title=f"{report.rule.code}: {report.finding.advice or report.finding.message}",
             kind=types.CodeActionKind.QuickFix,
+            is_preferred=report.finding.safe,
             diagnostics=[self.diagnostic(report)],
             edit=types.WorkspaceEdit(changes={uri: list(edits)}),
         )
 
     def fix_all(self, uri: str) -> types.CodeAction:
         """All safe fixes, as `slurmgen lint --fix` applies them."""
-        text = fix_all(self.text, self.site, self.path, self.codes)
+        text = fix(self.text, self.site, self.path, self.codes).text
         edit = types.TextEdit(self.range(Span(0, len(self.text))), text)
         return types.CodeAction(
             title="slurmgen: fix all", kind=_FIX_ALL, edit=types.WorkspaceEdit(changes={uri: [edit]})

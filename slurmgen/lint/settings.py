@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
 
 def lint_settings(
-    folder: Path, site: str | None, select: Sequence[str] = (), ignore: Sequence[str] = ()
+    folder: Path,
+    site: str | None,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    *,
+    notes: bool = False,
 ) -> "tuple[tuple[str, ...], Site | None]":
     """The codes of the rules, and the site; options override the table [lint] of slurmgen.toml.
 
@@ -20,6 +25,7 @@ def lint_settings(
         site: the name of the site.
         select: codes or prefixes of codes, separated by commas.
         ignore: the same for rules to skip.
+        notes: also the rules of severity note.
 
     Raises:
         ConfigError: slurmgen.toml or the profile is not valid, or there is no such site.
@@ -36,7 +42,7 @@ def lint_settings(
         from slurmgen.sites.profiles import load_site
 
         place = load_site(site, project_dir)
-    return chosen(_split(select), _split(ignore)), place
+    return chosen(_split(select), _split(ignore), notes), place
 
 
 def _split(codes: Sequence[str]) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ class Syntax(NamedTuple):
     "Long names by letter."
     one_dash: bool = False
     "Long names may have a single dash, as those of mpirun."
+    underscores: bool = False
+    "Names may have underscores instead of dashes, as those of torchrun. getopt_long accepts no underscores."
 
     @property
     def names(self) -> frozenset[str]:
@@ -70,7 +72,8 @@ def _is_long(word: str, syntax: Syntax) -> bool:
 
 def _long(words: Sequence[str], syntax: Syntax, at: int) -> list[Option]:
     written, equals, value = words[at].partition("=")
-    name = written.lstrip("-").replace("_", "-")
+    name = written.lstrip("-")
+    name = name.replace("_", "-") if syntax.underscores else name
     matches = syntax.matches(name)
     meant = matches[0] if len(matches) == 1 else name
     if equals:

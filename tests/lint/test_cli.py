@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +44,7 @@ def test_exit_code_is_1_with_findings(slurmgen: Run, bad: Path) -> None:
         (["lint", "bad.sbatch", "--site", "nowhere"], "no site 'nowhere'"),
         (["lint", "--explain", "XY1"], "no lint rule 'XY1'"),
         (["lint", "-", "--fix"], "--fix needs a file"),
+        (["lint", "bad.sbatch", "--unsafe-fixes"], "--unsafe-fixes needs --fix or --diff"),
     ],
 )
 def test_exit_code_is_2_for_invalid_usage(slurmgen: Run, bad: Path, args: list[str], message: str) -> None:
@@ -72,12 +75,70 @@ def test_settings_of_the_project_apply_unless_overridden(slurmgen: Run, bad: Pat
 
 def test_fix_changes_only_the_faults(slurmgen: Run, bad: Path) -> None:
     bad.write_bytes(BAD.encode() + b"# \xff\xfe\n")
-    assert slurmgen("lint", "bad.sbatch", "--fix").returncode == 0
+    assert slurmgen("lint", "bad.sbatch", "--fix", "--unsafe-fixes").returncode == 0
     assert bad.read_bytes() == BAD.replace("24:00", "24:00:00").encode() + b"# \xff\xfe\n"
 
 
+def test_fix_without_unsafe_fixes_leaves_what_a_script_does(slurmgen: Run, bad: Path) -> None:
+    result = slurmgen("lint", "bad.sbatch", "--fix")
+    assert (result.returncode, result.stderr) == (1, "")
+    assert "1 fixable with --fix --unsafe-fixes" in result.stdout
+    assert bad.read_text() == BAD
+
+
+def test_fix_reports_its_changes_and_the_findings_that_remain(slurmgen: Run, bad: Path) -> None:
+    bad.write_text(BAD.replace("\n", "\r\n"))
+    result = slurmgen("lint", "bad.sbatch", "--fix")
+    assert bad.read_text() == BAD
+    assert result.stderr.startswith("fixed bad.sbatch:1:12: SG102 3 lines with Windows line endings")
+    assert "SG110" in result.stdout
+    assert "SG102" not in result.stdout
+
+
+PATCHED = {
+    "tabs": BAD.replace("hostname", "if true; then\n\thostname\nfi"),
+    "no final newline": BAD.rstrip("\n"),
+    "windows line endings": BAD.replace("\n", "\r\n"),
+    "no newline at all": "#SBATCH --time=24:00",
+    "no shebang": BAD.removeprefix("#!/bin/bash\n"),
+}
+
+
+@pytest.mark.parametrize("name", ["job.sbatch", "sub/my job.sbatch"])
+@pytest.mark.parametrize("kind", PATCHED)
+def test_git_applies_the_patch_of_diff(kind: str, name: str, slurmgen: Run, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(PATCHED[kind].encode())
+    command = [sys.executable, "-m", "slurmgen", "lint", name, "--diff", "--unsafe-fixes"]
+    diff = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, check=False).stdout
+    fixed = tmp_path / "fixed.sbatch"
+    fixed.write_bytes(PATCHED[kind].encode())
+    slurmgen("lint", "fixed.sbatch", "--fix", "--unsafe-fixes")
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=diff, check=True)
+    assert path.read_bytes() == fixed.read_bytes() != PATCHED[kind].encode()
+
+
+def test_a_note_is_opt_in(slurmgen: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.sbatch").write_text(
+        "#!/bin/bash\n#SBATCH -N1 --gres=gpu:2 -c8 -t 1:0:0\ntorchrun --standalone --nproc-per-node=2 t.py\n"
+    )
+    assert slurmgen("lint", "a.sbatch").returncode == 0
+    assert slurmgen("lint", "a.sbatch", "--select", "SG2").returncode == 0
+    assert "note SG206" in slurmgen("lint", "a.sbatch", "--select", "SG206").stdout
+    assert "note SG206" in slurmgen("lint", "a.sbatch", "--notes").stdout
+
+
+def test_lines_with_one_cause_are_one_finding(slurmgen: Run, tmp_path: Path) -> None:
+    late = "".join(f"#SBATCH --comment={i}\n" for i in range(24))
+    (tmp_path / "a.sbatch").write_text("#!/bin/bash\nset -e\n" + late)
+    (found,) = json.loads(slurmgen("lint", "a.sbatch", "--format", "json").stdout)
+    assert (found["code"], found["line"], found["fixable"]) == ("SG103", 3, False)
+    assert found["message"].endswith("(also on 23 further lines, up to 26)")
+
+
 def test_diff_does_not_change_the_file(slurmgen: Run, bad: Path) -> None:
-    result = slurmgen("lint", "bad.sbatch", "--diff")
+    result = slurmgen("lint", "bad.sbatch", "--diff", "--unsafe-fixes")
     assert result.returncode == 1
     assert result.stdout.splitlines()[2:] == [
         "@@ -1,3 +1,3 @@",
@@ -112,7 +173,7 @@ def test_the_package_is_callable() -> None:
 def test_fix_changes_no_file_through_a_link(slurmgen: Run, bad: Path) -> None:
     (bad.parent / "link.sbatch").symlink_to(bad)
     assert slurmgen("lint", "link.sbatch").returncode == 1
-    result = slurmgen("lint", "link.sbatch", "--fix")
+    result = slurmgen("lint", "link.sbatch", "--fix", "--unsafe-fixes")
     assert (result.returncode, result.stdout) == (2, "")
     assert "error: link.sbatch cannot be written: it is a link to " in result.stderr
     assert bad.read_text() == BAD
@@ -120,7 +181,7 @@ def test_fix_changes_no_file_through_a_link(slurmgen: Run, bad: Path) -> None:
 
 def test_fix_keeps_the_permissions_of_the_file(slurmgen: Run, bad: Path) -> None:
     bad.chmod(0o750)
-    assert slurmgen("lint", "bad.sbatch", "--fix").returncode == 0
+    assert slurmgen("lint", "bad.sbatch", "--fix", "--unsafe-fixes").returncode == 0
     assert bad.stat().st_mode & 0o777 == 0o750
 
 

@@ -105,3 +105,28 @@ def test_parts_of_a_heterogeneous_job() -> None:
 )
 def test_numbers_of_a_job(options: str, expected: Shape) -> None:
     assert read(f"#!/bin/bash\n#SBATCH {options}\n").job == expected
+
+
+SLURM_NODES = [
+    ("--ntasks=4 --ntasks-per-node=2", 2, 2),
+    ("--ntasks=4 --ntasks-per-node=4", 1, 4),
+    ("--ntasks=3 --ntasks-per-node=2", 2, None),
+    ("--ntasks=4 --tasks-per-node=1", 4, 1),
+    ("--nodes=4 --ntasks=2", 2, 1),
+    ("--nodes=2 --ntasks=1", 1, 1),
+    ("--nodes=2 --ntasks=2", 2, 1),
+]
+"As a job of Slurm 22.05 reported them. None: the nodes have different numbers of tasks."
+
+
+@pytest.mark.parametrize(("options", "nodes", "ntasks_per_node"), SLURM_NODES)
+def test_nodes_follow_from_the_tasks_as_sbatch_derives_them(
+    options: str, nodes: int, ntasks_per_node: int | None
+) -> None:
+    job = read(f"#!/bin/bash\n#SBATCH {options}\n").job
+    assert (job.nodes, job.ntasks_per_node) == (nodes, ntasks_per_node)
+
+
+def test_an_underscore_in_an_option_is_not_a_dash() -> None:
+    (directive,) = read("#!/bin/bash\n#SBATCH --ntasks_per_node=2\n").header.directives
+    assert directive.option.matches == ()

@@ -30,7 +30,10 @@ def test_the_text_report_shows_the_line_and_the_finding() -> None:
         "      |                ^^^^^",
         "  = write `24:00:00` for hours, or `00:24:00` for minutes",
     ]
-    assert report("text", linted()).splitlines()[-1] == "2 findings in 1 file; 1 fixable with --fix"
+    assert (
+        report("text", linted()).splitlines()[-1]
+        == "2 findings in 1 file; 1 fixable with --fix --unsafe-fixes"
+    )
 
 
 def test_carets_mark_non_ascii_text() -> None:

@@ -51,6 +51,15 @@ FORMS = {
     "if true; then srun torchrun --nproc-per-node=4 t.py; fi": ["srun"],
     'srun torchrun --nproc-per-node="${SLURM_GPUS_ON_NODE:-1}" t.py &\nwait': ["srun"],
     "srun bash -c 'bash -c \"torchrun --nproc-per-node=4 t.py\"'": ["srun", "shell", "shell"],
+    "srun apptainer exec $A/$B/x.sif torchrun --nproc-per-node=4 t.py": ["srun", "apptainer"],
+    "srun apptainer exec --bind $A:$B,c x.sif torchrun --nproc-per-node=4 t.py": ["srun", "apptainer"],
+    'L="torchrun --nproc-per-node=4"\nsrun bash -c " $L t.py"': ["srun", "shell"],
+    'L="torchrun --nproc-per-node=4"\nsrun bash -c "  ${L} t.py"': ["srun", "shell"],
+    'C="torchrun --node-rank=\\$(((X)) && echo 1) --nproc-per-node=4 t.py"\nsrun bash -c "$C"': [
+        "srun",
+        "shell",
+    ],
+    "srun torchrun --nnodes=2 `# nodes` --nproc-per-node=4 t.py": ["srun"],
 }
 
 
@@ -82,6 +91,49 @@ def test_a_value_that_the_script_does_not_determine_is_unknown(body: str) -> Non
     found = launch(body)
     assert "nproc-per-node" in found.options.given
     assert found.options.number("nproc-per-node") is None
+
+
+def test_a_value_of_two_variables_is_one_word() -> None:
+    read_ = script("A=a\nB=b\nexport X=$A/$B/c\nY=($A/$B/d e)\nsrun python $X ${Y[@]}")
+    assert [word.text for word in read_.launches[0].command.words] == [
+        "srun",
+        "python",
+        "a/b/c",
+        "a/b/d",
+        "e",
+    ]
+
+
+def test_spans_agree_with_the_script_behind_a_rewritten_text() -> None:
+    text = HEAD + "srun cp $A/$B/c $D\nsrun torchrun t.py\n"
+    (found,) = read(text).launches
+    assert text[slice(*found.span)] == "torchrun"
+
+
+@pytest.mark.parametrize("value", ["$((5000 + SLURM_PROCID))", "${X:-$SLURM_PROCID}", "$(( $SLURM_PROCID ))"])
+def test_the_names_in_an_expansion_are_known(value: str) -> None:
+    (found,) = script(f"A={value}").shell.assignments
+    assert "SLURM_PROCID" in found.names
+
+
+def test_an_assignment_in_front_of_a_command_applies_to_that_command() -> None:
+    read_ = script("MASTER_PORT=5432 srun python a.py\nsrun python b.py")
+    assert [launch.env.get("MASTER_PORT") for launch in read_.launches] == ["5432", None]
+    (found,) = read_.assigned("MASTER_PORT")
+    assert found.prefix_of == read_.launches[0].command.span
+
+
+@pytest.mark.parametrize("end", ["\\\n  # --tee=3 \\", "\\\n", "\\ "])
+def test_the_options_of_a_command_that_is_cut_off_are_not_all_known(end: str) -> None:
+    read_ = script(f"srun torchrun --nproc-per-node=4 {end}\n  --nnodes=2 t.py")
+    assert read_.launches[0].options.open
+    assert len(read_.shell.cuts) == 1
+
+
+@pytest.mark.parametrize("end", ["", "\\\n# the last option", "\\\n\necho done"])
+def test_a_command_that_nothing_follows_is_not_cut_off(end: str) -> None:
+    read_ = script(f"srun torchrun --nproc-per-node=4 t.py {end}")
+    assert (read_.launches[0].options.open, read_.shell.cuts) == (False, ())
 
 
 def test_an_unknown_variable_may_contain_further_options() -> None:

@@ -6,6 +6,8 @@ from slurmgen.lint.reader.arithmetic import Range
 from slurmgen.lint.reader.source import UNKNOWN, Span
 from slurmgen.lint.reader.words import Word
 
+_CONDITIONAL = {"if", "else", "or", "and", "loop", "case", "function"}
+
 
 class Assignment(NamedTuple):
     """A variable set by the script."""
@@ -21,6 +23,15 @@ class Assignment(NamedTuple):
     "The variables that its value uses."
     within: tuple[str, ...]
     "The commands whose output it contains."
+    prefix_of: Span | None = None
+    "The command that it stands in front of, if it applies to that command only."
+    place: tuple[str, ...] = ()
+    "The enclosing constructs, outermost first."
+
+    @property
+    def conditional(self) -> bool:
+        """Whether a branch, a loop or a function contains it, so that it may not take place."""
+        return bool(_CONDITIONAL & set(self.place))
 
 
 class Command(NamedTuple):
@@ -38,6 +49,8 @@ class Command(NamedTuple):
     "The enclosing constructs, outermost first: if, else, or, and, loop, function, pipe, output and so on."
     conditions: tuple[str, ...]
     "The texts of the conditions it depends on."
+    incomplete: bool = False
+    "Some of its words are not known, because it is cut off or cannot be parsed."
 
     @property
     def name(self) -> str:
@@ -54,8 +67,18 @@ class Command(NamedTuple):
 class ArrayCopy(NamedTuple):
     """An array made of another array's bare name."""
 
+    target: str
     name: str
     span: Span
+
+
+class Cut(NamedTuple):
+    """A place where a command ends although its author continued it on the next line."""
+
+    span: Span
+    "What ends the command."
+    why: str
+    "A comment, a blank line, or blanks after the backslash."
 
 
 class Shell(NamedTuple):
@@ -67,3 +90,4 @@ class Shell(NamedTuple):
     sourced: bool
     "It runs a file that may set variables."
     array_copies: tuple[ArrayCopy, ...] = ()
+    cuts: tuple[Cut, ...] = ()

@@ -15,7 +15,12 @@ def _syntax(flags: str = "", valued: str = "", short: str = "", optional: str = 
     return Syntax(frozenset(flags.split()), frozenset(optional.split()), frozenset(valued.split()), letters)
 
 
-TORCHRUN = _syntax(
+def _python_syntax(flags: str, valued: str, short: str) -> Syntax:
+    """The syntax of a program whose options have underscores, dashes, or both, depending on its version."""
+    return _syntax(flags, valued, short)._replace(underscores=True)
+
+
+TORCHRUN = _python_syntax(
     flags="standalone module no-python run-path virtual-local-rank help use-env",
     valued="""
         nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts
@@ -25,7 +30,7 @@ TORCHRUN = _syntax(
     """,
     short="m:module r:redirects t:tee h:help",
 )
-ACCELERATE = _syntax(
+ACCELERATE = _python_syntax(
     flags="""
         quiet cpu multi-gpu tpu enable-cpu-affinity use-deepspeed use-fsdp use-parallelism-config
         use-megatron-lm same-network module no-python debug help dynamo-use-fullgraph
@@ -38,13 +43,18 @@ ACCELERATE = _syntax(
     """,
     short="m:module q:quiet h:help",
 )
-DEEPSPEED = _syntax(
+DEEPSPEED = _python_syntax(
     flags="no-python no-local-rank no-ssh no-ssh-check force-multi module save-pid bind-cores-to-rank",
     valued="""
         hostfile include exclude num-nodes num-gpus master-port master-addr node-rank launcher
         launcher-args
     """,
     short="H:hostfile i:include e:exclude",
+)
+FABRIC = _python_syntax(
+    flags="help",
+    valued="accelerator strategy devices num-nodes node-rank main-address main-port precision",
+    short="",
 )
 PYTHON = _syntax(
     flags="unbuffered isolated", short="m:module W:warning X:extension", valued="module warning extension"
@@ -81,6 +91,11 @@ _UV = _syntax(
     short="p:python m:module q:quiet v:verbose",
     valued="python module project directory with extra group env-file",
 )
+_SSH = _syntax(
+    flags="tty quiet no-stdin background",
+    short="t:tty q:quiet n:no-stdin f:background o:option i:identity l:login p:port F:config",
+    valued="option identity login port config",
+)
 _PLAIN = _syntax(
     short="n:adjustment u:unset o:output e:error i:input c:cpus k:kill-after s:signal", valued="unset"
 )
@@ -102,6 +117,8 @@ class Wrapper(NamedTuple):
     "Words between its options and the other program, such as the image."
     takes_env: bool = False
     "Whether NAME=VALUE words may come before the program."
+    joins: bool = False
+    "Whether it joins the remaining words to one text that a shell runs."
 
 
 WRAPPERS: dict[str, Wrapper] = {
@@ -110,6 +127,8 @@ WRAPPERS: dict[str, Wrapper] = {
     **dict.fromkeys(("apptainer", "singularity"), Wrapper("apptainer", _APPTAINER, ("exec", "run"), 1)),
     **dict.fromkeys(("podman", "podman-hpc", "docker"), Wrapper("podman", _PODMAN, ("run",), 1)),
     "shifter": Wrapper("shifter", _SHIFTER),
+    "ssh": Wrapper("ssh", _SSH, operands=1, joins=True),
+    "eval": Wrapper("eval", _syntax(), joins=True),
     "enroot": Wrapper("enroot", _ENROOT, ("start",), 1),
     "uv": Wrapper("uv", _UV, ("run",)),
     **dict.fromkeys(("poetry", "pixi", "pdm", "hatch"), Wrapper("env", _PLAIN, ("run",))),
@@ -140,7 +159,13 @@ _MODULES = {
 }
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 
-SYNTAXES = {"torchrun": TORCHRUN, "accelerate": ACCELERATE, "deepspeed": DEEPSPEED, "python": PYTHON}
+SYNTAXES = {
+    "torchrun": TORCHRUN,
+    "accelerate": ACCELERATE,
+    "deepspeed": DEEPSPEED,
+    "fabric": FABRIC,
+    "python": PYTHON,
+}
 
 
 class Head(NamedTuple):
@@ -160,6 +185,8 @@ def head(words: list[str]) -> Head | None:
         return Head("accelerate", 2)
     if name == "deepspeed":
         return Head("deepspeed", 1)
+    if name in ("fabric", "lightning") and words[1:2] == ["run"]:
+        return Head("fabric", 3 if words[2:3] == ["model"] else 2)
     return _python_head(words) if _PYTHON.fullmatch(name) else None
 
 

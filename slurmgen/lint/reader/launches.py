@@ -77,6 +77,8 @@ class Launch(NamedTuple):
     "The command of the batch script that it is part of."
     env: dict[str, str]
     "Variables that the script sets for it."
+    arguments: tuple[Word, ...] = ()
+    "The words after the training script."
 
     @property
     def step(self) -> Layer | None:
@@ -103,6 +105,8 @@ class _Scene(NamedTuple):
     layers: tuple[Layer, ...] = ()
     env: dict[str, str] = {}
     depth: int = 0
+    incomplete: bool = False
+    "Whether the command has further words that are not known."
 
     def within(self, layer: Layer, env: dict[str, str]) -> "_Scene":
         """The position in the program that this one runs."""
@@ -121,7 +125,8 @@ def read_launches(commands: Sequence[Command], known: dict[str, Value], budget: 
     for command in commands:
         if command.words and head_or_wrapper(command):
             budget.spend(len(command.exported))
-            scene = _Scene(command, known, budget, env={**command.exported, **command.env})
+            env = {**command.exported, **command.env}
+            scene = _Scene(command, known, budget, env=env, incomplete=command.incomplete)
             for launch in _unwrap(command.words, scene):
                 budget.spend(_LAUNCH)
                 yield launch
@@ -130,7 +135,8 @@ def read_launches(commands: Sequence[Command], known: dict[str, Value], budget: 
 def head_or_wrapper(command: Command) -> bool:
     """Whether a command can start ranks at all."""
     name = command.name
-    return name in WRAPPERS or name in SHELLS or head(command.texts) is not None
+    is_program = name in WRAPPERS or name in SHELLS or name.endswith(".py")
+    return is_program or head(command.texts) is not None
 
 
 def _unwrap(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
@@ -146,6 +152,8 @@ def _unwrap(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
         yield from _unwrap_wrapper(WRAPPERS[name], words, scene)
     elif name in SHELLS:
         yield from _unwrap_shell(words, scene)
+    elif name.endswith(".py"):
+        yield _script_launch(words, scene)
 
 
 def _unwrap_wrapper(wrapper: Wrapper, words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
@@ -159,7 +167,11 @@ def _unwrap_wrapper(wrapper: Wrapper, words: Sequence[Word], scene: _Scene) -> I
         env[name] = value
         at += 1
     layer = Layer(wrapper.kind, words[0], options)
-    yield from _unwrap(words[at + wrapper.operands :], scene.within(layer, env))
+    rest, inner = words[at + wrapper.operands :], scene.within(layer, env)
+    if wrapper.joins and rest and scene.depth < _DEEPEST:
+        yield from _run_text(" ".join(word.text for word in rest), rest[0], inner, scene.known)
+    else:
+        yield from _unwrap(rest, inner)
 
 
 def _unwrap_shell(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
@@ -175,17 +187,28 @@ def _unwrap_shell(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
     )
     if not at or at + 1 >= len(words) or scene.depth >= _DEEPEST:
         return
-    string = words[at + 1]
-    arguments = tuple(texts[at + 3 :])
-    variables = {**scene.known, **scene.env, **_arguments(arguments)}
-    shell = read_shell(string.text, variables, scene.budget, _places(string), settings=_settings(texts[at]))
     options, _ = read_options(words, SHELL_OPTIONS, 1, scene.budget)
+    inner = scene.within(Layer("shell", words[0], options), scene.env)
+    variables = {**scene.known, **_arguments(tuple(texts[at + 3 :]))}
+    yield from _run_text(words[at + 1].text, words[at + 1], inner, variables, _settings(texts[at]))
+
+
+def _run_text(
+    text: str, word: Word, scene: _Scene, known: dict[str, Value], settings: tuple[str, ...] = ()
+) -> Iterator[Launch]:
+    """The launches in a text that the innermost layer of the scene runs as a shell script."""
+    shell = read_shell(text, {**known, **scene.env}, scene.budget, _places(word), settings=settings)
+    *outer, layer = scene.layers
     for index, command in enumerate(shell.commands):
         if head_or_wrapper(command):
-            scene.budget.spend(index + len(command.exported))
-            layer = Layer("shell", words[0], options, shell.commands[:index])
-            inner = scene.within(layer, {**scene.env, **command.exported, **command.env})
-            yield from _unwrap(command.words, inner._replace(depth=scene.depth + 1))
+            scene.budget.spend(index + len(command.exported) + len(scene.env))
+            inner = scene._replace(
+                layers=(*outer, layer._replace(before=shell.commands[:index])),
+                env={**scene.env, **command.exported, **command.env},
+                depth=scene.depth + 1,
+                incomplete=scene.incomplete or command.incomplete,
+            )
+            yield from _unwrap(command.words, inner)
 
 
 def _settings(word: str) -> tuple[str, ...]:
@@ -206,9 +229,35 @@ def _places(string: Word) -> Callable[[int], Span]:
 
 def _launch(kind: str, words: Sequence[Word], length: int, scene: _Scene) -> Launch:
     options, at = read_options(words, SYNTAXES[kind], length, scene.budget)
+    options = options._replace(open=options.open or scene.incomplete)
     script = words[at] if at < len(words) and not (kind == "python" and "module" in options.given) else None
+    after = words[at + (script is not None) :]
     return Launch(
-        kind, words[0], words[length - 1].span.end, options, script, scene.layers, scene.command, scene.env
+        kind,
+        words[0],
+        words[length - 1].span.end,
+        options,
+        script,
+        scene.layers,
+        scene.command,
+        scene.env,
+        tuple(after),
+    )
+
+
+def _script_launch(words: Sequence[Word], scene: _Scene) -> Launch:
+    """A Python script that is run by its name."""
+    word, options = words[0], Options({}, open=scene.incomplete)
+    return Launch(
+        "python",
+        word,
+        word.span.end,
+        options,
+        word,
+        scene.layers,
+        scene.command,
+        scene.env,
+        tuple(words[1:]),
     )
 
 

@@ -49,9 +49,15 @@ def header_shape(header: Header) -> Shape:
 
 
 def _nodes(options: dict[str, str]) -> int | None:
+    tasks = _number(options.get("ntasks"))
     if "nodes" in options:
         low, dash, high = options["nodes"].partition("-")
-        return _number(low) if not dash or low == high else None
+        nodes = _number(low) if not dash or low == high else None
+        # sbatch reduces the nodes to the tasks.
+        return min(nodes, tasks) if nodes and tasks else nodes
+    each = next((_number(options[name]) for name in _TASKS if name in options), None)
+    if tasks and each and not {"nodelist", "nodefile", "gpus", "ntasks-per-gpu"} & options.keys():
+        return -(-tasks // each)
     counted = {"gpus", "ntasks", "nodelist", "nodefile", "gpus-per-task", "ntasks-per-gpu"} & options.keys()
     if options.get("ntasks") == "1" and counted == {"ntasks"}:
         return 1
@@ -112,7 +118,9 @@ def step_shape(job: Shape, header: Header, launch: Launch) -> Shape:
     """The shape of a launch: that of the job, unless the options of its srun change it."""
     step = launch.step
     if step is None:
-        return job._replace(nodes=1, ntasks_per_node=1)
+        # With --exclusive, the batch shell has all GPUs of its node; a step has those that were requested.
+        gpus = None if header.last("exclusive") else job.gpus_per_node
+        return job._replace(nodes=1, ntasks_per_node=1, gpus_per_node=gpus)
     options = step.options
     nodes = _step_nodes(options, job)
     cpus = options.number("cpus-per-task") if "cpus-per-task" in options.given else job.cpus_per_task

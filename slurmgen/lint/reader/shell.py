@@ -10,8 +10,10 @@ from tree_sitter import Node
 
 from slurmgen.lint.reader.budget import Budget, TooLarge
 from slurmgen.lint.reader.builtins import EFFECTS
-from slurmgen.lint.reader.commands import Command, Shell
+from slurmgen.lint.reader.commands import Command, Cut, Shell
+from slurmgen.lint.reader.continuation import find_cut
 from slurmgen.lint.reader.parse import parse
+from slurmgen.lint.reader.rewrite import rewrite
 from slurmgen.lint.reader.source import UNKNOWN, Span
 from slurmgen.lint.reader.variables import Variables
 from slurmgen.lint.reader.words import Value, Word
@@ -36,7 +38,8 @@ def read_shell(
     Raises:
         TooLarge: the budget is exhausted.
     """
-    walker = _Walker(text, base or (lambda offset: Span(offset, offset)), budget)
+    text, base = rewrite(text, base or (lambda offset: Span(offset, offset)))
+    walker = _Walker(text, base, budget)
     walker.expander.variables.update(known)
     walker.settings = set(settings)
     walker.visit(parse(text, budget))
@@ -47,6 +50,7 @@ def read_shell(
         tuple(walker.comments),
         walker.sourced,
         tuple(walker.array_copies),
+        tuple(walker.cuts),
     )
 
 
@@ -58,9 +62,9 @@ class _Walker(Variables):
         self.called: set[str] = set()
         self.commands: list[Command] = []
         self.comments: list[Span] = []
+        self.cuts: list[Cut] = []
         self.sourced = False
         self._depth = 0
-        self._place: list[str] = []
         self._conditions: list[str] = []
 
     def visit(self, node: Node) -> None:
@@ -90,11 +94,11 @@ class _Walker(Variables):
                     self.visit(child)
 
     def _in(self, place: str, *nodes: Node, condition: str = "") -> None:
-        self._place.append(place)
+        self.place.append(place)
         self._conditions.append(condition)
         for node in nodes:
             self.visit(node)
-        self._place.pop()
+        self.place.pop()
         self._conditions.pop()
 
     def _maybe(self, place: str, *nodes: Node, condition: str = "") -> None:
@@ -135,7 +139,17 @@ class _Walker(Variables):
     def _visit_loop(self, node: Node) -> None:
         for name in _assigned(node, self.budget):
             self.expander.variables[name] = UNKNOWN
+        if node.type == "for_statement":
+            self._set_loop_variable(node)
         self._maybe("loop", *node.named_children)
+
+    def _set_loop_variable(self, node: Node) -> None:
+        """Set the variable of a `for` to what all its values have in common, word by word."""
+        variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
+        if variable is not None:
+            nodes = [child for child in node.named_children if child not in (variable, body)]
+            values = [word.text for child in nodes for word in self.expander.words(child)]
+            self.expander.variables[self.raw(variable)] = _common(values)
 
     def _visit_case(self, node: Node) -> None:
         for child in node.named_children:
@@ -168,6 +182,7 @@ class _Walker(Variables):
         body = node.child_by_field_name("body")
         if body is not None:
             self._in("redirected", body)
+        self._find_cut(node)
         for child in node.named_children:
             if child.type != "heredoc_redirect" and child.type.endswith("redirect"):
                 for target in child.named_children:
@@ -179,11 +194,12 @@ class _Walker(Variables):
         words: list[Word] = []
         for child in node.named_children:
             if child.type == "variable_assignment":
-                env |= self._prefix(child)
+                env |= self._prefix(child, self.span(node))
             elif not child.type.endswith("redirect"):
                 words += self.expander.words(child)
         if words:
-            self.budget.spend(_COMMAND + len(self._place))
+            self.budget.spend(_COMMAND + len(self.place))
+            cut = self._find_cut(node)
             self._run(
                 Command(
                     tuple(words),
@@ -191,22 +207,30 @@ class _Walker(Variables):
                     env,
                     self.exported,
                     frozenset(self.settings),
-                    tuple(self._place),
+                    tuple(self.place),
                     tuple(filter(None, self._conditions)),
+                    cut or node.has_error,
                 )
             )
 
-    def _prefix(self, node: Node) -> dict[str, str]:
+    def _find_cut(self, node: Node) -> bool:
+        cut = find_cut(self.text, node.end_byte)
+        if cut:
+            start, end, why = cut
+            self.cuts.append(Cut(Span(self.base(start).start, self.base(end).end), why))
+        return cut is not None
+
+    def _prefix(self, node: Node, command: Span) -> dict[str, str]:
         """An assignment before a command, which applies only to that command."""
         saved = self.saved_variables(), dict(self.expander.ranges)
-        pair = self.visit_assignment(node)
+        pair = self.visit_assignment(node, prefix_of=command)
         self.expander.variables, self.expander.ranges = saved
         return dict([pair]) if pair else {}
 
     def _run(self, command: Command) -> None:
         self.commands.append(command)
         name = command.name
-        if name in self.functions and len(self._place) < _DEEPEST_CALL and self._depth < _DEEPEST // 2:
+        if name in self.functions and len(self.place) < _DEEPEST_CALL and self._depth < _DEEPEST // 2:
             self._call(name, command)
         effect = EFFECTS.get(name)
         if effect:
@@ -224,6 +248,14 @@ class _Walker(Variables):
             variables[str(index)] = arguments[index - 1] if known else UNKNOWN
         self._in("function", self.functions[name])
         self.expander.variables.update(kept)
+
+
+def _common(values: list[str]) -> str:
+    """The words that all values have at the same place; unknown for the others."""
+    rows = [value.split() for value in values]
+    if not rows or len({len(row) for row in rows}) > 1:
+        return UNKNOWN
+    return " ".join(column[0] if len(set(column)) == 1 else UNKNOWN for column in zip(*rows, strict=True))
 
 
 def _assigned(node: Node, budget: Budget) -> set[str]:

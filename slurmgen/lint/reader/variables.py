@@ -31,6 +31,8 @@ class Variables:
         "Replaced, never modified: earlier commands keep a reference to it."
         self.assignments: list[Assignment] = []
         self.array_copies: list[ArrayCopy] = []
+        self.place: list[str] = []
+        "The constructs that enclose the current node."
         self.outputs: list[str] = []
         "The commands whose output is part of the current word."
 
@@ -38,7 +40,9 @@ class Variables:
         """Visit the commands whose output becomes a word."""
         raise NotImplementedError
 
-    def visit_assignment(self, node: Node, exported: bool = False) -> tuple[str, str] | None:
+    def visit_assignment(
+        self, node: Node, exported: bool = False, prefix_of: Span | None = None
+    ) -> tuple[str, str] | None:
         """Track an assignment; returns what it sets, unless that is an array."""
         name_node, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name_node is None:
@@ -62,7 +66,18 @@ class Variables:
             self._export(name, text)
         raw = self.raw(value) if value else ""
         self.assignments.append(
-            Assignment(name, text, raw, self.span(node), bounds, exported, names, tuple(self.outputs))
+            Assignment(
+                name,
+                text,
+                raw,
+                self.span(node),
+                bounds,
+                exported,
+                names,
+                tuple(self.outputs),
+                prefix_of,
+                tuple(self.place),
+            )
         )
         return name, text
 
@@ -84,17 +99,17 @@ class Variables:
             self.expander.variables[self.raw(base)] = (UNKNOWN,)
             return
         name = self.raw(name_node)
-        self._note_copy(value)
+        self._note_copy(name, value)
         items = tuple(word.text for child in value.named_children for word in self.expander.words(child))
         before = self.expander.variables.get(name)
         if self._appends(name_node) and isinstance(before, tuple):
             items = (*before, *items)
         self.expander.variables[name] = items if len(items) <= _LONGEST else (UNKNOWN,)
 
-    def _note_copy(self, value: Node) -> None:
+    def _note_copy(self, target: str, value: Node) -> None:
         copied = re.fullmatch(r"\(\s*\$\{?(\w+)\}?\s*\)", self.raw(value))
         if copied and isinstance(self.expander.variables.get(copied[1]), tuple):
-            self.array_copies.append(ArrayCopy(copied[1], self.span(value)))
+            self.array_copies.append(ArrayCopy(target, copied[1], self.span(value)))
 
     def _range(self, value: Node | None) -> Range:
         if value is not None and value.type == "string" and len(value.named_children) == 1:

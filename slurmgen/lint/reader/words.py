@@ -68,7 +68,8 @@ class Expander:
             return [Word(raw, span, raw=raw)]
         if node.type == "raw_string":
             at = self._base(start)
-            return [Word(raw[1:-1], span, raw=raw, literal_at=at.start + 1 if at.start == at.end else None)]
+            exact = at.start == at.end and self._base(end).end - at.start == end - start
+            return [Word(raw[1:-1], span, raw=raw, literal_at=at.start + 1 if exact else None)]
         texts = _joined(self.pieces(node, quoted=False))
         self.budget.spend(2 * len(texts))
         names = frozenset(self._names)
@@ -125,11 +126,18 @@ class Expander:
         for child in node.named_children:
             if child.start_byte > at:
                 found.append(_Piece(self.source[at : child.start_byte].replace("\\\n", "")))
+            if child.type != "string_content" and (blanks := self._leading_blanks(child)):
+                found.append(_Piece(blanks))
             found += self.pieces(child, quoted)
             at = child.end_byte
         if at < end:
             found.append(_Piece(self.source[at:end].replace("\\\n", "")))
         return found
+
+    def _leading_blanks(self, node: Node) -> str:
+        """The blanks of a string that the grammar counts as part of the expansion after them."""
+        text = self.source[node.start_byte : node.end_byte]
+        return text[: len(text) - len(text.lstrip())] if text[:1].isspace() else ""
 
     def _variable(self, node: Node, quoted: bool) -> list[_Piece]:
         """Expand `$NAME`, `${NAME}` and `${NAME[@]}`; an expansion with an operator is unknown."""
@@ -139,8 +147,8 @@ class Expander:
         if first is None or first.type not in ("variable_name", "special_variable_name"):
             return [_Piece(UNKNOWN, not quoted)]
         name = self.source[first.start_byte : first.end_byte]
-        self._names.add(name)
-        text = self.source[node.start_byte : node.end_byte]
+        self._names |= _variables(node, self.budget)
+        text = self.source[node.start_byte : node.end_byte].lstrip().replace("\\\n", "")
         whole = text.rstrip("}").removeprefix("${").removeprefix("$")
         return [self._stored(name, whole, quoted)]
 
@@ -165,6 +173,7 @@ class Expander:
         return [_Piece(UNKNOWN, not quoted)]
 
     def _arithmetic(self, node: Node, quoted: bool) -> list[_Piece]:
+        self._names |= _variables(node, self.budget)
         only = evaluate(node, self.range_of).only
         return [_Piece(UNKNOWN if only is None else str(only))]
 
@@ -174,6 +183,20 @@ class Expander:
         if isinstance(value, str) and value.isdigit() and len(value) < 16:
             return Range(int(value), int(value))
         return self.ranges.get(name, ANY)
+
+
+def _variables(node: Node, budget: Budget) -> set[str]:
+    """The variables in an expansion, at any depth, but not those of the commands in it."""
+    found: set[str] = set()
+    stack = [node]
+    while stack:
+        at = stack.pop()
+        budget.spend(1)
+        if at.type in ("variable_name", "special_variable_name"):
+            found.add((at.text or b"").decode().removesuffix("\\\n"))
+        if at.type != "command_substitution":
+            stack += at.named_children
+    return found
 
 
 def _joined(pieces: list[_Piece]) -> list[tuple[str, bool]]:

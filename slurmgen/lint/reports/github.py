@@ -14,7 +14,7 @@ def report(files: Sequence[Linted]) -> str:
 
 def _command(name: str, found: Report) -> str:
     return annotation(
-        found.rule.severity,
+        "notice" if found.rule.severity == "note" else found.rule.severity,
         found.sentence,
         file=name,
         line=found.start.line,

@@ -25,4 +25,5 @@ def _object(name: str, found: Report) -> dict[str, object]:
         "message": found.finding.message,
         "advice": found.finding.advice,
         "fixable": bool(found.finding.edits),
+        "fix": ("safe" if found.finding.safe else "unsafe") if found.finding.edits else None,
     }

@@ -11,7 +11,7 @@ Style = Callable[..., str]
 
 _WIDTH = 140
 _CUT = "..."
-_COLORS = {"error": "red", "warning": "yellow"}
+_COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 def report(files: Sequence[Linted], *, style: Style = unstyled, width: int | None = None) -> str:
@@ -60,6 +60,15 @@ def _summary(files: Sequence[Linted], style: Style) -> str:
     found = [item for file in files for item in file.reports]
     if not found:
         return style(f"{counted(len(files), 'file')}: nothing found", fg="green")
-    fixable = sum(bool(item.finding.edits) for item in found)
-    hint = f"; {fixable} fixable with --fix" if fixable else ""
-    return f"{style(counted(len(found), 'finding'), bold=True)} in {counted(len(files), 'file')}{hint}"
+    return (
+        f"{style(counted(len(found), 'finding'), bold=True)} in {counted(len(files), 'file')}{_hint(found)}"
+    )
+
+
+def _hint(found: list[Report]) -> str:
+    """How many findings each kind of fix removes."""
+    safe = sum(item.finding.safe for item in found if item.finding.edits)
+    unsafe = sum(not item.finding.safe for item in found if item.finding.edits)
+    parts = [f"{safe} fixable with --fix"] if safe else []
+    parts += [f"{unsafe} fixable with --fix --unsafe-fixes"] if unsafe else []
+    return "".join(f"; {part}" for part in parts)

@@ -1,6 +1,8 @@
 """Questions about a script that several rules have in common."""
 
+import re
 from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 from slurmgen.launchers import LAUNCHERS, Launcher
 from slurmgen.lint.finding import Edit
@@ -12,11 +14,19 @@ FRAMEWORKS: dict[str, Launcher] = {
     "torchrun": LAUNCHERS["ddp"],
     "accelerate": LAUNCHERS["accelerate"],
     "deepspeed": LAUNCHERS["ddp"],
+    "fabric": LAUNCHERS["ddp"],
 }
 "The programs that start one rank per GPU themselves, each with its entry in the table of launchers."
 
-ADDRESS_OPTIONS = ("master-addr", "main-process-ip", "rdzv-endpoint")
-PORT_OPTIONS = ("master-port", "main-process-port", "rdzv-endpoint")
+ADDRESS_OPTIONS = ("master-addr", "main-process-ip", "rdzv-endpoint", "main-address")
+PORT_OPTIONS = ("master-port", "main-process-port", "rdzv-endpoint", "main-port")
+_ARGUMENT = re.compile(
+    r"(?:--?|\+{0,2}(?:\w+\.)*)"
+    r"(?P<name>(?:master|ddp|dist|rdzv|main)[-_](?:port|addr(?:ess)?|url)|(?:dist[-_])?init[-_]method)"
+    r"(?:=(?P<value>.*))?",
+    re.DOTALL,
+)
+"A rendezvous argument of a training script: `--dist-url URL`, `--master_port=N`, Hydra's `a.dist_url=URL`."
 JOB_PORT = "$((20000 + SLURM_JOB_ID % 12768))"
 "A port derived from the job ID, below the ephemeral ports; the same as in rendered scripts."
 
@@ -35,9 +45,13 @@ def steps(script: Script) -> Iterator[Launch]:
             yield launch
 
 
+NODE_OPTIONS = {"torchrun": "nnodes", "accelerate": "num-machines", "fabric": "num-nodes"}
+"The option for the number of nodes."
+
+
 def nodes_of(launch: Launch) -> int | None:
     """The number of nodes that a launcher is configured for (default: 1); None if unknown."""
-    name = "num-machines" if launch.kind == "accelerate" else "nnodes"
+    name = NODE_OPTIONS.get(launch.kind, "nnodes")
     if launch.options.lacks(name, "config-file", "standalone"):
         return 1
     return 1 if "standalone" in launch.options.given else launch.options.number(name)
@@ -52,6 +66,8 @@ def procs_of(script: Script, launch: Launch) -> int | None:
         return 1 if options.lacks("nproc-per-node") else options.number("nproc-per-node")
     if launch.kind == "deepspeed":
         return options.number("num-gpus")
+    if launch.kind == "fabric":
+        return 1 if options.lacks("devices") else options.number("devices")
     total, machines = options.number("num-processes"), nodes_of(launch)
     return -(-total // machines) if total and machines else None
 
@@ -61,18 +77,51 @@ def several_nodes(script: Script, launch: Launch) -> bool:
     return launch.step is not None and (script.step(launch).nodes or 1) > 1
 
 
-def variables_in(launch: Launch, options: tuple[str, ...]) -> set[str]:
-    """The variables in the values of the given options."""
-    return {
-        name for option in options if (given := launch.options.given.get(option)) for name in given.word.names
-    }
+def variables_in(launch: Launch, kind: Literal["port", "addr"]) -> set[str]:
+    """The variables in the ports or the addresses of a launch."""
+    return {name for found in rendezvous(launch, kind) for name in found.word.names}
 
 
-def in_force(script: Script, launch: Launch, names: set[str]) -> Iterator[Assignment]:
-    """The values that variables have at a launch: the last assignment to each that precedes it."""
-    start = launch.command.span.start
-    last = {found.name: found for found in script.assigned(*names) if found.span.start <= start}
-    return iter(last.values())
+def in_force(script: Script, launch: Launch, names: set[str], branches: bool = False) -> Iterator[Assignment]:
+    """The values that variables have at a launch: the last assignment to each that precedes it.
+
+    `branches` adds those that they may have, if the last assignments are in branches.
+    """
+    command = launch.command.span
+    last: dict[str, list[Assignment]] = {}
+    for found in script.assigned(*names):
+        if found.span.start <= command.start and found.prefix_of in (None, command):
+            before = last.get(found.name, []) if branches and found.conditional else []
+            last[found.name] = [*before, found]
+    return (found for assignments in last.values() for found in assignments)
+
+
+class Rendezvous(NamedTuple):
+    """A value that tells the ranks where to meet: an address, a port, or both."""
+
+    value: str
+    word: Word
+
+
+def rendezvous(launch: Launch, kind: Literal["port", "addr"]) -> Iterator[Rendezvous]:
+    """The ports or the addresses among the options of a launch and the arguments of its training script."""
+    for name in PORT_OPTIONS if kind == "port" else ADDRESS_OPTIONS:
+        if given := launch.options.given.get(name):
+            yield Rendezvous(given.value, given.word)
+    for at, word in enumerate(launch.arguments):
+        match = _ARGUMENT.fullmatch(word.text)
+        if match is None or ({"port": "addr", "addr": "port"}[kind] in match["name"]):
+            continue
+        if match["value"] is not None:
+            yield Rendezvous(match["value"].strip("'\""), word)
+        elif word.text.startswith("-") and at + 1 < len(launch.arguments):
+            yield Rendezvous(launch.arguments[at + 1].text, launch.arguments[at + 1])
+
+
+def visible_gpus(launch: Launch) -> int | None:
+    """The number of GPUs in CUDA_VISIBLE_DEVICES, if the script sets it to a list."""
+    value = launch.env.get("CUDA_VISIBLE_DEVICES", "")
+    return value.count(",") + 1 if re.fullmatch(r"\d+(,\d+)*", value) else None
 
 
 def loads_module(script: Script, part: str) -> bool:
@@ -84,6 +133,13 @@ def loads_module(script: Script, part: str) -> bool:
 def is_literal(script: Script, word: Word) -> bool:
     """Whether a word appears in the script as written, so that an edit can change it."""
     return not word.spliced and script.source.plain[slice(*word.span)] == word.raw
+
+
+def replace_assigned(script: Script, found: Assignment, text: str) -> tuple[Edit, ...]:
+    """Replace the value of an assignment, if the value appears in the script as written."""
+    span = Span(found.span.end - len(found.raw), found.span.end)
+    is_written = bool(found.raw) and script.source.plain[slice(*span)] == found.raw
+    return (Edit(span, text),) if is_written else ()
 
 
 def insert(script: Script, word: Word, at: int, text: str) -> tuple[Edit, ...]:

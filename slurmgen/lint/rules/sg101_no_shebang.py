@@ -37,4 +37,5 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             "the first line does not start with #!, so sbatch rejects the file",
             "insert `#!/bin/bash` as the first line",
             (Edit(Span(0, 0), "#!/bin/bash\n"),),
+            safe=True,
         )

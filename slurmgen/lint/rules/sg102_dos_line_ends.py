@@ -37,4 +37,5 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             f"{counted(len(places), 'line')} with Windows line endings, so sbatch rejects the file",
             "convert the file to Unix line endings, for example with `dos2unix`",
             tuple(Edit(Span(at, at + 1), "") for at in places),
+            safe=True,
         )

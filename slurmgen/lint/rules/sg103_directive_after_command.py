@@ -23,8 +23,8 @@ https://slurm.schedmd.com/sbatch.html ; NVIDIA-NeMo/Megatron-Bridge pull request
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding, Site
-from slurmgen.lint.reader import Script, Span
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Script
 
 CODE = "SG103"
 SEVERITY = "error"
@@ -40,12 +40,5 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             yield Finding(
                 span,
                 f"sbatch ignores this line: the first command is on line {first}",
-                "move the line above that command",
-                _moved(script, span),
+                "move the line above that command, or delete it",
             )
-
-
-def _moved(script: Script, span: Span) -> tuple[Edit, ...]:
-    line = script.source.line_span(span.start)
-    top = script.header.end
-    return Edit(Span(top, top), script.source.quote(span) + "\n"), Edit(line, "")

@@ -48,6 +48,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 f"sbatch has no option {option.written} and rejects the script",
                 f"write `--{close[0]}`",
                 (edit,) if len(close) == 1 else (),
+                safe=True,
             )
 
 

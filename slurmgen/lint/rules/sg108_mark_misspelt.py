@@ -2,12 +2,13 @@
 
 ## What it checks
 Checks the header for comments that look like directives, such as `# SBATCH --option` or `#BATCH --option`,
-and the whole script for a command named `SBATCH`. `##SBATCH`, the usual way to disable a directive, is not
-reported.
+and for commands named `SBATCH` or `!#SBATCH`. A directive that was disabled on purpose is not reported: one
+that starts with `##SBATCH`, whose option another directive sets, or that a job does not need, such as
+`--mail-type`.
 
 ## Why it matters
-sbatch ignores the comment. `SBATCH` without the `#` is a command that does not exist, and sbatch ignores
-every directive after it.
+sbatch ignores the comment. `SBATCH` without the `#`, or with a `!` before it, is a command that does not
+exist, and sbatch ignores every directive after it.
 
 ## Example
     # SBATCH --gres=gpu:4
@@ -26,25 +27,49 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script, Span
+from slurmgen.lint.reader.header import split_words
+from slurmgen.slurm import getopt
 
 CODE = "SG108"
 SEVERITY = "warning"
 SUMMARY = "a line for sbatch does not start with #SBATCH"
 
+_GPUS = {"gres", "gpus", "gpus-per-node", "gpus-per-task"}
+_TASKS = {"ntasks", "ntasks-per-node", "tasks-per-node"}
+_CPUS = {"cpus-per-task", "cpus-per-gpu"}
+_NEEDED = (_GPUS, _TASKS, _CPUS, {"nodes"}, {"time"}, {"partition"}, {"account"})
+"Options that a job often needs, with those that replace each other."
 _SPACED = re.compile(r"^(# +|#)S?BATCH (?=--?[A-Za-z])", re.MULTILINE | re.IGNORECASE)
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check the comments of the header, and the commands for one named SBATCH."""
     for match in _SPACED.finditer(script.source.plain, 0, script.header.end):
-        if not match[0].startswith("#SBATCH"):
+        if not match[0].startswith("#SBATCH") and not _is_disabled(script, match):
             span = Span(match.start(), match.end() - 1)
             yield Finding(
                 span, "sbatch treats this line as a comment", "write `#SBATCH`", (Edit(span, "#SBATCH"),)
             )
     for command in script.commands:
         if command.name == "SBATCH":
-            span = command.words[0].span
-            yield Finding(
-                span, "SBATCH is not a command: the # is missing", "write `#SBATCH`, above the first command"
-            )
+            yield _command(command.words[0].span, "SBATCH")
+    for match in re.finditer(r"^!#\s*SBATCH\b", script.source.plain, re.MULTILINE):
+        yield _command(Span(*match.span()), match[0])
+
+
+def _command(span: Span, name: str) -> Finding:
+    return Finding(
+        span,
+        f"{name} is a command that does not exist, and sbatch ignores the directives after it",
+        "write `#SBATCH`, above the first command",
+    )
+
+
+def _is_disabled(script: Script, match: re.Match[str]) -> bool:
+    """Whether a directive was probably disabled on purpose: it is not needed, or another one replaces it."""
+    if match[0].replace(" ", "").upper() != "#SBATCH":
+        return False
+    line = script.source.plain[match.end() : script.source.line_span(match.end()).end]
+    options, _ = getopt.parse([word for word, _, _ in split_words(line)[0]], getopt.SBATCH)
+    given = {directive.name for directive in script.header.directives}
+    return not any(option.name in group and not given & group for option in options for group in _NEEDED)

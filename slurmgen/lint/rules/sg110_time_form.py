@@ -2,7 +2,8 @@
 
 ## What it checks
 Checks `--time` and `--time-min` for values that are not in one of Slurm's time formats, and for `24:00`,
-`48:00`, `72:00`, `96:00` and `168:00`. As hours these would be whole days, but they are minutes and seconds.
+`48:00`, `72:00`, `96:00`, `120:00`, `144:00` and `168:00`. As hours these would be whole days, but they are
+minutes and seconds.
 
 ## Why it matters
 sbatch rejects `24h`. Slurm ends a job with `--time=24:00` after 24 minutes.
@@ -29,7 +30,7 @@ SEVERITY = "error"
 SUMMARY = "a time limit is invalid, or in minutes instead of hours"
 
 _WORDS = ("UNLIMITED", "INFINITE", "-1")
-_DAYS = r"(24|48|72|96|168):00"
+_DAYS = r"(24|48|72|96|120|144|168):00"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:

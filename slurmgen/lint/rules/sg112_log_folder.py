@@ -2,7 +2,8 @@
 
 ## What it checks
 Checks for a log in a directory that the script itself creates. If the script is a file, also checks for a log
-in a relative directory that exists neither in the current directory nor next to the script.
+in a relative directory that exists neither in the current directory nor next to the script. A script that
+submits itself with `sbatch "$0"` after its `mkdir` is not reported.
 
 ## Why it matters
 Slurm opens the log before it runs the script. If the directory is missing, the job fails immediately with
@@ -26,7 +27,7 @@ from pathlib import Path
 from shlex import quote
 
 from slurmgen.lint.finding import Finding, Site
-from slurmgen.lint.reader import Script
+from slurmgen.lint.reader import Command, Script
 
 CODE = "SG112"
 SEVERITY = "warning"
@@ -35,6 +36,8 @@ SUMMARY = "the directory of the log may not exist when the job starts"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Compare the directory with those that the script creates and those on disk."""
+    if any(_submits_itself(command) for command in script.commands):
+        return
     created = {
         _normalized(word)
         for command in script.commands
@@ -68,3 +71,7 @@ def _is_missing(script: Script, directory: str) -> bool:
     if script.path is None or directory.startswith("/") or "%" in directory or script.header.last("chdir"):
         return False
     return not any((place / directory).is_dir() for place in (Path.cwd(), script.path.parent))
+
+
+def _submits_itself(command: Command) -> bool:
+    return command.name == "sbatch" and any({"0", "BASH_SOURCE"} & word.names for word in command.words)

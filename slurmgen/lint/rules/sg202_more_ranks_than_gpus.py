@@ -2,7 +2,8 @@
 
 ## What it checks
 Compares the number of ranks that a launcher starts on a node with the number of GPUs that the job requests
-per node. Launches with `--cpu` are not reported.
+per node, and with those in CUDA_VISIBLE_DEVICES if the script sets it. Launches with `--cpu` are not
+reported.
 
 ## Why it matters
 NCCL rejects two ranks on one GPU ("duplicate GPU detected"), or a rank selects a device that does not exist
@@ -22,9 +23,9 @@ https://docs.pytorch.org/docs/stable/elastic/run.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding, Site
-from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import FRAMEWORKS, nodes_of, procs_of, rank_launchers, replace_value
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.common import FRAMEWORKS, procs_of, rank_launchers, visible_gpus
 from slurmgen.text import counted
 
 CODE = "SG202"
@@ -35,7 +36,8 @@ SUMMARY = "a node has more ranks than GPUs"
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Compare the ranks of each launcher with the GPUs of a node."""
     for launch in rank_launchers(script):
-        gpus, procs = script.step(launch).gpus_per_node, procs_of(script, launch)
+        counts = (script.step(launch).gpus_per_node, visible_gpus(launch))
+        gpus, procs = min(filter(None, counts), default=None), procs_of(script, launch)
         if (
             gpus
             and procs
@@ -46,16 +48,4 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 launch.span,
                 f"{launch.kind} starts {procs} ranks on a node with {counted(gpus, 'GPU')}",
                 f"start {counted(gpus, 'rank')} per node, one per GPU",
-                _fewer(script, launch, gpus),
             )
-
-
-def _fewer(script: Script, launch: Launch, gpus: int) -> tuple[Edit, ...]:
-    for name, number in (
-        ("nproc-per-node", gpus),
-        ("num-processes", gpus * (nodes_of(launch) or 1)),
-        ("num-gpus", gpus),
-    ):
-        if name in launch.options.given:
-            return replace_value(script, launch.options.given[name], str(number))
-    return ()

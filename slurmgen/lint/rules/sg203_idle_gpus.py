@@ -22,9 +22,9 @@ https://docs.pytorch.org/docs/stable/elastic/run.html
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding, Site
-from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import FRAMEWORKS, procs_of, rank_launchers, replace_value
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.common import FRAMEWORKS, procs_of, rank_launchers
 from slurmgen.text import counted
 
 CODE = "SG203"
@@ -47,10 +47,4 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 launch.span,
                 f"{launch.kind} starts {ranks} on a node with {gpus} GPUs: {gpus - procs} idle",
                 f"start {wanted} ranks per node, or request fewer GPUs",
-                _more(script, launch, wanted),
             )
-
-
-def _more(script: Script, launch: Launch, wanted: int) -> tuple[Edit, ...]:
-    given = launch.options.given.get("nproc-per-node")
-    return replace_value(script, given, str(wanted)) if given else ()

@@ -2,7 +2,8 @@
 
 ## What it checks
 Checks for torchrun or accelerate without srun or mpirun in a job with several nodes. deepspeed is not
-reported: it starts its ranks on the other nodes over SSH.
+reported: it starts its ranks on the other nodes over SSH. Beside other launches, one that is explicitly
+configured for one node is not reported either.
 
 ## Why it matters
 The batch script runs on the first node only. The launcher waits there for the other nodes until it times out,
@@ -23,7 +24,7 @@ https://slurm.schedmd.com/srun.html
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
-from slurmgen.lint.reader import Script
+from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import rank_launchers
 
 CODE = "SG205"
@@ -35,10 +36,16 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Search for launchers that run in the batch script itself."""
     nodes = script.job.nodes
     for launch in rank_launchers(script):
-        direct = launch.step is None and launch.under("mpirun") is None
-        if nodes and nodes > 1 and direct and launch.kind != "deepspeed":
+        direct = launch.step is None and launch.under("mpirun") is None and launch.under("ssh") is None
+        if nodes and nodes > 1 and direct and launch.kind != "deepspeed" and not _is_meant(script, launch):
             yield Finding(
                 launch.span,
                 f"{launch.kind} runs on only the first of {nodes} nodes",
                 "start it with `srun` and one task per node",
             )
+
+
+def _is_meant(script: Script, launch: Launch) -> bool:
+    """Whether a launch is explicitly one of one node, beside others."""
+    numbers = (launch.options.number(name) for name in ("nnodes", "num-machines"))
+    return len(script.launches) > 1 and (1 in numbers or "standalone" in launch.options.given)

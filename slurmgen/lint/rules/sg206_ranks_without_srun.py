@@ -5,9 +5,9 @@ Checks for torchrun, accelerate or deepspeed with several ranks and without srun
 node.
 
 ## Why it matters
-Training works, but outside any job step. The signal of `--signal` does not reach the ranks, so they cannot
-save a checkpoint before the time limit. Accounting shows no separate step for the training. CPU binding and
-`--kill-on-bad-exit` do not apply.
+Training works, but outside any job step. Accounting shows no separate step for the training, and CPU binding
+does not apply. This is common on one node, so the rule is opt-in. SG608 reports a `--signal` that does not
+reach the ranks.
 
 ## Example
     torchrun --standalone --nproc-per-node=4 train.py
@@ -21,12 +21,12 @@ Lightning-AI/pytorch-lightning issue 6626
 
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding, Site
-from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import insert, procs_of, rank_launchers
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.common import procs_of, rank_launchers
 
 CODE = "SG206"
-SEVERITY = "warning"
+SEVERITY = "note"
 SUMMARY = "several ranks run without srun"
 
 
@@ -41,13 +41,4 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 launch.span,
                 f"{launch.kind} starts {procs} ranks outside any job step",
                 "start it with `srun` and one task",
-                _with_srun(script, launch),
             )
-
-
-def _with_srun(script: Script, launch: Launch) -> tuple[Edit, ...]:
-    first = launch.command.words[0]
-    if script.job.ntasks_per_node != 1 or first.text == "exec":
-        return ()
-    cpus = '--cpus-per-task="$SLURM_CPUS_PER_TASK" ' if script.job.cpus_per_task else ""
-    return insert(script, first, first.span.start, f"srun {cpus}")

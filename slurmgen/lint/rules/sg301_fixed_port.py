@@ -1,8 +1,9 @@
 """Ranks use a fixed port.
 
 ## What it checks
-Checks for a rendezvous port that is a literal number, and for accelerate or deepspeed without a port, which
-default to 29500. Jobs with `--exclusive` are not reported: they do not share their nodes.
+Checks for a rendezvous port that is a literal number, also as the default in `${MASTER_PORT:-29500}` and as
+an argument of the training script, such as `--dist-url tcp://HOST:29500`, and for accelerate or deepspeed
+without a port, which use 29500. Jobs with `--exclusive` are not reported: they do not share their nodes.
 
 ## Why it matters
 Two jobs on the same node use the same port. The second one fails with "address already in use".
@@ -19,11 +20,20 @@ On one node, torchrun's `--standalone` and accelerate's `--main_process_port=0` 
 TorchDR/TorchDR issue 249 ; huggingface/accelerate issue 3312
 """
 
+import re
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding, Site
+from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
-from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, insert, procs_of, variables_in
+from slurmgen.lint.rules.common import (
+    JOB_PORT,
+    in_force,
+    insert,
+    procs_of,
+    rendezvous,
+    replace_assigned,
+    variables_in,
+)
 
 CODE = "SG301"
 SEVERITY = "warning"
@@ -49,17 +59,11 @@ def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
     if "standalone" in options.given:
         return
     fixed = list(_assignments(script, launch))
-    yield from (_of_assignment(found) for found in fixed)
-    for name in PORT_OPTIONS:
-        given = options.given.get(name)
-        port = given.value.rpartition(":")[2] if given else ""
-        if (
-            given
-            and port.isdigit()
-            and port != "0"
-            and not any(found.value in given.value for found in fixed)
-        ):
-            yield _of_number(given.word.span, port)
+    yield from (_of_assignment(script, found) for found in fixed)
+    for found in rendezvous(launch, "port"):
+        port = _port(found.value) or _default_port(found.word.raw)
+        if port and not any(port in assigned.raw for assigned in fixed):
+            yield _of_number(found.word.span, port)
     default = _DEFAULT.get(launch.kind)
     if (
         default
@@ -74,24 +78,44 @@ def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
         yield Finding(launch.span, f"{launch.kind} uses port 29500 by default", _advice(default), edits)
 
 
+def _port(value: str) -> str | None:
+    """The port in `29500`, `host:29500` or `tcp://host:29500`."""
+    port = value.rpartition(":")[2]
+    return port if port.isdigit() and port.strip("0") else None
+
+
+def _default_port(raw: str) -> str | None:
+    """The port in `${MASTER_PORT:-29500}`."""
+    match = re.search(r"\$\{\w+:?[-=](\d{2,5})\}", raw)
+    return match[1] if match else None
+
+
 def _on_one_node(launch: Launch) -> bool:
     return launch.kind == "accelerate" and launch.options.lacks("num-machines")
 
 
 def _assignments(script: Script, launch: Launch) -> Iterator[Assignment]:
     """The assignments that set the port of a launch to a number; Python scripts read MASTER_PORT."""
-    names = variables_in(launch, PORT_OPTIONS)
-    if launch.kind == "python" and launch.step and (script.step(launch).ntasks or 0) > 1:
+    names = variables_in(launch, "port")
+    if launch.kind == "python" and _has_ranks(script, launch):
         names |= {"MASTER_PORT"}
-    return (
-        found for found in in_force(script, launch, names) if found.value.isdigit() and found.value != "0"
-    )
+    assigned = in_force(script, launch, names, branches=True)
+    return (found for found in assigned if _fixed_port(found))
 
 
-def _of_assignment(found: Assignment) -> Finding:
-    end = found.span.end
-    edit = Edit(Span(end - len(found.raw), end), JOB_PORT)
-    return _of_number(found.span, found.value)._replace(edits=(edit,))
+def _has_ranks(script: Script, launch: Launch) -> bool:
+    """Whether a Python script may start or be one of several ranks."""
+    shape = script.step(launch)
+    return shape.ntasks != 1 or shape.gpus_per_node != 1
+
+
+def _fixed_port(found: Assignment) -> str | None:
+    return _port(found.value) if found.value.isdigit() else _default_port(found.raw)
+
+
+def _of_assignment(script: Script, found: Assignment) -> Finding:
+    edits = replace_assigned(script, found, JOB_PORT) if found.value.isdigit() else ()
+    return _of_number(found.span, _fixed_port(found) or "")._replace(edits=edits)
 
 
 def _of_number(span: Span, port: str) -> Finding:

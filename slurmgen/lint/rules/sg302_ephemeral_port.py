@@ -1,7 +1,7 @@
 """The port may be in the ephemeral range.
 
 ## What it checks
-Checks for a port that is computed or random, and whose possible values overlap 32768-60999.
+Checks for a port whose possible values overlap 32768-60999: a number, or one that is computed or random.
 
 ## Why it matters
 Linux assigns these ports to programs that open outgoing connections. If one is in use when the ranks start,
@@ -20,42 +20,48 @@ NVIDIA/enroot issue 243 ; https://docs.kernel.org/networking/ip-sysctl.html (ip_
 import re
 from collections.abc import Iterator
 
-from slurmgen.lint.finding import Edit, Finding, Site
-from slurmgen.lint.reader import Assignment, Launch, Script, Span
-from slurmgen.lint.rules.common import JOB_PORT, PORT_OPTIONS, in_force, variables_in
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Assignment, Launch, Script
+from slurmgen.lint.rules.common import JOB_PORT, in_force, replace_assigned, variables_in
 
 CODE = "SG302"
 SEVERITY = "warning"
 SUMMARY = "the port may be in use: its range overlaps the ephemeral ports"
 
 _FIRST, _LAST = 32768, 60999
-_SHUF = r"shuf\s+(?:-n\s*1\s+)?-i\s*(\d{1,9})-(\d{1,9})"
+_SHUF = r"shuf\s[^|)]*?(?:-[a-z]*i\s*|--input-range[= ])['\"]?"
+_DRAWN = rf"(?:{_SHUF}|rand(?:int|range)\()(\d{{1,9}})\s*[-,]\s*(\d{{1,9}})"
+"The range of `shuf -i LOW-HIGH` or of Python's `randint(LOW, HIGH)`."
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check the range of every port that a launch uses."""
-    used = {found for launch in script.launches for found in in_force(script, launch, _names(launch))}
+    used = {
+        found
+        for launch in script.launches
+        for found in in_force(script, launch, _names(launch), branches=True)
+    }
     for found in used:
         low, high = _bounds(found)
-        if low < high and low <= _LAST and high >= _FIRST:
-            edit = Edit(Span(found.span.end - len(found.raw), found.span.end), JOB_PORT)
+        if low <= _LAST and high >= _FIRST:
+            value = f"in {low:.0f}-{high:.0f}" if low < high else f"{low:.0f}"
             yield Finding(
                 found.span,
-                f"{found.name} is in {low:.0f}-{high:.0f}; the ephemeral ports are {_FIRST}-{_LAST}",
+                f"{found.name} is {value}; the ephemeral ports are {_FIRST}-{_LAST}",
                 f"use a port below {_FIRST}: `{JOB_PORT}`",
-                (edit,),
+                replace_assigned(script, found, JOB_PORT),
             )
 
 
 def _names(launch: Launch) -> set[str]:
     if "standalone" in launch.options.given:
         return set()
-    return variables_in(launch, PORT_OPTIONS) | ({"MASTER_PORT"} if launch.kind == "python" else set())
+    return variables_in(launch, "port") | ({"MASTER_PORT"} if launch.kind == "python" else set())
 
 
 def _bounds(found: Assignment) -> tuple[float, float]:
-    drawn = re.search(_SHUF, found.raw)
-    if drawn:
+    drawn = re.search(_DRAWN, found.raw)
+    if drawn and "comm" not in found.within:
         return int(drawn[1]), int(drawn[2])
     low, high = found.range
     return (low, high) if low >= 0 and high <= 10**9 else (0, 0)

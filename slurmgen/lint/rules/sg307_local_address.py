@@ -2,7 +2,7 @@
 
 ## What it checks
 Checks the rendezvous address of jobs with several nodes for `localhost`, `127.0.0.1` and `0.0.0.0`, including
-as a fallback if the lookup of the first node fails.
+as a fallback if the lookup of the first node fails, and for a literal IP address.
 
 ## Why it matters
 On each node, localhost is that node. With `|| echo localhost`, a failure of scontrol makes the whole job
@@ -24,14 +24,15 @@ import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
-from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import ADDRESS_OPTIONS, in_force, several_nodes, variables_in
+from slurmgen.lint.reader import Launch, Script, Span
+from slurmgen.lint.rules.common import in_force, rendezvous, several_nodes, variables_in
 
 CODE = "SG307"
 SEVERITY = "error"
 SUMMARY = "localhost is a different host on every node"
 
-_LOCAL = r"(localhost|127\.0\.0\.1|0\.0\.0\.0)"
+_LOCAL = r"(localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|::1)"
+_LITERAL = r"\d+\.\d+\.\d+\.\d+"
 _FALLBACK = rf"(\|\|\s*echo\s+['\"]?|:-){_LOCAL}"
 
 
@@ -41,18 +42,28 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     for launch in script.launches:
         if not several_nodes(script, launch):
             continue
-        names = variables_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}
-        places = [
-            found.span
-            for found in in_force(script, launch, names)
-            if re.fullmatch(_LOCAL, found.value) or re.search(_FALLBACK, found.raw)
-        ]
-        given = [launch.options.given[name] for name in ADDRESS_OPTIONS if name in launch.options.given]
-        places += [g.word.span for g in given if re.match(_LOCAL, g.value) and not g.word.names]
-        for span in [place for place in places if place not in seen]:
-            seen.add(span)
-            yield Finding(
-                span,
-                "this address is the local node, so each node connects only to itself",
-                'use the first host of `scontrol show hostnames "$SLURM_JOB_NODELIST"`, without a fallback',
-            )
+        for span, is_local in _addresses(script, launch):
+            if span not in seen:
+                seen.add(span)
+                yield Finding(span, _FACTS[is_local], _ADVICE)
+
+
+_FACTS = {
+    True: "this address is the local node, so each node connects only to itself",
+    False: "this address belongs to one machine, which may not be a node of the job",
+}
+_ADVICE = 'use the first host of `scontrol show hostnames "$SLURM_JOB_NODELIST"`, without a fallback'
+
+
+def _addresses(script: Script, launch: Launch) -> Iterator[tuple[Span, bool]]:
+    """The literal addresses of a launch, and whether each means the local node."""
+    for found in in_force(script, launch, variables_in(launch, "addr") | {"MASTER_ADDR"}):
+        if re.fullmatch(_LOCAL, found.value) or re.search(_FALLBACK, found.raw):
+            yield found.span, True
+        elif re.fullmatch(_LITERAL, found.value):
+            yield found.span, False
+    for given in rendezvous(launch, "addr"):
+        value = re.sub(r"^\w+://", "", given.value)
+        match = re.match(rf"(?P<local>{_LOCAL})|{_LITERAL}", value)
+        if match and match[0] in given.word.raw:
+            yield given.word.span, bool(match["local"])

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import ADDRESS_OPTIONS, several_nodes, variables_in
+from slurmgen.lint.rules.common import several_nodes, variables_in
 
 CODE = "SG308"
 SEVERITY = "warning"
@@ -39,7 +39,7 @@ _LOOKUP = r"\bhostname\s+(-i|-I|--ip-address|--all-ip-addresses)\s*['\"`)]"
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check the commands that set the addresses of launches on several nodes."""
     launches = [launch for launch in script.launches if several_nodes(script, launch)]
-    names = {name for launch in launches for name in variables_in(launch, ADDRESS_OPTIONS) | {"MASTER_ADDR"}}
+    names = {name for launch in launches for name in variables_in(launch, "addr") | {"MASTER_ADDR"}}
     sources = (
         names | {name for found in script.assigned(*names) for name in found.names} if launches else set()
     )

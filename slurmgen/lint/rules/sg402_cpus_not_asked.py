@@ -1,8 +1,10 @@
-"""A GPU job requests tasks, but no CPUs.
+"""A GPU job has one CPU for each task.
 
 ## What it checks
-Checks for a header with GPUs and a number of tasks, but without any option for CPUs, in a script that starts
-Python or a launcher. A script with `--cpus-per-task` on an srun is not reported.
+Checks for a header with GPUs and `--cpus-per-task=1`, or with GPUs and a number of tasks, but without any
+option for CPUs, in a script that starts
+Python or a launcher. A script with `--cpus-per-task` on an srun is not reported, nor one with more tasks than
+GPUs that starts every launch once: its tasks stand for CPUs.
 
 ## Why it matters
 Slurm allocates one CPU per task, unless the site has a different default. All workers of the data loader
@@ -28,7 +30,10 @@ from slurmgen.lint.reader import Script
 
 CODE = "SG402"
 SEVERITY = "warning"
-SUMMARY = "a GPU job requests no CPUs"
+SUMMARY = "a GPU job has one CPU for each task"
+
+_FEW = 8
+"A job with more tasks on a node may use them as CPUs."
 
 _TASKS = ("ntasks-per-node", "ntasks")
 _CPUS = (
@@ -43,9 +48,30 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     tasks = next((found for name in _TASKS if (found := header.last(name))), None)
     lacks_cpus = not any(header.last(name) for name in _CPUS)
     on_srun = any(launch.step and "cpus-per-task" in launch.step.options.given for launch in script.launches)
-    if tasks and lacks_cpus and script.job.has_gpus and script.launches and not on_srun:
+    single = header.last("cpus-per-task") if script.job.cpus_per_task == 1 else None
+    if single and script.job.has_gpus and script.launches and (script.job.ntasks_per_node or 0) <= _FEW:
+        yield Finding(
+            single.span,
+            "each GPU task has one CPU, which all workers of its data loader share",
+            "request the site's number of CPUs per GPU",
+        )
+    if (
+        tasks
+        and lacks_cpus
+        and script.job.has_gpus
+        and script.launches
+        and not on_srun
+        and not _tasks_are_cpus(script)
+    ):
         yield Finding(
             tasks.span,
             "the job requests GPUs and tasks, but no CPUs; by default each task gets one CPU",
             "add `#SBATCH --cpus-per-task=N`, with the site's number of CPUs per GPU",
         )
+
+
+def _tasks_are_cpus(script: Script) -> bool:
+    """Whether the number of tasks is meant as a number of CPUs: each launch runs once."""
+    tasks = int(next((value for name in _TASKS if (value := script.header.value(name) or "").isdigit()), "0"))
+    once = all(script.step(launch).ntasks == 1 and not launch.under("mpirun") for launch in script.launches)
+    return once and tasks > max(script.job.gpus_per_node or 1, 1)

@@ -1,8 +1,9 @@
 """conda is not initialized in a batch shell.
 
 ## What it checks
-Checks for `source activate`, and for `conda activate` without an earlier command that could initialize conda:
-a sourced file, a loaded module or an `eval`. Scripts that use a login shell are not reported for the latter.
+Checks for `conda activate` and `source activate` without an earlier command that could initialize conda: a
+sourced file, a loaded module, an `eval`, or for `source activate` a change of PATH. Scripts that use a login
+shell or an interactive shell are not reported.
 
 ## Why it matters
 `conda activate` is a shell function that .bashrc defines, and a batch script does not read .bashrc. `source
@@ -33,14 +34,21 @@ _INITIALIZERS = ("source", ".", "eval", "module", "ml", "spack")
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check every activation, and the commands before it."""
-    initialized = any("l" in word for word in script.first_line.split()[1:] if word.startswith("-"))
+    letters = "".join(word for word in script.first_line.split()[1:] if word.startswith("-"))
+    if "l" in letters or "i" in letters:
+        return
+    path_set = min((found.span.start for found in script.assigned("PATH")), default=None)
     for command in script.commands:
-        if command.name in ("source", ".") and command.texts[1:2] == ["activate"]:
-            yield _finding(command, "`source activate` is obsolete, and may find no script or the wrong one")
-        elif command.name == "conda" and command.texts[1:2] == ["activate"] and not initialized:
+        activates = command.texts[1:2] == ["activate"]
+        if command.name in ("source", ".") and activates:
+            if path_set is None or path_set > command.span.start:
+                yield _finding(command, "`source activate` may find no script, or the wrong one")
+            return
+        if command.name == "conda" and activates:
             yield _finding(command, "no command before this one initializes conda")
             return
-        initialized |= command.name in _INITIALIZERS and command.texts[1:2] != ["activate"]
+        if command.name in _INITIALIZERS or command.name.startswith("conda_init"):
+            return
 
 
 def _finding(command: Command, fact: str) -> Finding:

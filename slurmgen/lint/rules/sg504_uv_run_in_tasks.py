@@ -34,7 +34,7 @@ SUMMARY = "tasks update the same uv environment at the same time"
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Search for uv in steps with several tasks."""
     for launch in steps(script):
-        tasks = script.step(launch).ntasks or 1
+        tasks = _tasks(script, launch)
         uv = launch.under("uv")
         if (
             uv
@@ -53,3 +53,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 def _is_inside_step(launch: Launch) -> bool:
     kinds = [layer.kind for layer in launch.layers]
     return kinds.index("srun") < kinds.index("uv")
+
+
+def _tasks(script: Script, launch: Launch) -> int:
+    """The least number of tasks of the step."""
+    shape = script.step(launch)
+    return shape.ntasks or (shape.nodes or 1) * (shape.ntasks_per_node or 1)

@@ -1,7 +1,8 @@
 """A command is stored in a string variable and split into words.
 
 ## What it checks
-Checks for a launcher that comes from an unquoted string variable, such as `srun $CMD`.
+Checks for a launcher that comes from an unquoted string variable, such as `srun $CMD`, if the string contains
+quotes, backslashes or patterns, which do not act in it as its author meant.
 
 ## Why it matters
 The shell splits the string at every space and expands every `*` in it; quotes inside the string have no
@@ -19,10 +20,12 @@ effect. A path with a space, or a JSON argument, breaks the command.
 https://www.shellcheck.net/wiki/SC2086 ; stanford-crfm/helm pull request 1636
 """
 
+import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
-from slurmgen.lint.reader import Script
+from slurmgen.lint.reader import Launch, Script
+from slurmgen.lint.rules.common import in_force
 
 CODE = "SG505"
 SEVERITY = "warning"
@@ -33,9 +36,15 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check where the name of each launcher comes from; arrays and "$@" keep their words."""
     for launch in script.launches:
         word = launch.word
-        if word.spliced and not any(mark in word.raw for mark in ("[@]", "[*]", "$@", "$*", "${@")):
+        is_array = any(mark in word.raw for mark in ("[@]", "[*]", "$@", "$*", "${@"))
+        if word.spliced and not is_array and _is_harmed(script, launch):
             yield Finding(
                 word.span,
-                f"the shell splits {word.raw} at every space, even inside quotes",
+                f"the shell splits {word.raw} at every space, even inside quotes, and keeps the quotes",
                 'store the command in an array: `cmd=(...)`, then `"${cmd[@]}"`',
             )
+
+
+def _is_harmed(script: Script, launch: Launch) -> bool:
+    values = [found.value for found in in_force(script, launch, set(launch.word.names))]
+    return any(re.search(r"""['"\\*?]""", value) for value in values)

@@ -1,7 +1,8 @@
 """An array is copied by its name alone, which is its first element.
 
 ## What it checks
-Checks for `name=($array)` in a script that sets `array` to an array.
+Checks for `name=($array)` in a script that sets `array` to an array, and uses more than the first element of
+the copy.
 
 ## Why it matters
 Without an index, `$array` is the first element. The copy of a list of nodes then has a single node, whatever
@@ -10,6 +11,7 @@ the size of the job, and `${copy[1]}` is empty.
 ## Example
     nodes=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
     nodes_array=($nodes)
+    echo "${nodes_array[1]}"
 
 ## Use instead
     nodes_array=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
@@ -18,6 +20,7 @@ the size of the job, and `${copy[1]}` is empty.
 https://www.shellcheck.net/wiki/SC2128
 """
 
+import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
@@ -31,9 +34,16 @@ SUMMARY = "the name of an array without an index is its first element"
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check arrays whose only element is an array variable without an index."""
     for copy in script.shell.array_copies:
+        if not _uses_more(script, copy.target):
+            continue
         yield Finding(
             copy.span,
             f"${copy.name} is an array; without an index it is only the first element",
             f'write `("${{{copy.name}[@]}}")`',
             (Edit(copy.span, f'("${{{copy.name}[@]}}")'),),
         )
+
+
+def _uses_more(script: Script, name: str) -> bool:
+    """Whether the script uses an element besides the first, all elements, or their number."""
+    return bool(re.search(rf"\$\{{#?!?{re.escape(name)}\[(?!0\])", script.source.plain))

@@ -38,7 +38,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
             line = script.source.line_span(directive.span.start)
             alone = script.source.quote(line).strip() == f"#SBATCH {script.source.quote(directive.span)}"
             forbidden = site.memory.form == "none" and alone
-            yield Finding(directive.span, *texts, (Edit(line, ""),) if forbidden else ())
+            yield Finding(directive.span, *texts, (Edit(line, ""),) if forbidden else (), safe=True)
 
 
 def _texts(script: Script, site: Site, directive: Directive) -> tuple[str, str] | None:

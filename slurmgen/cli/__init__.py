@@ -23,7 +23,7 @@ SECTIONS = {
         "explain": "Show every value of the plan and the reason for it.",
         "check": "Check that the scripts in the project match slurmgen.toml.",
         "lint": "Find mistakes in batch scripts.",
-        "lsp": "Run the language server of the linter, for editors.",
+        "lsp": "Run the linter as a language server on stdin and stdout.",
     },
     "Jobs": {
         "submit": "Send the project to the site and submit the job.",

@@ -19,7 +19,7 @@ _INSTALL = "Install it with: pip install 'slurmgen-torch[lsp]'"
 )
 @site_option
 def command(site: str | None) -> None:
-    """Run a language server on stdin and stdout.
+    """Run the linter as a language server on stdin and stdout.
 
     An editor starts it and shows the findings of `slurmgen lint` while you edit, with fixes, and with the
     page of a rule where the pointer rests.

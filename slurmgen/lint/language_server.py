@@ -59,7 +59,7 @@ class Document:
         )
 
     def fix(self, uri: str, report: Report) -> types.CodeAction:
-        """The fix of a finding."""
+        """The fix of a finding, which the user has chosen and may therefore be unsafe."""
         edits = [types.TextEdit(self.range(edit.span), edit.text) for edit in report.finding.edits]
         return types.CodeAction(
             title=f"{report.rule.code}: {report.finding.advice or report.finding.message}",
@@ -74,7 +74,9 @@ class Document:
         text = fix(self.text, self.site, self.path, self.codes).text
         edit = types.TextEdit(self.range(Span(0, len(self.text))), text)
         return types.CodeAction(
-            title="slurmgen: fix all", kind=_FIX_ALL, edit=types.WorkspaceEdit(changes={uri: [edit]})
+            title="slurmgen: apply all safe fixes",
+            kind=_FIX_ALL,
+            edit=types.WorkspaceEdit(changes={uri: [edit]}),
         )
 
 
@@ -109,7 +111,8 @@ def make_server(site: str | None) -> LanguageServer:
         if not document or not fixable:
             return []
         here = [report for report in fixable if _overlaps(document.range(report.finding.span), params.range)]
-        return [*(document.fix(uri, report) for report in here), document.fix_all(uri)]
+        safe = any(report.finding.safe for report in fixable)
+        return [*(document.fix(uri, report) for report in here), *([document.fix_all(uri)] if safe else [])]
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     def hover(params: types.HoverParams) -> types.Hover | None:

@@ -21,7 +21,7 @@ from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
 from slurmgen.python_env import setup_lines
 from slurmgen.request import NONE, Request
 from slurmgen.sites.model import Container, Modules, Site, Vendor
-from slurmgen.slurm.shell import is_full_path, variables_in, word
+from slurmgen.slurm.shell import variables_in, word
 
 
 class Setup(Struct, frozen=True, kw_only=True):

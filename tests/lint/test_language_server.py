@@ -93,17 +93,28 @@ def test_findings_follow_the_text(tmp_path: Path) -> None:
 def test_a_fix_and_the_page_of_the_rule_are_offered_at_the_finding_only(tmp_path: Path) -> None:
     async def steps(editor: Editor) -> None:
         await editor.open(TEXT)
-        fix, everything = await editor.actions(FAULT)
+        (fix,) = await editor.actions(FAULT)
         (inserted,) = edits_of(fix)
-        assert (inserted.range.start, inserted.new_text) == (FAULT.end, ":00")
-        (whole,) = edits_of(everything)
-        assert whole.new_text == TEXT.replace("24:00", "24:00:00")
+        assert (inserted.range.start, inserted.new_text, fix.is_preferred) == (FAULT.end, ":00", False)
         assert "# SG110 time-form" in (await editor.page(FAULT.start) or "")
         start = types.Position(0, 0)
         assert await editor.page(start) is None
-        assert [action.kind for action in await editor.actions(types.Range(start, start))] == [
-            "source.fixAll.slurmgen"
-        ]
+        assert await editor.actions(types.Range(start, start)) == []
+
+    edit(tmp_path, steps)
+
+
+def test_all_safe_fixes_are_offered_as_one_action(tmp_path: Path) -> None:
+    text = TEXT.replace("#SBATCH", "#SBATCH --ntask=1\n#SBATCH")
+
+    async def steps(editor: Editor) -> None:
+        await editor.open(text)
+        line = types.Range(types.Position(1, 0), types.Position(1, 99))
+        fix, everything = await editor.actions(line)
+        assert fix.is_preferred
+        assert everything.kind == "source.fixAll.slurmgen"
+        (whole,) = edits_of(everything)
+        assert whole.new_text == text.replace("--ntask=1", "--ntasks=1")
 
     edit(tmp_path, steps)
 

@@ -170,14 +170,14 @@ def test_gitlab_gets_the_fields_that_it_requires() -> None:
 
 
 def test_gitlab_fingerprints_differ_and_do_not_change_when_lines_move() -> None:
-    twice = BAD.replace("#SBATCH --job", "#SBATCH --time=24:00\n#SBATCH --job")
+    twice = BAD.replace("#SBATCH --job", "#SBATCH --job-name my jöb\n#SBATCH --job")
     moved = twice.replace("#SBATCH", "# a comment\n#SBATCH", 1)
     prints = [
         [issue["fingerprint"] for issue in json.loads(report("gitlab", linted(text)))]
         for text in (twice, moved)
     ]
     assert prints[0] == prints[1]
-    assert len(set(prints[0])) == len(prints[0]) == 3
+    assert len(set(prints[0])) == len(prints[0]) > 1
 
 
 def test_junit_has_a_failure_for_each_finding_and_a_test_for_a_clean_file() -> None:

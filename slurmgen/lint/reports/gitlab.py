@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import PurePath
 
+from slurmgen.lint.reader.source import Source
 from slurmgen.lint.reports.base import Linted
 from slurmgen.text import visible_json
 
@@ -20,10 +21,11 @@ def report(files: Sequence[Linted]) -> str:
 
 
 def _issues(file: Linted) -> Iterator[dict[str, object]]:
-    """The findings of a file. A fingerprint stays the same when lines move."""
+    """The findings of a file. A fingerprint stays the same when its line moves."""
+    source = Source(file.text)
     seen: Counter[tuple[str, str]] = Counter()
     for found in file.reports:
-        key = (found.rule.code, found.finding.message)
+        key = (found.rule.code, source.line(found.start.line))
         yield {
             "description": found.sentence,
             "check_name": found.rule.code,

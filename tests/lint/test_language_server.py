@@ -105,7 +105,7 @@ def test_a_fix_and_the_page_of_the_rule_are_offered_at_the_finding_only(tmp_path
 
 
 def test_all_safe_fixes_are_offered_as_one_action(tmp_path: Path) -> None:
-    text = TEXT.replace("#SBATCH", "#SBATCH --ntask=1\n#SBATCH")
+    text = TEXT.replace("#SBATCH", "#SBATCH --partiton=a\n#SBATCH")
 
     async def steps(editor: Editor) -> None:
         await editor.open(text)
@@ -114,7 +114,7 @@ def test_all_safe_fixes_are_offered_as_one_action(tmp_path: Path) -> None:
         assert fix.is_preferred
         assert everything.kind == "source.fixAll.slurmgen"
         (whole,) = edits_of(everything)
-        assert whole.new_text == text.replace("--ntask=1", "--ntasks=1")
+        assert whole.new_text == text.replace("--partiton", "--partition")
 
     edit(tmp_path, steps)
 

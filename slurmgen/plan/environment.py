@@ -1,6 +1,7 @@
 """The software of a job: container, Python environment, modules."""
 
 import shlex
+from typing import cast
 
 from msgspec import Struct, structs
 
@@ -16,11 +17,11 @@ from slurmgen.containers import (
     file_name,
     is_remote,
 )
-from slurmgen.errors import RequestError
+from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
 from slurmgen.python_env import setup_lines
 from slurmgen.request import NONE, Request
-from slurmgen.sites.model import Container, Modules, Site
+from slurmgen.sites.model import Container, EngineName, Modules, OtherEngine, Site
 from slurmgen.slurm.shell import variables_in, word
 
 
@@ -177,8 +178,10 @@ def _image(container: Container, image: str) -> str:
 
 def _container(request: Request, origin: Origin, site: Site) -> tuple[Container | None, str, Reason]:
     if request.container == NONE:
+        if request.container_engine:
+            raise RequestError("--container-engine has no effect with --container none", "Leave it out.")
         return None, "", origin("container")
-    of_site = site.container or Container()
+    of_site = _engine(request, site)
     image = request.container or of_site.image or ""
     if image.startswith("-"):
         raise RequestError(f"--container {image!r} begins with a dash", "Write the full path of the image.")
@@ -186,7 +189,30 @@ def _container(request: Request, origin: Origin, site: Site) -> tuple[Container 
         return of_site, _image(of_site, request.container), origin("container")
     if of_site.image:
         return of_site, _image(of_site, of_site.image), from_profile(site, "container.image")
+    if request.container_engine:
+        raise RequestError(
+            f"--container-engine {request.container_engine} without an image", "Add --container IMAGE."
+        )
     return None, "", default("neither the request nor the profile names an image")
+
+
+def _engine(request: Request, site: Site) -> Container:
+    """The settings of the engine that the request chooses, else of the site's own."""
+    container, name = site.container or Container(), request.container_engine
+    if name is None or name == container.engine:
+        return container
+    others = container.engines if site.container else dict.fromkeys(ENGINES, OtherEngine())
+    if other := dict(others).get(cast("EngineName", name)):
+        return structs.replace(
+            container,
+            engine=cast("EngineName", name),
+            image=other.image,
+            options=other.options,
+            modules=other.modules,
+        )
+    raise RequestError(
+        f"{site.name} has no container engine {name!r}", did_you_mean(name, {container.engine, *others})
+    )
 
 
 def _module_commands(modules: Modules, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,7 +11,17 @@ from slurmgen.sites.access import Account, Charge, Login, LoginMethod, Mark, Sou
 from slurmgen.sites.facts import Count, Environment, Fact, Name
 from slurmgen.sites.hardware import Cpu, Gpu, GpuRequest, GpuType, Memory, MemoryForm, Node, Vendor
 from slurmgen.sites.limits import Limits, Partition, Qos, TimeByNodes
-from slurmgen.sites.software import Container, EngineName, Env, HostRule, Launch, Modules, Rendezvous, When
+from slurmgen.sites.software import (
+    Container,
+    EngineName,
+    Env,
+    HostRule,
+    Launch,
+    Modules,
+    OtherEngine,
+    Rendezvous,
+    When,
+)
 from slurmgen.slurm.sbatch_options import SbatchOptions
 
 __all__ = [
@@ -38,6 +48,7 @@ __all__ = [
     "Modules",
     "Name",
     "Node",
+    "OtherEngine",
     "Partition",
     "Qos",
     "Rendezvous",

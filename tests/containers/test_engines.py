@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from slurmgen import Request, Site, render, resolve
+from slurmgen import Request, Site, load_job, render, resolve
 from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
-from slurmgen.sites.model import Container, EngineName, Env, Gpu
+from slurmgen.sites.model import Container, EngineName, Env, Gpu, OtherEngine
 
 IMAGES = {"edf": "pytorch", "pyxis": "nvcr.io/nvidia/pytorch:25.06-py3", "charliecloud": "/images/pytorch"}
 
@@ -326,3 +326,81 @@ def test_the_folder_of_fetched_images_is_a_key_of_the_profile() -> None:
     assert '\nimage="$SCRATCH/images/nvcr.io+nvidia+pytorch+25.01.sif"\n' in text
     with pytest.raises(RequestError, match="--env image would have no effect"):
         resolve(Request(container=REGISTRY, env={"image": "x"}), site)
+
+
+TWO_ENGINES = Site(
+    name="x",
+    container=Container(
+        engine="apptainer",
+        image="/images/a.sif",
+        binds=("/data",),
+        engines={"pyxis": OtherEngine(image="/images/a.sqsh", options=("--container-writable",))},
+    ),
+)
+
+
+def test_a_job_chooses_among_the_engines_of_the_site() -> None:
+    assert "apptainer exec --nv --bind=/data /images/a.sif" in joined(
+        render(resolve(Request(gpus=1), TWO_ENGINES))
+    )
+    text = joined(render(resolve(Request(gpus=1, container_engine="pyxis"), TWO_ENGINES)))
+    assert '--container-image=/images/a.sqsh --container-mounts="$PWD:$PWD",/data:/data' in text
+    assert "--container-writable" in text
+    assert "apptainer" not in text
+
+
+def test_the_engine_of_the_site_may_be_named() -> None:
+    named = resolve(Request(gpus=1, container_engine="apptainer"), TWO_ENGINES)
+    assert named.step == resolve(Request(gpus=1), TWO_ENGINES).step
+
+
+def test_a_site_without_facts_on_containers_takes_any_engine() -> None:
+    text = joined(render(resolve(Request(container="a/b:1", container_engine="podman"), Site(name="x"))))
+    assert "podman run --rm" in text
+
+
+@pytest.mark.parametrize(
+    ("site", "engine", "image", "fact", "hint"),
+    [
+        (TWO_ENGINES, "podman", "a", "x has no container engine 'podman'", "apptainer, pyxis"),
+        (Site(name="x"), "docker", "a", "x has no container engine 'docker'", "podman"),
+        (Site(name="x"), "podman", None, "--container-engine podman without an image", "--container"),
+        (TWO_ENGINES, "pyxis", "none", "--container-engine has no effect with --container none", "Leave"),
+    ],
+)
+def test_an_engine_that_the_site_lacks_is_refused(
+    site: Site, engine: str, image: str | None, fact: str, hint: str
+) -> None:
+    with pytest.raises(RequestError) as error:
+        resolve(Request(container=image, container_engine=engine), site)
+    assert fact in error.value.fact
+    assert hint in error.value.hint
+
+
+def test_jobs_of_a_project_have_containers_and_engines_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "slurmgen.toml").write_text("""
+[defaults]
+script = "train.py"
+
+[job.train]
+container = "/images/train.sif"
+
+[job.evaluate]
+container = "/images/evaluate.sif"
+
+[job.evaluate.site.perlmutter]
+container = "docker://nersc/pytorch:24.06.01"
+container_engine = "podman-hpc"
+account = "m1"
+""")
+
+    def text(job: str, site: str) -> str:
+        spec = load_job(job, site, tmp_path)
+        return joined(spec.render(spec.plan()))
+
+    assert "apptainer exec --nv /images/train.sif" in text("train", "generic")
+    assert "apptainer exec --nv /images/evaluate.sif" in text("evaluate", "generic")
+    of_site = text("evaluate", "perlmutter")
+    assert "--container-engine podman-hpc" not in of_site.partition("#SBATCH")[0]
+    assert "podman-hpc run --rm --gpu " in of_site
+    assert "--nccl nersc/pytorch:24.06.01 torchrun" in of_site

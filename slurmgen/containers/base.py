@@ -78,6 +78,8 @@ class Engine(NamedTuple):
     "The image as the engine writes it."
     is_file: Callable[[str], bool] = bool
     "Whether an image, as the engine writes it, is a path on the cluster."
+    lookup: str = ""
+    "A shell command that finds `{image}` in the engine's store of images."
     fetch: Fetch | None = None
     takes_binds: bool = True
     not_in_binds: str = ""

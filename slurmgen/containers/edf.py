@@ -26,10 +26,15 @@ def _image(image: str) -> str:
     return f"./{image}" if is_relative else image
 
 
+_LOOKUP = (
+    "for folder in $(printf %s \"${{EDF_PATH:-$HOME/.edf}}\" | tr : ' '); do "
+    '[ -r "$folder/"{image}.toml ] && exit; done; exit 1'
+)
 EDF = Engine(
     srun=_options,
     srun_option="--environment",
     image=_image,
     is_file=_is_file,
+    lookup=_LOOKUP,
     takes_binds=False,
 )

@@ -36,6 +36,7 @@ def _engine(program: str, nvidia: str, fetch: Fetch) -> Engine:
         program=program,
         image=without_scheme,
         is_file=lambda _image: False,
+        lookup=f"{program} image exists {{image}}",
         fetch=fetch,
     )
 
@@ -48,10 +49,10 @@ def _may_be_remote(image: str) -> bool:
 PODMAN = _engine(
     "podman",
     "--device=nvidia.com/gpu=all",
-    Fetch(_may_be_remote, "podman image exists {image} || podman pull {image}", on_each_node=True),
+    Fetch(_may_be_remote, "podman pull {image}", on_each_node=True),
 )
 PODMAN_HPC = _engine(
     "podman-hpc",
     "--gpu",
-    Fetch(_may_be_remote, "podman-hpc image exists {image} || podman-hpc pull {image}"),
+    Fetch(_may_be_remote, "podman-hpc pull {image}"),
 )

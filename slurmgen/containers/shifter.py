@@ -28,10 +28,7 @@ SHIFTER = Engine(
     program="shifter",
     image=_image,
     is_file=lambda _image: False,
-    fetch=Fetch(
-        _is_remote,
-        "shifterimg lookup {image} >/dev/null || shifterimg pull {image}",
-        needs_internet=False,
-    ),
+    lookup="shifterimg lookup {image} >/dev/null",
+    fetch=Fetch(_is_remote, "shifterimg pull {image}", needs_internet=False),
     not_in_binds=";",
 )

@@ -16,6 +16,7 @@ from slurmgen.containers import (
     fetched,
     file_name,
     is_remote,
+    lookup_command,
 )
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
@@ -31,6 +32,10 @@ class Setup(Struct, frozen=True, kw_only=True):
     container: Container | None = None
     image: str = ""
     "A shell word."
+    is_file: bool = False
+    "The image is a path on the cluster."
+    lookup: str = ""
+    "A command that finds the image in the engine's store; empty for a file."
     call: Call | None = None
     "The container for its engine."
     fetch: tuple[str, ...] = ()
@@ -57,7 +62,10 @@ def find_setup(request: Request, origin: Origin, site: Site, modules: Modules, n
         setup = _in_container(request, modules, container, word(image), why, several_nodes=nodes > 1)
         fetch = _fetch(site, container, image, nodes)
         call = _call(request, site, container, image, several_nodes=nodes > 1)
-        return structs.replace(setup, call=call, fetch=fetch)
+        engine = ENGINES[container.engine]
+        is_file = engine.is_file(image)
+        lookup = "" if is_file else lookup_command(engine, image)
+        return structs.replace(setup, call=call, fetch=fetch, is_file=is_file, lookup=lookup)
     if request.binds:
         raise RequestError("--bind without a container", "Add --container IMAGE, or leave --bind out.")
     python_env, why_python = _python_env(request, origin, site)

@@ -149,7 +149,7 @@ def _fetch(site: Site, container: Container, image: str, nodes: int) -> tuple[st
     engine = ENGINES[container.engine]
     if not (engine.fetch and is_remote(engine, image)):
         return ()
-    if variables_in(image):
+    if engine.fetch.suffix and variables_in(image):
         raise RequestError(
             f"--container {image} has a variable in an address of a registry", "Write the whole address."
         )
@@ -181,7 +181,10 @@ def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reas
 
 
 def _image(container: Container, image: str) -> str:
-    return ENGINES[container.engine].image(image)
+    engine = ENGINES[container.engine]
+    if fault := engine.image_fault(image):
+        raise RequestError(f"--container {image} {fault[0]} ({container.engine})", fault[1])
+    return engine.image(image)
 
 
 def _container(request: Request, origin: Origin, site: Site) -> tuple[Container | None, str, Reason]:

@@ -21,7 +21,13 @@ from tests.support.golden import golden_requests
 from tests.support.twins import Testbed, twin
 
 REQUESTS = golden_requests()
-SITES = [name for name in profile_paths(personal=False) if load_site(name).container]
+SITES = [
+    (name, engine)
+    for name in profile_paths(personal=False)
+    if (container := load_site(name).container)
+    for engine in (container.engine, *container.engines)
+]
+"Every bundled site with each of its engines."
 PRINT = """import os
 names = "SLURM_PROCID MASTER_ADDR MASTER_PORT OMP_NUM_THREADS OWN".split()
 print("rank", *(os.environ.get(name) for name in names), "in", os.getcwd())
@@ -65,16 +71,17 @@ def _check(ranks: list[str], folder: str | Path) -> None:
         assert line == f"rank {number} {address} {port} {threads} a, b in {folder}"
 
 
-@pytest.mark.parametrize("name", SITES)
-def test_a_job_runs_in_a_container_of_the_site(name: str, site: Callable[[str], Place]) -> None:
+@pytest.mark.parametrize(("name", "engine"), SITES)
+def test_a_job_runs_in_a_container_of_the_site(
+    name: str, engine: EngineName, site: Callable[[str], Place]
+) -> None:
     place, profile = site(name), load_site(name)
-    assert profile.container
-    engine = profile.container.engine
     request = structs.replace(
         REQUESTS[f"{name}.lightning.2nodes"][1],
         script="print.py",
         python_env="none",
         container=IMAGES.get(engine, "/images/pytorch.sif"),
+        container_engine=engine,
         env={"OWN": "a, b"},
         time=None if profile.limits.min_time else "00:05:00",
     )

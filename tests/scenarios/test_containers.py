@@ -173,6 +173,17 @@ def archive(root: Path) -> Path:
     return path
 
 
+def _can(*argv: str) -> bool:
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+OWN_MOUNTS = pytest.mark.skipif(
+    not _can("unshare", "--mount", "true"), reason="needs root, and a machine that allows mount namespaces"
+)
+USER_NAMESPACES = pytest.mark.skipif(
+    not _can("unshare", "--user", "--map-root-user", "--mount", "true"),
+    reason="this machine allows no user namespaces, which charliecloud runs in",
+)
 PODMAN = """#!/bin/sh
 # The real podman in a mount namespace of its own, for what this machine lacks: a GPU, which a file of the
 # Container Device Interface names here, and cgroups of one version.
@@ -211,6 +222,7 @@ def podman(archive: Path) -> Iterator[dict[str, str]]:
         yield environ
 
 
+@OWN_MOUNTS
 @pytest.mark.parametrize("image", ["localhost/test:1", "docker://example.org/test:1"])
 def test_ranks_run_in_a_container_of_podman(image: str, podman: dict[str, str]) -> None:
     profile = _site("podman", binds=("$HOME/of host:/in container:ro",))
@@ -226,6 +238,7 @@ def test_ranks_run_in_a_container_of_podman(image: str, podman: dict[str, str]) 
         assert "NOT_NAMED" not in log
 
 
+@OWN_MOUNTS
 def test_a_rank_does_not_pull_an_image(podman: dict[str, str]) -> None:
     profile = structs.replace(_site("podman"), internet="no")
     with twin(profile) as testbed:
@@ -254,6 +267,7 @@ def charliecloud(archive: Path) -> Iterator[dict[str, str]]:
         }
 
 
+@USER_NAMESPACES
 @pytest.mark.parametrize("remote", [False, True], ids=["folder", "registry"])
 def test_ranks_run_in_a_container_of_charliecloud(
     remote: bool, root: Path, charliecloud: dict[str, str]

@@ -118,7 +118,10 @@ def _settings(site: Site) -> Iterator[str]:
         ("GPUs", site.gpu.vendor if site.gpu.vendor != "nvidia" else ""),
         ("architecture", site.architecture),
         ("internet on compute nodes", site.internet),
-        ("container engine", site.container.engine if site.container else None),
+        (
+            "container engine",
+            ", ".join((site.container.engine, *site.container.engines)) if site.container else None,
+        ),
         ("container image", site.container.image if site.container else None),
         ("modules", ", ".join(site.modules.load)),
         ("Python", site.python_env),

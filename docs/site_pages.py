@@ -130,7 +130,10 @@ def _settings(site: Site) -> Iterator[str]:
         ("architecture", site.architecture),
         ("internet on compute nodes", site.internet),
         ("jobs start below", ", ".join(f"`{folder}`" for folder in site.job_folders)),
-        ("container engine", site.container.engine if site.container else None),
+        (
+            "container engine",
+            ", ".join((site.container.engine, *site.container.engines)) if site.container else None,
+        ),
         ("container image", site.container.image if site.container else None),
         ("modules", ", ".join(site.modules.load)),
         ("Python", site.python_env),

@@ -36,6 +36,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     qos: str | None = None
     container: str | None = None
     "Path of the image, or `none` for no container where the site has one."
+    container_engine: str | None = None
+    "Another container engine that the site offers."
     binds: tuple[str, ...] | None = None
     env: dict[VariableName, str] = {}
     modules: tuple[str, ...] | None = None

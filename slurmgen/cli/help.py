@@ -10,7 +10,7 @@ OWN = "Options"
 GROUPS = {
     "Job": "framework script replace_args rendezvous mixed_precision requeue name log_dir",
     "Resources": "gpus nodes gpu_type cpus_per_gpu mem time account partition qos sbatch",
-    "Software": "container binds env modules python_env",
+    "Software": "container container_engine binds env modules python_env",
     "Site and connection": "site via host ssh_config ssh_client",
     "Files": "remote_dir max_size send",
     "Output": "output write all_jobs force format_ color as_json",

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -16,7 +16,7 @@ from slurmgen.config.project import DEFAULT_SITE, find_project
 from slurmgen.errors import SlurmgenError
 from slurmgen.job_spec import JobOptions
 from slurmgen.request import NONE, OMITTED, Request
-from slurmgen.sites.model import Site
+from slurmgen.sites.model import EngineName, Site
 from slurmgen.sites.profiles import load_site
 
 _SCRIPT_ARGS = "slurmgen.script_args"
@@ -69,6 +69,10 @@ def _complete_frameworks(_ctx: click.Context, _param: click.Parameter, incomplet
 
 def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     return [name for name in find_project(Path.cwd())[1].job if name.startswith(incomplete)]
+
+
+def _engines(site: Site) -> Iterable[str]:
+    return (site.container.engine, *site.container.engines) if site.container else get_args(EngineName)
 
 
 def _complete_of_site(
@@ -149,6 +153,12 @@ _OPTIONS = [
         help="Quality of service (QOS).",
     ),
     click.option("--container", metavar="IMAGE", help="Container image, or none for no container."),
+    click.option(
+        "--container-engine",
+        metavar="NAME",
+        shell_complete=_complete_of_site(_engines),
+        help="Container engine of the image, where the site has several.",
+    ),
     click.option(
         "--bind",
         "binds",

@@ -5,7 +5,15 @@ from slurmgen.containers.base import Call, Engine
 from slurmgen.containers.binds import bind_fault
 from slurmgen.containers.charliecloud import CHARLIECLOUD
 from slurmgen.containers.edf import EDF
-from slurmgen.containers.fetch import IMAGE_FILE, fetch_command, fetch_lines, fetched, file_name, is_remote
+from slurmgen.containers.fetch import (
+    IMAGE_FILE,
+    fetch_command,
+    fetch_lines,
+    fetched,
+    file_name,
+    is_remote,
+    lookup_command,
+)
 from slurmgen.containers.podman import PODMAN, PODMAN_HPC
 from slurmgen.containers.pyxis import PYXIS
 from slurmgen.containers.shifter import SHIFTER
@@ -36,6 +44,7 @@ __all__ = [
     "fetched",
     "file_name",
     "is_remote",
+    "lookup_command",
 ]
 
 

@@ -8,6 +8,8 @@ from slurmgen.sites.model import Vendor
 AMD_DEVICES = ("--device=/dev/kfd", "--device=/dev/dri", "--group-add=keep-groups")
 "Podman's options for AMD GPUs."
 DOCKER = "docker://"
+_PATHS = ("/", "./", "../", "~/")
+_FILES = (".sif", ".sqsh", ".squashfs", ".sqfs", ".tar")
 
 
 class Call(NamedTuple):
@@ -40,6 +42,18 @@ def unchanged(image: str) -> str:
 def without_scheme(image: str) -> str:
     """The name of an image without `docker://`."""
     return image.removeprefix(DOCKER)
+
+
+def no_fault(_image: str) -> None:
+    """None: the engine takes every image."""
+
+
+def fault_of_file(image: str) -> tuple[str, str] | None:
+    """Why an engine that knows images by name only cannot use one, and what to do; None if it can."""
+    if not (image.startswith(_PATHS) or image.endswith(_FILES)):
+        return None
+    fact = "is a file, and the engine runs images by name"
+    return fact, "Name one of a registry, such as nvcr.io/nvidia/pytorch:25.06-py3, or of the engine's store."
 
 
 def nothing(_call: Call) -> tuple[str, ...]:
@@ -76,8 +90,12 @@ class Engine(NamedTuple):
     "The prefix of host variables that count over those of the image."
     image: Callable[[str], str] = unchanged
     "The image as the engine writes it."
+    image_fault: Callable[[str], tuple[str, str] | None] = no_fault
+    "Why the engine cannot use an image, and what to do."
     is_file: Callable[[str], bool] = bool
     "Whether an image, as the engine writes it, is a path on the cluster."
+    lookup: str = ""
+    "A shell command that finds `{image}` in the engine's store of images."
     fetch: Fetch | None = None
     takes_binds: bool = True
     not_in_binds: str = ""

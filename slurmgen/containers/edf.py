@@ -9,7 +9,7 @@ https://docs.cscs.ch/software/container-engine/edf/
 https://docs.cscs.ch/access/jupyterlab/ (--container-workdir)
 """
 
-from slurmgen.containers.base import Call, Engine
+from slurmgen.containers.base import DOCKER, Call, Engine
 
 
 def _options(call: Call) -> tuple[str, ...]:
@@ -26,10 +26,23 @@ def _image(image: str) -> str:
     return f"./{image}" if is_relative else image
 
 
+def _fault(image: str) -> tuple[str, str] | None:
+    if image.endswith(".toml") or not (":" in image or "#" in image or image.endswith(".sqsh")):
+        return None
+    hint = f'Write `image = "{image.removeprefix(DOCKER)}"` and the mounts to a file, and name that file.'
+    return "is an image, and the engine reads an environment definition file", hint
+
+
+_LOOKUP = (
+    "for folder in $(printf %s \"${{EDF_PATH:-$HOME/.edf}}\" | tr : ' '); do "
+    '[ -r "$folder/"{image}.toml ] && exit; done; exit 1'
+)
 EDF = Engine(
     srun=_options,
     srun_option="--environment",
     image=_image,
+    image_fault=_fault,
     is_file=_is_file,
+    lookup=_LOOKUP,
     takes_binds=False,
 )

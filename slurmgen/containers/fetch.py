@@ -21,11 +21,19 @@ def fetched(engine: Engine, image: str) -> str:
     return _FETCHED if engine.fetch and engine.fetch.suffix else word(image)
 
 
-def fetch_command(engine: Engine, image: str, file: str) -> str:
-    """The shell command that fetches an image; `file` is a shell word."""
+def fetch_command(engine: Engine, image: str, file: str = "") -> str:
+    """The shell command that fetches an image, unless it is in the store; `file` is a shell word."""
     assert engine.fetch  # noqa: S101 (is_remote)
     name = image.removeprefix(DOCKER)
-    return engine.fetch.command.format(image=word(image), name=word(name), uri=word(DOCKER + name), file=file)
+    lookup = f"{engine.lookup} || " if engine.lookup else ""
+    command = lookup + engine.fetch.command
+    return command.format(image=word(image), name=word(name), uri=word(DOCKER + name), file=file)
+
+
+def lookup_command(engine: Engine, image: str) -> str:
+    """The shell command that finds an image in a store that all nodes share; empty if there is none."""
+    shared = not (engine.fetch and engine.fetch.on_each_node)
+    return engine.lookup.format(image=word(image)) if shared else ""
 
 
 def file_name(engine: Engine, image: str) -> str:
@@ -46,7 +54,7 @@ def fetch_lines(engine: Engine, image: str, folder: str, nodes: int) -> tuple[st
     assert engine.fetch  # noqa: S101 (is_remote)
     if engine.fetch.suffix:
         return _to_file(engine, image, f"{folder.rstrip('/')}/{file_name(engine, image)}")
-    command = fetch_command(engine, image, "")
+    command = fetch_command(engine, image)
     if nodes == 1 or not engine.fetch.on_each_node:
         return ("# Fetch the image once, not by every rank.", command)
     step = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --export=ALL"

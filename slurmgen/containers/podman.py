@@ -13,7 +13,15 @@ https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-sup
 https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html
 """
 
-from slurmgen.containers.base import AMD_DEVICES, Call, Engine, Fetch, with_target, without_scheme
+from slurmgen.containers.base import (
+    AMD_DEVICES,
+    Call,
+    Engine,
+    Fetch,
+    fault_of_file,
+    with_target,
+    without_scheme,
+)
 from slurmgen.sites.model import Vendor
 
 _ALWAYS = ("'SLURM_*'", "MASTER_ADDR", "MASTER_PORT", "REQUEUE_FILE", "'NCCL_*'", "'FI_*'")
@@ -35,7 +43,9 @@ def _engine(program: str, nvidia: str, fetch: Fetch) -> Engine:
         command=lambda call: _run(call, program, gpus),
         program=program,
         image=without_scheme,
+        image_fault=fault_of_file,
         is_file=lambda _image: False,
+        lookup=f"{program} image exists {{image}}",
         fetch=fetch,
     )
 
@@ -48,10 +58,10 @@ def _may_be_remote(image: str) -> bool:
 PODMAN = _engine(
     "podman",
     "--device=nvidia.com/gpu=all",
-    Fetch(_may_be_remote, "podman image exists {image} || podman pull {image}", on_each_node=True),
+    Fetch(_may_be_remote, "podman pull {image}", on_each_node=True),
 )
 PODMAN_HPC = _engine(
     "podman-hpc",
     "--gpu",
-    Fetch(_may_be_remote, "podman-hpc image exists {image} || podman-hpc pull {image}"),
+    Fetch(_may_be_remote, "podman-hpc pull {image}"),
 )

@@ -17,7 +17,7 @@ import re
 
 from slurmgen.containers.base import DOCKER, Call, Engine, Fetch, with_target
 
-_REGISTRY = re.compile(r"^([\w-]+\.[\w.-]+(?::\d+)?)/(?=[^#]*$)")
+_REGISTRY = re.compile(r"^((?:[\w$.-]+@)?[\w-]+\.[\w.-]+(?::\d+)?)/(?=[^#]*$)")
 _ALWAYS = ("MASTER_ADDR", "MASTER_PORT")
 
 

@@ -7,7 +7,7 @@ https://docs.nersc.gov/development/containers/shifter/how-to-use/
 https://github.com/NERSC/shifter/blob/master/doc/command/shifter.rst
 """
 
-from slurmgen.containers.base import DOCKER, Call, Engine, Fetch, with_target
+from slurmgen.containers.base import DOCKER, Call, Engine, Fetch, fault_of_file, with_target
 
 
 def _run(call: Call) -> tuple[str, ...]:
@@ -27,11 +27,9 @@ SHIFTER = Engine(
     command=_run,
     program="shifter",
     image=_image,
+    image_fault=fault_of_file,
     is_file=lambda _image: False,
-    fetch=Fetch(
-        _is_remote,
-        "shifterimg lookup {image} >/dev/null || shifterimg pull {image}",
-        needs_internet=False,
-    ),
+    lookup="shifterimg lookup {image} >/dev/null",
+    fetch=Fetch(_is_remote, "shifterimg pull {image}", needs_internet=False),
     not_in_binds=";",
 )

@@ -51,6 +51,7 @@ CHECKS = (
     Check("partition", slurm_job.partition, ("controller", "request")),
     Check("job", slurm_job.accepted, ("controller", "request")),
     Check("container image", remote_host.image, ("shell and tar", "request")),
+    Check("container engine", remote_host.engine, ("shell and tar", "request")),
     Check("modules", remote_host.modules, ("shell and tar", "request")),
     Check("python", remote_host.python, ("shell and tar", "request")),
 )

@@ -1,9 +1,10 @@
-"""Checks of the remote host: shell, tar, clock, remote folder, container image, modules, Python."""
+"""Checks of the remote host: shell, tar, clock, remote folder, container, modules, Python."""
 
 import re
 import shlex
 import time
 
+from slurmgen.containers import ENGINES
 from slurmgen.doctor.visit import Doubtful, NotChecked, Visit, last_line, output_of, run
 from slurmgen.errors import CommandFailed, shortened
 from slurmgen.jobs import remote_scripts
@@ -78,23 +79,73 @@ def folder(visit: Visit) -> str:
 
 
 def image(visit: Visit) -> str:
-    """Whether the container image exists."""
-    plan = _plan(visit)
-    word = plan.setup.image
+    """Whether the container image can be read, or is in the store of its engine."""
+    setup = _plan(visit).setup
+    word = setup.image
     if not word:
         raise NotChecked("the job has no container")
-    if "://" in word:
+    if setup.lookup:
+        return _in_store(visit)
+    if setup.fetch or "://" in word:
         raise NotChecked(f"{word} is pulled when the job starts")
+    if not setup.is_file:
+        raise NotChecked(f"{word} is in the store of each node")
     if not re.match(r"""["']?[/$]""", word):
         raise NotChecked(f"{word} is a file of the project")
     # It is a shell word already, and may contain variables.
-    completed = run(visit, f"[ -e {word} ] || {{ printf '%s' {word} >&2; exit 1; }}")
+    missing = f"[ -e {word} ] || {{ printf '%s' {word} >&2; exit 1; }}"
+    completed = run(visit, f"{missing}; [ -r {word} ] || {{ printf '%s' {word} >&2; exit 2; }}")
+    if completed.returncode == 2:
+        raise CommandFailed(
+            f"{visit.transport.where}: the container image {last_line(completed)} cannot be read",
+            "Ask its owner for permission to read it, or name another with --container.",
+        )
     if completed.returncode:
         raise CommandFailed(
             f"{visit.transport.where} has no container image {last_line(completed)}",
             "Copy it to that path, or name another with --container.",
         )
     return f"{word} exists"
+
+
+def _in_store(visit: Visit) -> str:
+    setup = _plan(visit).setup
+    if visit.route.via == "twin":
+        raise NotChecked("a twin replaces the engine with a stand-in")
+    if not run(visit, f"{_load(visit)}{setup.lookup}").returncode:
+        assert setup.container  # noqa: S101 (it has an image)
+        return f"{setup.container.engine} has {setup.image}"
+    if setup.fetch:
+        raise NotChecked(f"{setup.image} is pulled when the job starts")
+    raise CommandFailed(
+        f"{visit.transport.where} has no container image {setup.image}",
+        "Put it into the store of the engine, or name another with --container.",
+    )
+
+
+def engine(visit: Visit) -> str:
+    """Whether the program that runs containers exists, after its modules; compute nodes may differ."""
+    container = _plan(visit).setup.container
+    if not container:
+        return "the job needs none"
+    if visit.route.via == "twin":
+        raise NotChecked("a twin replaces it with a stand-in")
+    kind = ENGINES[container.engine]
+    test = 'srun --help | grep -q -e "$1"' if kind.srun_option else 'command -v "$1"'
+    name = f"srun {kind.srun_option}" if kind.srun_option else kind.program
+    if not run(visit, f"{_load(visit)}{test}", kind.srun_option or kind.program).returncode:
+        return f"{name} exists"
+    fact = f"{visit.transport.where} has no {name}, which runs the containers"
+    if _has_init(visit):
+        raise NotChecked(f"{fact}; {_INIT}")
+    raise Doubtful(
+        fact, "Compute nodes may have it. Otherwise load a module for it, or name another --container-engine."
+    )
+
+
+def _load(visit: Visit) -> str:
+    """The job's modules before a command, which may come from one of them."""
+    return f"{_loading(visit)} && " if _plan(visit).setup.modules else ""
 
 
 def modules(visit: Visit) -> str:

@@ -1,6 +1,7 @@
 """The software of a job: container, Python environment, modules."""
 
 import shlex
+from typing import cast
 
 from msgspec import Struct, structs
 
@@ -15,12 +16,13 @@ from slurmgen.containers import (
     fetched,
     file_name,
     is_remote,
+    lookup_command,
 )
-from slurmgen.errors import RequestError
+from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
 from slurmgen.python_env import setup_lines
 from slurmgen.request import NONE, Request
-from slurmgen.sites.model import Container, Modules, Site, Vendor
+from slurmgen.sites.model import Container, EngineName, Modules, OtherEngine, Site, Vendor
 from slurmgen.slurm.shell import variables_in, word
 
 
@@ -30,6 +32,10 @@ class Setup(Struct, frozen=True, kw_only=True):
     container: Container | None = None
     image: str = ""
     "A shell word."
+    is_file: bool = False
+    "The image is a path on the cluster."
+    lookup: str = ""
+    "A command that finds the image in the engine's store; empty for a file."
     call: Call | None = None
     "The container for its engine."
     fetch: tuple[str, ...] = ()
@@ -64,7 +70,10 @@ def find_setup(
         setup = _in_container(request, modules, container, word(image), why, several_nodes=nodes > 1)
         fetch = _fetch(site, container, image, nodes)
         call = _call(request, site, container, image, vendor, several_nodes=nodes > 1)
-        return structs.replace(setup, call=call, fetch=fetch)
+        engine = ENGINES[container.engine]
+        is_file = engine.is_file(image)
+        lookup = "" if is_file else lookup_command(engine, image)
+        return structs.replace(setup, call=call, fetch=fetch, is_file=is_file, lookup=lookup)
     if request.binds:
         raise RequestError("--bind without a container", "Add --container IMAGE, or leave --bind out.")
     python_env, why_python = _python_env(request, origin, site)
@@ -150,7 +159,7 @@ def _fetch(site: Site, container: Container, image: str, nodes: int) -> tuple[st
     engine = ENGINES[container.engine]
     if not (engine.fetch and is_remote(engine, image)):
         return ()
-    if variables_in(image):
+    if engine.fetch.suffix and variables_in(image):
         raise RequestError(
             f"--container {image} has a variable in an address of a registry", "Write the whole address."
         )
@@ -182,13 +191,18 @@ def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reas
 
 
 def _image(container: Container, image: str) -> str:
-    return ENGINES[container.engine].image(image)
+    engine = ENGINES[container.engine]
+    if fault := engine.image_fault(image):
+        raise RequestError(f"--container {image} {fault[0]} ({container.engine})", fault[1])
+    return engine.image(image)
 
 
 def _container(request: Request, origin: Origin, site: Site) -> tuple[Container | None, str, Reason]:
     if request.container == NONE:
+        if request.container_engine:
+            raise RequestError("--container-engine has no effect with --container none", "Leave it out.")
         return None, "", origin("container")
-    of_site = site.container or Container()
+    of_site = _engine(request, site)
     image = request.container or of_site.image or ""
     if image.startswith("-"):
         raise RequestError(f"--container {image!r} begins with a dash", "Write the full path of the image.")
@@ -196,7 +210,30 @@ def _container(request: Request, origin: Origin, site: Site) -> tuple[Container 
         return of_site, _image(of_site, request.container), origin("container")
     if of_site.image:
         return of_site, _image(of_site, of_site.image), from_profile(site, "container.image")
+    if request.container_engine:
+        raise RequestError(
+            f"--container-engine {request.container_engine} without an image", "Add --container IMAGE."
+        )
     return None, "", default("neither the request nor the profile names an image")
+
+
+def _engine(request: Request, site: Site) -> Container:
+    """The settings of the engine that the request chooses, else of the site's own."""
+    container, name = site.container or Container(), request.container_engine
+    if name is None or name == container.engine:
+        return container
+    others = container.engines if site.container else dict.fromkeys(ENGINES, OtherEngine())
+    if other := dict(others).get(cast("EngineName", name)):
+        return structs.replace(
+            container,
+            engine=cast("EngineName", name),
+            image=other.image,
+            options=other.options,
+            modules=other.modules,
+        )
+    raise RequestError(
+        f"{site.name} has no container engine {name!r}", did_you_mean(name, {container.engine, *others})
+    )
 
 
 def _module_commands(modules: Modules, names: tuple[str, ...]) -> tuple[str, ...]:

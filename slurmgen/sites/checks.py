@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from slurmgen.errors import SlurmgenError, did_you_mean
 from slurmgen.python_env import setup_lines
-from slurmgen.sites.model import Limits, Node, Partition, Qos, Site
+from slurmgen.sites.model import Container, Limits, Node, Partition, Qos, Site
 from slurmgen.sites.nodes import Place, gpu_partitions, place_of
 from slurmgen.slurm import durations, sbatch_options, sizes
-from slurmgen.slurm.shell import PER_TASK, variables_in
+from slurmgen.slurm.shell import PER_TASK, is_full_path, variables_in
 
 
 class Fault(NamedTuple):
@@ -28,7 +28,7 @@ def faults(site: Site, file_stem: str) -> Iterator[Fault]:
     unreadable = [*_unreadable(site)]
     yield from unreadable
     yield from _python_env(site)
-    yield from _image(site)
+    yield from _container(site)
     yield from _sbatch(site)
     yield from _defaults(site)
     yield from _names(site)
@@ -94,13 +94,21 @@ def _python_env(site: Site) -> Iterator[Fault]:
         yield Fault(("python_env",), error.fact, error.hint)
 
 
-def _image(site: Site) -> Iterator[Fault]:
-    if site.container and (site.container.image or "").startswith("-"):
-        yield Fault(
-            ("container", "image"),
-            f"{site.container.image!r} begins with a dash",
-            "Write the image's full path.",
-        )
+def _container(site: Site) -> Iterator[Fault]:
+    container = site.container or Container()
+    images: dict[tuple[str, ...], str | None] = {("container", "image"): container.image}
+    images |= {
+        ("container", "engines", name, "image"): other.image for name, other in container.engines.items()
+    }
+    for keys, image in images.items():
+        if (image or "").startswith("-"):
+            yield Fault(keys, f"{image!r} begins with a dash", "Write the image's full path.")
+    if not is_full_path(container.image_dir):
+        hint = "All jobs share it; begin it with /, ~/ or a $NAME."
+        yield Fault(("container", "image_dir"), f"{container.image_dir!r} is not a full path", hint)
+    if container.engine in container.engines:
+        own = ("container", "engines", container.engine)
+        yield Fault(own, "it is the engine of [container] too", "Write its keys there.")
 
 
 def _sbatch(site: Site) -> Iterator[Fault]:

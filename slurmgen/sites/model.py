@@ -19,6 +19,7 @@ from slurmgen.sites.software import (
     Launch,
     LaunchOptions,
     Modules,
+    OtherEngine,
     Rendezvous,
     When,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "Modules",
     "Name",
     "Node",
+    "OtherEngine",
     "Partition",
     "Qos",
     "Rendezvous",

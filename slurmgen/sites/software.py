@@ -107,6 +107,17 @@ class When(Fact, frozen=True):
     "Further settings of the launch."
 
 
+class OtherEngine(Fact, frozen=True):
+    """A further container engine of a site, for jobs that choose it."""
+
+    image: str | None = None
+    "The image of jobs that name none."
+    options: tuple[str, ...] = ()
+    "Further options of the engine."
+    modules: tuple[str, ...] = ()
+    "Modules that the engine needs."
+
+
 class Container(Fact, frozen=True):
     """The container that the ranks run in."""
 
@@ -120,6 +131,8 @@ class Container(Fact, frozen=True):
     "Further options of the engine, such as `--nccl` of podman-hpc."
     modules: tuple[str, ...] = ()
     "Modules that the container needs."
+    engines: dict[EngineName, OtherEngine] = {}
+    "Further engines, which a job chooses by `container_engine`; the keys below apply to them too."
     binds: tuple[str, ...] = ()
     "Folders to bind, as SOURCE[:TARGET]."
     multi_node_binds: tuple[str, ...] = ()

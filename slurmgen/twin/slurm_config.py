@@ -57,8 +57,9 @@ def cgroup_conf(layout: Layout) -> str:
 
 def plugin_folder(layout: Layout) -> Path | None:
     """The folder of an srun with the options of the site's containers; None if they add none."""
-    engine = ENGINES[layout.site.container.engine] if layout.site.container else None
-    return layout.folder / "plugins" if engine and engine.srun_option else None
+    container = layout.site.container
+    engines = (container.engine, *container.engines) if container else ()
+    return layout.folder / "plugins" if any(ENGINES[name].srun_option for name in engines) else None
 
 
 def task_prolog(layout: Layout) -> str:

@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from slurmgen import Request, Site, render, resolve
+from slurmgen import Request, Site, lint_script, load_job, render, resolve
 from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
-from slurmgen.sites.model import Container, EngineName, Env, Gpu
+from slurmgen.sites.model import Container, EngineName, Env, Gpu, OtherEngine
 
-IMAGES = {"edf": "pytorch", "pyxis": "nvcr.io/nvidia/pytorch:25.06-py3", "charliecloud": "/images/pytorch"}
+IMAGES = {
+    "edf": "pytorch",
+    "pyxis": "nvcr.io/nvidia/pytorch:25.06-py3",
+    "podman": "a/b:1",
+    "podman-hpc": "a/b:1",
+    "shifter": "a/b:1",
+    "charliecloud": "/images/pytorch",
+}
 
 
 def script(engine: EngineName, image: str = "", site: Site | None = None, **request: object) -> str:
@@ -31,8 +38,14 @@ def joined(text: str) -> str:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_shellcheck_passes_a_script_of_every_engine(engine: EngineName, tmp_path: Path) -> None:
-    (tmp_path / "job").write_text(script(engine, env={"A": "$HOME/a b"}))
+@pytest.mark.parametrize("image", ["", "docker://nvcr.io/nvidia/pytorch:25.01"])
+def test_shellcheck_and_the_linter_pass_a_script_of_every_engine(
+    engine: EngineName, image: str, tmp_path: Path
+) -> None:
+    site = Site(name="generic")
+    text = script(engine, image if engine != "edf" else "", site, env={"A": "$HOME/a b"})
+    assert lint_script(text) == ()
+    (tmp_path / "job").write_text(text)
     done = subprocess.run(["shellcheck", tmp_path / "job"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
@@ -48,8 +61,8 @@ def test_shellcheck_passes_a_script_of_every_engine(engine: EngineName, tmp_path
         ("podman-hpc", 'podman-hpc run --rm --gpu --ipc=host --network=host --workdir="$PWD"'),
         ("podman-hpc", "--env='SLURM_*' --env=MASTER_ADDR --env=MASTER_PORT --env=REQUEUE_FILE"),
         ("podman-hpc", "--env=OMP_NUM_THREADS --env=PYTHONUNBUFFERED --env=A"),
-        ("podman-hpc", '--volume="$PWD:$PWD" --volume=/data:/data /images/pytorch.sif'),
-        ("shifter", "shifter --image=/images/pytorch.sif --volume=/data:/data"),
+        ("podman-hpc", '--volume="$PWD:$PWD" --volume=/data:/data a/b:1'),
+        ("shifter", "shifter --image=a/b:1 --volume=/data:/data"),
         ("charliecloud", 'ch-run --cd=/mnt/0 --bind="$PWD:/mnt/0" --bind=/data:/data /images/pytorch --'),
     ],
 )
@@ -76,6 +89,7 @@ def test_binds_of_an_environment_definition_file_are_refused() -> None:
         ("nvcr.io#nvidia/pytorch", "docker://nvcr.io#nvidia/pytorch"),
         ("ubuntu:24.04", "docker://ubuntu:24.04"),
         ("localhost:5000/a", "docker://localhost:5000/a"),
+        ("me@ghcr.io/a/b@sha256:0a1b", "docker://me@ghcr.io#a/b@sha256:0a1b"),
     ],
 )
 def test_pyxis_runs_a_file_that_enroot_imports_once(image: str, written: str) -> None:
@@ -176,7 +190,7 @@ def test_a_bind_that_the_engine_would_read_otherwise_is_refused(
         script(engine, binds=(bind,))
     site = Site(name="x", container=Container(engine=engine, binds=(bind,)))
     with pytest.raises(RequestError, match=re.escape(f"[container] binds of x: {bind!r} {fact}")):
-        render(resolve(Request(container="/x/y"), site))
+        render(resolve(Request(container=IMAGES.get(engine, "/x/y")), site))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +205,7 @@ def test_a_bind_that_the_engine_would_read_otherwise_is_refused(
     ],
 )
 def test_a_bind_is_quoted_as_one_word(engine: EngineName, bind: str, words: str) -> None:
-    assert words in joined(script(engine, "/x/y", binds=(bind,)))
+    assert words in joined(script(engine, "/x/y" if engine == "charliecloud" else "", binds=(bind,)))
 
 
 @pytest.mark.parametrize("engine", ["podman", "podman-hpc"])
@@ -320,9 +334,127 @@ def test_an_address_of_a_registry_has_no_variable() -> None:
         script("apptainer", "docker://$REGISTRY/a")
 
 
+def test_a_name_in_the_store_may_have_a_variable() -> None:
+    assert 'podman-hpc pull "$REGISTRY/a"' in script("podman-hpc", "docker://$REGISTRY/a")
+
+
+@pytest.mark.parametrize(
+    ("engine", "image", "fact"),
+    [
+        ("podman", "/images/a.sif", "is a file"),
+        ("podman-hpc", "a.tar", "is a file"),
+        ("shifter", "~/a.sqsh", "is a file"),
+        ("edf", "docker://nvcr.io/nvidia/pytorch:25.01", "reads an environment definition file"),
+        ("edf", "nvcr.io#nvidia/pytorch", "reads an environment definition file"),
+    ],
+)
+def test_an_image_that_the_engine_cannot_run_is_refused(engine: EngineName, image: str, fact: str) -> None:
+    with pytest.raises(RequestError, match=fact):
+        script(engine, image)
+
+
+def test_jobs_that_start_together_fetch_an_image_once(
+    fetch: Callable[..., tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    (tmp_path / "tools/apptainer").write_text('#!/bin/sh\necho "$*" >> "$LOG"\nsleep 0.5\necho > "$2"\n')
+    text = render(resolve(Request(gpus=2, container=REGISTRY), Site(name="x")))
+    log = tmp_path / "log"
+    environ = {"PATH": f"{tmp_path}/tools:/usr/bin:/bin", "HOME": str(tmp_path), "LOG": str(log)}
+    jobs = [
+        subprocess.Popen(["bash", "-c", text], env=environ | {"SLURM_JOB_ID": str(number)}, cwd=tmp_path)
+        for number in (7, 8, 9)
+    ]
+    assert [job.wait(30) for job in jobs] == [0, 0, 0]
+    commands = log.read_text().splitlines()
+    assert (len([c for c in commands if c.startswith("pull")]), commands.count("step")) == (1, 3)
+
+
 def test_the_folder_of_fetched_images_is_a_key_of_the_profile() -> None:
     site = Site(name="x", container=Container(image_dir="$SCRATCH/images/"))
     text = render(resolve(Request(container=REGISTRY), site))
     assert '\nimage="$SCRATCH/images/nvcr.io+nvidia+pytorch+25.01.sif"\n' in text
     with pytest.raises(RequestError, match="--env image would have no effect"):
         resolve(Request(container=REGISTRY, env={"image": "x"}), site)
+
+
+TWO_ENGINES = Site(
+    name="x",
+    container=Container(
+        engine="apptainer",
+        image="/images/a.sif",
+        binds=("/data",),
+        engines={"pyxis": OtherEngine(image="/images/a.sqsh", options=("--container-writable",))},
+    ),
+)
+
+
+def test_a_job_chooses_among_the_engines_of_the_site() -> None:
+    assert "apptainer exec --nv --bind=/data /images/a.sif" in joined(
+        render(resolve(Request(gpus=1), TWO_ENGINES))
+    )
+    text = joined(render(resolve(Request(gpus=1, container_engine="pyxis"), TWO_ENGINES)))
+    assert '--container-image=/images/a.sqsh --container-mounts="$PWD:$PWD",/data:/data' in text
+    assert "--container-writable" in text
+    assert "apptainer" not in text
+
+
+def test_the_engine_of_the_site_may_be_named() -> None:
+    named = resolve(Request(gpus=1, container_engine="apptainer"), TWO_ENGINES)
+    assert named.step == resolve(Request(gpus=1), TWO_ENGINES).step
+
+
+def test_a_site_without_facts_on_containers_takes_any_engine() -> None:
+    text = joined(render(resolve(Request(container="a/b:1", container_engine="podman"), Site(name="x"))))
+    assert "podman run --rm" in text
+
+
+@pytest.mark.parametrize(
+    ("site", "engine", "image", "fact", "hint"),
+    [
+        (TWO_ENGINES, "podman", "a", "x has no container engine 'podman'", "apptainer, pyxis"),
+        (Site(name="x"), "docker", "a", "x has no container engine 'docker'", "podman"),
+        (Site(name="x"), "podman", None, "--container-engine podman without an image", "--container"),
+        (TWO_ENGINES, "pyxis", "none", "--container-engine has no effect with --container none", "Leave"),
+    ],
+)
+def test_an_engine_that_the_site_lacks_is_refused(
+    site: Site, engine: str, image: str | None, fact: str, hint: str
+) -> None:
+    with pytest.raises(RequestError) as error:
+        resolve(Request(container=image, container_engine=engine), site)
+    assert fact in error.value.fact
+    assert hint in error.value.hint
+
+
+def test_jobs_of_a_project_have_containers_and_engines_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "slurmgen.toml").write_text("""
+[defaults]
+script = "train.py"
+
+[job.train]
+container = "/images/train.sif"
+
+[job.evaluate]
+container = "/images/evaluate.sif"
+
+[job.evaluate.site.perlmutter]
+container = "docker://nersc/pytorch:24.06.01"
+container_engine = "podman-hpc"
+account = "m1"
+""")
+
+    def text(job: str, site: str) -> str:
+        spec = load_job(job, site, tmp_path)
+        return joined(spec.render(spec.plan()))
+
+    assert "apptainer exec --nv /images/train.sif" in text("train", "generic")
+    assert "apptainer exec --nv /images/evaluate.sif" in text("evaluate", "generic")
+    of_site = text("evaluate", "perlmutter")
+    assert "--container-engine podman-hpc" not in of_site.partition("#SBATCH")[0]
+    assert "podman-hpc run --rm --gpu " in of_site
+    assert "--nccl nersc/pytorch:24.06.01 torchrun" in of_site
+
+
+def test_charliecloud_sets_the_variables_of_an_image_that_it_pulled() -> None:
+    assert "ch-run --cd=/mnt/0 --set-env --bind=" in joined(script("charliecloud", REGISTRY))
+    assert "--set-env" not in script("charliecloud")

@@ -340,6 +340,55 @@ def test_modules_and_python_are_checked(local: Local) -> None:
     assert "`module load bad` fails on this machine: ERROR: no such module" in steps["modules"]["said"]
 
 
+def test_the_program_of_the_container_engine_is_checked(local: Local, tmp_path: Path) -> None:
+    image = tmp_path / "a b.sif"
+    image.write_text("")
+    _, steps, _ = local.examine("--container", str(image))
+    assert steps["container image"]["state"] == "ok"
+    assert steps["container engine"]["state"] == "warning"
+    assert "has no apptainer" in steps["container engine"]["said"]
+    local.machine.answers("apptainer", "exit 9")
+    _, steps, _ = local.examine("--container", str(image))
+    assert (steps["container engine"]["state"], steps["container engine"]["said"]) == (
+        "ok",
+        "apptainer exists",
+    )
+
+
+def test_the_options_of_a_container_plugin_are_looked_for_in_the_help_of_srun(local: Local) -> None:
+    words = ("--container-engine", "pyxis", "--container", "/x.sqsh")
+    local.machine.answers("srun", "echo '      --nodes=N'")
+    assert local.examine(*words)[1]["container engine"]["state"] == "warning"
+    local.machine.answers("srun", "echo '      --container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH'")
+    assert local.examine(*words)[1]["container engine"]["said"] == "srun --container-image exists"
+
+
+@pytest.mark.parametrize(
+    ("engine", "image", "state", "said"),
+    [
+        ("apptainer", "docker://a/b:1", "not checked", "is pulled when the job starts"),
+        ("podman", "a/b:1", "not checked", "is pulled when the job starts"),
+        ("podman", "localhost/b:1", "not checked", "is in the store of each node"),
+        ("podman-hpc", "a/b:1", "not checked", "is pulled when the job starts"),
+        ("podman-hpc", "localhost/b:1", "failed", "has no container image localhost/b:1"),
+        ("podman-hpc", "localhost/known:1", "ok", "podman-hpc has localhost/known:1"),
+        ("edf", "pytorch", "failed", "has no container image pytorch"),
+        ("edf", "known", "ok", "edf has known"),
+        ("edf", "x.toml", "not checked", "is a file of the project"),
+        ("pyxis", "/no/such.sqsh", "failed", "has no container image /no/such.sqsh"),
+    ],
+)
+def test_an_image_is_checked_as_its_engine_finds_it(
+    local: Local, tmp_path: Path, engine: str, image: str, state: str, said: str
+) -> None:
+    local.machine.answers("podman-hpc", '[ "$1 $2 $3" = "image exists localhost/known:1" ]')
+    (tmp_path / "known.toml").write_text("")
+    local.machine.environ["EDF_PATH"] = f"/nowhere:{tmp_path}"
+    step = local.examine("--container-engine", engine, "--container", image)[1]["container image"]
+    assert step["state"] == state
+    assert said in step["said"]
+
+
 def test_the_output_of_the_remote_host_cannot_control_the_terminal(local: Local) -> None:
     local.machine.answers("sinfo", 'cat "$0.txt" >&2; exit 1')
     (local.machine.bin / "sinfo.txt").write_text(f"sinfo: error: {EVIL}\n")

@@ -21,7 +21,13 @@ from tests.support.golden import golden_requests
 from tests.support.twins import Testbed, twin
 
 REQUESTS = golden_requests()
-SITES = [name for name in profile_paths(personal=False) if load_site(name).container]
+SITES = [
+    (name, engine)
+    for name in profile_paths(personal=False)
+    if (container := load_site(name).container)
+    for engine in (container.engine, *container.engines)
+]
+"Every bundled site with each of its engines."
 PRINT = """import os
 names = "SLURM_PROCID MASTER_ADDR MASTER_PORT OMP_NUM_THREADS OWN".split()
 print("rank", *(os.environ.get(name) for name in names), "in", os.getcwd())
@@ -65,16 +71,17 @@ def _check(ranks: list[str], folder: str | Path) -> None:
         assert line == f"rank {number} {address} {port} {threads} a, b in {folder}"
 
 
-@pytest.mark.parametrize("name", SITES)
-def test_a_job_runs_in_a_container_of_the_site(name: str, site: Callable[[str], Place]) -> None:
+@pytest.mark.parametrize(("name", "engine"), SITES)
+def test_a_job_runs_in_a_container_of_the_site(
+    name: str, engine: EngineName, site: Callable[[str], Place]
+) -> None:
     place, profile = site(name), load_site(name)
-    assert profile.container
-    engine = profile.container.engine
     request = structs.replace(
         REQUESTS[f"{name}.lightning.2nodes"][1],
         script="print.py",
         python_env="none",
         container=IMAGES.get(engine, "/images/pytorch.sif"),
+        container_engine=engine,
         env={"OWN": "a, b"},
         time=None if profile.limits.min_time else "00:05:00",
     )
@@ -166,6 +173,17 @@ def archive(root: Path) -> Path:
     return path
 
 
+def _can(*argv: str) -> bool:
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+OWN_MOUNTS = pytest.mark.skipif(
+    not _can("unshare", "--mount", "true"), reason="needs root, and a machine that allows mount namespaces"
+)
+USER_NAMESPACES = pytest.mark.skipif(
+    not _can("unshare", "--user", "--map-root-user", "--mount", "true"),
+    reason="this machine allows no user namespaces, which charliecloud runs in",
+)
 PODMAN = """#!/bin/sh
 # The real podman in a mount namespace of its own, for what this machine lacks: a GPU, which a file of the
 # Container Device Interface names here, and cgroups of one version.
@@ -204,6 +222,7 @@ def podman(archive: Path) -> Iterator[dict[str, str]]:
         yield environ
 
 
+@OWN_MOUNTS
 @pytest.mark.parametrize("image", ["localhost/test:1", "docker://example.org/test:1"])
 def test_ranks_run_in_a_container_of_podman(image: str, podman: dict[str, str]) -> None:
     profile = _site("podman", binds=("$HOME/of host:/in container:ro",))
@@ -219,6 +238,7 @@ def test_ranks_run_in_a_container_of_podman(image: str, podman: dict[str, str]) 
         assert "NOT_NAMED" not in log
 
 
+@OWN_MOUNTS
 def test_a_rank_does_not_pull_an_image(podman: dict[str, str]) -> None:
     profile = structs.replace(_site("podman"), internet="no")
     with twin(profile) as testbed:
@@ -247,6 +267,7 @@ def charliecloud(archive: Path) -> Iterator[dict[str, str]]:
         }
 
 
+@USER_NAMESPACES
 @pytest.mark.parametrize("remote", [False, True], ids=["folder", "registry"])
 def test_ranks_run_in_a_container_of_charliecloud(
     remote: bool, root: Path, charliecloud: dict[str, str]

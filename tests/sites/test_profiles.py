@@ -124,6 +124,9 @@ def test_a_profile_can_extend_the_bundled_one_with_the_same_name(config_dir: Pat
         ("[container]\nmulti_node_library_path = ['$(x)']", "multi_node_library_path"),
         ("[env.always]\n'A;B' = '1'", r"env\.always"),
         ("[container]\nimage = '--help'", r"container\.image: '--help' begins with a dash"),
+        ("[container.engines.pyxis]\nimage = '-x'", r"engines\.pyxis\.image: '-x' begins with a dash"),
+        ("[container.engines.apptainer]", "it is the engine of .container. too"),
+        ("[container]\nimage_dir = 'images'", r"container\.image_dir: 'images' is not a full path"),
         ("extends = '../x'", r"extends: '\.\./x' is not valid"),
     ],
 )

@@ -1,6 +1,7 @@
 """What a profile says against a job: the options and combinations that the site refuses, and its notes."""
 
 from slurmgen.errors import RequestError
+from slurmgen.plan.internet import notes_of_internet
 from slurmgen.request import Request
 from slurmgen.sites.model import Partition, Qos, Site
 from slurmgen.sites.nodes import Place
@@ -28,10 +29,9 @@ def notes_of(site: Site, place: Place, settings: Settings, *, requeue: bool) -> 
     """What users should know about a job, by topic."""
     preemptible = [f"partition {name}" for name in place.partitions if _preempts(site.partitions.get(name))]
     preemptible += [f"QoS {place.qos}"] if _preempts(site.qos.get(place.qos or "")) else []
-    if not preemptible or requeue:
-        return settings.notes
     text = f"Slurm may stop jobs of {', '.join(preemptible)} for other jobs; --requeue starts them again."
-    return {"preemption": text} | settings.notes
+    preemption = {"preemption": text} if preemptible and not requeue else {}
+    return preemption | notes_of_internet(site) | settings.notes
 
 
 def _preempts(limits: Partition | Qos | None) -> bool:

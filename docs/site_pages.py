@@ -47,9 +47,8 @@ def _index(sites: dict[str, Site]) -> str:
     toctree = ["```{toctree}", ":hidden:", "", *sites, "```"]
     head = [
         "# Bundled sites\n",
-        "Each page is made from the profile. What it leaves out is not known. The table counts the facts of each "
-        "profile by the mark of their source; a value that is slurmgen's default is not counted.
-",
+        "Each page is made from the profile. What it leaves out is not known. The table counts the facts of\n"
+        "each profile by the mark of their source; a value that is slurmgen's default is not counted.\n",
     ]
     return "\n".join([*head, *_table(("name", "site", "facts", *MARKS), rows), *toctree, ""])
 

@@ -232,3 +232,18 @@ def test_the_advice_is_for_the_hosts_of_the_profile(
     assert "has expired" in place.refusal(route).fact
     place.profile(CERTIFIED.replace("far", "login.example"))
     assert "refused the login" in place.refusal(route).fact
+
+
+def test_the_users_own_config_is_read_with_its_blocks(
+    place: Place, server: Server, gate: Server, tmp_path: Path
+) -> None:
+    """A default at its end would belong to its last block, and its folder may have any name."""
+    place.profile(JUMP)
+    folder = tmp_path / "a [b] *"
+    folder.mkdir()
+    config = Path(place.config(far=server, gate=gate)).rename(folder / "config")
+    for last, jump in (("Host other\n", "gate"), ("Host far\nProxyJump none\n", None)):
+        text = config.read_text()
+        config.write_text(f"{text}\n{last}")
+        hop = destination_of(place.route(str(config)))[0].jump
+        assert (hop.alias if hop else None) == jump

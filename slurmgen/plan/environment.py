@@ -7,7 +7,6 @@ from msgspec import Struct, structs
 from slurmgen.bundled_scripts import FOLDER, is_bundled
 from slurmgen.containers import ENGINES, Call, bind_variables
 from slurmgen.errors import RequestError
-from slurmgen.plan.internet import check_image, check_python_env
 from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
 from slurmgen.python_env import setup_lines
 from slurmgen.request import NONE, Request
@@ -50,7 +49,6 @@ def find_setup(
     """
     container, image, why = _container(request, origin, site)
     if container:
-        check_image(request.container or container.image or "", container.engine, site)
         call = _call(request, site, container, image, vendor, several_nodes=nodes > 1)
         setup = _in_container(request, modules, container, image, why, several_nodes=nodes > 1)
         return structs.replace(setup, call=call)
@@ -125,7 +123,11 @@ def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reas
     kind = request.python_env or site.python_env or NONE
     if kind == NONE:
         return kind, default("the python on PATH" + (" after the modules" if site.modules.load else ""))
-    check_python_env(kind, site)
+    if kind.partition(":")[0] == "uv" and site.internet == "no":
+        raise RequestError(
+            f"--python-env {kind} needs the internet, which the compute nodes of {site.name} do not reach",
+            "Make the environment on a login node and use --python-env venv:FOLDER, or use --container.",
+        )
     if kind == "uv" and (request.script is None or is_bundled(request.script)):
         return f"uv:{FOLDER}", derived("the bundled training has a pyproject.toml of its own")
     return kind, origin("python_env") if request.python_env else from_profile(site, "python_env")

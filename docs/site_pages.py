@@ -3,9 +3,12 @@
 `python docs/site_pages.py` writes the pages and their index. A test compares them with the profiles.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from slurmgen.errors import RequestError
 from slurmgen.plan import resolve
@@ -14,6 +17,8 @@ from slurmgen.sites.model import Limits, Node, Site, When
 from slurmgen.sites.profiles import load_site, profile_paths
 
 FOLDER = Path(__file__).with_name("sites")
+MARKS = ("documentation", "configuration", "users", "inferred")
+UNSOURCED = ("name", "title", "sources")
 SHAPES = (("python", 1), ("ddp", 4), ("lightning", 8))
 "Framework and GPUs of the jobs that a page shows."
 
@@ -32,13 +37,33 @@ def page(site: Site) -> str:
 
 
 def _index(sites: dict[str, Site]) -> str:
-    rows = [(f"[{name}]({name}.md)", site.title) for name, site in sites.items()]
+    counts = {name: _facts(site) for name, site in sites.items()}
+    rows = [
+        (f"[{name}]({name}.md)", site.title, counts[name].total(), *(counts[name][mark] for mark in MARKS))
+        for name, site in sites.items()
+    ]
+    every = sum(counts.values(), Counter[str]())
+    rows.append(("all", "", every.total(), *(every[mark] for mark in MARKS)))
     toctree = ["```{toctree}", ":hidden:", "", *sites, "```"]
     head = [
         "# Bundled sites\n",
-        "Each page is made from the profile. What it leaves out is not known.\n",
+        "Each page is made from the profile. What it leaves out is not known. The table counts the facts of\n"
+        "each profile by the mark of their source; a value that is slurmgen's default is not counted.\n",
     ]
-    return "\n".join([*head, *_table(("name", "site"), rows), *toctree, ""])
+    return "\n".join([*head, *_table(("name", "site", "facts", *MARKS), rows), *toctree, ""])
+
+
+def _facts(site: Site) -> "Counter[str]":
+    """The number of facts of a site by the mark of their source; a list counts as one."""
+    stated = {key: value for key, value in to_builtins(site).items() if key not in UNSOURCED}
+    sources = [site.source_of(key) for key in _leaves(stated, "")]
+    return Counter(site.sources[name].mark for name in sources if name)
+
+
+def _leaves(value: object, key: str) -> list[str]:
+    if not isinstance(value, dict) or not value:
+        return [key]
+    return [leaf for name, inner in value.items() for leaf in _leaves(inner, f"{key}.{name}".lstrip("."))]
 
 
 def _start(site: Site) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What a job costs at most, in the site's own unit."""
 
 from slurmgen.launchers import Layout
-from slurmgen.sites.model import Site
+from slurmgen.sites.model import Charge, Site
 from slurmgen.sites.nodes import Place
 
 
@@ -12,8 +12,13 @@ def charged(site: Site, place: Place, layout: Layout, seconds: int) -> str | Non
     """
     if site.charge is None:
         return None
-    rates = site.charge.rates
-    names = (place.qos, *place.partitions, place.gpu_type)
-    rate = next((rates[name] for name in names if name in rates), site.charge.rate)
     count = layout.nodes if site.charge.per == "node" else layout.world_size
-    return f"{count * rate * seconds / 3600:g} {site.charge.unit}"
+    return f"{count * _rate(site.charge, place) * seconds / 3600:g} {site.charge.unit}"
+
+
+def _rate(charge: Charge, place: Place) -> float:
+    """The rate of a job; of several partitions, the highest, since Slurm chooses one."""
+    if place.qos in charge.rates:
+        return charge.rates[place.qos]
+    usual = charge.rates.get(place.gpu_type or "", charge.rate)
+    return max((charge.rates.get(name, usual) for name in place.partitions), default=usual)

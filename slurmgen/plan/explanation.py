@@ -41,7 +41,8 @@ def explained(plan: "Plan") -> dict[str, Reason]:
 
 
 def _note(plan: "Plan", name: str) -> Reason:
-    return _of_profile(plan, f"when.{name}" if name in plan.settings.notes else "partitions")
+    key = {"internet": "internet", "preemption": "partitions"}.get(name, f"when.{name}")
+    return _of_profile(plan, f"when.{name}" if name in plan.settings.notes else key)
 
 
 def _numbers(plan: "Plan") -> dict[str, Reason]:

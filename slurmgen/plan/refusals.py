@@ -24,15 +24,24 @@ def check_refusals(request: Request, site: Site, settings: Settings) -> None:
         raise RequestError(f"{site.name} refuses such a job: {reason}", advice)
 
 
+_INTERNET = {
+    "no": "Compute nodes do not reach the internet: download data and packages on a login node first.",
+    "proxy": "Compute nodes reach the internet over HTTP only, by the proxy in http_proxy and https_proxy.",
+}
+
+
 def notes_of(site: Site, place: Place, settings: Settings, *, requeue: bool) -> dict[str, str]:
     """What users should know about a job, by topic."""
     preemptible = [f"partition {name}" for name in place.partitions if _preempts(site.partitions.get(name))]
     preemptible += [f"QoS {place.qos}"] if _preempts(site.qos.get(place.qos or "")) else []
-    if not preemptible or requeue:
-        return settings.notes
     text = f"Slurm may stop jobs of {', '.join(preemptible)} for other jobs; --requeue starts them again."
-    return {"preemption": text} | settings.notes
+    preemption = {"preemption": text} if preemptible and not requeue else {}
+    return preemption | _internet(site) | settings.notes
 
 
 def _preempts(limits: Partition | Qos | None) -> bool:
     return limits is not None and limits.preemptible
+
+
+def _internet(site: Site) -> dict[str, str]:
+    return {"internet": _INTERNET[site.internet]} if site.internet in _INTERNET else {}

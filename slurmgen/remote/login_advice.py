@@ -40,6 +40,11 @@ def jump_host(login: Login, host: str) -> str | None:
     return f"{user}@{login.jump_host}" if user and "@" not in login.jump_host else login.jump_host
 
 
+def is_about(login: Login, to: "Destination") -> bool:
+    """Whether the facts of a profile are about a host: one that it names, or any if it names none."""
+    return login.host is None or bool({to.alias.lower(), to.host} & {*_hosts(login)})
+
+
 def check_certificates(site: str, login: Login, to: "Destination") -> None:
     """Refuse a login that must fail: it needs a certificate, and all have expired.
 
@@ -127,8 +132,9 @@ def _unattended(login: Login, to: "Destination") -> str:
 
 
 def _others(site: str, login: Login, to: "Destination") -> str:
-    hosts = [host for host in (login.host, *login.other_hosts) if host and host.lower() != to.alias.lower()]
-    if not hosts or to.alias.lower() not in _hosts(login):
+    own = (to.alias.lower(), to.host)
+    hosts = [host for host in (login.host, *login.other_hosts) if host and host.lower() not in own]
+    if not hosts:
         return ""
     return f" Other login hosts of {site}: {', '.join(hosts)}; name one with --host."
 

@@ -105,11 +105,13 @@ def destination_of(route: Route) -> "tuple[Destination, Login]":
     Raises:
         RequestError, ConfigError: see `destination`.
     """
-    from slurmgen.remote.login_advice import jump_host, login_of
+    from slurmgen.remote.login_advice import is_about, jump_host, login_of
     from slurmgen.remote.ssh.config import destination
+    from slurmgen.sites.model import Login
 
     login, host = login_of(route.site), route.host or ""
-    return destination(host, route.ssh_config, jump_host(login, host)), login
+    to = destination(host, route.ssh_config, jump_host(login, host))
+    return to, login if is_about(login, to) else Login()
 
 
 def _connected(route: Route, to: "Destination", prompt: "Prompt | None") -> Transport:

@@ -171,13 +171,14 @@ _SET_BY_SCRIPT = ("MASTER_ADDR", "MASTER_PORT", "REQUEUE_FILE")
 
 
 def _states(value: Any, keys: Sequence[str]) -> bool:
-    """Whether a profile states a value under these keys."""
-    for key in keys:
-        if isinstance(value, dict):
-            value = value.get(key)
-        else:
-            value = getattr(value, key, None) if key in getattr(value, "__struct_fields__", ()) else None
-    return value is not None
+    """Whether a profile states a value under these keys. The key of a dict may have dots: a100_1g.5gb."""
+    if not keys or value is None:
+        return value is not None
+    if isinstance(value, dict):
+        parts = ((".".join(keys[:end]), keys[end:]) for end in range(1, len(keys) + 1))
+        return any(key in value and _states(value[key], rest) for key, rest in parts)
+    fields = getattr(value, "__struct_fields__", ())
+    return keys[0] in fields and _states(getattr(value, keys[0]), keys[1:])
 
 
 def _variables(site: Site) -> Iterator[Fault]:

@@ -127,3 +127,10 @@ def test_a_remote_folder_that_compute_nodes_do_not_reach_is_refused(slurmgen: Ru
     assert reply.returncode == 2
     assert "do not reach /p/scratch/me" in reply.stderr
     assert "--remote-dir" in reply.stderr
+
+
+def test_the_charge_in_one_of_several_partitions_is_the_highest() -> None:
+    rates = Charge(rates={"a": 2.0, "b": 0.5})
+    site = site_with(charge=rates, partitions={"a": Partition(), "b": Partition(), "c": Partition()})
+    for partition, charge in {"a": "2", "b": "0.5", "b,a": "2", "b,c": "1"}.items():
+        assert plan_of(site, partition=partition, time="01:00:00").charge == f"{charge} GPU hours"

@@ -219,3 +219,31 @@ def test_without_a_host_the_note_of_the_profile_says_how_it_is_named(slurmgen: R
     reply = slurmgen("status", "12", "--site", "isambard-ai", "--via", "ssh")
     assert reply.returncode == 2
     assert "PROJECT.aip2.isambard" in reply.stderr
+
+
+def test_the_advice_is_for_the_hosts_of_the_profile(
+    place: Place, trusting: Server, authority: Path, tmp_path: Path
+) -> None:
+    """By HostName too; another host may need no certificate."""
+    key = keygen(tmp_path / "id")
+    certificate(authority, key, "-2h:-1h")
+    route = place.route(place.config(far=trusting, key=key))
+    place.profile(CERTIFIED.replace("far", "127.0.0.1"))
+    assert "has expired" in place.refusal(route).fact
+    place.profile(CERTIFIED.replace("far", "login.example"))
+    assert "refused the login" in place.refusal(route).fact
+
+
+def test_the_users_own_config_is_read_with_its_blocks(
+    place: Place, server: Server, gate: Server, tmp_path: Path
+) -> None:
+    """A default at its end would belong to its last block, and its folder may have any name."""
+    place.profile(JUMP)
+    folder = tmp_path / "a [b] *"
+    folder.mkdir()
+    config = Path(place.config(far=server, gate=gate)).rename(folder / "config")
+    for last, jump in (("Host other\n", "gate"), ("Host far\nProxyJump none\n", None)):
+        text = config.read_text()
+        config.write_text(f"{text}\n{last}")
+        hop = destination_of(place.route(str(config)))[0].jump
+        assert (hop.alias if hop else None) == jump

@@ -10,7 +10,7 @@ from slurmgen.containers import ENGINES
 from slurmgen.errors import ConfigError
 from slurmgen.paths import bundled
 from slurmgen.sites.model import Container
-from slurmgen.sites.profiles import load_profile, load_site, profile_paths
+from slurmgen.sites.profiles import load_profile, load_site, profile_errors, profile_paths
 from tests.conftest import Run
 
 
@@ -244,3 +244,12 @@ def test_a_profile_without_a_name_gets_the_name_of_its_file(tmp_path: Path) -> N
     path = tmp_path / "ours.toml"
     path.write_text("extends = 'olivia'")
     assert load_profile(path).name == "ours"
+
+
+def test_a_source_may_name_a_fact_of_a_gpu_type_with_dots(tmp_path: Path) -> None:
+    source = '[sources.a]\nmark = "users"\ntitle = "t"\nfacts = ["gpu.types.a100_1g.5gb.{}"]\n'
+    kind = '[gpu.types."a100_1g.5gb"]\ncpus_per_gpu = 4\n'
+    path = write(tmp_path / "site_profiles", "mine", kind + source.format("cpus_per_gpu"))
+    assert profile_errors(path) == []
+    path = write(tmp_path / "site_profiles", "mine", kind + source.format("gpus"))
+    assert "does not state" in str(profile_errors(path)[0])

@@ -4,10 +4,11 @@ import re
 from typing import TYPE_CHECKING
 
 from slurmgen.lint.finding import Site
-from slurmgen.lint.reader import Script
+from slurmgen.lint.reader import Launch, Script
 
 if TYPE_CHECKING:
     from slurmgen.sites.nodes import Place
+    from slurmgen.sites.settings import Settings
 
 
 def place(script: Script, site: Site) -> "Place":
@@ -16,6 +17,18 @@ def place(script: Script, site: Site) -> "Place":
 
     header = script.header
     return place_of(site, header.value("partition"), gpu_type(script, site), header.value("qos"))
+
+
+def settings(script: Script, site: Site, launch: Launch | None = None) -> "Settings":
+    """What the site's profile sets for the job; `launch` starts its ranks."""
+    from slurmgen.sites.settings import Shape, settings_of
+
+    job = script.job
+    nodes = job.nodes or 1
+    gpus = job.gpus_per_node or (job.gpus or 0) // nodes
+    container = launch is not None and any(launch.under(kind) for kind in ("apptainer", "podman", "shifter"))
+    shape = Shape(nodes, gpus, gpus > 1 and job.ntasks_per_node == gpus, container)
+    return settings_of(site, place(script, site), shape)
 
 
 def gpu_type(script: Script, site: Site) -> str | None:

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Launch, Script, Span
 from slurmgen.lint.rules.common import loads_module
-from slurmgen.lint.rules.place import place
+from slurmgen.lint.rules.place import settings
 
 CODE = "SG909"
 SEVERITY = "error"
@@ -54,13 +54,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
 
 
 def _needed(script: Script, site: Site, launch: Launch) -> dict[str, str]:
-    from slurmgen.sites.settings import Shape, settings_of
-
-    job = script.job
-    nodes = job.nodes or 1
-    gpus = job.gpus_per_node or (job.gpus or 0) // nodes
-    shape = Shape(nodes, gpus, task_per_gpu=gpus > 1 and job.ntasks_per_node == gpus)
-    found = settings_of(site, place(script, site), shape).env
+    found = settings(script, site, launch).env
     return found | (site.env.container if launch.under("apptainer") is not None else {})
 
 

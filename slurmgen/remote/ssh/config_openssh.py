@@ -12,6 +12,8 @@ import subprocess
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from slurmgen import files
+
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 TIMEOUT = 30.0
 "Seconds for the commands of `Match exec` and for the canonicalization of names."
@@ -51,10 +53,10 @@ def leaves_jump_open(
 
     A default that follows all of ssh_config has an effect only if nothing in it applies.
     """
-    files = [config_file] if config_file else [Path(_home(), ".ssh/config"), SYSTEM_CONFIG]
-    lines = [*(f'Include "{path}"' for path in files), "Match all", f"ProxyJump {jump}"]
-    with NamedTemporaryFile("w", prefix="slurmgen-", suffix=".ssh_config") as file:
-        file.write("\n".join([*lines, ""]))
+    paths = [config_file] if config_file else [Path(_home(), ".ssh/config"), SYSTEM_CONFIG]
+    texts = [files.read_bytes(path) for path in paths if path.exists()]
+    with NamedTemporaryFile(prefix="slurmgen-", suffix=".ssh_config") as file:
+        file.write(b"\nMatch all\n".join([*texts, f"ProxyJump {jump}\n".encode()]))
         file.flush()
         return "proxyjump" in read_options(program, alias, user, port, Path(file.name))
 

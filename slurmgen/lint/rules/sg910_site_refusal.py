@@ -1,0 +1,45 @@
+"""The site refuses the job.
+
+## What it checks
+With `--site`: checks for sbatch options that the site refuses, and for combinations of nodes, GPUs,
+partition, QOS and GPU type that it refuses, as its profile states them.
+
+## Why it matters
+sbatch rejects the job, or the site stops it.
+
+## Example
+    #SBATCH --gres=gpu:1             # on Vista, whose partitions bring the GPUs
+
+## Use instead
+    #SBATCH --nodes=1
+
+## Reference
+`slurmgen sites show NAME`
+"""
+
+from collections.abc import Iterator
+
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.place import settings
+
+CODE = "SG910"
+SEVERITY = "error"
+SUMMARY = "the site refuses the job"
+
+
+def check(script: Script, site: Site | None) -> Iterator[Finding]:
+    """Report each refused option, and each refused combination at the first directive."""
+    if site is None:
+        return
+    for option, reason in site.refused_options.items():
+        if directive := script.header.last(option):
+            yield Finding(directive.span, f"--{option} on {site.name}: {reason}", "leave the option out")
+    if not script.job.nodes or not script.job.gpus_per_node:
+        return
+    found = settings(script, site)
+    for name, reason in found.refusals.items():
+        where = script.header.last("nodes") or script.header.last("partition")
+        if where:
+            advice = found.notes.get(name, "change the GPUs, nodes or partition of the job").rstrip(".")
+            yield Finding(where.span, f"{site.name} refuses such a job: {reason}", advice)

@@ -1,0 +1,23 @@
+"""What a plan says where compute nodes do not reach the internet."""
+
+import pytest
+from msgspec import structs
+
+from slurmgen import Request, load_site, resolve
+from slurmgen.plan import Plan
+
+
+def plan_of(internet: str | None) -> Plan:
+    return resolve(Request(), structs.replace(load_site("generic"), internet=internet))
+
+
+@pytest.mark.parametrize(("internet", "text"), [("no", "login node"), ("proxy", "http_proxy")])
+def test_explain_says_what_compute_nodes_reach(internet: str, text: str) -> None:
+    plan = plan_of(internet)
+    assert text in plan.notes["internet"]
+    assert plan.why["notes.internet"].source == "profile"
+
+
+@pytest.mark.parametrize("internet", [None, "yes"])
+def test_otherwise_there_is_nothing_to_say(internet: str | None) -> None:
+    assert plan_of(internet).notes == {}

@@ -90,6 +90,16 @@ def _connect(diff: str | None, name: str | None, options: dict[str, Any]) -> "Tr
     return connect(find_route(Site(name=name or "discover"), Personal(), **options))
 
 
+def discover_cluster(name: str, options: dict[str, Any]) -> "Discovery":
+    """What a cluster reports, for a new profile; `options` are those of the route.
+
+    Raises:
+        RemoteError: it cannot be reached, or has no Slurm.
+    """
+    with _connect(None, name, options) as transport:
+        return _query(transport, options["host"])[0]
+
+
 def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
     """What the cluster reports, and the name that Slurm gives it.
 

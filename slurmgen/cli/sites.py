@@ -8,6 +8,7 @@ from slurmgen.cli.completion import complete_sites
 from slurmgen.cli.discover import command as discover
 from slurmgen.cli.help import Group
 from slurmgen.cli.route_options import project_dir
+from slurmgen.cli.sites_new import command as new
 from slurmgen.cli.sites_test import command as test
 from slurmgen.text import toml_key, toml_value
 
@@ -68,6 +69,7 @@ def show(name: str, as_json: bool) -> None:
         click.echo(visible_strings(_toml(msgspec.to_builtins(site))), nl=False)
 
 
+command.add_command(new, "new")
 command.add_command(discover, "discover")
 command.add_command(test, "test")
 

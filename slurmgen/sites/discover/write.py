@@ -34,7 +34,9 @@ def _tables(found: Discovery, date: str) -> Iterator[str]:
 
 
 def _line(fact: Fact, date: str) -> str:
-    return f"{toml_key(fact.keys[-1])} = {toml_value(fact.value)}  # seen {date} by {_command(fact.command)}"
+    return (
+        f"{toml_key(fact.keys[-1])} = {toml_value(fact.value)}  # seen {date} by {command_name(fact.command)}"
+    )
 
 
 def _source(found: Discovery, date: str) -> Iterator[str]:
@@ -49,7 +51,7 @@ def _source(found: Discovery, date: str) -> Iterator[str]:
     )
 
 
-def _command(command: str) -> str:
+def command_name(command: str) -> str:
     """A command without its options."""
     words = [word for word in command.split() if not word.startswith("-") and "=" not in word]
     return " ".join(words)

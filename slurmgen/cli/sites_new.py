@@ -13,7 +13,16 @@ from slurmgen.cli.help import Command
 from slurmgen.cli.paths import shown, write_new
 from slurmgen.cli.route_options import project_dir, route_options
 from slurmgen.errors import RequestError
-from slurmgen.sites.new import ANSWERS, LATER, QUESTIONS, Question, Stated, new_faults, profile_text
+from slurmgen.sites.new import (
+    ANSWERS,
+    LATER,
+    QUESTIONS,
+    Question,
+    Stated,
+    new_faults,
+    open_in_partitions,
+    profile_text,
+)
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
@@ -29,10 +38,7 @@ _PAGE = "Address of the documentation page with these facts"
 def _question_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command an option for each question."""
     for question in reversed(QUESTIONS):
-        default = f"; default: {question.default}" if question.default else ""
-        option = click.option(
-            f"--{question.name}", metavar=question.metavar, help=f"{question.text}{default}."
-        )
+        option = click.option(f"--{question.name}", metavar=question.metavar, help=f"{question.text}.")
         function = option(function)
     return function
 
@@ -82,6 +88,8 @@ def command(
     path = _new_path(name, output, project)
     given = {question.name: options.pop(question.name.replace("-", "_")) for question in QUESTIONS}
     found, remarks = _discover(name, from_discover, options)
+    if _is_terminal():
+        click.echo("Press Enter where you do not know an answer.", err=True)
     facts = _ask_all(name, given, {keys: fact.value for keys, fact in found.items()})
     remark = _value(_REMARK, "--remark", remark, _printable)
     page = _value(_PAGE, "--page", page, _printable)
@@ -156,7 +164,8 @@ def _ask_all(name: str, given: "Mapping[str, str | None]", known: "Facts") -> "F
         answer = given[question.name]
         if answer is not None or not question.is_answered(known):
             read = partial(_facts_of, question, name, facts)
-            facts |= _value(question.text, f"--{question.name}", answer, read, question) or {}
+            option = f"--{question.name}"
+            facts |= _value(question.text, option, answer, read, required=question.required) or {}
     return facts
 
 
@@ -186,15 +195,14 @@ def _printable(text: str) -> str:
 
 
 def _value(
-    text: str, option: str, given: str | None, read: Callable[[str], Any], question: Question | None = None
+    text: str, option: str, given: str | None, read: Callable[[str], Any], *, required: bool = False
 ) -> Any:
     """The value of an option, else of an answer; None if that is empty.
 
     On a terminal, a wrong answer is asked for again with the reason.
     """
-    default, required = (question.default, question.required) if question else ("", False)
     while True:
-        answer = _answer(text, default) if given is None else given
+        answer = _answer(text) if given is None else given
         try:
             if answer:
                 return read(answer)
@@ -213,13 +221,13 @@ def _is_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _answer(text: str, default: str) -> str:
+def _answer(text: str) -> str:
     """An answer from the terminal, or the next line of stdin; empty at its end."""
     if _is_terminal():
-        reply: str = click.prompt(text, default=default, show_default=bool(default), err=True)
+        reply: str = click.prompt(text, default="", show_default=False, err=True)
         return reply.strip()
     line = sys.stdin.buffer.readline() if sys.stdin else b""
-    return line.decode(errors="replace").strip() or (default if line else "")
+    return line.decode(errors="replace").strip()
 
 
 def _text(
@@ -230,13 +238,15 @@ def _text(
         for keys, value in facts.items()
     ]
     sources = {fact.source: _SOURCES[fact.source](page) for fact in stated}
-    return profile_text(name, stated, _unknown(facts), sources, remarks, _today())
+    unknown = _unknown(facts, has_partitions=any(keys[0] == "partitions" for keys in found))
+    return profile_text(name, stated, unknown, sources, remarks, _today())
 
 
-def _unknown(facts: "Facts") -> "list[Open]":
-    """The keys that no answer states."""
+def _unknown(facts: "Facts", *, has_partitions: bool) -> "list[Open]":
+    """The keys that no answer states; those of partitions only if no cluster reported them."""
     gaps = [question.unanswered(facts) for question in QUESTIONS if not question.is_answered(facts)]
-    return [gap for gap in (*gaps, *LATER) if gap.keys not in facts]
+    partitions = [] if has_partitions else open_in_partitions(facts)
+    return [gap for gap in (*gaps, *partitions, *LATER) if gap.keys not in facts]
 
 
 def _answers_source(page: str | None) -> "Source":

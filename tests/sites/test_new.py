@@ -114,6 +114,13 @@ def test_an_unknown_fact_is_a_comment_with_its_question(tmp_path: Path, new: New
     assert "# [login]\n# ? Login host?\n# host = " in text
 
 
+def test_each_further_partition_has_the_questions_about_its_nodes(tmp_path: Path, new: New) -> None:
+    new(*GPUS, "--partition", "a, b, c")
+    text = (tmp_path / "site_profiles" / "lab.toml").read_text()
+    assert text.count('# node = { gpus = 4, cpus = 64, memory = "500G" }\n') == 2
+    assert "[partitions.b]\n# ? Longest time limit of a job here?\n" in text
+
+
 def test_every_commented_fact_is_valid_once_it_is_a_fact(tmp_path: Path, new: New) -> None:
     new(*GPUS)
     path = tmp_path / "site_profiles" / "lab.toml"
@@ -225,8 +232,7 @@ def test_on_a_terminal_a_bad_answer_is_asked_for_again(tmp_path: Path) -> None:
     assert process.returncode == 0, shown
     assert "error: node.gpus: expected a whole number, got a string: 'four'" in shown
     assert "error: an answer is required" in shown
-    # An empty answer to a question with a default accepts the default.
-    assert written(tmp_path) == {"node": {"gpus": 4}, "gpu": {"request": "gres"}, "memory": {"form": "mem"}}
+    assert written(tmp_path) == {"node": {"gpus": 4}}
 
 
 def test_the_end_of_input_on_a_terminal_interrupts(tmp_path: Path) -> None:

@@ -74,6 +74,13 @@ def test_a_finding_of_shellcheck_fails_the_shape(tmp_path: Path, slurmgen: Run) 
     assert re.search(r"failed +shellcheck, line \d+", done.stdout)
 
 
+def test_partitions_that_are_not_tried_are_noted(tmp_path: Path, slurmgen: Run) -> None:
+    write(tmp_path, f"{NODE}[partitions.a]\ndefault = true\n[partitions.b]\n[partitions.c]\nmax_gpus = 0\n")
+    note = "note: not tried without --partition NAME: b\n"
+    assert note in slurmgen("sites", "test", "lab", "--no-twin").stderr
+    assert note not in slurmgen("sites", "test", "lab", "--no-twin", "--partition", "b").stderr
+
+
 def test_a_missing_shellcheck_is_noted(slurmgen: Run, tmp_path: Path) -> None:
     done = slurmgen("sites", "test", "generic", "--no-twin", env=os.environ | {"PATH": str(tmp_path)})
     assert done.returncode == 0

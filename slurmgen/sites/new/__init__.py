@@ -1,7 +1,7 @@
 """Write a new site profile from answers to questions, and from what discovery found."""
 
 from slurmgen.sites.new.answers import Facts, Keys, new_faults
-from slurmgen.sites.new.questions import LATER, QUESTIONS, Open, Question
+from slurmgen.sites.new.questions import LATER, QUESTIONS, Open, Question, open_in_partitions
 from slurmgen.sites.new.text import ANSWERS, Stated, profile_text
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "Question",
     "Stated",
     "new_faults",
+    "open_in_partitions",
     "profile_text",
 ]

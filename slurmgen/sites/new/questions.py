@@ -30,7 +30,6 @@ class Question(NamedTuple):
     facts: Callable[[str, Facts], Facts]
     "The facts of an answer, given those that are known. It raises ValueError with the reason."
     example: Any
-    default: str = ""
     required: bool = False
 
     def is_answered(self, known: Facts) -> bool:
@@ -158,7 +157,6 @@ QUESTIONS = (
         key="gpu.request",
         facts=_at("gpu.request"),
         example="gres",
-        default="gres",
     ),
     Question(
         name="gpu-type",
@@ -175,7 +173,6 @@ QUESTIONS = (
         key="memory.form",
         facts=_at("memory.form"),
         example="mem",
-        default="mem",
     ),
     Question(
         name="account-required",
@@ -220,6 +217,22 @@ QUESTIONS = (
 )
 "In the order in which they are asked."
 
+
+def open_in_partitions(known: Facts) -> list[Open]:
+    """What may differ in each partition but the usual one: its time limit and its nodes."""
+    usual = _time_key(known)[1]
+    others = dict.fromkeys(keys[1] for keys in known if keys[0] == "partitions" and keys[1] != usual)
+    return [
+        Open(("partitions", name, *gap.keys), gap.example, gap.text)
+        for name in others
+        for gap in _IN_PARTITION
+    ]
+
+
+_IN_PARTITION = (
+    Open(("max_time",), "2-00:00:00", "Longest time limit of a job here"),
+    Open(("node",), {"gpus": 4, "cpus": 64, "memory": "500G"}, "Nodes, where they differ from [node]"),
+)
 LATER = (
     Open(("time",), "01:00:00", "Time limit of a job that requests none"),
     Open(("architecture",), "x86_64", "Architecture of the GPU nodes: x86_64 or aarch64"),

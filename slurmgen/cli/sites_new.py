@@ -237,7 +237,8 @@ def _text(
         found[keys] if keys in found and found[keys].value == value else Stated(keys, value, ANSWERS)
         for keys, value in facts.items()
     ]
-    sources = {fact.source: _SOURCES[fact.source](page) for fact in stated}
+    names = dict.fromkeys([*(fact.source for fact in stated), ANSWERS])
+    sources = {name: _SOURCES[name](page) for name in names}
     unknown = _unknown(facts, has_partitions=any(keys[0] == "partitions" for keys in found))
     return profile_text(name, stated, unknown, sources, remarks, _today())
 

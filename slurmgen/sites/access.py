@@ -68,7 +68,7 @@ class Source(Fact, frozen=True):
     date: str | None = None
     "The date of its version, as YYYY-MM-DD."
     facts: tuple[str, ...] = ()
-    "The keys of the profile that it supports, such as `gpu.request`; a table stands for all its keys."
+    "The keys that it supports, such as `gpu.request`, or tables; if unset, all that no other source names."
 
     def __str__(self) -> str:
         return ", ".join(filter(None, [f"{self.mark}: {self.title}", self.date, self.url]))

@@ -113,8 +113,11 @@ class Site(Fact, frozen=True):
         return types.pop() if len(types) == 1 else None
 
     def source_of(self, key: str) -> str | None:
-        """The name of the source of a fact: of those that name the fact or its table, the most precise."""
-        longest, found = 0, None
+        """The name of the source of a fact: the one that names the fact or its table most precisely.
+
+        A source that names no facts supports those that no other source names.
+        """
+        longest, found = 0, next((name for name, source in self.sources.items() if not source.facts), None)
         for name, source in self.sources.items():
             for fact in source.facts:
                 if len(fact) > longest and key.startswith(fact) and key[len(fact) :][:1] in ("", "."):

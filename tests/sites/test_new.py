@@ -126,6 +126,7 @@ def test_every_commented_fact_is_valid_once_it_is_a_fact(tmp_path: Path, new: Ne
     path = tmp_path / "site_profiles" / "lab.toml"
     path.write_text(re.sub(r"^# (?=\[|\w+ = )", "", path.read_text(), flags=re.MULTILINE))
     assert load_profile(path).partitions["gpu"].default
+    assert [str(warning) for warning in profile_warnings(path) if "no source" in str(warning)] == []
 
 
 def test_a_missing_answer_that_is_required_names_its_option(tmp_path: Path, new: New) -> None:
@@ -170,7 +171,7 @@ def test_a_bad_line_of_stdin_ends_the_command_and_names_the_option(new: New) -> 
     assert "'soon' is not a Slurm time" in done.stderr
 
 
-def test_text_that_is_not_utf8_is_no_bug(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_accepted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "slurmgen", "sites", "new", "lab", *GPUS]
     done = subprocess.run(command, cwd=tmp_path, input=b"\xff\xfe\n", capture_output=True, check=False)
     assert done.returncode == 0

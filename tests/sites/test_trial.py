@@ -74,6 +74,14 @@ def test_a_finding_of_shellcheck_fails_the_shape(tmp_path: Path, slurmgen: Run) 
     assert re.search(r"failed +shellcheck, line \d+", done.stdout)
 
 
+def test_the_shapes_fit_the_nodes_of_the_requested_partition(tmp_path: Path, slurmgen: Run) -> None:
+    small = "[partitions.small]\nmax_nodes = 1\nnode = { gpus = 1 }\n"
+    write(tmp_path, f"{NODE}[partitions.a]\ndefault = true\n{small}")
+    done = slurmgen("sites", "test", "lab", "--no-twin", "--partition", "small")
+    assert results(done.stdout)["ddp on one node"] == "passed"
+    assert results(done.stdout)["ddp on two nodes"] == "refused"
+
+
 def test_partitions_that_are_not_tried_are_noted(tmp_path: Path, slurmgen: Run) -> None:
     write(tmp_path, f"{NODE}[partitions.a]\ndefault = true\n[partitions.b]\n[partitions.c]\nmax_gpus = 0\n")
     note = "note: not tried without --partition NAME: b\n"

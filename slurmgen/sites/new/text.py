@@ -106,19 +106,14 @@ def _source(name: str, source: Source, facts: Sequence[str]) -> Iterator[str]:
     yield from ("", f"[sources.{toml_key(name)}]")
     for key, value in msgspec.to_builtins(source).items():
         yield f"{key} = {toml_value(value)}"
-    yield f"facts = {toml_value(facts)}"
+    if facts:
+        yield f"facts = {toml_value(facts)}"
 
 
 def _supported(source: str, facts: Sequence[Stated]) -> list[str]:
-    """The keys for `facts` of a source.
-
-    They are whole tables, so that the source supports keys that are added later too. Where a table has facts
-    of several sources, those of a cluster are listed one by one.
-    """
-    shared = {fact.keys[0] for fact in facts if fact.source == ANSWERS}
-    own = [fact.keys for fact in facts if fact.source == source and fact.keys != ("title",)]
-    keys = [keys if source != ANSWERS and keys[0] in shared else keys[:1] for keys in own]
-    return list(dict.fromkeys(".".join(_without_dots(key)) for key in keys))
+    """The keys for `facts` of a source; none for the answers, which support what is added later too."""
+    own = [fact.keys for fact in facts if fact.source == source != ANSWERS]
+    return list(dict.fromkeys(".".join(_without_dots(keys)) for keys in own))
 
 
 def _without_dots(keys: Keys) -> Keys:

@@ -43,7 +43,7 @@ def keys_of(kind: type) -> set[str]:
 
 def words_in_code(page: str) -> set[str]:
     """The words of a page that are formatted as code within its text and tables."""
-    text = re.sub(r"^```.*?^```$", "", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^ *```.*?^ *```$", "", (DOCS / page).read_text(), flags=re.DOTALL | re.MULTILINE)
     return set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", text))))
 
 

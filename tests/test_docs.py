@@ -150,7 +150,7 @@ def examples(page: str, language: str) -> list[str]:
 def test_the_example_profile_is_valid(tmp_path: Path, slurmgen: Run) -> None:
     (profile,) = examples("extend.md", "toml")
     (tmp_path / "mycluster.toml").write_text(profile)
-    assert slurmgen("sites", "validate", "mycluster.toml").stdout == "mycluster.toml: valid\n"
+    assert slurmgen("sites", "validate", "--strict", "mycluster.toml").stdout == "mycluster.toml: valid\n"
 
 
 def test_the_example_launcher_is_complete() -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from slurmgen.sites.facts import MOST, Count, Fact, Name
+from slurmgen.sites.facts import MOST, Count, Fact, PartitionName
 
 LoginMethod = Literal["password", "key", "otp", "certificate"]
 Mark = Literal["documentation", "configuration", "users", "inferred", "discovered"]
@@ -52,7 +52,7 @@ class Charge(Fact, frozen=True):
     "What is charged."
     rate: Rate = 1.0
     "Units for an hour of one GPU or node."
-    rates: dict[Name, Rate] = {}
+    rates: dict[PartitionName, Rate] = {}
     "Other rates by partition or QoS."
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from slurmgen.sites.access import Account, Charge, Login, LoginMethod, Mark, Source
-from slurmgen.sites.facts import Count, Environment, Fact, Name
+from slurmgen.sites.facts import Count, Environment, Fact, Name, PartitionName
 from slurmgen.sites.hardware import Cpu, Gpu, GpuRequest, GpuType, Memory, MemoryForm, Node, Vendor
 from slurmgen.sites.limits import Limits, Partition, Qos, TimeByNodes
 from slurmgen.sites.software import Container, EngineName, Env, HostRule, Launch, Modules, Rendezvous, When
@@ -66,7 +66,7 @@ class Site(Fact, frozen=True):
     "Where to log in."
     account: Account = Account()
     "The account of a job."
-    partitions: dict[Name, Partition] = {}
+    partitions: dict[PartitionName, Partition] = {}
     "The partitions by name; a job may name only these, if any are listed."
     qos: dict[Name, Qos] = {}
     "The QoS by name; a job may name only these, if any are listed."

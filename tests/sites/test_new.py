@@ -251,7 +251,7 @@ def test_discovered_facts_are_not_asked_for_and_name_their_command(tmp_path: Pat
     profile = tmp_path / "site_profiles" / "lab.toml"
     profile.parent.mkdir()
     profile.write_text(
-        "[node]\ngpus = 2\ncpus = 8\nmemory = '32G'\n[partitions.gpu]\ndefault = true\nmax_time = '1-0'\n"
+        "[node]\ngpus = 2\ncpus = 8\nmemory = '32G'\n[partitions.'gpu:a']\ndefault = true\nmax_time = '1-0'\n"
     )
     assert slurmgen("twin", "up", "--site", "lab").returncode == 0
     try:
@@ -263,11 +263,11 @@ def test_discovered_facts_are_not_asked_for_and_name_their_command(tmp_path: Pat
     assert done.returncode == 0, done.stderr
     facts = written(tmp_path)
     assert facts["node"] == {"gpus": 2, "cpus": 8, "memory": "32G"}
-    assert facts["partitions"]["gpu"]["max_time"] == "2:00:00"
+    assert facts["partitions"]["gpu:a"]["max_time"] == "2:00:00"
     assert "gpus = 2  # seen 2" in profile.read_text()
     site = load_profile(profile)
     assert (site.source_of("node.gpus"), site.source_of("internet")) == ("discover", "answers")
-    assert site.source_of("partitions.gpu.max_time") == "answers"
+    assert site.source_of("partitions.gpu:a.max_time") == "answers"
     assert profile_warnings(profile) == []
 
 

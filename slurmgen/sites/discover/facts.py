@@ -23,6 +23,7 @@ Keys = tuple[str, ...]
 _ENGINES = ("pyxis", "edf", "apptainer", "singularity", "podman-hpc", "shifter", "charliecloud")
 _PROGRAMS = {"ch-run": "charliecloud"}
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_PARTITION_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]*")
 _ARCHITECTURES = {"x86_64", "aarch64"}
 
 
@@ -49,7 +50,7 @@ def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discover
     nodes = list(records(_output(replies, NODES)))
     by_partition = kinds(nodes)
     entries = {entry.get("PartitionName", ""): entry for entry in records(_output(replies, PARTITIONS))}
-    every = [entry for name, entry in entries.items() if NAME.fullmatch(name)]
+    every = [entry for name, entry in entries.items() if _PARTITION_NAME.fullmatch(name)]
     partitions = [entry for entry in every if entry.get("State", "UP") == "UP"]
     facts = [
         *([Fact(("login", "host"), host.rpartition("@")[2], "the command line")] if host else []),
@@ -102,7 +103,7 @@ def _partitions(
     base = _usual(partitions, by_partition)
     for entry in partitions:
         name = entry["PartitionName"]
-        if entry.get("Hidden") == "YES" or not NAME.fullmatch(name):
+        if entry.get("Hidden") == "YES" or not _PARTITION_NAME.fullmatch(name):
             continue
         values: dict[str, Any] = {
             "default": entry.get("Default") == "YES" or None,

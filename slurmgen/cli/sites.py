@@ -1,4 +1,4 @@
-"""`slurmgen sites`: list, show and validate site profiles."""
+"""`slurmgen sites`: list, show and validate site profiles, and the commands that write and try them."""
 
 from pathlib import Path
 
@@ -20,12 +20,14 @@ from slurmgen.text import toml_key, toml_value
     examples={
         "slurmgen sites": "List the sites that slurmgen knows",
         "slurmgen sites show daic": "Show all that it knows about one",
-        "slurmgen sites validate site_profiles/mine.toml": "Check your own profile",
+        "slurmgen sites new mycluster": "Write a profile of your cluster",
+        "slurmgen sites validate --strict site_profiles/mine.toml": "Check your own profile",
+        "slurmgen sites test daic": "Try a profile with six jobs",
     },
 )
 @click.pass_context
 def command(ctx: click.Context) -> int:
-    """List, show and validate site profiles."""
+    """List, write, check and try site profiles."""
     return ctx.invoke(list_sites) if ctx.invoked_subcommand is None else 0
 
 

@@ -1,6 +1,5 @@
 """`slurmgen sites new`: write a commented profile from answers, or from what a cluster reports."""
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -8,26 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.answers import answered, is_terminal, printable
 from slurmgen.cli.discover import discover_cluster
 from slurmgen.cli.help import Command
 from slurmgen.cli.paths import shown, write_new
 from slurmgen.cli.route_options import project_dir, route_options
 from slurmgen.errors import RequestError
-from slurmgen.sites.new import (
-    ANSWERS,
-    LATER,
-    QUESTIONS,
-    Question,
-    Stated,
-    new_faults,
-    open_in_partitions,
-    profile_text,
-)
+from slurmgen.sites.new import DISCOVERED, QUESTIONS, Author, Question, Stated, new_faults, new_profile
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
-    from slurmgen.sites.access import Source
-    from slurmgen.sites.new import Facts, Keys, Open
+    from slurmgen.sites.new import Facts, Keys
 
 _HERE = "."
 "The value of --from-discover without a host."
@@ -88,13 +78,14 @@ def command(
     path = _new_path(name, output, project)
     given = {question.name: options.pop(question.name.replace("-", "_")) for question in QUESTIONS}
     found, remarks = _discover(name, from_discover, options)
-    if _is_terminal():
+    if is_terminal():
         click.echo("Press Enter where you do not know an answer.", err=True)
     facts = _ask_all(name, given, {keys: fact.value for keys, fact in found.items()})
-    remark = _value(_REMARK, "--remark", remark, _printable)
-    page = _value(_PAGE, "--page", page, _printable)
+    remark = answered(_REMARK, "--remark", remark, printable)
+    page = answered(_PAGE, "--page", page, printable)
     remarks += [f"Scheduler: {remark}"] if remark else []
-    write_new(project, path, _text(name, facts, found, remarks, page))
+    by = Author(_user(), _today(), page)
+    write_new(project, path, new_profile(name, facts, found, remarks, by))
     click.echo(visible(f"wrote {shown(path)}"), err=True)
     _print_next_steps(name, path, project)
 
@@ -144,7 +135,7 @@ def _discover(
     found = discover_cluster(name, options)
     facts = {
         fact.keys: Stated(
-            fact.keys, fact.value, "discover", f"seen {_today()} by {command_name(fact.command)}"
+            fact.keys, fact.value, DISCOVERED, f"seen {_today()} by {command_name(fact.command)}"
         )
         for fact in found.facts
     }
@@ -165,7 +156,7 @@ def _ask_all(name: str, given: "Mapping[str, str | None]", known: "Facts") -> "F
         if answer is not None or not question.is_answered(known):
             read = partial(_facts_of, question, name, facts)
             option = f"--{question.name}"
-            facts |= _value(question.text, option, answer, read, required=question.required) or {}
+            facts |= answered(question.text, option, answer, read, required=question.required) or {}
     return facts
 
 
@@ -179,94 +170,6 @@ def _facts_of(question: Question, name: str, known: "Facts", text: str) -> "Fact
     if faults := new_faults(name, known, facts):
         raise ValueError(faults[0])
     return facts
-
-
-def _printable(text: str) -> str:
-    """A text for a comment or a source.
-
-    Raises:
-        ValueError: it has a control character.
-    """
-    from slurmgen.slurm.shell import unprintable
-
-    if unprintable(text) is not None:
-        raise ValueError(f"{text!r} has a control character")
-    return text
-
-
-def _value(
-    text: str, option: str, given: str | None, read: Callable[[str], Any], *, required: bool = False
-) -> Any:
-    """The value of an option, else of an answer; None if that is empty.
-
-    On a terminal, a wrong answer is asked for again with the reason.
-    """
-    while True:
-        answer = _answer(text) if given is None else given
-        try:
-            if answer:
-                return read(answer)
-            if not required:
-                return None
-            raise ValueError("an answer is required")
-        except ValueError as error:
-            if given is not None:
-                raise click.BadParameter(f"{error}", param_hint=option) from None
-            if not _is_terminal():
-                raise click.UsageError(f"{text}: {error}. Give {option}, or another answer.") from None
-            click.echo(visible(f"error: {error}"), err=True)
-
-
-def _is_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _answer(text: str) -> str:
-    """An answer from the terminal, or the next line of stdin; empty at its end."""
-    if _is_terminal():
-        reply: str = click.prompt(text, default="", show_default=False, err=True)
-        return reply.strip()
-    line = sys.stdin.buffer.readline() if sys.stdin else b""
-    return line.decode(errors="replace").strip()
-
-
-def _text(
-    name: str, facts: "Facts", found: "Mapping[Keys, Stated]", remarks: list[str], page: str | None
-) -> str:
-    stated = [
-        found[keys] if keys in found and found[keys].value == value else Stated(keys, value, ANSWERS)
-        for keys, value in facts.items()
-    ]
-    names = dict.fromkeys([*(fact.source for fact in stated), ANSWERS])
-    sources = {name: _SOURCES[name](page) for name in names}
-    unknown = _unknown(facts, has_partitions=any(keys[0] == "partitions" for keys in found))
-    return profile_text(name, stated, unknown, sources, remarks, _today())
-
-
-def _unknown(facts: "Facts", *, has_partitions: bool) -> "list[Open]":
-    """The keys that no answer states; those of partitions only if no cluster reported them."""
-    gaps = [question.unanswered(facts) for question in QUESTIONS if not question.is_answered(facts)]
-    partitions = [] if has_partitions else open_in_partitions(facts)
-    return [gap for gap in (*gaps, *partitions, *LATER) if gap.keys not in facts]
-
-
-def _answers_source(page: str | None) -> "Source":
-    from slurmgen.sites.access import Source
-
-    if page:
-        return Source(
-            mark="documentation", title=f"documentation, read by {_user()}", url=page, date=_today()
-        )
-    return Source(mark="users", title=f"answers of {_user()} to `slurmgen sites new`", date=_today())
-
-
-def _discover_source(_page: str | None) -> "Source":
-    from slurmgen.sites.access import Source
-
-    return Source(mark="discovered", title="slurmgen sites discover", date=_today())
-
-
-_SOURCES = {ANSWERS: _answers_source, "discover": _discover_source}
 
 
 def _user() -> str:

@@ -1,19 +1,18 @@
 """Write a new site profile from answers to questions, and from what discovery found."""
 
 from slurmgen.sites.new.answers import Facts, Keys, new_faults
-from slurmgen.sites.new.questions import LATER, QUESTIONS, Open, Question, open_in_partitions
-from slurmgen.sites.new.text import ANSWERS, Stated, profile_text
+from slurmgen.sites.new.profile import Author, new_profile
+from slurmgen.sites.new.questions import QUESTIONS, Question
+from slurmgen.sites.new.text import DISCOVERED, Stated
 
 __all__ = [
-    "ANSWERS",
-    "LATER",
+    "DISCOVERED",
     "QUESTIONS",
+    "Author",
     "Facts",
     "Keys",
-    "Open",
     "Question",
     "Stated",
     "new_faults",
-    "open_in_partitions",
-    "profile_text",
+    "new_profile",
 ]

@@ -14,8 +14,8 @@ from slurmgen.text import toml_key, toml_value, visible
 
 MARK = "# ?"
 "Begins the lines of questions that wait for an answer."
-ANSWERS = "answers"
-"The source of what the user answered."
+ANSWERS, DISCOVERED = "answers", "discover"
+"The sources of what the user answered, and of what a cluster reported."
 _HEAD = (
     "# {name}, written by `slurmgen sites new` on {date}.",
     "# A key that is not set is unknown: slurmgen then requires an option, or uses a default.",

@@ -117,7 +117,7 @@ def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
         last = next(filter(None, output.splitlines()), f"exit status {reply.returncode}")
         raise CommandFailed(
             f"no description of a cluster on {transport.where}: {last}",
-            "Run this on a login node, or name one: slurmgen sites discover HOST.",
+            "Run this on a login node, or name the login host.",
         )
     return discover(replies, host), cluster_name(replies)
 

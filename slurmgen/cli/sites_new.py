@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.answers import answered, is_terminal, printable
+from slurmgen.cli.completion import complete_hosts
 from slurmgen.cli.discover import discover_cluster
 from slurmgen.cli.help import Command
 from slurmgen.cli.paths import shown, write_new
@@ -48,6 +49,7 @@ def _question_options(function: Callable[..., Any]) -> Callable[..., Any]:
     metavar="[HOST]",
     is_flag=False,
     flag_value=_HERE,
+    shell_complete=complete_hosts,
     help="First read what Slurm on the login node HOST reports; without HOST, on this machine.",
 )
 @click.option(

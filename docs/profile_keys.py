@@ -1,8 +1,9 @@
-"""Write docs/profile-keys.md: every key of a site profile with its type, default and meaning.
+"""Write docs/profile-keys.md: every key of a site profile with its type, default, meaning and an example.
 
 `python docs/profile_keys.py` writes the page. A test compares it with the code.
 """
 
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
@@ -10,37 +11,84 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from slurmgen.config.schema import field_notes
+from slurmgen.field_notes import field_notes
+from slurmgen.paths import bundled
 from slurmgen.sites.model import Site
+from slurmgen.text import toml_value
 
 PAGE = Path(__file__).with_name("profile-keys.md")
+ANNOTATED = PAGE.parent.parent / "examples" / "new-site" / "site_profiles" / "borealis.toml"
 HEAD = """# Keys of a site profile
 
 A profile is a TOML file; see [site profiles](sites.md) for how to write one. A key that is unset is unknown.
+An example names its profile; borealis is the annotated one, `examples/new-site/site_profiles/borealis.toml`.
 `python docs/profile_keys.py` writes this page.
 """
+LONGEST = 70
+"Characters of an example."
 LABELS = {"Count": "whole number", "Limit": "whole number"}
 
 
 def page() -> str:
     """The text of the page."""
-    return "\n".join([HEAD, *_table("", Site, {Site})])
+    return "\n".join([HEAD, *_table("", Site, _examples())])
 
 
-def _table(prefix: str, kind: type, seen: set[type]) -> Iterator[str]:
+def _table(prefix: str, kind: type, examples: dict[str, str]) -> Iterator[str]:
     """A section for a table of the profile, then one for each table within it."""
     fields = msgspec.structs.fields(kind)
-    notes = {name: note for base in reversed(kind.__mro__) for name, note in field_notes(base).items()}
+    notes = field_notes(kind)
     yield f"## `[{prefix}]`\n" if prefix else "## Top level\n"
     if prefix:
         yield f"{(kind.__doc__ or '').splitlines()[0]}\n"
-    yield "| key | type | default | meaning |\n|---|---|---|---|"
+    yield "| key | type | default | meaning | example |\n|---|---|---|---|---|"
     for field in fields:
-        yield f"| `{field.name}` | {_name(field.type)} | {_default(field)} | {notes.get(field.name, '')} |"
+        cells = (
+            _name(field.type),
+            _default(field),
+            notes.get(field.name, ""),
+            _example(prefix, field, examples),
+        )
+        yield f"| `{field.name}` | {' | '.join(cells)} |"
     yield ""
     for field in fields:
         for inner, suffix in _tables(field.type):
-            yield from _table(f"{prefix}.{field.name}{suffix}".lstrip("."), inner, {*seen, inner})
+            yield from _table(f"{prefix}.{field.name}{suffix}".lstrip("."), inner, examples)
+
+
+def _example(prefix: str, field: Any, examples: dict[str, str]) -> str:
+    """An example of a key, else of the same key in another table; none for a table, whose section follows."""
+    if any(_tables(field.type)):
+        return ""
+    key = f"{prefix}.{field.name}".lstrip(".")
+    return examples.get(key) or next(
+        text for other, text in examples.items() if other.endswith(f".{field.name}")
+    )
+
+
+def _examples() -> dict[str, str]:
+    """An example of each key: the first that is short, of a bundled profile or else of the annotated one."""
+    found: dict[str, str] = {}
+    for path in (*sorted(bundled("site_profiles").glob("*.toml")), ANNOTATED):
+        for key, value in _values("", Site, tomllib.loads(path.read_text(encoding="utf-8"))):
+            text = toml_value(value)
+            if len(text) <= LONGEST:
+                found.setdefault(key, f"`{text}` ({path.stem})".replace("|", "\\|"))
+    return found
+
+
+def _values(prefix: str, kind: type, data: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values of a profile by their keys, in which NAME is any name of the site's own."""
+    for field in msgspec.structs.fields(kind):
+        if field.name not in data:
+            continue
+        key, value = f"{prefix}.{field.name}".lstrip("."), data[field.name]
+        inner = next(_tables(field.type), None)
+        if inner is None:
+            yield key, dict([*value.items()][:1]) if isinstance(value, dict) else value
+        else:
+            for table in value.values() if inner[1] else (value,):
+                yield from _values(key + inner[1], inner[0], table)
 
 
 def _tables(kind: Any) -> Iterator[tuple[type, str]]:

@@ -221,7 +221,7 @@ def _login(site: Site) -> Iterator[str]:
 def _sources(site: Site) -> Iterator[str]:
     rows = [
         (source.mark, f"[{source.title}]({source.url})" if source.url else source.title, source.date,
-         ", ".join(f"`{fact}`" for fact in source.facts))
+         ", ".join(f"`{fact}`" for fact in source.facts) or "all others")
         for source in site.sources.values()
     ]  # fmt: skip
     yield from _section("Sources", ("mark", "source", "date", "facts"), rows)

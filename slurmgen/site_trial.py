@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from slurmgen.errors import LimitExceeded, RequestError, TwinError
 from slurmgen.lint import lint_text
 from slurmgen.plan import resolve
-from slurmgen.request import NONE, Request, merge
+from slurmgen.request import NONE, Request
 from slurmgen.script import render
 from slurmgen.sites.model import Site
 from slurmgen.sites.shapes import SIX_SHAPES, SIZES, shape_request
@@ -54,7 +54,7 @@ def try_scripts(site: Site, options: Request) -> list[Trial]:
 def _try_script(site: Site, framework: str, size: str, options: Request) -> Trial:
     shape = f"{framework} on {SIZES[size]}"
     try:
-        script = render(resolve(_request(site, framework, size, options), site))
+        script = render(resolve(shape_request(site, framework, size, options), site))
     except LimitExceeded as error:
         return Trial(shape, "refused", error.fact)
     except RequestError as error:
@@ -64,10 +64,6 @@ def _try_script(site: Site, framework: str, size: str, options: Request) -> Tria
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         return Trial(shape, "failed", faults[0] + more, script)
     return Trial(shape, "passed", script=script)
-
-
-def _request(site: Site, framework: str, size: str, options: Request) -> Request:
-    return merge(shape_request(site, framework, size), options)
 
 
 def _lint(script: str, site: Site) -> list[str]:
@@ -127,7 +123,7 @@ def try_hello(site: Site, options: Request, twin: Twin, folder: Path) -> Trial:
     refused = Trial("hello", "failed", "the site accepts none of its shapes")
     for framework, size in HELLO_SHAPES:
         shape = f"hello on {SIZES[size]}"
-        request = _request(site, framework, size, options)
+        request = shape_request(site, framework, size, options)
         try:
             plan = resolve(_as_hello(request, folder), site)
         except LimitExceeded as error:

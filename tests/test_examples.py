@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from slurmgen import Request, Site
+from slurmgen.site_trial import try_scripts
+from slurmgen.sites.profiles import load_profile, profile_warnings
 from tests.conftest import REPOSITORY, Run
 
 EXAMPLES = REPOSITORY / "examples"
@@ -34,6 +37,18 @@ def test_every_job_renders_a_script_without_a_finding(
 def test_the_checked_in_scripts_are_current(slurmgen: Run) -> None:
     result = slurmgen("check", cwd=EXAMPLES / "checked-in-scripts")
     assert result.returncode == 0, result.stdout
+
+
+def test_the_annotated_profile_passes_the_strict_checks_and_fits_all_shapes() -> None:
+    (path,) = (EXAMPLES / "new-site" / "site_profiles").glob("*.toml")
+    assert profile_warnings(path) == []
+    assert {trial.result for trial in try_scripts(load_profile(path), Request())} == {"passed"}
+
+
+def test_the_annotated_profile_sets_every_top_level_key() -> None:
+    (path,) = (EXAMPLES / "new-site" / "site_profiles").glob("*.toml")
+    stated = tomllib.loads(path.read_text())
+    assert set(Site.__struct_fields__) - stated.keys() == set()
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ SECTIONS = {
         "snapshots": "List what slurmgen stores at a site, and remove what no job needs.",
     },
     "Sites": {
-        "sites": "List, show and validate site profiles.",
+        "sites": "List, write, check and try site profiles.",
         "doctor": "Check step by step that a job can be submitted.",
         "twin": "Run a real Slurm on this machine that imitates a site.",
     },

@@ -136,6 +136,16 @@ def _site(found: "Discovery", diff: str | None, name: str) -> "Site":
     )
 
 
+def discover_cluster(name: str, options: dict[str, Any]) -> "Discovery":
+    """What a cluster reports, for a new profile; `options` are those of the route.
+
+    Raises:
+        RemoteError: it cannot be reached, or has no Slurm.
+    """
+    with _connect(None, name, options) as transport:
+        return _query(transport, options["host"])[0]
+
+
 def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
     """What the cluster reports, and the name that Slurm gives it.
 
@@ -153,7 +163,7 @@ def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
         last = next(filter(None, output.splitlines()), f"exit status {reply.returncode}")
         raise CommandFailed(
             f"no description of a cluster on {transport.where}: {last}",
-            "Run this on a login node, or name one: slurmgen sites discover HOST.",
+            "Run this on a login node, or name the login host.",
         )
     return discover(replies, host), cluster_name(replies)
 

@@ -53,6 +53,22 @@ def write_in_project(folder: Path, path: Path, content: bytes) -> None:
         raise unwritable(path, error) from error
 
 
+def write_new(folder: Path, path: Path, text: str) -> None:
+    """Write a new file below a folder; a path that contains a link there is refused.
+
+    Raises:
+        RequestError: the file exists, its path contains a link, or it cannot be written.
+    """
+    try:
+        if path.is_relative_to(folder):
+            refuse_links(folder, path.relative_to(folder))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
 def unwritable(path: Path, error: OSError) -> RequestError:
     """The error for a file that cannot be written."""
     return RequestError(f"{shown(path)} cannot be written: {error.strerror or error}")

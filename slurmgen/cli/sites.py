@@ -1,4 +1,4 @@
-"""`slurmgen sites`: list, show and validate site profiles."""
+"""`slurmgen sites`: list, show and validate site profiles, and the commands that write and try them."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from slurmgen.cli.completion import complete_sites
 from slurmgen.cli.discover import command as discover
 from slurmgen.cli.help import Group
 from slurmgen.cli.route_options import project_dir
+from slurmgen.cli.sites_new import command as new
 from slurmgen.cli.sites_test import command as test
 from slurmgen.text import toml_key, toml_value
 
@@ -19,12 +20,14 @@ from slurmgen.text import toml_key, toml_value
     examples={
         "slurmgen sites": "List the sites that slurmgen knows",
         "slurmgen sites show daic": "Show all that it knows about one",
-        "slurmgen sites validate site_profiles/mine.toml": "Check your own profile",
+        "slurmgen sites new mycluster": "Write a profile of your cluster",
+        "slurmgen sites validate --strict site_profiles/mine.toml": "Check your own profile",
+        "slurmgen sites test daic": "Try a profile with six jobs",
     },
 )
 @click.pass_context
 def command(ctx: click.Context) -> int:
-    """List, show and validate site profiles."""
+    """List, write, check and try site profiles."""
     return ctx.invoke(list_sites) if ctx.invoked_subcommand is None else 0
 
 
@@ -68,6 +71,7 @@ def show(name: str, as_json: bool) -> None:
         click.echo(visible_strings(_toml(msgspec.to_builtins(site))), nl=False)
 
 
+command.add_command(new, "new")
 command.add_command(discover, "discover")
 command.add_command(test, "test")
 

@@ -49,7 +49,16 @@ def command(name: str, no_twin: bool, **options: str | None) -> int:
     site = load_site(name, project_dir())
     if not has_shellcheck():
         click.echo("note: shellcheck is not installed, so the scripts are not checked with it", err=True)
+    if others := _untried(site, options["partition"]):
+        click.echo(visible(f"note: not tried without --partition NAME: {', '.join(others)}"), err=True)
     return _try(site, Request(**options), use_twin=not no_twin)  # type: ignore[arg-type]
+
+
+def _untried(site: "Site", partition: str | None) -> list[str]:
+    """The partitions with GPUs that no job without --partition uses."""
+    from slurmgen.sites.nodes import gpu_partitions
+
+    return [name for name in gpu_partitions(site) if not (partition or site.partitions[name].default)]
 
 
 def _try(site: "Site", options: "Request", *, use_twin: bool) -> int:

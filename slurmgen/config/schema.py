@@ -3,8 +3,6 @@
 `python -m slurmgen.config.schema` writes them to schemas/; a test keeps them current.
 """
 
-import ast
-import inspect
 import json
 from pathlib import Path
 from typing import Any, get_args
@@ -13,6 +11,7 @@ import msgspec
 
 from slurmgen.config.project import Project
 from slurmgen.config.user import Personal
+from slurmgen.field_notes import field_notes
 from slurmgen.sites.model import Site
 
 SCHEMAS: dict[str, tuple[Any, str]] = {
@@ -45,24 +44,9 @@ def _structs_in(kind: Any) -> dict[str, type]:
 
 def _describe(definition: dict[str, Any], kind: type) -> None:
     """Put the string below each field of the class into its schema."""
-    notes = {name: text for base in reversed(kind.__mro__) for name, text in field_notes(base).items()}
-    for name, text in notes.items():
+    for name, text in field_notes(kind).items():
         if name in definition.get("properties", {}):
             definition["properties"][name]["description"] = text
-
-
-def field_notes(kind: type) -> dict[str, str]:
-    """The strings below the fields of a class."""
-    if not kind.__module__.startswith("slurmgen."):
-        return {}
-    tree = ast.parse(inspect.getsource(kind)).body[0]
-    assert isinstance(tree, ast.ClassDef)  # noqa: S101
-    notes = {}
-    for field, after in zip(tree.body, tree.body[1:], strict=False):
-        match field, after:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                notes[name] = text
-    return notes
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from slurmgen.sites.nodes import Place, accepts, default_type, gpu_partitions, p
 from slurmgen.slurm import durations
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
+_PARTITION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+:-]*")
 
 
 def find_place(request: Request, site: Site, gpus: int) -> Place:
@@ -150,8 +151,11 @@ def roomier(site: Site, node: Node) -> tuple[str, ...]:
 
 def _check_words(request: Request, partitions: Iterable[str]) -> None:
     named = (("account", request.account), ("qos", request.qos), ("gpu-type", request.gpu_type))
-    for key, word in (*[("partition", name) for name in partitions], *named):
-        if word is not None and not _WORD.fullmatch(word):
+    words = [(key, word, _WORD) for key, word in named] + [
+        ("partition", name, _PARTITION) for name in partitions
+    ]
+    for key, word, valid in words:
+        if word is not None and not valid.fullmatch(word):
             raise RequestError(
                 f"--{key} {word!r} is not a Slurm name", "Use letters, digits and _ . @ + - only."
             )

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from slurmgen.sites.facts import MOST, Count, Fact, Name
+from slurmgen.sites.facts import MOST, Count, Fact, PartitionName
 
 LoginMethod = Literal["password", "key", "otp", "certificate"]
 Mark = Literal["documentation", "configuration", "users", "inferred", "discovered"]
@@ -54,7 +54,7 @@ class Charge(Fact, frozen=True):
     "What is charged."
     rate: Rate = 1.0
     "Units for an hour of one GPU or node."
-    rates: dict[Name, Rate] = {}
+    rates: dict[PartitionName, Rate] = {}
     "Other rates by QoS, partition or GPU type, of which the first that has one counts."
 
 
@@ -70,7 +70,7 @@ class Source(Fact, frozen=True):
     date: str | None = None
     "The date of its version, as YYYY-MM-DD."
     facts: tuple[str, ...] = ()
-    "The keys of the profile that it supports, such as `gpu.request`; a table stands for all its keys."
+    "The keys that it supports, such as `gpu.request`, or tables; if unset, all that no other source names."
 
     def __str__(self) -> str:
         return ", ".join(filter(None, [f"{self.mark}: {self.title}", self.date, self.url]))

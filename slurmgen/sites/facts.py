@@ -18,6 +18,13 @@ Name = Annotated[
         description="letters, digits and _ . + -, beginning with none of . + -",
     ),
 ]
+PartitionName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+:-]*\Z",
+        description="letters, digits and _ . + : -, beginning with none of . + : -",
+    ),
+]
 Folder = Annotated[
     str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*\Z", description="a full path of letters, digits and _ . / + -")
 ]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from slurmgen.sites.access import Account, Charge, Login, LoginMethod, Mark, Source
-from slurmgen.sites.facts import Count, Environment, Fact, Folder, Name
+from slurmgen.sites.facts import Count, Environment, Fact, Folder, Name, PartitionName
 from slurmgen.sites.hardware import Cpu, Gpu, GpuRequest, GpuType, Memory, MemoryForm, Node, Vendor
 from slurmgen.sites.limits import Limits, Partition, Qos, TimeByNodes
 from slurmgen.sites.software import (
@@ -79,7 +79,7 @@ class Site(Fact, frozen=True):
     "Where to log in."
     account: Account = Account()
     "The account of a job."
-    partitions: dict[Name, Partition] = {}
+    partitions: dict[PartitionName, Partition] = {}
     "The partitions by name; a job may name only these, if any are listed."
     qos: dict[Name, Qos] = {}
     "The QoS by name; a job may name only these, if any are listed."
@@ -132,8 +132,11 @@ class Site(Fact, frozen=True):
         return types.pop() if len(types) == 1 else None
 
     def source_of(self, key: str) -> str | None:
-        """The name of the source of a fact: of those that name the fact or its table, the most precise."""
-        longest, found = 0, None
+        """The name of the source of a fact: the one that names the fact or its table most precisely.
+
+        A source that names no facts supports those that no other source names.
+        """
+        longest, found = 0, next((name for name, source in self.sources.items() if not source.facts), None)
         for name, source in self.sources.items():
             for fact in source.facts:
                 if len(fact) > longest and key.startswith(fact) and key[len(fact) :][:1] in ("", "."):

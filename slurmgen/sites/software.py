@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from slurmgen.sites.facts import Environment, Fact, Folder, Name
+from slurmgen.sites.facts import Environment, Fact, Folder, Name, PartitionName
 from slurmgen.slurm.sbatch_options import SbatchOptions
 
 HostRule = Literal["hostname", "ip"]
@@ -83,7 +83,7 @@ class When(Fact, frozen=True):
     "Condition: whether the job uses every GPU of its nodes."
     gpu_type: Name | None = None
     "Condition: the GPU type of the job."
-    partition: Name | None = None
+    partition: PartitionName | None = None
     "Condition: the partition of the job."
     qos: Name | None = None
     "Condition: the QoS of the job."

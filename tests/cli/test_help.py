@@ -123,6 +123,10 @@ def test_an_example_is_a_valid_command_line(example: str, project: Path, slurmge
     assert command.make_context("", words, parent=ctx)
 
 
+ANSWERS = "\n\n\n\n4\n"
+"To the questions of `sites new`: nothing is known but the GPUs of a node."
+
+
 @pytest.mark.parametrize(
     "example", [line for line in EXAMPLES if shlex.split(line)[1] in OFFLINE and "discover" not in line]
 )
@@ -131,5 +135,5 @@ def test_an_example_works(example: str, project: Path, slurmgen: Run) -> None:
     words = expanded(example, project)
     if words[1] == "init":
         (project / "slurmgen.toml").unlink()
-    result = slurmgen(*words[1:])
+    result = slurmgen(*words[1:], input=ANSWERS)
     assert (result.returncode, result.stderr.startswith("error")) == (0, False), result.stderr

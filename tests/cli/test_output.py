@@ -74,7 +74,15 @@ EVERY = {
     ],
     "lsp": [[], ["--site", NAME]],
     "check": [[], ["--format", "json"], [NAME], ["--format", NAME]],
-    "sites": [[], ["list"], ["show", NAME], ["show", "daic"], ["validate", f"{NAME}.py"], ["test", NAME]],
+    "sites": [
+        [],
+        ["list"],
+        ["show", NAME],
+        ["show", "daic"],
+        ["validate", f"{NAME}.py"],
+        ["test", NAME],
+        ["new", NAME],
+    ],
     "twin": [["status", "--site", NAME], ["down", "--site", NAME], ["up", "--site", NAME], [NAME]],
 }
 

@@ -90,6 +90,7 @@ CASES = {
     "sites list": [Case("sites list", 1)],
     "sites show": [Case("sites show generic")],
     "sites validate": [Case("sites validate site_profiles/*.toml", 1)],
+    "sites new": [Case("sites new new --gpus-per-node 4", writes=("site_profiles/",))],
     "sites discover": [Case("sites discover --via local", programs=SLURM | SHELL | {"srun"})],
     # Without --no-twin it runs the shell lines of the profile, as a job of the twin does.
     "sites test": [Case("sites test lab --no-twin", 1, programs=frozenset({"shellcheck"}))],

@@ -7,7 +7,7 @@ import pytest
 
 from slurmgen.paths import bundled
 from slurmgen.sites.contradictions import CHECKS
-from slurmgen.sites.profiles import profile_warnings
+from slurmgen.sites.profiles import load_profile, profile_warnings
 from tests.conftest import Run
 
 SOURCE = """
@@ -133,6 +133,14 @@ def test_facts_without_a_source_are_listed_by_table(tmp_path: Path) -> None:
         "Add the key or its table to `facts` of a table [sources.NAME].",
         "gpu: no source supports gpu.request. Add the key or its table to `facts` of a table [sources.NAME].",
     ]
+
+
+def test_a_source_without_facts_supports_those_that_no_other_source_names(tmp_path: Path) -> None:
+    other = "[sources.rest]\nmark = 'users'\ntitle = 'notes'\n" + SOURCE.format("'node.gpus'")
+    path = write(tmp_path, "[node]\ngpus = 4\ncpus = 8\n", other)
+    assert profile_warnings(path) == []
+    site = load_profile(path)
+    assert (site.source_of("node.gpus"), site.source_of("node.cpus")) == ("docs", "rest")
 
 
 @pytest.mark.parametrize("path", sorted(bundled("site_profiles").glob("*.toml")), ids=lambda path: path.stem)

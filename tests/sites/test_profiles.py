@@ -240,6 +240,22 @@ def test_show_prints_empty_tables_and_quotes_their_names(tmp_path: Path, slurmge
     assert tomllib.loads(shown) == tomllib.loads((folder / "x.toml").read_text())
 
 
+def test_the_name_of_a_partition_may_have_a_colon(tmp_path: Path, slurmgen: Run) -> None:
+    settings = (
+        "[when.a]\npartition = 'gpu:shared'\nenv = { A = '1' }\n[charge]\nrates = { 'gpu:shared' = 2 }\n"
+    )
+    write(
+        tmp_path / "site_profiles",
+        "x",
+        f"[partitions.gpu]\ndefault = true\n[partitions.'gpu:shared']\n{settings}",
+    )
+    script = slurmgen("render", "--site", "x", "--partition", "gpu:shared").stdout
+    assert "#SBATCH --partition=gpu:shared\n" in script
+    assert "export A=1\n" in script
+    (tmp_path / "job.sbatch").write_text(script)
+    assert slurmgen("lint", "--site", "x", "job.sbatch").returncode == 0
+
+
 def test_a_profile_without_a_name_gets_the_name_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "ours.toml"
     path.write_text("extends = 'olivia'")

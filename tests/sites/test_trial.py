@@ -69,9 +69,25 @@ def test_a_finding_of_the_linter_fails_the_shape(tmp_path: Path, slurmgen: Run) 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="there is no shellcheck")
 def test_a_finding_of_shellcheck_fails_the_shape(tmp_path: Path, slurmgen: Run) -> None:
     write(tmp_path, f"{NODE}[launch]\nbefore = ['echo $(ls *.x)']\n")
+    (tmp_path / ".shellcheckrc").write_text("disable=SC2046\n")  # a file of the project hides no finding
     done = slurmgen("sites", "test", "lab", "--no-twin")
     assert done.returncode == 1
     assert re.search(r"failed +shellcheck, line \d+", done.stdout)
+
+
+def test_the_shapes_fit_the_nodes_of_the_requested_partition(tmp_path: Path, slurmgen: Run) -> None:
+    small = "[partitions.small]\nmax_nodes = 1\nnode = { gpus = 1 }\n"
+    write(tmp_path, f"{NODE}[partitions.a]\ndefault = true\n{small}")
+    done = slurmgen("sites", "test", "lab", "--no-twin", "--partition", "small")
+    assert results(done.stdout)["ddp on one node"] == "passed"
+    assert results(done.stdout)["ddp on two nodes"] == "refused"
+
+
+def test_partitions_that_are_not_tried_are_noted(tmp_path: Path, slurmgen: Run) -> None:
+    write(tmp_path, f"{NODE}[partitions.a]\ndefault = true\n[partitions.b]\n[partitions.c]\nmax_gpus = 0\n")
+    note = "note: not tried without --partition NAME: b\n"
+    assert note in slurmgen("sites", "test", "lab", "--no-twin").stderr
+    assert note not in slurmgen("sites", "test", "lab", "--no-twin", "--partition", "b").stderr
 
 
 def test_a_missing_shellcheck_is_noted(slurmgen: Run, tmp_path: Path) -> None:

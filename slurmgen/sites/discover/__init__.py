@@ -7,7 +7,7 @@ from slurmgen.sites.discover.compare import Difference, differences
 from slurmgen.sites.discover.facts import Discovery, cluster_name, discover
 from slurmgen.sites.discover.probe import with_probe
 from slurmgen.sites.discover.query import QUERY, answers
-from slurmgen.sites.discover.write import profile_text
+from slurmgen.sites.discover.write import command_name, profile_text
 
 __all__ = [
     "QUERY",
@@ -15,6 +15,7 @@ __all__ = [
     "Discovery",
     "answers",
     "cluster_name",
+    "command_name",
     "differences",
     "discover",
     "profile_text",

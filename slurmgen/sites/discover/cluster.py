@@ -10,6 +10,7 @@ from slurmgen.sites.discover.query import ASSOCIATIONS, CONFIG, NODES, PARTITION
 from slurmgen.sites.discover.records import records, settings
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+PARTITION_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]{0,99}")
 Keys = tuple[str, ...]
 Entry = Mapping[str, str]
 
@@ -65,7 +66,7 @@ def read(replies: Mapping[str, Answer]) -> Cluster:
     partitions = {entry.get("PartitionName", ""): entry for entry in records(output(replies, PARTITIONS))}
     return Cluster(
         config=config,
-        all_partitions=tuple(entry for name, entry in partitions.items() if NAME.fullmatch(name)),
+        all_partitions=tuple(entry for name, entry in partitions.items() if PARTITION_NAME.fullmatch(name)),
         groups=tuple(groups(records(output(replies, NODES)))),
         associations=_associations(output(replies, ASSOCIATIONS), config.get("ClusterName", "")),
         qos=_qos(output(replies, QOS)),

@@ -57,9 +57,13 @@ def _note(note: Fact, date: str) -> str:
 
 
 def _seen(fact: Fact, date: str) -> str:
-    """The date and the command, without its options."""
-    words = [word for word in fact.command.split() if not word.startswith("-") and "=" not in word]
-    return f"# seen {date} by {' '.join(words)}"
+    return f"# seen {date} by {command_name(fact.command)}"
+
+
+def command_name(command: str) -> str:
+    """A command without its options."""
+    words = [word for word in command.split() if not word.startswith("-") and "=" not in word]
+    return " ".join(words)
 
 
 def _sources(found: Discovery, date: str) -> Iterator[str]:

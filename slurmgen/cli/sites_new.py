@@ -1,0 +1,205 @@
+"""`slurmgen sites new`: write a commented profile from answers, or from what a cluster reports."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmgen.cli.answers import answered, is_terminal, printable
+from slurmgen.cli.completion import complete_hosts
+from slurmgen.cli.discover import discover_cluster
+from slurmgen.cli.help import Command
+from slurmgen.cli.paths import shown, write_new
+from slurmgen.cli.route_options import project_dir, route_options
+from slurmgen.errors import RequestError
+from slurmgen.sites.new import DISCOVERED, QUESTIONS, Author, Question, Stated, new_faults, new_profile
+from slurmgen.text import visible
+
+if TYPE_CHECKING:
+    from slurmgen.sites.new import Facts, Keys
+
+_HERE = "."
+"The value of --from-discover without a host."
+_REMARK = "What else the scheduler requires or refuses, in a line"
+_PAGE = "Address of the documentation page with these facts"
+
+
+def _question_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command an option for each question."""
+    for question in reversed(QUESTIONS):
+        option = click.option(f"--{question.name}", metavar=question.metavar, help=f"{question.text}.")
+        function = option(function)
+    return function
+
+
+@click.command(
+    "new",
+    cls=Command,
+    examples={
+        "slurmgen sites new mycluster": "Answer questions about a cluster",
+        "slurmgen sites new mycluster --from-discover login.example.org": "Read first what Slurm reports",
+        "slurmgen sites new mycluster --partition gpu --gpus-per-node 4": "Give some answers as options",
+    },
+)
+@click.argument("name")
+@click.option(
+    "--from-discover",
+    metavar="[HOST]",
+    is_flag=False,
+    flag_value=_HERE,
+    shell_complete=complete_hosts,
+    help="First read what Slurm on the login node HOST reports; without HOST, on this machine.",
+)
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The new file; default: site_profiles/NAME.toml in the project.",
+)
+@_question_options
+@click.option("--remark", metavar="TEXT", help=f"{_REMARK}.")
+@click.option("--page", metavar="URL", help=f"{_PAGE}.")
+@route_options
+def command(
+    name: str,
+    from_discover: str | None,
+    output: Path | None,
+    remark: str | None,
+    page: str | None,
+    **options: Any,
+) -> None:
+    """Write a commented profile of a new site.
+
+    It asks for the facts that no option states; an empty answer leaves a fact unknown. Without a terminal it
+    reads the answers from stdin, a line each. Unknown facts are in the file as comments with the question. An
+    existing file is never overwritten.
+    """
+    project = project_dir()
+    path = _new_path(name, output, project)
+    given = {question.name: options.pop(question.name.replace("-", "_")) for question in QUESTIONS}
+    found, remarks = _discover(name, from_discover, options)
+    if is_terminal():
+        click.echo("Press Enter where you do not know an answer.", err=True)
+    facts = _ask_all(name, given, {keys: fact.value for keys, fact in found.items()})
+    remark = answered(_REMARK, "--remark", remark, printable)
+    page = answered(_PAGE, "--page", page, printable)
+    remarks += [f"Scheduler: {remark}"] if remark else []
+    by = Author(_user(), _today(), page)
+    write_new(project, path, new_profile(name, facts, found, remarks, by))
+    click.echo(visible(f"wrote {shown(path)}"), err=True)
+    _print_next_steps(name, path, project)
+
+
+def _new_path(name: str, output: Path | None, project: Path) -> Path:
+    """The path of the new profile.
+
+    Raises:
+        UsageError: the name is not valid, or not that of the file.
+        RequestError: there is such a site.
+    """
+    from slurmgen.sites.discover.facts import NAME
+    from slurmgen.sites.profiles import profile_paths
+
+    if not NAME.fullmatch(name):
+        raise click.BadParameter(
+            f"{name!r} is not a valid name of a site: use letters, digits and _ . + -.", param_hint="NAME"
+        )
+    if output and output.name != f"{name}.toml":
+        raise click.BadParameter(
+            f"a profile is found by its file name; call it {name}.toml.", param_hint="--output"
+        )
+    path = output.absolute() if output else project / "site_profiles" / f"{name}.toml"
+    known = profile_paths(project).get(name)
+    if known:
+        other = f'write {shown(path)} with `extends = "{name}"` to change some facts'
+        hint = "edit that file" if known == path else other
+        raise RequestError(
+            f"site {name!r} exists already: {shown(known)}", f"Choose another name, or {hint}."
+        )
+    return path
+
+
+def _discover(
+    name: str, from_discover: str | None, options: dict[str, Any]
+) -> "tuple[dict[Keys, Stated], list[str]]":
+    """The facts that a cluster reports, and remarks on what it does not; neither without --from-discover."""
+    from slurmgen.sites.discover import command_name
+
+    if from_discover is None:
+        _refuse_route(options)
+        return {}, []
+    if from_discover != _HERE:
+        if options["host"]:
+            raise click.UsageError("--from-discover and --host name the login host twice.")
+        options["host"] = from_discover
+    found = discover_cluster(name, options)
+    facts = {
+        fact.keys: Stated(
+            fact.keys, fact.value, DISCOVERED, f"seen {_today()} by {command_name(fact.command)}"
+        )
+        for fact in found.facts
+    }
+    return facts, [f"Slurm does not report {text}" for text in found.unknown]
+
+
+def _refuse_route(options: dict[str, Any]) -> None:
+    given = [key for key in ("via", "host", "ssh_client") if options[key]]
+    if given:
+        raise click.UsageError(f"--{given[0].replace('_', '-')} needs --from-discover.")
+
+
+def _ask_all(name: str, given: "Mapping[str, str | None]", known: "Facts") -> "Facts":
+    """The known facts, and those of the answers; an option takes precedence over a known fact."""
+    facts = dict(known)
+    for question in QUESTIONS:
+        answer = given[question.name]
+        if answer is not None or not question.is_answered(known):
+            read = partial(_facts_of, question, name, facts)
+            option = f"--{question.name}"
+            facts |= answered(question.text, option, answer, read, required=question.required) or {}
+    return facts
+
+
+def _facts_of(question: Question, name: str, known: "Facts", text: str) -> "Facts":
+    """The facts of an answer.
+
+    Raises:
+        ValueError: it is wrong.
+    """
+    facts = question.facts(text, known)
+    if faults := new_faults(name, known, facts):
+        raise ValueError(faults[0])
+    return facts
+
+
+def _user() -> str:
+    from getpass import getuser
+
+    try:
+        return getuser()
+    except (KeyError, OSError):  # the user id has no name
+        return "an unnamed user"
+
+
+def _today() -> str:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).date().isoformat()
+
+
+def _print_next_steps(name: str, path: Path, project: Path) -> None:
+    from slurmgen.sites.profiles import profile_errors
+
+    for error in profile_errors(path, project):
+        click.echo(visible(f"error: {error}", keep="\n"), err=True)
+    steps = {
+        f"$EDITOR {shown(path)}": "answer the lines that begin with `# ?`",
+        f"slurmgen sites validate --strict {shown(path)}": "errors and contradictions",
+        f"slurmgen sites test {name}": "six jobs, on a twin of the site",
+        f"slurmgen doctor --site {name}": "the connection, and Slurm there",
+    }
+    width = max(map(len, steps))
+    lines = [f"  {step:{width}}  # {why}" for step, why in steps.items()]
+    click.echo(visible("\n".join(["Next:", *lines]), keep="\n"), err=True)

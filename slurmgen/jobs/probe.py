@@ -78,27 +78,26 @@ def unread(transport: Transport, route: Route) -> Record | None:
 def submit_probe(
     transport: Transport,
     prepared: Prepared,
+    waiting: Callable[[Record], None],
     observer: Observer | None = None,
-    submitted: Callable[[Record], None] = lambda record: None,
 ) -> Lines:
     """Submit the job exactly once, wait for its end, and read its report. The connection is closed.
 
     Args:
         transport: to the cluster.
         prepared: what `prepare_probe` made.
+        waiting: is called with the job, before the wait.
         observer: is called as the submission proceeds.
-        submitted: is called with the job.
 
     Raises:
         RemoteError: as `slurmgen.jobs.submit.submission` and `read_report` say.
     """
     with submission(prepared, lambda: transport, observer=observer) as outcome:
-        submitted(outcome.record)
-        return read_report(transport, outcome.record)
+        return read_report(transport, outcome.record, waiting)
 
 
-def read_report(transport: Transport, record: Record) -> Lines:
-    """Wait for the end of the job, and read its report.
+def read_report(transport: Transport, record: Record, waiting: Callable[[Record], None]) -> Lines:
+    """Wait for the end of the job, and read its report; `waiting` is called before.
 
     Raises:
         Interrupted: ^C; the job goes on.
@@ -106,6 +105,7 @@ def read_report(transport: Transport, record: Record) -> Lines:
     """
     log = bytearray()
     try:
+        waiting(record)
         states = follow(transport, _job(record), recorded_log(record, record.id), Shown(_bounded(log)))
     except KeyboardInterrupt:
         raise Interrupted(

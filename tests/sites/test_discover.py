@@ -392,7 +392,7 @@ def test_ten_thousand_nodes_are_one_kind() -> None:
     assert [note.keys[0] for note in found.notes if "node" in note.keys[0]] == ["10000 nodes"]
 
 
-def test_without_nodes_no_partition_is_said_to_lack_gpus() -> None:
+def test_without_nodes_it_is_unknown_which_partitions_lack_gpus() -> None:
     assert profile(replied(partitions=partition("gpu"))).partitions["gpu"].max_gpus is None
 
 

@@ -61,7 +61,7 @@ def test_what_has_no_key_becomes_a_comment() -> None:
     assert text.index("task: 0:") < text.index("task: 1:")
 
 
-def test_what_the_probe_found_is_no_longer_unknown() -> None:
+def test_what_the_probe_found_leaves_the_list_of_unknowns() -> None:
     unknown = "whether compute nodes reach the internet"
     assert unknown not in written(LOG)
     assert unknown in written(LOG.replace("internet: proxy", "internet: perhaps"))

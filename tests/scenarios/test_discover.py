@@ -20,6 +20,7 @@ from slurmgen.sites.discover.records import records
 from tests.scenarios.test_hostile_replies import EVIL
 from tests.support.accounting import accounting, add
 from tests.support.hostile import ODD, OVER, hostile
+from tests.support.sshd import privilege_separation_folder, sshd
 from tests.support.twins import Testbed, eventually, twin
 
 OUTPUT = Path(__file__).parent.parent / "sites" / "slurm_output"
@@ -50,6 +51,16 @@ class Login:
             cwd=self.testbed.folder,
             env=self.environ,
             stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+
+    def diff(self, *args: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "slurmgen", "sites", "discover", "--via", "ssh", "--diff", *args],
+            cwd=self.testbed.folder,
+            env=self.environ,
             capture_output=True,
             text=True,
             timeout=200,
@@ -283,6 +294,47 @@ def test_a_cancelled_probe_is_an_error_and_not_read_again(login: Login) -> None:
     assert f"the probe job {job} ended as CANCELLED without a complete report. See its log" in message
     again = login.discover("--probe")
     assert (again.returncode, "confirm it with --yes" in again.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("shell", ["tcsh", "fish"])
+def test_the_login_shell_need_not_be_a_posix_shell(login: Login, tmp_path: Path, shell: str) -> None:
+    privilege_separation_folder()
+    (tmp_path / "server").mkdir()
+    force = f'ForceCommand cd "$HOME" && exec {shell} -c "$SSH_ORIGINAL_COMMAND"'
+    with sshd(tmp_path / "server", login.testbed.twin.environ(), force) as server:
+        reply = subprocess.run(
+            [
+                *(sys.executable, "-m", "slurmgen", "sites", "discover", "far", "--name", "mine"),
+                *("--ssh-config", server.config(tmp_path), "--probe", "--yes"),
+            ],
+            cwd=tmp_path,
+            env=login.environ,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+    assert reply.returncode == 0, reply.stderr
+    found = tomllib.loads(reply.stdout)
+    assert (found["node"]["gpus"], found["internet"] in ("yes", "no")) == (8, True)
+
+
+def test_a_profile_is_compared_with_a_probe_too(login: Login) -> None:
+    reply = login.diff("berzelius", "--probe", "--yes")
+    assert reply.returncode in (0, 1), reply.stderr
+    assert "agrees with the cluster" in reply.stderr or reply.stdout
+    assert "not compared: `sacctmgr" in reply.stderr
+    (login.testbed.folder / "site_profiles").mkdir(exist_ok=True)
+    (login.testbed.folder / "site_profiles" / "drifted.toml").write_text(
+        f'name = "drifted"\ninternet = "proxy"\n[login]\nhost = "{login.host}"\n'
+        "[node]\ngpus = 4\ncpus = 128\n[partitions.main]\ndefault = true\n[partitions.gone]\n"
+    )
+    reply = login.diff("drifted", "--probe", "--yes")
+    assert reply.returncode == 1, reply.stderr
+    assert [line.split(":")[0] for line in reply.stdout.splitlines()] == [
+        "partitions.gone",
+        "node.gpus",
+        "internet",
+    ]
 
 
 @pytest.mark.parametrize("answer", [*OVER, *ODD])

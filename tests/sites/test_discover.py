@@ -198,7 +198,7 @@ def test_odd_numbers_are_left_out(line: str) -> None:
 
 
 def test_a_reason_that_looks_like_a_key_is_ignored() -> None:
-    line = "NodeName=a CPUTot=8 RealMemory=512000 Gres=gpu:4 Partitions=gpu Reason=raise RealMemory=1 soon"
+    line = "NodeName=a CPUTot=8 RealMemory=512000 Gres=gpu:4 Partitions=gpu Reason=raise MemSpecLimit=9000 soon"
     assert profile(replied(partitions=PARTITION.format(""), nodes=line)).node.memory == "500G"
 
 
@@ -377,6 +377,12 @@ def test_nodes_that_never_started_have_the_architecture_of_the_others() -> None:
     down = [node(n).replace("Arch=x86_64 ", "").replace("MIXED+PLANNED", "DOWN*") for n in (2, 3)]
     found = profile(replied(partitions=partition("gpu"), nodes="\n".join([node(1), *down])))
     assert found.architecture == "x86_64"
+
+
+def test_nodes_that_do_not_exist_yet_do_not_count() -> None:
+    future = [node(n, gres="gpu:b200:8").replace("MIXED+PLANNED", "FUTURE") for n in (2, 3)]
+    found = profile(replied(partitions=partition("gpu"), nodes="\n".join([node(1), *future])))
+    assert (found.node.gpus, set(found.gpu.types)) == (4, {"h100"})
 
 
 def test_equal_nodes_are_counted_on_the_login_node() -> None:

@@ -198,7 +198,7 @@ def test_odd_numbers_are_left_out(line: str) -> None:
 
 
 def test_a_reason_that_looks_like_a_key_is_ignored() -> None:
-    line = "NodeName=a CPUTot=8 RealMemory=512000 Gres=gpu:4 Partitions=gpu Reason=raise MemSpecLimit=9000 soon"
+    line = "NodeName=a CPUTot=8 RealMemory=512000 Gres=gpu:4 Partitions=gpu Reason=MemSpecLimit=9 MemSpecLimit=9000"
     assert profile(replied(partitions=PARTITION.format(""), nodes=line)).node.memory == "500G"
 
 

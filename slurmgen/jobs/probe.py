@@ -16,11 +16,13 @@ from slurmgen.remote.transport import Transport
 from slurmgen.request import Request
 from slurmgen.sites.discover.probe import MAX_LOG, SCRIPT_NAME, is_complete, report, script
 from slurmgen.sites.model import Site
-from slurmgen.sites.nodes import gpu_partitions, place_of
+from slurmgen.sites.nodes import Place, gpu_partitions, place_of
+from slurmgen.slurm import durations
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 
 NAME = "slurmgen-probe"
+_SECONDS = 60
 Lines = tuple[tuple[str, str], ...]
 
 
@@ -31,14 +33,15 @@ def probe_plan(site: Site, account: str | None = None, partition: str | None = N
         RequestError: the site cannot run it, for instance because it has no GPUs.
     """
     partition = partition or _partition(site)
-    gpus = place_of(site, partition).node.gpus
+    place = place_of(site, partition)
+    gpus = place.node.gpus
     if not gpus:
         raise RequestError(f"no node with GPUs is known on {site.name}", "Name a --partition that has some.")
     is_whole = partition in site.partitions and site.partitions[partition].whole_nodes
     request = Request(
         framework="lightning",
         gpus=gpus if is_whole else min(gpus, 2),
-        time="00:01:00",
+        time=_time(place),
         account=account,
         partition=partition,
         script=SCRIPT_NAME,
@@ -126,6 +129,12 @@ def _partition(site: Site) -> str | None:
     with_gpus = gpu_partitions(site)
     default = site.default_partition
     return default if default in with_gpus else next(iter(with_gpus), None)
+
+
+def _time(place: Place) -> str:
+    """A minute, or the shortest time that the site accepts."""
+    least = [durations.limit(limits.min_time) or 0 for limits in place.limits.values()]
+    return durations.canonical(max([_SECONDS, *least]))
 
 
 def _is_probe_of(record: Record, route: Route) -> bool:

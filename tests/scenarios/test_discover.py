@@ -278,6 +278,17 @@ def test_an_existing_file_is_kept_and_no_job_is_submitted(login: Login, tmp_path
     assert login.jobs == before
 
 
+def test_a_profile_that_cannot_be_written_leaves_no_file(login: Login) -> None:
+    path = login.testbed.folder / "part.toml"
+    limited = ["sh", "-c", 'ulimit -f 1; trap "" XFSZ; exec "$@"', "sh", *login.argv("--output", str(path))]
+    reply = subprocess.run(
+        limited, cwd=login.testbed.folder, env=login.environ, capture_output=True, text=True, timeout=100
+    )
+    assert reply.returncode == 2, reply.stderr
+    assert "part.toml cannot be written: File too large" in reply.stderr
+    assert not path.exists()
+
+
 def test_a_cancelled_probe_is_an_error_and_not_read_again(login: Login) -> None:
     login.drain("drain")
     process = login.start("--probe", "--yes")

@@ -150,6 +150,14 @@ def test_the_container_engine_is_found(programs: str, engine: str | None) -> Non
     assert (found.engine if found else None) == engine
 
 
+def test_the_login_node_is_described_in_comments() -> None:
+    login = "architecture x86_64\nengine apptainer\nengine pyxis\nmodule cuda/12.4\n"
+    text = profile_text(discover(answers(replied(nodes=node(), login=login))), "big", "2026-11-21")
+    assert "architecture of the login node: x86_64  # seen 2026-11-21 by login node" in text
+    assert "container engines: apptainer, pyxis" in text
+    assert "modules: cuda/12.4" in text
+
+
 def test_each_fact_names_its_command_and_date() -> None:
     text = profile_text(discover(answers(replied(nodes=node()))), "big", "2026-11-21")
     assert "gpus = 4  # seen 2026-11-21 by scontrol show node" in text
@@ -198,7 +206,8 @@ def test_odd_numbers_are_left_out(line: str) -> None:
 
 
 def test_a_reason_that_looks_like_a_key_is_ignored() -> None:
-    line = "NodeName=a CPUTot=8 RealMemory=512000 Gres=gpu:4 Partitions=gpu Reason=MemSpecLimit=9 MemSpecLimit=9000"
+    reason = "Reason=MemSpecLimit=9 MemSpecLimit=9000"
+    line = f"NodeName=a CPUTot=8 RealMemory=512000 Gres=gpu:4 Partitions=gpu {reason}"
     assert profile(replied(partitions=PARTITION.format(""), nodes=line)).node.memory == "500G"
 
 

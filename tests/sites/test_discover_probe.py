@@ -127,6 +127,11 @@ def test_the_probe_takes_a_partition_with_gpus(partitions: dict[str, object], na
     assert (plan.place.partitions, plan.world_size) == ((name,), gpus)
 
 
+def test_the_probe_takes_no_less_than_the_shortest_time_of_the_site() -> None:
+    plan = probe_plan(cluster(limits={"min_time": "01:00:00"}))
+    assert plan.time == "01:00:00"
+
+
 def test_a_cluster_without_gpus_cannot_be_probed() -> None:
     with pytest.raises(RequestError, match="no node with GPUs is known on big"):
         probe_plan(cluster(node={}))

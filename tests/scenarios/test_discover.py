@@ -9,20 +9,28 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from slurmgen import Site, load_site, render, resolve
 from slurmgen.sites.discover import QUERY, answers, discover
+from slurmgen.sites.discover.cluster import Fact
 from slurmgen.sites.discover.query import COMMANDS, NODES, PARTITIONS
 from slurmgen.sites.discover.records import records
+from slurmgen.sites.profiles import profile_paths
+from tests.scenarios.conftest import Site as Place
 from tests.scenarios.test_hostile_replies import EVIL
 from tests.support.accounting import accounting, add
+from tests.support.golden import golden_requests
 from tests.support.hostile import ODD, OVER, hostile
 from tests.support.sshd import privilege_separation_folder, sshd
 from tests.support.twins import Testbed, eventually, twin
 
+REQUESTS = golden_requests()
+SITES = [name for name in profile_paths(personal=False) if name != "generic"]
 OUTPUT = Path(__file__).parent.parent / "sites" / "slurm_output"
 NVIDIA_SMI = f"""#!/bin/sh
 case $1 in
@@ -159,6 +167,38 @@ def test_hidden_partitions_and_accounting_are_read_from_a_running_slurm() -> Non
 def _with_partition(output: bytes, name: str):  # type: ignore[no-untyped-def]
     found = discover(answers(output))
     return found if name in found.partitions else None
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_all_discovered_facts_of_a_twin_give_the_scripts_of_its_site(
+    name: str, site: Callable[[str], Place]
+) -> None:
+    bundled = load_site(name)
+    found = discover(answers(query(site(name).testbed)))
+    discovered = _with_facts(bundled, [fact for fact in found.facts if _is_of_the_site(bundled, fact)])
+    for key, (site_name, request) in REQUESTS.items():
+        if site_name == name:
+            assert render(resolve(request, discovered)) == render(resolve(request, bundled)), key
+
+
+def _is_of_the_site(bundled: Site, fact: Fact) -> bool:
+    """Whether a twin has the fact from its profile: it makes up what the profile does not state."""
+    table, *keys = fact.keys
+    if table == "partitions":
+        return keys[0] in bundled.partitions
+    if table == "node":
+        return getattr(bundled.node, keys[0]) is not None
+    return table not in ("architecture", "container")
+
+
+def _with_facts(bundled: Site, facts: list[Fact]) -> Site:
+    data = msgspec.to_builtins(bundled)
+    for fact in facts:
+        table = data
+        for key in fact.keys[:-1]:
+            table = table.setdefault(key, {})
+        table[fact.keys[-1]] = fact.value or table.get(fact.keys[-1], fact.value)
+    return msgspec.convert(data, Site)
 
 
 def test_modules_of_the_login_node_become_a_comment(login: Login, tmp_path: Path) -> None:

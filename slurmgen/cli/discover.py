@@ -1,6 +1,8 @@
 """`slurmgen sites discover`: write a profile from what a cluster reports."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +144,7 @@ def discover_cluster(name: str, options: dict[str, Any]) -> "Discovery":
     Raises:
         RemoteError: it cannot be reached, or has no Slurm.
     """
-    with _connect(None, name, options) as transport:
+    with connect(_route(None, name, options)) as transport:
         return _query(transport, options["host"])[0]
 
 
@@ -156,7 +158,9 @@ def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
     from slurmgen.sites.discover import QUERY, answers, cluster_name, discover
 
     shell, option = transport.shell
-    reply = transport.run([shell, option, 'exec sh -c "$1"', "slurmgen", QUERY], timeout=_TIMEOUT)
+    # Not as an argument: csh cannot read its line feeds. No profile may read it either.
+    argv = ["sh", "-c", 'exec 3<&0 </dev/null; exec "$@"', "slurmgen", shell, option, "exec sh <&3"]
+    reply = transport.run(argv, input=QUERY.encode(), timeout=_TIMEOUT)
     replies = answers(reply.stdout)
     if not any(answer.succeeded for command, answer in replies.items() if command.startswith("scontrol")):
         output = "".join(answer.output for answer in replies.values()) or reply.err
@@ -183,6 +187,16 @@ def _compare(name: str, found: "Discovery", via: str | None) -> int:
     return 1 if wrong else 0
 
 
+@contextmanager
+def _remove_on_error(path: Path) -> Iterator[None]:
+    """Remove a new file if it cannot be written, so that the same command can be repeated."""
+    try:
+        yield
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
 def _write(found: "Discovery", name: str, output: Path | None) -> int:
     from datetime import UTC, datetime
 
@@ -195,8 +209,9 @@ def _write(found: "Discovery", name: str, output: Path | None) -> int:
         return 0
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with output.open("x", encoding="utf-8") as file:
+        with output.open("x", encoding="utf-8") as file, _remove_on_error(output):
             file.write(text)
+            file.flush()
     except OSError as error:
         raise RequestError(f"{output} cannot be written: {error.strerror}", "Name a new file.") from None
     click.echo(f"wrote {output}: check it with `slurmgen sites validate {output}`", err=True)

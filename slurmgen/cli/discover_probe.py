@@ -73,13 +73,12 @@ def probed(
     earlier = unread(transport, route)
     if earlier:
         say(f"the report of job {earlier.id}, an earlier --probe, is unread")
-        _wait_for(earlier)
-        return with_probe(found, read_report(transport, earlier))
+        return with_probe(found, read_report(transport, earlier, _wait_for))
     if not (options.yes or _is_confirmed(plan, transport.where)):
         say("no job was submitted")
         return found
     prepared = prepare_probe(plan, route, own.remote_dir)
-    return with_probe(found, submit_probe(transport, prepared, submitted=_wait_for))
+    return with_probe(found, submit_probe(transport, prepared, _wait_for))
 
 
 def _show(plan: "Plan") -> None:

@@ -99,7 +99,7 @@ def _new_path(name: str, output: Path | None, project: Path) -> Path:
         UsageError: the name is not valid, or not that of the file.
         RequestError: there is such a site.
     """
-    from slurmgen.sites.discover.facts import NAME
+    from slurmgen.sites.discover.cluster import NAME
     from slurmgen.sites.profiles import profile_paths
 
     if not NAME.fullmatch(name):

@@ -16,11 +16,13 @@ from slurmgen.remote.transport import Transport
 from slurmgen.request import Request
 from slurmgen.sites.discover.probe import MAX_LOG, SCRIPT_NAME, is_complete, report, script
 from slurmgen.sites.model import Site
-from slurmgen.sites.nodes import gpu_partitions, place_of
+from slurmgen.sites.nodes import Place, gpu_partitions, place_of
+from slurmgen.slurm import durations
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 
 NAME = "slurmgen-probe"
+_SECONDS = 60
 Lines = tuple[tuple[str, str], ...]
 
 
@@ -31,14 +33,15 @@ def probe_plan(site: Site, account: str | None = None, partition: str | None = N
         RequestError: the site cannot run it, for instance because it has no GPUs.
     """
     partition = partition or _partition(site)
-    gpus = place_of(site, partition).node.gpus
+    place = place_of(site, partition)
+    gpus = place.node.gpus
     if not gpus:
         raise RequestError(f"no node with GPUs is known on {site.name}", "Name a --partition that has some.")
     is_whole = partition in site.partitions and site.partitions[partition].whole_nodes
     request = Request(
         framework="lightning",
         gpus=gpus if is_whole else min(gpus, 2),
-        time="00:01:00",
+        time=_time(place),
         account=account,
         partition=partition,
         script=SCRIPT_NAME,
@@ -78,27 +81,26 @@ def unread(transport: Transport, route: Route) -> Record | None:
 def submit_probe(
     transport: Transport,
     prepared: Prepared,
+    waiting: Callable[[Record], None],
     observer: Observer | None = None,
-    submitted: Callable[[Record], None] = lambda record: None,
 ) -> Lines:
     """Submit the job exactly once, wait for its end, and read its report. The connection is closed.
 
     Args:
         transport: to the cluster.
         prepared: what `prepare_probe` made.
+        waiting: is called with the job, before the wait.
         observer: is called as the submission proceeds.
-        submitted: is called with the job.
 
     Raises:
         RemoteError: as `slurmgen.jobs.submit.submission` and `read_report` say.
     """
     with submission(prepared, lambda: transport, observer=observer) as outcome:
-        submitted(outcome.record)
-        return read_report(transport, outcome.record)
+        return read_report(transport, outcome.record, waiting)
 
 
-def read_report(transport: Transport, record: Record) -> Lines:
-    """Wait for the end of the job, and read its report.
+def read_report(transport: Transport, record: Record, waiting: Callable[[Record], None]) -> Lines:
+    """Wait for the end of the job, and read its report; `waiting` is called before.
 
     Raises:
         Interrupted: ^C; the job goes on.
@@ -106,6 +108,7 @@ def read_report(transport: Transport, record: Record) -> Lines:
     """
     log = bytearray()
     try:
+        waiting(record)
         states = follow(transport, _job(record), recorded_log(record, record.id), Shown(_bounded(log)))
     except KeyboardInterrupt:
         raise Interrupted(
@@ -126,6 +129,12 @@ def _partition(site: Site) -> str | None:
     with_gpus = gpu_partitions(site)
     default = site.default_partition
     return default if default in with_gpus else next(iter(with_gpus), None)
+
+
+def _time(place: Place) -> str:
+    """A minute, or the shortest time that the site accepts."""
+    least = [durations.limit(limits.min_time) or 0 for limits in place.limits.values()]
+    return durations.canonical(max([_SECONDS, *least]))
 
 
 def _is_probe_of(record: Record, route: Route) -> bool:

@@ -6,7 +6,7 @@ SHELL = frozenset("bash dash sh cat chmod cp date df dirname find getent grep he
 SHELL |= frozenset(
     "mkdir mktemp mv od pwd readlink rm rmdir sed sleep sort stat tail tar touch tr uname uniq".split()
 )
-SHELL |= frozenset("test timeout true wc xargs cut awk mawk basename du env expr sha256sum sync".split())
+SHELL |= frozenset("test timeout true wc xargs cut awk gawk mawk basename du env expr sha256sum sync".split())
 SLURM = frozenset("sacct sacctmgr sbatch scancel scontrol sinfo squeue".split())
 TWIN = frozenset("dash munged sinfo slurmctld slurmctld-wlm slurmd slurmd-wlm slurmstepd".split())
 GIT = frozenset({"git"})

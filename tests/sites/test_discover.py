@@ -150,6 +150,14 @@ def test_the_container_engine_is_found(programs: str, engine: str | None) -> Non
     assert (found.engine if found else None) == engine
 
 
+def test_the_login_node_is_described_in_comments() -> None:
+    login = "architecture x86_64\nengine apptainer\nengine pyxis\nmodule cuda/12.4\n"
+    text = profile_text(discover(answers(replied(nodes=node(), login=login))), "big", "2026-11-21")
+    assert "architecture of the login node: x86_64  # seen 2026-11-21 by login node" in text
+    assert "container engines: apptainer, pyxis" in text
+    assert "modules: cuda/12.4" in text
+
+
 def test_each_fact_names_its_command_and_date() -> None:
     text = profile_text(discover(answers(replied(nodes=node()))), "big", "2026-11-21")
     assert "gpus = 4  # seen 2026-11-21 by scontrol show node" in text
@@ -198,7 +206,8 @@ def test_odd_numbers_are_left_out(line: str) -> None:
 
 
 def test_a_reason_that_looks_like_a_key_is_ignored() -> None:
-    line = "NodeName=a CPUTot=8 RealMemory=512000 Gres=gpu:4 Partitions=gpu Reason=raise RealMemory=1 soon"
+    reason = "Reason=MemSpecLimit=9 MemSpecLimit=9000"
+    line = f"NodeName=a CPUTot=8 RealMemory=512000 Gres=gpu:4 Partitions=gpu {reason}"
     assert profile(replied(partitions=PARTITION.format(""), nodes=line)).node.memory == "500G"
 
 
@@ -379,6 +388,12 @@ def test_nodes_that_never_started_have_the_architecture_of_the_others() -> None:
     assert found.architecture == "x86_64"
 
 
+def test_nodes_that_do_not_exist_yet_do_not_count() -> None:
+    future = [node(n, gres="gpu:b200:8").replace("MIXED+PLANNED", "FUTURE") for n in (2, 3)]
+    found = profile(replied(partitions=partition("gpu"), nodes="\n".join([node(1), *future])))
+    assert (found.node.gpus, set(found.gpu.types)) == (4, {"h100"})
+
+
 def test_equal_nodes_are_counted_on_the_login_node() -> None:
     grouped = f"    900 {node(1)}\n    100 {node(2, 'gpu:a100:8')}"
     found = discover(answers(replied(partitions=partition("gpu"), nodes=grouped)))
@@ -392,7 +407,7 @@ def test_ten_thousand_nodes_are_one_kind() -> None:
     assert [note.keys[0] for note in found.notes if "node" in note.keys[0]] == ["10000 nodes"]
 
 
-def test_without_nodes_no_partition_is_said_to_lack_gpus() -> None:
+def test_without_nodes_it_is_unknown_which_partitions_lack_gpus() -> None:
     assert profile(replied(partitions=partition("gpu"))).partitions["gpu"].max_gpus is None
 
 
@@ -410,18 +425,17 @@ def test_qos_and_gpu_types_that_are_gone_are_differences() -> None:
     assert found == ["qos.long", "gpu.types.a100"]
 
 
-def test_a_rounded_memory_is_no_difference() -> None:
+def test_a_rounded_memory_does_not_differ() -> None:
     found = discover(answers(replied(partitions=partition("gpu"), nodes=node())))
     for memory, keys in (("512001M", []), ("499G", ["node.memory"])):
         site = msgspec.convert({"name": "big", "node": {"memory": memory}}, Site)
         assert [one.key for one in differences(site, found)] == keys
 
 
-def test_the_engine_of_a_profile_may_be_one_of_several() -> None:
-    output = replied(nodes=node(), login="engine apptainer\nengine pyxis\n")
-    for engine, keys in (("apptainer", []), ("shifter", ["container.engine"])):
-        site = msgspec.convert({"name": "big", "container": {"engine": engine}}, Site)
-        assert [one.key for one in differences(site, discover(answers(output)))] == keys
+def test_the_engines_of_a_login_node_are_not_compared() -> None:
+    output = replied(nodes=node(), login="engine pyxis\n")
+    site = msgspec.convert({"name": "big", "container": {"engine": "apptainer"}}, Site)
+    assert list(differences(site, discover(answers(output)))) == []
 
 
 @pytest.mark.parametrize(

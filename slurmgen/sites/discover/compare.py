@@ -10,6 +10,9 @@ from slurmgen.sites.discover.facts import Discovery
 from slurmgen.sites.model import Site
 from slurmgen.slurm import durations, sizes
 
+_OF_LOGIN = ("login", "container")
+"Facts of the login node: it may have another name and other engines than the nodes for jobs."
+
 
 class Difference(NamedTuple):
     """A fact that the profile and the cluster state differently."""
@@ -34,9 +37,9 @@ def differences(site: Site, found: Discovery, *, all_types: bool = False) -> Ite
     )
     for fact in found.facts:
         stated = _stated(site, fact.keys)
-        if isinstance(fact.value, dict) or stated is None or stated is False or fact.keys[0] == "login":
+        if isinstance(fact.value, dict) or stated is None or stated is False or fact.keys[0] in _OF_LOGIN:
             continue
-        if not _is_same(fact, stated) and stated not in found.engines:
+        if not _is_same(fact, stated):
             yield Difference(".".join(fact.keys), str(stated), str(fact.value))
 
 

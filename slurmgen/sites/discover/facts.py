@@ -27,8 +27,6 @@ class Discovery(NamedTuple):
     "Values that a profile has no key for."
     qos: tuple[str, ...] = ()
     "All QoS; empty without accounting."
-    engines: tuple[str, ...] = ()
-    "The container engines of the login node, the preferred one first."
     failed: tuple[str, ...] = ()
     "The commands that failed."
 
@@ -36,14 +34,14 @@ class Discovery(NamedTuple):
 def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discovery:
     """The facts in the replies to `QUERY`; `host` is the login host, if it is another machine."""
     cluster = read(replies)
-    found, engines = hardware(cluster), _engines(replies)
+    found = hardware(cluster)
     facts = [
         *([Fact(("login", "host"), host.rpartition("@")[2], "the command line")] if host else []),
         *partition_facts(cluster, found),
         *node_facts(cluster, found),
         *share_facts(cluster, found),
         *qos_facts(cluster),
-        *(Fact(("container", "engine"), name, LOGIN_NODE) for name in engines[:1]),
+        *(Fact(("container", "engine"), name, LOGIN_NODE) for name in _engines(replies)[:1]),
     ]
     valid = {fact.keys: fact for fact in facts if _is_valid(fact)}
     return Discovery(
@@ -52,7 +50,6 @@ def discover(replies: Mapping[str, Answer], host: str | None = None) -> Discover
         partitions=tuple(entry["PartitionName"] for entry in cluster.all_partitions),
         notes=tuple(notes(cluster, replies)),
         qos=tuple(cluster.qos),
-        engines=engines,
         failed=tuple(command for command in COMMANDS if command not in replies or replies[command].status),
     )
 
@@ -84,6 +81,7 @@ def cluster_name(replies: Mapping[str, Answer]) -> str:
 
 
 def _engines(replies: Mapping[str, Answer]) -> tuple[str, ...]:
+    """The container engines of the login node, the preferred one first."""
     words = [line.removeprefix("engine ") for line in output(replies, LOGIN_NODE).splitlines()]
     found = {_PROGRAMS.get(word, word) for word in words}
     return tuple(name for name in _ENGINES if name in found)

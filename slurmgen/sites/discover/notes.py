@@ -29,6 +29,11 @@ _PARTITION = (
     *("DefMemPerNode", "DefMemPerCPU", "MaxMemPerCPU", "PreemptMode", "TRESBillingWeights"),
 )
 _QOS = ("Flags", "MaxTRES", "MaxTRESPerUser", "MaxTRESPerNode", "GrpTRES", "UsageFactor", "MaxJobsPerUser")
+_LOGIN_NODE = {
+    "architecture ": "architecture of the login node",
+    "engine ": "container engines",
+    "module ": "modules",
+}
 _USUAL = {"ALL", "OFF", "1.000000", "1"}
 "Values that change nothing."
 _MOST = 40
@@ -41,9 +46,10 @@ def notes(cluster: Cluster, replies: Mapping[str, Answer]) -> Iterator[Fact]:
     """Values that a profile has no key for, with the table that they belong to."""
     yield from _values((), cluster.config, _CONFIG, CONFIG)
     yield from _kinds(cluster)
-    names = [line.removeprefix("module ") for line in _lines(replies) if line.startswith("module ")]
-    if names:
-        yield Fact(("modules",), ", ".join(names), LOGIN_NODE)
+    for word, title in _LOGIN_NODE.items():
+        names = [line.removeprefix(word) for line in _lines(replies) if line.startswith(word)]
+        if names:
+            yield Fact((title,), ", ".join(names), LOGIN_NODE)
     for entry in cluster.partitions:
         yield from _values(("partitions", entry["PartitionName"]), entry, _PARTITION, PARTITIONS)
     for name in {name: None for association in cluster.associations for name in association.qos}:

@@ -76,8 +76,8 @@ def _notes(lines: Sequence[tuple[str, str]]) -> Iterator[Fact]:
 
 
 def _sized(text: str) -> str:
-    kibibytes = number(text)
-    return text if kibibytes is None else sizes.of_bytes(kibibytes << 10)
+    mebibytes = number(text)
+    return text if mebibytes is None else sizes.of_bytes(mebibytes << 20)
 
 
 _TITLES = {

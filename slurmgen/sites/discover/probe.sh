@@ -66,7 +66,7 @@ node() {
   report architecture "$(uname -m)"
   interfaces
   gpus
-  report shm "$(df -Pk /dev/shm | awk 'END { print $2 }')"
+  report shm "$(df -Pk /dev/shm | awk 'END { printf "%d", $2 / 1024 }')"  # MiB
   report ports "$(first /proc/sys/net/ipv4/ip_local_port_range)"
   report cgroup "$(first /proc/self/cgroup)"
   internet

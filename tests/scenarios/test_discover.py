@@ -1,0 +1,408 @@
+"""`sites discover` on a running Slurm, over a real sshd, with and without the probe job.
+
+nvidia-smi, curl and Lmod are stand-ins: this machine has no GPUs.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from slurmgen import Site, load_site, render, resolve
+from slurmgen.sites.discover import QUERY, answers, discover
+from slurmgen.sites.discover.cluster import Fact
+from slurmgen.sites.discover.query import COMMANDS, NODES, PARTITIONS
+from slurmgen.sites.discover.records import records
+from slurmgen.sites.profiles import profile_paths
+from tests.scenarios.conftest import Site as Place
+from tests.scenarios.test_hostile_replies import EVIL
+from tests.support.accounting import accounting, add
+from tests.support.golden import golden_requests
+from tests.support.hostile import ODD, OVER, hostile
+from tests.support.sshd import privilege_separation_folder, sshd
+from tests.support.twins import Testbed, eventually, twin
+
+REQUESTS = golden_requests()
+SITES = [name for name in profile_paths(personal=False) if name != "generic"]
+OUTPUT = Path(__file__).parent.parent / "sites" / "slurm_output"
+NVIDIA_SMI = f"""#!/bin/sh
+case $1 in
+  topo) printf '\\tGPU0\\tGPU1\\tNIC0\\nGPU0\\t X \\tNV18\\tPIX\\n{EVIL}\\n' ;;
+  *) echo 'NVIDIA H100 80GB HBM3, 81559 MiB, 550.54.15' ;;
+esac
+"""
+DIRECT = "#!/bin/sh\nexit 0\n"
+THROUGH_PROXY = '#!/bin/sh\ncase " $* " in *" --noproxy "*) exit 7 ;; esac\n'
+
+
+class Login:
+    """A user of the twin, who reaches it over SSH."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self.testbed = testbed
+        self.host = testbed.twin.ssh_host
+        self.environ = testbed.environ | {"SLURMGEN_SSH_CONFIG": str(testbed.twin.ssh_config)}
+
+    def argv(self, *args: str) -> list[str]:
+        return [sys.executable, "-m", "slurmgen", "sites", "discover", self.host, "--name", "mine", *args]
+
+    def discover(self, *args: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            self.argv(*args),
+            cwd=self.testbed.folder,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+
+    def diff(self, *args: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "slurmgen", "sites", "discover", "--via", "ssh", "--diff", *args],
+            cwd=self.testbed.folder,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+
+    def start(self, *args: str, stdin: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            self.argv(*args),
+            cwd=self.testbed.folder,
+            env=self.environ,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def probed(self, *args: str) -> str:
+        """The profile after a probe that succeeds."""
+        reply = self.discover("--probe", "--yes", *args)
+        assert reply.returncode == 0, reply.stderr
+        return reply.stdout
+
+    def stand_in(self, name: str, text: str) -> None:
+        """A program at the end of the PATH of jobs."""
+        path = self.testbed.twin.folder / "stand_ins" / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    @property
+    def jobs(self) -> list[str]:
+        """The ids of all jobs so far."""
+        shown = self.testbed.run("squeue", "--noheader", "--states=all", "--format=%i")
+        return shown.split()
+
+    def drain(self, state: str) -> None:
+        nodes = ",".join(self.testbed.twin.nodes)
+        self.testbed.run("scontrol", "update", f"nodename={nodes}", f"state={state}", "reason=test")
+
+
+@pytest.fixture(scope="module")
+def login() -> Iterator[Login]:
+    with twin("berzelius", ssh=True) as testbed:
+        yield Login(testbed)
+
+
+def query(testbed: Testbed) -> bytes:
+    reply = subprocess.run(["sh", "-c", QUERY], env=testbed.environ, capture_output=True, timeout=60)
+    return reply.stdout
+
+
+def test_one_login_and_five_commands_describe_a_cluster(login: Login) -> None:
+    log = next(login.testbed.twin.folder.rglob("sshd.log"))
+    before = log.read_text(errors="replace").count("Accepted publickey")
+    reply = login.discover()
+    assert reply.returncode == 0, reply.stderr
+    assert log.read_text(errors="replace").count("Accepted publickey") == before + 1
+    assert len(COMMANDS) == 5
+    found = tomllib.loads(reply.stdout)
+    assert found["node"] == {"gpus": 8, "cpus": 128, "memory": "512G"}
+    assert found["partitions"]["main"]["default"]
+    assert "accounts (`sacctmgr`: Only 'accounting_storage/slurmdbd' is supported.)" in reply.stdout
+
+
+@pytest.mark.parametrize("what", ["nodes", "partitions"])
+def test_the_constructed_output_of_22_05_has_the_keys_of_the_real_one(login: Login, what: str) -> None:
+    if not login.testbed.run("sinfo", "--version").startswith("slurm-wlm 22.05"):
+        pytest.skip("another version of Slurm is installed")
+    command = {"nodes": NODES, "partitions": PARTITIONS}[what]
+    real = next(records(login.testbed.run(*command.split())))
+    constructed = next(records((OUTPUT / "22.05" / f"{what}.txt").read_text()))
+    of_some_only = {"CoreSpecCount", "CPUSpecList", "MemSpecLimit", "TRESBillingWeights"}
+    of_power_saving = {"ResumeTimeout", "SuspendTimeout", "SuspendTime"}
+    assert set(constructed) - of_some_only - of_power_saving <= set(real) | {"DefMemPerNode"}
+    assert set(real) - of_power_saving <= set(constructed) | {"Port", "DefMemPerCPU", "Comment"}
+
+
+def test_hidden_partitions_and_accounting_are_read_from_a_running_slurm() -> None:
+    with twin("generic") as testbed, accounting(testbed):
+        conf = testbed.twin.slurm_conf
+        conf.write_text(f"{conf.read_text()}\nPartitionName=secret Nodes=ALL Hidden=YES State=UP\n")
+        testbed.run("scontrol", "reconfigure")
+        add(testbed, "qos", "long", "MaxWall=4-0", "Flags=DenyOnLimit,OverPartQOS", "MaxSubmitJobsPerUser=10")
+        testbed.run("sacctmgr", "--immediate", "modify", "account", "ours", "set", "QOS=normal,long,few")
+        found = eventually(lambda: _with_partition(query(testbed), "secret"))
+    facts = {fact.keys: fact.value for fact in found.facts}
+    assert found.failed == ()
+    assert "hidden partitions: secret" in found.unknown
+    assert facts["qos", "long", "max_time"] == "4-00:00:00"
+    assert facts["qos", "long", "max_jobs"] == 10
+    assert facts["qos", "long", "replaces_partition_limits"]
+    assert facts["qos", "few", "max_gpus"] == 1
+    notes = {note.keys: note.value for note in found.notes}
+    assert "DenyOnLimit" in notes["qos", "long", "Flags"]
+
+
+def _with_partition(output: bytes, name: str):  # type: ignore[no-untyped-def]
+    found = discover(answers(output))
+    return found if name in found.partitions else None
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_all_discovered_facts_of_a_twin_give_the_scripts_of_its_site(
+    name: str, site: Callable[[str], Place]
+) -> None:
+    bundled = load_site(name)
+    found = discover(answers(query(site(name).testbed)))
+    discovered = _with_facts(bundled, [fact for fact in found.facts if _is_of_the_site(bundled, fact)])
+    for key, (site_name, request) in REQUESTS.items():
+        if site_name == name:
+            assert render(resolve(request, discovered)) == render(resolve(request, bundled)), key
+
+
+def _is_of_the_site(bundled: Site, fact: Fact) -> bool:
+    """Whether a twin has the fact from its profile: it makes up what the profile does not state."""
+    table, *keys = fact.keys
+    if table == "partitions":
+        return keys[0] in bundled.partitions
+    if table == "node":
+        return getattr(bundled.node, keys[0]) is not None
+    return table not in ("architecture", "container")
+
+
+def _with_facts(bundled: Site, facts: list[Fact]) -> Site:
+    data = msgspec.to_builtins(bundled)
+    for fact in facts:
+        table = data
+        for key in fact.keys[:-1]:
+            table = table.setdefault(key, {})
+        table[fact.keys[-1]] = fact.value or table.get(fact.keys[-1], fact.value)
+    return msgspec.convert(data, Site)
+
+
+def test_modules_of_the_login_node_become_a_comment(login: Login, tmp_path: Path) -> None:
+    lmod = tmp_path / "lmod"
+    lmod.write_text("#!/bin/sh\nprintf '/apps:\\nCUDA/12.4\\ngcc/13\\nPython/3.12\\n' >&2\n")
+    lmod.chmod(0o755)
+    environ = login.testbed.environ | {"LMOD_CMD": str(lmod)}
+    output = subprocess.run(["sh", "-c", QUERY], env=environ, capture_output=True, timeout=60).stdout
+    notes = {note.keys: note.value for note in discover(answers(output)).notes}
+    assert notes["modules",] == "CUDA/12.4, Python/3.12"
+
+
+def test_a_probe_adds_what_slurm_cannot_know(login: Login) -> None:
+    login.stand_in("nvidia-smi", NVIDIA_SMI)
+    before = login.jobs
+    text = login.probed()
+    assert len(login.jobs) == len(before) + 1
+    found = tomllib.loads(text)
+    assert found["gpu"]["vendor"] == "nvidia"
+    assert found["internet"] in ("yes", "no")
+    assert found["sources"]["probe"]["facts"] == ["architecture", "gpu.vendor", "internet"]
+    assert "link: GPU0     X      NV18    PIX" in text
+    assert "GPU: NVIDIA H100 80GB HBM3, 81559 MiB, 550.54.15" in text
+    assert re.search(r"task: 0: visible GPUs 0,1; GPU devices \d+; CPUs ", text)
+    assert "task: 1: visible GPUs 0,1" in text
+    assert "whether compute nodes reach the internet" not in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("curl", "proxy", "internet"),
+    [(DIRECT, "", "yes"), (THROUGH_PROXY, "http://proxy:3128", "proxy"), (THROUGH_PROXY, "", "no")],
+)
+def test_the_probe_finds_how_the_internet_is_reached(
+    tmp_path: Path, curl: str, proxy: str, internet: str
+) -> None:
+    (tmp_path / "curl").write_text(curl)
+    (tmp_path / "curl").chmod(0o755)
+    script = Path(sys.modules["slurmgen.sites.discover.probe"].__file__ or "").with_name("probe.sh")
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"} | ({"https_proxy": proxy} if proxy else {})
+    reply = subprocess.run(["sh", script, "node"], env=environ, capture_output=True, text=True, timeout=60)
+    assert f"probe: internet: {internet}\n" in reply.stdout
+    assert reply.stderr == ""
+
+
+def test_the_probe_script_passes_shellcheck() -> None:
+    script = Path(sys.modules["slurmgen.sites.discover.probe"].__file__ or "").with_name("probe.sh")
+    subprocess.run(["shellcheck", "--shell=sh", script], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_probe_is_read_by_the_same_command(login: Login, end: signal.Signals) -> None:
+    before = login.jobs
+    login.drain("drain")
+    process = login.start("--probe", "--yes")
+    assert process.stderr
+    try:
+        line = process.stderr.readline()
+        assert "is submitted; waiting for its report" in line
+        process.send_signal(end)
+        shown, message = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+        login.drain("resume")
+    assert shown == ""
+    if end is signal.SIGINT:
+        assert process.returncode == 130
+        assert "goes on. The same command again reads its report." in message
+    reply = login.discover("--probe")
+    assert reply.returncode == 0, reply.stderr
+    assert "an earlier --probe, is unread" in reply.stderr
+    assert "internet = " in reply.stdout
+    assert len(login.jobs) == len(before) + 1
+
+
+def test_without_a_terminal_a_probe_needs_a_confirmation(login: Login) -> None:
+    before = login.jobs
+    reply = login.discover("--probe")
+    assert (reply.returncode, reply.stdout) == (2, "")
+    assert "confirm it with --yes, or see it with --dry-run" in reply.stderr
+    assert login.jobs == before
+
+
+def test_a_declined_probe_submits_nothing_and_keeps_the_profile(login: Login) -> None:
+    before = login.jobs
+    primary, replica = os.openpty()
+    process = login.start("--probe", stdin=replica)
+    os.close(replica)
+    os.write(primary, b"n\n")
+    shown, message = process.communicate(timeout=60)
+    os.close(primary)
+    assert process.returncode == 0, message
+    assert message.count("Submit a one-minute job with 2 GPUs in partition main on") == 1
+    assert "no job was submitted" in message
+    assert tomllib.loads(shown)["node"]["gpus"] == 8
+    assert login.jobs == before
+
+
+def test_a_dry_run_of_the_probe_prints_the_job(login: Login) -> None:
+    before = login.jobs
+    reply = login.discover("--probe", "--dry-run", "--account", "abc")
+    assert reply.returncode == 0, reply.stderr
+    assert "#SBATCH --account=abc\n" in reply.stdout
+    assert "#SBATCH --time=00:01:00\n" in reply.stdout
+    assert "nvidia-smi topo -m" in reply.stdout
+    assert login.jobs == before
+
+
+def test_an_existing_file_is_kept_and_no_job_is_submitted(login: Login, tmp_path: Path) -> None:
+    before = login.jobs
+    (tmp_path / "mine.toml").write_text("kept")
+    reply = login.discover("--probe", "--yes", "--output", str(tmp_path / "mine.toml"))
+    assert reply.returncode == 2
+    assert "mine.toml cannot be written: File exists. Name a new file." in reply.stderr
+    assert (tmp_path / "mine.toml").read_text() == "kept"
+    assert login.jobs == before
+
+
+def test_a_profile_that_cannot_be_written_leaves_no_file(login: Login) -> None:
+    path = login.testbed.folder / "part.toml"
+    limited = ["sh", "-c", 'ulimit -f 1; trap "" XFSZ; exec "$@"', "sh", *login.argv("--output", str(path))]
+    reply = subprocess.run(
+        limited, cwd=login.testbed.folder, env=login.environ, capture_output=True, text=True, timeout=100
+    )
+    assert reply.returncode == 2, reply.stderr
+    assert "part.toml cannot be written: File too large" in reply.stderr
+    assert not path.exists()
+
+
+def test_a_cancelled_probe_is_an_error_and_not_read_again(login: Login) -> None:
+    login.drain("drain")
+    process = login.start("--probe", "--yes")
+    try:
+        assert process.stderr
+        job = re.findall(r"job (\d+) is submitted", process.stderr.readline())[0]
+        login.testbed.run("scancel", job)
+        shown, message = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+        login.drain("resume")
+    assert (process.returncode, shown) == (3, "")
+    assert f"the probe job {job} ended as CANCELLED without a complete report. See its log" in message
+    again = login.discover("--probe")
+    assert (again.returncode, "confirm it with --yes" in again.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("shell", ["tcsh", "fish"])
+def test_the_login_shell_need_not_be_a_posix_shell(login: Login, tmp_path: Path, shell: str) -> None:
+    privilege_separation_folder()
+    (tmp_path / "server").mkdir()
+    force = f'ForceCommand cd "$HOME" && exec {shell} -c "$SSH_ORIGINAL_COMMAND"'
+    with sshd(tmp_path / "server", login.testbed.twin.environ(), force) as server:
+        reply = subprocess.run(
+            [
+                *(sys.executable, "-m", "slurmgen", "sites", "discover", "far", "--name", "mine"),
+                *("--ssh-config", server.config(tmp_path), "--probe", "--yes"),
+            ],
+            cwd=tmp_path,
+            env=login.environ,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+    assert reply.returncode == 0, reply.stderr
+    found = tomllib.loads(reply.stdout)
+    assert (found["node"]["gpus"], found["internet"] in ("yes", "no")) == (8, True)
+
+
+def test_a_profile_is_compared_with_a_probe_too(login: Login) -> None:
+    reply = login.diff("berzelius", "--probe", "--yes")
+    assert reply.returncode in (0, 1), reply.stderr
+    assert "agrees with the cluster" in reply.stderr or reply.stdout
+    assert "not compared: `sacctmgr" in reply.stderr
+    (login.testbed.folder / "site_profiles").mkdir(exist_ok=True)
+    (login.testbed.folder / "site_profiles" / "drifted.toml").write_text(
+        f'name = "drifted"\ninternet = "proxy"\n[login]\nhost = "{login.host}"\n'
+        "[node]\ngpus = 4\ncpus = 128\n[partitions.main]\ndefault = true\n[partitions.gone]\n"
+    )
+    reply = login.diff("drifted", "--probe", "--yes")
+    assert reply.returncode == 1, reply.stderr
+    assert [line.split(":")[0] for line in reply.stdout.splitlines()] == [
+        "partitions.gone",
+        "node.gpus",
+        "internet",
+    ]
+
+
+@pytest.mark.parametrize("answer", [*OVER, *ODD])
+def test_a_hostile_login_node_cannot_harm(tmp_path: Path, answer: str) -> None:
+    (tmp_path / "server").mkdir()
+    with hostile(tmp_path / "server", {**OVER, **ODD}[answer]) as server:
+        reply = subprocess.run(
+            [
+                *(sys.executable, "-m", "slurmgen", "sites", "discover", "far", "--output", "new.toml"),
+                *("--ssh-config", server.config(tmp_path), "--probe", "--yes"),
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=200,
+        )
+    shown = (reply.stdout + reply.stderr).decode()
+    assert reply.returncode == 3, shown[-2000:]
+    assert "Traceback" not in shown
+    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", shown)
+    assert not (tmp_path / "new.toml").exists()

@@ -118,6 +118,27 @@ def rendezvous(launch: Launch, kind: Literal["port", "addr"]) -> Iterator[Rendez
             yield Rendezvous(launch.arguments[at + 1].text, launch.arguments[at + 1])
 
 
+class Count(NamedTuple):
+    """A number on the command line of a training script."""
+
+    number: int
+    span: Span
+
+
+def trainer_argument(launch: Launch, name: str, bare: bool = False) -> Count | None:
+    """A number for Lightning's Trainer: `--trainer.NAME=N`, `trainer.NAME=N`, or `--NAME=N` if `bare`."""
+    pattern = name.replace("_", "[-_]")
+    prefix = "--" if bare else r"(?:--|\+{0,2})(?:\w+\.)*trainer\."
+    for at, word in enumerate(launch.arguments):
+        match = re.fullmatch(rf"{prefix}{pattern}(?:=(\d{{1,4}}))?", word.text)
+        if match and match[1]:
+            return Count(int(match[1]), word.span)
+        following = launch.arguments[at + 1 : at + 2]
+        if match and following and re.fullmatch(r"\d{1,4}", following[0].text):
+            return Count(int(following[0].text), following[0].span)
+    return None
+
+
 def visible_gpus(launch: Launch) -> int | None:
     """The number of GPUs in CUDA_VISIBLE_DEVICES, if the script sets it to a list."""
     value = launch.env.get("CUDA_VISIBLE_DEVICES", "")

@@ -15,6 +15,9 @@ sbatch rejects the script at submission.
     #SBATCH --cpus-per-task=8
     #SBATCH --ntasks=4
 
+## When to ignore
+If the option belongs to a plug-in of the site.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html
 """

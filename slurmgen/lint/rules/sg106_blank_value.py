@@ -15,6 +15,9 @@ word of the header as the value, even from the next line.
 ## Use instead
     #SBATCH --partition=gpu
 
+## When to ignore
+If a template fills in the value before the script is submitted.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html
 """

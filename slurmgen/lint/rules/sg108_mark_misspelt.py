@@ -18,6 +18,9 @@ exist, and sbatch ignores every directive after it.
     #SBATCH --gres=gpu:4
     #SBATCH --signal=USR2@90
 
+## When to ignore
+If the directive was disabled on purpose. `##SBATCH` shows this to the reader and to the linter.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html
 """

@@ -18,6 +18,9 @@ exit code 0:53 and without a log that gives the reason. A `mkdir` in the script 
 
 Or create the directory before you run `sbatch`.
 
+## When to ignore
+If another program creates the directory before the job is submitted.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html ; DataBiosphere/toil issue 4633
 """

@@ -16,6 +16,9 @@ or fails. Lightning stops: "requested [0..3], machine only has [0]".
     #SBATCH --ntasks-per-node=4
     #SBATCH --gpus-per-node=4
 
+## When to ignore
+If the ranks exchange nothing between their GPUs.
+
 ## Reference
 NVIDIA/nccl issue 1066 ; Lightning-AI/pytorch-lightning issue 16828
 """

@@ -16,6 +16,9 @@ Two jobs on the same node use the same port. The second one fails with "address 
 
 On one node, torchrun's `--standalone` and accelerate's `--main_process_port=0` select a free port.
 
+## When to ignore
+If the nodes are never shared with another job, but the header does not show this.
+
 ## Reference
 TorchDR/TorchDR issue 249 ; huggingface/accelerate issue 3312
 """

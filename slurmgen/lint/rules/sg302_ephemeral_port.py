@@ -13,6 +13,9 @@ the job fails. This is rare for a single job, but likely over many jobs.
 ## Use instead
     MASTER_PORT=$((20000 + SLURM_JOB_ID % 12768))
 
+## When to ignore
+If the port is known to be reserved on the nodes (ip_local_reserved_ports).
+
 ## Reference
 NVIDIA/enroot issue 243 ; https://docs.kernel.org/networking/ip-sysctl.html (ip_local_port_range)
 """

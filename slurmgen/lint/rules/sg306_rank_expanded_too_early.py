@@ -15,6 +15,9 @@ each other forever.
 ## Use instead
     srun bash -c 'torchrun --node-rank="$SLURM_NODEID" ... train.py'
 
+## When to ignore
+If only the first task uses the value.
+
 ## Reference
 huggingface/accelerate issue 2816
 """

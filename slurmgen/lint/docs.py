@@ -36,7 +36,7 @@ Generated from the docstrings of the rules by `python -m slurmgen.lint.docs`. `s
 prints the page of one rule. A rule reports nothing if the script does not contain the information it needs.
 
 Severities: an error makes the job fail, or compute something else. A warning wastes time, or collides with
-other jobs. A note is advice that many scripts can ignore; it is reported only with `--notes` or `--select CODE`.
+other jobs. A note is advice that many scripts can ignore; `--notes` and `--select CODE` report it.
 
 """
 

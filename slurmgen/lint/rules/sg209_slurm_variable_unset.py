@@ -42,7 +42,7 @@ _TASKS = (
     "ntasks-per-socket",
     "ntasks-per-core",
 )
-_SET_BY = {
+SET_BY = {
     "SLURM_NTASKS": _TASKS,
     "SLURM_NPROCS": _TASKS,
     "SLURM_NTASKS_PER_NODE": ("ntasks-per-node", "tasks-per-node"),
@@ -63,7 +63,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     if not header.directives:
         return
     uses = sorted(_uses(script))
-    for name, options in _SET_BY.items():
+    for name, options in SET_BY.items():
         first = next((span for span, used, raw in uses if used == name and _is_plain(name, raw)), None)
         if first is None or script.sets(name):
             continue

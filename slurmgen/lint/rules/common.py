@@ -145,6 +145,22 @@ def visible_gpus(launch: Launch) -> int | None:
     return value.count(",") + 1 if re.fullmatch(r"\d+(,\d+)*", value) else None
 
 
+def words_of(script: Script) -> set[str]:
+    """All words of the commands, without their folders."""
+    return {word.text.rpartition("/")[2] for command in script.commands for word in command.words}
+
+
+def runs_a_shell_script(words: set[str]) -> bool:
+    """Whether a command may run another shell script, whose commands are not known."""
+    return any(word.endswith((".sh", ".bash", ".sbatch", ".slurm")) for word in words)
+
+
+def has_ranks(script: Script, launch: Launch) -> bool:
+    """Whether a Python script may start ranks, or be one of several."""
+    shape = script.step(launch)
+    return shape.ntasks != 1 or shape.gpus_per_node != 1
+
+
 def loads_module(script: Script, part: str) -> bool:
     """Whether the script loads a module whose name contains a text."""
     loads = (command.texts for command in script.commands if command.name in ("module", "ml"))

@@ -61,7 +61,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         elif _is_missing(script, directory):
             yield Finding(
                 directive.value_span,
-                f"the directory {directory!r} does not exist",
+                f"the directory {directory!r} does not exist here",
                 f"run `mkdir -p {quote(directory)}` before `sbatch`",
             )
 

@@ -46,11 +46,11 @@ SET_BY = {
     "SLURM_NTASKS": _TASKS,
     "SLURM_NPROCS": _TASKS,
     "SLURM_NTASKS_PER_NODE": ("ntasks-per-node", "tasks-per-node"),
-    "SLURM_CPUS_PER_TASK": ("cpus-per-task",),
+    "SLURM_CPUS_PER_TASK": ("cpus-per-task", "tres-per-task"),
     "SLURM_CPUS_PER_GPU": ("cpus-per-gpu",),
     "SLURM_GPUS": ("gpus",),
     "SLURM_GPUS_PER_NODE": ("gpus-per-node",),
-    "SLURM_GPUS_PER_TASK": ("gpus-per-task",),
+    "SLURM_GPUS_PER_TASK": ("gpus-per-task", "tres-per-task"),
     "SLURM_MEM_PER_GPU": ("mem-per-gpu",),
 }
 "The options that set a variable, as jobs of Slurm 22.05 reported it."
@@ -60,7 +60,7 @@ _PRINTS = ("echo", "printf")
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Report the first use of each variable."""
     header = script.header
-    if not header.directives:
+    if not header.directives or header.components > 1:
         return
     uses = sorted(_uses(script))
     for name, options in SET_BY.items():

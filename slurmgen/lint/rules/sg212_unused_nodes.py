@@ -26,6 +26,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.common import runs_a_shell_script, words_of
 
 CODE = "SG212"
 SEVERITY = "error"
@@ -60,8 +61,10 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     nodes = script.job.nodes
     if not nodes or nodes < 2 or script.shell.sourced or not script.launches:
         return
-    words = {word.text.rpartition("/")[2] for command in script.commands for word in command.words}
+    words = words_of(script)
     launch = script.launches[0]
+    if runs_a_shell_script(words):
+        return
     if words.isdisjoint(_DISTRIBUTES) and all(found.kind == "python" for found in script.launches):
         yield Finding(
             launch.span,

@@ -25,9 +25,10 @@ https://slurm.schedmd.com/sbatch.html
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from slurmgen.lint.finding import Finding, Site
-from slurmgen.lint.reader import Script
+from slurmgen.lint.reader import Command, Script
 from slurmgen.lint.reader.words import Word
 
 CODE = "SG512"
@@ -43,11 +44,18 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     if script.shell.sourced:
         return
     for command in script.commands:
-        words = command.words[1:] if command.name == "srun" else command.words
-        word = next((w for w in words if not w.text.startswith("-")), None)
+        word = _program(command)
         name = _unset(script, word) if word else None
         if word and name:
             yield Finding(word.span, f"the script never sets ${name}", f"set `{name}`, or write the command")
+
+
+def _program(command: Command) -> Word | None:
+    """The word that names the program: the first one, or under srun the one before a training script."""
+    if command.name != "srun":
+        return command.words[0]
+    pairs = pairwise(command.words[1:])
+    return next((word for word, after in pairs if word.loose and after.text.endswith(".py")), None)
 
 
 def _unset(script: Script, word: Word) -> str | None:

@@ -29,6 +29,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.common import runs_a_shell_script, words_of
 from slurmgen.lint.rules.signals import requested_signal
 
 CODE = "SG608"
@@ -43,7 +44,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     request = requested_signal(script)
     if request is None or request.to_batch_shell or not script.launches or script.shell.sourced:
         return
-    words = {word.text.rpartition("/")[2] for command in script.commands for word in command.words}
+    words = words_of(script)
+    if runs_a_shell_script(words):
+        return
     if words.isdisjoint(_STEPS) and all(launch.step is None for launch in script.launches):
         yield Finding(
             request.directive.value_span,

@@ -7,7 +7,14 @@ from pathlib import Path
 from slurmgen.lint.finding import Rule
 from slurmgen.lint.rules import all_rules
 
-SECTIONS = ("What it checks", "Why it matters", "Example", "Use instead", "Reference")
+SECTIONS = (
+    "What it checks",
+    "Why it matters",
+    "Example",
+    "Use instead",
+    "When to ignore",
+    "Reference",
+)
 PAGE = Path("docs", "rules.md")
 
 _GROUPS = {
@@ -27,6 +34,9 @@ _HEAD = """\
 
 Generated from the docstrings of the rules by `python -m slurmgen.lint.docs`. `slurmgen lint --explain CODE`
 prints the page of one rule. A rule reports nothing if the script does not contain the information it needs.
+
+Severities: an error makes the job fail, or compute something else. A warning wastes time, or collides with
+other jobs. A note is advice that many scripts can ignore; `--notes` and `--select CODE` report it.
 
 """
 

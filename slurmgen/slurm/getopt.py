@@ -137,7 +137,7 @@ _SRUN_FLAGS = frozenset(
 _SRUN_OPTIONAL = frozenset("compress immediate kill-on-bad-exit label pty send-libs".split())
 _SRUN_VALUED = frozenset(
     """
-    bcast bcast-exclude cpu-bind epilog gpu-bind het-group jobid mem-bind mpi prolog relative
+    bcast bcast-exclude cpu-bind cpu_bind epilog gpu-bind het-group jobid mem-bind mpi prolog relative
     slurmd-debug task-epilog task-prolog threads tasks-per-node wait
     container-image container-name container-mounts container-workdir container-save container-env
     environment uenv view

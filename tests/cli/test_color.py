@@ -11,7 +11,7 @@ from tests.conftest import Run
 RED, BOLD_RED, GREEN = "\x1b[31m", "\x1b[31m\x1b[1m", "\x1b[32m"
 COMMANDS = {
     "lint": (["lint", "bad.sbatch"], f"{BOLD_RED}error SG110"),
-    "lint --diff": (["lint", "--diff", "bad.sbatch"], f"{GREEN}+#SBATCH --time=24:00:00"),
+    "lint --diff": (["lint", "--diff", "--unsafe-fixes", "bad.sbatch"], f"{GREEN}+#SBATCH --time=24:00:00"),
     "check": (["check"], f"{RED}out of date"),
     "doctor": (["doctor", "--via", "twin"], f"{RED}failed"),
 }

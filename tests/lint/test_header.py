@@ -94,6 +94,7 @@ def test_parts_of_a_heterogeneous_job() -> None:
         ("--nodes=1-4 --gres=gpu:4", Shape(None, None, None, 4, True)),
         ("--gres=gpu:2", Shape(1, 1, None, 2, True)),
         ("--gpus=8", Shape(None, None, None, None, True)),
+        ("--gpus=1", Shape(1, 1, None, 1, True)),
         ("--nodes=3 --ntasks=4", Shape(3, None)),
         ("--nodes=1 --ntasks=4 --gpus-per-task=1", Shape(1, 4, None, 4, True)),
         ("--nodes=1 --gres=gpu", Shape(1, 1, None, 1, True)),

@@ -109,8 +109,8 @@ def test_any_repetition_is_checked_within_limits(
     assert result.stderr == ""
 
 
-def reports(body: str, **options: tuple[str, ...]) -> tuple[Report, ...]:
-    return lint_text(HEAD + body, codes=chosen(**options))
+def reports(body: str, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()) -> tuple[Report, ...]:
+    return lint_text(HEAD + body, codes=chosen(select, ignore))
 
 
 def test_a_too_large_script_is_reported_whatever_is_selected() -> None:

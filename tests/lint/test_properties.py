@@ -78,7 +78,8 @@ def test_a_rendered_script_has_no_findings_on_its_site(
     # render accepts a request for few CPUs, which lint reports.
     belong = SITES[site].cpu.per_gpu or 0
     few = request.cpus_per_gpu is not None and request.cpus_per_gpu * 2 < belong
-    assert found <= ({"SG908"} if few else set()), text
+    allowed = ({"SG908"} if few else set()) | ({"SG402"} if request.cpus_per_gpu == 1 else set())
+    assert found <= allowed, text
 
 
 def check(text: str) -> None:

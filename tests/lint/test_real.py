@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from slurmgen.lint import lint
+from slurmgen.lint.rules.sg209_slurm_variable_unset import SET_BY
 from tests.support.twins import Testbed, twin
 
 REFUSED = "REFUSED"
@@ -154,6 +155,48 @@ CASES = [
         Outcome("COMPLETED", "2"),
     ),
 ]
+CASES += [
+    Case(
+        "SG114",
+        script("echo $SLURM_NNODES", options="--nodes=2 --ntasks=1"),
+        script("echo $SLURM_NNODES", options="--nodes=2 --ntasks-per-node=1"),
+        Outcome("COMPLETED", "1"),
+        Outcome("COMPLETED", "2"),
+    ),
+    Case(
+        "SG113",
+        script("srun echo ran", options="--nodes=1 --gres=gpu:1 --gpus-per-node=2"),
+        script("srun echo ran", options="--nodes=1 --gpus-per-node=2"),
+        Outcome("FAILED"),
+        Outcome("COMPLETED", "ran"),
+    ),
+    refused(
+        "SG115", script("#SBATCH --partition=<your-partition>", "echo ran"), script("#SBATCH -N1", "echo ran")
+    ),
+    refused("SG106", "#!/bin/bash\n#SBATCH --time=\necho ran\n", RAN),
+    refused("SG104", script("#SBATCH --ntasks_per_node=1", "echo ran"), script("#SBATCH -N1", "echo ran")),
+    Case(
+        "SG209",
+        script("python3 count.py $SLURM_GPUS_PER_NODE", options="--nodes=1 --gres=gpu:1"),
+        script("python3 count.py $SLURM_GPUS_ON_NODE", options="--nodes=1 --gres=gpu:1"),
+        Outcome("COMPLETED", "0"),
+        Outcome("COMPLETED", "1"),
+    ),
+    Case(
+        "SG510",
+        script("python3 count.py --a \\\n  # --b \\\n  --c"),
+        script("python3 count.py --a \\\n  --c"),
+        Outcome("FAILED", "1"),
+        Outcome("COMPLETED", "2"),
+    ),
+    Case(
+        "SG511",
+        script("srun python3 fails.py", "echo done"),
+        script("set -e", "srun python3 fails.py", "echo done"),
+        Outcome("COMPLETED", "done"),
+        Outcome("FAILED"),
+    ),
+]
 PROGRAMS = {
     "show.py": "import os\nprint(len(os.environ['CUDA_VISIBLE_DEVICES'].split(',')))\n",
     "fails.py": "raise SystemExit(1)\n",
@@ -198,6 +241,27 @@ def test_the_fault_has_the_documented_effect(case: Case, testbed: Testbed) -> No
     assert case.code not in {report.rule.code for report in lint(case.fixed)}
     assert outcome(testbed, case.bad) == case.bad_outcome
     assert outcome(testbed, case.fixed) == case.fixed_outcome
+
+
+HEADERS = [
+    "--nodes=2",
+    "--ntasks=2",
+    "--nodes=2 --ntasks-per-node=2",
+    "--nodes=2 --tasks-per-node=2",
+    "--nodes=1 --gres=gpu:2",
+    "--nodes=1 --gpus-per-node=2",
+    "--nodes=1 --gpus=2",
+    "--ntasks=2 --gpus-per-task=1",
+    "--nodes=1 --cpus-per-task=2",
+]
+
+
+@pytest.mark.parametrize("options", HEADERS)
+def test_slurm_sets_the_variables_that_the_linter_expects(options: str, testbed: Testbed) -> None:
+    log = testbed.batch(f"#!/bin/bash\n#SBATCH {options}\nenv\n")
+    given = {option.partition("=")[0].removeprefix("--") for option in options.split()}
+    expected = {name for name, options_ in SET_BY.items() if given & set(options_)}
+    assert {line.partition("=")[0] for line in log.splitlines()} & SET_BY.keys() == expected
 
 
 def test_at_least_ten_rules_are_covered() -> None:

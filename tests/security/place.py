@@ -25,7 +25,7 @@ MAX_MEMORY = 600 << 20
 "Bytes."
 MUST_NOT_SHOW = {
     "a secret": re.compile(SECRET.encode()),
-    "control characters": re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]"),
+    "control characters": re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\xc2[\x80-\x9f]"),
     # As the traps have them; those of slurmgen itself name a file.
     "a workflow command": re.compile(rb"^\s*::[a-z-]+::|##\[", re.MULTILINE),
 }

@@ -59,6 +59,8 @@ def _nodes(options: dict[str, str]) -> int | None:
     if tasks and each and not {"nodelist", "nodefile", "gpus", "ntasks-per-gpu"} & options.keys():
         return -(-tasks // each)
     counted = {"gpus", "ntasks", "nodelist", "nodefile", "gpus-per-task", "ntasks-per-gpu"} & options.keys()
+    if counted == {"gpus"} and _gpu_count(options["gpus"])[0] == 1:
+        return 1
     if options.get("ntasks") == "1" and counted == {"ntasks"}:
         return 1
     return 1 if not counted and {"gres", "gpus-per-node", *_TASKS} & options.keys() else None

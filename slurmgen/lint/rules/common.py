@@ -118,10 +118,47 @@ def rendezvous(launch: Launch, kind: Literal["port", "addr"]) -> Iterator[Rendez
             yield Rendezvous(launch.arguments[at + 1].text, launch.arguments[at + 1])
 
 
+class Count(NamedTuple):
+    """A number on the command line of a training script."""
+
+    number: int
+    span: Span
+
+
+def trainer_argument(launch: Launch, name: str, bare: bool = False) -> Count | None:
+    """A number for Lightning's Trainer: `--trainer.NAME=N`, `trainer.NAME=N`, or `--NAME=N` if `bare`."""
+    pattern = name.replace("_", "[-_]")
+    prefix = "--" if bare else r"(?:--|\+{0,2})(?:\w+\.)*trainer\."
+    for at, word in enumerate(launch.arguments):
+        match = re.fullmatch(rf"{prefix}{pattern}(?:=(\d{{1,4}}))?", word.text)
+        if match and match[1]:
+            return Count(int(match[1]), word.span)
+        following = launch.arguments[at + 1 : at + 2]
+        if match and following and re.fullmatch(r"\d{1,4}", following[0].text):
+            return Count(int(following[0].text), following[0].span)
+    return None
+
+
 def visible_gpus(launch: Launch) -> int | None:
     """The number of GPUs in CUDA_VISIBLE_DEVICES, if the script sets it to a list."""
     value = launch.env.get("CUDA_VISIBLE_DEVICES", "")
     return value.count(",") + 1 if re.fullmatch(r"\d+(,\d+)*", value) else None
+
+
+def words_of(script: Script) -> set[str]:
+    """All words of the commands, without their folders."""
+    return {word.text.rpartition("/")[2] for command in script.commands for word in command.words}
+
+
+def runs_a_shell_script(words: set[str]) -> bool:
+    """Whether a command may run another shell script, whose commands are not known."""
+    return any(word.endswith((".sh", ".bash", ".sbatch", ".slurm")) for word in words)
+
+
+def has_ranks(script: Script, launch: Launch) -> bool:
+    """Whether a Python script may start ranks, or be one of several."""
+    shape = script.step(launch)
+    return shape.ntasks != 1 or shape.gpus_per_node != 1
 
 
 def loads_module(script: Script, part: str) -> bool:

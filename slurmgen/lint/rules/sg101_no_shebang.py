@@ -15,6 +15,9 @@ sbatch rejects the file: "This does not look like a batch script".
     #SBATCH --nodes=1
     srun python train.py
 
+## When to ignore
+If the file is not submitted, but sourced by another script.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html
 """

@@ -12,6 +12,9 @@ sbatch rejects the file: "Batch script contains DOS line breaks".
 ## Use instead
     #!/bin/bash\\n
 
+## When to ignore
+Never: sbatch rejects the file.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html
 """

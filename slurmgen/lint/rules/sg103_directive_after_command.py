@@ -17,6 +17,9 @@ sbatch stops reading options at the first command and ignores every later `#SBAT
     #SBATCH --gres=gpu:4
     module load cuda
 
+## When to ignore
+If the lines belong to another script that this one writes or contains as text.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html ; NVIDIA-NeMo/Megatron-Bridge pull request 3068
 """

@@ -2,10 +2,11 @@
 
 ## What it checks
 Checks for option names that closely resemble a real one, and for abbreviations that match several options. A
-name that resembles no option is not reported: it may belong to a plug-in of the site.
+name that resembles no option is not reported: it may belong to a plug-in of the site. Options of srun are
+checked for underscores instead of dashes.
 
 ## Why it matters
-sbatch rejects the script at submission.
+sbatch rejects the script at submission; srun ends with an error.
 
 ## Example
     #SBATCH --cpu-per-task=8
@@ -14,6 +15,9 @@ sbatch rejects the script at submission.
 ## Use instead
     #SBATCH --cpus-per-task=8
     #SBATCH --ntasks=4
+
+## When to ignore
+If the option belongs to a plug-in of the site.
 
 ## Reference
 https://slurm.schedmd.com/sbatch.html
@@ -24,7 +28,8 @@ from collections.abc import Iterator
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script, Span
 from slurmgen.lint.reader.header import Directive
-from slurmgen.slurm.getopt import SBATCH
+from slurmgen.lint.rules.common import steps
+from slurmgen.slurm.getopt import SBATCH, SRUN
 
 CODE = "SG104"
 SEVERITY = "error"
@@ -51,6 +56,19 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 safe=True,
             )
 
+    yield from _underscores(script)
+
+
+def _underscores(script: Script) -> Iterator[Finding]:
+    """The options of srun that are written with underscores."""
+    for launch in steps(script):
+        for name, given in launch.step.options.given.items() if launch.step else ():
+            dashed = name.replace("_", "-")
+            if name not in SRUN.names and dashed in SRUN.names:
+                yield Finding(
+                    given.word.span, f"srun has no option --{name}, and fails", f"write `--{dashed}`"
+                )
+
 
 def _name(directive: Directive) -> Span:
     return Span(directive.span.start, directive.span.start + len(directive.option.written))
@@ -61,4 +79,6 @@ def _close_names(directive: Directive) -> list[str]:
 
     if not directive.option.written.startswith("--"):
         return []
+    if (dashed := directive.name.replace("_", "-")) in SBATCH.names:
+        return [dashed]
     return get_close_matches(directive.name, SBATCH.names, n=2, cutoff=0.87)

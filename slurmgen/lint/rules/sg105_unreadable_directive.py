@@ -16,6 +16,9 @@ spaces, spaces around `=`, and a hyphen that an editor replaced with a dash.
     #SBATCH --job-name="my job"
     #SBATCH --time=01:00:00
 
+## When to ignore
+Never: sbatch rejects the script.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html
 """

@@ -16,6 +16,9 @@ dollar sign, and a number is rejected.
 
 In file names, Slurm expands its own patterns, such as `%j`, `%x` and `%u`.
 
+## When to ignore
+If a template expands the variable before the script is submitted.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html ; mila-iqia/mila-docs issue 6
 """

@@ -18,6 +18,9 @@ exist, and sbatch ignores every directive after it.
     #SBATCH --gres=gpu:4
     #SBATCH --signal=USR2@90
 
+## When to ignore
+If the directive was disabled on purpose. `##SBATCH` shows this to the reader and to the linter.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html
 """
@@ -40,11 +43,14 @@ _CPUS = {"cpus-per-task", "cpus-per-gpu"}
 _NEEDED = (_GPUS, _TASKS, _CPUS, {"nodes"}, {"time"}, {"partition"}, {"account"})
 "Options that a job often needs, with those that replace each other."
 _SPACED = re.compile(r"^(# +|#)S?BATCH (?=--?[A-Za-z])", re.MULTILINE | re.IGNORECASE)
+_MISSPELT = re.compile(r"^#[A-Z]{5,7} (?=--?[A-Za-z])", re.MULTILINE)
+_SIMILAR = 0.7
+"Similarity of a misspelt mark, from 0 to 1: #SBTACH, #SBACTH and #SBATH have more, #PRAGMA has less."
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check the comments of the header, and the commands for one named SBATCH."""
-    for match in _SPACED.finditer(script.source.plain, 0, script.header.end):
+    for match in _marks(script):
         if not match[0].startswith("#SBATCH") and not _is_disabled(script, match):
             span = Span(match.start(), match.end() - 1)
             yield Finding(
@@ -55,6 +61,17 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             yield _command(command.words[0].span, "SBATCH")
     for match in re.finditer(r"^!#\s*SBATCH\b", script.source.plain, re.MULTILINE):
         yield _command(Span(*match.span()), match[0])
+
+
+def _marks(script: Script) -> Iterator[re.Match[str]]:
+    """The comments of the header that look like directives."""
+    text, end = script.source.plain, script.header.end
+    yield from _SPACED.finditer(text, 0, end)
+    for match in _MISSPELT.finditer(text, 0, end):
+        from difflib import SequenceMatcher  # needed only for a finding
+
+        if "BATCH" not in match[0] and SequenceMatcher(None, match[0].strip(), "#SBATCH").ratio() > _SIMILAR:
+            yield match
 
 
 def _command(span: Span, name: str) -> Finding:

@@ -14,6 +14,9 @@ The options are mutually exclusive; sbatch rejects the script.
 ## Use instead
     #SBATCH --mem=64G
 
+## When to ignore
+Never: sbatch rejects the script.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html
 """

@@ -14,6 +14,9 @@ sbatch rejects `24h`. Slurm ends a job with `--time=24:00` after 24 minutes.
 ## Use instead
     #SBATCH --time=24:00:00
 
+## When to ignore
+If the job really takes that number of minutes, such as 24. `00:24:00` shows this to the reader.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html ; rinikerlab/reeds pull request 79
 """

@@ -15,6 +15,9 @@ The next job or array task overwrites the log. Jobs that run at the same time mi
 
 In a job array, use `%A_%a`.
 
+## When to ignore
+If only one job runs at a time and only its last log matters.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html (filename pattern)
 """

@@ -18,6 +18,9 @@ exit code 0:53 and without a log that gives the reason. A `mkdir` in the script 
 
 Or create the directory before you run `sbatch`.
 
+## When to ignore
+If another program creates the directory before the job is submitted.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html ; DataBiosphere/toil issue 4633
 """
@@ -58,7 +61,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         elif _is_missing(script, directory):
             yield Finding(
                 directive.value_span,
-                f"the directory {directory!r} does not exist",
+                f"the directory {directory!r} does not exist here",
                 f"run `mkdir -p {quote(directory)}` before `sbatch`",
             )
 

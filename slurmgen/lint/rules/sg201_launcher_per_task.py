@@ -19,6 +19,9 @@ in use, or trains several times in parallel on the same GPUs.
 
 Multiply `--cpus-per-task` by the previous number of tasks: the one task needs the CPUs of all of them.
 
+## When to ignore
+If each task is a group of its own, with GPUs and a port of its own.
+
 ## Reference
 ultralytics/yolov5 issue 12429 ; interTwin-eu/itwinai issue 360
 """

@@ -17,6 +17,9 @@ NCCL rejects two ranks on one GPU ("duplicate GPU detected"), or a rank selects 
     #SBATCH --gres=gpu:2
     srun torchrun --standalone --nproc-per-node=2 train.py
 
+## When to ignore
+If the ranks share the GPUs on purpose, for example with the backend gloo or MPS.
+
 ## Reference
 https://docs.pytorch.org/docs/stable/elastic/run.html
 """

@@ -16,6 +16,9 @@ The remaining GPUs are idle but are charged to the account.
     #SBATCH --gres=gpu:4
     srun torchrun --standalone --nproc-per-node=4 train.py
 
+## When to ignore
+If the remaining GPUs are used by another program, or hold data.
+
 ## Reference
 https://docs.pytorch.org/docs/stable/elastic/run.html
 """

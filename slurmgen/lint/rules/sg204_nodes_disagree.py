@@ -19,6 +19,9 @@ small, each node trains on its own or is rejected.
 
 `--nnodes="$SLURM_JOB_NUM_NODES"` always matches the header.
 
+## When to ignore
+If the launch is elastic, and other steps or jobs join it.
+
 ## Reference
 https://docs.pytorch.org/docs/stable/elastic/run.html
 """

@@ -17,6 +17,9 @@ or trains alone while they are idle.
     #SBATCH --nodes=2
     srun torchrun --nnodes=2 ... train.py
 
+## When to ignore
+If the program starts its ranks on the other nodes itself.
+
 ## Reference
 https://slurm.schedmd.com/srun.html
 """

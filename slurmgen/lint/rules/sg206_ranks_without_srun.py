@@ -15,6 +15,9 @@ reach the ranks.
 ## Use instead
     srun torchrun --standalone --nproc-per-node=4 train.py
 
+## When to ignore
+If accounting and binding of the training do not matter, as in most jobs on one node.
+
 ## Reference
 Lightning-AI/pytorch-lightning issue 6626
 """

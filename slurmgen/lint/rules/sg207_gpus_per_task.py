@@ -2,7 +2,7 @@
 
 ## What it checks
 Checks for `--gpus-per-task` in the header or on srun, with several tasks per node and without
-`--gpu-bind=none`.
+`--gpu-bind=none` or `--gres-flags=allow-task-sharing`.
 
 ## Why it matters
 Each rank sees only its own GPU. NCCL cannot access the others directly, and falls back to a slower transport
@@ -15,6 +15,9 @@ or fails. Lightning stops: "requested [0..3], machine only has [0]".
 ## Use instead
     #SBATCH --ntasks-per-node=4
     #SBATCH --gpus-per-node=4
+
+## When to ignore
+If the ranks exchange nothing between their GPUs.
 
 ## Reference
 NVIDIA/nccl issue 1066 ; Lightning-AI/pytorch-lightning issue 16828
@@ -56,4 +59,10 @@ def _place(script: Script, launch: Launch) -> Span | None:
 def _unbound(script: Script, launch: Launch) -> bool:
     given = launch.step.options.given.get("gpu-bind") if launch.step else None
     binding = given.value if given else script.header.value("gpu-bind")
-    return binding == "none" or any(script.assigned("SLURM_GPU_BIND", "CUDA_VISIBLE_DEVICES"))
+    flags = launch.step.options.given.get("gres-flags") if launch.step else None
+    sharing = (flags.value if flags else script.header.value("gres-flags")) or ""
+    return (
+        binding == "none"
+        or "allow-task-sharing" in sharing
+        or any(script.assigned("SLURM_GPU_BIND", "CUDA_VISIBLE_DEVICES"))
+    )

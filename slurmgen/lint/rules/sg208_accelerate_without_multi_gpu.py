@@ -19,6 +19,9 @@ group, so every machine trains alone. A default configuration file in the home d
     #SBATCH --gpus-per-node=1
     srun accelerate launch --multi_gpu --num_machines=4 --num_processes=4 ... train.py
 
+## When to ignore
+If a default configuration file of accelerate selects the kind of training.
+
 ## Reference
 huggingface/accelerate pull requests 2096 and 3229
 """

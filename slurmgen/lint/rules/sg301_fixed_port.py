@@ -16,6 +16,9 @@ Two jobs on the same node use the same port. The second one fails with "address 
 
 On one node, torchrun's `--standalone` and accelerate's `--main_process_port=0` select a free port.
 
+## When to ignore
+If the nodes are never shared with another job, but the header does not show this.
+
 ## Reference
 TorchDR/TorchDR issue 249 ; huggingface/accelerate issue 3312
 """
@@ -27,6 +30,7 @@ from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
 from slurmgen.lint.rules.common import (
     JOB_PORT,
+    has_ranks,
     in_force,
     insert,
     procs_of,
@@ -97,16 +101,10 @@ def _on_one_node(launch: Launch) -> bool:
 def _assignments(script: Script, launch: Launch) -> Iterator[Assignment]:
     """The assignments that set the port of a launch to a number; Python scripts read MASTER_PORT."""
     names = variables_in(launch, "port")
-    if launch.kind == "python" and _has_ranks(script, launch):
+    if launch.kind == "python" and has_ranks(script, launch):
         names |= {"MASTER_PORT"}
     assigned = in_force(script, launch, names, branches=True)
     return (found for found in assigned if _fixed_port(found))
-
-
-def _has_ranks(script: Script, launch: Launch) -> bool:
-    """Whether a Python script may start or be one of several ranks."""
-    shape = script.step(launch)
-    return shape.ntasks != 1 or shape.gpus_per_node != 1
 
 
 def _fixed_port(found: Assignment) -> str | None:

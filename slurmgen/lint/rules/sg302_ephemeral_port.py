@@ -13,6 +13,9 @@ the job fails. This is rare for a single job, but likely over many jobs.
 ## Use instead
     MASTER_PORT=$((20000 + SLURM_JOB_ID % 12768))
 
+## When to ignore
+If the port is known to be reserved on the nodes (ip_local_reserved_ports).
+
 ## Reference
 NVIDIA/enroot issue 243 ; https://docs.kernel.org/networking/ip-sysctl.html (ip_local_port_range)
 """
@@ -22,7 +25,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script
-from slurmgen.lint.rules.common import JOB_PORT, in_force, replace_assigned, variables_in
+from slurmgen.lint.rules.common import JOB_PORT, has_ranks, in_force, replace_assigned, variables_in
 
 CODE = "SG302"
 SEVERITY = "warning"
@@ -39,7 +42,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     used = {
         found
         for launch in script.launches
-        for found in in_force(script, launch, _names(launch), branches=True)
+        for found in in_force(script, launch, _names(script, launch), branches=True)
     }
     for found in used:
         low, high = _bounds(found)
@@ -53,10 +56,12 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             )
 
 
-def _names(launch: Launch) -> set[str]:
+def _names(script: Script, launch: Launch) -> set[str]:
     if "standalone" in launch.options.given:
         return set()
-    return variables_in(launch, "port") | ({"MASTER_PORT"} if launch.kind == "python" else set())
+    return variables_in(launch, "port") | (
+        {"MASTER_PORT"} if launch.kind == "python" and has_ranks(script, launch) else set()
+    )
 
 
 def _bounds(found: Assignment) -> tuple[float, float]:

@@ -15,6 +15,9 @@ Each node connects only to itself: it trains on its own, or waits forever for th
     srun bash -c 'torchrun --nnodes=2 --nproc-per-node=4 --node-rank="$SLURM_NODEID" \\
       --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" train.py'
 
+## When to ignore
+If the environment of the job sets the address, for example PET_RDZV_ENDPOINT.
+
 ## Reference
 https://docs.pytorch.org/docs/stable/elastic/run.html ; huggingface/accelerate issue 1239
 """

@@ -14,6 +14,9 @@ at once.
 ## Use instead
     srun bash -c 'torchrun --nnodes=2 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" ... train.py'
 
+## When to ignore
+If the environment of the job sets the rank.
+
 ## Reference
 https://docs.pytorch.org/docs/stable/elastic/run.html ; huggingface/accelerate issue 1239
 """

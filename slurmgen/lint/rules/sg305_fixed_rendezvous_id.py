@@ -13,6 +13,9 @@ Two jobs, or a job and the remains of an earlier one, join each other's rendezvo
 ## Use instead
     srun torchrun --rdzv_backend=c10d --rdzv_id="$SLURM_JOB_ID" ... train.py
 
+## When to ignore
+If the address of the rendezvous differs from job to job.
+
 ## Reference
 NVIDIA-NeMo/Run pull request 143 ; https://docs.pytorch.org/docs/stable/elastic/run.html
 """

@@ -3,7 +3,8 @@
 ## What it checks
 Checks for `$SLURM_NODEID`, `$SLURM_PROCID` and `$SLURM_LOCALID` that the batch script expands for a step with
 several tasks: on the srun line outside single quotes, or in a variable that is set before and used by the
-step.
+step. A `--node-rank` that torchrun ignores, because its rendezvous is dynamic, is not reported, nor a rank in
+a path.
 
 ## Why it matters
 In the batch script these variables are always 0. Every node or task gets rank 0, and all of them wait for
@@ -15,14 +16,18 @@ each other forever.
 ## Use instead
     srun bash -c 'torchrun --node-rank="$SLURM_NODEID" ... train.py'
 
+## When to ignore
+If only the first task uses the value.
+
 ## Reference
 huggingface/accelerate issue 2816
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 from slurmgen.lint.finding import Finding, Site
-from slurmgen.lint.reader import Assignment, Script, Shape, Span
+from slurmgen.lint.reader import Assignment, Launch, Script, Shape, Span
 from slurmgen.lint.reader.words import Word
 from slurmgen.lint.rules.common import steps
 
@@ -44,7 +49,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     for launch in steps(script):
         several = _several(script.step(launch))
         for word in launch.command.words:
-            early = sorted(word.names & several)
+            early = sorted(name for name in word.names & several if _matters(launch, word, name))
             if early and word.span not in seen:
                 seen.add(word.span)
                 yield _finding(word.span, early[0])
@@ -63,12 +68,25 @@ def _several(shape: Shape) -> set[str]:
     return {name for name, count in _COUNTS.items() if (count(shape) or 0) > 1}
 
 
+_NODE_RANK = re.compile(r"--node[-_]rank[= ]\S*")
+
+
+def _matters(launch: Launch, word: Word, name: str) -> bool:
+    """Whether a word uses the variable for more than a `--node-rank` that torchrun ignores."""
+    if launch.options.text("rdzv-backend") in (None, "static"):
+        return True
+    node_rank = launch.options.given.get("node-rank")
+    if node_rank and node_rank.word == word and not word.raw.startswith("-"):
+        return False
+    return bool(re.search(rf"(?<!\\)\$\{{?{name}\b", _NODE_RANK.sub("", word.raw)))
+
+
 def _names(words: tuple[Word, ...]) -> set[str]:
     return {name for word in words for name in word.names}
 
 
 def _is_used(found: Assignment, names: set[str]) -> bool:
-    return found.name in names and "bash" not in found.raw
+    return found.name in names and not re.search(r"bash|/", found.raw)
 
 
 def _finding(span: Span, name: str) -> Finding:

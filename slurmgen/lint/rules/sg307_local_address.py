@@ -16,6 +16,9 @@ hang.
     MASTER_ADDR="${nodes%%$'\\n'*}"
     : "${MASTER_ADDR:?scontrol returned no host name}"
 
+## When to ignore
+If the launch runs on one node although the job has several.
+
 ## Reference
 mlc-ai/pith-train pull request 91
 """

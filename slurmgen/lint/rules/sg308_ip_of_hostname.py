@@ -17,6 +17,9 @@ several. The other nodes then cannot connect to the first one.
 
 A host name is sufficient. If a site requires an IP address, use `getent ahostsv4 NAME`.
 
+## When to ignore
+If the nodes have one address each, which /etc/hosts does not map to 127.0.1.1.
+
 ## Reference
 nebius/nebius-solutions-library issue 177 ; skypilot-org/skypilot issue 10333
 """

@@ -15,6 +15,9 @@ and the job ends with exit code 141. This happens rarely, and mostly in jobs wit
     set -eo pipefail
     MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
 
+## When to ignore
+If the job has few nodes: the list then fits into the buffer of the pipe.
+
 ## Reference
 https://www.gnu.org/software/bash/manual/html_node/Pipelines.html
 """

@@ -16,6 +16,9 @@ task may then get a single CPU, and the GPUs wait for the data loaders.
     #SBATCH --cpus-per-task=16
     srun --cpus-per-task="$SLURM_CPUS_PER_TASK" python train.py
 
+## When to ignore
+On a cluster whose Slurm is older than 22.05.
+
 ## Reference
 https://slurm.schedmd.com/srun.html ; reframe-hpc/reframe issue 2655
 """

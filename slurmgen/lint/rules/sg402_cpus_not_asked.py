@@ -19,6 +19,9 @@ share this CPU, and the GPUs wait for data.
     #SBATCH --gres=gpu:4
     #SBATCH --cpus-per-task=8
 
+## When to ignore
+If the site allocates CPUs with each GPU, or the task needs only one.
+
 ## Reference
 Lightning-AI/pytorch-lightning issue 18650
 """

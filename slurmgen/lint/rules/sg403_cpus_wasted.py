@@ -18,6 +18,9 @@ with an srun for one task per node.
     #SBATCH --cpus-per-task=32
     srun --cpus-per-task=32 torchrun --standalone --nproc-per-node=4 train.py
 
+## When to ignore
+If the other CPUs are needed for their memory.
+
 ## Reference
 https://slurm.schedmd.com/srun.html
 """

@@ -16,6 +16,9 @@ on the compute node.
     set -eo pipefail
     module load cuda
 
+## When to ignore
+If the modules of the site work with `set -u`.
+
 ## Reference
 conda/conda issue 3200
 """

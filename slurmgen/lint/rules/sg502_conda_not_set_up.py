@@ -16,6 +16,9 @@ activate` is obsolete since conda 4.4, and runs whichever file named `activate` 
     eval "$(conda shell.bash hook)"
     conda activate torch
 
+## When to ignore
+If the shell that submits the job has conda on its PATH, and sbatch exports the PATH.
+
 ## Reference
 conda/conda issue 9193
 """

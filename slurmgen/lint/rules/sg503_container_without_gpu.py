@@ -17,6 +17,9 @@ the CPU.
 
 Use `--rocm` for AMD GPUs.
 
+## When to ignore
+If the site binds the driver into every container.
+
 ## Reference
 https://apptainer.org/docs/user/main/gpu.html
 """

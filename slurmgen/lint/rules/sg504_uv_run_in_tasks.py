@@ -16,6 +16,9 @@ see an incomplete environment. The updates also delay every start of the job.
 
 Or run `srun uv run --no-sync python train.py` after `uv sync`.
 
+## When to ignore
+If the environment is on a local disk of each node, and each node has one task.
+
 ## Reference
 https://docs.astral.sh/uv/reference/cli/#uv-run
 """

@@ -16,6 +16,9 @@ effect. A path with a space, or a JSON argument, breaks the command.
     cmd=(torchrun --standalone train.py --name 'my run')
     srun "${cmd[@]}"
 
+## When to ignore
+If the quotes in the string are meant for the program.
+
 ## Reference
 https://www.shellcheck.net/wiki/SC2086 ; stanford-crfm/helm pull request 1636
 """

@@ -15,6 +15,9 @@ training failed, and dependent jobs start.
     set -o pipefail
     srun python train.py | tee train.log
 
+## When to ignore
+If the state of the job does not matter.
+
 ## Reference
 https://www.gnu.org/software/bash/manual/html_node/Pipelines.html
 """

@@ -15,6 +15,9 @@ right after its start.
     srun python train.py &
     wait
 
+## When to ignore
+If the job is meant to end with its script.
+
 ## Reference
 https://slurm.schedmd.com/sbatch.html
 """

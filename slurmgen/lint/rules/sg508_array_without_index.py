@@ -16,6 +16,9 @@ the size of the job, and `${copy[1]}` is empty.
 ## Use instead
     nodes_array=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
 
+## When to ignore
+If only the first element is meant.
+
 ## Reference
 https://www.shellcheck.net/wiki/SC2128
 """

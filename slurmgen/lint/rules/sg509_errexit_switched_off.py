@@ -20,6 +20,9 @@ Only the exit code of the step needs special handling.
     code=0
     srun python train.py || code=$?
 
+## When to ignore
+If the commands before the step are allowed to fail.
+
 ## Reference
 https://www.gnu.org/software/bash/manual/html_node/The-Set-Builtin.html
 """

@@ -16,6 +16,9 @@ time limit without saving a checkpoint.
 Change the signal in the training script as well, for example with Lightning's
 SLURMEnvironment(requeue_signal=).
 
+## When to ignore
+If the script is known to receive the signal, for example because NCCL is not used.
+
 ## Reference
 facebookincubator/submitit pull request 1697 ; Lightning-AI/pytorch-lightning issue 14610
 """

@@ -21,6 +21,9 @@ command in the foreground has ended, which is too late.
 
 The signal interrupts the first `wait`; the second one waits for the end of the step.
 
+## When to ignore
+If a program that the script calls sets the trap.
+
 ## Reference
 https://www.gnu.org/software/bash/manual/html_node/Signals.html
 """

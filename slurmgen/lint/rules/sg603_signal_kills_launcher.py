@@ -18,6 +18,9 @@ ranks are killed with it.
 
 The ranks inherit the ignored signal, and must install their own handler for it.
 
+## When to ignore
+If the version of the launcher forwards the signal.
+
 ## Reference
 pytorch/pytorch issue 154849 and pull request 160690
 """

@@ -16,6 +16,9 @@ charged for each run.
 
 The training script exits with a code of its own (here 85) if it was interrupted and has saved a checkpoint.
 
+## When to ignore
+If the number of restarts is limited elsewhere.
+
 ## Reference
 Lightning-AI/pytorch-lightning issue 20542
 """

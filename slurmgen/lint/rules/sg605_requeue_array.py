@@ -14,6 +14,9 @@ For one task of an array, this ID is also the ID of the whole array. That task r
     #SBATCH --array=0-9
     scontrol requeue "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"
 
+## When to ignore
+If all tasks of the array are meant to run again.
+
 ## Reference
 Lightning-AI/pytorch-lightning issue 15022
 """

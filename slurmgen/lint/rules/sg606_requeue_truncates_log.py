@@ -1,7 +1,7 @@
 """A job that requeues itself overwrites its log.
 
 ## What it checks
-Checks for `scontrol requeue` in a script without `--open-mode=append`.
+Checks for `scontrol requeue` or `--requeue` in a script without `--open-mode=append`.
 
 ## Why it matters
 A requeued job keeps its ID and opens the same log file. By default Slurm truncates the file, and the output
@@ -15,6 +15,9 @@ of the earlier run is lost.
     #SBATCH --output=%x-%j.out
     #SBATCH --open-mode=append
     scontrol requeue "$SLURM_JOB_ID"
+
+## When to ignore
+If the training writes a log of its own, or the cluster sets JobFileAppend.
 
 ## Reference
 https://slurm.schedmd.com/sbatch.html (--open-mode)
@@ -35,11 +38,13 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check the open mode of a script that requeues its job."""
     header = script.header
     appends = (header.value("open-mode") or "").startswith("a")
-    for command in requeues(script)[:1]:
+    directive = header.last("requeue")
+    spans = [command.span for command in requeues(script)] + ([directive.span] if directive else [])
+    for span in spans[:1]:
         if not appends and header.directives:
             at = script.source.line_span(header.directives[-1].span.end).end
             yield Finding(
-                command.span,
+                span,
                 "the requeued job overwrites its log",
                 "add `#SBATCH --open-mode=append`",
                 (Edit(Span(at, at), "#SBATCH --open-mode=append\n"),),

@@ -2,7 +2,8 @@
 
 ## What it checks
 Compares `Trainer(devices=N)` in the training script, if the file is available, with the number of tasks per
-node of the srun that runs it.
+node of the srun that runs it, and `--trainer.devices=N` (LightningCLI) or `trainer.devices=N` (Hydra) on its
+command line.
 
 ## Why it matters
 Lightning uses each Slurm task as one of its ranks. If the numbers differ, it stops with "You set devices=2
@@ -16,6 +17,9 @@ Lightning uses each Slurm task as one of its ranks. If the numbers differ, it st
     #SBATCH --ntasks-per-node=2        # Trainer(devices=2)
     srun python train.py
 
+## When to ignore
+If the arguments of the call are changed before it runs.
+
 ## Reference
 Lightning-AI/pytorch-lightning issues 18650 and 20391
 """
@@ -25,6 +29,7 @@ from collections.abc import Iterator
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.common import trainer_argument
 from slurmgen.lint.training import calls
 from slurmgen.text import counted
 
@@ -39,6 +44,13 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         if launch.kind != "python" or launch.step is None:
             continue
         tasks = script.step(launch).ntasks_per_node
+        given = trainer_argument(launch, "devices")
+        if given and tasks and given.number != tasks:
+            yield Finding(
+                given.span,
+                f"{counted(tasks, 'task')} per node, but devices={given.number}",
+                f"use `--ntasks-per-node={given.number}`; {LAUNCHERS['lightning'].why}",
+            )
         path, trainers = calls(script, launch, "Trainer")
         for trainer in trainers:
             devices = trainer.number("devices")

@@ -2,7 +2,8 @@
 
 ## What it checks
 Compares `Trainer(num_nodes=N)` in the training script, if the file is available, with the number of nodes of
-the srun that runs it. `num_nodes` defaults to 1. Only a Trainer with `devices` is checked.
+the srun that runs it. `num_nodes` defaults to 1. Only a Trainer with `devices` is checked. `num_nodes` on the
+command line, such as `--trainer.num_nodes=N` or `--num_nodes N`, is compared as well.
 
 ## Why it matters
 The ranks disagree about the world size, and wait for each other until they time out.
@@ -13,6 +14,9 @@ The ranks disagree about the world size, and wait for each other until they time
 ## Use instead
     #SBATCH --nodes=2        # Trainer(devices=4, num_nodes=2)
 
+## When to ignore
+If the arguments of the call are changed before it runs.
+
 ## Reference
 https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html
 """
@@ -21,6 +25,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.common import trainer_argument
 from slurmgen.lint.training import calls
 from slurmgen.text import counted
 
@@ -35,6 +40,13 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         nodes = script.step(launch).nodes
         if launch.kind != "python" or launch.step is None or not nodes:
             continue
+        given = trainer_argument(launch, "num_nodes") or trainer_argument(launch, "num_nodes", bare=True)
+        if given and given.number != nodes:
+            yield Finding(
+                given.span,
+                f"the step has {counted(nodes, 'node')}, but num_nodes={given.number}",
+                f"write {nodes}, or request `--nodes={given.number}`",
+            )
         path, trainers = calls(script, launch, "Trainer")
         for trainer in trainers:
             num_nodes = trainer.number("num_nodes", default=1)

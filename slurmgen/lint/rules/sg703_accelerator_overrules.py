@@ -14,6 +14,9 @@ precision than the command line requests.
 ## Use instead
     accelerate launch --mixed_precision=bf16 train.py     # Accelerator()
 
+## When to ignore
+If the override is meant.
+
 ## Reference
 https://huggingface.co/docs/accelerate/package_reference/accelerator
 """

@@ -20,6 +20,9 @@ correct.
 ## Use instead
     for i in $(seq 100000); do date; done
 
+## When to ignore
+If the remainder of the script is generated and known to be correct.
+
 ## Reference
 https://github.com/tree-sitter/tree-sitter/issues/4019
 """

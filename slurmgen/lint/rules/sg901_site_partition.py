@@ -13,6 +13,9 @@ sbatch rejects the job, or the job stays pending forever.
 ## Use instead
     #SBATCH --partition=accel
 
+## When to ignore
+If the profile of the site is out of date.
+
 ## Reference
 `slurmgen sites show NAME`
 """

@@ -13,6 +13,9 @@ sbatch rejects the job, or charges it to your default account.
     #SBATCH --partition=all
     #SBATCH --account=ewi-insy-prb
 
+## When to ignore
+If your user has a default account.
+
 ## Reference
 `slurmgen sites show NAME`
 """

@@ -14,6 +14,9 @@ sbatch rejects the job, or the job stays pending forever with the reason Partiti
     #SBATCH --qos=devel
     #SBATCH --time=02:00:00
 
+## When to ignore
+If a reservation or a QOS extends the limit.
+
 ## Reference
 `slurmgen sites show NAME`
 """

@@ -14,6 +14,9 @@ sbatch rejects the job, or the job stays pending forever.
     #SBATCH --nodes=2
     #SBATCH --gres=gpu:4
 
+## When to ignore
+If the profile of the site is out of date.
+
 ## Reference
 `slurmgen sites show NAME`
 """

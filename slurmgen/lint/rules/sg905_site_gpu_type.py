@@ -13,6 +13,9 @@ sbatch rejects the job: "Requested node configuration is not available".
 ## Use instead
     #SBATCH --gres=gpu:a40:2
 
+## When to ignore
+If the profile of the site is out of date.
+
 ## Reference
 `slurmgen sites show NAME`
 """

@@ -13,6 +13,9 @@ sbatch rejects the job, or the job stays pending forever.
 ## Use instead
     #SBATCH --mem=440G
 
+## When to ignore
+If the profile of the site is out of date.
+
 ## Reference
 `slurmgen sites show NAME` ; bessagroup/f3dasm issue 352
 """

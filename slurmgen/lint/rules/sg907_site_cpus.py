@@ -13,6 +13,9 @@ The job is allocated more CPUs than its tasks use, or is rejected.
 ## Use instead
     #SBATCH --cpus-per-task=6
 
+## When to ignore
+If the profile of the site is out of date.
+
 ## Reference
 `slurmgen sites show NAME`
 """

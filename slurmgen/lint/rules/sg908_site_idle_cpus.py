@@ -16,6 +16,9 @@ all ranks share the few CPUs of the job.
     #SBATCH --gpus=4
     #SBATCH --cpus-per-task=288
 
+## When to ignore
+If the training needs few CPUs, and no other job could use the GPUs.
+
 ## Reference
 `slurmgen sites show NAME`
 """

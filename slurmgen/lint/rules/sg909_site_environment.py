@@ -16,6 +16,9 @@ corrupt data.
     export NCCL_P2P_DISABLE=1
     srun python train.py
 
+## When to ignore
+If the environment of the user or a module sets the variables.
+
 ## Reference
 `slurmgen sites show NAME`
 """

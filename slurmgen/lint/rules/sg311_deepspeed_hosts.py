@@ -1,0 +1,59 @@
+"""deepspeed runs on several nodes without a list of the nodes of this job.
+
+## What it checks
+Checks for deepspeed outside srun in a job with several nodes, without `--hostfile` or `--launcher slurm`, or
+with a hostfile that the script does not write.
+
+## Why it matters
+deepspeed reads the nodes from /job/hostfile by default. Without the file it starts ranks on the first node
+only. A hostfile with fixed names belongs to one job: the next job gets other nodes.
+
+## Example
+    #SBATCH --nodes=2
+    deepspeed train.py
+
+## Use instead
+    #SBATCH --nodes=2
+    scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=4/' > hostfile
+    deepspeed --hostfile=hostfile train.py
+
+## When to ignore
+If the hostfile is written elsewhere for each job.
+
+## Reference
+https://www.deepspeed.ai/getting-started/#resource-configuration-multi-node
+"""
+
+from collections.abc import Iterator
+
+from slurmgen.lint.finding import Finding, Site
+from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.common import rank_launchers
+
+CODE = "SG311"
+SEVERITY = "warning"
+SUMMARY = "deepspeed does not know the nodes of the job"
+
+
+def check(script: Script, _site: Site | None) -> Iterator[Finding]:
+    """Check the source of the list of nodes."""
+    if (script.job.nodes or 1) < 2:
+        return
+    for launch in rank_launchers(script):
+        options = launch.options
+        if launch.kind != "deepspeed" or launch.step or launch.under("ssh"):
+            continue
+        hostfile = options.text("hostfile")
+        if options.lacks("hostfile", "launcher", "no-ssh"):
+            yield Finding(
+                launch.span, "deepspeed has no list of nodes, and uses the first node only", _ADVICE
+            )
+        elif hostfile and script.source.plain.count(hostfile) == 1:
+            yield Finding(
+                launch.span,
+                f"the script does not write {hostfile!r}, but every job has its own nodes",
+                _ADVICE,
+            )
+
+
+_ADVICE = 'write the hostfile from `scontrol show hostnames "$SLURM_JOB_NODELIST"`'

@@ -1,0 +1,64 @@
+"""Fixes bring no new finding, and their patches apply, on every script that the linter is tested on."""
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from slurmgen.lint import Edit, Report, engine, fix, lint_text
+from slurmgen.lint.patch import patch
+from slurmgen.lint.reader import Span
+from tests.lint import corpus
+
+SCRIPTS = sorted(Path(corpus.HERE).rglob("*.sbatch"))
+
+
+def codes(reports: Iterable[Report]) -> "Counter[str]":
+    return Counter(report.rule.code for report in reports)
+
+
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_a_fix_brings_no_finding(unsafe: bool) -> None:
+    for path in SCRIPTS:
+        text = path.read_bytes().decode()
+        after = lint_text(fix(text, unsafe=unsafe).text)
+        assert codes(after) <= codes(lint_text(text)), path
+
+
+def test_a_safe_fix_changes_only_scripts_that_sbatch_rejects_or_the_first_line_of_scontrol() -> None:
+    rules = {report.rule.code for path in SCRIPTS for report in fix(path.read_bytes().decode()).applied}
+    assert rules == {"SG101", "SG102", "SG104", "SG309"}
+
+
+def test_git_applies_the_patches_of_all_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    patches = []
+    for number, path in enumerate(SCRIPTS):
+        text = path.read_bytes().decode()
+        name = f"job {number}.sbatch"
+        Path(name).write_bytes(text.encode())
+        patches.append(patch(name, text, fix(text, unsafe=True).text))
+    assert sum(map(bool, patches)) > 30
+    subprocess.run(["git", "apply", "--check"], input="".join(patches).encode(), check=True)
+
+
+def test_a_fix_moves_and_deletes_no_directive() -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH --partition=\n#SBATCH --time=01:00:00\nmodule load a\n#SBATCH --nodes=2\nls\n"
+    )
+    assert fix(text, unsafe=True).text == text
+
+
+def test_a_fix_that_would_bring_a_finding_is_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "#!/bin/bash\n#SBATCH --time=24:00\nhostname\n"
+    (report,) = lint_text(text)
+    harmful = report._replace(
+        finding=report.finding._replace(edits=(Edit(Span(0, 2), ""), *report.finding.edits))
+    )
+    linted = engine.lint_text
+    monkeypatch.setattr(
+        engine, "lint_text", lambda script, *others: (harmful,) if script == text else linted(script, *others)
+    )
+    assert fix(text, unsafe=True) == (text, ())

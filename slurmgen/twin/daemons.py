@@ -26,6 +26,8 @@ class Daemon(Struct, frozen=True, kw_only=True):
     mark: str
     pid_file: str
     log_file: str
+    environ: dict[str, str] = {}
+    "Variables of its own."
 
     @property
     def pid(self) -> int | None:
@@ -99,7 +101,7 @@ def start(daemon: Daemon) -> None:
             stdin=subprocess.DEVNULL,
             stdout=err,
             stderr=err,
-            env=_environ(),
+            env={**_environ(), **daemon.environ},
             timeout=START_TIMEOUT,
             check=False,
         )

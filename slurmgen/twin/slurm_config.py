@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from slurmgen.containers import bind_variables
 from slurmgen.sites.model import Partition
+from slurmgen.twin import accounting
 from slurmgen.twin.layout import LOCALHOST, Group, Layout
 from slurmgen.twin.shape import DEFAULT_PARTITIONS, features, licenses, partitions, temporary_disk
 
@@ -29,6 +30,11 @@ def slurm_conf(layout: Layout) -> str:
             *(_nodes(layout, group) for group in layout.groups),
             *(
                 _partition(name, part, by_name[name], is_default=name == default)
+                + (
+                    f" QOS={qos}"
+                    if layout.accounting and (qos := accounting.partition_qos(name, part))
+                    else ""
+                )
                 for name, part in partitions(layout.site).items()
             ),
             "",
@@ -63,6 +69,7 @@ def task_prolog(layout: Layout) -> str:
         for name in (bind_variables(container) if container else ())
     )
     path = layout.slurm.path("${PATH:-/usr/local/bin:/usr/bin:/bin}")
+    bash_env = f'echo "export BASH_ENV={layout.bash_env}"\n' if layout.bash_env else ""
     return f"""#!/bin/sh
 # Stand-ins come last in PATH, so that installed programs are used.
 case ":$PATH:" in
@@ -75,7 +82,16 @@ echo "export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}}"
 echo "export ACCELERATE_USE_CPU=${{ACCELERATE_USE_CPU:-true}}"
 # Not that of the daemons.
 echo "export SLURM_CONF={layout.folder}/slurm.conf"
-{set_by_modules}"""
+{bash_env}{set_by_modules}"""
+
+
+def bash_env(layout: Layout) -> str:
+    """The file for BASH_ENV: Bash reads it after a login shell's profile, which may set PATH anew."""
+    return f"""case ":$PATH:" in
+  ":{layout.slurm.bin}:"*) ;;
+  *) export PATH="{layout.slurm.path("$PATH")}" ;;
+esac
+"""
 
 
 SLURM_FILES: dict[str, Callable[[Layout], str]] = {
@@ -120,7 +136,7 @@ ReturnToService=2
 EnforcePartLimits=ANY
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
-GresTypes=gpu{_licenses(layout)}"""
+GresTypes=gpu{_licenses(layout)}{accounting.slurm_conf(layout) if layout.accounting else ""}"""
 
 
 def _licenses(layout: Layout) -> str:

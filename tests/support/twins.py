@@ -11,7 +11,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -42,6 +42,8 @@ class Testbed:
 
     def run(self, *argv: str, **more: str) -> str:
         """The output of a command, which must succeed. `more` are further variables."""
+        if "PATH" in more:
+            more["PATH"] = slurm().path(more["PATH"])
         reply = subprocess.run(
             argv, env=self.environ | more, cwd=self.folder, capture_output=True, text=True, timeout=300
         )
@@ -110,13 +112,20 @@ def slurm() -> Installation:
 
 @contextmanager
 def twin(
-    site_name: str, *, nodes: int = 2, ssh: bool = False, gpu_type: str | None = None
+    site_name: str,
+    *,
+    nodes: int = 2,
+    ssh: bool = False,
+    gpu_type: str | None = None,
+    accounts: Sequence[str] = (),
 ) -> Iterator[Testbed]:
     """A twin of a bundled site that ends with the block."""
     with tempfile.TemporaryDirectory(prefix="twin-test-") as name:
         environ = environment(Path(name))
         with patch.dict(os.environ, environ, clear=True):
-            started = twins.up(load_site(site_name), nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm())
+            started = twins.up(
+                load_site(site_name), nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm(), accounts=accounts
+            )
         try:
             yield Testbed(started, environ | started.environ(), Path(name))
         finally:

@@ -107,11 +107,12 @@ def test_a_machine_without_debians_packages_cannot_install(
 def test_a_failed_installation_leaves_nothing(
     cache: Path, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fails = 'case "$*" in *indextargets*) echo file:/mirror/debian/;; *) echo "E: no network" >&2; exit 100;; esac'
-    program(tmp_path / "tools", "apt-get", fails)
+    lists, fails = "*indextargets*) echo file:/mirror/debian/;;", '*) echo "E: no network" >&2; exit 100;;'
+    script = f'case "$*" in {lists} {fails} esac'
+    program(tmp_path / "tools", "apt-get", script)
     monkeypatch.setenv("PATH", f"{tmp_path}/tools:{os.environ['PATH']}")
     lines: list[str] = []
-    with pytest.raises(TwinError, match="apt-get failed:\n  E: no network. Check the network"):
+    with pytest.raises(TwinError, match=r"apt-get failed:\n  E: no network\. Check the network"):
         find(other, lines.append)
     assert len(lines) == 1
     assert f"installing Slurm {other} from Debian's packages" in lines[0]

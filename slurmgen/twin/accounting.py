@@ -27,8 +27,11 @@ def needed(site: Site, accounts: tuple[str, ...] = ()) -> bool:
     for account in accounts:
         if not _ACCOUNT.fullmatch(account):
             raise TwinError(f"{account!r} is not a valid account", "Use letters, digits and _ . @ + - in it.")
-    limited = any(partition_qos(name, part) for name, part in partitions(site).items())
-    return bool(accounts or site.qos or site.qos_required or site.limits != Limits() or limited)
+    every = site.limits
+    return bool(
+        (accounts or site.qos or site.qos_required or every.max_time or every.max_nodes or every.max_gpus)
+        or any(part.has_gpus and (part.max_gpus or part.min_gpus) for part in partitions(site).values())
+    )
 
 
 def partition_qos(name: str, partition: Partition) -> str | None:

@@ -1,13 +1,18 @@
 """The database of a twin's accounting: slurmdbd, and a MariaDB that only this user reaches."""
 
+import hashlib
+import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from slurmgen.errors import TwinError
+from slurmgen.paths import cache_folder, make_private, publish
 from slurmgen.twin import commands
 from slurmgen.twin.daemons import Daemon, failure
 from slurmgen.twin.layout import LOCALHOST, Layout
@@ -23,19 +28,40 @@ _SMALL_AND_FAST = (
 )
 
 
-def create(layout: Layout, program: str) -> None:
+def create(layout: Layout, server: str, installer: str) -> None:
     """Make the database, whose root needs no password: only this user can reach its socket.
+
+    It is a copy of an empty one in the user's cache: making one takes 0.6 to 2 s, a copy 0.05 s.
 
     Raises:
         TwinError: it failed.
+        ConfigError: another user may write to the cache folder.
     """
-    argv = [
-        *(program, "--no-defaults", f"--datadir={layout.run}/database", f"--user={layout.user}"),
+    cache = make_private(cache_folder() / "twin")
+    version = hashlib.sha256(_run(server, "--version").encode()).hexdigest()[:16]
+    empty = cache / f"database-{version}"
+    if not empty.is_dir():
+        with TemporaryDirectory(prefix=".unfinished-", dir=cache) as name:
+            _initialize(Path(name) / "data", layout.user, installer)
+            publish(Path(name) / "data", empty)
+    shutil.copytree(empty, layout.run / "database")
+
+
+def _initialize(data: Path, user: str, installer: str) -> None:
+    _run(
+        *(installer, "--no-defaults", f"--datadir={data}", f"--user={user}"),
         *("--auth-root-authentication-method=normal", "--skip-test-db", *_SMALL),
-    ]
-    reply = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    )
+
+
+def _run(*argv: str) -> str:
+    try:
+        reply = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TwinError(f"{argv[0]}: {error}") from error
     if reply.returncode:
-        raise TwinError(f"{program} failed: {(reply.stderr or reply.stdout).strip()}")
+        raise TwinError(f"{argv[0]} failed: {(reply.stderr or reply.stdout).strip()}")
+    return reply.stdout
 
 
 def mariadbd(layout: Layout, program: str) -> Daemon:

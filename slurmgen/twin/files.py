@@ -39,7 +39,7 @@ def _write_accounting(layout: Layout, programs: Mapping[str, str]) -> None:
     (layout.folder / "slurmdbd.conf").touch(mode=0o600)  # slurmdbd refuses one that others may read
     (layout.folder / "slurmdbd.conf").write_text(accounting.slurmdbd_conf(layout))
     (layout.run / "slurmdbd").symlink_to(programs["slurmdbd"])
-    database.create(layout, programs["mariadb-install-db"])
+    database.create(layout, programs["mariadbd"], programs["mariadb-install-db"])
 
 
 def _write_stand_ins(folder: Path) -> None:

@@ -110,6 +110,12 @@ def slurm() -> Installation:
         return find(os.environ.get("TWIN_SLURM"))
 
 
+@cache
+def _shared_cache() -> tempfile.TemporaryDirectory[str]:
+    """The cache of all twins of this process."""
+    return tempfile.TemporaryDirectory(prefix="twin-cache-")
+
+
 @contextmanager
 def twin(
     site_name: str,
@@ -122,7 +128,8 @@ def twin(
     """A twin of a bundled site that ends with the block."""
     with tempfile.TemporaryDirectory(prefix="twin-test-") as name:
         environ = environment(Path(name))
-        with patch.dict(os.environ, environ, clear=True):
+        shared = {"XDG_CACHE_HOME": _shared_cache().name}
+        with patch.dict(os.environ, environ | shared, clear=True):
             started = twins.up(
                 load_site(site_name), nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm(), accounts=accounts
             )

@@ -97,7 +97,8 @@ def test_a_twin_without_mariadb_reports_what_it_does_not_enforce(monkeypatch: py
         (Site(name="x", partitions={"gpu": Partition(max_nodes=2, max_time="1:00:00")}), False),
         (Site(name="x", partitions={"gpu": Partition(max_gpus=2)}), True),
         (Site(name="x", qos={"debug": Qos()}), True),
-        (Site(name="x", limits=Limits(max_jobs=3)), True),
+        (Site(name="x", limits=Limits(max_jobs=3)), False),
+        (Site(name="x", limits=Limits(max_time="1:00:00")), True),
     ],
 )
 def test_only_a_site_with_limits_that_slurm_conf_cannot_have_needs_accounting(

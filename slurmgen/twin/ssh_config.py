@@ -9,8 +9,9 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 def sshd_config(layout: Layout) -> str:
     """A server for one user on the loopback, which accepts only a key."""
-    own = {"PATH": layout.slurm.path(_PATH), "BASH_ENV": layout.bash_env} if layout.bash_env else {}
-    variables = {"SLURM_CONF": layout.folder / "slurm.conf", **own}
+    variables: dict[str, Path | str] = {"SLURM_CONF": layout.folder / "slurm.conf"}
+    if layout.bash_env:
+        variables |= {"PATH": layout.slurm.path(_PATH), "BASH_ENV": layout.bash_env}
     # StrictModes checks the folders above, such as /tmp or a group-writable home; this one is private.
     return f"""Port {layout.ssh_port}
 ListenAddress 127.0.0.1

@@ -27,9 +27,8 @@ def needed(site: Site, accounts: tuple[str, ...] = ()) -> bool:
     for account in accounts:
         if not _ACCOUNT.fullmatch(account):
             raise TwinError(f"{account!r} is not a valid account", "Use letters, digits and _ . @ + - in it.")
-    every = site.limits
     return bool(
-        (accounts or site.qos or site.qos_required or every.max_time or every.max_nodes or every.max_gpus)
+        (accounts or site.qos or site.qos_required or site.limits.max_gpus)
         or any(part.has_gpus and (part.max_gpus or part.min_gpus) for part in partitions(site).values())
     )
 
@@ -150,11 +149,8 @@ def _limits_of_accounts(site: Site) -> Iterator[str]:
     usual = () if site.qos_required or site.default_qos or USUAL_QOS in site.qos else (USUAL_QOS,)
     yield f"QOS={','.join([*site.qos, *usual])}"
     yield from (f"DefaultQOS={name}" for name in site.default_qos[:1])
-    if site.limits.max_time:
-        yield f"MaxWall={site.limits.max_time}"
     if site.limits.max_jobs:
         yield f"MaxSubmitJobs={site.limits.max_jobs}"
-    yield from _tres("node", site.limits.max_nodes, None)
 
 
 def _tres(kind: str, most: int | None, least: int | None) -> Iterator[str]:

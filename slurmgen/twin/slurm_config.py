@@ -6,7 +6,6 @@ Which parameters a Slurm on one machine needs was found by running it, 22.05 to 
 from collections.abc import Callable
 
 from slurmgen.containers import bind_variables
-from slurmgen.sites.model import Partition
 from slurmgen.twin import accounting
 from slurmgen.twin.layout import LOCALHOST, Group, Layout
 from slurmgen.twin.shape import DEFAULT_PARTITIONS, features, licenses, partitions, temporary_disk
@@ -29,13 +28,8 @@ def slurm_conf(layout: Layout) -> str:
             _cluster(layout),
             *(_nodes(layout, group) for group in layout.groups),
             *(
-                _partition(name, part, by_name[name], is_default=name == default)
-                + (
-                    f" QOS={qos}"
-                    if layout.accounting and (qos := accounting.partition_qos(name, part))
-                    else ""
-                )
-                for name, part in partitions(layout.site).items()
+                _partition(layout, name, by_name[name], is_default=name == default)
+                for name in partitions(layout.site)
             ),
             "",
         ]
@@ -156,10 +150,16 @@ def _nodes(layout: Layout, group: Group) -> str:
     )
 
 
-def _partition(name: str, partition: Partition, group: Group, *, is_default: bool) -> str:
-    nodes = f" MaxNodes={partition.max_nodes}" if partition.max_nodes else ""
+def _partition(layout: Layout, name: str, group: Group, *, is_default: bool) -> str:
+    partition, every = partitions(layout.site)[name], layout.site.limits
+    most = partition.max_nodes or every.max_nodes
+    nodes = f" MaxNodes={most}" if most else ""
     least = f" MinNodes={partition.min_nodes}" if partition.min_nodes else ""
     whole = " OverSubscribe=EXCLUSIVE" if partition.whole_nodes else ""
+    qos = accounting.partition_qos(name, partition) if layout.accounting else None
+    limits = f" QOS={qos}" if qos else ""
     default = " Default=YES" if is_default else ""
-    limit = partition.max_time or "UNLIMITED"
-    return f"PartitionName={name} Nodes={group.hostlist} MaxTime={limit}{nodes}{least}{whole}{default}"
+    limit = partition.max_time or every.max_time or "UNLIMITED"
+    return (
+        f"PartitionName={name} Nodes={group.hostlist} MaxTime={limit}{nodes}{least}{whole}{limits}{default}"
+    )

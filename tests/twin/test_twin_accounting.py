@@ -1,5 +1,6 @@
 """A twin refuses, by accounting, the jobs that its site refuses."""
 
+import re
 import subprocess
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from slurmgen.sites.profiles import load_site
 from slurmgen.twin import machine
 from slurmgen.twin.accounting import gpu_limits, job_submit_lua, needed, partition_qos, registration
 from slurmgen.twin.processes import command_line
+from slurmgen.twin.slurm_config import slurm_conf
 from tests.support.twins import Testbed, twin
 from tests.twin.test_twin_config import layout
 
@@ -98,7 +100,8 @@ def test_a_twin_without_mariadb_reports_what_it_does_not_enforce(monkeypatch: py
         (Site(name="x", partitions={"gpu": Partition(max_gpus=2)}), True),
         (Site(name="x", qos={"debug": Qos()}), True),
         (Site(name="x", limits=Limits(max_jobs=3)), False),
-        (Site(name="x", limits=Limits(max_time="1:00:00")), True),
+        (Site(name="x", limits=Limits(max_time="1:00:00", max_nodes=2)), False),
+        (Site(name="x", limits=Limits(max_gpus=3)), True),
     ],
 )
 def test_only_a_site_with_limits_that_slurm_conf_cannot_have_needs_accounting(
@@ -136,6 +139,17 @@ def test_slurmdbd_conf_is_private_and_the_database_is_removed() -> None:
         assert {"mariadbd", "slurmdbd"} <= pids.keys()
     assert not run.exists()
     assert [name for name, pid in pids.items() if command_line(pid or 0)] == []
+
+
+def test_the_time_and_nodes_of_every_job_are_limits_of_the_partitions() -> None:
+    parts = {"short": Partition(max_time="1:00:00", max_nodes=1), "usual": Partition()}
+    text = slurm_conf(
+        layout(Site(name="x", limits=Limits(max_time="2:00:00", max_nodes=3), partitions=parts))
+    )
+    assert re.findall(r"PartitionName=(\w+) .*MaxTime=(\S+) MaxNodes=(\d+)", text) == [
+        ("short", "1:00:00", "1"),
+        ("usual", "2:00:00", "3"),
+    ]
 
 
 def test_jobs_are_charged_to_the_usual_account_if_any_is_accepted() -> None:

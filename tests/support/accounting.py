@@ -5,6 +5,8 @@ with twin("generic", accounts=[ACCOUNT]) as testbed:
     testbed.run("sacct", "--jobs=12")
 """
 
+from getpass import getuser
+
 from slurmgen.twin import daemons
 from tests.support.twins import Testbed, eventually
 
@@ -27,7 +29,8 @@ def forgetful(testbed: Testbed) -> None:
     conf.write_text("\n".join([*kept, CONFIGURATION]))
     _restart(testbed)
     add(testbed, "qos", FEW_GPUS, "MaxTRESPerUser=gres/gpu=1")
-    testbed.run("sacctmgr", "--immediate", "modify", "account", ACCOUNT, "set", f"QOS=normal,{FEW_GPUS}")
+    user = f"modify user where name={getuser()} set QOS=normal,{FEW_GPUS}"
+    testbed.run("sacctmgr", "--immediate", *user.split())
 
 
 def add(testbed: Testbed, *words: str) -> None:

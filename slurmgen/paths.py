@@ -59,6 +59,19 @@ def make_private(folder: Path) -> Path:
     return folder
 
 
+def publish(complete: Path, folder: Path) -> None:
+    """Rename a complete folder, so that no process sees a part of it; the first of several processes wins.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    try:
+        complete.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+
+
 def require_private(path: Path) -> None:
     """Refuse a file or folder that another user could have written or replaced.
 

@@ -43,8 +43,17 @@ def command() -> None:
     metavar="VERSION",
     help="Slurm release to run, such as 24.11, if not the one that is installed.",
 )
+@click.option(
+    "--account",
+    "accounts",
+    multiple=True,
+    metavar="NAME",
+    help="Account that jobs may be charged to; default: any is accepted.",
+)
 @click.option("--ssh", is_flag=True, help="Also start an SSH server, to reach the twin like a login node.")
-def up(site: str, nodes: int, gpu_type: str | None, ssh: bool, release: str | None) -> None:
+def up(
+    site: str, nodes: int, gpu_type: str | None, ssh: bool, release: str | None, accounts: tuple[str, ...]
+) -> None:
     """Start a twin and wait until its nodes are idle."""
     from slurmgen import twin
     from slurmgen.cli.route_options import project_dir
@@ -54,8 +63,10 @@ def up(site: str, nodes: int, gpu_type: str | None, ssh: bool, release: str | No
 
     shape = load_site(site, project_dir())
     slurm = find(release, lambda line: click.echo(visible(line), err=True))
-    started = twin.up(shape, nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm)
-    account = " --account NAME" if shape.account.required else ""
+    started = twin.up(shape, nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm, accounts=accounts)
+    account = (
+        f" --account {quote(next(iter(accounts), 'NAME'))}" if shape.account.required or accounts else ""
+    )
     click.echo(visible(_welcome(started, account), keep="\n"))
 
 

@@ -26,6 +26,8 @@ class Daemon(Struct, frozen=True, kw_only=True):
     mark: str
     pid_file: str
     log_file: str
+    environ: dict[str, str] = {}
+    "Variables of its own."
 
     @property
     def pid(self) -> int | None:
@@ -99,7 +101,7 @@ def start(daemon: Daemon) -> None:
             stdin=subprocess.DEVNULL,
             stdout=err,
             stderr=err,
-            env=clean_environ(),
+            env={**clean_environ(), **daemon.environ},
             timeout=START_TIMEOUT,
             check=False,
         )
@@ -110,10 +112,10 @@ def start(daemon: Daemon) -> None:
         raise failure(daemon)
 
 
-def stop(*daemons: Daemon) -> None:
-    """End daemons together, with all their descendants, such as the sessions of sshd."""
+def stop(*daemons: Daemon, grace: float = GRACE) -> None:
+    """End daemons and their descendants, such as the sessions of sshd; kill them after `grace` seconds."""
     running = [pid for daemon in daemons if (pid := daemon.pid)]
-    processes.end((member for pid in running for member in processes.family(pid)), GRACE)
+    processes.end((member for pid in running for member in processes.family(pid)), grace)
 
 
 def failure(daemon: Daemon) -> TwinError:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from slurmgen.errors import TwinError
+from slurmgen.paths import publish
 
 RELEASES = {"22.05": "bookworm", "24.11": "trixie"}
 "The Debian release that has a Slurm release."
@@ -43,7 +44,7 @@ def install(release: str, folder: Path, report: Callable[[str], None]) -> None:
         _unpack(packages, scratch)
         built = _arrange(scratch)
         _relink(scratch, built, folder)
-        _publish(built, folder)
+        publish(built, folder)
     report(f"installed in {time.monotonic() - start:.0f} s")
 
 
@@ -123,14 +124,6 @@ def _relink(scratch: Path, built: Path, folder: Path) -> None:
     _run(*patchelf, *map(str, (built / PLUGINS).glob("*.so")))
     interpreter = str(folder / "lib" / loader.name)
     _run(*patchelf, "--set-interpreter", interpreter, *map(str, (built / "bin").iterdir()))
-
-
-def _publish(built: Path, folder: Path) -> None:
-    try:
-        built.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # else another process was faster
-            raise
 
 
 def _run(*argv: str) -> str:

@@ -3,10 +3,12 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
+from slurmgen.twin import accounting, database
 from slurmgen.twin.layout import Layout
-from slurmgen.twin.slurm_config import DAEMONS_CONF, SLURM_FILES, plugin_folder
+from slurmgen.twin.slurm_config import DAEMONS_CONF, SLURM_FILES, bash_env, plugin_folder
 from slurmgen.twin.ssh_config import known_hosts, ssh_config, sshd_config
 
 STAND_INS = {
@@ -25,7 +27,7 @@ SRUN = "srun.py"
 EXECUTABLE = 0o700
 
 
-def write(layout: Layout, *, ssh: bool) -> None:
+def write(layout: Layout, programs: Mapping[str, str]) -> None:
     """Make a twin's two folders and their content."""
     layout.folder.mkdir(mode=0o700)
     (layout.folder / "state").mkdir()
@@ -34,12 +36,24 @@ def write(layout: Layout, *, ssh: bool) -> None:
     if layout.daemons_conf.name not in SLURM_FILES:
         layout.daemons_conf.write_text(DAEMONS_CONF)
     (layout.folder / "task_prolog").chmod(EXECUTABLE)
+    if layout.bash_env:
+        layout.bash_env.write_text(bash_env(layout))
     _write_stand_ins(layout.folder / "stand_ins", STAND_INS)
     if plugins := plugin_folder(layout):
         _write_stand_ins(plugins, {"srun": SRUN})
     _write_run(layout)
-    if ssh:
+    if layout.accounting:
+        _write_accounting(layout, programs)
+    if "sshd" in programs:
         _write_ssh(layout)
+
+
+def _write_accounting(layout: Layout, programs: Mapping[str, str]) -> None:
+    (layout.folder / "job_submit.lua").write_text(accounting.job_submit_lua(layout))
+    (layout.folder / "slurmdbd.conf").touch(mode=0o600)  # slurmdbd refuses one that others may read
+    (layout.folder / "slurmdbd.conf").write_text(accounting.slurmdbd_conf(layout))
+    (layout.run / "slurmdbd").symlink_to(programs["slurmdbd"])
+    database.create(layout, programs["mariadbd"], programs["mariadb-install-db"])
 
 
 def _write_stand_ins(folder: Path, names: dict[str, str]) -> None:

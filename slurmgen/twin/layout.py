@@ -51,7 +51,11 @@ class Layout(Struct, frozen=True, kw_only=True):
     "The loopback address of the host name; None if it has another address."
     slurm: Installation
     port: int
-    "The port of slurmctld; those of the nodes follow, then that of sshd."
+    "The port of slurmctld; those of the nodes follow, then those of sshd and slurmdbd."
+    accounting: bool = False
+    "Whether Slurm enforces accounts, QoS and their limits."
+    accounts: tuple[str, ...] = ()
+    "The accounts that jobs may be charged to; none if any is accepted."
 
     @property
     def address(self) -> str:
@@ -72,6 +76,16 @@ class Layout(Struct, frozen=True, kw_only=True):
     def ssh_port(self) -> int:
         """The port of sshd."""
         return self.port + len(self.nodes) + 1
+
+    @property
+    def dbd_port(self) -> int:
+        """The port of slurmdbd."""
+        return self.ssh_port + 1
+
+    @property
+    def bash_env(self) -> Path | None:
+        """The file with the PATH of Bash, if Slurm is not that of this machine."""
+        return self.folder / "bash_env" if self.slurm.bin else None
 
     @property
     def ssh_hosts(self) -> tuple[str, ...]:

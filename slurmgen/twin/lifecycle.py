@@ -4,12 +4,13 @@ import shutil
 import socket
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from slurmgen.errors import TwinError
 from slurmgen.sites.model import Site
-from slurmgen.twin import commands, daemons, files, machine, processes, store
+from slurmgen.twin import accounting, commands, daemons, database, files, machine, processes, store
 from slurmgen.twin.installation import Installation, installed
 from slurmgen.twin.layout import LOCALHOST, Layout, groups
 from slurmgen.twin.shape import assumptions
@@ -25,6 +26,7 @@ def up(
     ssh: bool = False,
     gpu_type: str | None = None,
     slurm: Installation | None = None,
+    accounts: Sequence[str] = (),
 ) -> Twin:
     """Start a twin and wait until all its nodes are idle.
 
@@ -34,6 +36,7 @@ def up(
         ssh: also start an sshd, which stands for the login node's.
         gpu_type: give the nodes the GPUs and size of that type, instead of the usual ones.
         slurm: the Slurm to run; by default, that of this machine.
+        accounts: the accounts that jobs may be charged to; any if there are none.
 
     If the twin runs already, only the daemons that have died are restarted; the options have no effect.
 
@@ -48,6 +51,8 @@ def up(
         programs = slurm.programs(*machine.SLURM_PROGRAMS) | machine.programs(
             *(machine.SSH_PROGRAMS if ssh else ())
         )
+        wanted = accounting.needed(site, tuple(accounts))
+        programs |= _accounting_programs(slurm) if wanted else {}
         shape = groups(site, nodes, gpu_type)
         _clear(site.name)
         hostname = socket.gethostname()
@@ -59,7 +64,9 @@ def up(
             hostname=hostname,
             loopback=machine.loopback(hostname),
             slurm=slurm,
-            port=machine.free_ports(2 + sum(group.count for group in shape)),
+            accounting="slurmdbd" in programs,
+            accounts=tuple(accounts),
+            port=machine.free_ports(3 + sum(group.count for group in shape)),
             # Not TMPDIR, which may be long: the path of a socket has 108 bytes.
             run=Path(tempfile.mkdtemp(prefix="slurmgen-", dir="/tmp")),
         )
@@ -81,11 +88,19 @@ def down(site_name: str) -> None:
 def _start(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twin:
     twin = _twin(layout, programs, gpu_type)
     try:
-        files.write(layout, ssh="sshd" in programs)
+        files.write(layout, programs)
         store.save(twin)
         for daemon in twin.daemons:
             daemons.start(daemon)
+            if daemon.name == "slurmdbd":
+                database.wait_until_ready(daemon, layout)
+                database.manage(twin, accounting.registration(layout))
+        if layout.accounting:
+            for command in accounting.association(layout):
+                database.manage(twin, [command])
         _wait_until_idle(twin)
+        if layout.accounting:
+            database.manage(twin, accounting.gpu_limits(layout))
     except BaseException:
         _end(twin)
         raise
@@ -114,14 +129,41 @@ def _twin(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Twi
         nodes=layout.nodes,
         daemons=(
             daemons.munged(layout, programs["munged"]),
+            *(
+                [database.mariadbd(layout, programs["mariadbd"]), database.slurmdbd(layout)]
+                if layout.accounting
+                else []
+            ),
             *daemons.slurm(layout, programs["slurmctld"], programs["slurmd"]),
             *([daemons.sshd(layout, programs["sshd"])] if ssh else []),
         ),
         shapes={name: str(group.shape) for group in layout.groups for name in group.partitions},
-        assumptions=(*assumptions(layout.site, gpu_type), *_listens(layout)),
+        assumptions=(
+            *assumptions(layout.site, gpu_type, enforced=layout.accounting),
+            *_lacks_accounting(layout),
+            *_listens(layout),
+        ),
         ssh_config=layout.folder / "ssh_config" if ssh else None,
         ssh_host=layout.ssh_hosts[0] if ssh else None,
     )
+
+
+def _lacks_accounting(layout: Layout) -> list[str]:
+    """A note if the site needs accounting, but its programs are not installed."""
+    if layout.accounting or not accounting.needed(layout.site, layout.accounts):
+        return []
+    return [
+        "accounts, QoS and limits are not enforced without slurmdbd and MariaDB; "
+        f"on Debian or Ubuntu, as root: {machine.INSTALL_ACCOUNTING}"
+    ]
+
+
+def _accounting_programs(slurm: Installation) -> dict[str, str]:
+    """The programs for accounting; empty if some are not installed."""
+    try:
+        return slurm.programs(*machine.ACCOUNTING_PROGRAMS) | machine.programs(*machine.DATABASE_PROGRAMS)
+    except TwinError:
+        return {}
 
 
 def _listens(layout: Layout) -> list[str]:
@@ -166,6 +208,9 @@ def _clear(site_name: str) -> None:
 
 def _end(twin: Twin) -> None:
     """End the daemons and jobs of a twin, and remove its files."""
+    # These would first write what is removed next; with accounting that takes one to two seconds.
+    writers = [daemon for daemon in twin.daemons if daemon.name in {"slurmctld", "slurmdbd", "mariadbd"}]
+    daemons.stop(*writers, grace=0)
     daemons.stop(*twin.daemons)
     # Steps outlive their slurmd. Each listens on a socket in the spool folder, which identifies its process.
     steps = [pid for path in twin.run.glob("spool/*/*") if (pid := processes.listener(path))]

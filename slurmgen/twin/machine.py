@@ -10,28 +10,37 @@ from ipaddress import ip_address
 from slurmgen.errors import TwinError
 
 INSTALL = "apt-get install --no-install-recommends slurm-wlm slurmctld slurmd munge openssh-server"
+INSTALL_ACCOUNTING = "apt-get install --no-install-recommends slurmdbd mariadb-server"
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 SLURM_PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo")
 SSH_PROGRAMS = ("sshd", "ssh-keygen")
+DATABASE_PROGRAMS = ("mariadbd", "mariadb-install-db")
+ACCOUNTING_PROGRAMS = ("slurmdbd", "sacctmgr")
 
 # Below the ephemeral ports (32768 and up) and below the MASTER_PORTs that scripts use (20000 and up).
 FIRST_PORT, LAST_PORT = 10000, 19999
 
 
 def programs(*names: str) -> dict[str, str]:
-    """The paths of programs; an ordinary user's PATH often lacks sbin.
+    """The paths of programs.
 
     Raises:
         TwinError: some are not installed.
     """
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
-    found = {name: shutil.which(name, path=path) for name in names}
-    missing = [name for name, place in found.items() if place is None]
+    found = installed(*names)
+    missing = [name for name in names if name not in found]
     if missing:
         raise TwinError(
             f"a twin needs programs that are not installed here: {', '.join(missing)}",
             f"On Debian or Ubuntu, as root: {INSTALL}",
         )
+    return found
+
+
+def installed(*names: str) -> dict[str, str]:
+    """The paths of those programs that are installed; an ordinary user's PATH often lacks sbin."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
+    found = {name: shutil.which(name, path=path) for name in names}
     return {name: place for name, place in found.items() if place}
 
 

@@ -114,8 +114,14 @@ def usual_type(site: Site, gpus: int | None) -> str | None:
     return next(fitting, None)
 
 
-def assumptions(site: Site, gpu_type: str | None = None) -> Iterator[str]:
-    """What the twin assumes because the profile does not say it, and how it differs from the site."""
+def assumptions(site: Site, gpu_type: str | None = None, *, enforced: bool = False) -> Iterator[str]:
+    """What the twin assumes because the profile does not say it, and how it differs from the site.
+
+    Args:
+        site: the cluster.
+        gpu_type: the GPU type of the nodes.
+        enforced: whether accounting enforces QoS and limits.
+    """
     if not site.partitions:
         yield "no partition is known; it has one, main"
     nodes = [_known(site, name, gpu_type)[0] for name in partitions(site)]
@@ -125,6 +131,8 @@ def assumptions(site: Site, gpu_type: str | None = None) -> Iterator[str]:
             assumed = getattr(_assumed(site, missing.gpus), fact)
             yield f"{text} unknown; took {assumed} unless a partition says otherwise"
     yield from _differences(site)
+    if not enforced:
+        yield from _not_enforced(site)
 
 
 def _differences(site: Site) -> Iterator[str]:
@@ -132,11 +140,15 @@ def _differences(site: Site) -> Iterator[str]:
         yield f"containers run with the {site.container.engine} of this machine, which must be installed"
     elif site.container and site.container.engine != "apptainer":
         yield f"a stand-in for {site.container.engine} runs the commands of containers on this machine"
-    if any(limits.max_gpus for limits in [*site.partitions.values(), *site.qos.values()]):
-        yield "limits on a job's GPUs are not enforced: Slurm needs accounting for that"
-    if site.qos:
-        yield f"any --qos is accepted, {', '.join(site.qos)} or not: Slurm needs accounting to know them"
     for option in filter(site.sbatch.__contains__, _REFUSED):
         yield f"jobs with the profile's --{option} are refused: only {site.name} knows what it names"
     if site.rendezvous.suffix:
         yield f"node names with the suffix {site.rendezvous.suffix!r} do not resolve here"
+
+
+def _not_enforced(site: Site) -> Iterator[str]:
+    """What only accounting enforces."""
+    if any(limits.max_gpus for limits in [*site.partitions.values(), *site.qos.values()]):
+        yield "limits on a job's GPUs are not enforced: Slurm needs accounting for that"
+    if site.qos:
+        yield f"any --qos is accepted, {', '.join(site.qos)} or not: Slurm needs accounting to know them"

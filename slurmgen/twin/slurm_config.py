@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from slurmgen.containers import ENGINES, bind_variables
-from slurmgen.sites.model import Partition
+from slurmgen.twin import accounting
 from slurmgen.twin.layout import LOCALHOST, Group, Layout
 from slurmgen.twin.shape import DEFAULT_PARTITIONS, features, licenses, partitions, temporary_disk
 
@@ -29,8 +29,8 @@ def slurm_conf(layout: Layout) -> str:
             _cluster(layout),
             *(_nodes(layout, group) for group in layout.groups),
             *(
-                _partition(name, part, by_name[name], is_default=name == default)
-                for name, part in partitions(layout.site).items()
+                _partition(layout, name, by_name[name], is_default=name == default)
+                for name in partitions(layout.site)
             ),
             "",
         ]
@@ -72,6 +72,7 @@ def task_prolog(layout: Layout) -> str:
     )
     first = f"{folder}:" if (folder := plugin_folder(layout)) else ""
     path = first + layout.slurm.path("${PATH:-/usr/local/bin:/usr/bin:/bin}")
+    bash_env = f'echo "export BASH_ENV={layout.bash_env}"\n' if layout.bash_env else ""
     return f"""#!/bin/sh
 # Stand-ins come last in PATH, so that installed programs are used.
 case ":$PATH:" in
@@ -84,7 +85,16 @@ echo "export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}}"
 echo "export ACCELERATE_USE_CPU=${{ACCELERATE_USE_CPU:-true}}"
 # Not that of the daemons.
 echo "export SLURM_CONF={layout.folder}/slurm.conf"
-{set_by_modules}"""
+{bash_env}{set_by_modules}"""
+
+
+def bash_env(layout: Layout) -> str:
+    """The file for BASH_ENV: Bash reads it after a login shell's profile, which may set PATH anew."""
+    return f"""case ":$PATH:" in
+  ":{layout.slurm.bin}:"*) ;;
+  *) export PATH="{layout.slurm.path("$PATH")}" ;;
+esac
+"""
 
 
 SLURM_FILES: dict[str, Callable[[Layout], str]] = {
@@ -129,7 +139,7 @@ ReturnToService=2
 EnforcePartLimits=ANY
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
-GresTypes=gpu{_licenses(layout)}"""
+GresTypes=gpu{_licenses(layout)}{accounting.slurm_conf(layout) if layout.accounting else ""}"""
 
 
 def _licenses(layout: Layout) -> str:
@@ -149,10 +159,16 @@ def _nodes(layout: Layout, group: Group) -> str:
     )
 
 
-def _partition(name: str, partition: Partition, group: Group, *, is_default: bool) -> str:
-    nodes = f" MaxNodes={partition.max_nodes}" if partition.max_nodes else ""
+def _partition(layout: Layout, name: str, group: Group, *, is_default: bool) -> str:
+    partition, every = partitions(layout.site)[name], layout.site.limits
+    most = partition.max_nodes or every.max_nodes
+    nodes = f" MaxNodes={most}" if most else ""
     least = f" MinNodes={partition.min_nodes}" if partition.min_nodes else ""
     whole = " OverSubscribe=EXCLUSIVE" if partition.whole_nodes else ""
+    qos = accounting.partition_qos(name, partition) if layout.accounting else None
+    limits = f" QOS={qos}" if qos else ""
     default = " Default=YES" if is_default else ""
-    limit = partition.max_time or "UNLIMITED"
-    return f"PartitionName={name} Nodes={group.hostlist} MaxTime={limit}{nodes}{least}{whole}{default}"
+    limit = partition.max_time or every.max_time or "UNLIMITED"
+    return (
+        f"PartitionName={name} Nodes={group.hostlist} MaxTime={limit}{nodes}{least}{whole}{limits}{default}"
+    )

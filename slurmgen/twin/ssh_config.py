@@ -9,7 +9,9 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 def sshd_config(layout: Layout) -> str:
     """A server for one user on the loopback, which accepts only a key."""
-    path = f" PATH={quoted(layout.slurm.path(_PATH))}" if layout.slurm.bin else ""
+    variables: dict[str, Path | str] = {"SLURM_CONF": layout.folder / "slurm.conf"}
+    if layout.bash_env:
+        variables |= {"PATH": layout.slurm.path(_PATH), "BASH_ENV": layout.bash_env}
     # StrictModes checks the folders above, such as /tmp or a group-writable home; this one is private.
     return f"""Port {layout.ssh_port}
 ListenAddress 127.0.0.1
@@ -23,7 +25,7 @@ PermitRootLogin prohibit-password
 AllowUsers {layout.user}
 PrintMotd no
 Subsystem sftp internal-sftp
-SetEnv SLURM_CONF={quoted(layout.folder / "slurm.conf")}{path}
+SetEnv {" ".join(f"{name}={quoted(value)}" for name, value in variables.items())}
 """
 
 

@@ -48,7 +48,8 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
     def environ(self) -> dict[str, str]:
         """The environment variables with which the ordinary Slurm commands use it."""
         path = path_with(self.programs, os.environ.get("PATH", os.defpath))
-        return {"SLURM_CONF": str(self.slurm_conf)} | ({"PATH": path} if self.programs else {})
+        own = {"PATH": path, "BASH_ENV": str(self.folder / "bash_env")} if self.programs else {}
+        return {"SLURM_CONF": str(self.slurm_conf), **own}
 
 
 def root() -> Path:

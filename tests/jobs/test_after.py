@@ -20,7 +20,7 @@ from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Completed, command_name
 from slurmgen.slurm.commands import JobId
 from tests.conftest import Run
-from tests.support.accounting import FEW_GPUS, accounting
+from tests.support.accounting import ACCOUNT, FEW_GPUS, forgetful
 from tests.support.sshd import Server, free_port
 from tests.support.twins import Testbed, eventually, twin
 
@@ -118,7 +118,8 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with twin("generic") as testbed, accounting(testbed):
+    with twin("generic", accounts=[ACCOUNT]) as testbed:
+        forgetful(testbed)
         made = Cluster(testbed)
         # First, because the shortest time limit is a minute.
         made.submit("long", "sleep 600", "--time=1")

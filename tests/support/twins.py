@@ -11,7 +11,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -43,6 +43,8 @@ class Testbed:
 
     def run(self, *argv: str, **more: str) -> str:
         """The output of a command, which must succeed. `more` are further variables."""
+        if "PATH" in more:
+            more["PATH"] = slurm().path(more["PATH"])
         reply = subprocess.run(
             argv, env=self.environ | more, cwd=self.folder, capture_output=True, text=True, timeout=300
         )
@@ -109,16 +111,28 @@ def slurm() -> Installation:
         return find(os.environ.get("TWIN_SLURM"))
 
 
+@cache
+def _shared_cache() -> tempfile.TemporaryDirectory[str]:
+    """The cache of all twins of this process."""
+    return tempfile.TemporaryDirectory(prefix="twin-cache-")
+
+
 @contextmanager
 def twin(
-    site: str | Site, *, nodes: int = 2, ssh: bool = False, gpu_type: str | None = None
+    site: str | Site,
+    *,
+    nodes: int = 2,
+    ssh: bool = False,
+    gpu_type: str | None = None,
+    accounts: Sequence[str] = (),
 ) -> Iterator[Testbed]:
     """A twin of a site, or of the bundled one of that name, that ends with the block."""
     profile = load_site(site) if isinstance(site, str) else site
     with tempfile.TemporaryDirectory(prefix="twin-test-") as name:
         environ = environment(Path(name))
-        with patch.dict(os.environ, environ, clear=True):
-            started = twins.up(profile, nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm())
+        shared = {"XDG_CACHE_HOME": _shared_cache().name}
+        with patch.dict(os.environ, environ | shared, clear=True):
+            started = twins.up(profile, nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm(), accounts=accounts)
         try:
             yield Testbed(started, environ | started.environ(), Path(name))
         finally:

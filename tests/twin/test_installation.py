@@ -107,9 +107,9 @@ def test_a_machine_without_debians_packages_cannot_install(
 def test_a_failed_installation_leaves_nothing(
     cache: Path, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reply = "*indextargets*) echo file:/mirror/debian/;;"
-    fails = f'case "$*" in {reply} *) echo "E: no network" >&2; exit 100;; esac'
-    program(tmp_path / "tools", "apt-get", fails)
+    lists, fails = "*indextargets*) echo file:/mirror/debian/;;", '*) echo "E: no network" >&2; exit 100;;'
+    script = f'case "$*" in {lists} {fails} esac'
+    program(tmp_path / "tools", "apt-get", script)
     monkeypatch.setenv("PATH", f"{tmp_path}/tools:{os.environ['PATH']}")
     lines: list[str] = []
     with pytest.raises(TwinError, match=r"apt-get failed:\n  E: no network\. Check the network"):

@@ -1,0 +1,161 @@
+"""Accounting of a twin: what Slurm enforces, and the files that it needs. Pure."""
+
+import re
+from collections.abc import Iterator
+
+from slurmgen.errors import TwinError
+from slurmgen.sites.model import Limits, Partition, Qos, Site
+from slurmgen.twin.layout import LOCALHOST, Layout
+from slurmgen.twin.shape import partitions
+
+USUAL_ACCOUNT = "twin"
+"The account that all jobs are charged to if the twin accepts any account."
+USUAL_QOS = "normal"
+"The QoS of Slurm itself, which jobs have that name none."
+_ACCOUNT = re.compile(r"\w[\w.@+-]*")
+_REPLACES = ("OverPartQOS", "PartitionTimeLimit", "PartitionMaxNodes", "PartitionMinNodes")
+_INVALID_ACCOUNT = 2045
+"Slurm's error number."
+
+
+def needed(site: Site, accounts: tuple[str, ...] = ()) -> bool:
+    """Whether a twin needs accounting to refuse the jobs that the site refuses.
+
+    Raises:
+        TwinError: an account has no valid name.
+    """
+    for account in accounts:
+        if not _ACCOUNT.fullmatch(account):
+            raise TwinError(f"{account!r} is not a valid account", "Use letters, digits and _ . @ + - in it.")
+    return bool(
+        (accounts or site.qos or site.qos_required or site.limits.max_gpus)
+        or any(part.has_gpus and (part.max_gpus or part.min_gpus) for part in partitions(site).values())
+    )
+
+
+def partition_qos(name: str, partition: Partition) -> str | None:
+    """The QoS with a partition's limits that slurm.conf cannot have; None if it has none."""
+    limited = partition.has_gpus and (partition.max_gpus or partition.min_gpus)
+    return f"partition_{name}" if limited or partition.max_jobs else None
+
+
+def slurm_conf(layout: Layout) -> str:
+    """The lines of slurm.conf."""
+    return f"""
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost={LOCALHOST}
+AccountingStoragePort={layout.dbd_port}
+# Not a password, but the munged that vouches to slurmdbd.
+AccountingStoragePass={layout.run}/munge.socket
+AccountingStorageEnforce=associations,limits,qos
+AccountingStoreFlags=job_comment
+AccountingStorageTRES=gres/gpu
+JobAcctGatherType=jobacct_gather/linux
+JobSubmitPlugins=lua"""
+
+
+def slurmdbd_conf(layout: Layout) -> str:
+    """slurmdbd.conf: a database that is reached through a socket file."""
+    plugins = f'PluginDir="{layout.slurm.plugins}"\n' if layout.slurm.plugins else ""
+    return f"""AuthType=auth/munge
+AuthInfo=socket={layout.run}/munge.socket
+DbdHost={layout.hostname}
+DbdAddr={LOCALHOST}
+DbdPort={layout.dbd_port}
+SlurmUser={layout.user}
+PidFile={layout.run}/slurmdbd.pid
+LogFile="{layout.folder}/slurmdbd.log"
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=root
+StorageLoc=accounting
+{plugins}"""
+
+
+def job_submit_lua(layout: Layout) -> str:
+    """job_submit.lua: what sites check with such a script too, since Slurm has no option for it."""
+    if not layout.accounts:
+        check = f'  job.account = "{USUAL_ACCOUNT}" -- any account is accepted\n'
+    elif layout.site.account.required:
+        message = f"{layout.site.name}: a job must name its account (--account)"
+        check = f"""  if job.account == nil then
+    slurm.log_user("{message}")
+    return {_INVALID_ACCOUNT}
+  end
+"""
+    else:
+        check = ""
+    return f"""function slurm_job_submit(job, partitions, uid)
+{check}  return slurm.SUCCESS
+end
+
+function slurm_job_modify(job, record, partitions, uid)
+  return slurm.SUCCESS
+end
+
+return slurm.SUCCESS
+"""
+
+
+def registration(layout: Layout) -> Iterator[str]:
+    """The commands for sacctmgr before slurmctld starts: it needs its cluster and the QoS of partitions."""
+    yield f"add cluster {layout.site.name}"
+    yield from (_qos(name, limits) for name, limits in _all_qos(layout.site).items())
+
+
+def association(layout: Layout) -> Iterator[str]:
+    """The commands for sacctmgr that let this user submit jobs, one after the other."""
+    accounts = ",".join(layout.accounts or (USUAL_ACCOUNT,))
+    yield f"add account {accounts} {' '.join(_limits_of_accounts(layout.site))}"
+    yield f"add user {layout.user} Account={accounts}"
+
+
+def gpu_limits(layout: Layout) -> Iterator[str]:
+    """The commands for sacctmgr once slurmctld has registered GPUs, which can be limited only then."""
+    site = layout.site
+    for name, limits in _all_qos(site).items():
+        if settings := [*_tres("gres/gpu", limits.max_gpus, limits.min_gpus)]:
+            yield f"modify qos where name={name} set {' '.join(settings)}"
+    if site.limits.max_gpus:
+        accounts = ",".join(layout.accounts or (USUAL_ACCOUNT,))
+        yield f"modify account where name={accounts} set MaxTRESPerJob=gres/gpu={site.limits.max_gpus}"
+
+
+def _all_qos(site: Site) -> dict[str, Limits]:
+    """Slurm's own QoS, the QoS that jobs may name, and those of partitions."""
+    own = {
+        qos: Limits(max_gpus=part.max_gpus, min_gpus=part.min_gpus, max_jobs=part.max_jobs)
+        for name, part in partitions(site).items()
+        if (qos := partition_qos(name, part))
+    }
+    return {USUAL_QOS: Limits(), **site.qos, **own}
+
+
+def _qos(name: str, limits: Limits) -> str:
+    # Without DenyOnLimit a job over a limit would stay pending.
+    replaces = isinstance(limits, Qos) and limits.replaces_partition_limits
+    settings = [
+        f"Flags={','.join(('DenyOnLimit', *(_REPLACES if replaces else ())))}",
+        *([f"MaxWall={limits.max_time}"] if limits.max_time else []),
+        *([f"MaxSubmitJobsPerUser={limits.max_jobs}"] if limits.max_jobs else []),
+        *_tres("node", limits.max_nodes, limits.min_nodes),
+    ]
+    verb = f"modify qos where name={name} set" if name == USUAL_QOS else f"add qos {name}"
+    return f"{verb} {' '.join(settings)}"
+
+
+def _limits_of_accounts(site: Site) -> Iterator[str]:
+    """The QoS and limits of every account, which its users inherit."""
+    usual = () if site.qos_required or site.default_qos or USUAL_QOS in site.qos else (USUAL_QOS,)
+    yield f"QOS={','.join([*site.qos, *usual])}"
+    yield from (f"DefaultQOS={name}" for name in site.default_qos[:1])
+    if site.limits.max_jobs:
+        yield f"MaxSubmitJobs={site.limits.max_jobs}"
+
+
+def _tres(kind: str, most: int | None, least: int | None) -> Iterator[str]:
+    """The limits on a job's nodes or GPUs."""
+    if most:
+        yield f"MaxTRESPerJob={kind}={most}"
+    if least:
+        yield f"MinTRESPerJob={kind}={least}"

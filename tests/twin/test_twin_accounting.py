@@ -1,0 +1,156 @@
+"""A twin refuses, by accounting, the jobs that its site refuses."""
+
+import re
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from slurmgen.errors import TwinError
+from slurmgen.sites.model import Account, Limits, Partition, Qos, Site
+from slurmgen.sites.profiles import load_site
+from slurmgen.twin import machine
+from slurmgen.twin.accounting import gpu_limits, job_submit_lua, needed, partition_qos, registration
+from slurmgen.twin.processes import command_line
+from slurmgen.twin.slurm_config import slurm_conf
+from tests.support.twins import Testbed, twin
+from tests.twin.test_twin_config import layout
+
+TwinOf = Callable[[str], Testbed]
+
+
+def sbatch(testbed: Testbed, *options: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["sbatch", "--test-only", *options, "--wrap=true"],
+        env=testbed.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("site", "options", "reason"),
+    [
+        ("leonardo", "--qos=boost_qos_dbg --time=31", "QOSMaxWallDurationPerJobLimit"),
+        ("leonardo", "--qos=boost_qos_lprod --nodes=9 --time=60", "Node count specification invalid"),
+        ("leonardo", "--qos=nope", "Invalid qos specification"),
+        ("marenostrum5-acc", "--time=60", "Invalid qos specification"),
+        ("mahti", "--partition=gpusmall --gres=gpu:4 --time=10", "QOSMaxGRESPerJob"),
+        ("lumi-g", "--partition=standard-g --gpus=4 --time=10", "QOSMinGRES"),
+        ("olivia", "--nodes=2 --gpus=8 --qos=devel --time=3:00:00", "QOSMaxWallDurationPerJobLimit"),
+    ],
+)
+def test_slurm_refuses_what_the_site_refuses(site: str, options: str, reason: str, twin_of: TwinOf) -> None:
+    refused = sbatch(twin_of(site), *options.split())
+    assert refused.returncode == 1
+    assert reason in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("site", "options"),
+    [
+        ("leonardo", "--qos=boost_qos_dbg --time=30"),
+        ("leonardo", "--qos=boost_qos_lprod --time=4-0"),
+        ("leonardo", "--account=anything"),
+        ("marenostrum5-acc", "--qos=acc_debug --time=60"),
+        ("mahti", "--partition=gpusmall --gres=gpu:2 --time=10"),
+        ("lumi-g", "--partition=standard-g --nodes=1 --gpus=8 --time=10"),
+        ("olivia", "--nodes=2 --gpus=8 --qos=devel --time=2:00:00"),
+    ],
+)
+def test_slurm_accepts_what_the_site_accepts(site: str, options: str, twin_of: TwinOf) -> None:
+    accepted = sbatch(twin_of(site), *options.split())
+    assert accepted.returncode == 0, accepted.stderr
+
+
+def test_only_the_named_accounts_are_accepted() -> None:
+    with twin("daic", nodes=1, accounts=["ewi-insy-prb", "ewi-insy"]) as testbed:
+        assert sbatch(testbed, "--account=ewi-insy").returncode == 0
+        wrong, none = sbatch(testbed, "--account=theirs"), sbatch(testbed)
+    assert "Invalid account" in wrong.stderr
+    assert "daic: a job must name its account (--account)" in none.stderr
+    assert "Invalid account" in none.stderr
+
+
+def test_accounting_reports_an_ended_job(twin_of: TwinOf) -> None:
+    testbed = twin_of("leonardo")
+    job = testbed.run("sbatch", "--parsable", "--wait", "--qos=boost_qos_dbg", "--time=1", "--wrap=true")
+    rows = testbed.run("sacct", "-XnP", f"--jobs={job.strip()}", "--format=State,QOS,Partition")
+    assert rows == "COMPLETED|boost_qos_dbg|boost_usr_prod\n"
+
+
+def test_a_twin_without_mariadb_reports_what_it_does_not_enforce(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "DATABASE_PROGRAMS", ("mariadbd-that-is-missing",))
+    with twin("leonardo", nodes=1) as testbed:
+        assert sbatch(testbed, "--qos=nope").returncode == 0
+        notes = " ".join(testbed.twin.assumptions)
+    assert "any --qos is accepted, normal, boost_qos_dbg" in notes
+    assert "mariadb-server" in notes
+
+
+@pytest.mark.parametrize(
+    ("site", "is_needed"),
+    [
+        (Site(name="x"), False),
+        (Site(name="x", account=Account(required=True)), False),
+        (Site(name="x", partitions={"cpu": Partition(max_gpus=0)}), False),
+        (Site(name="x", partitions={"gpu": Partition(max_nodes=2, max_time="1:00:00")}), False),
+        (Site(name="x", partitions={"gpu": Partition(max_gpus=2)}), True),
+        (Site(name="x", qos={"debug": Qos()}), True),
+        (Site(name="x", limits=Limits(max_jobs=3)), False),
+        (Site(name="x", limits=Limits(max_time="1:00:00", max_nodes=2)), False),
+        (Site(name="x", limits=Limits(max_gpus=3)), True),
+    ],
+)
+def test_only_a_site_with_limits_that_slurm_conf_cannot_have_needs_accounting(
+    site: Site, is_needed: bool
+) -> None:
+    assert needed(site) is is_needed
+
+
+@pytest.mark.parametrize("account", ["a b", "a,b", "", "x=y", "-x"])
+def test_an_account_with_an_invalid_name_is_rejected(account: str) -> None:
+    with pytest.raises(TwinError, match="is not a valid account"):
+        needed(Site(name="x"), (account,))
+
+
+def test_the_limits_of_a_profile_become_settings_of_sacctmgr() -> None:
+    here = layout(load_site("olivia"), accounting=True)
+    assert list(registration(here)) == [
+        "add cluster olivia",
+        "modify qos where name=normal set Flags=DenyOnLimit",
+        "add qos devel Flags=DenyOnLimit MaxWall=02:00:00",
+        "add qos partition_accel Flags=DenyOnLimit",
+    ]
+    assert list(gpu_limits(here)) == [
+        "modify qos where name=devel set MaxTRESPerJob=gres/gpu=16",
+        "modify qos where name=partition_accel set MaxTRESPerJob=gres/gpu=32",
+    ]
+    assert partition_qos("small", load_site("olivia").partitions["small"]) is None
+
+
+def test_slurmdbd_conf_is_private_and_the_database_is_removed() -> None:
+    with twin("saga", nodes=1) as testbed:
+        conf, run = testbed.twin.folder / "slurmdbd.conf", testbed.twin.run
+        assert conf.stat().st_mode & 0o777 == 0o600
+        pids = {daemon.name: daemon.pid for daemon in testbed.twin.daemons}
+        assert {"mariadbd", "slurmdbd"} <= pids.keys()
+    assert not run.exists()
+    assert [name for name, pid in pids.items() if command_line(pid or 0)] == []
+
+
+def test_the_time_and_nodes_of_every_job_are_limits_of_the_partitions() -> None:
+    parts = {"short": Partition(max_time="1:00:00", max_nodes=1), "usual": Partition()}
+    text = slurm_conf(
+        layout(Site(name="x", limits=Limits(max_time="2:00:00", max_nodes=3), partitions=parts))
+    )
+    assert re.findall(r"PartitionName=(\w+) .*MaxTime=(\S+) MaxNodes=(\d+)", text) == [
+        ("short", "1:00:00", "1"),
+        ("usual", "2:00:00", "3"),
+    ]
+
+
+def test_jobs_are_charged_to_the_usual_account_if_any_is_accepted() -> None:
+    assert 'job.account = "twin"' in job_submit_lua(layout(load_site("olivia"), accounting=True))

@@ -21,6 +21,8 @@ _MOST = 1000
 "Findings of one rule in one script."
 _MOST_LINES = 5
 "Further lines that a message lists."
+_TRIALS = 20
+"Fixes that are tried one by one, if all of them together bring a finding."
 _PASSES = 5
 "A fix may cause another finding; after this many rounds fixing stops."
 
@@ -191,7 +193,7 @@ def _apply(
     after = lint(together)
     if _adds_nothing(reports, after):
         return together, after, wanted
-    for report in wanted:
+    for report in wanted[:_TRIALS]:
         alone = fixed(text, [report])
         after = lint(alone)
         if alone != text and _adds_nothing(reports, after):

@@ -2,8 +2,11 @@
 
 import re
 
+_MOST = 50
+"Lines of comments, or blank lines, that are searched."
 _CUT = re.compile(
-    r"[ \t]*\\(?:\n(?:(?P<comments>(?:[ \t]*#[^\n]*\n)+)|(?:[ \t]*\n)+)|(?P<blanks>[ \t]+)\n)(?P<next>[^\n]*)"
+    rf"[ \t]*\\(?:\n(?:(?P<comments>(?:[ \t]*#[^\n]*\n){{1,{_MOST}}})|(?:[ \t]*\n){{1,{_MOST}}})"
+    r"|(?P<blanks>[ \t]+)\n)(?P<next>[^\n]*)"
 )
 _CONTINUED = re.compile(r"[ \t]*--?[A-Za-z]")
 "The beginning of a line that its author meant as a part of the command before it: an option."

@@ -17,6 +17,8 @@ _MOST_LAYERS = 40
 "Limit of programs that run programs, in one command."
 _LAUNCH = 100
 "Steps of the budget for the rules that check a launch."
+_ARGUMENT = 5
+"Steps of the budget for an argument of a training script, which several rules read."
 _OPTION = 10
 "Steps of the budget for a word of options, besides one for each letter."
 
@@ -232,6 +234,7 @@ def _launch(kind: str, words: Sequence[Word], length: int, scene: _Scene) -> Lau
     options = options._replace(open=options.open or scene.incomplete)
     script = words[at] if at < len(words) and not (kind == "python" and "module" in options.given) else None
     after = words[at + (script is not None) :]
+    scene.budget.spend(_ARGUMENT * len(after))
     return Launch(
         kind,
         words[0],

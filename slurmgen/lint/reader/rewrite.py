@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from slurmgen.lint.reader.budget import CHARACTERS, Budget
 from slurmgen.lint.reader.source import Span
 
 _NAME = r"(?:[A-Za-z_]\w*+|\d)"
@@ -29,10 +30,11 @@ class Insertion(NamedTuple):
     text: str
 
 
-def rewrite(text: str, base: Callable[[int], Span]) -> tuple[str, Callable[[int], Span]]:
+def rewrite(text: str, base: Callable[[int], Span], budget: Budget) -> tuple[str, Callable[[int], Span]]:
     """The equivalent text, and the function that maps its offsets to spans of the script."""
     text = _COMMENT.sub(lambda found: " " * len(found[0]), text)
-    insertions = sorted({*_braces(text), *_blanks(text)})
+    insertions = sorted({*_braces(text), *_blanks(text, budget)})
+    budget.spend(len(insertions))
     if not insertions:
         return text, base
     parts, at, starts, shifts = [], 0, [0], [0]
@@ -58,9 +60,10 @@ def _braces(text: str) -> Iterator[Insertion]:
         at = found.end()
 
 
-def _blanks(text: str) -> Iterator[Insertion]:
+def _blanks(text: str, budget: Budget) -> Iterator[Insertion]:
     """Separate the parentheses of `$(((X)) && y)`, which is a command and not arithmetic."""
     for found in _DOUBLE.finditer(text):
+        budget.spend(_LONGEST // CHARACTERS)
         if not _is_arithmetic(text[found.start() + 2 : found.start() + _LONGEST]):
             yield Insertion(found.start() + 2, " ")
 

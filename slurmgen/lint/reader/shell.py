@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from tree_sitter import Node
 
-from slurmgen.lint.reader.budget import Budget, TooLarge
+from slurmgen.lint.reader.budget import CHARACTERS, Budget, TooLarge
 from slurmgen.lint.reader.builtins import EFFECTS
 from slurmgen.lint.reader.commands import Command, Cut, Shell
 from slurmgen.lint.reader.continuation import find_cut
@@ -38,7 +38,7 @@ def read_shell(
     Raises:
         TooLarge: the budget is exhausted.
     """
-    text, base = rewrite(text, base or (lambda offset: Span(offset, offset)))
+    text, base = rewrite(text, base or (lambda offset: Span(offset, offset)), budget)
     walker = _Walker(text, base, budget)
     walker.expander.variables.update(known)
     walker.settings = set(settings)
@@ -217,6 +217,7 @@ class _Walker(Variables):
         cut = find_cut(self.text, node.end_byte)
         if cut:
             start, end, why = cut
+            self.budget.spend((end - node.end_byte) // CHARACTERS)
             self.cuts.append(Cut(Span(self.base(start).start, self.base(end).end), why))
         return cut is not None
 

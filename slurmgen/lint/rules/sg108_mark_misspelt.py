@@ -27,6 +27,7 @@ https://slurm.schedmd.com/sbatch.html
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from slurmgen.lint.finding import Edit, Finding, Site
 from slurmgen.lint.reader import Script, Span
@@ -44,6 +45,8 @@ _NEEDED = (_GPUS, _TASKS, _CPUS, {"nodes"}, {"time"}, {"partition"}, {"account"}
 "Options that a job often needs, with those that replace each other."
 _SPACED = re.compile(r"^(# +|#)S?BATCH (?=--?[A-Za-z])", re.MULTILINE | re.IGNORECASE)
 _MISSPELT = re.compile(r"^#[A-Z]{5,7} (?=--?[A-Za-z])", re.MULTILINE)
+_MOST = 1000
+"Comments that are compared."
 _SIMILAR = 0.7
 "Similarity of a misspelt mark, from 0 to 1: #SBTACH, #SBACTH and #SBATH have more, #PRAGMA has less."
 
@@ -67,7 +70,7 @@ def _marks(script: Script) -> Iterator[re.Match[str]]:
     """The comments of the header that look like directives."""
     text, end = script.source.plain, script.header.end
     yield from _SPACED.finditer(text, 0, end)
-    for match in _MISSPELT.finditer(text, 0, end):
+    for match in islice(_MISSPELT.finditer(text, 0, end), _MOST):
         from difflib import SequenceMatcher  # needed only for a finding
 
         if "BATCH" not in match[0] and SequenceMatcher(None, match[0].strip(), "#SBATCH").ratio() > _SIMILAR:

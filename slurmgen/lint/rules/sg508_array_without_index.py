@@ -36,8 +36,10 @@ SUMMARY = "the name of an array without an index is its first element"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check arrays whose only element is an array variable without an index."""
+    # More than the first element: another one, all of them, or their number.
+    indexed = set(re.findall(r"\$\{#?!?(\w+)\[(?!0\])", script.source.plain))
     for copy in script.shell.array_copies:
-        if not _uses_more(script, copy.target):
+        if copy.target not in indexed:
             continue
         yield Finding(
             copy.span,
@@ -45,8 +47,3 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             f'write `("${{{copy.name}[@]}}")`',
             (Edit(copy.span, f'("${{{copy.name}[@]}}")'),),
         )
-
-
-def _uses_more(script: Script, name: str) -> bool:
-    """Whether the script uses an element besides the first, all elements, or their number."""
-    return bool(re.search(rf"\$\{{#?!?{re.escape(name)}\[(?!0\])", script.source.plain))

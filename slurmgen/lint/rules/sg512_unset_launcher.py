@@ -43,10 +43,11 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check the names of the commands, and the first words after the options of srun."""
     if script.shell.sourced:
         return
+    known = _set_names(script.source.plain)
     for command in script.commands:
         word = _program(command)
-        name = _unset(script, word) if word else None
-        if word and name:
+        name = _variable(word) if word else None
+        if word and name and name not in known:
             yield Finding(word.span, f"the script never sets ${name}", f"set `{name}`, or write the command")
 
 
@@ -58,10 +59,14 @@ def _program(command: Command) -> Word | None:
     return next((word for word, after in pairs if word.loose and after.text.endswith(".py")), None)
 
 
-def _unset(script: Script, word: Word) -> str | None:
-    """The variable that a word consists of, if nothing sets it."""
+def _variable(word: Word) -> str | None:
+    """The variable that a word consists of, unless the environment may set it."""
     match = re.fullmatch(r"\$\{?(\w+)\}?", word.raw)
-    if match is None or not word.loose or _GIVEN.fullmatch(match[1]):
-        return None
-    sets = rf"\b{match[1]}(\[[^]]*\])?\+?=|\b(read|for|mapfile|readarray|printf)\b[^\n]*\b{match[1]}\b"
-    return None if re.search(sets, script.source.plain) else match[1]
+    return match[1] if match and word.loose and not _GIVEN.fullmatch(match[1]) else None
+
+
+def _set_names(text: str) -> set[str]:
+    """The names that a script sets: by assignments, by loops, and by builtins."""
+    assigned = re.findall(r"\b(\w{1,80})(?:\[[^]\n]{0,80}\])?\+?=", text)
+    lines = re.findall(r"\b(?:read|for|mapfile|readarray|printf)\b([^\n]*)", text)
+    return {*assigned, *(name for line in lines for name in re.findall(r"\w+", line))}

@@ -53,8 +53,7 @@ class Setup(Struct, frozen=True, kw_only=True):
 
 def uses_container(request: Request, site: Site) -> bool:
     """Whether the ranks of a request run in a container."""
-    image = request.container or (site.container.image if site.container else None)
-    return image not in (None, NONE)
+    return (request.container or _engine(request, site).image or NONE) != NONE
 
 
 def find_setup(

@@ -1,6 +1,6 @@
 """The limits of jobs, of partitions and of QoS."""
 
-from slurmgen.sites.facts import Count, Fact, Limit, Name
+from slurmgen.sites.facts import Count, Fact, Limit, Name, PartitionName
 from slurmgen.sites.hardware import Node
 from slurmgen.slurm import durations
 
@@ -74,7 +74,7 @@ class Qos(Limits, frozen=True):
     "A job that names no QoS takes the first default whose limits allow it."
     preemptible: bool = False
     "Whether Slurm may stop its jobs in favor of others."
-    partitions: tuple[Name, ...] = ()
+    partitions: tuple[PartitionName, ...] = ()
     "The partitions that accept it; unset: all."
     replaces_partition_limits: bool = False
     "Its limits hold instead of those of the partition (Slurm's OverPartQOS)."

@@ -54,6 +54,8 @@ SET_BY = {
     "SLURM_MEM_PER_GPU": ("mem-per-gpu",),
 }
 "The options that set a variable, as jobs of Slurm 22.05 reported it."
+_IN_STEPS = {"SLURM_GPUS_PER_NODE"}
+"Variables that srun does not set in a step either."
 _PRINTS = ("echo", "printf")
 
 
@@ -91,9 +93,19 @@ def _uses(script: Script) -> Iterator[tuple[Span, str, str]]:
             guards = " ".join(command.conditions)
             for word in command.words:
                 yield from ((word.span, name, word.raw) for name in word.names if name not in guards)
+    yield from _uses_in_steps(script)
     for found in script.shell.assignments:
         if not found.conditional:
             yield from ((found.span, name, found.raw) for name in found.names)
+
+
+def _uses_in_steps(script: Script) -> Iterator[tuple[Span, str, str]]:
+    """The same for the options of launches in a `bash -c` string."""
+    for launch in script.launches:
+        is_set = launch.step is not None and "gpus-per-node" in launch.step.options.given
+        if launch.under("shell") and not is_set:
+            for word in (given.word for given in launch.options.given.values()):
+                yield from ((word.span, name, word.raw) for name in word.names & _IN_STEPS)
 
 
 def _is_plain(name: str, raw: str) -> bool:

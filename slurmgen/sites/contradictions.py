@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from slurmgen.sites.checks import Fault
-from slurmgen.sites.model import Limits, Partition, Site, When
+from slurmgen.sites.model import Limits, Node, Partition, Site, When
 from slurmgen.sites.nodes import Place, gpu_partitions, place_of, places_of
 from slurmgen.slurm import durations
 from slurmgen.text import listed
@@ -28,7 +28,7 @@ def unknown_nodes(site: Site) -> Iterator[Fault]:
     """Partitions of whose GPU nodes the profile states nothing."""
     kinds = [kind for kind in site.gpu.types.values() if kind.gpus]
     for name in gpu_partitions(site):
-        if not kinds and place_of(site, name).node.gpus is None:
+        if not kinds and place_of(site, name).node == Node():
             yield Fault(
                 ("partitions", name),
                 "the profile does not state how many GPUs a node has",

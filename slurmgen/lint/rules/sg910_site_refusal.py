@@ -13,6 +13,9 @@ sbatch rejects the job, or the site stops it.
 ## Use instead
     #SBATCH --nodes=1
 
+## When to ignore
+Where the site no longer refuses this. Correct its profile then.
+
 ## Reference
 `slurmgen sites show NAME`
 """

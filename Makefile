@@ -20,7 +20,7 @@ SLURM24 := tests/scenarios/test_bundled_sites.py tests/twin/test_twin_slurm.py t
   tests/jobs/test_job_commands.py tests/jobs/test_after.py tests/jobs/test_log_files.py tests/jobs/test_wait.py
 test-slurm24: $(READY)
 	TWIN_SLURM=24.11 $(BIN)/pytest $(SLURM24)
-	TWIN_SLURM=24.11 $(BIN)/pytest tests/scenarios/test_training.py -k "c10d or python or every_rank"
+	TWIN_SLURM=24.11 $(BIN)/pytest tests/scenarios/test_training.py -k "c10d or python_is_one"
 
 check: $(READY)
 	$(BIN)/ruff check .

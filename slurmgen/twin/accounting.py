@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from slurmgen.errors import TwinError
 from slurmgen.sites.model import Limits, Partition, Qos, Site
-from slurmgen.twin.layout import LOCALHOST, Layout
+from slurmgen.twin.layout import Layout
 from slurmgen.twin.shape import partitions
 
 USUAL_ACCOUNT = "twin"
@@ -43,7 +43,7 @@ def slurm_conf(layout: Layout) -> str:
     """The lines of slurm.conf."""
     return f"""
 AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost={LOCALHOST}
+AccountingStorageHost={layout.address}
 AccountingStoragePort={layout.dbd_port}
 # Not a password, but the munged that vouches to slurmdbd.
 AccountingStoragePass={layout.run}/munge.socket
@@ -57,10 +57,11 @@ JobSubmitPlugins=lua"""
 def slurmdbd_conf(layout: Layout) -> str:
     """slurmdbd.conf: a database that is reached through a socket file."""
     plugins = f'PluginDir="{layout.slurm.plugins}"\n' if layout.slurm.plugins else ""
+    listens = "CommunicationParameters=NoInAddrAny\n" if layout.loopback else ""
     return f"""AuthType=auth/munge
 AuthInfo=socket={layout.run}/munge.socket
 DbdHost={layout.hostname}
-DbdAddr={LOCALHOST}
+DbdAddr={layout.address}
 DbdPort={layout.dbd_port}
 SlurmUser={layout.user}
 PidFile={layout.run}/slurmdbd.pid
@@ -69,7 +70,7 @@ StorageType=accounting_storage/mysql
 StorageHost=localhost
 StorageUser=root
 StorageLoc=accounting
-{plugins}"""
+{plugins}{listens}"""
 
 
 def job_submit_lua(layout: Layout) -> str:

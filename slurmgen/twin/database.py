@@ -15,7 +15,7 @@ from slurmgen.errors import TwinError
 from slurmgen.paths import cache_folder, make_private, publish
 from slurmgen.twin import commands
 from slurmgen.twin.daemons import Daemon, failure
-from slurmgen.twin.layout import LOCALHOST, Layout
+from slurmgen.twin.layout import Layout
 from slurmgen.twin.store import Twin
 
 _TIMEOUT = 60.0
@@ -103,7 +103,7 @@ def wait_until_ready(daemon: Daemon, layout: Layout) -> None:
     """
     deadline = time.monotonic() + _TIMEOUT
     while daemon.pid and time.monotonic() < deadline:
-        with suppress(OSError), socket.create_connection((LOCALHOST, layout.dbd_port), 1):
+        with suppress(OSError), socket.create_connection((layout.address, layout.dbd_port), 1):
             return
         time.sleep(0.02)
     raise failure(daemon)

@@ -101,10 +101,21 @@ def _start(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Tw
         _wait_until_idle(twin)
         if layout.accounting:
             database.manage(twin, accounting.gpu_limits(layout))
+            if layout.loopback not in {None, LOCALHOST}:
+                # slurmdbd sends changes to the address from which slurmctld connects, 127.0.0.1.
+                _restart_controller(twin)
     except BaseException:
         _end(twin)
         raise
     return twin
+
+
+def _restart_controller(twin: Twin) -> None:
+    """Have slurmctld read accounts, QoS and limits anew."""
+    (controller,) = (daemon for daemon in twin.daemons if daemon.name == "slurmctld")
+    daemons.stop(controller)
+    daemons.start(controller)
+    _wait_until_idle(twin)
 
 
 def _restarted(twin: Twin) -> Twin:

@@ -57,7 +57,8 @@ ENDS: dict[str, tuple[str, list[str], str, int, str]] = {
         1,
         "a port was already in use",
     ),
-    "no-log": ("true", ["--output=/no/such/folder/%j.log"], "FAILED", 1, "Slurm could not start it"),
+    # Slurm 24.11 makes a folder that is missing.
+    "no-log": ("true", ["--output=/dev/null/no/%j.log"], "FAILED", 1, "Slurm could not start it"),
     # Without cgroups, Slurm samples memory every second, kills the job, and reports FAILED.
     "memory": (HOG.format(60), ["--mem=100M"], "FAILED", 137, "it used more memory than the 100M it had"),
 }

@@ -34,7 +34,6 @@ def sbatch(testbed: Testbed, *options: str) -> "subprocess.CompletedProcess[str]
     ("site", "options", "reason"),
     [
         ("leonardo", "--qos=boost_qos_dbg --time=31", "QOSMaxWallDurationPerJobLimit"),
-        ("leonardo", "--qos=boost_qos_lprod --nodes=9 --time=60", "Node count specification invalid"),
         ("leonardo", "--qos=nope", "Invalid qos specification"),
         ("marenostrum5-acc", "--time=60", "Invalid qos specification"),
         ("mahti", "--partition=gpusmall --gres=gpu:4 --time=10", "QOSMaxGRESPerJob"),

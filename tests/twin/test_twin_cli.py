@@ -201,9 +201,9 @@ OWN_MOUNTS = ["unshare", "--mount", "--"]
 SESSION = r"""
 mount --bind "$PWD/hosts" /etc/hosts
 trap '{python} -m slurmgen twin down' EXIT
-{python} -m slurmgen twin up --site daic --ssh
+{python} -m slurmgen twin up --site daic --ssh --account ours
 export SLURM_CONF=$XDG_STATE_HOME/slurmgen/twin/daic/slurm.conf
-sbatch --nodes=2 --output=log job
+sbatch --account=ours --nodes=2 --output=log job
 until [ -e done ]; do sleep 0.1; done
 """
 STEP_OF_TWO_NODES = """#!/bin/bash
@@ -345,7 +345,7 @@ def test_an_unprivileged_user_can_run_a_twin() -> None:
 USER_SESSION = """
 set -e
 cd "$HOME"
-{python} -m slurmgen twin up --site daic --ssh
+{python} -m slurmgen twin up --site daic --ssh --account ours
 trap '{python} -m slurmgen twin down >&2' EXIT
 export SLURM_CONF=$XDG_STATE_HOME/slurmgen/twin/daic/slurm.conf
 srun --nodes=2 --gres=gpu:a40:2 bash -c 'echo $SLURM_NODEID $SLURMD_NODENAME $(id -un) $CUDA_VISIBLE_DEVICES'

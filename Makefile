@@ -7,18 +7,19 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 READY := .venv/ready
+TESTED := .venv/ready-for-tests
 
 demo: $(READY)
 	./demo.sh
 
-test: check
+test: check $(TESTED)
 	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 # The same tests of twins, jobs and every bundled site on Slurm 24.11, which it installs once into the user's cache from
 # Debian's packages. Not part of `test`, because it downloads them.
 SLURM24 := tests/scenarios/test_bundled_sites.py tests/twin/test_twin_slurm.py tests/jobs/test_exactly_once.py \
   tests/jobs/test_job_commands.py tests/jobs/test_after.py tests/jobs/test_log_files.py tests/jobs/test_wait.py
-test-slurm24: $(READY)
+test-slurm24: $(TESTED)
 	TWIN_SLURM=24.11 $(BIN)/pytest $(SLURM24)
 	TWIN_SLURM=24.11 $(BIN)/pytest tests/scenarios/test_training.py -k "c10d or python_is_one"
 
@@ -46,7 +47,7 @@ docs: $(READY)
 	$(BIN)/sphinx-build --fresh-env -W --keep-going --nitpicky --quiet docs build/docs
 
 # One page for each command; any warning of groff is an error.
-man: $(READY)
+man: $(TESTED)
 	rm -rf build/man
 	$(BIN)/python docs/man_pages.py build/man
 	! groff -man -Tutf8 -ww -z build/man/*.1 2>&1 | grep .
@@ -61,6 +62,10 @@ bench: $(READY)
 
 $(READY): requirements/uv.txt requirements/dev.txt pyproject.toml setup.sh
 	./setup.sh
+	touch $@
+
+$(TESTED): $(READY)
+	./setup.sh tests
 	touch $@
 
 # With hashes, and without download addresses.

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what the tests and the demo need on a fresh Debian: packages, uv, and a virtual environment.
+# Installs what the demo needs on a fresh Debian: packages, uv, and a virtual environment.
+# `setup.sh tests` also installs the packages that only the tests need, such as container engines and shells.
 set -eu
 
 need() { # need COMMAND PACKAGE: remember the package if the command is missing
@@ -18,17 +19,19 @@ need slurmdbd slurmdbd
 need mariadbd mariadb-server
 need sshd openssh-server
 need ssh openssh-client
-need shellcheck shellcheck
-need groff groff-base
-need fish fish
-need tcsh tcsh
-need zsh zsh
 need ps procps
-need strace strace
-need podman podman
-need crun crun
-need ch-run charliecloud-runtime
-need ch-image charliecloud-builders
+if [ "${1:-}" = tests ]; then
+  need shellcheck shellcheck
+  need groff groff-base
+  need fish fish
+  need tcsh tcsh
+  need zsh zsh
+  need strace strace
+  need podman podman
+  need crun crun
+  need ch-run charliecloud-runtime
+  need ch-image charliecloud-builders
+fi
 python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 
 if [ -n "$missing" ]; then

@@ -39,9 +39,23 @@ def unchanged(image: str) -> str:
     return image
 
 
-def without_scheme(image: str) -> str:
-    """The name of an image without `docker://`."""
-    return image.removeprefix(DOCKER)
+def full_name(image: str) -> str:
+    """The full name of a `docker://` image; other images stay.
+
+    A first part without a dot or colon is a name in Docker Hub, not a registry, as in `docker://nersc/pytorch`.
+    https://github.com/distribution/reference/blob/main/normalize.go
+
+    >>> full_name("docker://pytorch:2.9"), full_name("docker://ghcr.io/a/b"), full_name("a/b")
+    ('docker.io/library/pytorch:2.9', 'ghcr.io/a/b', 'a/b')
+    """
+    if not image.startswith(DOCKER):
+        return image
+    name = image.removeprefix(DOCKER)
+    first, slash, _ = name.partition("/")
+    if not slash:
+        return f"docker.io/library/{name}"
+    is_registry = first == "localhost" or not {".", ":", "$"}.isdisjoint(first)
+    return name if is_registry else f"docker.io/{name}"
 
 
 def no_fault(_image: str) -> None:

@@ -19,8 +19,8 @@ from slurmgen.containers.base import (
     Engine,
     Fetch,
     fault_of_file,
+    full_name,
     with_target,
-    without_scheme,
 )
 from slurmgen.sites.model import Vendor
 
@@ -42,7 +42,7 @@ def _engine(program: str, nvidia: str, fetch: Fetch) -> Engine:
     return Engine(
         command=lambda call: _run(call, program, gpus),
         program=program,
-        image=without_scheme,
+        image=full_name,
         image_fault=fault_of_file,
         is_file=lambda _image: False,
         lookup=f"{program} image exists {{image}}",

@@ -208,6 +208,19 @@ def test_a_bind_is_quoted_as_one_word(engine: EngineName, bind: str, words: str)
     assert words in joined(script(engine, "/x/y" if engine == "charliecloud" else "", binds=(bind,)))
 
 
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("docker://nersc/pytorch:24", "docker.io/nersc/pytorch:24"),
+        ("docker://busybox", "docker.io/library/busybox"),
+        ("docker://localhost:5000/a", "localhost:5000/a"),
+        ("nersc/pytorch:24", "nersc/pytorch:24"),
+    ],
+)
+def test_podman_needs_no_search_list_for_a_docker_address(image: str, name: str) -> None:
+    assert f"podman pull {name}" in script("podman", image)
+
+
 @pytest.mark.parametrize("engine", ["podman", "podman-hpc"])
 def test_podman_gets_the_device_files_of_amd_gpus(engine: EngineName) -> None:
     text = joined(script(engine, site=Site(name="x", gpu=Gpu(vendor="amd"))))
@@ -452,7 +465,7 @@ account = "m1"
     of_site = text("evaluate", "perlmutter")
     assert "--container-engine podman-hpc" not in of_site.partition("#SBATCH")[0]
     assert "podman-hpc run --rm --gpu " in of_site
-    assert "--nccl nersc/pytorch:24.06.01 torchrun" in of_site
+    assert "--nccl docker.io/nersc/pytorch:24.06.01 torchrun" in of_site
 
 
 def test_charliecloud_sets_the_variables_of_an_image_that_it_pulled() -> None:

@@ -53,6 +53,8 @@ def printable(text: str) -> str:
     Raises:
         ValueError: it has a control character.
     """
+    if any("\udc80" <= character <= "\udcff" for character in text):
+        raise ValueError(f"{text.encode(errors='surrogateescape')!r} is not valid UTF-8")
     if unprintable(text) is not None:
         raise ValueError(f"{text!r} has a control character")
     return text

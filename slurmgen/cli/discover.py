@@ -1,8 +1,6 @@
 """`slurmgen sites discover`: write a profile from what a cluster reports."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,19 +185,10 @@ def _compare(name: str, found: "Discovery", via: str | None) -> int:
     return 1 if wrong else 0
 
 
-@contextmanager
-def _remove_on_error(path: Path) -> Iterator[None]:
-    """Remove a new file if it cannot be written, so that the same command can be repeated."""
-    try:
-        yield
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
-
-
 def _write(found: "Discovery", name: str, output: Path | None) -> int:
     from datetime import UTC, datetime
 
+    from slurmgen.cli.paths import removed_on_error
     from slurmgen.errors import RequestError
     from slurmgen.sites.discover import profile_text
 
@@ -209,7 +198,7 @@ def _write(found: "Discovery", name: str, output: Path | None) -> int:
         return 0
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with output.open("x", encoding="utf-8") as file, _remove_on_error(output):
+        with output.open("x", encoding="utf-8") as file, removed_on_error(output):
             file.write(text)
             file.flush()
     except OSError as error:

@@ -1,6 +1,8 @@
 """Local paths: the folder of compiled templates, and files that the user names."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from slurmgen.errors import ConfigError, RequestError
@@ -63,10 +65,21 @@ def write_new(folder: Path, path: Path, text: str) -> None:
         if path.is_relative_to(folder):
             refuse_links(folder, path.relative_to(folder))
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
+        with path.open("x", encoding="utf-8") as file, removed_on_error(path):
             file.write(text)
+            file.flush()
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+@contextmanager
+def removed_on_error(path: Path) -> Iterator[None]:
+    """Remove a new file if it cannot be written, so that the same command can be repeated."""
+    try:
+        yield
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def unwritable(path: Path, error: OSError) -> RequestError:

@@ -1,5 +1,6 @@
 """`slurmgen sites new`: write a commented profile from answers, or from what a cluster reports."""
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -111,6 +112,8 @@ def _new_path(name: str, output: Path | None, project: Path) -> Path:
             f"a profile is found by its file name; call it {name}.toml.", param_hint="--output"
         )
     path = output.absolute() if output else project / "site_profiles" / f"{name}.toml"
+    if os.path.lexists(path):
+        raise RequestError(f"{shown(path)} exists already", "Choose another name, or edit that file.")
     known = profile_paths(project).get(name)
     if known:
         other = f'write {shown(path)} with `extends = "{name}"` to change some facts'

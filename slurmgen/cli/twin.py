@@ -83,7 +83,7 @@ def down(site: str | None, everything: bool) -> None:
     from slurmgen import twin
     from slurmgen.text import visible
 
-    names = [each.site for each in twin.running()] if everything else [site or _only()]
+    names = twin.stored() if everything else [site or _only()]
     for name in names:
         twin.down(name)
         click.echo(visible(f"the twin of {name} is stopped"))

@@ -23,7 +23,7 @@ class Account(Fact, frozen=True):
 
 
 class Login(Fact, frozen=True):
-    """The login nodes and the ways to authenticate."""
+    """The login nodes and the methods of authentication."""
 
     host: str | None = None
     "The login host."

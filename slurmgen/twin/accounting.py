@@ -64,6 +64,7 @@ DbdHost={layout.hostname}
 DbdAddr={layout.address}
 DbdPort={layout.dbd_port}
 SlurmUser={layout.user}
+Parameters=PreserveCaseUser
 PidFile={layout.run}/slurmdbd.pid
 LogFile="{layout.folder}/slurmdbd.log"
 StorageType=accounting_storage/mysql

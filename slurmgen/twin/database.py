@@ -44,13 +44,15 @@ def create(layout: Layout, server: str, installer: str) -> None:
         with TemporaryDirectory(prefix=".unfinished-", dir=cache) as name:
             _initialize(Path(name) / "data", layout.user, installer)
             publish(Path(name) / "data", empty)
+        for other in set(cache.glob("database-*")) - {empty}:
+            shutil.rmtree(other)
     shutil.copytree(empty, layout.run / "database")
 
 
 def _initialize(data: Path, user: str, installer: str) -> None:
     _run(
         *(installer, "--no-defaults", f"--datadir={data}", f"--user={user}"),
-        *("--auth-root-authentication-method=normal", "--skip-test-db", *_SMALL),
+        *("--auth-root-authentication-method=normal", "--skip-test-db", f"--tmpdir={data.parent}", *_SMALL),
     )
 
 
@@ -70,7 +72,7 @@ def mariadbd(layout: Layout, program: str) -> Daemon:
     argv = (
         *(program, "--no-defaults", f"--datadir={run}/database", f"--socket={run}/database.socket"),
         *(f"--pid-file={run}/mariadbd.pid", f"--log-error={log}", f"--user={layout.user}"),
-        *("--skip-networking", *_SMALL_AND_FAST),
+        *("--skip-networking", f"--tmpdir={run}", *_SMALL_AND_FAST),
     )
     return Daemon(
         name="mariadbd",
@@ -107,6 +109,23 @@ def wait_until_ready(daemon: Daemon, layout: Layout) -> None:
             return
         time.sleep(0.02)
     raise failure(daemon)
+
+
+def wait_for_replies(twin: Twin) -> None:
+    """Wait until slurmdbd replies to a command.
+
+    Raises:
+        TwinError: it does not.
+    """
+    deadline = time.monotonic() + _TIMEOUT
+    while True:
+        try:
+            commands.slurm(twin, "sacctmgr", "--noheader", "show", "cluster")
+            return
+        except TwinError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(0.1)
 
 
 def manage(twin: Twin, lines: Iterable[str]) -> None:

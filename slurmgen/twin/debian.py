@@ -24,6 +24,9 @@ _SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "munge")
 _MORE = ("slurm-wlm-mysql-plugin", "patchelf")
 _NEEDED = ("apt-get", "dpkg-deb")
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_INDEX = "$(ORIGIN)|$(LABEL)|$(REPO_URI)"
+_ARCHIVE = "Debian|Debian|"
+"How apt lists Debian's own archive; its security archive has another label."
 _TIMEOUT = 600.0
 _LOG_LINES = 5
 
@@ -56,10 +59,10 @@ def _source(release: str) -> str:
             f"Slurm {release} cannot be installed here without {', '.join(missing)}",
             f"Install Slurm {release} on this machine, or use a machine with Debian.",
         )
-    listed = _run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
-    for address in listed.split():
-        if address.rstrip("/").endswith("/debian"):
-            return address
+    listed = _run("apt-get", "indextargets", "--format", _INDEX, "Created-By: Packages")
+    for line in listed.splitlines():
+        if line.startswith(_ARCHIVE):
+            return line.removeprefix(_ARCHIVE)
     raise TwinError(
         f"Slurm {release} cannot be installed here: apt has no package source of Debian",
         f"Install Slurm {release} on this machine, or use a machine with Debian.",
@@ -83,6 +86,10 @@ def _download(source: str, scratch: Path) -> list[Path]:
         "Dir::Etc::preferencesparts": "/dev/null",
         "Acquire::Languages": "none",
         "APT::Install-Recommends": "false",
+        # Whatever apt.conf of this machine allows: only packages that Debian signed.
+        "APT::Get::AllowUnauthenticated": "false",
+        "Acquire::AllowInsecureRepositories": "false",
+        "Acquire::AllowWeakRepositories": "false",
         "APT::Sandbox::User": "root",  # its own user may not enter the private folder
         "APT::Update::Error-Mode": "any",
     }

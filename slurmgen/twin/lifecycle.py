@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import structs
+
 from slurmgen.errors import TwinError
 from slurmgen.sites.model import Site
 from slurmgen.twin import accounting, commands, daemons, database, files, machine, processes, store
@@ -45,7 +47,7 @@ def up(
     """
     with store.locked():
         old = store.load(site.name)
-        if old and old.is_running:
+        if old and old.is_running and old.is_complete:
             return _restarted(old)
         slurm = slurm or installed()
         programs = slurm.programs(*machine.SLURM_PROGRAMS) | machine.programs(
@@ -89,7 +91,7 @@ def _start(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Tw
     twin = _twin(layout, programs, gpu_type)
     try:
         files.write(layout, programs)
-        store.save(twin)
+        store.save(structs.replace(twin, is_complete=False))
         for daemon in twin.daemons:
             daemons.start(daemon)
             if daemon.name == "slurmdbd":
@@ -104,6 +106,7 @@ def _start(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Tw
             if layout.loopback not in {None, LOCALHOST}:
                 # slurmdbd sends changes to the address from which slurmctld connects, 127.0.0.1.
                 _restart_controller(twin)
+        store.save(twin)
     except BaseException:
         _end(twin)
         raise
@@ -126,6 +129,8 @@ def _restarted(twin: Twin) -> Twin:
         raise TwinError(f"a twin of {twin.site} runs already", hint)
     for daemon in dead:
         daemons.start(daemon)
+        if daemon.name == "slurmdbd":
+            database.wait_for_replies(twin)
     _wait_until_idle(twin)
     return twin
 

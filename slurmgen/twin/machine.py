@@ -6,8 +6,10 @@ import random
 import shutil
 import socket
 from ipaddress import ip_address
+from pathlib import Path
 
 from slurmgen.errors import TwinError
+from slurmgen.paths import cache_folder
 
 INSTALL = "apt-get install --no-install-recommends slurm-wlm slurmctld slurmd munge openssh-server"
 INSTALL_ACCOUNTING = "apt-get install --no-install-recommends slurmdbd mariadb-server"
@@ -39,9 +41,16 @@ def programs(*names: str) -> dict[str, str]:
 
 def installed(*names: str) -> dict[str, str]:
     """The paths of those programs that are installed; an ordinary user's PATH often lacks sbin."""
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
+    path = os.pathsep.join([own_path(), *SBIN])
     found = {name: shutil.which(name, path=path) for name in names}
     return {name: place for name, place in found.items() if place}
+
+
+def own_path() -> str:
+    """PATH without the releases that slurmgen installed, which `twin up` has users put first."""
+    others = cache_folder() / "slurm"
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(folder for folder in folders if not Path(folder).is_relative_to(others))
 
 
 def user_name() -> str:

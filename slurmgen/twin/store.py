@@ -1,7 +1,6 @@
 """Twin: the facts about a running twin, and their file."""
 
 import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from slurmgen.files import read_bytes
 from slurmgen.paths import make_private, require_private, state_folder
 from slurmgen.twin.daemons import Daemon
 from slurmgen.twin.installation import path_with
+from slurmgen.twin.machine import own_path
 
 
 class Twin(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +31,8 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
     "What a node of each partition has, in words."
     assumptions: tuple[str, ...] = ()
     "What was assumed because the profile does not say it."
+    is_complete: bool = True
+    "Whether its start reached its end."
     ssh_config: Path | None = None
     ssh_host: str | None = None
     "The host name for `ssh -F ssh_config`: the site's login host, or the site's name."
@@ -47,9 +49,9 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
 
     def environ(self) -> dict[str, str]:
         """The environment variables with which the ordinary Slurm commands use it."""
-        path = path_with(self.programs, os.environ.get("PATH", os.defpath))
-        own = {"PATH": path, "BASH_ENV": str(self.folder / "bash_env")} if self.programs else {}
-        return {"SLURM_CONF": str(self.slurm_conf), **own}
+        path = path_with(self.programs, own_path())
+        own = {"BASH_ENV": str(self.folder / "bash_env")} if self.programs else {}
+        return {"SLURM_CONF": str(self.slurm_conf), "PATH": path, **own}
 
 
 def root() -> Path:
@@ -74,6 +76,11 @@ def load(site_name: str) -> Twin | None:
         return msgspec.json.decode(read_bytes(path), type=Twin, dec_hook=_path)
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def stored() -> list[str]:
+    """The sites of all twins of this user, running or not."""
+    return sorted(path.parent.name for path in root().glob("*/twin.json"))
 
 
 def running() -> list[Twin]:

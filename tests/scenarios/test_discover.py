@@ -23,7 +23,7 @@ from slurmgen.sites.discover.records import records
 from slurmgen.sites.profiles import profile_paths
 from tests.scenarios.conftest import Site as Place
 from tests.scenarios.test_hostile_replies import EVIL
-from tests.support.accounting import accounting, add
+from tests.support.accounting import ACCOUNT, FEW_GPUS, add
 from tests.support.golden import golden_requests
 from tests.support.hostile import ODD, OVER, hostile
 from tests.support.sshd import privilege_separation_folder, sshd
@@ -146,7 +146,8 @@ def test_the_constructed_output_of_22_05_has_the_keys_of_the_real_one(login: Log
 
 
 def test_hidden_partitions_and_accounting_are_read_from_a_running_slurm() -> None:
-    with twin("generic") as testbed, accounting(testbed):
+    with twin("generic", accounts=[ACCOUNT]) as testbed:
+        add(testbed, "qos", FEW_GPUS, "MaxTRESPerUser=gres/gpu=1")
         conf = testbed.twin.slurm_conf
         conf.write_text(f"{conf.read_text()}\nPartitionName=secret Nodes=ALL Hidden=YES State=UP\n")
         testbed.run("scontrol", "reconfigure")

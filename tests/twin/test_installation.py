@@ -56,6 +56,17 @@ def test_the_release_of_this_machine_is_not_installed_again(cache: Path) -> None
     assert not cache.exists()
 
 
+def test_another_release_in_path_is_not_that_of_this_machine(
+    cache: Path, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`twin up --slurm` has the user put it there."""
+    mine = installed()
+    folder = cache / f"{other}-{os.uname().machine}/bin"
+    program(folder, "slurmctld", f"echo slurm-wlm {other}.5")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    assert installed() == mine
+
+
 def test_an_unknown_release_is_rejected_with_the_known_ones(slurmgen: Run) -> None:
     up = slurmgen("twin", "up", "--site", "daic", "--slurm", "24.12")
     assert up.returncode == 3
@@ -97,7 +108,7 @@ def test_a_machine_without_debians_packages_cannot_install(
 ) -> None:
     tools = tmp_path / "tools"
     if missing == "source":
-        program(tools, "apt-get", "echo file:/ubuntu/")
+        program(tools, "apt-get", "echo 'Docker|Docker CE|file:/linux/debian'")
         program(tools, "dpkg-deb", "")
     monkeypatch.setenv("PATH", str(tools))
     with pytest.raises(TwinError, match=fact):
@@ -107,7 +118,10 @@ def test_a_machine_without_debians_packages_cannot_install(
 def test_a_failed_installation_leaves_nothing(
     cache: Path, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lists, fails = "*indextargets*) echo file:/mirror/debian/;;", '*) echo "E: no network" >&2; exit 100;;'
+    lists, fails = (
+        "*indextargets*) echo 'Debian|Debian|file:/mirror/debian/';;",
+        '*) echo "E: no network" >&2; exit 100;;',
+    )
     script = f'case "$*" in {lists} {fails} esac'
     program(tmp_path / "tools", "apt-get", script)
     monkeypatch.setenv("PATH", f"{tmp_path}/tools:{os.environ['PATH']}")

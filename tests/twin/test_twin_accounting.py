@@ -1,19 +1,31 @@
 """A twin refuses, by accounting, the jobs that its site refuses."""
 
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from msgspec import structs
 
 from slurmgen.errors import TwinError
 from slurmgen.sites.model import Account, Limits, Partition, Qos, Site
 from slurmgen.sites.profiles import load_site
-from slurmgen.twin import machine
-from slurmgen.twin.accounting import gpu_limits, job_submit_lua, needed, partition_qos, registration
+from slurmgen.twin import machine, store, up
+from slurmgen.twin.accounting import (
+    gpu_limits,
+    job_submit_lua,
+    needed,
+    partition_qos,
+    registration,
+    slurmdbd_conf,
+)
 from slurmgen.twin.processes import command_line
 from slurmgen.twin.slurm_config import slurm_conf
-from tests.support.twins import Testbed, twin
+from tests.support.twins import Testbed, eventually, twin
 from tests.twin.test_twin_config import layout
 
 TwinOf = Callable[[str], Testbed]
@@ -138,6 +150,41 @@ def test_slurmdbd_conf_is_private_and_the_database_is_removed() -> None:
         assert {"mariadbd", "slurmdbd"} <= pids.keys()
     assert not run.exists()
     assert [name for name, pid in pids.items() if command_line(pid or 0)] == []
+
+
+def test_the_database_leaves_the_temporary_tables_of_others() -> None:
+    other = Path("/tmp", f"#sql-temptable-{os.getpid()}.MAI")
+    other.touch()
+    try:
+        with twin("saga", nodes=1):
+            assert other.exists()
+    finally:
+        other.unlink(missing_ok=True)
+
+
+def test_a_user_name_with_capitals_has_an_account() -> None:
+    text = slurmdbd_conf(layout(load_site("saga")))
+    assert "Parameters=PreserveCaseUser" in text.splitlines()
+
+
+def test_slurmdbd_replies_once_a_restart_is_done() -> None:
+    with twin("saga", nodes=1) as testbed:
+        for daemon in testbed.twin.daemons:
+            if daemon.name in ("mariadbd", "slurmdbd"):
+                os.kill(daemon.pid or 0, signal.SIGKILL)
+        eventually(lambda: all(d.pid is None for d in testbed.twin.daemons if d.name == "slurmdbd"))
+        with patch.dict(os.environ, testbed.environ):
+            up(load_site("saga"), 1)
+        assert "devel" in testbed.run("sacctmgr", "--noheader", "show", "qos", "format=name%30")
+
+
+def test_a_twin_whose_start_was_interrupted_is_started_anew() -> None:
+    with twin("saga", nodes=1) as testbed:
+        before = {daemon.pid for daemon in testbed.twin.daemons}
+        with patch.dict(os.environ, testbed.environ):
+            store.save(structs.replace(testbed.twin, is_complete=False))
+            again = up(load_site("saga"), 1)
+        assert before.isdisjoint(daemon.pid for daemon in again.daemons)
 
 
 def test_the_time_and_nodes_of_every_job_are_limits_of_the_partitions() -> None:

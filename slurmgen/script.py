@@ -18,6 +18,7 @@ from slurmgen.files import MAX_TEXT, read_inside
 from slurmgen.paths import bundled
 from slurmgen.plan import Plan
 from slurmgen.python_env import COMMENTS
+from slurmgen.slurm.node_step import on_each_node
 from slurmgen.slurm.shell import quote
 from slurmgen.text import counted
 
@@ -201,11 +202,9 @@ def _before(plan: Plan) -> list[str]:
     first = [*plan.setup.fetch, *launch.before]
     if not launch.before_on_each_node:
         return first
-    command = quote("\n".join(launch.before_on_each_node))
-    comment = ["# shellcheck disable=SC2016  # each node expands its own variables"] if "$" in command else []
-    export = " --export=ALL" if {"export", "export-file"} & dict(plan.extra_directives).keys() else ""
-    step = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1{export} bash -c {command}"
-    return [*first, "# Once on each node.", *comment, step]
+    export_all = not {"export", "export-file"}.isdisjoint(dict(plan.extra_directives))
+    step = on_each_node("\n".join(launch.before_on_each_node), nodes, export_all=export_all)
+    return [*first, "# Once on each node.", *step]
 
 
 def _title(plan: Plan) -> str:

@@ -19,8 +19,6 @@ class Call(NamedTuple):
     binds: tuple[str, ...]
     "Each SOURCE[:TARGET[:OPTIONS]]."
     vendor: Vendor
-    variables: tuple[str, ...]
-    "The names of the variables whose values count over those of the image."
     options: tuple[str, ...]
     "Further options of the engine, from the profile."
     exported: tuple[str, ...] = ()

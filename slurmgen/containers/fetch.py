@@ -3,7 +3,8 @@
 import re
 
 from slurmgen.containers.base import DOCKER, Engine
-from slurmgen.slurm.shell import quote, word
+from slurmgen.slurm.node_step import on_each_node
+from slurmgen.slurm.shell import word
 
 IMAGE_FILE = "image"
 "The variable of the script with the path of the fetched image."
@@ -57,8 +58,8 @@ def fetch_lines(engine: Engine, image: str, folder: str, nodes: int) -> tuple[st
     command = fetch_command(engine, image)
     if nodes == 1 or not engine.fetch.on_each_node:
         return ("# Fetch the image once, not by every rank.", command)
-    step = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --export=ALL"
-    return ("# Fetch the image once on each node, not by every rank.", f"{step} bash -c {quote(command)}")
+    step = on_each_node(command, nodes, export_all=True)
+    return ("# Fetch the image once on each node, not by every rank.", *step)
 
 
 def _to_file(engine: Engine, image: str, path: str) -> tuple[str, ...]:
@@ -66,7 +67,8 @@ def _to_file(engine: Engine, image: str, path: str) -> tuple[str, ...]:
         "# Fetch the image once, not by every rank. Later jobs use the file too; remove it to fetch anew.",
         f"{IMAGE_FILE}={word(path)}",
         f'mkdir -p "${{{IMAGE_FILE}%/*}}"',
-        "(",
+        f"[ -e {_FETCHED} ] || (",
+        f"  trap 'rm -f {_PART}' EXIT",
         "  flock 9 || true  # some file systems have no locks",
         f"  [ -e {_FETCHED} ] || {{",
         f"    rm -f {_PART}",

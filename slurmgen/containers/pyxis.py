@@ -16,6 +16,7 @@ GPUs need no option: enroot's hook adds them where the image sets NVIDIA_VISIBLE
 import re
 
 from slurmgen.containers.base import DOCKER, Call, Engine, Fetch, with_target
+from slurmgen.slurm.shell import in_one_word
 
 _REGISTRY = re.compile(r"^((?:[\w$.-]+@)?[\w-]+\.[\w.-]+(?::\d+)?)/(?=[^#]*$)")
 _ALWAYS = ("MASTER_ADDR", "MASTER_PORT")
@@ -33,7 +34,7 @@ def _is_file(image: str) -> bool:
 
 
 def _options(call: Call) -> tuple[str, ...]:
-    mounts = ",".join(('"$PWD:$PWD"', *map(with_target, call.binds)))
+    mounts = in_one_word(('"$PWD:$PWD"', *map(with_target, call.binds)), ",")
     names = dict.fromkeys((*_ALWAYS, *call.exported))
     return (
         f"--container-image={call.image}",

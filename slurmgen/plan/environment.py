@@ -130,7 +130,6 @@ def _call(
         image=fetched(engine, image) if remote else word(image),
         binds=tuple(map(word, (*of_site, *(request.binds or ())))),
         vendor=vendor,
-        variables=(*site.env.container, *request.env),
         options=tuple(map(word, container.options)),
         fetched=remote,
     )

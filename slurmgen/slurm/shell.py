@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Annotated
 
@@ -24,6 +25,8 @@ PER_TASK = frozenset(
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _SPECIAL = re.compile(r'([\\"`]|\$(?![A-Za-z_]|\{[A-Za-z_][A-Za-z0-9_]*\}))')
+
+_SEGMENT = re.compile(r"""\"((?:[^"\\]|\\.)*)\"|'([^']*)'|[^"']+""")
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _VARIABLE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})\}})")
@@ -60,6 +63,21 @@ def word(text: str) -> str:
 def _escaped(text: str) -> str:
     """The text within double quotes."""
     return _SPECIAL.sub(r"\\\1", text)
+
+
+def in_one_word(words: Iterable[str], separator: str) -> str:
+    r"""Several shell words as one in double quotes.
+
+    >>> print(in_one_word(['"$PWD:$PWD"', "/data", "'/a b'"], ","))
+    "$PWD:$PWD,/data,/a b"
+    """
+    parts = (_SEGMENT.sub(_within_double_quotes, word) for word in words)
+    return f'"{separator.join(parts)}"'
+
+
+def _within_double_quotes(segment: re.Match[str]) -> str:
+    quoted, literal = segment.groups()
+    return quoted if quoted is not None else _escaped(literal if literal is not None else segment[0])
 
 
 def is_full_path(text: str) -> bool:

@@ -122,17 +122,17 @@ def _route(diff: str | None, name: str | None, options: dict[str, Any]) -> "Rout
 
 
 def _site(found: "Discovery", diff: str | None, name: str) -> "Site":
-    """The profile for the probe job: that of --diff, else the discovered one."""
+    """The profile for the probe job: that of --diff with the facts of the cluster, else the discovered one."""
     import tomllib
 
     from msgspec import convert
 
-    from slurmgen.sites.discover import profile_text
+    from slurmgen.sites.discover import corrected, profile_text
     from slurmgen.sites.model import Site
     from slurmgen.sites.profiles import load_site
 
     return (
-        load_site(diff, project_dir())
+        corrected(load_site(diff, project_dir()), found)
         if diff
         else convert(tomllib.loads(profile_text(found, name, "")), Site)
     )

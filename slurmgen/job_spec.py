@@ -26,7 +26,7 @@ from slurmgen.config.project import (
 )
 from slurmgen.config.user import Personal, fill, load_personal
 from slurmgen.errors import ConfigError, RequestError, did_you_mean
-from slurmgen.request import Request, check_form, command_line, merge
+from slurmgen.request import NONE, Request, check_form, command_line, merge
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site, profile_paths
 from slurmgen.toml_structs import located
@@ -139,6 +139,8 @@ def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> Jo
     check_names(project, project_dir)
     own = load_personal(site.name) if personal else Personal()
     written = job_request(project, job, site.name)
+    if written.container == NONE:
+        written = merge(written, Request(container=NONE))  # without its engine and binds
     merged = _merged(written, options)
     request = fill(merged, own, site)
     return JobSpec(

@@ -41,7 +41,7 @@ def differences(site: Site, found: Discovery, *, all_types: bool = False) -> Ite
 
 
 def corrected(site: Site, found: Discovery) -> Site:
-    """The profile with the cluster's values where both state one, without the names that the cluster lacks."""
+    """The profile with the cluster's values where both state one, without names that the cluster lacks."""
     values: dict[str, Any] = msgspec.to_builtins(site)
     types = set(_gone_types(site, found))
     gone = {"partitions": found.partitions, "qos": found.qos}

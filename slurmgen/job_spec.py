@@ -29,6 +29,7 @@ from slurmgen.errors import ConfigError, RequestError, did_you_mean
 from slurmgen.request import NONE, Request, check_form, command_line, merge
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site, profile_paths
+from slurmgen.text import toml_key
 from slurmgen.toml_structs import located
 
 if TYPE_CHECKING:
@@ -79,7 +80,20 @@ class JobSpec(Struct, frozen=True, kw_only=True):
         """
         from slurmgen.plan import resolve  # 12 ms, during which a login is already under way
 
-        return resolve(self.request, self.site, self.command, self.files)
+        try:
+            return resolve(self.request, self.site, self.command, self.files)
+        except RequestError as error:
+            if self.files.get(error.field) != FILE_NAME:
+                raise
+            raise self._placed(error) from None
+
+    def _placed(self, error: RequestError) -> RequestError:
+        """An error about a value of slurmgen.toml, with its line and the table for the site's own value."""
+        own = ["job", self.name or "", "site", self.site.name]
+        tables = [own, own[:2], ["defaults"]]
+        place = located(self.project_dir / FILE_NAME, *([*table, error.field] for table in tables))
+        hint = f"[{'.'.join(map(toml_key, own))}] may have another {error.field} for this site."
+        return RequestError(f"{place}: {error.fact}", f"{error.hint} {hint}" if self.name else error.hint)
 
     def render(self, plan: "Plan", cache_dir: Path | None = None) -> str:
         """The batch script of a plan, by the project's own templates where it has some.

@@ -47,10 +47,11 @@ def _check_accepted(request: Request, site: Site, place: Place) -> None:
         return
     useful = [name for name in of_qos if not site.partitions or name in gpu_partitions(site)]
     of_type = f" with {request.gpu_type}" if request.gpu_type and site.partitions else ""
+    accepted = f"QoS {place.qos} is accepted by {', '.join(of_qos)} only"
     raise RequestError(
-        f"QoS {place.qos} is accepted by {', '.join(of_qos)} only: not a GPU partition{of_type} of {site.name}"
+        f"{accepted}: not a GPU partition{of_type} of {site.name}"
         if site.partitions
-        else f"QoS {place.qos} is accepted by {', '.join(of_qos)} only, and the job names no partition",
+        else f"{accepted}, and the job names no partition",
         f"Name --partition {' or '.join(useful)}, or another --qos." if useful else "Name another --qos.",
     )
 
@@ -184,4 +185,5 @@ def _check_known(
 ) -> None:
     """Refuse a name that the profile does not list, where it lists any."""
     if name is not None and known and name not in known:
-        raise RequestError(f"{site.name} has no {what} {name!r}", did_you_mean(name, useful))
+        field = what.lower().replace(" ", "_")
+        raise RequestError(f"{site.name} has no {what} {name!r}", did_you_mean(name, useful), field)

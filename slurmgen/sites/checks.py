@@ -202,7 +202,7 @@ _SET_FOR_SRUN = (sbatch_options.MANAGED.keys() - {"container"}) | {"kill-on-bad-
 
 def _srun(site: Site) -> Iterator[Fault]:
     """Options of srun that every step has."""
-    tables = {("launch",): site.launch.srun}
+    tables: dict[tuple[str, ...], tuple[str, ...]] = {("launch",): site.launch.srun}
     tables |= {("when", name, "launch"): table.launch.srun for name, table in site.when.items()}
     for keys, words in tables.items():
         for text in words:

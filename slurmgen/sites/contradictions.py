@@ -196,7 +196,7 @@ def _images(site: Site) -> Iterator[tuple[tuple[str, ...], str]]:
 
 def fewer_cpus_than_gpus(site: Site) -> Iterator[Fault]:
     """Nodes with fewer CPUs than GPUs, of which each rank needs one."""
-    nodes = {("node",): site.node}
+    nodes: dict[tuple[str, ...], Node] = {("node",): site.node}
     nodes |= {("gpu", "types", name): place_of(site, gpu_type=name).node for name in site.gpu.types}
     nodes |= {("partitions", name, "node"): place_of(site, name).node for name in gpu_partitions(site)}
     reported: set[Node] = set()

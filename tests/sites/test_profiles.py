@@ -1,5 +1,6 @@
 """Finding, inheriting and validating site profiles."""
 
+import json
 import tomllib
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -180,6 +181,16 @@ def test_the_output_of_show_is_a_valid_profile(name: str, slurmgen: Run, tmp_pat
     path = tmp_path / f"{name}.toml"
     path.write_text(slurmgen("sites", "show", name).stdout)
     assert load_profile(path) == load_site(name)
+
+
+def test_show_prints_stated_values_that_equal_a_default(slurmgen: Run) -> None:
+    text = slurmgen("sites", "show", "snellius").stdout
+    shown = tomllib.loads(text)
+    assert shown["gpu"]["request"] == "gres"
+    assert shown["memory"]["form"] == "mem"
+    assert shown["container"]["engine"] == "apptainer"
+    assert "type_required" not in shown["gpu"]
+    assert json.loads(slurmgen("sites", "show", "snellius", "--json").stdout) == shown
 
 
 def test_sites_lists_every_bundled_site(slurmgen: Run) -> None:

@@ -63,7 +63,7 @@ def command(
     probe: ProbeOptions | None,
     **options: Any,
 ) -> int:
-    """Write a site profile from what Slurm on a login node reports.
+    """Print a site profile from what Slurm on a login node reports, or write it to a file.
 
     It queries HOST; without HOST this machine, or with --diff the login host of SITE. It runs five commands
     of Slurm and submits nothing. Each fact names its command and the date; what Slurm cannot know is listed.

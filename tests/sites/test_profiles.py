@@ -145,6 +145,8 @@ def test_a_profile_can_extend_the_bundled_one_with_the_same_name(config_dir: Pat
             r"x\.toml:5: sources\.a\.date: 'yesterday' is not valid; .* YYYY-MM-DD, YYYY-MM or YYYY",
         ),
         ("[sources.a]\nmark = 'users'\ntitle = 't'\ndate = '2026-13-01'", r"date: '2026-13-01' is not valid"),
+        ("internet = true", r"x\.toml:2: internet: true is none of yes, no, proxy"),
+        ("[node]\ngpus = true", r"x\.toml:3: node\.gpus: expected a whole number, got .*: true"),
         ("extends = 'nowhere'", "extends unknown site 'nowhere'"),
         ("extends = 'x'", "extends itself"),
         ("[sbatch", ":2: it is not TOML"),

@@ -32,7 +32,11 @@ class SlurmgenError(Exception):
 
 
 class RequestError(SlurmgenError):
-    """The request is invalid, on this site or on any."""
+    """The request is invalid, on this site or on any; `field` is the one with the wrong value, if any."""
+
+    def __init__(self, fact: str, hint: str = "", field: str = "") -> None:
+        super().__init__(fact, hint)
+        self.field = field
 
 
 class LimitExceeded(RequestError):

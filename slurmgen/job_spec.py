@@ -26,9 +26,10 @@ from slurmgen.config.project import (
 )
 from slurmgen.config.user import Personal, fill, load_personal
 from slurmgen.errors import ConfigError, RequestError, did_you_mean
-from slurmgen.request import Request, check_form, command_line, merge
+from slurmgen.request import NONE, Request, check_form, command_line, merge
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site, profile_paths
+from slurmgen.text import toml_key
 from slurmgen.toml_structs import located
 
 if TYPE_CHECKING:
@@ -79,7 +80,20 @@ class JobSpec(Struct, frozen=True, kw_only=True):
         """
         from slurmgen.plan import resolve  # 12 ms, during which a login is already under way
 
-        return resolve(self.request, self.site, self.command, self.files)
+        try:
+            return resolve(self.request, self.site, self.command, self.files)
+        except RequestError as error:
+            if self.files.get(error.field) != FILE_NAME:
+                raise
+            raise self._placed(error) from None
+
+    def _placed(self, error: RequestError) -> RequestError:
+        """An error about a value of slurmgen.toml, with its line and the table for the site's own value."""
+        own = ["job", self.name or "", "site", self.site.name]
+        tables = [own, own[:2], ["defaults"]]
+        place = located(self.project_dir / FILE_NAME, *([*table, error.field] for table in tables))
+        hint = f"[{'.'.join(map(toml_key, own))}] may have another {error.field} for this site."
+        return RequestError(f"{place}: {error.fact}", f"{error.hint} {hint}" if self.name else error.hint)
 
     def render(self, plan: "Plan", cache_dir: Path | None = None) -> str:
         """The batch script of a plan, by the project's own templates where it has some.
@@ -139,6 +153,8 @@ def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> Jo
     check_names(project, project_dir)
     own = load_personal(site.name) if personal else Personal()
     written = job_request(project, job, site.name)
+    if written.container == NONE:
+        written = merge(written, Request(container=NONE))  # without its engine and binds
     merged = _merged(written, options)
     request = fill(merged, own, site)
     return JobSpec(

@@ -60,7 +60,10 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
 
 def merge(*layers: Request) -> Request:
-    """Merge requests: later ones overrule earlier ones; `env` and `sbatch` are merged key by key."""
+    """Merge requests: later ones overrule earlier ones; `env` and `sbatch` are merged key by key.
+
+    A later `container` of none also removes the engine and the binds of earlier requests.
+    """
     values: dict[str, object] = {}
     for layer in layers:
         for key in Request.__struct_fields__:
@@ -69,7 +72,14 @@ def merge(*layers: Request) -> Request:
                 values[key] = {**values.get(key, {}), **value}  # type: ignore[dict-item]
             elif value is not None:
                 values[key] = value
+        if layer.container == NONE:
+            values = {key: value for key, value in values.items() if key not in _drops(layer)}
     return Request(**values)  # type: ignore[arg-type]
+
+
+def _drops(layer: Request) -> set[str]:
+    """What of earlier layers has no effect without a container."""
+    return {key for key in ("container_engine", "binds") if getattr(layer, key) is None}
 
 
 def check_form(request: Request) -> dict[str, Any]:

@@ -63,13 +63,18 @@ def _fact(message: str, kind: Any, value: Any) -> str:
     """msgspec's message in plain words, with the value."""
     if choices := _choices(kind):
         wrong = [item for item in value if item not in choices] if isinstance(value, list) else [value]
-        return f"{', '.join(map(repr, wrong))} is none of {', '.join(choices)}"
+        return f"{', '.join(map(_shown, wrong))} is none of {', '.join(choices)}"
     if message.startswith("Object missing"):
         return "a key is missing: " + message.rpartition(" ")[2].strip("`")
     if "matching regex" in message:
         return _invalid(value, kind)
     words = re.sub(r"`([^`]*)`", lambda found: _in_words(found[1]), message)
-    return f"{words[:1].lower()}{words[1:]}: {value!r}"
+    return f"{words[:1].lower()}{words[1:]}: {_shown(value)}"
+
+
+def _shown(value: Any) -> str:
+    """A value as TOML writes it, where Python writes another word."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _invalid(value: Any, kind: Any) -> str:

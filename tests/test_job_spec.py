@@ -150,3 +150,67 @@ def test_render_all_refuses_a_misspelt_site(project: Path, slurmgen: Run) -> Non
     result = slurmgen("render", "--all", "--write", cwd=project)
     assert result.returncode == 2
     assert "there is no site 'olvia'. Did you mean olivia?" in result.stderr
+
+
+ENGINE = """
+site = "generic"
+
+[job.train]
+framework = "python"
+script = "train.py"
+container = "/images/a.sif"
+container_engine = "apptainer"
+binds = ["/data"]
+
+[job.off]
+framework = "python"
+script = "train.py"
+container = "none"
+container_engine = "apptainer"
+"""
+
+
+def test_container_none_overrules_the_engine_and_the_binds_of_slurmgen_toml(
+    project: Path, slurmgen: Run
+) -> None:
+    (project / "slurmgen.toml").write_text(ENGINE)
+    for options in (("train", "--container", "none"), ("off",)):
+        reply = slurmgen("render", *options)
+        assert (reply.returncode, "apptainer" in reply.stdout) == (0, False), reply.stderr
+    reply = slurmgen("render", "train", "--container", "none", "--container-engine", "apptainer")
+    assert (reply.returncode, "--container-engine has no effect" in reply.stderr) == (2, True)
+
+
+def test_an_engine_that_a_site_lacks_is_reported_with_its_line(project: Path, slurmgen: Run) -> None:
+    text = ENGINE.replace('container_engine = "apptainer"', 'container_engine = "shifter"')
+    (project / "slurmgen.toml").write_text(text)
+    reply = slurmgen("render", "train", "--site", "olivia", "--account", "nn1k")
+    assert reply.returncode == 2
+    assert "slurmgen.toml:8: olivia has no container engine 'shifter'" in reply.stderr
+    assert "[job.train.site.olivia] may have another container_engine" in reply.stderr
+    own = text + '[job.train.site.olivia]\ncontainer_engine = "edf"\n'
+    (project / "slurmgen.toml").write_text(own)
+    line = len(own.splitlines())
+    assert (
+        f"slurmgen.toml:{line}: " in slurmgen("render", "train", "--site", "olivia", "--account", "a").stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("partition", "nowhere"), ("qos", "nowhere"), ("gpu_type", "nothing")]
+)
+def test_a_name_that_a_site_lacks_is_reported_with_its_line(
+    field: str, value: str, project: Path, slurmgen: Run
+) -> None:
+    (project / "slurmgen.toml").write_text(f'{PROJECT}{field} = "{value}"\n')
+    (project / "site_profiles").mkdir()
+    tables = "[node]\ngpus = 4\n[partitions.gpu]\ndefault = true\n[qos.long]\n[gpu.types.h100]\n"
+    (project / "site_profiles" / "lab.toml").write_text(tables)
+    reply = slurmgen("render", "eval", "--site", "lab")
+    line = len(PROJECT.splitlines()) + 1
+    assert f"slurmgen.toml:{line}: " in reply.stderr, reply.stderr
+
+
+def test_a_name_of_the_command_line_has_no_line(project: Path, slurmgen: Run) -> None:
+    reply = slurmgen("render", "train", "--partition", "nowhere")
+    assert "slurmgen.toml" not in reply.stderr

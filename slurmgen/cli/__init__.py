@@ -126,7 +126,9 @@ def _report(error: Exception) -> int:
             click.echo(error.format_message(), err=True)
             return 2
         case click.UsageError():
-            return _print_error(f"{error.format_message().rstrip('.')}. {_help_hint(error)}", 2)
+            message = error.format_message().rstrip(".")
+            end = "" if message.endswith("?") else "."
+            return _print_error(f"{message}{end} {_help_hint(error)}", 2)
         case click.ClickException():
             return _print_error(error.format_message(), 2)
         case OSError():  # the disk is full, permission is denied, a folder was removed

@@ -61,7 +61,7 @@ def command(
     probe: ProbeOptions | None,
     **options: Any,
 ) -> int:
-    """Write a site profile from what Slurm on a login node reports.
+    """Print a site profile from what Slurm on a login node reports, or write it to a file.
 
     It queries HOST; without HOST this machine, or with --diff the login host of SITE. It runs five commands
     of Slurm and submits nothing. Each fact names its command and the date; what Slurm cannot know is listed.
@@ -120,17 +120,17 @@ def _route(diff: str | None, name: str | None, options: dict[str, Any]) -> "Rout
 
 
 def _site(found: "Discovery", diff: str | None, name: str) -> "Site":
-    """The profile for the probe job: that of --diff, else the discovered one."""
+    """The profile for the probe job: that of --diff as the cluster is, else the discovered one."""
     import tomllib
 
     from msgspec import convert
 
-    from slurmgen.sites.discover import profile_text
+    from slurmgen.sites.discover import corrected, profile_text
     from slurmgen.sites.model import Site
     from slurmgen.sites.profiles import load_site
 
     return (
-        load_site(diff, project_dir())
+        corrected(load_site(diff, project_dir()), found)
         if diff
         else convert(tomllib.loads(profile_text(found, name, "")), Site)
     )

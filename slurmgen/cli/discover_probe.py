@@ -26,6 +26,8 @@ class ProbeOptions(Struct, frozen=True, kw_only=True):
     dry_run: bool
     account: str | None
     partition: str | None
+    qos: str | None
+    gpu_type: str | None
 
 
 _OPTIONS = [
@@ -34,6 +36,8 @@ _OPTIONS = [
     click.option("--dry-run", is_flag=True, help="Print the job of --probe; submit nothing."),
     click.option("--account", metavar="NAME", help="Account of the job of --probe."),
     click.option("--partition", metavar="NAME", help="Partition of the job of --probe."),
+    click.option("--qos", metavar="NAME", help="QoS of the job of --probe."),
+    click.option("--gpu-type", metavar="TYPE", help="GPU type of the job of --probe."),
 ]
 
 
@@ -66,7 +70,8 @@ def probed(
     from slurmgen.sites.discover import with_probe
 
     own = load_personal(route.site)
-    plan = probe_plan(site, options.account or own.account, options.partition)
+    account = options.account or own.account
+    plan = probe_plan(site, account, options.partition, qos=options.qos, gpu_type=options.gpu_type)
     if options.dry_run:
         _show(plan)
         return found

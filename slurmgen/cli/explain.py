@@ -8,6 +8,9 @@ import click
 from slurmgen.cli.options import JobCommand, request_options
 from slurmgen.job_spec import JobOptions, load_spec
 
+Row = tuple[str, str, str]
+"The name of a value, the value, and its reason."
+
 
 @click.command(
     "explain",
@@ -34,11 +37,6 @@ def command(options: JobOptions, as_json: bool) -> None:
 
 
 def _print_table(values: dict[str, object]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from slurmgen.text import visible
 
     reasons = values.pop("reasons")
@@ -46,20 +44,45 @@ def _print_table(values: dict[str, object]) -> None:
     del values["sources"]
     assert isinstance(reasons, dict)  # noqa: S101
     assert isinstance(cited, dict)  # noqa: S101
+    rows = [
+        (visible(key), visible(value, keep="\n"), visible(reasons.get(key, "")))
+        for key, value in _rows(values)
+    ]
+    _print_on_terminal(rows) if sys.stdout.isatty() else _print_plain(rows)
+    for name, source in cited.items():
+        click.echo(visible(f"[{name}] {source}"))
+
+
+def _print_on_terminal(rows: list[Row]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("what", no_wrap=True)
     table.add_column("value", overflow="fold")
     table.add_column("why", overflow="fold")
-    for key, value in _rows(values):
-        table.add_row(*(Text(visible(cell, keep="\n")) for cell in (key, value, reasons.get(key, ""))))
-    with Console(width=None if sys.stdout.isatty() else _WIDE) as console:
+    for row in rows:
+        table.add_row(*map(Text, row))
+    with Console() as console:
         console.print(table)
-        for name, source in cited.items():
-            console.print(Text(visible(f"[{name}] {source}")), soft_wrap=True)
 
 
-_WIDE = 500
-"Columns if stdout is not a terminal: each row is one line."
+def _print_plain(rows: list[Row]) -> None:
+    """Print a line for each row. A long value moves its own reason only; no line ends with blanks."""
+    first = max(len(key) for key, _, _ in rows)
+    short = (len(line) for _, value, _ in rows for line in value.split("\n") if len(line) <= _LONGEST)
+    second = max(short, default=0)
+    for key, value, why in [("what", "value", "why"), *rows]:
+        line, *others = value.split("\n")
+        click.echo(f"{key:{first}}  {line:{second}}  {why}".rstrip())
+        for other in others:
+            click.echo(f"{'':{first}}  {other}".rstrip())
+
+
+_LONGEST = 60
+"Characters of a value that count for the width of its column, if stdout is not a terminal."
 
 
 _SHOWN = frozenset(

@@ -115,6 +115,11 @@ def _lint(name: str, site: "Site | None", codes: tuple[str, ...]) -> "Linted":
     from slurmgen.lint.reports import Linted
 
     text = _content(name).decode("utf-8", "surrogateescape")
+    if name.endswith(".py") and not re.search("^#SBATCH", text, re.MULTILINE):
+        raise RequestError(
+            f"{name} is a Python file without #SBATCH lines, not a batch script",
+            "Name the batch script that runs it; the linter finds the training script by itself.",
+        )
     return Linted(name, text, lint_text(text, site, _path(name), codes))
 
 
@@ -194,5 +199,6 @@ def _explain(code: str) -> int:
     from slurmgen.lint.rules import all_rules
 
     for known in chosen([code], notes=True):
-        click.echo(explain(all_rules()[known]), nl=False)
+        if known.startswith(code.upper()):  # not the rule that always runs
+            click.echo(explain(all_rules()[known]), nl=False)
     return 0

@@ -59,16 +59,14 @@ def list_sites() -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of TOML.")
 def show(name: str, as_json: bool) -> None:
     """Print the profile of a site, including what it inherits."""
-    import msgspec
-
-    from slurmgen.sites.profiles import load_site
+    from slurmgen.sites.profiles import stated_facts
     from slurmgen.text import visible_json, visible_strings
 
-    site = load_site(name, project_dir())
+    facts = stated_facts(name, project_dir())
     if as_json:
-        click.echo(visible_json(msgspec.to_builtins(site), indent=2), nl=False)
+        click.echo(visible_json(facts, indent=2), nl=False)
     else:
-        click.echo(visible_strings(_toml(msgspec.to_builtins(site))), nl=False)
+        click.echo(visible_strings(_toml(facts)), nl=False)
 
 
 command.add_command(new, "new")

@@ -85,12 +85,40 @@ def command(
         click.echo("Press Enter where you do not know an answer.", err=True)
     facts = _ask_all(name, given, {keys: fact.value for keys, fact in found.items()})
     remark = answered(_REMARK, "--remark", remark, printable)
-    page = answered(_PAGE, "--page", page, printable)
+    page = answered(_PAGE, "--page", page, _address)
     remarks += [f"Scheduler: {remark}"] if remark else []
     by = Author(_user(), _today(), page)
     write_new(project, path, new_profile(name, facts, found, remarks, by))
     click.echo(visible(f"wrote {shown(path)}"), err=True)
     _print_next_steps(name, path, project)
+
+
+def _order() -> str:
+    """The questions in the order in which they are asked, by their options."""
+    names = [*(question.name for question in QUESTIONS), "remark", "page"]
+    return ", ".join(f"{number} {name}" for number, name in enumerate(names, 1))
+
+
+command.help = (
+    f"{command.help}\n\nThe order of the answers: {_order()}. Those of given options, and what the cluster "
+    "reports, are left out."
+)
+
+
+def _address(text: str) -> str:
+    """The address of a page, so that no answer to another question becomes a source.
+
+    Raises:
+        ValueError: it is not an address.
+    """
+    from msgspec import ValidationError, convert
+
+    from slurmgen.sites.facts import Address
+
+    try:
+        return convert(printable(text), Address)
+    except ValidationError:
+        raise ValueError(f"{text!r} is not an address that begins with https:// or http://") from None
 
 
 def _new_path(name: str, output: Path | None, project: Path) -> Path:

@@ -9,6 +9,7 @@ import click
 
 from slurmgen.cli.completion import complete_sites, complete_twins
 from slurmgen.cli.help import Group
+from slurmgen.cli.site_option import not_empty
 
 if TYPE_CHECKING:
     from slurmgen.twin import Twin
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     "twin",
     cls=Group,
     examples={
-        "slurmgen twin up --site daic": "Start a twin of DAIC",
+        "slurmgen twin up daic": "Start a twin of DAIC",
         "slurmgen submit train --site daic --via twin": "Submit a job to it",
-        "slurmgen twin down --site daic": "Stop it",
+        "slurmgen twin down daic": "Stop it",
     },
 )
 def command() -> None:
@@ -31,8 +32,16 @@ def command() -> None:
     """
 
 
+def _named(name: str | None, site: str | None) -> str | None:
+    """The site of the argument or of --site."""
+    if name and site and name != site:
+        raise click.UsageError(f"SITE and --site name two sites: {name} and {site}.")
+    return name or site
+
+
 @command.command()
-@click.option("--site", required=True, metavar="NAME", shell_complete=complete_sites, help="Site to imitate.")
+@click.argument("name", metavar="[SITE]", required=False, callback=not_empty, shell_complete=complete_sites)
+@click.option("--site", metavar="NAME", shell_complete=complete_sites, help="Site to imitate.")
 @click.option("--nodes", default=2, show_default=True, metavar="N", help="Number of nodes of each kind.")
 @click.option(
     "--gpu-type", metavar="TYPE", help="GPU type of the nodes, instead of the usual ones of the site."
@@ -52,15 +61,24 @@ def command() -> None:
 )
 @click.option("--ssh", is_flag=True, help="Also start an SSH server, to reach the twin like a login node.")
 def up(
-    site: str, nodes: int, gpu_type: str | None, ssh: bool, release: str | None, accounts: tuple[str, ...]
+    name: str | None,
+    site: str | None,
+    nodes: int,
+    gpu_type: str | None,
+    ssh: bool,
+    release: str | None,
+    accounts: tuple[str, ...],
 ) -> None:
-    """Start a twin and wait until its nodes are idle."""
+    """Start a twin of SITE and wait until its nodes are idle."""
     from slurmgen import twin
     from slurmgen.cli.route_options import project_dir
     from slurmgen.sites.profiles import load_site
     from slurmgen.text import visible
     from slurmgen.twin.installation import find
 
+    site = _named(name, site)
+    if site is None:
+        raise click.UsageError("Name the SITE to imitate; `slurmgen sites` lists all.")
     shape = load_site(site, project_dir())
     slurm = find(release, lambda line: click.echo(visible(line), err=True))
     started = twin.up(shape, nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm, accounts=accounts)
@@ -71,6 +89,7 @@ def up(
 
 
 @command.command()
+@click.argument("name", metavar="[SITE]", required=False, callback=not_empty, shell_complete=complete_twins)
 @click.option(
     "--site",
     metavar="NAME",
@@ -78,21 +97,23 @@ def up(
     help="Twin to stop; not needed if only one runs.",
 )
 @click.option("--all", "everything", is_flag=True, help="Stop all twins.")
-def down(site: str | None, everything: bool) -> None:
-    """Stop a twin, and remove its jobs and files."""
+def down(name: str | None, site: str | None, everything: bool) -> None:
+    """Stop the twin of SITE, and remove its jobs and files."""
     from slurmgen import twin
     from slurmgen.text import visible
 
+    site = _named(name, site)
     names = twin.stored() if everything else [site or _only()]
-    for name in names:
-        twin.down(name)
-        click.echo(visible(f"the twin of {name} is stopped"))
+    for each in names:
+        twin.down(each)
+        click.echo(visible(f"the twin of {each} is stopped"))
 
 
 @command.command()
+@click.argument("name", metavar="[SITE]", required=False, callback=not_empty, shell_complete=complete_twins)
 @click.option("--site", metavar="NAME", shell_complete=complete_twins, help="Show only this twin.")
 @click.pass_context
-def status(ctx: click.Context, site: str | None) -> None:
+def status(ctx: click.Context, name: str | None, site: str | None) -> None:
     """Show the running twins with their nodes and jobs.
 
     Exits with 1 if no twin runs.
@@ -100,6 +121,7 @@ def status(ctx: click.Context, site: str | None) -> None:
     from slurmgen import twin
     from slurmgen.text import visible
 
+    site = _named(name, site)
     twins = [each for each in twin.running() if site in (None, each.site)]
     for each in twins:
         click.echo(visible(_report(each), keep="\n"))
@@ -115,9 +137,7 @@ def _only() -> str:
     names = [each.site for each in twin.running()]
     if len(names) != 1:
         running = ", ".join(names) or "none"
-        raise TwinError(
-            f"it is not clear which twin to stop; running: {running}", "Name it with --site, or give --all."
-        )
+        raise TwinError(f"it is not clear which twin to stop; running: {running}", "Name it, or give --all.")
     return names[0]
 
 

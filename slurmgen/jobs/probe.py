@@ -26,14 +26,21 @@ _SECONDS = 60
 Lines = tuple[tuple[str, str], ...]
 
 
-def probe_plan(site: Site, account: str | None = None, partition: str | None = None) -> Plan:
+def probe_plan(
+    site: Site,
+    account: str | None = None,
+    partition: str | None = None,
+    *,
+    qos: str | None = None,
+    gpu_type: str | None = None,
+) -> Plan:
     """The job: two tasks with a GPU each on one node, or whole nodes where the site allocates no less.
 
     Raises:
         RequestError: the site cannot run it, for instance because it has no GPUs.
     """
     partition = partition or _partition(site)
-    place = place_of(site, partition)
+    place = place_of(site, partition, gpu_type, qos)
     gpus = place.node.gpus
     if not gpus:
         raise RequestError(f"no node with GPUs is known on {site.name}", "Name a --partition that has some.")
@@ -44,6 +51,8 @@ def probe_plan(site: Site, account: str | None = None, partition: str | None = N
         time=_time(place),
         account=account,
         partition=partition,
+        qos=qos,
+        gpu_type=gpu_type,
         script=SCRIPT_NAME,
         container="none",
         python_env="none",

@@ -230,7 +230,9 @@ def _engine(request: Request, site: Site) -> Container:
             modules=other.modules,
         )
     raise RequestError(
-        f"{site.name} has no container engine {name!r}", did_you_mean(name, {container.engine, *others})
+        f"{site.name} has no container engine {name!r}",
+        did_you_mean(name, {container.engine, *others}),
+        "container_engine",
     )
 
 

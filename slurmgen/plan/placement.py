@@ -34,7 +34,26 @@ def find_place(request: Request, site: Site, gpus: int) -> Place:
     _check_types(request, site, partitions)
     _check_qos(request, site, partitions)
     *preferred, last = places_of(site, request.partition, request.gpu_type, request.qos)
-    return next((place for place in preferred if _fits(place, request, gpus)), last)
+    place = next((place for place in preferred if _fits(place, request, gpus)), last)
+    _check_accepted(request, site, place)
+    return place
+
+
+def _check_accepted(request: Request, site: Site, place: Place) -> None:
+    """Refuse the QoS of a job that names no partition, if no suitable partition accepts it."""
+    of_qos = site.qos[place.qos].partitions if place.qos in site.qos else ()
+    is_accepted = place.partitions and accepts(site, place.qos or "", place.partitions)
+    if request.partition or not of_qos or is_accepted:
+        return
+    useful = [name for name in of_qos if not site.partitions or name in gpu_partitions(site)]
+    of_type = f" with {request.gpu_type}" if request.gpu_type and site.partitions else ""
+    accepted = f"QoS {place.qos} is accepted by {', '.join(of_qos)} only"
+    raise RequestError(
+        f"{accepted}: not a GPU partition{of_type} of {site.name}"
+        if site.partitions
+        else f"{accepted}, and the job names no partition",
+        f"Name --partition {' or '.join(useful)}, or another --qos." if useful else "Name another --qos.",
+    )
 
 
 def _check_required(request: Request, site: Site) -> None:
@@ -166,4 +185,5 @@ def _check_known(
 ) -> None:
     """Refuse a name that the profile does not list, where it lists any."""
     if name is not None and known and name not in known:
-        raise RequestError(f"{site.name} has no {what} {name!r}", did_you_mean(name, useful))
+        field = what.lower().replace(" ", "_")
+        raise RequestError(f"{site.name} has no {what} {name!r}", did_you_mean(name, useful), field)

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from slurmgen.sites.facts import MOST, Count, Fact, PartitionName
+from slurmgen.sites.facts import MOST, Address, Count, Date, Fact, Host, JumpHost, PartitionName
 
 LoginMethod = Literal["password", "key", "otp", "certificate"]
 Mark = Literal["documentation", "configuration", "users", "inferred", "discovered"]
@@ -25,15 +25,15 @@ class Account(Fact, frozen=True):
 class Login(Fact, frozen=True):
     """The login nodes and the methods of authentication."""
 
-    host: str | None = None
+    host: Host | None = None
     "The login host."
-    other_hosts: tuple[str, ...] = ()
+    other_hosts: tuple[Host, ...] = ()
     "Further login hosts."
-    jump_host: str | None = None
+    jump_host: JumpHost | None = None
     "The host that connections go through, unless ssh_config has ProxyJump or ProxyCommand for the host."
-    automation_host: str | None = None
+    automation_host: Host | None = None
     "The host for unattended logins with a restricted key."
-    transfer_hosts: tuple[str, ...] = ()
+    transfer_hosts: tuple[Host, ...] = ()
     "Hosts for copying large files; for readers."
     methods: tuple[LoginMethod, ...] = ()
     "What a login needs."
@@ -65,10 +65,10 @@ class Source(Fact, frozen=True):
     "The site's documentation, a configuration in production elsewhere, users' scripts, or a conclusion."
     title: str
     "The title of the page, repository or notes."
-    url: str | None = None
+    url: Address | None = None
     "Its address."
-    date: str | None = None
-    "The date of its version, as YYYY-MM-DD."
+    date: Date | None = None
+    "The date of its version: YYYY-MM-DD, or YYYY-MM or YYYY if no more is known."
     facts: tuple[str, ...] = ()
     "The keys that it supports, such as `gpu.request`, or tables; if unset, all that no other source names."
 

@@ -9,6 +9,7 @@ from slurmgen.sites.model import Container, Limits, Node, Partition, Qos, Site
 from slurmgen.sites.nodes import Place, gpu_partitions, place_of
 from slurmgen.slurm import durations, sbatch_options, sizes
 from slurmgen.slurm.shell import PER_TASK, is_full_path, variables_in
+from slurmgen.text import listed
 
 
 class Fault(NamedTuple):
@@ -33,6 +34,8 @@ def faults(site: Site, file_stem: str) -> Iterator[Fault]:
     yield from _defaults(site)
     yield from _names(site)
     yield from _variables(site)
+    yield from _refusals(site)
+    yield from _srun(site)
     yield from _sources(site)
     if site.cpu.exact and not site.cpu.per_gpu:
         yield Fault(("cpu", "exact"), "it needs per_gpu, the number of CPUs", "Set per_gpu.")
@@ -144,7 +147,7 @@ def _is_limited(limits: Limits) -> bool:
 
 
 def _names(site: Site) -> Iterator[Fault]:
-    """Names of GPU types and partitions that the profile does not have."""
+    """Names of GPU types, partitions and QoS that the profile does not have."""
     types: list[tuple[tuple[str, ...], str | None]] = [(("gpu", "default_type"), site.gpu.default_type)]
     types += [(("partitions", name, "gpu_type"), part.gpu_type) for name, part in site.partitions.items()]
     types += [(("when", name, "gpu_type"), table.gpu_type) for name, table in site.when.items()]
@@ -155,6 +158,58 @@ def _names(site: Site) -> Iterator[Fault]:
         if table.partition is not None and table.partition not in site.partitions:
             fact = f"there is no partition {table.partition!r}"
             yield Fault(("when", key, "partition"), fact, did_you_mean(table.partition, site.partitions))
+        if table.qos is not None and site.qos and table.qos not in site.qos:
+            fact = f"there is no QoS {table.qos!r}"
+            yield Fault(("when", key, "qos"), fact, did_you_mean(table.qos, site.qos))
+
+
+_CONDITIONS = ("nodes", "tasks", "whole_nodes", "gpu_type", "partition", "qos", "container")
+_OF_EVERY_JOB = ("job-name", "nodes", "ntasks-per-node", "output", "time")
+
+
+def _refusals(site: Site) -> Iterator[Fault]:
+    """Refusals of every job, and of options that sbatch does not have."""
+    for name, table in site.when.items():
+        if table.refuse and all(getattr(table, condition) is None for condition in _CONDITIONS):
+            fact = "without a condition, every job is refused"
+            yield Fault(("when", name, "refuse"), fact, f"Set a condition: {listed(_CONDITIONS)}.")
+    known = (*sbatch_options.MANAGED, *sbatch_options.OTHERS)
+    for name in site.refused_options:
+        if name in _OF_EVERY_JOB:
+            yield Fault(("refused_options", name), "every script of slurmgen has this option", "Remove it.")
+        elif name not in known:
+            fact = f"{name!r} is not an sbatch option"
+            yield Fault(("refused_options", name), fact, did_you_mean(name, sorted(known)))
+
+
+_SRUN_SHORT = {
+    "-c": "cpus-per-task",
+    "-n": "ntasks",
+    "-N": "nodes",
+    "-G": "gpus",
+    "-K": "kill-on-bad-exit",
+    "-t": "time",
+    "-A": "account",
+    "-p": "partition",
+    "-q": "qos",
+    "-J": "job-name",
+    "-o": "output",
+    "-D": "chdir",
+}
+_SET_FOR_SRUN = (sbatch_options.MANAGED.keys() - {"container"}) | {"kill-on-bad-exit"}
+"Options of srun that the step sets, or that it takes from the directives."
+
+
+def _srun(site: Site) -> Iterator[Fault]:
+    """Options of srun that every step has."""
+    tables: dict[tuple[str, ...], tuple[str, ...]] = {("launch",): site.launch.srun}
+    tables |= {("when", name, "launch"): table.launch.srun for name, table in site.when.items()}
+    for keys, words in tables.items():
+        for text in words:
+            name = _SRUN_SHORT.get(text[:2]) or text.removeprefix("--").partition("=")[0]
+            if text.startswith("-") and name in _SET_FOR_SRUN:
+                fact = f"slurmgen sets --{name} itself, so {text!r} would contradict it"
+                yield Fault((*keys, "srun"), fact, "Remove it.")
 
 
 def _sources(site: Site) -> Iterator[Fault]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from slurmgen.sites.checks import Fault
-from slurmgen.sites.model import Limits, Node, Partition, Site, When
+from slurmgen.sites.model import Container, Limits, Node, Partition, Site, When
 from slurmgen.sites.nodes import Place, gpu_partitions, place_of, places_of
 from slurmgen.slurm import durations
 from slurmgen.text import listed
@@ -146,6 +146,8 @@ def _unmet(site: Site, table: When) -> Iterator[tuple[str, str]]:
         found.gpu_type for found in partitions or [Partition()]
     }:
         yield "gpu_type", f"no GPU of {listed(names)} has this type"
+    if table.qos and table.qos not in site.qos:
+        yield "qos", f"the profile does not list the QoS {table.qos!r}"
     places = [place_of(site, name) for name in names or (None,)]
     if table.nodes == "several" and all(map(_is_one_node, places)):
         yield "nodes", "the limits allow no job on several nodes"
@@ -155,6 +157,54 @@ def _unmet(site: Site, table: When) -> Iterator[tuple[str, str]]:
 
 def _is_one_node(place: Place) -> bool:
     return any(limits.max_nodes == 1 for limits in place.limits.values())
+
+
+def qos_of_unknown_partitions(site: Site) -> Iterator[Fault]:
+    """Partitions of a QoS that the profile does not list."""
+    for name, qos in site.qos.items():
+        for partition in qos.partitions if site.partitions else ():
+            if partition not in site.partitions:
+                fact = f"there is no partition {partition!r}"
+                yield Fault(("qos", name, "partitions"), fact, "Correct the name, or add its table.")
+
+
+def memory_without_request(site: Site) -> Iterator[Fault]:
+    """Memory for each GPU where the site refuses every memory request."""
+    if site.memory.form == "none" and site.memory.per_gpu:
+        fact = 'it has no effect with form = "none", with which jobs request no memory'
+        yield Fault(("memory", "per_gpu"), fact, "Remove it, or correct form.")
+
+
+def software_from_the_internet(site: Site) -> Iterator[Fault]:
+    """A Python environment or an image that nodes without the internet cannot fetch."""
+    if site.internet != "no":
+        return
+    fact = 'it needs the internet, and internet = "no" says that compute nodes do not reach it'
+    if (site.python_env or "").partition(":")[0] == "uv":
+        yield Fault(("python_env",), fact, "Write venv:FOLDER or none, or correct internet.")
+    for keys, image in _images(site):
+        if "://" in image:  # a registry
+            yield Fault(keys, fact, "Name a file that was fetched on a login node, or correct internet.")
+
+
+def _images(site: Site) -> Iterator[tuple[tuple[str, ...], str]]:
+    container = site.container or Container()
+    yield ("container", "image"), container.image or ""
+    for name, other in container.engines.items():
+        yield ("container", "engines", name, "image"), other.image or ""
+
+
+def fewer_cpus_than_gpus(site: Site) -> Iterator[Fault]:
+    """Nodes with fewer CPUs than GPUs, of which each rank needs one."""
+    nodes: dict[tuple[str, ...], Node] = {("node",): site.node}
+    nodes |= {("gpu", "types", name): place_of(site, gpu_type=name).node for name in site.gpu.types}
+    nodes |= {("partitions", name, "node"): place_of(site, name).node for name in gpu_partitions(site)}
+    reported: set[Node] = set()
+    for keys, node in nodes.items():
+        if node.cpus and node.gpus and node.cpus < node.gpus and node not in reported:
+            reported.add(node)
+            fact = f"{node.cpus} CPUs are fewer than {node.gpus} GPUs, of which each needs one at least"
+            yield Fault((*keys, "cpus"), fact, "Correct cpus or gpus.")
 
 
 def unknown_rates(site: Site) -> Iterator[Fault]:
@@ -196,6 +246,10 @@ CHECKS: tuple[Callable[[Site], Iterator[Fault]], ...] = (
     required_type_without_default,
     type_without_request,
     unreachable_settings,
+    qos_of_unknown_partitions,
+    memory_without_request,
+    software_from_the_internet,
+    fewer_cpus_than_gpus,
     unknown_rates,
     notes_of_unset_variables,
     facts_without_source,

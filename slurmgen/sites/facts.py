@@ -28,6 +28,34 @@ PartitionName = Annotated[
 Folder = Annotated[
     str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*\Z", description="a full path of letters, digits and _ . / + -")
 ]
+Host = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z",
+        description="the name of a host, without user and port",
+    ),
+]
+JumpHost = Annotated[
+    str,
+    Meta(
+        pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.+-]*@)?[A-Za-z0-9_][A-Za-z0-9_.-]*(:[0-9]{1,5})?\Z",
+        description="[USER@]HOST[:PORT]",
+    ),
+]
+Address = Annotated[
+    str,
+    Meta(
+        pattern=r"^https?://[^\s/]+(/\S*)?\Z",
+        description="an address that begins with https:// or http://",
+    ),
+]
+Date = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9]{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?\Z",
+        description="a date as YYYY-MM-DD, YYYY-MM or YYYY",
+    ),
+]
 Environment = dict[VariableName, str]
 
 

@@ -21,7 +21,7 @@ class Limits(Fact, frozen=True):
     "The longest time limit, as Slurm writes it; UNLIMITED for none."
     max_time_by_nodes: tuple[TimeByNodes, ...] = ()
     "Limits of smaller jobs instead of `max_time`, in increasing order of nodes."
-    max_nodes: Limit | None = None
+    max_nodes: Count | None = None
     "Nodes of a job."
     max_gpus: Limit | None = None
     "GPUs of a job; 0 for a partition without GPUs."
@@ -31,11 +31,11 @@ class Limits(Fact, frozen=True):
     "The fewest GPUs of a job."
     min_time: str | None = None
     "The shortest time limit."
-    max_jobs: Limit | None = None
+    max_jobs: Count | None = None
     "Jobs of one user, running or pending; for readers."
-    max_running_jobs: Limit | None = None
+    max_running_jobs: Count | None = None
     "Running jobs of one user; for readers."
-    max_nodes_per_user: Limit | None = None
+    max_nodes_per_user: Count | None = None
     "Nodes of all jobs of one user; for readers."
 
     def time_for(self, nodes: int) -> str | None:

@@ -65,6 +65,17 @@ def load_site(name: str, project_dir: Path | None = None, *, personal: bool = Tr
     raise ConfigError(f"there is no site {name!r}", did_you_mean(name, known))
 
 
+def stated_facts(name: str, project_dir: Path | None = None) -> dict[str, Any]:
+    """What the profile of that name states, with everything it inherits, but without defaults.
+
+    Raises:
+        ConfigError: there is no such profile, or it is wrong.
+    """
+    load_site(name, project_dir)
+    folders = search_path(project_dir)
+    return _merged_layers(_layers(_profiles_in(folders)[name], folders)[0])
+
+
 def load_profile(path: Path, project_dir: Path | None = None) -> Site:
     """The site that one profile file describes, with everything it inherits.
 
@@ -104,14 +115,18 @@ def _loaded(path: Path, folders: Sequence[Path]) -> Site:
 def _read(path: Path, folders: Sequence[Path]) -> tuple[Site, list[ConfigError]]:
     """The site of a profile, without the facts that are wrong, and what is wrong with these."""
     layers, errors = _layers(path, folders)
+    site = msgspec.convert(_merged_layers(layers), Site)
+    stem = _UNNAMED if site.name == _UNNAMED else path.stem
+    return site, errors + [_located(fault, layers) for fault in faults(site, stem)]
+
+
+def _merged_layers(layers: Sequence[Layer]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for _, data in reversed(layers):
         if data["name"] != merged.get("name"):
             merged.pop("title", None)  # another site's
         merged = _merged(merged, data)
-    site = msgspec.convert(merged, Site)
-    stem = _UNNAMED if site.name == _UNNAMED else path.stem
-    return site, errors + [_located(fault, layers) for fault in faults(site, stem)]
+    return merged
 
 
 def _layers(path: Path, folders: Sequence[Path]) -> tuple[list[Layer], list[ConfigError]]:

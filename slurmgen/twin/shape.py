@@ -10,7 +10,7 @@ from slurmgen.errors import TwinError, did_you_mean
 from slurmgen.sites.model import Node, Partition, Site
 from slurmgen.sites.nodes import over, place_of
 from slurmgen.slurm.sizes import canonical, megabytes
-from slurmgen.text import counted
+from slurmgen.text import counted, listed
 
 _GPUS, _CPUS, _MEMORY = 8, 64, 512 * 1024
 "Of a node whose facts the profile omits; memory in MiB. It is larger where the shares of its GPUs need it."
@@ -124,15 +124,21 @@ def assumptions(site: Site, gpu_type: str | None = None, *, enforced: bool = Fal
     """
     if not site.partitions:
         yield "no partition is known; it has one, main"
-    nodes = [_known(site, name, gpu_type)[0] for name in partitions(site)]
+    nodes = {name: _known(site, name, gpu_type)[0] for name in partitions(site)}
     for fact, text in {"gpus": "GPUs per node", "cpus": "CPUs per node", "memory": "memory per node"}.items():
-        missing = next((node for node in nodes if getattr(node, fact) is None), None)
-        if missing is not None:
-            assumed = getattr(_assumed(site, missing.gpus), fact)
-            yield f"{text} unknown; took {assumed} unless a partition says otherwise"
+        missing: dict[int | str, list[str]] = {}
+        for name, node in nodes.items():
+            if getattr(node, fact) is None:
+                missing.setdefault(getattr(_assumed(site, node.gpus), fact), []).append(name)
+        for assumed, names in missing.items():
+            yield f"{text} unknown in {_named(names)}; took {assumed}"
     yield from _differences(site)
     if not enforced:
         yield from _not_enforced(site)
+
+
+def _named(partitions: list[str]) -> str:
+    return f"{'partition' if len(partitions) == 1 else 'partitions'} {listed(partitions)}"
 
 
 def _differences(site: Site) -> Iterator[str]:

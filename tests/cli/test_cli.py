@@ -45,9 +45,20 @@ def test_explain_shows_each_value_with_its_reason(slurmgen: Run) -> None:
     assert "16G per GPU" in row
 
 
+def test_explain_in_a_pipe_has_no_wide_columns_and_no_blanks_at_line_ends(slurmgen: Run) -> None:
+    options = ("--script", "a" * 300 + ".py", "--gpus", "2", "--name", "x")
+    lines = slurmgen("explain", *options).stdout.splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert max(len(line) for line in lines if "a" * 300 not in line) < 200
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
+        (
+            ["render", "--cpus-per-gpus", "1"],
+            "error: No such option '--cpus-per-gpus'. Did you mean '--cpus-per-gpu'? See `slurmgen",
+        ),
         (["render", "--site", "dapc"], "error: there is no site 'dapc'. Did you mean daic?"),
         (["render", "--gpu", "1"], "error: No such option '--gpu'."),
         (["render", "--gpus", "x"], "error: Invalid value for '--gpus'"),

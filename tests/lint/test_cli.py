@@ -43,11 +43,13 @@ def test_exit_code_is_1_with_findings(slurmgen: Run, bad: Path) -> None:
         (["lint", "bad.sbatch", "--select", "SG777"], "no lint rule 'SG777'"),
         (["lint", "bad.sbatch", "--site", "nowhere"], "no site 'nowhere'"),
         (["lint", "--explain", "XY1"], "no lint rule 'XY1'"),
+        (["lint", "train.py"], "train.py is a Python file without #SBATCH lines, not a batch script"),
         (["lint", "-", "--fix"], "--fix needs a file"),
         (["lint", "bad.sbatch", "--unsafe-fixes"], "--unsafe-fixes needs --fix or --diff"),
     ],
 )
 def test_exit_code_is_2_for_invalid_usage(slurmgen: Run, bad: Path, args: list[str], message: str) -> None:
+    (bad.parent / "train.py").write_text("import torch\n")
     result = slurmgen(*args, input="#!/bin/bash\n")
     assert (result.returncode, result.stdout) == (2, "")
     assert message in result.stderr
@@ -148,6 +150,25 @@ def test_diff_does_not_change_the_file(slurmgen: Run, bad: Path) -> None:
         " hostname",
     ]
     assert bad.read_text() == BAD
+
+
+def test_explain_prints_only_the_rules_of_a_prefix(slurmgen: Run) -> None:
+    pages = slurmgen("lint", "--explain", "SG1").stdout
+    assert "# SG101" in pages
+    assert "# SG801" not in pages
+    assert "# SG801" in slurmgen("lint", "--explain", "SG801").stdout
+
+
+def test_blanks_around_the_equals_sign_of_a_partition_are_no_refusal(slurmgen: Run, tmp_path: Path) -> None:
+    header = "#SBATCH --nodes=1\n#SBATCH --gpus-per-node=1\n#SBATCH --partition{}\n"
+    for partition, codes in ((" = part", []), ("=part", ["SG910"])):
+        (tmp_path / "site_profiles").mkdir(exist_ok=True)
+        (tmp_path / "site_profiles" / "lab.toml").write_text(
+            "[node]\ngpus = 4\n[partitions.part]\ndefault = true\n[when.w]\nnodes = 'one'\nrefuse = 'no'\n"
+        )
+        text = f"#!/bin/bash\n{header.format(partition)}srun python train.py\n"
+        reply = slurmgen("lint", "-", "--site", "lab", "--select", "SG910", "--format", "json", input=text)
+        assert [found["code"] for found in json.loads(reply.stdout)] == codes, reply.stderr
 
 
 def test_explain_prints_the_page_of_a_rule(slurmgen: Run) -> None:

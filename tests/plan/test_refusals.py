@@ -121,6 +121,34 @@ def test_a_qos_that_the_partition_does_not_accept_is_refused() -> None:
     assert "--partition b" in (error.value.hint or "")
 
 
+@pytest.mark.parametrize("options", [{}, {"gpu_type": "h100"}])
+def test_a_qos_of_other_partitions_than_the_profile_has_is_refused(options: dict[str, str]) -> None:
+    site = site_with(
+        gpu=Gpu(types={"h100": GpuType(), "a100": GpuType()}),
+        partitions={
+            "a": Partition(default=True, gpu_type="h100"),
+            "b": Partition(gpu_type="a100"),
+            "cpu": Partition(max_gpus=0),
+        },
+        qos={
+            "unlisted": Qos(partitions=("gone",)),
+            "cpu": Qos(partitions=("cpu",)),
+            "b": Qos(partitions=("b",)),
+        },
+    )
+    for qos in ("unlisted", "cpu", *(["b"] if options else [])):
+        with pytest.raises(RequestError, match=f"QoS {qos} is accepted by .* only"):
+            plan_of(site, qos=qos, **options)
+
+
+def test_a_qos_of_some_partitions_needs_a_partition_where_none_are_listed() -> None:
+    site = site_with(qos={"q": Qos(partitions=("p",))})
+    with pytest.raises(RequestError, match="QoS q is accepted by p only") as error:
+        plan_of(site, qos="q")
+    assert "--partition p" in (error.value.hint or "")
+    assert plan_of(site, partition="p", qos="q").place.partitions == ("p",)
+
+
 def test_a_remote_folder_that_compute_nodes_do_not_reach_is_refused(slurmgen: Run) -> None:
     options = ["--site", "jupiter", "--account", "a", "--host", "127.0.0.1"]
     reply = slurmgen("submit", *options, "--remote-dir", "/p/scratch/me")

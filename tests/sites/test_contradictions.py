@@ -18,6 +18,9 @@ facts = [{}]
 """
 TABLES = (
     "time",
+    "internet",
+    "python_env",
+    "container",
     "account",
     "partitions",
     "qos",
@@ -88,6 +91,22 @@ CASES = {
         "[node]\ngpus = 4\n[partitions.a]\ndefault = true\nmax_nodes = 1\n[when.w]\nnodes = 'several'",
         r"x.toml:7: when\.w\.nodes: the limits allow no job on several nodes",
     ),
+    "qos_of_unknown_partitions": (
+        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\n[qos.q]\npartitions = ['cpu']",
+        r"x.toml:6: qos\.q\.partitions: there is no partition 'cpu'",
+    ),
+    "memory_without_request": (
+        "[node]\ngpus = 4\n[memory]\nform = 'none'\nper_gpu = '64G'",
+        r"x.toml:5: memory\.per_gpu: it has no effect with form = \"none\"",
+    ),
+    "software_from_the_internet": (
+        "internet = 'no'\npython_env = 'uv'\n[node]\ngpus = 4",
+        r"x.toml:2: python_env: it needs the internet.*venv:FOLDER",
+    ),
+    "fewer_cpus_than_gpus": (
+        "[node]\ngpus = 8\ncpus = 4",
+        r"x.toml:3: node\.cpus: 4 CPUs are fewer than 8 GPUs",
+    ),
     "unknown_rates": (
         "[node]\ngpus = 4\n[partitions.a]\ndefault = true\n[charge]\nrates = { b = 2 }",
         r"x.toml:6: charge\.rates\.b: there is no partition or QoS 'b'",
@@ -113,6 +132,7 @@ def test_a_contradiction_is_a_warning_with_its_line(name: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "key"),
     [
+        ("[when.w]\nqos = 'b'", "qos"),
         ("[partitions.a]\ndefault = true\ngpu_type = 'y'\n[when.w]\ngpu_type = 'z'", "gpu_type"),
         (
             "[partitions.a]\ndefault = true\n[partitions.b]\nmax_gpus = 0\n[when.w]\npartition = 'b'",
@@ -170,3 +190,12 @@ def test_a_contradiction_with_an_inherited_fact_names_the_file_of_the_fact(tmp_p
     )
     (warning,) = profile_warnings(write(tmp_path, "extends = 'base'\n", ""))
     assert str(warning).startswith(f"{tmp_path}/base.toml:4: env.notes.B: ")
+
+
+@pytest.mark.parametrize("table", ["container", "container.engines.singularity"])
+def test_an_image_of_a_registry_contradicts_nodes_without_the_internet(table: str, tmp_path: Path) -> None:
+    text = f"internet = 'no'\n[node]\ngpus = 4\n[{table}]\nimage = 'docker://a/b:1'"
+    (warning,) = profile_warnings(write(tmp_path, text))
+    assert re.search(rf"x.toml:5: {table}\.image: it needs the internet", str(warning))
+    file = write(tmp_path, text.replace("docker://a/b:1", "/images/b.sif"))
+    assert profile_warnings(file) == []

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from slurmgen.sites.checks import faults
-from slurmgen.sites.discover import answers, cluster_name, differences, discover, profile_text
+from slurmgen.sites.discover import answers, cluster_name, corrected, differences, discover, profile_text
 from slurmgen.sites.discover.query import ASSOCIATIONS, CONFIG, LOGIN_NODE, NODES, PARTITIONS, QOS
 from slurmgen.sites.model import Site
 
@@ -348,6 +348,24 @@ def test_the_qos_of_a_partition_limits_its_jobs() -> None:
     assert (found.max_time, found.max_gpus, found.max_nodes) == ("1-00:00:00", 64, None)
 
 
+def test_the_fewest_gpus_of_a_partition_are_those_of_its_qos() -> None:
+    line = partition("gpu", QoS="wide", MinNodes="3")
+    output = replied(partitions=line, nodes=node(), qos="wide|||gres/gpu=8,node=2||||||gres/gpu=64|")
+    found = profile(output).partitions["gpu"]
+    assert (found.min_gpus, found.min_nodes) == (8, 3)
+    site = msgspec.convert({"name": "big", "partitions": {"gpu": {"min_gpus": 1}}}, Site)
+    assert [one.key for one in differences(site, discover(answers(output)))] == ["partitions.gpu.min_gpus"]
+
+
+def test_each_limit_of_a_partition_names_the_command_that_reported_it() -> None:
+    line = partition("gpu", QoS="wide", MaxTime="1-00:00:00", MaxNodes="4")
+    qos = "wide|2-00:00:00|gres/gpu=64,node=2|gres/gpu=8|||||||"
+    facts = discover(answers(replied(partitions=line, nodes=node(), qos=qos))).facts
+    commands = {fact.keys[2]: fact.command for fact in facts if fact.keys[:2] == ("partitions", "gpu")}
+    limits = {"max_time": PARTITIONS, "max_gpus": QOS, "max_nodes": QOS, "min_gpus": QOS}
+    assert commands.items() >= limits.items()
+
+
 def test_the_least_limit_of_a_qos_counts() -> None:
     row = "long||gres/gpu=32,node=8||||20|gres/gpu=16||gres/gpu=64,node=4|1.0"
     found = profile(replied(nodes=node(), associations="a|long|long|big|", qos=row)).qos["long"]
@@ -423,6 +441,36 @@ def test_qos_and_gpu_types_that_are_gone_are_differences() -> None:
     site = msgspec.convert({"name": "big", "qos": {"long": {}}, "gpu": {"types": types}}, Site)
     found = [one.key for one in differences(site, discover(answers(output)), all_types=True)]
     assert found == ["qos.long", "gpu.types.a100"]
+
+
+def test_a_gpu_type_differs_from_untyped_gpus() -> None:
+    output = replied(partitions=partition("gpu"), nodes=node(gres="gpu:4"))
+    types = {"a100": {}, "slow": {"constraint": "slow"}, "kept": {"sbatch": {"reservation": "kept"}}}
+    gpu = {"default_type": "a100", "types": types}
+    site = msgspec.convert({"name": "big", "gpu": gpu}, Site)
+    found = discover(answers(output))
+    assert [one.key for one in differences(site, found, all_types=True)] == ["gpu.types.a100"]
+    without_nodes = discover(answers(replied(partitions=partition("gpu"))))
+    assert list(differences(site, without_nodes, all_types=True)) == []
+
+
+def test_a_corrected_profile_has_the_facts_of_the_cluster() -> None:
+    output = replied(partitions=partition("gpu"), nodes=node(gres="gpu:4"), qos="normal||||||||||")
+    site = msgspec.convert(
+        {
+            "name": "big",
+            "account": {"required": True},
+            "node": {"gpus": 8},
+            "gpu": {"request": "gpus-per-node", "default_type": "a100", "types": {"a100": {}}},
+            "partitions": {"gone": {"default": True}, "gpu": {"gpu_type": "a100", "max_nodes": 2}},
+            "qos": {"long": {"default": True}},
+        },
+        Site,
+    )
+    found = corrected(site, discover(answers(output)))
+    assert (found.account.required, found.gpu.request, found.node.gpus) == (True, "gpus-per-node", 4)
+    assert (found.gpu.default_type, dict(found.gpu.types)) == (None, {})
+    assert (list(found.partitions), found.partitions["gpu"].gpu_type, found.qos) == (["gpu"], None, {})
 
 
 def test_a_rounded_memory_does_not_differ() -> None:

@@ -151,6 +151,7 @@ def test_a_missing_answer_that_is_required_names_its_option(tmp_path: Path, new:
         ("title", "a\x1b[2Jb", "has a control character"),
         ("modules", "a\x07b", "has a control character"),
         ("title", "a" * 2000, "longer than 1000 characters"),
+        ("page", "us", "'us' is not an address that begins with https://"),
         ("page", "a\x1bb", "has a control character"),
     ],
 )
@@ -281,3 +282,9 @@ def test_discovered_facts_are_not_asked_for_and_name_their_command(tmp_path: Pat
 def test_options_of_the_route_must_fit_discovery(words: list[str], message: str, new: New) -> None:
     done = new(*words)
     assert (done.returncode, message in done.stderr) == (2, True)
+
+
+def test_help_lists_the_questions_in_the_order_of_the_answers(slurmgen: Run) -> None:
+    text = " ".join(slurmgen("sites", "new", "--help").stdout.split())
+    names = [*(question.name for question in QUESTIONS), "remark", "page"]
+    assert ", ".join(f"{number} {name}" for number, name in enumerate(names, 1)) in text

@@ -1,5 +1,6 @@
 """Finding, inheriting and validating site profiles."""
 
+import json
 import tomllib
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -118,6 +119,34 @@ def test_a_profile_can_extend_the_bundled_one_with_the_same_name(config_dir: Pat
             "time = '2-0'\n[partitions.a]\ndefault = true\nmax_time = '1-0'",
             r"x\.toml:2: time: 2-0 is longer than the default partition a allows: 1-0",
         ),
+        ("[qos.a]\n[when.w]\nqos = 'b'", r"x\.toml:4: when\.w\.qos: there is no QoS 'b'"),
+        ("[when.all]\nrefuse = 'no'", r"x\.toml:3: when\.all\.refuse: without a condition, every job"),
+        ("[limits]\nmax_nodes = 0", r"x\.toml:3: limits\.max_nodes: expected a whole number >= 1: 0"),
+        ("[limits]\nmax_jobs = 0", r"x\.toml:3: limits\.max_jobs: expected a whole number >= 1: 0"),
+        ("[launch]\nsrun = ['--ntasks=4']", r"x\.toml:3: launch\.srun: slurmgen sets --ntasks itself"),
+        ("[launch]\nsrun = ['-c8']", r"x\.toml:3: launch\.srun: slurmgen sets --cpus-per-task itself"),
+        (
+            "[when.w]\nnodes = 'one'\nlaunch.srun = ['--nodes', '2']",
+            r"x\.toml:4: when\.w\.launch\.srun: slurmgen sets --nodes itself",
+        ),
+        ("[launch]\nsrun = ['--gpus=4']", r"launch\.srun: slurmgen sets --gpus itself"),
+        ("[login]\nhost = 'me@h.example.org:22'", r"x\.toml:3: login\.host: .* name of a host, without user"),
+        ("[login]\nother_hosts = ['a b']", r"x\.toml:3: login\.other_hosts: .* name of a host"),
+        ("[login]\njump_host = 'a b'", r"x\.toml:3: login\.jump_host: .* must be \[USER@\]HOST"),
+        ("[refused_options]\ngress = 'x'", r"x\.toml:3: refused_options\.gress: .* Did you mean gres\?"),
+        ("[refused_options]\nnodes = 'x'", r"x\.toml:3: refused_options\.nodes: every script .* has this"),
+        ("[refused_options]\ntime = 'x'", r"x\.toml:3: refused_options\.time: every script"),
+        (
+            "[sources.a]\nmark = 'users'\ntitle = 't'\nurl = 'not a url'",
+            r"x\.toml:5: sources\.a\.url: 'not a url' is not valid; .* https://",
+        ),
+        (
+            "[sources.a]\nmark = 'users'\ntitle = 't'\ndate = 'yesterday'",
+            r"x\.toml:5: sources\.a\.date: 'yesterday' is not valid; .* YYYY-MM-DD, YYYY-MM or YYYY",
+        ),
+        ("[sources.a]\nmark = 'users'\ntitle = 't'\ndate = '2026-13-01'", r"date: '2026-13-01' is not valid"),
+        ("internet = true", r"x\.toml:2: internet: true is none of yes, no, proxy"),
+        ("[node]\ngpus = true", r"x\.toml:3: node\.gpus: expected a whole number, got .*: true"),
         ("extends = 'nowhere'", "extends unknown site 'nowhere'"),
         ("extends = 'x'", "extends itself"),
         ("[sbatch", ":2: it is not TOML"),
@@ -154,6 +183,16 @@ def test_the_output_of_show_is_a_valid_profile(name: str, slurmgen: Run, tmp_pat
     path = tmp_path / f"{name}.toml"
     path.write_text(slurmgen("sites", "show", name).stdout)
     assert load_profile(path) == load_site(name)
+
+
+def test_show_prints_stated_values_that_equal_a_default(slurmgen: Run) -> None:
+    text = slurmgen("sites", "show", "snellius").stdout
+    shown = tomllib.loads(text)
+    assert shown["gpu"]["request"] == "gres"
+    assert shown["memory"]["form"] == "mem"
+    assert shown["container"]["engine"] == "apptainer"
+    assert "type_required" not in shown["gpu"]
+    assert json.loads(slurmgen("sites", "show", "snellius", "--json").stdout) == shown
 
 
 def test_sites_lists_every_bundled_site(slurmgen: Run) -> None:

@@ -70,9 +70,9 @@ def test_up_prints_the_location_and_the_next_commands(twin: Run, state: Path) ->
         f"a twin of generic runs in {state}/generic",
         "  main: nodes of 64 CPUs, 524288 MiB, 8 GPUs",
         "  note: no partition is known; it has one, main",
-        "  note: GPUs per node unknown; took 8 unless a partition says otherwise",
-        "  note: CPUs per node unknown; took 64 unless a partition says otherwise",
-        "  note: memory per node unknown; took 512G unless a partition says otherwise",
+        "  note: GPUs per node unknown in partition main; took 8",
+        "  note: CPUs per node unknown in partition main; took 64",
+        "  note: memory per node unknown in partition main; took 512G",
         "next:",
         f"  export SLURM_CONF='{state}/generic/slurm.conf'",
         f"  ssh -F '{state}/generic/ssh_config' generic sinfo",
@@ -320,8 +320,18 @@ def test_down_without_a_twin_is_an_error(twin: Run) -> None:
     assert reply.stderr == "error: no twin of daic runs. Start one: slurmgen twin up --site daic\n"
     assert (
         twin("down").stderr
-        == "error: it is not clear which twin to stop; running: none. Name it with --site, or give --all.\n"
+        == "error: it is not clear which twin to stop; running: none. Name it, or give --all.\n"
     )
+
+
+def test_the_site_of_a_twin_may_be_an_argument(twin: Run) -> None:
+    assert "no twin of daic runs" in twin("down", "daic").stderr
+    assert twin("status", "daic").stdout == "no twin of daic runs\n"
+    assert "there is no site 'nowhere'" in twin("up", "nowhere").stderr
+    assert "Name the SITE to imitate" in twin("up").stderr
+    for name in ("up", "down", "status"):
+        reply = twin(name, "daic", "--site", "olivia")
+        assert (reply.returncode, "name two sites: daic and olivia" in reply.stderr) == (2, True)
 
 
 UNPRIVILEGED = "nobody"

@@ -71,9 +71,9 @@ def test_a_site_without_facts_gets_the_stated_defaults() -> None:
     assert (group.partitions, group.shape) == (("main",), Shape(gpus=8, cpus=64, memory=512 * 1024))
     assert list(assumptions(site)) == [
         "no partition is known; it has one, main",
-        "GPUs per node unknown; took 8 unless a partition says otherwise",
-        "CPUs per node unknown; took 64 unless a partition says otherwise",
-        "memory per node unknown; took 512G unless a partition says otherwise",
+        "GPUs per node unknown in partition main; took 8",
+        "CPUs per node unknown in partition main; took 64",
+        "memory per node unknown in partition main; took 512G",
     ]
 
 

@@ -38,7 +38,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     for option, reason in site.refused_options.items():
         if directive := script.header.last(option):
             yield Finding(directive.span, f"--{option} on {site.name}: {reason}", "leave the option out")
-    if not script.job.nodes or not script.job.gpus_per_node:
+    if not script.job.nodes or not script.job.gpus_per_node or _has_unknown_partition(script, site):
         return
     found = settings(script, site)
     for name, reason in found.refusals.items():
@@ -46,3 +46,9 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
         if where:
             advice = found.notes.get(name, "change the GPUs, nodes or partition of the job").rstrip(".")
             yield Finding(where.span, f"{site.name} refuses such a job: {reason}", advice)
+
+
+def _has_unknown_partition(script: Script, site: Site) -> bool:
+    """Whether the partition is not one of the site, which SG901 reports: its nodes are unknown."""
+    named = script.header.value("partition")
+    return bool(named and site.partitions and not site.partitions.keys() >= {*named.split(",")})

@@ -3,7 +3,7 @@
 `QUERY` runs on the login node; everything else is pure.
 """
 
-from slurmgen.sites.discover.compare import Difference, differences
+from slurmgen.sites.discover.compare import Difference, corrected, differences
 from slurmgen.sites.discover.facts import Discovery, cluster_name, discover
 from slurmgen.sites.discover.probe import with_probe
 from slurmgen.sites.discover.query import QUERY, answers
@@ -16,6 +16,7 @@ __all__ = [
     "answers",
     "cluster_name",
     "command_name",
+    "corrected",
     "differences",
     "discover",
     "profile_text",

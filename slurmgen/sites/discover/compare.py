@@ -1,8 +1,10 @@
 """The differences between a profile and the cluster."""
 
 from collections.abc import Collection, Iterator
+from functools import reduce
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from slurmgen.sites.discover.cluster import Fact
@@ -32,15 +34,49 @@ def differences(site: Site, found: Discovery, *, all_types: bool = False) -> Ite
     """
     yield from _missing("partitions", site.partitions, found.partitions, "no such partition")
     yield from _missing("qos", site.qos, found.qos, "no such QoS")
-    yield from _missing(
-        "gpu.types", _requested_types(site) if all_types else (), _types(found), "no such GPU type"
-    )
+    for name in _gone_types(site, found) if all_types else ():
+        yield Difference(f"gpu.types.{name}", "stated", "no such GPU type")
+    for fact, stated in _different(site, found):
+        yield Difference(".".join(fact.keys), str(stated), str(fact.value))
+
+
+def corrected(site: Site, found: Discovery) -> Site:
+    """The profile with the cluster's values where both state one, without names that the cluster lacks."""
+    values: dict[str, Any] = msgspec.to_builtins(site)
+    types = set(_gone_types(site, found))
+    gone = {"partitions": found.partitions, "qos": found.qos}
+    for table, reported in gone.items():
+        if reported:
+            values[table] = {name: entry for name, entry in values.get(table, {}).items() if name in reported}
+    _remove_types(values, types)
+    for fact, _ in _different(site, found):
+        *tables, key = fact.keys
+        reduce(dict.__getitem__, tables, values)[key] = fact.value
+    return msgspec.convert(values, Site)
+
+
+def _remove_types(values: dict[str, Any], types: Collection[str]) -> None:
+    """Remove GPU types, and all that names them, from the data of a profile."""
+    gpu = values.get("gpu", {})
+    for name in types:
+        del gpu["types"][name]
+    if types and not gpu["types"]:
+        gpu.pop("type_required", None)
+    named = [(gpu, "default_type")]
+    named += [(partition, "gpu_type") for partition in values.get("partitions", {}).values()]
+    for table, key in named:
+        if table.get(key) in types:
+            del table[key]
+
+
+def _different(site: Site, found: Discovery) -> Iterator[tuple[Fact, Any]]:
+    """Each fact of the cluster that the profile states otherwise, with what it states."""
     for fact in found.facts:
         stated = _stated(site, fact.keys)
         if isinstance(fact.value, dict) or stated is None or stated is False or fact.keys[0] in _OF_LOGIN:
             continue
         if not _is_same(fact, stated):
-            yield Difference(".".join(fact.keys), str(stated), str(fact.value))
+            yield fact, stated
 
 
 def _missing(
@@ -52,9 +88,16 @@ def _missing(
             yield Difference(f"{table}.{name}", "stated", text)
 
 
+def _gone_types(site: Site, found: Discovery) -> list[str]:
+    """The GPU types of a profile that no node has, if the cluster reported any GPUs."""
+    reported = _types(found)
+    has_gpus = any(fact.keys == ("node", "gpus") for fact in found.facts)
+    return [name for name in _requested_types(site) if name not in reported] if has_gpus else []
+
+
 def _requested_types(site: Site) -> list[str]:
-    """The GPU types with a name in Slurm; the others are selected by a constraint."""
-    return [name for name, gpu in site.gpu.types.items() if not gpu.constraint]
+    """The GPU types with a name in Slurm; the others are selected by a constraint or another directive."""
+    return [name for name, gpu in site.gpu.types.items() if not (gpu.constraint or gpu.sbatch)]
 
 
 def _types(found: Discovery) -> set[str]:

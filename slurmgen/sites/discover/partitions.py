@@ -21,25 +21,42 @@ def partition_facts(cluster: Cluster, found: Hardware) -> Iterator[Fact]:
     for entry in cluster.partitions:
         name = entry["PartitionName"]
         facts = [
-            *_facts(("partitions", name), _limits(cluster, entry), PARTITIONS),
+            *_limits(cluster, entry),
             *_nodes(cluster, entry, found, usual_shares),
         ]
         yield from facts or [Fact(("partitions", name), {}, PARTITIONS)]
 
 
-def _limits(cluster: Cluster, entry: Entry) -> dict[str, Any]:
-    """The limits of a partition, which are also those of its own QoS."""
-    qos = cluster.qos.get(entry.get("QoS", ""), {})
-    limits = [qos.get(key, "") for key in _JOB_LIMITS]
+def _limits(cluster: Cluster, entry: Entry) -> Iterator[Fact]:
+    """The limits of a partition, which are also those of its own QoS: the stricter one holds."""
+    own = _partition_limits(cluster, entry)
+    of_qos = _job_limits(cluster.qos.get(entry.get("QoS", ""), {}))
+    for key in own:
+        value = _stricter(key, own[key], of_qos.get(key))
+        if value is not None:
+            command = PARTITIONS if value == own[key] else QOS
+            yield Fact(("partitions", entry["PartitionName"], key), value, command)
+
+
+def _partition_limits(cluster: Cluster, entry: Entry) -> dict[str, Any]:
     is_linear = cluster.config.get("SelectType") == "select/linear"
     return {
         "default": entry.get("Default") == "YES" or None,
-        "max_time": _shortest(entry.get("MaxTime"), known(qos.get("MaxWall"))),
-        "max_gpus": least_of("gres/gpu", limits),
-        "max_nodes": least(_positive(entry.get("MaxNodes")), least_of("node", limits)),
+        "max_time": entry.get("MaxTime"),
+        "max_gpus": None,
+        "max_nodes": _positive(entry.get("MaxNodes")),
+        "min_gpus": None,
         "min_nodes": _positive(entry.get("MinNodes"), above=1),
         "whole_nodes": entry.get("OverSubscribe") == "EXCLUSIVE" or is_linear or None,
     }
+
+
+def _stricter(key: str, first: Any, second: Any) -> Any:
+    """The limit that leaves less room; None if neither is known."""
+    if key == "max_time":
+        return _shortest(first, second)
+    known_limits = [value for value in (first, second) if value is not None]
+    return (max if key.startswith("min_") else min)(known_limits, default=None)
 
 
 def _shortest(*limits: str | None) -> str | None:
@@ -94,15 +111,22 @@ def qos_facts(cluster: Cluster) -> Iterator[Fact]:
 
 
 def _qos_limits(row: Entry) -> dict[str, Any]:
-    most, least_tres = [row.get(key, "") for key in _JOB_LIMITS], [row.get("MinTRES", "")]
+    return {
+        **_job_limits(row),
+        "max_jobs": number(row.get("MaxSubmitJobsPerUser")),
+        "replaces_partition_limits": "OverPartQOS" in row.get("Flags", "") or None,
+    }
+
+
+def _job_limits(row: Entry) -> dict[str, Any]:
+    """The limits of a QoS on each job."""
+    most, fewest = [row.get(key, "") for key in _JOB_LIMITS], [row.get("MinTRES", "")]
     return {
         "max_time": known(row.get("MaxWall")),
         "max_gpus": least_of("gres/gpu", most),
         "max_nodes": least_of("node", most),
-        "min_gpus": least_of("gres/gpu", least_tres),
-        "min_nodes": least_of("node", least_tres),
-        "max_jobs": number(row.get("MaxSubmitJobsPerUser")),
-        "replaces_partition_limits": "OverPartQOS" in row.get("Flags", "") or None,
+        "min_gpus": least_of("gres/gpu", fewest),
+        "min_nodes": least_of("node", fewest),
     }
 
 

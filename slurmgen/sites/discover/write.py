@@ -11,7 +11,6 @@ from slurmgen.text import toml_key, toml_value, visible
 def profile_text(found: Discovery, name: str, date: str) -> str:
     """A profile as TOML; a comment behind each fact names its command and the date."""
     head = [
-        "#:schema ../schemas/site.json",
         f"# {name}, described by `slurmgen sites discover` on {date}.",
         "# Not known, to be found in the site's documentation:",
         *(f"#   {visible(text)}" for text in found.unknown),

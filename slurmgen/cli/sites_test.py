@@ -69,8 +69,8 @@ def _may_start_twin(name: str) -> bool:
     if not comes_from_project(name, project_dir()):
         return True
     note = (
-        f"note: no job was run on a twin, because the profile {name} comes from the project, and the job runs "
-        "its shell lines on this machine. If you trust the project, add --twin."
+        f"note: no job was run on a twin, because the profile {name} comes from the project, and the job "
+        "runs its shell lines on this machine. If you trust the project, add --twin."
     )
     click.echo(visible(note), err=True)
     return False

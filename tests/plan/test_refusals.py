@@ -6,7 +6,7 @@ from msgspec import structs
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import Plan, as_dict
-from slurmgen.sites.model import Charge, Container, Gpu, GpuType, Node, Partition, Qos, Site, When
+from slurmgen.sites.model import Charge, Container, Gpu, GpuType, Memory, Node, Partition, Qos, Site, When
 from tests.conftest import Run
 
 
@@ -37,9 +37,29 @@ def test_other_jobs_are_not_refused(gpus: int, nodes: int) -> None:
 
 def test_an_option_that_the_site_refuses_is_refused_with_the_reason() -> None:
     site = site_with(refused_options={"export": "it hides the modules"})
-    with pytest.raises(RequestError, match="--sbatch export on generic: it hides the modules"):
+    with pytest.raises(RequestError, match="--export is refused by generic: it hides the modules") as error:
         plan_of(site, sbatch={"export": "NONE"})
+    assert error.value.hint == "Leave --sbatch export out."
     assert "export" not in dict(plan_of(site, sbatch={"export": False}).directives)
+
+
+@pytest.mark.parametrize(
+    ("option", "form", "options", "hint"),
+    [
+        ("mem", "mem", {"mem": "4G"}, "Leave --mem out."),
+        ("mem-per-gpu", "mem-per-gpu", {"mem": "4G"}, "Leave --mem out."),
+        ("requeue", "mem", {"requeue": True}, "Leave --requeue out."),
+        ("signal", "mem", {"requeue": True}, "Leave --requeue out."),
+        ("gres", "mem", {}, "correct refused_options in the profile"),
+    ],
+)
+def test_no_script_has_an_option_that_the_site_refuses(
+    option: str, form: str, options: dict[str, object], hint: str
+) -> None:
+    site = site_with(refused_options={option: "not here"}, memory=Memory(form=form))
+    with pytest.raises(RequestError, match=f"--{option} is refused by generic: not here") as error:
+        plan_of(site, **options)
+    assert hint in (error.value.hint or "")
 
 
 def test_a_note_applies_to_the_jobs_that_meet_its_conditions() -> None:

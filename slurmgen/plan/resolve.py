@@ -14,7 +14,7 @@ from slurmgen.plan.job_step import find_step
 from slurmgen.plan.layout import lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
-from slurmgen.plan.placement import check_limits, find_place, requested_seconds, roomier
+from slurmgen.plan.placement import check_limits, find_place, roomier
 from slurmgen.plan.reasons import Origin, Reason, origin_of
 from slurmgen.plan.refusals import check_options, check_refusals
 from slurmgen.plan.requeue import further_options
@@ -126,7 +126,7 @@ def _layout(
         types = " or ".join(roomier(site, place.node))
         hint = f" Nodes with more GPUs: --gpu-type {types}." if types else ""
         raise RequestError(error.fact, error.hint + hint) from None
-    check_limits(site, place, gpus, layout.nodes, requested_seconds(request))
+    check_limits(request, site, place, gpus, layout.nodes)
     check_per_task(request, layout.nodes * launcher.ntasks_per_node(layout.gpus_per_node))
     return layout, reason
 

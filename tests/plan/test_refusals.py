@@ -35,6 +35,28 @@ def test_other_jobs_are_not_refused(gpus: int, nodes: int) -> None:
     assert plan_of(FILLED, gpus=gpus, nodes=nodes).notes == {}
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_condition_on_an_unknown_number_of_gpus_is_not_met(whole: bool) -> None:
+    site = site_with(node=Node(), when={"t": When(whole_nodes=whole, note="Fill the nodes.")})
+    assert plan_of(site, gpus=2, nodes=1).notes == {}
+
+
+@pytest.mark.parametrize(("several", "gpus"), [(True, [2, 8]), (False, [1])])
+def test_a_condition_may_be_several_gpus(several: bool, gpus: list[int]) -> None:
+    site = site_with(node=Node(gpus=4), when={"t": When(several_gpus=several, note="Mind.")})
+    assert [count for count in (1, 2, 8) if plan_of(site, gpus=count).notes] == gpus
+
+
+@pytest.mark.parametrize("site", ["narval", "mahti"])
+def test_no_job_uses_several_parts_of_a_gpu(site: str) -> None:
+    profile = load_site(site)
+    for kind in filter(lambda name: "g." in name, profile.gpu.types):
+        assert plan_of(profile, gpu_type=kind, account="a").world_size == 1
+        with pytest.raises(RequestError, match="NCCL cannot use several parts of a GPU") as error:
+            plan_of(profile, gpu_type=kind, account="a", gpus=2)
+        assert "--gpu-type a100" in (error.value.hint or "")
+
+
 def test_an_option_that_the_site_refuses_is_refused_with_the_reason() -> None:
     site = site_with(refused_options={"export": "it hides the modules"})
     with pytest.raises(RequestError, match="--export is refused by generic: it hides the modules") as error:

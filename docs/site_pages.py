@@ -179,8 +179,8 @@ def _conditions(site: Site) -> Iterator[str]:
 
 
 def _meets(table: When) -> str:
-    conditions = ("nodes", "tasks", "whole_nodes", "gpu_type", "partition", "qos", "container")
-    values = {name: getattr(table, name) for name in conditions}
+    names = "nodes tasks whole_nodes several_gpus gpu_type partition qos container"
+    values = {name: getattr(table, name) for name in names.split()}
     return ", ".join(f"{name} = {value}" for name, value in values.items() if value is not None)
 
 

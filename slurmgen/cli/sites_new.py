@@ -228,7 +228,7 @@ def _print_next_steps(name: str, path: Path, project: Path) -> None:
     steps = {
         f"$EDITOR {shown(path)}": "answer the lines that begin with `# ?`",
         f"slurmgen sites validate --strict {shown(path)}": "errors and contradictions",
-        f"slurmgen sites test {name}": "six jobs, on a twin of the site",
+        f"slurmgen sites test {name} --twin": "six jobs, on a twin of the site",
         f"slurmgen doctor --site {name}": "the connection, and Slurm there",
     }
     width = max(map(len, steps))

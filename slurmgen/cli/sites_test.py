@@ -21,16 +21,22 @@ if TYPE_CHECKING:
     cls=Command,
     examples={
         "slurmgen sites test daic": "Try a profile",
+        "slurmgen sites test mycluster --twin": "Try a profile of the project that you trust",
         "slurmgen sites test daic --no-twin": "Without Slurm on this machine",
     },
 )
 @click.argument("name", shell_complete=complete_sites)
-@click.option("--no-twin", is_flag=True, help="Start no twin: only render, lint and check the scripts.")
+@click.option(
+    "--twin/--no-twin",
+    default=None,
+    help="Run a job on a twin, or only render, lint and check the scripts; default: --no-twin for a profile "
+    "of the project, else --twin.",
+)
 @click.option("--account", metavar="NAME", help="Account of the jobs; default: a made-up one if required.")
 @click.option("--partition", metavar="NAME", help="Partition of the jobs; default: that of the site.")
 @click.option("--qos", metavar="NAME", help="QoS of the jobs; default: that of the site.")
 @click.option("--gpu-type", metavar="TYPE", help="GPU type of the jobs; default: that of the site.")
-def command(name: str, no_twin: bool, **options: str | None) -> int:
+def command(name: str, twin: bool | None, **options: str | None) -> int:
     """Try a site profile with six jobs, and run one on a twin.
 
     The jobs are python on one GPU; ddp, lightning and accelerate on one node; ddp and lightning on two. Each
@@ -38,7 +44,8 @@ def command(name: str, no_twin: bool, **options: str | None) -> int:
     starts. Its Slurm checks each script, and runs a job without GPU code on two nodes. A job beyond a limit
     of the profile is refused, which is not a failure. Nothing is sent to the cluster.
 
-    The job runs shell lines of the profile on this machine: use --no-twin for one that you do not trust.
+    The job runs shell lines of the profile on this machine. So a profile that is a file of the project, or
+    extends one, is tried without a twin, unless --twin is given. Use it only for a project that you trust.
 
     Exits with 1 if a job failed, or if all were refused.
     """
@@ -47,11 +54,26 @@ def command(name: str, no_twin: bool, **options: str | None) -> int:
     from slurmgen.sites.profiles import load_site
 
     site = load_site(name, project_dir())
+    use_twin = _may_start_twin(name) if twin is None else twin
     if not has_shellcheck():
         click.echo("note: shellcheck is not installed, so the scripts are not checked with it", err=True)
     if others := _untried(site, options["partition"]):
         click.echo(visible(f"note: not tried without --partition NAME: {', '.join(others)}"), err=True)
-    return _try(site, Request(**options), use_twin=not no_twin)  # type: ignore[arg-type]
+    return _try(site, Request(**options), use_twin=use_twin)  # type: ignore[arg-type]
+
+
+def _may_start_twin(name: str) -> bool:
+    """Whether the job on the twin runs shell lines of the user's own and the bundled profiles only."""
+    from slurmgen.sites.profiles import comes_from_project
+
+    if not comes_from_project(name, project_dir()):
+        return True
+    note = (
+        f"note: no job was run on a twin, because the profile {name} comes from the project, and the job "
+        "runs its shell lines on this machine. If you trust the project, add --twin."
+    )
+    click.echo(visible(note), err=True)
+    return False
 
 
 def _untried(site: "Site", partition: str | None) -> list[str]:

@@ -127,7 +127,7 @@ def _excess(limits: Limits, gpus: int, nodes: int) -> Iterator[tuple[str, int, s
             yield key, count, "at least", least
 
 
-def check_limits(site: Site, place: Place, gpus: int, nodes: int, seconds: int = 0) -> None:
+def check_limits(request: Request, site: Site, place: Place, gpus: int, nodes: int) -> None:
     """Refuse more or fewer GPUs or nodes than a job may have.
 
     Raises:
@@ -142,18 +142,21 @@ def check_limits(site: Site, place: Place, gpus: int, nodes: int, seconds: int =
         for key, count, bound, value in _excess(limit, gpus, nodes):
             unit = "GPUs" if key == "gpus" else "nodes"
             fact = f"{count} {unit} exceed" if bound == "at most" else f"{count} {unit} are below"
-            others = _with_room(site, gpus, nodes, seconds) if name.startswith("partition ") else ()
+            others = [*_with_room(request, site, gpus, nodes)] if name.startswith("partition ") else []
             other = f", or use --partition {' or '.join(others)}" if others else ""
             raise LimitExceeded(
                 f"{fact} the limit of {name}: {value} per job", f"Ask for {bound} --{key} {value}{other}."
             )
 
 
-def _with_room(site: Site, gpus: int, nodes: int, seconds: int) -> tuple[str, ...]:
-    """The partitions whose limits allow that much."""
-    return tuple(
-        name for name in gpu_partitions(site) if _allows(site.partitions[name], gpus, nodes, seconds)
-    )
+def _with_room(request: Request, site: Site, gpus: int, nodes: int) -> Iterator[str]:
+    """The partitions that accept the GPU type and QoS of the request, and whose limits allow that much."""
+    for name in gpu_partitions(site):
+        partition = site.partitions[name]
+        has_type = not request.gpu_type or partition.gpu_type in (None, request.gpu_type)
+        has_qos = not request.qos or accepts(site, request.qos, [name])
+        if has_type and has_qos and _allows(partition, gpus, nodes, requested_seconds(request)):
+            yield name
 
 
 def _allows(limits: Limits, gpus: int, nodes: int, seconds: int) -> bool:

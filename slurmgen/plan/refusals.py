@@ -1,6 +1,9 @@
 """What a profile says against a job: the options and combinations that the site refuses, and its notes."""
 
+from collections.abc import Iterable
+
 from slurmgen.errors import RequestError
+from slurmgen.plan.requeue import REASONS
 from slurmgen.request import Request
 from slurmgen.sites.model import Partition, Qos, Site
 from slurmgen.sites.nodes import Place
@@ -8,17 +11,35 @@ from slurmgen.sites.settings import Settings
 from slurmgen.slurm import sbatch_options
 
 
-def check_refusals(request: Request, site: Site, settings: Settings) -> None:
-    """Refuse what the site refuses.
+def check_options(request: Request, site: Site, names: Iterable[str]) -> None:
+    """Refuse the sbatch options of a planned job that the site refuses.
 
     Raises:
-        RequestError: an option, or the combination of nodes, partition and the like.
+        RequestError: there is one; the hint names the option of the request that adds it.
     """
-    for name in sbatch_options.given(request.sbatch):
+    for name in names:
         if name in site.refused_options:
             raise RequestError(
-                f"--sbatch {name} on {site.name}: {site.refused_options[name]}", "Leave the option out."
+                f"--{name} is refused by {site.name}: {site.refused_options[name]}", _removal(name, request)
             )
+
+
+def _removal(name: str, request: Request) -> str:
+    """How the user removes an sbatch option of the script."""
+    if name in sbatch_options.given(request.sbatch):
+        return f"Leave --sbatch {name} out."
+    source = "requeue" if name in REASONS else "mem" if name.startswith("mem") else name
+    if getattr(request, source.replace("-", "_"), None):
+        return f"Leave --{source} out."
+    return "The script needs it: correct refused_options in the profile."
+
+
+def check_refusals(site: Site, settings: Settings) -> None:
+    """Refuse a combination of nodes, partition and the like.
+
+    Raises:
+        RequestError: the site refuses it.
+    """
     for name, reason in settings.refusals.items():
         advice = settings.notes.get(name) or "Change the GPUs, nodes or partition of the job."
         raise RequestError(f"{site.name} refuses such a job: {reason}", advice)

@@ -14,9 +14,9 @@ from slurmgen.plan.job_step import find_step
 from slurmgen.plan.layout import lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
-from slurmgen.plan.placement import check_limits, find_place, requested_seconds, roomier
+from slurmgen.plan.placement import check_limits, find_place, roomier
 from slurmgen.plan.reasons import Origin, Reason, origin_of
-from slurmgen.plan.refusals import check_refusals
+from slurmgen.plan.refusals import check_options, check_refusals
 from slurmgen.plan.requeue import further_options
 from slurmgen.plan.resources import cpus, memory, time
 from slurmgen.plan.variables import check_per_task, task_variables, variables
@@ -56,7 +56,7 @@ def resolve(
     layout, layout_reason = _layout(request, site, place, launcher, origin)
     shape = Shape(*layout, launcher.task_per_gpu, uses_container(request, site))
     settings = settings_of(site, place, shape)
-    check_refusals(request, site, settings)
+    check_refusals(site, settings)
     _check_account(request, site, settings)
     vendor = site.gpu.vendor_of(place.gpu_type)
     setup = find_setup(request, origin, site, settings.modules, layout.nodes, vendor)
@@ -67,7 +67,7 @@ def resolve(
     further = further_options(request, settings.sbatch, place.constraint, limit.value)
     in_task = task_variables(request, site, settings, launcher)
     exports = variables(request, site, settings, launcher, layout, setup, cpu.per_gpu)
-    return Plan(
+    plan = Plan(
         site=site.name,
         profile=site,
         name=_job_name(request.name or PurePosixPath(script).stem, launcher),
@@ -94,6 +94,8 @@ def resolve(
         request=request,
         files=files or {},
     )
+    check_options(request, site, [name for name, _ in plan.directives])
+    return plan
 
 
 def _checked_command(request: Request, site: Site) -> str:
@@ -124,7 +126,7 @@ def _layout(
         types = " or ".join(roomier(site, place.node))
         hint = f" Nodes with more GPUs: --gpu-type {types}." if types else ""
         raise RequestError(error.fact, error.hint + hint) from None
-    check_limits(site, place, gpus, layout.nodes, requested_seconds(request))
+    check_limits(request, site, place, gpus, layout.nodes)
     check_per_task(request, layout.nodes * launcher.ntasks_per_node(layout.gpus_per_node))
     return layout, reason
 

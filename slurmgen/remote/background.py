@@ -81,8 +81,7 @@ class _OpenSshLogin:
         from slurmgen.remote.ssh.openssh import Login
 
         to, login = destination_of(route)
-        check_certificates(route.site, login, to)
-        self._login = Login(to, prompt)
+        self._login = Login(to, prompt, partial(check_certificates, route.site, login, to))
         self._advice = partial(advised, route.site, login, to, interactive=prompt is not None)
 
     def __enter__(self) -> Self:

@@ -30,14 +30,19 @@ def login_of(site: str) -> Login:
 
 
 def jump_host(login: Login, host: str) -> str | None:
-    """The jump host of a profile for `[USER@]HOST`, if that is a login host of the profile.
+    """The jump host of a profile for `[USER@]HOST`, if that is a login host and not a jump host itself.
 
     The user of the host is that of the jump host too.
     """
     user, _, alias = host.rpartition("@")
-    if login.jump_host is None or alias.lower() not in _hosts(login):
+    if login.jump_host is None or alias.lower() not in {*_hosts(login)} - _jump_hosts(login.jump_host):
         return None
     return f"{user}@{login.jump_host}" if user and "@" not in login.jump_host else login.jump_host
+
+
+def _jump_hosts(value: str) -> set[str]:
+    """The names of the hosts in a value of ProxyJump: `[USER@]HOST[:PORT],...`."""
+    return {spec.rpartition("@")[2].partition(":")[0].strip().lower() for spec in value.split(",")}
 
 
 def is_about(login: Login, to: "Destination") -> bool:

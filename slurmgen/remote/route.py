@@ -1,6 +1,7 @@
 """Route: how a site is reached. It is stored with each job, so that the job can be found again."""
 
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -53,9 +54,12 @@ def find_route(
     if via != "ssh":
         return Route(site=site.name, via=via)
     if not host:
+        from slurmgen.remote.login_advice import login_of
+
+        note = login_of(site.name).note or ""
         raise ConfigError(
             f"site {site.name} has no login host",
-            f"{_NAME_A_HOST} or use --via local on a login node. {site.login.note or ''}".rstrip(),
+            f"{_NAME_A_HOST} or use --via local on a login node. {note}".rstrip(),
         )
     if personal.user and "@" not in host:
         host = f"{personal.user}@{host}"
@@ -81,12 +85,7 @@ def open_route(route: Route, prompt: "Prompt | None" = None) -> Transport:
         TwinError: the route is a twin that is not running.
     """
     if route.via == "ssh":
-        from slurmgen.remote.login_advice import advised, check_certificates
-
-        to, login = destination_of(route)
-        check_certificates(route.site, login, to)
-        with advised(route.site, login, to, interactive=prompt is not None):
-            return _connected(route, to, prompt)
+        return _logged_in(route, prompt)
     from slurmgen.remote.local import LocalTransport
 
     if route.via == "twin":
@@ -114,14 +113,25 @@ def destination_of(route: Route) -> "tuple[Destination, Login]":
     return to, login if is_about(login, to) else Login()
 
 
-def _connected(route: Route, to: "Destination", prompt: "Prompt | None") -> Transport:
+def _logged_in(route: Route, prompt: "Prompt | None") -> Transport:
+    """Log in, or use a connection that is shared already, which needs no certificate."""
+    from slurmgen.remote.login_advice import advised, check_certificates
+
+    to, login = destination_of(route)
+    check = partial(check_certificates, route.site, login, to)
+    advice = advised(route.site, login, to, interactive=prompt is not None)
     if route.ssh_client == "openssh":
         from slurmgen.remote.ssh import openssh
 
-        return openssh.connect(to, prompt)
-    from slurmgen.remote.ssh import paramiko
+        with openssh.Login(to, prompt, check) as attempt, advice:
+            return attempt.transport()
+    else:
+        from slurmgen.remote.ssh import paramiko
 
-    return paramiko.connect(to, prompt)
+        check()
+        with advice:
+            return paramiko.connect(to, prompt)
+    raise AssertionError  # pragma: no cover (`advised` suppresses no error)
 
 
 def _require_slurm(route: Route) -> None:

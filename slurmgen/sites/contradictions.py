@@ -151,7 +151,7 @@ def _unmet(site: Site, table: When) -> Iterator[tuple[str, str]]:
     places = [place_of(site, name) for name in names or (None,)]
     if table.nodes == "several" and all(map(_is_one_node, places)):
         yield "nodes", "the limits allow no job on several nodes"
-    if table.whole_nodes and not table.gpu_type and not any(place.node.gpus for place in places):
+    if table.whole_nodes is not None and not table.gpu_type and not any(place.node.gpus for place in places):
         yield "whole_nodes", "the profile does not state how many GPUs a node has"
 
 

@@ -85,6 +85,20 @@ def load_profile(path: Path, project_dir: Path | None = None) -> Site:
     return _loaded(path, search_path(project_dir))
 
 
+def comes_from_project(name: str, project_dir: Path | None) -> bool:
+    """Whether a profile, or one that it extends, is a file of the project, which may be untrusted.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    folders = search_path(project_dir)
+    if project_dir is None or name not in (known := _profiles_in(folders)):
+        return False
+    project = project_dir / "site_profiles"
+    own = search_path()
+    return any(path.parent == project and project not in own for path, _ in _lineage(known[name], folders))
+
+
 def profile_errors(path: Path, project_dir: Path | None = None) -> list[ConfigError]:
     """Every error of a profile file and of those that it extends; each names file and line."""
     try:

@@ -60,10 +60,12 @@ def settings_of(site: Site, place: Place, shape: Shape) -> Settings:
 
 
 def _applies(table: When, place: Place, shape: Shape) -> bool:
+    """Whether a job meets all conditions of a table; a fact that the profile lacks meets none."""
     facts = {
         "nodes": "one" if shape.nodes == 1 else "several",
         "tasks": "per-gpu" if shape.task_per_gpu else "per-node",
-        "whole_nodes": place.node.gpus is not None and shape.gpus_per_node == place.node.gpus,
+        "whole_nodes": None if place.node.gpus is None else shape.gpus_per_node == place.node.gpus,
+        "several_gpus": shape.nodes * shape.gpus_per_node > 1,
         "gpu_type": place.gpu_type,
         "qos": place.qos,
         "container": shape.container,

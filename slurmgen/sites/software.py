@@ -80,7 +80,9 @@ class When(Fact, frozen=True):
     tasks: Literal["per-gpu", "per-node"] | None = None
     "Condition: one task per GPU (lightning, srun), or one per node (ddp, accelerate)."
     whole_nodes: bool | None = None
-    "Condition: whether the job uses every GPU of its nodes."
+    "Condition: whether the job uses every GPU of its nodes; not met if their number is unknown."
+    several_gpus: bool | None = None
+    "Condition: whether the job uses several GPUs, or parts of a GPU."
     gpu_type: Name | None = None
     "Condition: the GPU type of the job."
     partition: PartitionName | None = None

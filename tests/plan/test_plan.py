@@ -8,7 +8,7 @@ from msgspec import structs
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import as_dict
-from slurmgen.sites.model import Container, Cpu, Gpu, GpuType, Memory, Node, Partition, Rendezvous, Site
+from slurmgen.sites.model import Container, Cpu, Gpu, GpuType, Memory, Node, Partition, Qos, Rendezvous, Site
 
 ACCOUNT = {"daic": "a", "olivia": "nn1k", "generic": None}
 
@@ -413,6 +413,22 @@ def test_an_absurd_number_is_rejected_at_once(asked: dict[str, object]) -> None:
     with pytest.raises(RequestError):
         plan_of("olivia", **asked)
     assert time.process_time() - start < 0.1
+
+
+@pytest.mark.parametrize("options", [{"gpu_type": "a"}, {"qos": "q"}])
+def test_the_error_names_no_partition_that_refuses_the_job(options: dict[str, str]) -> None:
+    parts = {
+        "small": Partition(default=True, max_gpus=4),
+        "other": Partition(gpu_type="b"),
+        "open": Partition(gpu_type="a"),
+    }
+    types = {"a": GpuType(), "b": GpuType()}
+    qos = {"q": Qos(partitions=("small", "open"))}
+    site = Site(name="x", node=Node(gpus=4), partitions=parts, gpu=Gpu(types=types), qos=qos)
+    with pytest.raises(RequestError, match=r"or use --partition open\.") as error:
+        plan_of(site, gpus=8, partition="small", **options)
+    assert "other" not in str(error.value)
+    assert plan_of(site, gpus=8, partition="open", **options).world_size == 8
 
 
 def test_the_error_names_partitions_with_a_higher_limit() -> None:

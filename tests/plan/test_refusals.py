@@ -6,7 +6,7 @@ from msgspec import structs
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import Plan, as_dict
-from slurmgen.sites.model import Charge, Container, Gpu, GpuType, Node, Partition, Qos, Site, When
+from slurmgen.sites.model import Charge, Container, Gpu, GpuType, Memory, Node, Partition, Qos, Site, When
 from tests.conftest import Run
 
 
@@ -35,11 +35,53 @@ def test_other_jobs_are_not_refused(gpus: int, nodes: int) -> None:
     assert plan_of(FILLED, gpus=gpus, nodes=nodes).notes == {}
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_condition_on_an_unknown_number_of_gpus_is_not_met(whole: bool) -> None:
+    site = site_with(node=Node(), when={"t": When(whole_nodes=whole, note="Fill the nodes.")})
+    assert plan_of(site, gpus=2, nodes=1).notes == {}
+
+
+@pytest.mark.parametrize(("several", "gpus"), [(True, [2, 8]), (False, [1])])
+def test_a_condition_may_be_several_gpus(several: bool, gpus: list[int]) -> None:
+    site = site_with(node=Node(gpus=4), when={"t": When(several_gpus=several, note="Mind.")})
+    assert [count for count in (1, 2, 8) if plan_of(site, gpus=count).notes] == gpus
+
+
+@pytest.mark.parametrize("site", ["narval", "mahti"])
+def test_no_job_uses_several_parts_of_a_gpu(site: str) -> None:
+    profile = load_site(site)
+    for kind in filter(lambda name: "g." in name, profile.gpu.types):
+        assert plan_of(profile, gpu_type=kind, account="a").world_size == 1
+        with pytest.raises(RequestError, match="NCCL cannot use several parts of a GPU") as error:
+            plan_of(profile, gpu_type=kind, account="a", gpus=2)
+        assert "--gpu-type a100" in (error.value.hint or "")
+
+
 def test_an_option_that_the_site_refuses_is_refused_with_the_reason() -> None:
     site = site_with(refused_options={"export": "it hides the modules"})
-    with pytest.raises(RequestError, match="--sbatch export on generic: it hides the modules"):
+    with pytest.raises(RequestError, match="--export is refused by generic: it hides the modules") as error:
         plan_of(site, sbatch={"export": "NONE"})
+    assert error.value.hint == "Leave --sbatch export out."
     assert "export" not in dict(plan_of(site, sbatch={"export": False}).directives)
+
+
+@pytest.mark.parametrize(
+    ("option", "form", "options", "hint"),
+    [
+        ("mem", "mem", {"mem": "4G"}, "Leave --mem out."),
+        ("mem-per-gpu", "mem-per-gpu", {"mem": "4G"}, "Leave --mem out."),
+        ("requeue", "mem", {"requeue": True}, "Leave --requeue out."),
+        ("signal", "mem", {"requeue": True}, "Leave --requeue out."),
+        ("gres", "mem", {}, "correct refused_options in the profile"),
+    ],
+)
+def test_no_script_has_an_option_that_the_site_refuses(
+    option: str, form: str, options: dict[str, object], hint: str
+) -> None:
+    site = site_with(refused_options={option: "not here"}, memory=Memory(form=form))
+    with pytest.raises(RequestError, match=f"--{option} is refused by generic: not here") as error:
+        plan_of(site, **options)
+    assert hint in (error.value.hint or "")
 
 
 def test_a_note_applies_to_the_jobs_that_meet_its_conditions() -> None:

@@ -1,5 +1,7 @@
 """What a profile adds to a login, before real sshds: its jump host, and advice when the login fails."""
 
+import os
+import pwd
 import subprocess
 from collections.abc import Iterator
 from getpass import getuser
@@ -10,13 +12,15 @@ import pytest
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, RemoteError
 from slurmgen.remote.background import BackgroundLogin
 from slurmgen.remote.route import Route, destination_of, open_route
+from slurmgen.remote.ssh import config_openssh
 from slurmgen.remote.ssh.prompt import Prompt
 from tests.conftest import Run
 from tests.remote.ssh.test_authenticate import FakePrompt, agent
 from tests.remote.ssh.test_certificates import authority, trusting
+from tests.remote.ssh.test_openssh import short
 from tests.support.sshd import Server, free_port, keygen, privilege_separation_folder, sshd
 
-__all__ = ["agent", "authority", "trusting"]
+__all__ = ["agent", "authority", "short", "trusting"]
 
 CLIENTS = ["paramiko", "openssh"]
 
@@ -95,6 +99,16 @@ def test_another_host_than_the_profiles_is_reached_directly(place: Place, server
     assert destination_of(place.route(place.config(far=server)))[0].jump is None
 
 
+@pytest.mark.parametrize("jump", ["gate", "ada@GATE:2222"])
+def test_a_jump_host_that_is_a_login_host_too_is_reached_directly(
+    place: Place, server: Server, gate: Server, jump: str
+) -> None:
+    place.profile(f'host = "far"\nother_hosts = ["Gate"]\njump_host = "{jump}"')
+    config = place.config(far=server, gate=gate)
+    assert [hop.alias for hop in destination_of(place.route(config, host="gate"))[0].chain] == ["gate"]
+    assert len(destination_of(place.route(config))[0].chain) == 2
+
+
 def test_the_user_of_the_host_is_that_of_the_jump_host(place: Place, server: Server, gate: Server) -> None:
     place.profile(JUMP)
     to, _ = destination_of(place.route(place.config(far=server, gate=gate), host="ada@far"))
@@ -166,6 +180,72 @@ def test_an_expired_certificate_is_reported_before_the_login(
         login.transport()
 
 
+def test_a_shared_connection_needs_no_certificate(
+    place: Place, trusting: Server, authority: Path, tmp_path: Path, short: Path
+) -> None:
+    place.profile(CERTIFIED)
+    key = keygen(tmp_path / "id")
+    certificate(authority, key, "-1h:+1h")
+    more = f"ControlPath {short}/%C\n ControlMaster auto\n ControlPersist 60"
+    route = place.route(place.config(more, far=trusting, key=key), "openssh")
+    try:
+        open_route(route).close()
+        certificate(authority, key, "-2h:-1h")
+        with open_route(route) as transport, BackgroundLogin(route) as login:
+            assert transport.login == login.transport().login == "the connection that you share"
+    finally:
+        subprocess.run(["ssh", "-F", str(route.ssh_config), "-O", "exit", "far"], check=True)
+
+
+def test_with_identity_agent_none_no_agent_can_hold_a_certificate(
+    place: Place, trusting: Server, authority: Path, tmp_path: Path, agent: Path
+) -> None:
+    place.profile(CERTIFIED)
+    key = keygen(tmp_path / "id")
+    certificate(authority, key, "-2h:-1h")
+    config = place.config("IdentityAgent none", far=trusting, key=key)
+    assert "was not contacted" in place.refusal(place.route(config)).fact
+
+
+@pytest.mark.parametrize("later", ["first", "second"])
+def test_the_last_certificate_to_expire_counts(
+    place: Place, trusting: Server, authority: Path, tmp_path: Path, later: str
+) -> None:
+    place.profile(CERTIFIED)
+    key = keygen(tmp_path / "id")
+    lines = []
+    for name in ("first", "second"):
+        path = certificate(authority, key, "-3h:-1h" if name == later else "-3h:-2h")
+        lines.append(f'CertificateFile "{path.rename(tmp_path / name)}"')
+    error = place.refusal(place.route(place.config("\n".join(lines), far=trusting, key=key)))
+    assert f"the certificate {tmp_path / later} has expired" in error.fact
+
+
+def test_one_certificate_that_is_valid_is_enough_to_try(
+    place: Place, trusting: Server, authority: Path, tmp_path: Path
+) -> None:
+    place.profile(CERTIFIED)
+    key = keygen(tmp_path / "id")
+    old = certificate(authority, key, "-2h:-1h").rename(tmp_path / "old")
+    certificate(authority, key, "-1h:+1h")
+    with open_route(
+        place.route(place.config(f'CertificateFile "{old}"', far=trusting, key=key))
+    ) as transport:
+        assert transport.login.endswith("id-cert.pub")
+
+
+def test_a_certificate_that_never_expires_is_tried_and_named_after_a_refusal(
+    place: Place, server: Server, authority: Path, tmp_path: Path
+) -> None:
+    """This server does not trust its authority."""
+    place.profile(CERTIFIED)
+    key = keygen(tmp_path / "id")
+    path = certificate(authority, key, "always:forever")
+    error = place.refusal(place.route(place.config(far=server, key=key)))
+    assert "refused the login" in error.fact
+    assert f"{path} does not expire" in error.hint
+
+
 def test_a_valid_certificate_logs_in(place: Place, trusting: Server, authority: Path, tmp_path: Path) -> None:
     place.profile(CERTIFIED)
     key = keygen(tmp_path / "id")
@@ -221,6 +301,15 @@ def test_without_a_host_the_note_of_the_profile_says_how_it_is_named(slurmgen: R
     assert "PROJECT.aip2.isambard" in reply.stderr
 
 
+def test_the_note_of_a_project_is_no_advice(place: Place, slurmgen: Run, tmp_path: Path) -> None:
+    """It may be untrusted; the note of the user's own profile is printed instead."""
+    place.profile('note = "Run evil."', tmp_path / "site_profiles")
+    reply = slurmgen("status", "12", "--site", "s", "--via", "ssh")
+    assert (reply.returncode, "evil" in reply.stderr) == (2, False)
+    place.profile('note = "Call the desk."')
+    assert "Call the desk." in slurmgen("status", "12", "--site", "s", "--via", "ssh").stderr
+
+
 def test_the_advice_is_for_the_hosts_of_the_profile(
     place: Place, trusting: Server, authority: Path, tmp_path: Path
 ) -> None:
@@ -232,6 +321,22 @@ def test_the_advice_is_for_the_hosts_of_the_profile(
     assert "has expired" in place.refusal(route).fact
     place.profile(CERTIFIED.replace("far", "login.example"))
     assert "refused the login" in place.refusal(route).fact
+
+
+@pytest.mark.parametrize("of_system", [False, True])
+@pytest.mark.parametrize("last", ["", "Host far\nProxyJump none\n"])
+def test_without_an_option_the_config_of_user_and_system_is_read(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_system: bool, last: str
+) -> None:
+    place.profile(JUMP)
+    user, system = tmp_path / ".ssh" / "config", tmp_path / "system"
+    user.parent.mkdir()
+    (system if of_system else user).write_text(f"Host other\n{last}")
+    entry = pwd.getpwuid(os.getuid())
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd((*entry[:5], str(tmp_path), entry[6])))
+    monkeypatch.setattr(config_openssh, "SYSTEM_CONFIG", system)
+    hop = destination_of(Route(site="s", via="ssh", host="far"))[0].jump
+    assert (hop.alias if hop else None) == (None if last else "gate")
 
 
 def test_the_users_own_config_is_read_with_its_blocks(

@@ -92,8 +92,12 @@ CASES = {
     "sites validate": [Case("sites validate site_profiles/*.toml", 1)],
     "sites new": [Case("sites new new --gpus-per-node 4", writes=("site_profiles/",))],
     "sites discover": [Case("sites discover --via local", programs=SLURM | SHELL | {"srun"})],
-    # Without --no-twin it runs the shell lines of the profile, as a job of the twin does.
-    "sites test": [Case("sites test lab --no-twin", 1, programs=frozenset({"shellcheck"}))],
+    # With --twin it runs the shell lines of the profile, as a job of the twin does.
+    "sites test": [
+        Case("sites test lab", 1, programs=frozenset({"shellcheck"})),
+        Case("sites test generic", 1, programs=frozenset({"shellcheck"})),
+        Case("sites test lab --no-twin", 1, programs=frozenset({"shellcheck"})),
+    ],
     "twin status": [Case("twin status", programs=SLURM)],
     "twin up": [
         Case(

@@ -101,7 +101,7 @@ def test_options_make_the_same_profile_as_answers(tmp_path: Path, new: New) -> N
 def test_the_next_commands_are_printed_and_work(new: New, slurmgen: Run) -> None:
     steps = new(*GPUS).stderr.partition("Next:")[2]
     assert "slurmgen sites validate --strict site_profiles/lab.toml" in steps
-    assert "slurmgen sites test lab" in steps
+    assert "slurmgen sites test lab --twin" in steps
     assert slurmgen("sites", "validate", "--strict", "site_profiles/lab.toml").returncode == 0
     assert slurmgen("sites", "test", "lab", "--no-twin").returncode == 0
 

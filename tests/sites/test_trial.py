@@ -108,16 +108,39 @@ def test_a_job_runs_on_the_twin_which_is_then_stopped(
 ) -> None:
     monkeypatch.setenv("SBATCH_PARTITION", "elsewhere")
     write(tmp_path, f"{NODE}[partitions.gpu]\ndefault = true\nmax_time = '1-0'\n[account]\nrequired = true\n")
-    done = slurmgen("sites", "test", "lab")
+    done = slurmgen("sites", "test", "lab", "--twin")
     assert done.returncode == 0, done.stdout + done.stderr
     assert set(results(done.stdout).values()) == {"passed"}
     assert "4 ranks on 2 nodes of the twin" in done.stdout
     assert slurmgen("twin", "status").stdout == "no twin runs\n"
 
 
+@pytest.mark.parametrize("extends", [False, True])
+def test_shell_lines_of_a_project_run_only_with_twin(
+    tmp_path: Path, slurmgen: Run, config_dir: Path, extends: bool
+) -> None:
+    """Of the profile itself, or of one that the user's own profile extends."""
+    write(tmp_path, f"{NODE}[launch]\nbefore = ['touch {tmp_path}/ran']\n", "base" if extends else "daic")
+    if extends:
+        (config_dir / "site_profiles").mkdir(parents=True)
+        (config_dir / "site_profiles" / "daic.toml").write_text("extends = 'base'\n")
+    done = slurmgen("sites", "test", "daic")
+    assert not (tmp_path / "ran").exists()
+    assert set(results(done.stdout)) == set(results(slurmgen("sites", "test", "daic", "--no-twin").stdout))
+    assert "comes from the project" in done.stderr
+    assert "add --twin" in done.stderr
+
+
+def test_a_profile_of_the_user_is_tried_on_a_twin(tmp_path: Path, slurmgen: Run, config_dir: Path) -> None:
+    write(config_dir, NODE, "mine")
+    write(tmp_path, NODE)
+    done = slurmgen("sites", "test", "mine", env=os.environ | {"PATH": str(tmp_path)})
+    assert done.stderr.splitlines()[-1].endswith("Or add --no-twin.")
+
+
 def test_what_slurm_refuses_on_the_twin_is_a_failure(tmp_path: Path, slurmgen: Run) -> None:
     write(tmp_path, f"{NODE}[sbatch]\nreservation = 'mine'\n")
-    done = slurmgen("sites", "test", "lab")
+    done = slurmgen("sites", "test", "lab", "--twin")
     assert done.returncode == 1
     assert set(results(done.stdout).values()) == {"failed"}
     assert "reservation" in done.stdout
@@ -127,7 +150,7 @@ def test_a_twin_that_runs_is_used_and_keeps_running(tmp_path: Path, slurmgen: Ru
     write(tmp_path, NODE)
     try:
         assert slurmgen("twin", "up", "--site", "lab").returncode == 0
-        done = slurmgen("sites", "test", "lab")
+        done = slurmgen("sites", "test", "lab", "--twin")
         assert done.returncode == 0, done.stdout
         assert slurmgen("twin", "status", "--site", "lab").returncode == 0
     finally:

@@ -9,7 +9,7 @@ import contextlib
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -130,10 +130,16 @@ def connect(to: Destination, prompt: Prompt | None = None) -> OpenSshTransport:
 
 
 class Login:
-    """A login by ssh in the background. If `transport` was not called, it ends with the block."""
+    """A login by ssh in the background. If `transport` was not called, it ends with the block.
 
-    def __init__(self, to: Destination, prompt: Prompt | None) -> None:
+    `check` runs before a login, but not if a connection is shared already; it may raise an error.
+    """
+
+    def __init__(
+        self, to: Destination, prompt: Prompt | None, check: Callable[[], None] = lambda: None
+    ) -> None:
         self._to = to
+        self._check = check
         self._prompt = prompt
         self._resources = contextlib.ExitStack()
 
@@ -146,6 +152,7 @@ class Login:
         self._persists = bool(shared and shared.starts)
         if self._is_shared:
             return self
+        self._check()
         with self._resources as resources:
             if self._persists:
                 # It outlives this process, as ssh_config asks for: the next command needs no login.

@@ -3,8 +3,8 @@
 ## What it checks
 Checks the header for comments that look like directives, such as `# SBATCH --option` or `#BATCH --option`,
 and for commands named `SBATCH` or `!#SBATCH`. A directive that was disabled on purpose is not reported: one
-that starts with `##SBATCH`, a command line such as `# sbatch --time=5 job.sh`, one whose option another directive sets, or that a job does not need, such as
-`--mail-type`.
+that starts with `##SBATCH`, a command line such as `# sbatch --time=5 job.sh`, one whose option another
+directive sets, or that a job does not need, such as `--mail-type`.
 
 ## Why it matters
 sbatch ignores the comment. `SBATCH` without the `#`, or with a `!` before it, is a command that does not

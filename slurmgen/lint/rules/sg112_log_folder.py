@@ -1,9 +1,9 @@
 """The directory of the log may not exist when the job starts.
 
 ## What it checks
-Checks for a log in a directory that the script itself creates, unless it exists already. If the script is a file, also checks for a log
-in a relative directory that exists neither in the current directory nor next to the script. A script that
-submits itself with `sbatch "$0"` after its `mkdir` is not reported.
+Checks for a log in a directory that the script itself creates, unless it exists already. If the script is a
+file, also checks for a log in a relative directory that exists neither in the current directory nor next to
+the script. A script that submits itself with `sbatch "$0"` after its `mkdir` is not reported.
 
 ## Why it matters
 Slurm opens the log before it runs the script. If the directory is missing, the job fails immediately with

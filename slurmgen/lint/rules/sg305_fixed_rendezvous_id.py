@@ -1,8 +1,9 @@
 """Every job uses the same rendezvous ID.
 
 ## What it checks
-Checks for torchrun with a dynamic rendezvous, such as c10d or etcd, a constant `--rdzv-id` and an endpoint with
-a fixed port. Jobs that have whole nodes are not reported: no other job can reach their endpoint by accident.
+Checks for torchrun with a dynamic rendezvous, such as c10d or etcd, a constant `--rdzv-id` and an endpoint
+with a fixed port. Jobs that have whole nodes are not reported: no other job can reach their endpoint by
+accident.
 
 ## Why it matters
 Two jobs, or a job and the remains of an earlier one, join each other's rendezvous.

@@ -1,7 +1,8 @@
 """`scontrol | head` can end a script that sets errexit and pipefail.
 
 ## What it checks
-Checks for `scontrol ... | head -n 1` in scripts that set both errexit (`set -e`) and pipefail. `export NAME=$(...)` is not reported: export hides the exit status.
+Checks for `scontrol ... | head -n 1` in scripts that set both errexit (`set -e`) and pipefail. `export
+NAME=$(...)` is not reported: export hides the exit status.
 
 ## Why it matters
 head exits after the first line. If scontrol is still writing, it is killed by SIGPIPE, the pipeline fails,

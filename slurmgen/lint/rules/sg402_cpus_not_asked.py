@@ -1,10 +1,10 @@
 """A GPU job has one CPU for each task.
 
 ## What it checks
-Checks for a header with several GPUs, a number of tasks and no option for CPUs, in a script that starts Python
-or a launcher. If the header has `--cpus-per-task=1`, the script must also start one rank per GPU, by a launcher
-or by srun with several tasks. A script with `--cpus-per-task` on an srun is not reported, nor one with more
-tasks than GPUs that starts every launch once: its tasks stand for CPUs.
+Checks for a header with several GPUs, a number of tasks and no option for CPUs, in a script that starts
+Python or a launcher. If the header has `--cpus-per-task=1`, the script must also start one rank per GPU, by a
+launcher or by srun with several tasks. A script with `--cpus-per-task` on an srun is not reported, nor one
+with more tasks than GPUs that starts every launch once: its tasks stand for CPUs.
 
 ## Why it matters
 Slurm allocates one CPU per task, unless the site has a different default. All workers of the data loader

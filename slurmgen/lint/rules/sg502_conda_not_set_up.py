@@ -2,8 +2,8 @@
 
 ## What it checks
 Checks for `conda activate` without an earlier command that could initialize conda: a sourced file, a loaded
-module, or an `eval`. `source activate` is not reported: it needs only the PATH, which sbatch passes on. Neither
-are scripts that use a login shell or an interactive shell.
+module, or an `eval`. `source activate` is not reported: it needs only the PATH, which sbatch passes on.
+Neither are scripts that use a login shell or an interactive shell.
 
 ## Why it matters
 `conda activate` is a shell function that .bashrc defines, and a batch script does not read .bashrc.

@@ -9,6 +9,7 @@ are those of its repository that its header names.
 """
 
 import hashlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from slurmgen.lint import Report, all_rules, fix_all, lint_text
+from slurmgen.lint import Report, all_rules, fix, lint_text
 
 HERE = Path(__file__).parent
 TABLE = tomllib.loads((HERE / "lint_public.toml").read_text())
@@ -156,16 +157,17 @@ def share(part: int, rest: int) -> str:
 
 
 def fix_faults(script: Sample) -> Iterator[str]:
-    """What is wrong with the fixes of a script."""
-    fixed = fix_all(script.text, path=script.path)
-    before = codes_of(script.reports())
-    new = codes_of(lint_text(fixed, path=script.path)) - before
-    if new:
-        yield f"{script.name}: fixing adds {', '.join(sorted(new))}"
-    if parses(script.text) and not parses(fixed):
-        yield f"{script.name}: bash does not parse the fixed script"
-    if not patch_applies(script):
-        yield f"{script.name}: git does not apply the patch of --diff"
+    """What is wrong with the safe fixes of a script, and with all of its fixes."""
+    for options in ((), ("--unsafe-fixes",)):
+        fixed = fix(script.text, path=script.path, unsafe=bool(options)).text
+        name = " ".join([script.name, *options])
+        new = codes_of(lint_text(fixed, path=script.path)) - codes_of(script.reports())
+        if new:
+            yield f"{name}: fixing adds {', '.join(sorted(new))}"
+        if parses(script.text) and not parses(fixed):
+            yield f"{name}: bash does not parse the fixed script"
+        if fixed != script.text:
+            yield from (f"{name}: {fault}" for fault in patch_faults(script, fixed, options))
 
 
 def codes_of(reports: Iterable[Report]) -> set[str]:
@@ -178,17 +180,21 @@ def parses(text: str) -> bool:
     return subprocess.run(["bash", "-n"], input=text.encode(), capture_output=True).returncode == 0
 
 
-def patch_applies(script: Sample) -> bool:
-    """Whether `git apply` takes the output of `--diff` and makes what `--fix` makes."""
+def patch_faults(script: Sample, fixed: str, options: Iterable[str]) -> Iterator[str]:
+    """What is wrong with the output of `--diff`, and with what `--fix` writes."""
     with tempfile.TemporaryDirectory() as name:
         copy = Path(name) / script.path.name
-        copy.write_bytes(script.path.read_bytes())
-        lint = [sys.executable, "-m", "slurmgen", "lint", "--diff", copy.name]
-        patch = subprocess.run(lint, cwd=name, capture_output=True, check=False).stdout
-        if not patch:
-            return True
+        # Rules look for folders beside the script.
+        shutil.copytree(script.path.parent, name, dirs_exist_ok=True)
+        lint = [sys.executable, "-m", "slurmgen", "lint", *options, copy.name]
+        patch = subprocess.run([*lint, "--diff"], cwd=name, capture_output=True, check=False).stdout
         done = subprocess.run(["git", "apply", "-"], cwd=name, input=patch, capture_output=True)
-        return done.returncode == 0 and copy.read_bytes().decode() == fix_all(script.text, path=copy)
+        if done.returncode or copy.read_bytes().decode() != fixed:
+            yield "git does not apply the patch of --diff"
+        copy.write_bytes(script.path.read_bytes())
+        subprocess.run([*lint, "--fix"], cwd=name, capture_output=True, check=False)
+        if copy.read_bytes().decode() != fixed:
+            yield "--fix writes another script"
 
 
 if __name__ == "__main__":

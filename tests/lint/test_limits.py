@@ -135,6 +135,12 @@ def test_a_long_plain_script_is_read_in_full() -> None:
     assert (len(script.commands), script.budget.exhausted) == (10_000, False)
 
 
+def test_a_script_of_ordinary_length_is_read_without_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", None)
+    script = read(HEAD + "echo one two three\n" * 350)
+    assert (len(script.commands), script.budget.exhausted) == (350, False)
+
+
 def test_every_line_of_a_long_file_is_fixed() -> None:
     text = HEAD.replace("\n", "\r\n") + "x\r\n" * 100_000
     assert fixed(text, lint_text(text)) == text.replace("\r", "")

@@ -22,6 +22,11 @@ class Budget:
         self._left = steps
 
     @property
+    def left(self) -> int:
+        """The remaining steps; negative if the budget is exhausted."""
+        return self._left
+
+    @property
     def exhausted(self) -> bool:
         """Whether a part of the script was skipped."""
         return self._left < 0

@@ -97,7 +97,9 @@ _SSH = _syntax(
     valued="option identity login port config",
 )
 _PLAIN = _syntax(
-    short="n:adjustment u:unset o:output e:error i:input c:cpus k:kill-after s:signal", valued="unset"
+    flags="portability",
+    short="p:portability n:adjustment u:unset o:output e:error i:input c:cpus k:kill-after s:signal",
+    valued="unset",
 )
 _NUMACTL = _syntax(
     short="N:cpunodebind m:membind C:physcpubind l:localalloc i:interleave",

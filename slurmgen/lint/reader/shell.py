@@ -141,7 +141,11 @@ class _Walker(Variables):
             self.expander.variables[name] = UNKNOWN
         if node.type == "for_statement":
             self._set_loop_variable(node)
-        self._maybe("loop", *node.named_children)
+            self._maybe("loop", *node.named_children)
+        else:
+            self.place.append("while")
+            self._maybe("loop", *node.named_children)
+            self.place.pop()
 
     def _set_loop_variable(self, node: Node) -> None:
         """Set the variable of a `for` to what all its values have in common, word by word."""

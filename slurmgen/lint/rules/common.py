@@ -161,6 +161,26 @@ def has_ranks(script: Script, launch: Launch) -> bool:
     return shape.ntasks != 1 or shape.gpus_per_node != 1
 
 
+_ALL_GPUS = 8
+"A job with so many GPUs on a node has all of them, on nearly every cluster."
+_WHOLE_NODE_PARTITIONS = {"booster", "develbooster", "largebooster", "dc-gpu", "standard-g"}
+"Partitions of JSC and of LUMI, whose jobs get whole nodes."
+
+
+def takes_whole_nodes(script: Script) -> bool:
+    """Whether the header shows that the job shares its nodes with no other job."""
+    header = script.header
+    is_requested = header.last("exclusive") is not None or header.value("mem") == "0"
+    has_all_gpus = (script.job.gpus_per_node or 0) >= _ALL_GPUS
+    return is_requested or has_all_gpus or header.value("partition") in _WHOLE_NODE_PARTITIONS
+
+
+def has_unbound_cpus(launch: Launch) -> bool:
+    """Whether the tasks of a step may use every CPU, because `--cpu-bind=none` is given."""
+    value = launch.step.options.text("cpu-bind") if launch.step else None
+    return "none" in (value or launch.env.get("SLURM_CPU_BIND", "")).split(",")
+
+
 def loads_module(script: Script, part: str) -> bool:
     """Whether the script loads a module whose name contains a text."""
     loads = (command.texts for command in script.commands if command.name in ("module", "ml"))

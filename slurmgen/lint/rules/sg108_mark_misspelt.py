@@ -3,8 +3,8 @@
 ## What it checks
 Checks the header for comments that look like directives, such as `# SBATCH --option` or `#BATCH --option`,
 and for commands named `SBATCH` or `!#SBATCH`. A directive that was disabled on purpose is not reported: one
-that starts with `##SBATCH`, whose option another directive sets, or that a job does not need, such as
-`--mail-type`.
+that starts with `##SBATCH`, a command line such as `# sbatch --time=5 job.sh`, one whose option another
+directive sets, or that a job does not need, such as `--mail-type`.
 
 ## Why it matters
 sbatch ignores the comment. `SBATCH` without the `#`, or with a `!` before it, is a command that does not
@@ -90,6 +90,9 @@ def _is_disabled(script: Script, match: re.Match[str]) -> bool:
     if match[0].replace(" ", "").upper() != "#SBATCH":
         return False
     line = script.source.plain[match.end() : script.source.line_span(match.end()).end]
-    options, _ = getopt.parse([word for word, _, _ in split_words(line)[0]], getopt.SBATCH)
+    words = [word for word, _, _ in split_words(line)[0]]
+    options, end = getopt.parse(words, getopt.SBATCH)
+    if "sbatch" in match[0] and end < len(words):
+        return True  # a command line, with the script that it submits
     given = {directive.name for directive in script.header.directives}
     return not any(option.name in group and not given & group for option in options for group in _NEEDED)

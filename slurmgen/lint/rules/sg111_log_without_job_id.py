@@ -2,7 +2,7 @@
 
 ## What it checks
 Checks `--output` and `--error` for file names without the job ID and, in a job array, without the task index.
-Logs opened with `--open-mode=append` are not reported.
+Logs opened with `--open-mode=append` are not reported, nor names that are placeholders, such as `<LOG_FILE>`.
 
 ## Why it matters
 The next job or array task overwrites the log. Jobs that run at the same time mix their output.
@@ -33,6 +33,7 @@ SEVERITY = "warning"
 SUMMARY = "the next job overwrites the log"
 
 _JOB = r"%\d*[jJA]"
+_PLACEHOLDER = re.compile(r"<.*>|(.*/)?path/to/.*|([A-Z]+_)*(PATH|FILE|DIR|LOG)|your?[-_].*", re.DOTALL)
 _TASK = r"%\d*[ajJ]"
 
 
@@ -48,6 +49,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             or not directive.value
             or directive.value.startswith("/dev/")
             or "$" in directive.value
+            or _PLACEHOLDER.fullmatch(directive.value)
         ):
             continue
         if not re.search(_JOB, directive.value):

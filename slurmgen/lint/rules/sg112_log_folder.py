@@ -1,9 +1,9 @@
 """The directory of the log may not exist when the job starts.
 
 ## What it checks
-Checks for a log in a directory that the script itself creates. If the script is a file, also checks for a log
-in a relative directory that exists neither in the current directory nor next to the script. A script that
-submits itself with `sbatch "$0"` after its `mkdir` is not reported.
+Checks for a log in a directory that the script itself creates, unless it exists already. If the script is a
+file, also checks for a log in a relative directory that exists neither in the current directory nor next to
+the script. A script that submits itself with `sbatch "$0"` after its `mkdir` is not reported.
 
 ## Why it matters
 Slurm opens the log before it runs the script. If the directory is missing, the job fails immediately with
@@ -52,7 +52,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         directory = directive.value.rpartition("/")[0] if directive else ""
         if directive is None or not directory or "$" in directory or directory == "/dev":
             continue
-        if _normalized(directory) in created:
+        if _normalized(directory) in created and not _exists(script, directory):
             yield Finding(
                 directive.value_span,
                 f"Slurm opens the log before the script creates {directory!r}",
@@ -73,7 +73,14 @@ def _normalized(directory: str) -> str:
 def _is_missing(script: Script, directory: str) -> bool:
     if script.path is None or directory.startswith("/") or "%" in directory or script.header.last("chdir"):
         return False
-    return not any((place / directory).is_dir() for place in (Path.cwd(), script.path.parent))
+    return not _exists(script, directory)
+
+
+def _exists(script: Script, directory: str) -> bool:
+    """Whether a relative directory exists in the current directory or next to the script."""
+    if script.path is None or directory.startswith("/"):
+        return False
+    return any((place / directory).is_dir() for place in (Path.cwd(), script.path.parent))
 
 
 def _submits_itself(command: Command) -> bool:

@@ -3,7 +3,8 @@
 ## What it checks
 Checks for torchrun or accelerate without srun or mpirun in a job with several nodes. deepspeed is not
 reported: it starts its ranks on the other nodes over SSH. Beside other launches, one that is explicitly
-configured for one node is not reported either.
+configured for one node is not reported either, nor any launch in a script with `ssh` in a
+loop, which probably runs over the other nodes.
 
 ## Why it matters
 The batch script runs on the first node only. The launcher waits there for the other nodes until it times out,
@@ -49,6 +50,8 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 
 
 def _is_meant(script: Script, launch: Launch) -> bool:
-    """Whether a launch is explicitly one of one node, beside others."""
+    """Whether other launches run on the other nodes: over SSH, or if it is explicitly of one node."""
+    if any(command.name == "ssh" and "loop" in command.place for command in script.commands):
+        return True
     numbers = (launch.options.number(name) for name in ("nnodes", "num-machines"))
     return len(script.launches) > 1 and (1 in numbers or "standalone" in launch.options.given)

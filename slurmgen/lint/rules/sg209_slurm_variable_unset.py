@@ -3,7 +3,8 @@
 ## What it checks
 Checks the batch script for variables such as `$SLURM_GPUS_PER_NODE` and `$SLURM_NTASKS_PER_NODE`, which Slurm
 sets only if the header has the option with that name, and for `$SLURM_GPUS_PER_NODE` with a GPU type in it.
-Scripts without a header are not checked, nor uses with a default, such as `${SLURM_NTASKS:-1}`.
+Scripts without a header are not checked, nor uses with a default, such as `${SLURM_NTASKS:-1}`, nor
+uses in a branch or in a loop with a condition, which the job may never reach.
 
 ## Why it matters
 The variable is empty. A command such as `torchrun --nproc-per-node=$SLURM_GPUS_PER_NODE` fails, or uses the
@@ -57,6 +58,7 @@ SET_BY = {
 _IN_STEPS = {"SLURM_GPUS_PER_NODE"}
 "Variables that srun does not set in a step either."
 _PRINTS = ("echo", "printf")
+_BRANCHES = {"if", "else", "case", "while"}
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -89,7 +91,7 @@ _ADVICE = {"SLURM_GPUS_PER_NODE": "write `$SLURM_GPUS_ON_NODE`, or request the G
 def _uses(script: Script) -> Iterator[tuple[Span, str, str]]:
     """Where the batch script expands a variable outside a message: the place, the name, the source text."""
     for command in script.commands:
-        if command.name not in _PRINTS:
+        if command.name not in _PRINTS and _BRANCHES.isdisjoint(command.place):
             guards = " ".join(command.conditions)
             for word in command.words:
                 yield from ((word.span, name, word.raw) for name in word.names if name not in guards)

@@ -3,7 +3,8 @@
 ## What it checks
 Checks for a rendezvous port that is a literal number, also as the default in `${MASTER_PORT:-29500}` and as
 an argument of the training script, such as `--dist-url tcp://HOST:29500`, and for accelerate or deepspeed
-without a port, which use 29500. Jobs with `--exclusive` are not reported: they do not share their nodes.
+without a port, which use 29500. Jobs that have whole nodes are not reported: those with `--exclusive`,
+`--mem=0`, or at least 8 GPUs on a node, and those in a partition that is known to allocate whole nodes.
 
 ## Why it matters
 Two jobs on the same node use the same port. The second one fails with "address already in use".
@@ -36,6 +37,7 @@ from slurmgen.lint.rules.common import (
     procs_of,
     rendezvous,
     replace_assigned,
+    takes_whole_nodes,
     variables_in,
 )
 
@@ -48,7 +50,7 @@ _DEFAULT = {"accelerate": "main-process-port", "deepspeed": "master-port"}
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check every rendezvous port, and report each place once."""
-    if script.header.last("exclusive"):
+    if takes_whole_nodes(script):
         return
     seen = set()
     for launch in script.launches:

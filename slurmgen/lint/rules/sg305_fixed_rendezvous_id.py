@@ -1,8 +1,9 @@
 """Every job uses the same rendezvous ID.
 
 ## What it checks
-Checks for torchrun on several nodes with a dynamic rendezvous, such as c10d or etcd, and an `--rdzv-id` that
-is missing or constant.
+Checks for torchrun with a dynamic rendezvous, such as c10d or etcd, a constant `--rdzv-id` and an endpoint
+with a fixed port. Jobs that have whole nodes are not reported: no other job can reach their endpoint by
+accident.
 
 ## Why it matters
 Two jobs, or a job and the remains of an earlier one, join each other's rendezvous.
@@ -20,11 +21,18 @@ If the address of the rendezvous differs from job to job.
 NVIDIA-NeMo/Run pull request 143 ; https://docs.pytorch.org/docs/stable/elastic/run.html
 """
 
+import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
-from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import insert, rank_launchers, replace_value, several_nodes
+from slurmgen.lint.reader import Launch, Script
+from slurmgen.lint.rules.common import (
+    in_force,
+    rank_launchers,
+    replace_value,
+    takes_whole_nodes,
+    variables_in,
+)
 
 CODE = "SG305"
 SEVERITY = "warning"
@@ -32,21 +40,31 @@ SUMMARY = "every job uses the same rendezvous ID"
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
-    """Check launches with a dynamic rendezvous on several nodes."""
+    """Check launches whose endpoint another job may share."""
+    if takes_whole_nodes(script):
+        return
     for launch in rank_launchers(script):
-        options = launch.options
-        given = options.given.get("rdzv-id")
-        dynamic = launch.kind == "torchrun" and options.text("rdzv-backend") not in (None, "static")
-        fixed = (
-            options.lacks("rdzv-id")
-            if given is None
-            else options.text("rdzv-id") is not None and not given.word.names
-        )
-        if not (dynamic and fixed and several_nodes(script, launch)) or "$" in (given.value if given else ""):
+        given = launch.options.given.get("rdzv-id")
+        if given is None or not _is_constant(launch) or not _has_fixed_port(script, launch):
             continue
-        if given:
-            edits = replace_value(script, given, '"$SLURM_JOB_ID"')
-        else:
-            edits = insert(script, launch.word, launch.options_at, ' --rdzv-id="$SLURM_JOB_ID"')
-        fact = f"the rendezvous ID is {given.value!r} in every job" if given else "there is no rendezvous ID"
-        yield Finding(launch.span, fact, 'write `--rdzv-id="$SLURM_JOB_ID"`', edits)
+        yield Finding(
+            launch.span,
+            f"the rendezvous ID is {given.value!r} in every job",
+            'write `--rdzv-id="$SLURM_JOB_ID"`',
+            replace_value(script, given, '"$SLURM_JOB_ID"'),
+        )
+
+
+def _is_constant(launch: Launch) -> bool:
+    """Whether torchrun uses the ID, and it is the same in every job."""
+    given, value = launch.options.given["rdzv-id"], launch.options.text("rdzv-id")
+    is_used = launch.options.text("rdzv-backend") not in (None, "static")
+    return is_used and value is not None and "$" not in value and not given.word.names
+
+
+def _has_fixed_port(script: Script, launch: Launch) -> bool:
+    endpoint = launch.options.given.get("rdzv-endpoint")
+    if endpoint is None:
+        return False
+    assigned = in_force(script, launch, variables_in(launch, "port"))
+    return bool(re.search(r":\d+$", endpoint.value)) or any(found.value.isdigit() for found in assigned)

@@ -4,7 +4,7 @@
 Checks for `$SLURM_NODEID`, `$SLURM_PROCID` and `$SLURM_LOCALID` that the batch script expands for a step with
 several tasks: on the srun line outside single quotes, or in a variable that is set before and used by the
 step. A `--node-rank` that torchrun ignores, because its rendezvous is dynamic, is not reported, nor a rank in
-a path.
+a path, nor an exported `RANK` or `LOCAL_RANK` that the launcher sets itself.
 
 ## Why it matters
 In the batch script these variables are always 0. Every node or task gets rank 0, and all of them wait for
@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Shape, Span
 from slurmgen.lint.reader.words import Word
-from slurmgen.lint.rules.common import steps
+from slurmgen.lint.rules.common import FRAMEWORKS, steps
 
 CODE = "SG306"
 SEVERITY = "error"
@@ -58,10 +58,19 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             if (
                 early
                 and found.span not in seen
-                and _is_used(found, launch.env.keys() | _names(launch.command.words))
+                and _is_used(found, _exported(launch) | _names(launch.command.words))
             ):
                 seen.add(found.span)
                 yield _finding(found.span, early[0])
+
+
+_RANKS = {"RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK"}
+"Variables that launchers set for their ranks, whatever their value was."
+
+
+def _exported(launch: Launch) -> set[str]:
+    """The environment variables that reach the training script."""
+    return set(launch.env) - (_RANKS if launch.kind in FRAMEWORKS else set())
 
 
 def _several(shape: Shape) -> set[str]:

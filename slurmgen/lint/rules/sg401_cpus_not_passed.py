@@ -2,7 +2,7 @@
 
 ## What it checks
 Checks for a header with `--cpus-per-task` and an srun without it that starts Python or a launcher, in a
-script that does not export `SRUN_CPUS_PER_TASK`.
+script that does not export `SRUN_CPUS_PER_TASK`. A step with `--cpu-bind=none` is not reported.
 
 ## Why it matters
 Since Slurm 22.05, srun does not inherit the value from the header; the details differ between versions. A
@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import insert, steps
+from slurmgen.lint.rules.common import has_unbound_cpus, insert, steps
 
 CODE = "SG401"
 SEVERITY = "warning"
@@ -41,7 +41,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         return
     for launch in steps(script):
         step = launch.step
-        if step and _lacks_cpus(launch):
+        if step and _lacks_cpus(launch) and not has_unbound_cpus(launch):
             yield Finding(
                 step.word.span,
                 f"srun does not inherit --cpus-per-task={cpus}; in many Slurm versions a task gets one CPU",

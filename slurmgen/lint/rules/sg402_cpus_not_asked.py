@@ -1,10 +1,10 @@
 """A GPU job has one CPU for each task.
 
 ## What it checks
-Checks for a header with GPUs and `--cpus-per-task=1`, or with GPUs and a number of tasks, but without any
-option for CPUs, in a script that starts
-Python or a launcher. A script with `--cpus-per-task` on an srun is not reported, nor one with more tasks than
-GPUs that starts every launch once: its tasks stand for CPUs.
+Checks for a header with several GPUs, a number of tasks and no option for CPUs, in a script that starts
+Python or a launcher. If the header has `--cpus-per-task=1`, the script must also start one rank per GPU, by a
+launcher or by srun with several tasks. A script with `--cpus-per-task` on an srun is not reported, nor one
+with more tasks than GPUs that starts every launch once: its tasks stand for CPUs.
 
 ## Why it matters
 Slurm allocates one CPU per task, unless the site has a different default. All workers of the data loader
@@ -30,6 +30,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.common import FRAMEWORKS
 
 CODE = "SG402"
 SEVERITY = "warning"
@@ -52,7 +53,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     lacks_cpus = not any(header.last(name) for name in _CPUS)
     on_srun = any(launch.step and "cpus-per-task" in launch.step.options.given for launch in script.launches)
     single = header.last("cpus-per-task") if script.job.cpus_per_task == 1 else None
-    if single and script.job.has_gpus and script.launches and (script.job.ntasks_per_node or 0) <= _FEW:
+    if single and script.job.has_gpus and _has_ranks(script) and (script.job.ntasks_per_node or 0) <= _FEW:
         yield Finding(
             single.span,
             "each GPU task has one CPU, which all workers of its data loader share",
@@ -63,6 +64,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         and lacks_cpus
         and script.job.has_gpus
         and script.launches
+        and not _is_single(script)
         and not on_srun
         and not _tasks_are_cpus(script)
     ):
@@ -71,6 +73,20 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             "the job requests GPUs and tasks, but no CPUs; by default each task gets one CPU",
             "add `#SBATCH --cpus-per-task=N`, with the site's number of CPUs per GPU",
         )
+
+
+def _is_single(script: Script) -> bool:
+    """Whether the job has one GPU and one task: it may need no workers for its data."""
+    job = script.job
+    return job.gpus == 1 and job.ntasks in (None, 1)
+
+
+def _has_ranks(script: Script) -> bool:
+    """Whether the script starts several ranks, as training does."""
+    return not _is_single(script) and any(
+        launch.kind in FRAMEWORKS or launch.under("mpirun") or (script.step(launch).ntasks or 1) > 1
+        for launch in script.launches
+    )
 
 
 def _tasks_are_cpus(script: Script) -> bool:

@@ -2,7 +2,7 @@
 
 ## What it checks
 Checks for a script whose only launch is under an srun with fewer tasks, or fewer CPUs per task, than the
-header.
+header. A step with `--cpu-bind=none` is not reported.
 
 ## Why it matters
 The remaining CPUs are idle but are charged to the account. A common cause is a header for one task per GPU
@@ -29,6 +29,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script, Shape
+from slurmgen.lint.rules.common import has_unbound_cpus
 
 CODE = "SG403"
 SEVERITY = "warning"
@@ -41,7 +42,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         return
     launch = script.launches[0]
     shared = {"background", "loop"} & set(launch.command.place)
-    if launch.step is None or shared or launch.step.options.open:
+    if launch.step is None or shared or launch.step.options.open or has_unbound_cpus(launch):
         return
     requested, used = _cpus(script.job), _cpus(script.step(launch))
     if requested and used and used < requested:

@@ -1,26 +1,26 @@
-"""`set -u` is in effect while modules or conda are loaded.
+"""`set -u` is in effect while a profile is loaded.
 
 ## What it checks
-Checks for `module`, `ml`, `conda activate`, and sourced profile, module or conda scripts while `set -u` is in
-effect.
+Checks for a sourced `/etc/profile`, `.bashrc` or `setvars.sh` while `set -u` is in effect. `module load` and
+conda are not reported: their current versions work with `set -u`.
 
 ## Why it matters
-These tools run shell code that uses unset variables. The job ends there with "unbound variable", often only
-on the compute node.
+Many profiles use unset variables. The job ends there with
+"unbound variable", often only on the compute node.
 
 ## Example
     set -euo pipefail
-    module load cuda
+    source ~/.bashrc
 
 ## Use instead
     set -eo pipefail
-    module load cuda
+    source ~/.bashrc
 
 ## When to ignore
-If the modules of the site work with `set -u`.
+If the profile is known to work with `set -u`.
 
 ## Reference
-conda/conda issue 3200
+https://www.gnu.org/software/bash/manual/html_node/The-Set-Builtin.html
 """
 
 from collections.abc import Iterator
@@ -31,9 +31,9 @@ from slurmgen.lint.rules.common import is_literal
 
 CODE = "SG501"
 SEVERITY = "warning"
-SUMMARY = "set -u breaks module and conda"
+SUMMARY = "set -u breaks profiles"
 
-_SCRIPTS = ("conda.sh", "/etc/profile", "bashrc", "lmod.sh", "modules.sh", "/init/bash")
+_SCRIPTS = ("/etc/profile", "bashrc", "setvars.sh")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -51,15 +51,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 
 def _uses_unset_variables(command: Command) -> bool:
     words = command.texts
-    if command.name in ("module", "ml"):
-        return True
-    if command.name in ("conda", "mamba", "micromamba"):
-        return words[1:2] in (["activate"], ["deactivate"])
-    return (
-        command.name in ("source", ".")
-        and len(words) > 1
-        and (words[1] == "activate" or words[1].endswith(_SCRIPTS))
-    )
+    return command.name in ("source", ".") and len(words) > 1 and words[1].endswith(_SCRIPTS)
 
 
 def _without_u(script: Script, commands: tuple[Command, ...]) -> tuple[Edit, ...]:

@@ -1,23 +1,22 @@
 """conda is not initialized in a batch shell.
 
 ## What it checks
-Checks for `conda activate` and `source activate` without an earlier command that could initialize conda: a
-sourced file, a loaded module, an `eval`, or for `source activate` a change of PATH. Scripts that use a login
-shell or an interactive shell are not reported.
+Checks for `conda activate` without an earlier command that could initialize conda: a sourced file, a loaded
+module, or an `eval`. `source activate` is not reported: it needs only the PATH, which sbatch passes on.
+Neither are scripts that use a login shell or an interactive shell.
 
 ## Why it matters
-`conda activate` is a shell function that .bashrc defines, and a batch script does not read .bashrc. `source
-activate` is obsolete since conda 4.4, and runs whichever file named `activate` is found, if any.
+`conda activate` is a shell function that .bashrc defines, and a batch script does not read .bashrc.
 
 ## Example
-    source activate torch
+    conda activate torch
 
 ## Use instead
     eval "$(conda shell.bash hook)"
     conda activate torch
 
 ## When to ignore
-If the shell that submits the job has conda on its PATH, and sbatch exports the PATH.
+If the shell that submits the job exports the functions of conda.
 
 ## Reference
 conda/conda issue 9193
@@ -40,13 +39,8 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     letters = "".join(word for word in script.first_line.split()[1:] if word.startswith("-"))
     if "l" in letters or "i" in letters:
         return
-    path_set = min((found.span.start for found in script.assigned("PATH")), default=None)
     for command in script.commands:
         activates = command.texts[1:2] == ["activate"]
-        if command.name in ("source", ".") and activates:
-            if path_set is None or path_set > command.span.start:
-                yield _finding(command, "`source activate` may find no script, or the wrong one")
-            return
         if command.name == "conda" and activates:
             yield _finding(command, "no command before this one initializes conda")
             return

@@ -3,7 +3,9 @@
 ## What it checks
 In jobs with GPUs, checks for launches in `apptainer` or `singularity` without `--nv` or `--rocm`, and in
 podman or docker without a GPU option. A script that sets a variable such as `APPTAINER_NV`, or loads a module
-whose name contains "bindings", is not reported: at some sites, such a module binds the driver.
+whose name contains "bindings", is not reported: at some sites, such a module binds the driver. Neither is a
+launch with ROCm in the name of its image or of a loaded module, or in a GPU partition of LUMI: the image then
+contains the libraries, and the devices are visible in every container.
 
 ## Why it matters
 The libraries of the GPU driver are not visible in the container. PyTorch finds no GPU, and stops or trains on
@@ -38,6 +40,7 @@ _FLAGS = {
     "apptainer": ("nv", "nvccli", "rocm"),
     "podman": ("gpu", "gpus", "device", "privileged", "runtime"),
 }
+_AMD_PARTITIONS = ("small-g", "standard-g", "dev-g")
 _GPU_VARIABLES = {
     f"{engine}_{flag}" for engine in ("APPTAINER", "SINGULARITY") for flag in ("NV", "ROCM", "NVCCLI")
 }
@@ -45,17 +48,29 @@ _GPU_VARIABLES = {
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check the containers that launches run in."""
-    if not script.job.has_gpus or loads_module(script, "bindings"):
+    if not script.job.has_gpus or loads_module(script, "bindings") or _is_amd(script):
         return
     for launch in script.launches:
         for layer in launch.layers:
             flags = _FLAGS.get(layer.kind)
-            if flags and layer.options.lacks(*flags) and not _has_gpu_variable(launch):
+            if (
+                flags
+                and layer.options.lacks(*flags)
+                and not (_has_gpu_variable(launch) or _uses_rocm(launch))
+            ):
                 yield Finding(
                     layer.word.span,
                     f"{layer.word.text.rpartition('/')[2]} has no GPU option, so the container has no GPU",
                     f"add `--{flags[0]}`" + (" (AMD GPUs: `--rocm`)" if layer.kind == "apptainer" else ""),
                 )
+
+
+def _is_amd(script: Script) -> bool:
+    return loads_module(script, "rocm") or script.header.value("partition") in _AMD_PARTITIONS
+
+
+def _uses_rocm(launch: Launch) -> bool:
+    return any("rocm" in word.text.lower() for word in launch.command.words)
 
 
 def _has_gpu_variable(launch: Launch) -> bool:

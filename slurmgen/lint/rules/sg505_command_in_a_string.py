@@ -2,11 +2,11 @@
 
 ## What it checks
 Checks for a launcher that comes from an unquoted string variable, such as `srun $CMD`, if the string contains
-quotes, backslashes or patterns, which do not act in it as its author meant.
+a quoted part with a space, which the quotes do not keep together.
 
 ## Why it matters
-The shell splits the string at every space and expands every `*` in it; quotes inside the string have no
-effect. A path with a space, or a JSON argument, breaks the command.
+The shell splits the string at every space; quotes inside the string have no effect. A path with a space, or a
+JSON argument, breaks the command.
 
 ## Example
     CMD="torchrun --standalone train.py --name 'my run'"
@@ -34,6 +34,8 @@ CODE = "SG505"
 SEVERITY = "warning"
 SUMMARY = "a command in a string is split at every space"
 
+_QUOTED = re.compile(r"""(['"])(.*?)\1""", re.DOTALL)
+
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check where the name of each launcher comes from; arrays and "$@" keep their words."""
@@ -50,4 +52,4 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
 
 def _is_harmed(script: Script, launch: Launch) -> bool:
     values = [found.value for found in in_force(script, launch, set(launch.word.names))]
-    return any(re.search(r"""['"\\*?]""", value) for value in values)
+    return any(" " in part for value in values for _, part in _QUOTED.findall(value))

@@ -28,7 +28,7 @@ import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
-from slurmgen.lint.reader import Script
+from slurmgen.lint.reader import Command, Script
 
 CODE = "SG511"
 SEVERITY = "warning"
@@ -57,7 +57,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         return
     launch = script.launches[-1]
     command = launch.command
-    after = [c for c in script.commands if c.span.start > command.span.start]
+    after = [c for c in script.commands if _is_after(script, command, c)]
     is_plain = set(command.place) <= {"redirected"} and "errexit" not in command.settings
     quiet = all(c.name in _CANNOT_FAIL and set(c.place) <= {"redirected", "output"} for c in after)
     if after and is_plain and quiet and not _READ.search(script.source.plain, script.header.end):
@@ -67,3 +67,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             f"{script.source.position(command.span.start).line}: Slurm reports COMPLETED",
             "write `set -e` at the top of the script",
         )
+
+
+def _is_after(script: Script, launch: Command, other: Command) -> bool:
+    """Whether a command starts when a launch has ended: not in its arguments or its redirections."""
+    between = script.source.plain[launch.span.end : other.span.start]
+    return bool(re.search(r"[\n;&|]", between.replace("\\\n", "")))

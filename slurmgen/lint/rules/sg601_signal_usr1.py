@@ -4,8 +4,8 @@
 Checks for `--signal=USR1@...` without `B:` in a job with GPUs that starts Python or a launcher.
 
 ## Why it matters
-NCCL installs its own handler for USR1. The training script may not receive the signal, and is killed at the
-time limit without saving a checkpoint.
+Some versions of NCCL handle USR1 themselves. The training script may then not receive the signal, and is
+killed at the time limit without saving a checkpoint.
 
 ## Example
     #SBATCH --signal=USR1@120
@@ -30,7 +30,7 @@ from slurmgen.lint.reader import Script
 from slurmgen.lint.rules.signals import requested_signal
 
 CODE = "SG601"
-SEVERITY = "warning"
+SEVERITY = "note"
 SUMMARY = "NCCL handles USR1 itself"
 
 

@@ -132,6 +132,12 @@ def test_the_probe_takes_no_less_than_the_shortest_time_of_the_site() -> None:
     assert plan.time == "01:00:00"
 
 
+def test_the_probe_takes_the_requested_gpu_type_and_qos() -> None:
+    types = {"type_required": True, "types": {"h100": {}, "a100": {}}}
+    plan = probe_plan(cluster(gpu=types, qos={"q": {}}), qos="q", gpu_type="h100")
+    assert (plan.place.gpu_type, plan.place.qos) == ("h100", "q")
+
+
 def test_a_cluster_without_gpus_cannot_be_probed() -> None:
     with pytest.raises(RequestError, match="no node with GPUs is known on big"):
         probe_plan(cluster(node={}))

@@ -100,6 +100,7 @@ PATCHED = {
     "no final newline": BAD.rstrip("\n"),
     "windows line endings": BAD.replace("\n", "\r\n"),
     "no newline at all": "#SBATCH --time=24:00",
+    "no-break spaces": BAD.replace("hostname", "hostname  # all\xa0nodes\u3000here"),
     "no shebang": BAD.removeprefix("#!/bin/bash\n"),
 }
 
@@ -148,6 +149,12 @@ def test_diff_does_not_change_the_file(slurmgen: Run, bad: Path) -> None:
         " hostname",
     ]
     assert bad.read_text() == BAD
+
+
+def test_diff_counts_the_fixes_that_it_leaves_out(slurmgen: Run, bad: Path) -> None:
+    result = slurmgen("lint", "bad.sbatch", "--diff")
+    assert (result.stdout, result.stderr) == ("", "1 more fix changes what runs: add --unsafe-fixes\n")
+    assert slurmgen("lint", "bad.sbatch", "--diff", "--unsafe-fixes").stderr == ""
 
 
 def test_explain_prints_the_page_of_a_rule(slurmgen: Run) -> None:

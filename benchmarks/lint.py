@@ -65,10 +65,9 @@ def accuracy() -> tuple[int, int, int]:
     The bad script of a rule has that rule's fault, and may have others that its author did not count;
     the published and the correct scripts are counted in full.
     """
-    sites = {name: load_site(name) for name in ("daic", "olivia")}
     found = missed = wrong = 0
     for sample in samples():
-        site = sites[sample.site] if sample.site else None
+        site = load_site(sample.site) if sample.site else None
         rules = {*chosen(), *sample.codes}
         said = {report.rule.code for report in lint_text(sample.text, site, sample.path, rules)}
         found += len(said & sample.codes)

@@ -1,7 +1,7 @@
 """Measures the linter on public batch scripts, which this repository names but does not contain.
 
     python benchmarks/lint_public.py fetch FOLDER      download the scripts that are still available
-    python benchmarks/lint_public.py measure FOLDER    precision and recall by rule, and the fixes
+    python benchmarks/lint_public.py measure FOLDER    precision and recall by rule, the speed, and the fixes
 
 `lint_public.toml` gives for each script its address, the faults that a reader labelled before the
 linter ran, and the findings that a reader accepted afterwards. Recall counts the labels only. `folders`
@@ -9,6 +9,7 @@ are those of its repository that its header names.
 """
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -104,10 +105,11 @@ def samples(folder: Path) -> list[Sample]:
 
 
 def measure(folder: Path) -> int:
-    """Print the accuracy by level and by label, and the faults of fixes; 1 if a fix is faulty."""
+    """Print the accuracy by level and by label, the speed, and the faults of fixes; 1 if a fix is faulty."""
     scripts = samples(folder)
     print_precision(scripts)
     print_recall(scripts)
+    print_speed(scripts)
     faults = [fault for script in scripts for fault in fix_faults(script)]
     print(f"\nfixes: {len(faults)} faults")
     print(*faults, sep="\n")
@@ -149,6 +151,23 @@ def print_recall(scripts: list[Sample]) -> None:
     print(f"recall: {share(found.total(), missed.total())}")
     hits, misses = (sum(counts[label] for label in known) for counts in (found, missed))
     print(f"recall of the labels that have a rule: {share(hits, misses)}")
+
+
+def print_speed(scripts: list[Sample]) -> None:
+    """Print how many scripts one core checks in a second, with the time of the processes that it starts."""
+    texts = [(script.text, script.path) for script in scripts]
+    before = cpu_seconds()
+    for text, path in texts:
+        lint_text(text, path=path)
+    seconds = cpu_seconds() - before
+    if seconds:
+        print(f"speed: {len(texts) / seconds:.0f} scripts per second of CPU time")
+
+
+def cpu_seconds() -> float:
+    """The CPU time of this process and of those that it started and that ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def share(part: int, rest: int) -> str:

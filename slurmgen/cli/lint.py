@@ -102,6 +102,8 @@ def command(
     if diff or fix:
         changed = [(file, _fixed(file, place, codes, unsafe_fixes)) for file in linted]
         if diff:
+            if not unsafe_fixes:
+                _hint_at_unsafe_fixes(sum(_count_unsafe(file, place, codes) for file in linted))
             return _show_changes(changed, style_of(color))
         linted = [_write(file, changes, place, codes) for file, changes in changed]
     from slurmgen.lint.reports import report
@@ -162,6 +164,18 @@ def _fixed(file: "Linted", site: "Site | None", codes: tuple[str, ...], unsafe: 
     return fix(file.text, site, _path(file.name), codes, unsafe)
 
 
+def _count_unsafe(file: "Linted", site: "Site | None", codes: tuple[str, ...]) -> int:
+    if not any(report.finding.edits and not report.finding.safe for report in file.reports):
+        return 0
+    return sum(not report.finding.safe for report in _fixed(file, site, codes, unsafe=True).applied)
+
+
+def _hint_at_unsafe_fixes(number: int) -> None:
+    if number:
+        fixes = "1 more fix changes" if number == 1 else f"{number} more fixes change"
+        click.echo(f"{fixes} what runs: add --unsafe-fixes", err=True)
+
+
 def _write(file: "Linted", changes: "Fixed", site: "Site | None", codes: tuple[str, ...]) -> "Linted":
     """Write the changed file, report the changes on stderr, and lint the file again."""
     from slurmgen.lint import lint_text
@@ -176,8 +190,12 @@ def _write(file: "Linted", changes: "Fixed", site: "Site | None", codes: tuple[s
     return file._replace(text=text, reports=lint_text(text, site, _path(file.name), codes))
 
 
+_HARMLESS = "\t\xa0\u2002\u2003\u2009\u202f\u3000"
+"White space that `visible` would escape, although it controls nothing; git would refuse the patch."
+
+
 def _show_changes(changed: "list[tuple[Linted, Fixed]]", style: "Callable[..., str]") -> int:
-    """Print a patch; control characters of the file are escaped, except tabs and, in a pipe, line ends."""
+    """Print a patch; control characters of the file are escaped, except, in a pipe, line ends."""
     from slurmgen.lint.patch import patch
     from slurmgen.text import visible
 
@@ -185,7 +203,9 @@ def _show_changes(changed: "list[tuple[Linted, Fixed]]", style: "Callable[..., s
     for file, changes in changed:
         for line in re.findall(r"[^\n]*\n", patch(file.name, file.text, changes.text)):
             end = "\r\n" if piped and line.endswith("\r\n") else "\n"
-            click.echo(styled_diff(visible(line.removesuffix(end), "\t"), style) + end, nl=False, color=True)
+            click.echo(
+                styled_diff(visible(line.removesuffix(end), _HARMLESS), style) + end, nl=False, color=True
+            )
     return int(any(file.reports for file, _ in changed))
 
 

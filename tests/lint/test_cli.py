@@ -102,6 +102,7 @@ PATCHED = {
     "no final newline": BAD.rstrip("\n"),
     "windows line endings": BAD.replace("\n", "\r\n"),
     "no newline at all": "#SBATCH --time=24:00",
+    "no-break spaces": BAD.replace("hostname", "hostname  # all\xa0nodes\u3000here"),
     "no shebang": BAD.removeprefix("#!/bin/bash\n"),
 }
 
@@ -169,6 +170,12 @@ def test_blanks_around_the_equals_sign_of_a_partition_are_no_refusal(slurmgen: R
         text = f"#!/bin/bash\n{header.format(partition)}srun python train.py\n"
         reply = slurmgen("lint", "-", "--site", "lab", "--select", "SG910", "--format", "json", input=text)
         assert [found["code"] for found in json.loads(reply.stdout)] == codes, reply.stderr
+
+
+def test_diff_counts_the_fixes_that_it_leaves_out(slurmgen: Run, bad: Path) -> None:
+    result = slurmgen("lint", "bad.sbatch", "--diff")
+    assert (result.stdout, result.stderr) == ("", "1 more fix changes what runs: add --unsafe-fixes\n")
+    assert slurmgen("lint", "bad.sbatch", "--diff", "--unsafe-fixes").stderr == ""
 
 
 def test_explain_prints_the_page_of_a_rule(slurmgen: Run) -> None:

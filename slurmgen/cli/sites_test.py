@@ -103,8 +103,10 @@ def _on_twin(site: "Site", options: "Request", trials: "Sequence[Trial]") -> "li
     from tempfile import TemporaryDirectory
 
     from slurmgen import twin as twins
+    from slurmgen.cli.signals import interrupt_when_ended
     from slurmgen.site_trial import try_hello, try_on_twin, twin_of
 
+    interrupt_when_ended()
     runs = site.name in {twin.site for twin in twins.running()}
     note = f"using the running twin of {site.name}, which may be older than its profile"
     click.echo(visible(note if runs else f"starting a twin of {site.name}"), err=True)

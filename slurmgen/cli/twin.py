@@ -57,10 +57,12 @@ def up(
     """Start a twin and wait until its nodes are idle."""
     from slurmgen import twin
     from slurmgen.cli.route_options import project_dir
+    from slurmgen.cli.signals import interrupt_when_ended
     from slurmgen.sites.profiles import load_site
     from slurmgen.text import visible
     from slurmgen.twin.installation import find
 
+    interrupt_when_ended()
     shape = load_site(site, project_dir())
     slurm = find(release, lambda line: click.echo(visible(line), err=True))
     started = twin.up(shape, nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm, accounts=accounts)

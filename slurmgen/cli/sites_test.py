@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples={
         "slurmgen sites test daic": "Try a profile",
-        "slurmgen sites test mycluster --twin": "Try a profile of the project that you trust",
+        "slurmgen sites test mine --twin": "Try a profile of the project that you trust",
         "slurmgen sites test daic --no-twin": "Without Slurm on this machine",
     },
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples={
         "slurmgen sites test daic": "Try a profile",
-        "slurmgen sites test mycluster --twin": "Try a profile of the project that you trust",
+        "slurmgen sites test mine --twin": "Try a profile of the project that you trust",
         "slurmgen sites test daic --no-twin": "Without Slurm on this machine",
     },
 )
@@ -103,8 +103,10 @@ def _on_twin(site: "Site", options: "Request", trials: "Sequence[Trial]") -> "li
     from tempfile import TemporaryDirectory
 
     from slurmgen import twin as twins
+    from slurmgen.cli.signals import interrupt_when_ended
     from slurmgen.site_trial import try_hello, try_on_twin, twin_of
 
+    interrupt_when_ended()
     runs = site.name in {twin.site for twin in twins.running()}
     note = f"using the running twin of {site.name}, which may be older than its profile"
     click.echo(visible(note if runs else f"starting a twin of {site.name}"), err=True)

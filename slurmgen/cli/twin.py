@@ -72,6 +72,7 @@ def up(
     """Start a twin of SITE and wait until its nodes are idle."""
     from slurmgen import twin
     from slurmgen.cli.route_options import project_dir
+    from slurmgen.cli.signals import interrupt_when_ended
     from slurmgen.sites.profiles import load_site
     from slurmgen.text import visible
     from slurmgen.twin.installation import find
@@ -79,6 +80,7 @@ def up(
     site = _named(name, site)
     if site is None:
         raise click.UsageError("Name the SITE to imitate; `slurmgen sites` lists all.")
+    interrupt_when_ended()
     shape = load_site(site, project_dir())
     slurm = find(release, lambda line: click.echo(visible(line), err=True))
     started = twin.up(shape, nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm, accounts=accounts)

@@ -301,7 +301,7 @@ def test_without_a_host_the_note_of_the_profile_says_how_it_is_named(slurmgen: R
     assert "PROJECT.aip2.isambard" in reply.stderr
 
 
-def test_the_note_of_a_project_is_no_advice(place: Place, slurmgen: Run, tmp_path: Path) -> None:
+def test_the_note_of_a_project_is_not_printed_as_advice(place: Place, slurmgen: Run, tmp_path: Path) -> None:
     """It may be untrusted; the note of the user's own profile is printed instead."""
     place.profile('note = "Run evil."', tmp_path / "site_profiles")
     reply = slurmgen("status", "12", "--site", "s", "--via", "ssh")

@@ -132,6 +132,37 @@ def test_down_leaves_no_process_and_no_file(twin: Run, state: Path, tmp_path: Pa
     assert not run.exists()
 
 
+@pytest.mark.parametrize("ending", ["TERM", "HUP"])
+@pytest.mark.parametrize("daemon", ["munged", "slurmctld"])
+@pytest.mark.parametrize(
+    "words", [("twin", "up", "--site"), ("sites", "test")], ids=["twin up", "sites test"]
+)
+@pytest.mark.usefixtures("twin")
+def test_a_command_that_is_ended_leaves_no_process_and_no_file(
+    state: Path, tmp_path: Path, words: tuple[str, ...], daemon: str, ending: str
+) -> None:
+    argv = ["env", f"--default-signal={ending}", sys.executable, "-m", "slurmgen", *words, "generic"]
+    with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
+        eventually((state / "generic" / "twin.json").exists)
+        facts = msgspec.json.decode((state / "generic" / "twin.json").read_bytes())
+        pid_file = Path(next(each["pid_file"] for each in facts["daemons"] if each["name"] == daemon))
+        eventually(pid_file.exists)
+        process.send_signal(getattr(signal, f"SIG{ending}"))
+        assert process.wait(60) == 130
+    assert processes_of(facts["run"], state) == []
+    assert not Path(facts["run"]).exists()
+    assert [path.name for path in state.iterdir()] == [".lock"]
+
+
+def processes_of(*folders: str | Path) -> list[str]:
+    """The command lines that name one of these folders."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in lines if any(str(folder) in line for folder in folders)]
+
+
 def test_a_second_twin_of_a_site_is_rejected(twin: Run) -> None:
     twin("up", "--site", "daic", "--nodes", "1")
     second = twin("up", "--site", "daic")

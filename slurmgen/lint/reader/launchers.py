@@ -147,6 +147,22 @@ WRAPPERS: dict[str, Wrapper] = {
         ("exec", "command", "nohup", "time", "nice", "stdbuf", "builtin"), Wrapper("env", _PLAIN)
     ),
 }
+UTILITIES = frozenset(
+    """
+    hostname echo printf date nvidia-smi rocm-smi mkdir cp mv rm ls cat tar rsync unzip find test true sleep
+    env printenv which id uname free df du ip ifconfig kill pkill killall touch chmod scontrol lscpu numactl
+    taskset pwd whoami pip pip3 sbcast getent ping awk sed grep head tail wc sort dcgmi ibv_devinfo
+    ray vllm enroot nvcc rsmi ulimit ln stat module conda
+    """.split()
+)
+"Programs that a job starts besides its training."
+PROGRAMS = frozenset(
+    """
+    vllm sglang trl axolotl llamafactory-cli colossalai oumi swift xtuner tune mlflow horovodrun lightning
+    fairseq-train fairseq-hydra-train fairseq-generate Rscript julia matlab
+    """.split()
+)
+"Programs that train or serve models and start their processes themselves."
 SHELLS = frozenset(("bash", "sh", "zsh", "dash"))
 SHELL_OPTIONS = _syntax(short="o:option O:option", valued="option", flags="login")
 

@@ -5,12 +5,24 @@ from typing import NamedTuple
 
 from slurmgen.lint.reader.budget import Budget, TooLarge
 from slurmgen.lint.reader.commands import Command
-from slurmgen.lint.reader.launchers import SHELL_OPTIONS, SHELLS, SYNTAXES, WRAPPERS, Wrapper, head
+from slurmgen.lint.reader.launchers import (
+    PROGRAMS,
+    SHELL_OPTIONS,
+    SHELLS,
+    SYNTAXES,
+    UTILITIES,
+    WRAPPERS,
+    Wrapper,
+    head,
+)
 from slurmgen.lint.reader.shell import read_shell
 from slurmgen.lint.reader.source import UNKNOWN, Span
 from slurmgen.lint.reader.words import Value, Word
 from slurmgen.slurm import getopt
 
+_STARTERS = frozenset(
+    name for name, wrapper in WRAPPERS.items() if wrapper.kind not in ("env", "eval", "ssh", "uv")
+)
 _DEEPEST = 4
 "Nesting limit of strings that run strings."
 _MOST_LAYERS = 40
@@ -67,7 +79,7 @@ class Launch(NamedTuple):
     """A program that starts ranks, or is one itself."""
 
     kind: str
-    "torchrun, accelerate, deepspeed or python."
+    "torchrun, accelerate, deepspeed, composer, ray or python; program if it is another one."
     word: Word
     options_at: int
     "The index of its first possible option."
@@ -129,15 +141,39 @@ def read_launches(commands: Sequence[Command], known: dict[str, Value], budget: 
             budget.spend(len(command.exported))
             env = {**command.exported, **command.env}
             scene = _Scene(command, known, budget, env=env, incomplete=command.incomplete)
+            found = False
             for launch in _unwrap(command.words, scene):
                 budget.spend(_LAUNCH)
+                found = True
                 yield launch
+            if not found and (command.name in _STARTERS or command.name in PROGRAMS):
+                yield from _program(command.words, scene)
+
+
+def _program(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
+    """Any other program that srun, mpirun or a container starts, unless it is a utility."""
+    layers: list[Layer] = []
+    while words and (name := words[0].text.rpartition("/")[2]) in WRAPPERS:
+        wrapper, first = WRAPPERS[name], words[0]
+        options, at = read_options(words, wrapper.syntax, 1, scene.budget)
+        if wrapper.verbs and at < len(words) and words[at].text in wrapper.verbs:
+            options, at = read_options(words, wrapper.syntax, at + 1, scene.budget)
+        layers.append(Layer(wrapper.kind, first, options))
+        words = words[at + wrapper.operands :]
+        if len(layers) >= _MOST_LAYERS:
+            raise TooLarge
+    scene.budget.spend(_LAUNCH)
+    if words and words[0].text.rpartition("/")[2] not in UTILITIES:
+        options = Options({}, open=True)
+        yield Launch(
+            "program", words[0], words[0].span.end, options, None, tuple(layers), scene.command, scene.env
+        )
 
 
 def head_or_wrapper(command: Command) -> bool:
     """Whether a command can start ranks at all."""
     name = command.name
-    is_program = name in WRAPPERS or name in SHELLS or name.endswith(".py")
+    is_program = name in WRAPPERS or name in SHELLS or name in PROGRAMS or name.endswith(".py")
     return is_program or head(command.texts) is not None
 
 

@@ -81,7 +81,9 @@ class _Walker(Variables):
         for name, body in list(self.functions.items()):
             if name not in self.called:
                 self.expander.variables.pop("@", None)
+                self.place.append("uncalled")
                 self._in("function", body)
+                self.place.pop()
 
     def _visit_children(self, node: Node) -> None:
         children = node.children

@@ -147,12 +147,19 @@ WRAPPERS: dict[str, Wrapper] = {
         ("exec", "command", "nohup", "time", "nice", "stdbuf", "builtin"), Wrapper("env", _PLAIN)
     ),
 }
+CARRIERS = frozenset(
+    """
+    nsys ncu nvprof dlprof rocprof rocprofv3 rocprofv2 omnitrace-run perf strace gdb catchsegv vtune map ddt
+    singularity_wrapper apptainer_wrapper memray scalene kernprof py-spy likwid-pin hpcrun chrt ionice
+    """.split()
+)
+"Programs that run another one, whose options are not known: profilers and wrappers of sites."
 UTILITIES = frozenset(
     """
     hostname echo printf date nvidia-smi rocm-smi mkdir cp mv rm ls cat tar rsync unzip find test true sleep
     env printenv which id uname free df du ip ifconfig kill pkill killall touch chmod scontrol lscpu numactl
     taskset pwd whoami pip pip3 sbcast getent ping awk sed grep head tail wc sort dcgmi ibv_devinfo
-    ray vllm enroot nvcc rsmi ulimit ln stat module conda
+    enroot nvcc rsmi ulimit ln stat module conda
     """.split()
 )
 "Programs that a job starts besides its training."

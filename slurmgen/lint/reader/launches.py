@@ -6,6 +6,7 @@ from typing import NamedTuple
 from slurmgen.lint.reader.budget import Budget, TooLarge
 from slurmgen.lint.reader.commands import Command
 from slurmgen.lint.reader.launchers import (
+    CARRIERS,
     PROGRAMS,
     SHELL_OPTIONS,
     SHELLS,
@@ -146,7 +147,7 @@ def read_launches(commands: Sequence[Command], known: dict[str, Value], budget: 
                 budget.spend(_LAUNCH)
                 found = True
                 yield launch
-            if not found and (command.name in _STARTERS or command.name in PROGRAMS):
+            if not found and (command.name in _STARTERS | PROGRAMS):
                 yield from _program(command.words, scene)
 
 
@@ -173,7 +174,7 @@ def _program(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
 def head_or_wrapper(command: Command) -> bool:
     """Whether a command can start ranks at all."""
     name = command.name
-    is_program = name in WRAPPERS or name in SHELLS or name in PROGRAMS or name.endswith(".py")
+    is_program = name in WRAPPERS or name in SHELLS or name in PROGRAMS | CARRIERS or name.endswith(".py")
     return is_program or head(command.texts) is not None
 
 
@@ -192,6 +193,18 @@ def _unwrap(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
         yield from _unwrap_shell(words, scene)
     elif name.endswith(".py"):
         yield _script_launch(words, scene)
+    elif name in CARRIERS or (scene.layers and name.endswith(".sh")):
+        yield from _unwrap(_carried(words), scene)
+
+
+def _carried(words: Sequence[Word]) -> Sequence[Word]:
+    """The words from the first launcher, Python or `bash -c` on that is an argument of another program."""
+    texts = [word.text for word in words]
+    for at in range(1, len(texts)):
+        is_shell = texts[at].rpartition("/")[2] in SHELLS and texts[at + 1 : at + 2] == ["-c"]
+        if is_shell or head(texts[at:]):
+            return words[at:]
+    return ()
 
 
 def _unwrap_wrapper(wrapper: Wrapper, words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:

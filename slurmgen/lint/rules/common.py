@@ -36,10 +36,10 @@ def rank_launchers(script: Script) -> Iterator[Launch]:
     return (launch for launch in script.launches if launch.kind in FRAMEWORKS)
 
 
-def steps(script: Script) -> Iterator[Launch]:
-    """The launches under srun: the first of each srun."""
+def steps(script: Script, programs: bool = False) -> Iterator[Launch]:
+    """The launches under srun: the first of each srun. `programs` adds those of other programs."""
     seen = set()
-    for launch in script.launches:
+    for launch in script.started if programs else script.launches:
         if launch.step and launch.step.word.span not in seen:
             seen.add(launch.step.word.span)
             yield launch

@@ -56,8 +56,21 @@ FABRIC = _python_syntax(
     valued="accelerator strategy devices num-nodes node-rank main-address main-port precision",
     short="",
 )
+COMPOSER = _python_syntax(
+    flags="help version verbose module-mode command-mode",
+    valued="nproc world-size base-rank node-rank master-addr master-port run-directory stdout stderr",
+    short="n:nproc m:module-mode c:command-mode v:verbose h:help",
+)
+RAY = _python_syntax(
+    flags="head block disable-usage-stats verbose no-monitor",
+    valued="address node-ip-address port num-cpus num-gpus temp-dir resources dashboard-host dashboard-port",
+    short="v:verbose",
+)
 PYTHON = _syntax(
-    flags="unbuffered isolated", short="m:module W:warning X:extension", valued="module warning extension"
+    flags="unbuffered isolated other",
+    short="m:module W:warning X:extension u:unbuffered I:isolated "
+    + " ".join(f"{letter}:other" for letter in "bBdEiOPqsSvVx"),
+    valued="module warning extension",
 )
 _MPIRUN = _syntax(
     flags="oversubscribe allow-run-as-root tag-output report-bindings",
@@ -187,6 +200,8 @@ SYNTAXES = {
     "accelerate": ACCELERATE,
     "deepspeed": DEEPSPEED,
     "fabric": FABRIC,
+    "composer": COMPOSER,
+    "ray": RAY,
     "python": PYTHON,
 }
 
@@ -206,6 +221,10 @@ def head(words: list[str]) -> Head | None:
         return Head("torchrun", 1)
     if name == "accelerate" and words[1:2] == ["launch"]:
         return Head("accelerate", 2)
+    if name == "composer" and len(words) > 1 and words[1].startswith("-"):
+        return Head("composer", 1)
+    if name == "ray" and words[1:2] == ["start"]:
+        return Head("ray", 2)
     if name == "deepspeed":
         return Head("deepspeed", 1)
     if name in ("fabric", "lightning") and words[1:2] == ["run"]:

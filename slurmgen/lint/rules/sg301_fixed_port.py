@@ -23,20 +23,21 @@ If the nodes are never shared with another job, but the header does not show thi
 TorchDR/TorchDR issue 249 ; huggingface/accelerate issue 3312
 """
 
-import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
 from slurmgen.lint.rules.common import (
     JOB_PORT,
+    default_port_in,
     has_ranks,
     in_force,
     insert,
+    port_in,
+    port_variables,
     procs_of,
     rendezvous,
     replace_assigned,
-    variables_in,
 )
 
 CODE = "SG301"
@@ -51,7 +52,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     if script.header.last("exclusive"):
         return
     seen = set()
-    for launch in script.launches:
+    for launch in script.started:
         for finding in _findings(script, launch):
             if finding.span not in seen:
                 seen.add(finding.span)
@@ -65,7 +66,7 @@ def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
     fixed = list(_assignments(script, launch))
     yield from (_of_assignment(script, found) for found in fixed)
     for found in rendezvous(launch, "port"):
-        port = _port(found.value) or _default_port(found.word.raw)
+        port = port_in(found.value) or default_port_in(found.word.raw)
         if port and not any(port in assigned.raw for assigned in fixed):
             yield _of_number(found.word.span, port)
     default = _DEFAULT.get(launch.kind)
@@ -82,33 +83,25 @@ def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
         yield Finding(launch.span, f"{launch.kind} uses port 29500 by default", _advice(default), edits)
 
 
-def _port(value: str) -> str | None:
-    """The port in `29500`, `host:29500` or `tcp://host:29500`."""
-    port = value.rpartition(":")[2]
-    return port if port.isdigit() and port.strip("0") else None
-
-
-def _default_port(raw: str) -> str | None:
-    """The port in `${MASTER_PORT:-29500}`."""
-    match = re.search(r"\$\{\w+:?[-=](\d{2,5})\}", raw)
-    return match[1] if match else None
-
-
 def _on_one_node(launch: Launch) -> bool:
     return launch.kind == "accelerate" and launch.options.lacks("num-machines")
 
 
 def _assignments(script: Script, launch: Launch) -> Iterator[Assignment]:
     """The assignments that set the port of a launch to a number; Python scripts read MASTER_PORT."""
-    names = variables_in(launch, "port")
-    if launch.kind == "python" and has_ranks(script, launch):
+    names = port_variables(script, launch)
+    if _reads_environment(launch) and has_ranks(script, launch):
         names |= {"MASTER_PORT"}
     assigned = in_force(script, launch, names, branches=True)
     return (found for found in assigned if _fixed_port(found))
 
 
+def _reads_environment(launch: Launch) -> bool:
+    return launch.kind == "python" or (launch.kind == "program" and launch.step is not None)
+
+
 def _fixed_port(found: Assignment) -> str | None:
-    return _port(found.value) if found.value.isdigit() else _default_port(found.raw)
+    return (port_in(found.value) if found.value.isdigit() else None) or default_port_in(found.raw)
 
 
 def _of_assignment(script: Script, found: Assignment) -> Finding:

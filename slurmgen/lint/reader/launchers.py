@@ -155,10 +155,9 @@ WRAPPERS: dict[str, Wrapper] = {
     ),
     "env": Wrapper("env", _PLAIN, takes_env=True),
     "numactl": Wrapper("env", _NUMACTL),
+    "time": Wrapper("env", _syntax(flags="portability verbose", short="p:portability v:verbose")),
     "timeout": Wrapper("env", _PLAIN, operands=1),
-    **dict.fromkeys(
-        ("exec", "command", "nohup", "time", "nice", "stdbuf", "builtin"), Wrapper("env", _PLAIN)
-    ),
+    **dict.fromkeys(("exec", "command", "nohup", "nice", "stdbuf", "builtin"), Wrapper("env", _PLAIN)),
 }
 CARRIERS = frozenset(
     """

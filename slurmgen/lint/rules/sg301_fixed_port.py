@@ -2,8 +2,9 @@
 
 ## What it checks
 Checks for a rendezvous port that is a literal number, also as the default in `${MASTER_PORT:-29500}` and as
-an argument of the training script, such as `--dist-url tcp://HOST:29500`, and for accelerate or deepspeed
-without a port, which use 29500. Jobs with `--exclusive` are not reported: they do not share their nodes.
+an argument of the training script, such as `--dist-url tcp://HOST:29500`, and for torchrun, accelerate or
+deepspeed without a port, which use 29500. Jobs with `--exclusive` are not reported: they do not share their
+nodes.
 
 ## Why it matters
 Two jobs on the same node use the same port. The second one fails with "address already in use".
@@ -44,7 +45,9 @@ CODE = "SG301"
 SEVERITY = "warning"
 SUMMARY = "a fixed port conflicts with other jobs on the node"
 
-_DEFAULT = {"accelerate": "main-process-port", "deepspeed": "master-port"}
+_DEFAULT = {"torchrun": "master-port", "accelerate": "main-process-port", "deepspeed": "master-port"}
+_WHOLE_NODE = 8
+"A job with so many GPUs on a node does not share it."
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -72,8 +75,8 @@ def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
     default = _DEFAULT.get(launch.kind)
     if (
         default
-        and options.lacks(default, "config-file", "rdzv-endpoint")
-        and (procs_of(script, launch) or 0) > 1
+        and options.lacks(default, "config-file", "rdzv-endpoint", "rdzv-backend")
+        and _is_distributed(script, launch)
     ):
         edits = (
             insert(script, launch.word, launch.options_at, " --main_process_port=0")
@@ -81,6 +84,19 @@ def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
             else ()
         )
         yield Finding(launch.span, f"{launch.kind} uses port 29500 by default", _advice(default), edits)
+
+
+def _is_distributed(script: Script, launch: Launch) -> bool:
+    """Whether a launcher starts several ranks, on nodes that it may share with other jobs."""
+    gpus = script.step(launch).gpus_per_node
+    if launch.kind != "deepspeed" and (gpus or 1) >= _WHOLE_NODE:
+        return False
+    if any(name.startswith(("PET_MASTER", "PET_RDZV", "PET_STANDALONE")) for name in launch.env):
+        return False
+    all_gpus = launch.kind == "accelerate" and launch.options.lacks("num-processes", "cpu")
+    unknown = launch.kind == "torchrun" and "nproc-per-node" in launch.options.given
+    procs = procs_of(script, launch) or (gpus if all_gpus or unknown else 0)
+    return (procs or 0) > 1
 
 
 def _on_one_node(launch: Launch) -> bool:

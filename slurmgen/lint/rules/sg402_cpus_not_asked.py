@@ -1,10 +1,10 @@
 """A GPU job has one CPU for each task.
 
 ## What it checks
-Checks for a header with GPUs and `--cpus-per-task=1`, or with GPUs and a number of tasks, but without any
-option for CPUs, in a script that starts
-Python or a launcher. A script with `--cpus-per-task` on an srun is not reported, nor one with more tasks than
-GPUs that starts every launch once: its tasks stand for CPUs.
+Checks for a header with GPUs and `--cpus-per-task=1`, or without any option for CPUs, but with GPUs and a
+number of tasks, or with several GPUs in `--gres`, in a script that starts Python or a launcher. A script with
+`--cpus-per-task` on an srun is not reported, nor one with more tasks than GPUs that starts every launch once:
+its tasks stand for CPUs.
 
 ## Why it matters
 Slurm allocates one CPU per task, unless the site has a different default. All workers of the data loader
@@ -58,8 +58,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             "each GPU task has one CPU, which all workers of its data loader share",
             "request the site's number of CPUs per GPU",
         )
+    place = tasks or (header.last("gres") if _trains_on_several(script) else None)
     if (
-        tasks
+        place
         and lacks_cpus
         and script.job.has_gpus
         and script.launches
@@ -67,10 +68,16 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         and not _tasks_are_cpus(script)
     ):
         yield Finding(
-            tasks.span,
-            "the job requests GPUs and tasks, but no CPUs; by default each task gets one CPU",
+            place.span,
+            "the job requests GPUs, but no CPUs; by default each task gets one CPU",
             "add `#SBATCH --cpus-per-task=N`, with the site's number of CPUs per GPU",
         )
+
+
+def _trains_on_several(script: Script) -> bool:
+    """Whether a launcher, or srun, starts the training on several GPUs of a node."""
+    several = (script.job.gpus_per_node or 1) > 1
+    return several and any(launch.kind != "python" or launch.step for launch in script.launches)
 
 
 def _tasks_are_cpus(script: Script) -> bool:

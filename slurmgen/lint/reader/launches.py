@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from slurmgen.lint.reader.budget import Budget, TooLarge
-from slurmgen.lint.reader.commands import Command
+from slurmgen.lint.reader.commands import Command, Cut
 from slurmgen.lint.reader.launchers import (
     CARRIERS,
     PROGRAMS,
@@ -74,6 +74,8 @@ class Layer(NamedTuple):
     options: Options
     before: tuple[Command, ...] = ()
     "For a `bash -c` string: the commands in it before this one."
+    cuts: tuple[Cut, ...] = ()
+    "For a `bash -c` string: the places where a command in it ends too early."
 
 
 class Launch(NamedTuple):
@@ -254,7 +256,7 @@ def _run_text(
         if head_or_wrapper(command):
             scene.budget.spend(index + len(command.exported) + len(scene.env))
             inner = scene._replace(
-                layers=(*outer, layer._replace(before=shell.commands[:index])),
+                layers=(*outer, layer._replace(before=shell.commands[:index], cuts=shell.cuts)),
                 env={**scene.env, **command.exported, **command.env},
                 depth=scene.depth + 1,
                 incomplete=scene.incomplete or command.incomplete,

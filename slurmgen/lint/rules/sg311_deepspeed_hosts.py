@@ -3,7 +3,7 @@
 ## What it checks
 Checks for deepspeed outside srun in a job with several nodes, without `--hostfile` or `--launcher slurm`, or
 with a hostfile that the script does not write. A hostfile that it writes under a constant name is reported,
-too: two jobs overwrite it.
+too: two jobs overwrite it. Under srun, `--num_nodes` without `--no_ssh` is reported.
 
 ## Why it matters
 deepspeed reads the nodes from /job/hostfile by default. Without the file it starts ranks on the first node
@@ -29,7 +29,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.common import rank_launchers
+from slurmgen.lint.rules.common import rank_launchers, several_nodes
 
 CODE = "SG311"
 SEVERITY = "warning"
@@ -39,6 +39,7 @@ SUMMARY = "deepspeed does not know the nodes of the job"
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check the source of the list of nodes."""
     yield from _shared_files(script)
+    yield from _runners(script)
     if (script.job.nodes or 1) < 2:
         return
     for launch in rank_launchers(script):
@@ -67,6 +68,19 @@ def _shared_files(script: Script) -> Iterator[Finding]:
                 launch.options.given["hostfile"].word.span,
                 f"every job of this script writes the same hostfile, {hostfile!r}",
                 "put the job ID into its name: `hostfile-$SLURM_JOB_ID`",
+            )
+
+
+def _runners(script: Script) -> Iterator[Finding]:
+    """The launches under srun of which each starts the ranks of all nodes."""
+    for launch in script.launches:
+        options = launch.options
+        nodes = options.number("num-nodes") if launch.kind == "deepspeed" else None
+        if (nodes or 1) > 1 and several_nodes(script, launch) and options.lacks("no-ssh", "node-rank"):
+            yield Finding(
+                launch.span,
+                f"srun starts deepspeed on each node, and each one starts the ranks of {nodes} nodes",
+                "start it once, without srun, or add `--no_ssh` and `--node_rank=$SLURM_NODEID`",
             )
 
 

@@ -63,7 +63,8 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         after = _from_wait(after)
     elif "errexit" in launch.command.settings:
         return
-    if after and _hides(launch, after[-1]) and not _exits(script, launch):
+    start = after[0].span.start if is_background and after else launch.command.span.end
+    if after and _hides(launch, after[-1]) and not _exits(script, start):
         yield Finding(
             after[-1].span,
             f"`{after[-1].name}` hides a failure of the launch on line "
@@ -100,9 +101,9 @@ def _hides(launch: Launch, last: Command) -> bool:
     return not handled and last.name in _INDEPENDENT and not _EXITS.search(" ".join(last.texts))
 
 
-def _exits(script: Script, launch: Launch) -> bool:
-    """Whether the script exits with a status of its own after the launch, or continues elsewhere."""
-    text = script.source.plain[launch.command.span.end :]
+def _exits(script: Script, start: int) -> bool:
+    """Whether the script exits with a status of its own from here on, or continues elsewhere."""
+    text = script.source.plain[start:]
     return bool(_EXITS.search(_MESSAGE.sub("", text)))
 
 

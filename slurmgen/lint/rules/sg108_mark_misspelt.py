@@ -91,5 +91,7 @@ def _is_disabled(script: Script, match: re.Match[str]) -> bool:
         return False
     line = script.source.plain[match.end() : script.source.line_span(match.end()).end]
     options, _ = getopt.parse([word for word, _, _ in split_words(line)[0]], getopt.SBATCH)
+    if not script.header.directives and options and match[0].startswith(("# SBATCH", "#SBATCH")):
+        return False
     given = {directive.name for directive in script.header.directives}
     return not any(option.name in group and not given & group for option in options for group in _NEEDED)

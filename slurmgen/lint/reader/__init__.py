@@ -31,6 +31,9 @@ class Script(NamedTuple):
     shell: Shell
     "Empty if the script is too large to read."
     launches: tuple[Launch, ...]
+    "Those of Python and of launchers."
+    started: tuple[Launch, ...]
+    "These, and the other programs that srun, mpirun or a container starts."
     budget: Budget
     "The remaining budget."
 
@@ -62,8 +65,9 @@ def read(text: str, path: Path | None = None) -> Script:
     source, budget = Source(text), Budget()
     header = read_header(source, budget)
     job = header_shape(header)
-    shell, launches = _read_commands(source, slurm_variables(header, job), len(header.directives), budget)
-    return Script(source, path, header, job, shell, launches, budget)
+    shell, started = _read_commands(source, slurm_variables(header, job), len(header.directives), budget)
+    launches = tuple(launch for launch in started if launch.kind != "program")
+    return Script(source, path, header, job, shell, launches, started, budget)
 
 
 def _read_commands(

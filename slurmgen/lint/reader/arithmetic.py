@@ -54,12 +54,24 @@ def _modulo(a: Range, b: Range) -> Range:
     return Range(a.low % by, a.high % by) if same else Range(0, by - 1)
 
 
+def _shift(a: Range, b: Range) -> Range:
+    by = b.only
+    return Range(a.low * 2**by, a.high * 2**by) if by is not None and 0 <= by < 32 and a.low >= 0 else ANY
+
+
+def _or(a: Range, b: Range) -> Range:
+    """The bits of both: at most their sum."""
+    return Range(max(a.low, b.low), a.high + b.high) if a.low >= 0 and b.low >= 0 else ANY
+
+
 _OPERATORS: dict[str, Callable[[Range, Range], Range]] = {
     "+": _corners(lambda x, y: x + y),
     "-": lambda a, b: Range(a.low - b.high, a.high - b.low) if inf not in (a.high, b.high) else ANY,
     "*": _corners(_times),
     "/": _divide,
     "%": _modulo,
+    "<<": _shift,
+    "|": _or,
 }
 
 

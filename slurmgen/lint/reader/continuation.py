@@ -6,7 +6,7 @@ _MOST = 50
 "Lines of comments, or blank lines, that are searched."
 _CUT = re.compile(
     rf"[ \t]*\\(?:\n(?:(?P<comments>(?:[ \t]*#[^\n]*\n){{1,{_MOST}}})|(?:[ \t]*\n){{1,{_MOST}}})"
-    r"|(?P<trailing>[ \t]+#[^\n]*)\n|(?P<blanks>[ \t]+)\n)(?P<next>[^\n]*)"
+    r"|(?P<blanks>[ \t]+)(?P<comment>#[^\n]*)?\n)(?P<next>[^\n]*)"
 )
 _CONTINUED = re.compile(r"[ \t]*--?[A-Za-z]")
 "The beginning of a line that its author meant as a part of the command before it: an option."
@@ -23,8 +23,8 @@ def find_cut(text: str, end: int) -> tuple[int, int, str] | None:
     if found is None or not _CONTINUED.match(found["next"]):
         return None
     backslash = text.index("\\", end)
-    if found["trailing"]:
-        return text.index("#", backslash), found.end("trailing"), "a comment after the backslash"
+    if found["comment"]:
+        return found.start("comment"), found.end("comment"), "a comment after the backslash"
     if found["blanks"]:
         return backslash, found.end("blanks"), "blanks after the backslash"
     if not found["comments"]:

@@ -56,8 +56,21 @@ FABRIC = _python_syntax(
     valued="accelerator strategy devices num-nodes node-rank main-address main-port precision",
     short="",
 )
+COMPOSER = _python_syntax(
+    flags="help version verbose module-mode command-mode",
+    valued="nproc world-size base-rank node-rank master-addr master-port run-directory stdout stderr",
+    short="n:nproc m:module-mode c:command-mode v:verbose h:help",
+)
+RAY = _python_syntax(
+    flags="head block disable-usage-stats verbose no-monitor",
+    valued="address node-ip-address port num-cpus num-gpus temp-dir resources dashboard-host dashboard-port",
+    short="v:verbose",
+)
 PYTHON = _syntax(
-    flags="unbuffered isolated", short="m:module W:warning X:extension", valued="module warning extension"
+    flags="unbuffered isolated other",
+    short="m:module W:warning X:extension u:unbuffered I:isolated "
+    + " ".join(f"{letter}:other" for letter in "bBdEiOPqsSvVx"),
+    valued="module warning extension",
 )
 _MPIRUN = _syntax(
     flags="oversubscribe allow-run-as-root tag-output report-bindings",
@@ -144,11 +157,33 @@ WRAPPERS: dict[str, Wrapper] = {
     ),
     "env": Wrapper("env", _PLAIN, takes_env=True),
     "numactl": Wrapper("env", _NUMACTL),
+    "time": Wrapper("env", _syntax(flags="portability verbose", short="p:portability v:verbose")),
     "timeout": Wrapper("env", _PLAIN, operands=1),
-    **dict.fromkeys(
-        ("exec", "command", "nohup", "time", "nice", "stdbuf", "builtin"), Wrapper("env", _PLAIN)
-    ),
+    **dict.fromkeys(("exec", "command", "nohup", "nice", "stdbuf", "builtin"), Wrapper("env", _PLAIN)),
 }
+CARRIERS = frozenset(
+    """
+    nsys ncu nvprof dlprof rocprof rocprofv3 rocprofv2 omnitrace-run perf strace gdb catchsegv vtune map ddt
+    singularity_wrapper apptainer_wrapper memray scalene kernprof py-spy likwid-pin hpcrun chrt ionice
+    """.split()
+)
+"Programs that run another one, whose options are not known: profilers and wrappers of sites."
+UTILITIES = frozenset(
+    """
+    hostname echo printf date nvidia-smi rocm-smi mkdir cp mv rm ls cat tar rsync unzip find test true sleep
+    env printenv which id uname free df du ip ifconfig kill pkill killall touch chmod scontrol lscpu numactl
+    taskset pwd whoami pip pip3 sbcast getent ping awk sed grep head tail wc sort dcgmi ibv_devinfo
+    enroot nvcc rsmi ulimit ln stat module conda
+    """.split()
+)
+"Programs that a job starts besides its training."
+PROGRAMS = frozenset(
+    """
+    vllm sglang trl axolotl llamafactory-cli colossalai oumi swift xtuner tune mlflow horovodrun lightning
+    fairseq-train fairseq-hydra-train fairseq-generate Rscript julia matlab
+    """.split()
+)
+"Programs that train or serve models and start their processes themselves."
 SHELLS = frozenset(("bash", "sh", "zsh", "dash"))
 SHELL_OPTIONS = _syntax(short="o:option O:option", valued="option", flags="login")
 
@@ -166,6 +201,8 @@ SYNTAXES = {
     "accelerate": ACCELERATE,
     "deepspeed": DEEPSPEED,
     "fabric": FABRIC,
+    "composer": COMPOSER,
+    "ray": RAY,
     "python": PYTHON,
 }
 
@@ -185,6 +222,10 @@ def head(words: list[str]) -> Head | None:
         return Head("torchrun", 1)
     if name == "accelerate" and words[1:2] == ["launch"]:
         return Head("accelerate", 2)
+    if name == "composer" and len(words) > 1 and words[1].startswith("-"):
+        return Head("composer", 1)
+    if name == "ray" and words[1:2] == ["start"]:
+        return Head("ray", 2)
     if name == "deepspeed":
         return Head("deepspeed", 1)
     if name in ("fabric", "lightning") and words[1:2] == ["run"]:

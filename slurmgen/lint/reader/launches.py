@@ -4,13 +4,26 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from slurmgen.lint.reader.budget import Budget, TooLarge
-from slurmgen.lint.reader.commands import Command
-from slurmgen.lint.reader.launchers import SHELL_OPTIONS, SHELLS, SYNTAXES, WRAPPERS, Wrapper, head
+from slurmgen.lint.reader.commands import Command, Cut
+from slurmgen.lint.reader.launchers import (
+    CARRIERS,
+    PROGRAMS,
+    SHELL_OPTIONS,
+    SHELLS,
+    SYNTAXES,
+    UTILITIES,
+    WRAPPERS,
+    Wrapper,
+    head,
+)
 from slurmgen.lint.reader.shell import read_shell
 from slurmgen.lint.reader.source import UNKNOWN, Span
 from slurmgen.lint.reader.words import Value, Word
 from slurmgen.slurm import getopt
 
+_STARTERS = frozenset(
+    name for name, wrapper in WRAPPERS.items() if wrapper.kind not in ("env", "eval", "ssh", "uv")
+)
 _DEEPEST = 4
 "Nesting limit of strings that run strings."
 _MOST_LAYERS = 40
@@ -61,13 +74,15 @@ class Layer(NamedTuple):
     options: Options
     before: tuple[Command, ...] = ()
     "For a `bash -c` string: the commands in it before this one."
+    cuts: tuple[Cut, ...] = ()
+    "For a `bash -c` string: the places where a command in it ends too early."
 
 
 class Launch(NamedTuple):
     """A program that starts ranks, or is one itself."""
 
     kind: str
-    "torchrun, accelerate, deepspeed or python."
+    "torchrun, accelerate, deepspeed, composer, ray or python; program if it is another one."
     word: Word
     options_at: int
     "The index of its first possible option."
@@ -129,15 +144,39 @@ def read_launches(commands: Sequence[Command], known: dict[str, Value], budget: 
             budget.spend(len(command.exported))
             env = {**command.exported, **command.env}
             scene = _Scene(command, known, budget, env=env, incomplete=command.incomplete)
+            found = False
             for launch in _unwrap(command.words, scene):
                 budget.spend(_LAUNCH)
+                found = True
                 yield launch
+            if not found and (command.name in _STARTERS | PROGRAMS):
+                yield from _program(command.words, scene)
+
+
+def _program(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
+    """Any other program that srun, mpirun or a container starts, unless it is a utility."""
+    layers: list[Layer] = []
+    while words and (name := words[0].text.rpartition("/")[2]) in WRAPPERS:
+        wrapper, first = WRAPPERS[name], words[0]
+        options, at = read_options(words, wrapper.syntax, 1, scene.budget)
+        if wrapper.verbs and at < len(words) and words[at].text in wrapper.verbs:
+            options, at = read_options(words, wrapper.syntax, at + 1, scene.budget)
+        layers.append(Layer(wrapper.kind, first, options))
+        words = words[at + wrapper.operands :]
+        if len(layers) >= _MOST_LAYERS:
+            raise TooLarge
+    scene.budget.spend(_LAUNCH)
+    if words and words[0].text.rpartition("/")[2] not in UTILITIES:
+        options = Options({}, open=True)
+        yield Launch(
+            "program", words[0], words[0].span.end, options, None, tuple(layers), scene.command, scene.env
+        )
 
 
 def head_or_wrapper(command: Command) -> bool:
     """Whether a command can start ranks at all."""
     name = command.name
-    is_program = name in WRAPPERS or name in SHELLS or name.endswith(".py")
+    is_program = name in WRAPPERS or name in SHELLS or name in PROGRAMS | CARRIERS or name.endswith(".py")
     return is_program or head(command.texts) is not None
 
 
@@ -156,6 +195,18 @@ def _unwrap(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
         yield from _unwrap_shell(words, scene)
     elif name.endswith(".py"):
         yield _script_launch(words, scene)
+    elif name in CARRIERS or (scene.layers and name.endswith(".sh")):
+        yield from _unwrap(_carried(words), scene)
+
+
+def _carried(words: Sequence[Word]) -> Sequence[Word]:
+    """The words from the first launcher, Python or `bash -c` on that is an argument of another program."""
+    texts = [word.text for word in words]
+    for at in range(1, len(texts)):
+        is_shell = texts[at].rpartition("/")[2] in SHELLS and texts[at + 1 : at + 2] == ["-c"]
+        if is_shell or head(texts[at:]):
+            return words[at:]
+    return ()
 
 
 def _unwrap_wrapper(wrapper: Wrapper, words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
@@ -205,7 +256,7 @@ def _run_text(
         if head_or_wrapper(command):
             scene.budget.spend(index + len(command.exported) + len(scene.env))
             inner = scene._replace(
-                layers=(*outer, layer._replace(before=shell.commands[:index])),
+                layers=(*outer, layer._replace(before=shell.commands[:index], cuts=shell.cuts)),
                 env={**scene.env, **command.exported, **command.env},
                 depth=scene.depth + 1,
                 incomplete=scene.incomplete or command.incomplete,

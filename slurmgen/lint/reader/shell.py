@@ -59,6 +59,7 @@ class _Walker(Variables):
         super().__init__(text, base, budget)
         self.settings: set[str] = set()
         self.functions: dict[str, Node] = {}
+        self.aliases: dict[str, str] = {}
         self.called: set[str] = set()
         self.commands: list[Command] = []
         self.comments: list[Span] = []
@@ -81,7 +82,9 @@ class _Walker(Variables):
         for name, body in list(self.functions.items()):
             if name not in self.called:
                 self.expander.variables.pop("@", None)
+                self.place.append("uncalled")
                 self._in("function", body)
+                self.place.pop()
 
     def _visit_children(self, node: Node) -> None:
         children = node.children
@@ -233,6 +236,7 @@ class _Walker(Variables):
         return dict([pair]) if pair else {}
 
     def _run(self, command: Command) -> None:
+        command = self._without_alias(command)
         self.commands.append(command)
         name = command.name
         if name in self.functions and len(self.place) < _DEEPEST_CALL and self._depth < _DEEPEST // 2:
@@ -240,6 +244,19 @@ class _Walker(Variables):
         effect = EFFECTS.get(name)
         if effect:
             effect(self, command.texts[1:])
+
+    def _without_alias(self, command: Command) -> Command:
+        """The command with the words of an alias in place of its first word."""
+        if command.name == "alias":
+            pairs = (word.text.partition("=") for word in command.words[1:])
+            self.aliases |= {name: text for name, equals, text in pairs if equals}
+        text = self.aliases.get(command.name, "")
+        if not text or command.words[0].raw != command.name:
+            return command
+        known = self.saved_variables()
+        inner = read_shell(text, known, self.budget, lambda _offset: command.words[0].span).commands
+        spliced = tuple(part._replace(spliced=True) for part in inner[0].words) if len(inner) == 1 else ()
+        return command._replace(words=(*spliced, *command.words[1:])) if spliced else command
 
     def _call(self, name: str, command: Command) -> None:
         self.called.add(name)

@@ -19,10 +19,11 @@ FRAMEWORKS: dict[str, Launcher] = {
 "The programs that start one rank per GPU themselves, each with its entry in the table of launchers."
 
 ADDRESS_OPTIONS = ("master-addr", "main-process-ip", "rdzv-endpoint", "main-address")
-PORT_OPTIONS = ("master-port", "main-process-port", "rdzv-endpoint", "main-port")
+PORT_OPTIONS = ("master-port", "main-process-port", "rdzv-endpoint", "main-port", "port")
 _ARGUMENT = re.compile(
     r"(?:--?|\+{0,2}(?:\w+\.)*)"
-    r"(?P<name>(?:master|ddp|dist|rdzv|main)[-_](?:port|addr(?:ess)?|url)|(?:dist[-_])?init[-_]method)"
+    r"(?P<name>(?:master|ddp|dist|rdzv|main)[-_](?:port|addr(?:ess)?|url)"
+    r"|(?:dist[-_])?init[-_]method|rdzv[-_]endpoint|coordinator(?:[-_](?:addr(?:ess)?|port))?)"
     r"(?:=(?P<value>.*))?",
     re.DOTALL,
 )
@@ -36,10 +37,10 @@ def rank_launchers(script: Script) -> Iterator[Launch]:
     return (launch for launch in script.launches if launch.kind in FRAMEWORKS)
 
 
-def steps(script: Script) -> Iterator[Launch]:
-    """The launches under srun: the first of each srun."""
+def steps(script: Script, programs: bool = False) -> Iterator[Launch]:
+    """The launches under srun: the first of each srun. `programs` adds those of other programs."""
     seen = set()
-    for launch in script.launches:
+    for launch in script.started if programs else script.launches:
         if launch.step and launch.step.word.span not in seen:
             seen.add(launch.step.word.span)
             yield launch
@@ -82,6 +83,17 @@ def variables_in(launch: Launch, kind: Literal["port", "addr"]) -> set[str]:
     return {name for found in rendezvous(launch, kind) for name in found.word.names}
 
 
+def port_variables(script: Script, launch: Launch) -> set[str]:
+    """The variables that determine the port of a launch, also through others and in a `bash -c` string."""
+    direct = variables_in(launch, "port")
+    texts = {name for word in launch.command.words for name in word.names} if launch.under("shell") else set()
+    names = direct | texts
+    for _ in range(_HOPS):
+        used = {name for found in script.assigned(*names) for name in found.names}
+        names |= {name for name in used if _PORT_NAME.search(name)}
+    return direct | {name for name in names if _PORT_NAME.search(name)}
+
+
 def in_force(script: Script, launch: Launch, names: set[str], branches: bool = False) -> Iterator[Assignment]:
     """The values that variables have at a launch: the last assignment to each that precedes it.
 
@@ -94,6 +106,22 @@ def in_force(script: Script, launch: Launch, names: set[str], branches: bool = F
             before = last.get(found.name, []) if branches and found.conditional else []
             last[found.name] = [*before, found]
     return (found for assignments in last.values() for found in assignments)
+
+
+def port_in(value: str) -> str | None:
+    """The port in `29500`, `host:29500` or `tcp://host:29500`."""
+    port = value.rpartition(":")[2]
+    return port if port.isdigit() and port.strip("0") else None
+
+
+def default_port_in(raw: str) -> str | None:
+    """The port in `${MASTER_PORT:-29500}`."""
+    match = re.search(r"\$\{\w+:?[-=](\d{2,5})\}", raw)
+    return match[1] if match else None
+
+
+_HOPS = 3
+_PORT_NAME = re.compile(r"port", re.IGNORECASE)
 
 
 class Rendezvous(NamedTuple):

@@ -94,5 +94,7 @@ def _is_disabled(script: Script, match: re.Match[str]) -> bool:
     options, end = getopt.parse(words, getopt.SBATCH)
     if "sbatch" in match[0] and end < len(words):
         return True  # a command line, with the script that it submits
+    if not script.header.directives and options and match[0].startswith(("# SBATCH", "#SBATCH")):
+        return False
     given = {directive.name for directive in script.header.directives}
     return not any(option.name in group and not given & group for option in options for group in _NEEDED)

@@ -1,9 +1,10 @@
 """The directory of the log may not exist when the job starts.
 
 ## What it checks
-Checks for a log in a directory that the script itself creates, unless it exists already. If the script is a
-file, also checks for a log in a relative directory that exists neither in the current directory nor next to
-the script. A script that submits itself with `sbatch "$0"` after its `mkdir` is not reported.
+Checks for a log in a directory that the script itself creates, unless it exists already, or with the job ID
+in its name. If the script is a file, also checks for a log in a relative directory that exists neither in
+the current directory nor next to the script. A script that submits itself with `sbatch "$0"` after its
+`mkdir` is not reported.
 
 ## Why it matters
 Slurm opens the log before it runs the script. If the directory is missing, the job fails immediately with
@@ -25,6 +26,7 @@ If another program creates the directory before the job is submitted.
 https://slurm.schedmd.com/sbatch.html ; DataBiosphere/toil issue 4633
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
@@ -42,17 +44,24 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     if any(_submits_itself(command) for command in script.commands):
         return
     created = {
-        _normalized(word)
+        _normalized(text)
         for command in script.commands
         if command.name == "mkdir"
-        for word in command.texts[1:]
+        for word in command.words[1:]
+        for text in (word.text, word.raw.replace('"', "").replace("{", "").replace("}", ""))
     }
     for name in ("output", "error"):
         directive = script.header.last(name)
         directory = directive.value.rpartition("/")[0] if directive else ""
         if directive is None or not directory or "$" in directory or directory == "/dev":
             continue
-        if _normalized(directory) in created and not _exists(script, directory):
+        if re.search(r"%\d*[AajJ]", directory):
+            yield Finding(
+                directive.value_span,
+                f"the directory {directory!r} has the ID of the job in its name, so it does not exist before",
+                "write the ID into the name of the file, not of its directory",
+            )
+        elif _normalized(directory.replace("%u", "$USER")) in created and not _exists(script, directory):
             yield Finding(
                 directive.value_span,
                 f"Slurm opens the log before the script creates {directory!r}",

@@ -33,10 +33,11 @@ SUMMARY = "a directive contains an unfilled placeholder"
 _NAMES = ("account", "partition", "qos", "reservation", "constraint")
 _THINGS = r"(account|project|partition|queue|qos|group|allocation|name|reservation)"
 _PLACEHOLDER = re.compile(
-    r"<[^>]*>|\[[A-Za-z _-]+\]|(your|my)?[-_]?x{3,}|todo|fixme|placeholder"
+    r"<[^>]*>|\[[A-Za-z _-]+\]|x{1,2}|(\w*[-_])?x{3,}\w*|xyz(@\w+)?|todo|fixme|placeholder|example|foo|bar"
     r"|.*\b(change|replace|fill)[-_ ]?(me|this|in)\b.*"
     rf"|(.*[-_ ])?your?[-_ ]?(\w*[-_ ])?{_THINGS}\w*"
-    r"|(account|project|partition|queue|qos)[-_]?(name|here|id)",
+    r"|(account|project|partition|queue|qos)([-_]?(name|here|id|number|code|billing[-_]group))?"
+    r"|(def|rrg|aip)-(some\w+|supervisor|sponsor|user(name)?|pi|prof)",
     re.IGNORECASE,
 )
 

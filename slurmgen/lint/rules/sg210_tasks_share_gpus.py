@@ -2,7 +2,7 @@
 
 ## What it checks
 Compares the tasks per node of an srun that runs Python with the GPUs per node, or with those in
-CUDA_VISIBLE_DEVICES if the script sets it.
+CUDA_VISIBLE_DEVICES if the script sets it, and the ranks of an mpirun with the GPUs of the job.
 
 ## Why it matters
 A framework that uses each task as a rank, such as Lightning, selects the GPU with the number of the task: the
@@ -39,6 +39,7 @@ SUMMARY = "a node has more tasks than GPUs"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Compare the tasks of each step with its GPUs."""
+    yield from _of_mpirun(script)
     for launch in steps(script):
         shape = script.step(launch)
         counts = (shape.gpus_per_node, visible_gpus(launch))
@@ -48,4 +49,17 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 launch.step.word.span if launch.step else launch.span,
                 f"srun starts {tasks} tasks on a node with {counted(gpus, 'GPU')}",
                 f"use `--ntasks-per-node={gpus}`, or request {tasks} GPUs per node",
+            )
+
+
+def _of_mpirun(script: Script) -> Iterator[Finding]:
+    """Compare the ranks of each mpirun with the GPUs of all nodes."""
+    for launch in script.launches:
+        layer, gpus = launch.under("mpirun"), script.job.gpus
+        ranks = layer and next(filter(None, map(layer.options.number, ("np", "n"))), None)
+        if layer and gpus and ranks and ranks > gpus and launch.kind == "python" and launch.step is None:
+            yield Finding(
+                layer.word.span,
+                f"{layer.word.text} starts {ranks} ranks for {counted(gpus, 'GPU')}",
+                f"start {counted(gpus, 'rank')}, or request more GPUs",
             )

@@ -2,7 +2,7 @@
 
 ## What it checks
 Checks for `CUDA_VISIBLE_DEVICES` set to a list of numbers that has more GPUs than the job has on a node, or a
-number that is too large.
+number that is too large, and for a list of fewer GPUs for the only launch of a script.
 
 ## Why it matters
 Slurm sets the variable itself. With device cgroups, the GPUs of a job have the numbers from 0; a larger
@@ -43,9 +43,15 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         if not re.fullmatch(r"\d{1,4}(,\d{1,4})*", found.value):
             continue
         numbers = [int(number) for number in found.value.split(",")]
-        if max(numbers) >= gpus or len(numbers) > gpus:
+        if max(numbers) >= gpus or len(numbers) > gpus or _leaves_some(script, len(numbers), gpus):
             yield Finding(
                 found.span,
                 f"CUDA_VISIBLE_DEVICES={found.value}, but the job has {counted(gpus, 'GPU')} on a node",
                 "delete the line: Slurm sets the variable",
             )
+
+
+def _leaves_some(script: Script, number: int, gpus: int) -> bool:
+    """Whether the only launch of the script uses a part of the GPUs."""
+    once = len(script.started) == 1 and not {"background", "loop"} & set(script.started[0].command.place)
+    return once and number < gpus and script.started[0].step is None

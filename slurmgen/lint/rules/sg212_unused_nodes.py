@@ -62,10 +62,18 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     if not nodes or nodes < 2 or script.shell.sourced or not script.launches:
         return
     words = words_of(script)
+    used = {
+        word.text.rpartition("/")[2]
+        for command in script.commands
+        if "output" not in command.place
+        for word in command.words
+    }
+    starts_ray = any(found.kind == "ray" for found in script.launches)
     launch = script.launches[0]
     if runs_a_shell_script(words):
         return
-    if words.isdisjoint(_DISTRIBUTES) and all(found.kind == "python" for found in script.launches):
+    distributes = set(_DISTRIBUTES) - ({"ray"} if starts_ray else set())
+    if used.isdisjoint(distributes) and all(found.kind in ("python", "ray") for found in script.launches):
         yield Finding(
             launch.span,
             f"nothing runs on {nodes - 1} of the {nodes} nodes",

@@ -2,9 +2,10 @@
 
 ## What it checks
 Checks for a rendezvous port that is a literal number, also as the default in `${MASTER_PORT:-29500}` and as
-an argument of the training script, such as `--dist-url tcp://HOST:29500`, and for accelerate or deepspeed
-without a port, which use 29500. Jobs that have whole nodes are not reported: those with `--exclusive`,
-`--mem=0`, or at least 8 GPUs on a node, and those in a partition that is known to allocate whole nodes.
+an argument of the training script, such as `--dist-url tcp://HOST:29500`, and for torchrun, accelerate or
+deepspeed without a port, which use 29500. Jobs that have whole nodes are not reported: those with
+`--exclusive`, `--mem=0`, or at least 8 GPUs on a node, and those in a partition that is known to allocate
+whole nodes.
 
 ## Why it matters
 Two jobs on the same node use the same port. The second one fails with "address already in use".
@@ -24,28 +25,31 @@ If the nodes are never shared with another job, but the header does not show thi
 TorchDR/TorchDR issue 249 ; huggingface/accelerate issue 3312
 """
 
-import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
 from slurmgen.lint.rules.common import (
     JOB_PORT,
+    default_port_in,
     has_ranks,
     in_force,
     insert,
+    port_in,
+    port_variables,
     procs_of,
     rendezvous,
     replace_assigned,
     takes_whole_nodes,
-    variables_in,
 )
 
 CODE = "SG301"
 SEVERITY = "warning"
 SUMMARY = "a fixed port conflicts with other jobs on the node"
 
-_DEFAULT = {"accelerate": "main-process-port", "deepspeed": "master-port"}
+_DEFAULT = {"torchrun": "master-port", "accelerate": "main-process-port", "deepspeed": "master-port"}
+_WHOLE_NODE = 8
+"A job with so many GPUs on a node does not share it."
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -53,7 +57,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     if takes_whole_nodes(script):
         return
     seen = set()
-    for launch in script.launches:
+    for launch in script.started:
         for finding in _findings(script, launch):
             if finding.span not in seen:
                 seen.add(finding.span)
@@ -67,14 +71,14 @@ def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
     fixed = list(_assignments(script, launch))
     yield from (_of_assignment(script, found) for found in fixed)
     for found in rendezvous(launch, "port"):
-        port = _port(found.value) or _default_port(found.word.raw)
+        port = port_in(found.value) or default_port_in(found.word.raw)
         if port and not any(port in assigned.raw for assigned in fixed):
             yield _of_number(found.word.span, port)
     default = _DEFAULT.get(launch.kind)
     if (
         default
-        and options.lacks(default, "config-file", "rdzv-endpoint")
-        and (procs_of(script, launch) or 0) > 1
+        and options.lacks(default, "config-file", "rdzv-endpoint", "rdzv-backend")
+        and _is_distributed(script, launch)
     ):
         edits = (
             insert(script, launch.word, launch.options_at, " --main_process_port=0")
@@ -84,16 +88,17 @@ def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
         yield Finding(launch.span, f"{launch.kind} uses port 29500 by default", _advice(default), edits)
 
 
-def _port(value: str) -> str | None:
-    """The port in `29500`, `host:29500` or `tcp://host:29500`."""
-    port = value.rpartition(":")[2]
-    return port if port.isdigit() and port.strip("0") else None
-
-
-def _default_port(raw: str) -> str | None:
-    """The port in `${MASTER_PORT:-29500}`."""
-    match = re.search(r"\$\{\w+:?[-=](\d{2,5})\}", raw)
-    return match[1] if match else None
+def _is_distributed(script: Script, launch: Launch) -> bool:
+    """Whether a launcher starts several ranks, on nodes that it may share with other jobs."""
+    gpus = script.step(launch).gpus_per_node
+    if launch.kind != "deepspeed" and (gpus or 1) >= _WHOLE_NODE:
+        return False
+    if any(name.startswith(("PET_MASTER", "PET_RDZV", "PET_STANDALONE")) for name in launch.env):
+        return False
+    all_gpus = launch.kind == "accelerate" and launch.options.lacks("num-processes", "cpu")
+    unknown = launch.kind == "torchrun" and "nproc-per-node" in launch.options.given
+    procs = procs_of(script, launch) or (gpus if all_gpus or unknown else 0)
+    return (procs or 0) > 1
 
 
 def _on_one_node(launch: Launch) -> bool:
@@ -102,15 +107,19 @@ def _on_one_node(launch: Launch) -> bool:
 
 def _assignments(script: Script, launch: Launch) -> Iterator[Assignment]:
     """The assignments that set the port of a launch to a number; Python scripts read MASTER_PORT."""
-    names = variables_in(launch, "port")
-    if launch.kind == "python" and has_ranks(script, launch):
+    names = port_variables(script, launch)
+    if _reads_environment(launch) and has_ranks(script, launch):
         names |= {"MASTER_PORT"}
     assigned = in_force(script, launch, names, branches=True)
     return (found for found in assigned if _fixed_port(found))
 
 
+def _reads_environment(launch: Launch) -> bool:
+    return launch.kind == "python" or (launch.kind == "program" and launch.step is not None)
+
+
 def _fixed_port(found: Assignment) -> str | None:
-    return _port(found.value) if found.value.isdigit() else _default_port(found.raw)
+    return (port_in(found.value) if found.value.isdigit() else None) or default_port_in(found.raw)
 
 
 def _of_assignment(script: Script, found: Assignment) -> Finding:

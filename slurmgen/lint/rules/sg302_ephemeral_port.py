@@ -1,7 +1,8 @@
 """The port may be in the ephemeral range.
 
 ## What it checks
-Checks for a port whose possible values overlap 32768-60999: a number, or one that is computed or random.
+Checks for a port whose possible values overlap 32768-60999: a number, also in an
+argument such as `--dist-url tcp://HOST:40000`, or one that is computed or random.
 
 ## Why it matters
 Linux assigns these ports to programs that open outgoing connections. If one is in use when the ranks start,
@@ -25,7 +26,16 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Assignment, Launch, Script
-from slurmgen.lint.rules.common import JOB_PORT, has_ranks, in_force, replace_assigned, variables_in
+from slurmgen.lint.rules.common import (
+    JOB_PORT,
+    default_port_in,
+    has_ranks,
+    in_force,
+    port_in,
+    port_variables,
+    rendezvous,
+    replace_assigned,
+)
 
 CODE = "SG302"
 SEVERITY = "warning"
@@ -39,9 +49,9 @@ _DRAWN = rf"(?:{_SHUF}|rand(?:int|range)\()(\d{{1,9}})\s*[-,]\s*(\d{{1,9}})"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check the range of every port that a launch uses."""
-    used = {
+    used: set[Assignment] = {
         found
-        for launch in script.launches
+        for launch in script.started
         for found in in_force(script, launch, _names(script, launch), branches=True)
     }
     for found in used:
@@ -52,16 +62,27 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 found.span,
                 f"{found.name} is {value}; the ephemeral ports are {_FIRST}-{_LAST}",
                 f"use a port below {_FIRST}: `{JOB_PORT}`",
-                replace_assigned(script, found, JOB_PORT),
+                replace_assigned(script, found, JOB_PORT) if found.value.isdigit() or low < high else (),
             )
+    seen = set()
+    for launch in script.started:
+        for given in () if "standalone" in launch.options.given else rendezvous(launch, "port"):
+            port = port_in(given.value)
+            literal = port and port in given.word.raw and given.word.span not in seen
+            if port and literal and _FIRST <= int(port) <= _LAST:
+                seen.add(given.word.span)
+                yield Finding(
+                    given.word.span,
+                    f"the port is {port}; the ephemeral ports are {_FIRST}-{_LAST}",
+                    f"use a port below {_FIRST}: `{JOB_PORT}`",
+                )
 
 
 def _names(script: Script, launch: Launch) -> set[str]:
     if "standalone" in launch.options.given:
         return set()
-    return variables_in(launch, "port") | (
-        {"MASTER_PORT"} if launch.kind == "python" and has_ranks(script, launch) else set()
-    )
+    reads = launch.kind in ("python", "program") and has_ranks(script, launch)
+    return port_variables(script, launch) | ({"MASTER_PORT"} if reads else set())
 
 
 def _bounds(found: Assignment) -> tuple[float, float]:
@@ -69,4 +90,7 @@ def _bounds(found: Assignment) -> tuple[float, float]:
     if drawn and "comm" not in found.within:
         return int(drawn[1]), int(drawn[2])
     low, high = found.range
-    return (low, high) if low >= 0 and high <= 10**9 else (0, 0)
+    if low >= 0 and high <= 10**9:
+        return low, high
+    port = float(port_in(found.value) or default_port_in(found.raw) or 0)
+    return port, port

@@ -21,17 +21,16 @@ If the address of the rendezvous differs from job to job.
 NVIDIA-NeMo/Run pull request 143 ; https://docs.pytorch.org/docs/stable/elastic/run.html
 """
 
-import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
 from slurmgen.lint.rules.common import (
-    in_force,
+    port_in,
     rank_launchers,
+    rendezvous,
     replace_value,
     takes_whole_nodes,
-    variables_in,
 )
 
 CODE = "SG305"
@@ -45,7 +44,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         return
     for launch in rank_launchers(script):
         given = launch.options.given.get("rdzv-id")
-        if given is None or not _is_constant(launch) or not _has_fixed_port(script, launch):
+        if given is None or not _is_constant(launch) or not _has_fixed_port(launch):
             continue
         yield Finding(
             launch.span,
@@ -62,9 +61,6 @@ def _is_constant(launch: Launch) -> bool:
     return is_used and value is not None and "$" not in value and not given.word.names
 
 
-def _has_fixed_port(script: Script, launch: Launch) -> bool:
-    endpoint = launch.options.given.get("rdzv-endpoint")
-    if endpoint is None:
-        return False
-    assigned = in_force(script, launch, variables_in(launch, "port"))
-    return bool(re.search(r":\d+$", endpoint.value)) or any(found.value.isdigit() for found in assigned)
+def _has_fixed_port(launch: Launch) -> bool:
+    """Whether another job on the node can find the same rendezvous."""
+    return any(port_in(found.value) for found in rendezvous(launch, "port"))

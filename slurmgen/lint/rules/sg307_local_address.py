@@ -35,7 +35,8 @@ SEVERITY = "error"
 SUMMARY = "localhost is a different host on every node"
 
 _LOCAL = r"(localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|::1)"
-_LITERAL = r"\d+\.\d+\.\d+\.\d+"
+_LITERAL = r"(\d+\.\d+\.\d+\.\d+|(?=[a-z\d.-]*\d)[a-z][a-z\d-]*(\.[a-z\d-]+)*)(?=:|$)"
+"A literal IP address, or a host name, which contains a number."
 _FALLBACK = rf"(\|\|\s*echo\s+['\"]?|:-){_LOCAL}"
 
 

@@ -2,7 +2,8 @@
 
 ## What it checks
 Checks for jobs with several nodes that use the whole output of `hostname -i`, `-I`, `--ip-address` or
-`--all-ip-addresses` as an address.
+`--all-ip-addresses` as an address, or another address than the first. Variables such as `head_node_ip` count
+as addresses.
 
 ## Why it matters
 The command prints 127.0.1.1 if /etc/hosts assigns it to the host, and several addresses if the node has
@@ -36,7 +37,14 @@ CODE = "SG308"
 SEVERITY = "warning"
 SUMMARY = "hostname --ip-address may print 127.0.1.1 or several addresses"
 
-_LOOKUP = r"\bhostname\s+(-i|-I|--ip-address|--all-ip-addresses)\s*['\"`)]"
+_LOOKUP = (
+    r"\bhostname\s+(-i|-I|--ip-address|--all-ip-addresses)\s*"
+    r"(['\"`)]|\|\s*(cut|awk)\b[^|)`]*?(-f\s*|\$)[2-9])"
+)
+"Its whole output, or another address than the first."
+_MEETING_POINT = re.compile(
+    r"(\w*_)?(master|main|head|rdzv|coord\w*|leader)(_?(node|host))?_?(ip|addr\w*)", re.I
+)
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -46,8 +54,10 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     sources = (
         names | {name for found in script.assigned(*names) for name in found.names} if launches else set()
     )
+    if (script.job.nodes or 1) > 1:
+        sources |= {found.name for found in script.shell.assignments if _MEETING_POINT.fullmatch(found.name)}
     assigned = list(script.assigned(*sources))
-    times = Counter(found.name for found in assigned)
+    times = Counter(found.name for found in assigned if not found.conditional)
     for found in assigned:
         if times[found.name] == 1 and re.search(_LOOKUP, found.raw):
             yield Finding(

@@ -1,8 +1,9 @@
 """srun does not inherit `--cpus-per-task` from the header.
 
 ## What it checks
-Checks for a header with `--cpus-per-task` and an srun without it that starts Python or a launcher, in a
-script that does not export `SRUN_CPUS_PER_TASK`. A step with `--cpu-bind=none` is not reported.
+Checks for a header with `--cpus-per-task` and an srun without it that starts Python, a launcher, or a program
+that is not a utility such as `hostname`, in a script that does not export `SRUN_CPUS_PER_TASK`. A step with
+`--cpu-bind=none` is not reported.
 
 ## Why it matters
 Since Slurm 22.05, srun does not inherit the value from the header; the details differ between versions. A
@@ -23,15 +24,20 @@ On a cluster whose Slurm is older than 22.05.
 https://slurm.schedmd.com/srun.html ; reframe-hpc/reframe issue 2655
 """
 
+import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
+from slurmgen.lint.reader.launches import Layer
 from slurmgen.lint.rules.common import has_unbound_cpus, insert, steps
 
 CODE = "SG401"
 SEVERITY = "warning"
 SUMMARY = "srun does not inherit --cpus-per-task"
+
+_CPUS = {"cpus-per-task", "cpus-per-gpu", "het-group"}
+_MAY_SET = re.compile(r"cpus|-c\b|-c\d|[@*]|`")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -39,9 +45,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     cpus = script.header.value("cpus-per-task")
     if not cpus or cpus == "1":
         return
-    for launch in steps(script):
+    for launch in steps(script, programs=True):
         step = launch.step
-        if step and _lacks_cpus(launch) and not has_unbound_cpus(launch):
+        if step and _lacks_cpus(script, launch) and not has_unbound_cpus(launch):
             yield Finding(
                 step.word.span,
                 f"srun does not inherit --cpus-per-task={cpus}; in many Slurm versions a task gets one CPU",
@@ -50,8 +56,24 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             )
 
 
-def _lacks_cpus(launch: Launch) -> bool:
-    lacks = launch.step is not None and launch.step.options.lacks(
-        "cpus-per-task", "cpus-per-gpu", "het-group"
-    )
-    return lacks and "SRUN_CPUS_PER_TASK" not in launch.env
+def _lacks_cpus(script: Script, launch: Launch) -> bool:
+    step = launch.step
+    if step is None or step.options.given.keys() & _CPUS or not _is_complete(script, launch, step):
+        return False
+    return "SRUN_CPUS_PER_TASK" not in launch.env
+
+
+def _is_complete(script: Script, launch: Launch, step: Layer) -> bool:
+    """Whether all options of srun are known, or are in variables that the script sets to others only."""
+    if not step.options.open:
+        return True
+    front = (step.word.span.end, launch.span.start)
+    names = {
+        name
+        for word in launch.command.words
+        if word.loose and front[0] <= word.span.start <= front[1]
+        for name in word.names
+    }
+    values = list(script.assigned(*names))
+    known = {found.name for found in values} == names and not any(_MAY_SET.search(v.raw) for v in values)
+    return bool(names) and known

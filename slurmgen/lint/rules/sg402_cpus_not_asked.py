@@ -1,10 +1,11 @@
 """A GPU job has one CPU for each task.
 
 ## What it checks
-Checks for a header with several GPUs, a number of tasks and no option for CPUs, in a script that starts
-Python or a launcher. If the header has `--cpus-per-task=1`, the script must also start one rank per GPU, by a
-launcher or by srun with several tasks. A script with `--cpus-per-task` on an srun is not reported, nor one
-with more tasks than GPUs that starts every launch once: its tasks stand for CPUs.
+Checks for a header with several GPUs and a number of tasks, or several GPUs in `--gres`, and no option for
+CPUs, in a script that starts Python or a launcher. If the header has `--cpus-per-task=1`, the script must
+also start one rank per GPU, by a launcher or by srun with several tasks. A script with `--cpus-per-task` on
+an srun is not reported, nor one with more tasks than GPUs that starts every launch once: its tasks stand for
+CPUs.
 
 ## Why it matters
 Slurm allocates one CPU per task, unless the site has a different default. All workers of the data loader
@@ -59,8 +60,9 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
             "each GPU task has one CPU, which all workers of its data loader share",
             "request the site's number of CPUs per GPU",
         )
+    place = tasks or (header.last("gres") if _trains_on_several(script) else None)
     if (
-        tasks
+        place
         and lacks_cpus
         and script.job.has_gpus
         and script.launches
@@ -69,8 +71,8 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         and not _tasks_are_cpus(script)
     ):
         yield Finding(
-            tasks.span,
-            "the job requests GPUs and tasks, but no CPUs; by default each task gets one CPU",
+            place.span,
+            "the job requests GPUs, but no CPUs; by default each task gets one CPU",
             "add `#SBATCH --cpus-per-task=N`, with the site's number of CPUs per GPU",
         )
 
@@ -87,6 +89,12 @@ def _has_ranks(script: Script) -> bool:
         launch.kind in FRAMEWORKS or launch.under("mpirun") or (script.step(launch).ntasks or 1) > 1
         for launch in script.launches
     )
+
+
+def _trains_on_several(script: Script) -> bool:
+    """Whether a launcher, or srun, starts the training on several GPUs of a node."""
+    several = (script.job.gpus_per_node or 1) > 1
+    return several and any(launch.kind != "python" or launch.step for launch in script.launches)
 
 
 def _tasks_are_cpus(script: Script) -> bool:

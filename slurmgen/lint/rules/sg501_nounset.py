@@ -23,6 +23,7 @@ If the profile is known to work with `set -u`.
 https://www.gnu.org/software/bash/manual/html_node/The-Set-Builtin.html
 """
 
+import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
@@ -35,6 +36,10 @@ SUMMARY = "set -u breaks profiles"
 
 _SCRIPTS = ("/etc/profile", "bashrc", "setvars.sh")
 
+_PATHS = ("LD_LIBRARY_PATH", "PYTHONPATH", "LIBRARY_PATH", "CPATH")
+"Variables that are often unset."
+_NOUNSET = re.compile(r" -\w*u|-o nounset")
+
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Report the first such command, and fix the `set` before it."""
@@ -45,6 +50,26 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 f"`{' '.join(command.texts[:2])}` runs under `set -u`, but may use unset variables",
                 "remove the u from `set`, or write `set +u` before this line",
                 _without_u(script, script.commands[:index]),
+            )
+            return
+    yield from _path_variables(script)
+
+
+def _path_variables(script: Script) -> Iterator[Finding]:
+    """Additions to a path variable that may be unset, before a module or a file can set it."""
+    others = [c for c in script.commands if c.name in ("module", "ml", "source", ".", "conda", "eval")]
+    set_u = [c for c in script.commands if c.name == "set" and _NOUNSET.search(" ".join(c.texts))]
+    if not set_u:
+        return
+    for found in script.assigned(*_PATHS):
+        is_plain = re.search(rf"\$({found.name}\b|\{{{found.name}\}})", found.raw)
+        first = next(script.assigned(found.name)) is found
+        before = any(command.span.start < found.span.start for command in others)
+        if is_plain and first and not before and set_u[0].span.start < found.span.start:
+            yield Finding(
+                found.span,
+                f"under `set -u`, the script ends here if ${found.name} is not set",
+                f"write `${{{found.name}:-}}`",
             )
             return
 

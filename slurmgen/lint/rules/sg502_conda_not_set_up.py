@@ -22,6 +22,7 @@ If the shell that submits the job exports the functions of conda.
 conda/conda issue 9193
 """
 
+import re
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
@@ -32,6 +33,14 @@ SEVERITY = "warning"
 SUMMARY = "conda is not initialized in a batch shell"
 
 _INITIALIZERS = ("source", ".", "eval", "module", "ml", "spack")
+
+_UNRELATED = re.compile(
+    r"(\S*/)?(cuda|cudnn|gcc|nccl|openmpi|mpi|intel|nvhpc|rocm|cmake|git|compilers?|apptainer|singularity)"
+    r"([-_/][\w.-]*)*"
+)
+"Modules that do not contain conda."
+
+_VERBS = ("load", "add", "purge", "reset", "list", "-q")
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -44,8 +53,16 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         if command.name == "conda" and activates:
             yield _finding(command, "no command before this one initializes conda")
             return
-        if command.name in _INITIALIZERS or command.name.startswith("conda_init"):
+        if _initializes(command) or command.name.startswith("conda_init"):
             return
+
+
+def _initializes(command: Command) -> bool:
+    """Whether a command may initialize conda; a module may, unless it is known to be another tool."""
+    if command.name not in ("module", "ml"):
+        return command.name in _INITIALIZERS
+    names = [text for text in command.texts[1:] if text not in _VERBS]
+    return not all(_UNRELATED.fullmatch(name) for name in names)
 
 
 def _finding(command: Command, fact: str) -> Finding:

@@ -25,7 +25,7 @@ https://slurm.schedmd.com/sbatch.html
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Edit, Finding, Site
-from slurmgen.lint.reader import Script, Span
+from slurmgen.lint.reader import Launch, Script, Span
 
 CODE = "SG507"
 SEVERITY = "error"
@@ -45,11 +45,19 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     waits = any(command.name in _WAITS or not command.name for command in fronts)
     starts = {command.span for command in fronts}
     if not waits and not any(launch.command.span in starts for launch in script.launches):
-        end = len(script.source.text)
-        newline = "" if script.source.text.endswith("\n") else "\n"
         yield Finding(
             last.span,
             "the script does not wait for this command, so Slurm kills it when the script ends",
-            "add `wait` at the end of the script",
-            (Edit(Span(end, end), f"{newline}wait\n"),),
+            "wait for each process at the end of the script: `wait $PID`",
+            _edits(script, last),
         )
+
+
+def _edits(script: Script, launch: Launch) -> tuple[Edit, ...]:
+    """Wait for the process, if it is the only one: `wait $!` returns its status."""
+    in_background = [command for command in script.commands if "background" in command.place]
+    if in_background != [launch.command] or launch.command.place != ("background",):
+        return ()
+    end = len(script.source.text)
+    newline = "" if script.source.text.endswith("\n") else "\n"
+    return (Edit(Span(end, end), f"{newline}wait $!\n"),)

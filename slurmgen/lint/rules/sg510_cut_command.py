@@ -2,7 +2,7 @@
 
 ## What it checks
 Checks for a line that ends with a backslash and is followed by a comment or a blank line, and for blanks
-after the backslash, if the next line starts with an option.
+after the backslash, if the next line starts with an option. The text of `bash -c` is checked, too.
 
 ## Why it matters
 The shell ends the command there. The remaining options are lost, and the shell runs the next line as a
@@ -36,7 +36,8 @@ SUMMARY = "a comment or a blank line ends a continued command"
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Report what ends each command."""
-    for cut in script.shell.cuts:
+    in_strings = {cut for launch in script.launches for layer in launch.layers for cut in layer.cuts}
+    for cut in (*script.shell.cuts, *sorted(in_strings)):
         line = script.source.position(cut.span.start).line
         yield Finding(
             cut.span,

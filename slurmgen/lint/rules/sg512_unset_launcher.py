@@ -1,8 +1,9 @@
-"""The script runs a variable that it never sets.
+"""The script uses a variable that it never sets.
 
 ## What it checks
 Checks for a command, or a command under srun, whose name is a variable that neither the script nor a file
-that it sources sets.
+that it sources sets, and for a variable that the script does not set while it sets one with a similar name:
+`$MODEL_v1` reads MODEL_v1 and not MODEL, and `$JOBDIR` is not `$JOB_DIR`.
 
 ## Why it matters
 If the variable is empty, the shell or srun runs the next word instead: a training script that is not
@@ -33,10 +34,13 @@ from slurmgen.lint.reader.words import Word
 
 CODE = "SG512"
 SEVERITY = "warning"
-SUMMARY = "the script does not set the variable that it runs"
+SUMMARY = "the script does not set the variable"
 
 _GIVEN = re.compile(r"SLURM_\w+|CONDA_\w+|SHELL|EDITOR|PYTHON|HOME|[@*#?$!_]|\d")
 "Variables that the environment may set."
+
+_SHORT = 4
+"Shorter names are alike by chance."
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -49,6 +53,27 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         name = _variable(word) if word else None
         if word and name and name not in known:
             yield Finding(word.span, f"the script never sets ${name}", f"set `{name}`, or write the command")
+    yield from _misspelt(script, known)
+
+
+def _misspelt(script: Script, known: set[str]) -> Iterator[Finding]:
+    """Unset variables with the name of one that is set and more letters, or with other underscores."""
+    plain = {name.replace("_", "").lower(): name for name in known if len(name) > _SHORT}
+    uses = [(word.span, word.raw, word.names) for command in script.commands for word in command.words]
+    uses += [(found.span, found.raw, found.names) for found in script.shell.assignments]
+    for span, raw, names in uses:
+        for name in sorted(names - known):
+            joined = next((part for part in _fronts(name) if part in known and f"${name}" in raw), None)
+            meant = joined or plain.get(name.replace("_", "").lower())
+            if meant and not _GIVEN.fullmatch(name) and not re.search(rf"\b{name}:?[-=?+]", raw):
+                advice = f"write `${{{meant}}}` in braces" if joined else f"write `${meant}`"
+                yield Finding(span, f"the script sets ${meant}, but not ${name}", advice)
+                return
+
+
+def _fronts(name: str) -> list[str]:
+    """The parts of a name that end before an underscore."""
+    return [name[:at] for at in range(1, len(name)) if name[at] == "_" and at > 1]
 
 
 def _program(command: Command) -> Word | None:

@@ -389,7 +389,8 @@ cd "$HOME"
 {python} -m slurmgen twin up --site daic --ssh --account ours
 trap '{python} -m slurmgen twin down >&2' EXIT
 export SLURM_CONF=$XDG_STATE_HOME/slurmgen/twin/daic/slurm.conf
-srun --nodes=2 --gres=gpu:a40:2 bash -c 'echo $SLURM_NODEID $SLURMD_NODENAME $(id -un) $CUDA_VISIBLE_DEVICES'
+srun --account=ours --nodes=2 --gres=gpu:a40:2 \\
+  bash -c 'echo $SLURM_NODEID $SLURMD_NODENAME $(id -un) $CUDA_VISIBLE_DEVICES'
 """
 
 

@@ -2,10 +2,9 @@
 
 ## What it checks
 Checks for a rendezvous port that is a literal number, also as the default in `${MASTER_PORT:-29500}` and as
-an argument of the training script, such as `--dist-url tcp://HOST:29500`, and for torchrun, accelerate or
-deepspeed without a port, which use 29500. Jobs that have whole nodes are not reported: those with
-`--exclusive`, `--mem=0`, or at least 8 GPUs on a node, and those in a partition that is known to allocate
-whole nodes.
+an argument of the training script, such as `--dist-url tcp://HOST:29500`, and for accelerate or deepspeed
+without a port, which use 29500. Jobs that have whole nodes are not reported: those with `--exclusive`,
+`--mem=0`, or at least 8 GPUs on a node, and those in a partition that is known to allocate whole nodes.
 
 ## Why it matters
 Two jobs on the same node use the same port. The second one fails with "address already in use".
@@ -47,7 +46,7 @@ CODE = "SG301"
 SEVERITY = "warning"
 SUMMARY = "a fixed port conflicts with other jobs on the node"
 
-_DEFAULT = {"torchrun": "master-port", "accelerate": "main-process-port", "deepspeed": "master-port"}
+_DEFAULT = {"accelerate": "main-process-port", "deepspeed": "master-port"}
 _WHOLE_NODE = 8
 "A job with so many GPUs on a node does not share it."
 

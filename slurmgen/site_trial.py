@@ -35,7 +35,7 @@ _ACTIVE = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING"}
 
 
 class Trial(NamedTuple):
-    """A shape of a job on a site, and how it fared."""
+    """A shape of a job on a site, and its result."""
 
     shape: str
     result: Result

@@ -140,8 +140,6 @@ def _new_path(name: str, output: Path | None, project: Path) -> Path:
             f"a profile is found by its file name; call it {name}.toml.", param_hint="--output"
         )
     path = output.absolute() if output else project / "site_profiles" / f"{name}.toml"
-    if os.path.lexists(path):
-        raise RequestError(f"{shown(path)} exists already", "Choose another name, or edit that file.")
     known = profile_paths(project).get(name)
     if known:
         other = f'write {shown(path)} with `extends = "{name}"` to change some facts'
@@ -149,6 +147,8 @@ def _new_path(name: str, output: Path | None, project: Path) -> Path:
         raise RequestError(
             f"site {name!r} exists already: {shown(known)}", f"Choose another name, or {hint}."
         )
+    if os.path.lexists(path):
+        raise RequestError(f"{shown(path)} exists already", "Choose another name, or edit that file.")
     return path
 
 

@@ -1,5 +1,6 @@
 """Launches: the commands that start ranks, and the srun, container and tools that they run under."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -166,11 +167,25 @@ def _program(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
         if len(layers) >= _MOST_LAYERS:
             raise TooLarge
     scene.budget.spend(_LAUNCH)
-    if words and words[0].text.rpartition("/")[2] not in UTILITIES:
+    if words and not _is_utility(words):
         options = Options({}, open=True)
         yield Launch(
             "program", words[0], words[0].span.end, options, None, tuple(layers), scene.command, scene.env
         )
+
+
+def _is_utility(words: Sequence[Word]) -> bool:
+    """Whether a program is a utility, or a shell that runs only utilities."""
+    name = _program_name(words[0].text)
+    texts = [word.text for word in words[1:3]]
+    if name in SHELLS and len(texts) > 1 and re.fullmatch(r"-\w*c", texts[0]):
+        heads = [part.split()[0] for part in re.split(r"[;&|\n]+", texts[1]) if part.strip()]
+        return all(_program_name(head) in UTILITIES for head in heads)
+    return name in UTILITIES
+
+
+def _program_name(text: str) -> str:
+    return text.rpartition("/")[2]
 
 
 def head_or_wrapper(command: Command) -> bool:

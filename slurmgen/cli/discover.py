@@ -132,8 +132,14 @@ def _site(found: "Discovery", diff: str | None, name: str) -> "Site":
     return (
         corrected(load_site(diff, project_dir()), found)
         if diff
-        else convert(tomllib.loads(profile_text(found, name, "")), Site)
+        else convert(tomllib.loads(profile_text(found, name, _today())), Site)
     )
+
+
+def _today() -> str:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).date().isoformat()
 
 
 def discover_cluster(name: str, options: dict[str, Any]) -> "Discovery":
@@ -186,13 +192,11 @@ def _compare(name: str, found: "Discovery", via: str | None) -> int:
 
 
 def _write(found: "Discovery", name: str, output: Path | None) -> int:
-    from datetime import UTC, datetime
-
     from slurmgen.cli.paths import removed_on_error
     from slurmgen.errors import RequestError
     from slurmgen.sites.discover import profile_text
 
-    text = profile_text(found, name, datetime.now(UTC).date().isoformat())
+    text = profile_text(found, name, _today())
     if output is None:
         click.echo(text, nl=False)
         return 0

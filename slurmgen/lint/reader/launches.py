@@ -113,6 +113,9 @@ class Launch(NamedTuple):
         return self.word.span
 
 
+_IMAGE_VERBS = frozenset("build image import load pull".split())
+
+
 class _Scene(NamedTuple):
     """The position in a command."""
 
@@ -179,9 +182,14 @@ def _is_utility(words: Sequence[Word]) -> bool:
     name = _program_name(words[0].text)
     texts = [word.text for word in words[1:3]]
     if name in SHELLS and len(texts) > 1 and re.fullmatch(r"-\w*c", texts[0]):
-        heads = [part.split()[0] for part in re.split(r"[;&|\n]+", texts[1]) if part.strip()]
-        return all(_program_name(head) in UTILITIES for head in heads)
+        parts = [part.split() for part in re.split(r"[;&|\n]+", texts[1]) if part.strip()]
+        return all(_program_name(part[0]) in UTILITIES or _is_for_images(part) for part in parts)
     return name in UTILITIES
+
+
+def _is_for_images(words: Sequence[str]) -> bool:
+    """Whether a container engine fetches or looks up an image, as in `podman pull IMAGE`."""
+    return _program_name(words[0]) in WRAPPERS and len(words) > 1 and words[1] in _IMAGE_VERBS
 
 
 def _program_name(text: str) -> str:

@@ -228,6 +228,8 @@ def _end(twin: Twin) -> None:
     writers = [daemon for daemon in twin.daemons if daemon.name in {"slurmctld", "slurmdbd", "mariadbd"}]
     daemons.stop(*writers, grace=0)
     daemons.stop(*twin.daemons)
+    # One that was interrupted in its start may have no pid file yet.
+    processes.end(processes.with_any(daemon.mark for daemon in twin.daemons), grace=0)
     # Steps outlive their slurmd. Each listens on a socket in the spool folder, which identifies its process.
     steps = [pid for path in twin.run.glob("spool/*/*") if (pid := processes.listener(path))]
     processes.end([member for pid in steps for member in processes.family(pid)], grace=0)

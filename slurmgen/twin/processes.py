@@ -31,6 +31,13 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def with_any(texts: Iterable[str]) -> list[int]:
+    """The processes whose command line contains one of the texts."""
+    texts = tuple(texts)
+    pids = (int(entry.name) for entry in PROC.glob("[0-9]*"))
+    return [pid for pid in pids if any(text in command_line(pid) for text in texts)]
+
+
 def listener(path: Path) -> int | None:
     """The process that listens on a socket file; None if no process does."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:

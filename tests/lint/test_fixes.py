@@ -62,3 +62,16 @@ def test_a_fix_that_would_bring_a_finding_is_not_applied(monkeypatch: pytest.Mon
         engine, "lint_text", lambda script, *others: (harmful,) if script == text else linted(script, *others)
     )
     assert fix(text, unsafe=True) == (text, ())
+
+
+@pytest.mark.parametrize(
+    ("written", "right"),
+    [
+        ("cpu-per-task", "cpus-per-task"),
+        ("gpus-per-tasks", "gpus-per-task"),
+        ("ntask-per-node", "ntasks-per-node"),
+    ],
+)
+def test_a_misspelt_option_becomes_the_closest_real_one(written: str, right: str) -> None:
+    text = f"#!/bin/bash\n#SBATCH --{written}=8\npython train.py\n"
+    assert fix(text, codes=["SG104"]).text == text.replace(written, right)

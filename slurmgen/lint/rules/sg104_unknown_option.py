@@ -34,6 +34,8 @@ from slurmgen.slurm.getopt import SBATCH, SRUN
 CODE = "SG104"
 SEVERITY = "error"
 SUMMARY = "the option does not exist or is ambiguous"
+_CLEARLY = 0.03
+"The difference of two ratios of difflib: `cpu-per-task` is 0.96 from cpus-per-task, 0.88 from gpus-per-task."
 
 
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
@@ -52,7 +54,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
                 _name(directive),
                 f"sbatch has no option {option.written} and rejects the script",
                 f"write `--{close[0]}`",
-                (edit,) if len(close) == 1 else (),
+                (edit,) if _is_clear(directive.name, close) else (),
                 safe=True,
             )
 
@@ -68,6 +70,14 @@ def _underscores(script: Script) -> Iterator[Finding]:
                 yield Finding(
                     given.word.span, f"srun has no option --{name}, and fails", f"write `--{dashed}`"
                 )
+
+
+def _is_clear(name: str, close: list[str]) -> bool:
+    """Whether the first of two real options is closer to a name than the other."""
+    from difflib import SequenceMatcher
+
+    ratios = [SequenceMatcher(None, name, other).ratio() for other in close]
+    return len(ratios) == 1 or ratios[0] - ratios[1] > _CLEARLY
 
 
 def _name(directive: Directive) -> Span:

@@ -80,63 +80,78 @@ class Document:
         )
 
 
-def make_server(site: str | None) -> LanguageServer:
-    """The server, with the rules of `site` if there is one."""
-    server = LanguageServer("slurmgen", version("slurmgen-torch"))
+class LintServer(LanguageServer):
+    """A language server with the rules of a site, if there is one."""
 
-    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
-    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
-    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
-    def publish(
-        params: types.DidOpenTextDocumentParams
-        | types.DidChangeTextDocumentParams
-        | types.DidSaveTextDocumentParams,
-    ) -> None:
-        uri = params.text_document.uri
-        document = _document(server, uri, site)
-        found = [document.diagnostic(report) for report in document.reports] if document else []
-        server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found))
+    def __init__(self, site: str | None) -> None:
+        super().__init__("slurmgen", version("slurmgen-torch"))
+        self.site = site
 
-    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
-    def clear(params: types.DidCloseTextDocumentParams) -> None:
-        server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(params.text_document.uri, []))
+    def document(self, uri: str) -> Document | None:
+        """The document; None if the site or slurmgen.toml is not valid, which the editor then shows."""
+        try:
+            return Document(self.workspace.get_text_document(uri), self.site)
+        except SlurmgenError as error:
+            message = types.ShowMessageParams(types.MessageType.Error, f"slurmgen: {error}")
+            self.window_show_message(message)
+            return None
 
-    @server.feature(
-        types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions([types.CodeActionKind.QuickFix, _FIX_ALL])
-    )
-    def actions(params: types.CodeActionParams) -> list[types.CodeAction]:
-        uri = params.text_document.uri
-        document = _document(server, uri, site)
-        fixable = [report for report in document.reports if report.finding.edits] if document else []
-        if not document or not fixable:
-            return []
-        here = [report for report in fixable if _overlaps(document.range(report.finding.span), params.range)]
-        safe = any(report.finding.safe for report in fixable)
-        return [*(document.fix(uri, report) for report in here), *([document.fix_all(uri)] if safe else [])]
 
-    @server.feature(types.TEXT_DOCUMENT_HOVER)
-    def hover(params: types.HoverParams) -> types.Hover | None:
-        document = _document(server, params.text_document.uri, site)
-        point = types.Range(params.position, params.position)
-        reports = document.reports if document else ()
-        pages = {
-            report.rule.code: explain(report.rule)
-            for report in reports
-            if document and _overlaps(document.range(report.finding.span), point)
-        }
-        content = types.MarkupContent(types.MarkupKind.Markdown, "\n".join(pages.values()))
-        return types.Hover(content) if pages else None
-
+def make_server(site: str | None) -> LintServer:
+    """The server, with its features."""
+    server = LintServer(site)
+    for event in (
+        types.TEXT_DOCUMENT_DID_OPEN,
+        types.TEXT_DOCUMENT_DID_CHANGE,
+        types.TEXT_DOCUMENT_DID_SAVE,
+    ):
+        server.feature(event)(_publish)
+    server.feature(types.TEXT_DOCUMENT_DID_CLOSE)(_clear)
+    kinds = types.CodeActionOptions([types.CodeActionKind.QuickFix, _FIX_ALL])
+    server.feature(types.TEXT_DOCUMENT_CODE_ACTION, kinds)(_actions)
+    server.feature(types.TEXT_DOCUMENT_HOVER)(_page)
     return server
 
 
-def _document(server: LanguageServer, uri: str, site: str | None) -> Document | None:
-    """The document, or None if the site or slurmgen.toml is not valid, which the editor then shows."""
-    try:
-        return Document(server.workspace.get_text_document(uri), site)
-    except SlurmgenError as error:
-        server.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"slurmgen: {error}"))
-        return None
+def _publish(
+    server: LintServer,
+    params: types.DidOpenTextDocumentParams
+    | types.DidChangeTextDocumentParams
+    | types.DidSaveTextDocumentParams,
+) -> None:
+    uri = params.text_document.uri
+    document = server.document(uri)
+    found = [document.diagnostic(report) for report in document.reports] if document else []
+    server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found))
+
+
+def _clear(server: LintServer, params: types.DidCloseTextDocumentParams) -> None:
+    server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(params.text_document.uri, []))
+
+
+def _actions(server: LintServer, params: types.CodeActionParams) -> list[types.CodeAction]:
+    """The fixes at a place, and all safe fixes of the document."""
+    uri = params.text_document.uri
+    document = server.document(uri)
+    fixable = [report for report in document.reports if report.finding.edits] if document else []
+    if not document or not fixable:
+        return []
+    here = [report for report in fixable if _overlaps(document.range(report.finding.span), params.range)]
+    safe = any(report.finding.safe for report in fixable)
+    return [*(document.fix(uri, report) for report in here), *([document.fix_all(uri)] if safe else [])]
+
+
+def _page(server: LintServer, params: types.HoverParams) -> types.Hover | None:
+    """The pages of the rules whose findings are at a place."""
+    document = server.document(params.text_document.uri)
+    point = types.Range(params.position, params.position)
+    pages = {
+        report.rule.code: explain(report.rule)
+        for report in (document.reports if document else ())
+        if document and _overlaps(document.range(report.finding.span), point)
+    }
+    content = types.MarkupContent(types.MarkupKind.Markdown, "\n".join(pages.values()))
+    return types.Hover(content) if pages else None
 
 
 def _overlaps(a: types.Range, b: types.Range) -> bool:

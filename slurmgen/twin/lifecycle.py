@@ -14,7 +14,7 @@ from slurmgen.errors import TwinError
 from slurmgen.sites.model import Site
 from slurmgen.twin import accounting, commands, daemons, database, files, machine, processes, store
 from slurmgen.twin.installation import Installation, installed
-from slurmgen.twin.layout import LOCALHOST, Layout, groups
+from slurmgen.twin.layout import LOCALHOST, Group, Layout, groups
 from slurmgen.twin.shape import assumptions
 from slurmgen.twin.store import Twin
 
@@ -57,22 +57,29 @@ def up(
         programs |= _accounting_programs(slurm) if wanted else {}
         shape = groups(site, nodes, gpu_type)
         _clear(site.name)
-        hostname = socket.gethostname()
-        layout = Layout(
-            site=site,
-            groups=shape,
-            folder=store.root() / site.name,
-            user=machine.user_name(),
-            hostname=hostname,
-            loopback=machine.loopback(hostname),
-            slurm=slurm,
-            accounting="slurmdbd" in programs,
-            accounts=tuple(accounts),
-            port=machine.free_ports(3 + sum(group.count for group in shape)),
-            # Not TMPDIR, which may be long: the path of a socket has 108 bytes.
-            run=Path(tempfile.mkdtemp(prefix="slurmgen-", dir="/tmp")),
-        )
+        layout = _layout(site, shape, slurm, tuple(accounts), accounting="slurmdbd" in programs)
         return _start(layout, programs, gpu_type)
+
+
+def _layout(
+    site: Site, shape: tuple[Group, ...], slurm: Installation, accounts: tuple[str, ...], *, accounting: bool
+) -> Layout:
+    """Where the twin lives on this machine: its folders, names and ports."""
+    hostname = socket.gethostname()
+    return Layout(
+        site=site,
+        groups=shape,
+        folder=store.root() / site.name,
+        user=machine.user_name(),
+        hostname=hostname,
+        loopback=machine.loopback(hostname),
+        slurm=slurm,
+        accounting=accounting,
+        accounts=accounts,
+        port=machine.free_ports(3 + sum(group.count for group in shape)),
+        # Not TMPDIR, which may be long: the path of a socket has 108 bytes.
+        run=Path(tempfile.mkdtemp(prefix="slurmgen-", dir="/tmp")),
+    )
 
 
 def down(site_name: str) -> None:

@@ -120,11 +120,12 @@ def test_a_package_that_uv_cannot_download_is_the_reason(failing: Failing) -> No
     """A real uv, and an index on a port of this machine where nothing listens."""
     (failing.project / "pyproject.toml").write_text(
         '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["einops"]\n'
-        '[tool.uv]\npackage = false\nindex-url = "http://127.0.0.1:9/index"\n'
+        "[tool.uv]\npackage = false\n"
     )
     env = {
         "PATH": f"{BIN}:/usr/bin:/bin",
         "UV_HTTP_RETRIES": "0",
+        "UV_DEFAULT_INDEX": "http://127.0.0.1:9/",
         "UV_CACHE_DIR": str(failing.project / "cache"),
     }
     job = [
@@ -141,5 +142,5 @@ def test_a_package_that_uv_cannot_download_is_the_reason(failing: Failing) -> No
     reply = failing.slurmgen("submit", *words, **env)
     assert reply.returncode == 0, reply.stderr
     found = failing.why(reply.stdout.strip())
-    assert found["what"] == "a package could not be downloaded: http://127.0.0.1:9/index/einops/"
+    assert found["what"] == "a package could not be downloaded: http://127.0.0.1:9/einops/"
     assert "login node" in found["todo"]

@@ -32,3 +32,11 @@ def test_a_variable_of_some_jobs_is_required_of_these(
     (tmp_path / "job.sh").write_text(SCRIPT.format(nodes=nodes))
     out = slurmgen("lint", "--site", "mine", "--select", "SG909", "job.sh").stdout
     assert ("mine requires NCCL_NET" in out) is required
+
+
+@pytest.mark.parametrize("size", ["--nodes=1", "--ntasks-per-node=1", "--ntasks=2"])
+def test_a_refused_job_is_reported_also_if_its_header_states_no_nodes(size: str, slurmgen: Run) -> None:
+    header = f"#SBATCH --gpus-per-node=a100_1g.5gb:2\n#SBATCH {size}\n"
+    script = f"#!/bin/bash\n{header}srun python train.py\n"
+    out = slurmgen("lint", "-", "--site", "narval", "--select", "SG910", input=script).stdout
+    assert "narval refuses such a job: NCCL cannot use several parts of a GPU" in out

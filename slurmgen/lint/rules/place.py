@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from slurmgen.lint.finding import Site
-from slurmgen.lint.reader import Launch, Script
+from slurmgen.lint.reader import Launch, Script, Span
 
 if TYPE_CHECKING:
     from slurmgen.sites.nodes import Place
@@ -37,3 +37,9 @@ def gpu_type(script: Script, site: Site) -> str | None:
     words = re.split(r"[^\w.+-]+", constraint)
     by_constraint = (name for name, kind in site.gpu.types.items() if kind.constraint in words)
     return script.job.gpu_type or next(by_constraint, None)
+
+
+def span_of(script: Script, *options: str) -> Span:
+    """Where the header sets the first of these options that it sets; the first line if it sets none."""
+    found = (directive.span for option in options if (directive := script.header.last(option)))
+    return next(found, Span(0, len(script.first_line)))

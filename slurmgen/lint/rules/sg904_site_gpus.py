@@ -24,8 +24,8 @@ If the profile of the site is out of date.
 from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
-from slurmgen.lint.reader import Script, Span
-from slurmgen.lint.rules.place import place
+from slurmgen.lint.reader import Script
+from slurmgen.lint.rules.place import place, span_of
 
 CODE = "SG904"
 SEVERITY = "error"
@@ -39,7 +39,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     job, available = script.job, place(script, site).node.gpus
     if job.gpus_per_node and available and job.gpus_per_node > available:
         yield Finding(
-            _place(script, "gres", "gpus-per-node", "gpus", "gpus-per-task"),
+            span_of(script, "gres", "gpus-per-node", "gpus", "gpus-per-task"),
             f"the job requests {job.gpus_per_node} GPUs per node, but a node of {site.name} has {available}",
             f"request at most {available} GPUs per node, on more nodes",
         )
@@ -48,12 +48,7 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
         for what, requested, most in counts:
             if requested and most and requested > most:
                 yield Finding(
-                    _place(script, "nodes", "gpus", "gres"),
+                    span_of(script, "nodes", "gpus", "gres"),
                     f"the job requests {requested} {what}, but {name} of {site.name} allows {most} per job",
                     f"request at most {most} {what}",
                 )
-
-
-def _place(script: Script, *names: str) -> Span:
-    found = [directive for name in names if (directive := script.header.last(name))]
-    return found[0].span if found else Span(0, len(script.first_line))

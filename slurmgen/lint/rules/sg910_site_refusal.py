@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.rules.place import settings
+from slurmgen.lint.rules.place import settings, span_of
 
 CODE = "SG910"
 SEVERITY = "error"
@@ -32,20 +32,19 @@ SUMMARY = "the site refuses the job"
 
 
 def check(script: Script, site: Site | None) -> Iterator[Finding]:
-    """Report each refused option, and each refused combination at the first directive."""
+    """Report each refused option, and each refused combination at the directive of its size."""
     if site is None:
         return
     for option, reason in site.refused_options.items():
         if directive := script.header.last(option):
             yield Finding(directive.span, f"--{option} on {site.name}: {reason}", "leave the option out")
-    if not script.job.nodes or not script.job.gpus_per_node or _has_unknown_partition(script, site):
+    if not script.job.gpus_per_node or _has_unknown_partition(script, site):
         return
     found = settings(script, site)
+    where = span_of(script, "nodes", "partition", "gpus-per-node", "gres", "gpus", "gpus-per-task")
     for name, reason in found.refusals.items():
-        where = script.header.last("nodes") or script.header.last("partition")
-        if where:
-            advice = found.notes.get(name, "change the GPUs, nodes or partition of the job").rstrip(".")
-            yield Finding(where.span, f"{site.name} refuses such a job: {reason}", advice)
+        advice = found.notes.get(name, "change the GPUs, nodes or partition of the job").rstrip(".")
+        yield Finding(where, f"{site.name} refuses such a job: {reason}", advice)
 
 
 def _has_unknown_partition(script: Script, site: Site) -> bool:

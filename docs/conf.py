@@ -62,4 +62,5 @@ def _add_examples(_app: Sphinx, ctx: click.Context, lines: list[str]) -> None:
 def _rst(text: str) -> str:
     """Plain text as reStructuredText: code and options are literals."""
     text = text.replace("*", r"\*")
-    return re.sub(r"`([^`]+)`|(?<![\w-])(--[a-z][a-z-]*)", lambda match: f"``{match[1] or match[2]}``", text)
+    code = r"`([^`]+)`|(?<![\w-])(--[a-z][a-z-]*(?:=[\w:]+)?)"
+    return re.sub(code, lambda match: f"``{match[1] or match[2]}``", text)

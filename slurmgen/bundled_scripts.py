@@ -5,14 +5,21 @@ from pathlib import PurePosixPath
 FOLDER = "training"
 "Their folder, both in slurmgen and in a job's folder; it has its own pyproject.toml."
 
-_DATA = ("cifar", "cifar100", "mnist")
-_FRAMEWORKS = ("ddp", "lightning", "accelerate")
+_FRAMEWORKS = ("ddp", "fsdp", "lightning", "accelerate")
 BUNDLED_SCRIPTS = frozenset(
     [
-        *(f"{FOLDER}/{data}_{framework}.py" for data in _DATA for framework in _FRAMEWORKS),
+        *(f"{FOLDER}/train_{framework}.py" for framework in _FRAMEWORKS),
         *(f"{FOLDER}/{name}.py" for name in ("benchmark", "fetch_data", "scaling")),
     ]
 )
+
+_TASKS = {"cifar": "cifar10", "cifar100": "cifar100", "mnist": "mnist"}
+REPLACED = {
+    f"{FOLDER}/{data}_{framework}.py": (f"{FOLDER}/train_{framework}.py", task)
+    for data, task in _TASKS.items()
+    for framework in ("ddp", "lightning", "accelerate")
+}
+"The scripts of earlier versions: each is now a script and its `--task`."
 
 
 def is_bundled(script: str) -> bool:

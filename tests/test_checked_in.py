@@ -390,7 +390,7 @@ def test_a_script_is_printed_although_its_training_script_is_missing(slurmgen: R
     "how",
     [
         [],
-        ["--script", "training/mnist_lightning.py", "--python-env", "uv:training"],
+        ["--script", "training/train_lightning.py", "--python-env", "uv:training"],
         ["--script", "/on/the/cluster.py"],
         ["--python-env", "venv:~/envs/torch"],
     ],

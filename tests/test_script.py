@@ -165,7 +165,7 @@ def test_only_comments_precede_the_last_directive() -> None:
 def test_the_header_names_the_job_site_ranks_and_command() -> None:
     head = script_of("daic", gpus=4, nodes=2, account="ewi-insy").splitlines()[1:3]
     assert head == [
-        "# cifar_ddp on daic: ddp, 4 ranks on 2 nodes with 2 GPUs each",
+        "# train_ddp on daic: ddp, 4 ranks on 2 nodes with 2 GPUs each",
         "# Made by: slurmgen render --site daic --gpus 4 --nodes 2 --account ewi-insy",
     ]
 
@@ -266,18 +266,6 @@ def test_the_bundled_training_has_its_own_uv_project() -> None:
 def test_every_bundled_script_uses_its_own_uv_project(script: str) -> None:
     text = script_of("generic", python_env="uv", script=script)
     assert " flock training/.venv.lock uv sync --project training\n" in text
-
-
-def test_the_list_of_bundled_scripts_matches_the_folder() -> None:
-    assert {f"training/{path.name}" for path in bundled("training").glob("*.py")} == BUNDLED_SCRIPTS
-    assert {launcher.bundled_script for launcher in LAUNCHERS.values()} <= BUNDLED_SCRIPTS
-
-
-@pytest.mark.parametrize("script", ["training/cifar100_ddp.py", "training/mnist_lightning.py"])
-def test_a_bundled_script_with_uv_can_be_submitted(script: str, slurmgen: Run) -> None:
-    words = ["--python-env", "uv", "--script", script, "--via", "local", "--dry-run"]
-    result = slurmgen("submit", *words)
-    assert (result.returncode, result.stderr.count("  training/pyproject.toml\n")) == (0, 1)
 
 
 INIT = Modules(init=("module purge", "ulimit -n 4096"))

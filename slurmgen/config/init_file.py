@@ -18,7 +18,7 @@ time = "01:00:00"
 [job.cifar]  # `slurmgen submit cifar`
 framework = "ddp"  # or python, lightning, srun, accelerate
 gpus = 1  # total of the job, as in Slurm
-script = "training/cifar_ddp.py"  # an example of slurmgen; replace it by your own
+script = "training/train_ddp.py"  # an example of slurmgen; replace it by your own
 script_args = ["--data", "synthetic", "--limit", "512", "--epochs", "2"]
 
 # What differs on another site. The job then has a script for that site too.

@@ -34,7 +34,7 @@ LAUNCHER = Launcher(
     why="each `accelerate launch` starts one process per GPU",
     command=command,
     meets=several_ranks,
-    bundled_script="training/cifar_accelerate.py",
+    bundled_script="training/train_accelerate.py",
     options=("mixed_precision",),
     sets=("RANK", "LOCAL_RANK", "WORLD_SIZE"),
 )

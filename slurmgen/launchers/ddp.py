@@ -35,7 +35,7 @@ LAUNCHER = Launcher(
     why="each torchrun starts one worker per GPU",
     command=command,
     meets=several_nodes,
-    bundled_script="training/cifar_ddp.py",
+    bundled_script="training/train_ddp.py",
     options=("rendezvous",),
     sets=("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE"),
 )

@@ -19,5 +19,5 @@ LAUNCHER = Launcher(
     command=command,
     meets=several_ranks,
     refused_names=("bash", "interactive"),  # its SLURMEnvironment treats these as `salloc` sessions
-    bundled_script="training/cifar_lightning.py",
+    bundled_script="training/train_lightning.py",
 )

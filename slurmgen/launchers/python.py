@@ -14,6 +14,6 @@ LAUNCHER = Launcher(
     why="one process does all the work",
     command=command,
     meets=never,
-    bundled_script="training/cifar_ddp.py",  # it also runs as one process
+    bundled_script="training/train_ddp.py",  # it also runs as one process
     max_world_size=1,
 )

@@ -28,7 +28,7 @@ LAUNCHER = Launcher(
     why="each Slurm task is one rank of PyTorch",
     command=command,
     meets=always,  # a script for torchrun joins a group of one rank too
-    bundled_script="training/cifar_ddp.py",
+    bundled_script="training/train_ddp.py",
     sets=tuple(VARIABLES),
     task_env=VARIABLES,
 )

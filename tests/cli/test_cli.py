@@ -25,7 +25,7 @@ def test_render_writes_only_the_script_to_stdout(slurmgen: Run) -> None:
     result = slurmgen("render", "--framework", "ddp", "--gpus", "4")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith(
-        "#!/bin/bash\n# cifar_ddp on generic: ddp, 4 ranks on 1 node with 4 GPUs\n"
+        "#!/bin/bash\n# train_ddp on generic: ddp, 4 ranks on 1 node with 4 GPUs\n"
     )
 
 

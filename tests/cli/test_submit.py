@@ -157,7 +157,7 @@ def test_an_array_is_neither_followed_nor_submitted(machine: Machine) -> None:
 
 def test_without_a_script_the_bundled_example_is_sent_and_named(machine: Machine) -> None:
     reply = machine.slurmgen("submit", "--site", "generic", "--via", "local", "--dry-run")
-    assert "no script is named: the bundled example training/cifar_ddp.py is sent" in reply[2]
+    assert "no script is named: the bundled example training/train_ddp.py is sent" in reply[2]
     assert "no script is named" not in machine.submit("--dry-run")[2]
 
 

@@ -72,7 +72,7 @@ JOBLESS = (["render"], ["explain"], ["submit", "--dry-run"], ["doctor", "--via",
 @pytest.mark.parametrize("command", JOBLESS, ids=lambda words: words[0])
 def test_a_command_without_a_job_uses_the_only_one(command: list[str], project: Path, slurmgen: Run) -> None:
     reply = slurmgen(*command, "--time", "2:00:00", cwd=project)
-    assert "cifar_ddp" not in reply.stdout
+    assert "train_ddp" not in reply.stdout
     assert "cifar" in reply.stdout
     if command[0] in ("render", "submit"):
         head = "# Made by: slurmgen render cifar --site daic --time 2:00:00"
@@ -110,7 +110,7 @@ def test_without_jobs_the_bundled_example_is_used(text: str | None, tmp_path: Pa
         (tmp_path / "slurmgen.toml").write_text(text)
     reply = slurmgen("submit", "--site", "daic", "--account", "a", "--dry-run")
     assert reply.returncode == 0, reply.stderr
-    assert "training/cifar_ddp.py" in reply.stdout
+    assert "training/train_ddp.py" in reply.stdout
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_the_command_in_the_header_does_not_repeat_arguments_of_the_defaults(
 ) -> None:
     (tmp_path / "slurmgen.toml").write_text('[defaults]\nscript_args = ["--a"]')
     text = slurmgen("render", "--", "--b").stdout
-    assert text.endswith("cifar_ddp.py --a --b\n")
+    assert text.endswith("train_ddp.py --a --b\n")
     command = shlex.split(text.splitlines()[2].removeprefix("# Made by: slurmgen "))
     assert slurmgen(*command).stdout == text
 

@@ -72,7 +72,7 @@ def test_each_engine_is_called_by_its_own_interface(engine: EngineName, words: s
 
 def test_an_environment_definition_file_is_an_option_of_srun() -> None:
     text = joined(script("edf", framework="lightning"))
-    assert '--environment=pytorch --container-workdir="$PWD" python training/cifar_lightning.py' in text
+    assert '--environment=pytorch --container-workdir="$PWD" python training/train_lightning.py' in text
 
 
 def test_binds_of_an_environment_definition_file_are_refused() -> None:

@@ -94,7 +94,7 @@ def test_the_text_has_a_line_for_each_step_and_hints_below_failures(
     reply = slurmgen("doctor", *over_ssh(closed))
     assert (reply.returncode, reply.stderr) == (3, "")
     lines = reply.stdout.splitlines()
-    assert lines[0].startswith("ok           request          cifar_ddp on generic: ddp, 1 GPU on 1 node")
+    assert lines[0].startswith("ok           request          train_ddp on generic: ddp, 1 GPU on 1 node")
     at = next(number for number, line in enumerate(lines) if line.startswith("failed       port  "))
     assert "no connection to port" in lines[at]
     assert lines[at + 1].split()[:3] == ["Check", "that", "the"]

@@ -306,7 +306,7 @@ def test_options_of_torchrun_with_blanks_stay_single_words(tmp_path: Path) -> No
         ["bash", "-c", step], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
     )
     words = done.stdout.splitlines()
-    assert words[-3:] == ["--tee=a;touch OWNED;", "--name=it's mine", "training/cifar_ddp.py"]
+    assert words[-3:] == ["--tee=a;touch OWNED;", "--name=it's mine", "training/train_ddp.py"]
     assert not (tmp_path / "OWNED").exists()
 
 

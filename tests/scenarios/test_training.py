@@ -12,12 +12,13 @@ from tests.scenarios.conftest import BIN, Job, Site
 
 SITES = ("daic", "olivia")
 FRAMEWORKS = ("ddp", "srun", "lightning", "accelerate")
-QUICK = ["--", "--data", "synthetic", "--limit", "256", "--epochs", "1"]
+SHORT = ["--data", "synthetic", "--limit", "256", "--epochs", "1"]
+QUICK = ["--", "--task", "mnist", *SHORT]
 Start = Callable[[str], Site]
 
 
 def request(framework: str, nodes: int, site: str) -> list[str]:
-    script = f"training/mnist_{'ddp' if framework == 'srun' else framework}.py"
+    script = f"training/train_{'ddp' if framework == 'srun' else framework}.py"
     size = ["--gpus", str(2 * nodes), "--nodes", str(nodes)]
     return ["--site", site, "--framework", framework, *size, "--script", script]
 
@@ -73,7 +74,7 @@ def test_c10d_rendezvous_brings_all_ranks_together(site: Start) -> None:
 
 def test_python_is_one_process(site: Start) -> None:
     daic = site("daic")
-    args = ["--site", "daic", "--framework", "python", "--script", "training/mnist_ddp.py"]
+    args = ["--site", "daic", "--framework", "python", "--script", "training/train_ddp.py"]
     assert_trained(daic.ended(daic.submit(*args, *QUICK)), 1)
 
 
@@ -111,5 +112,5 @@ def commands() -> dict[str, tuple[str, int]]:
 def test_the_request_that_replaces_a_published_script_runs(line: str, site: Start) -> None:
     name, world_size = commands()[line]
     place = site(name)
-    job = place.ended(place.submit(*line.split(), *QUICK))
+    job = place.ended(place.submit(*line.split(), *SHORT))
     assert_trained(job, world_size)

@@ -3,7 +3,7 @@
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from slurmgen.bundled_scripts import FOLDER, is_bundled
+from slurmgen.bundled_scripts import FOLDER, REPLACED, is_bundled
 from slurmgen.errors import RequestError
 from slurmgen.paths import bundled
 from slurmgen.python_env import needed_files
@@ -27,14 +27,15 @@ def project_files(
         send: files that are sent although their names suggest secrets, or they are ignored.
 
     Raises:
-        RequestError: one of these files would not be sent, so the job could only fail; or the project
-            folder contains the home folder.
+        RequestError: one of these files would not be sent, so the job could only fail; the script is one of
+            an earlier slurmgen; or the project folder contains the home folder.
     """
     if Path.home().resolve().is_relative_to(project_dir.resolve()):
         raise RequestError(
             f"the project folder is {visible(str(project_dir))}, which contains your home folder",
             "Go to the folder of the project, and submit from there.",
         )
+    _refuse_replaced(script, project_dir)
     found = snapshot(project_dir, send)
     name = str(PurePosixPath(script))
     if name not in found.files and is_bundled(name):
@@ -50,7 +51,11 @@ def missing_files(plan: "Plan", project_dir: Path) -> list[str]:
     """A message for each file of a job that does not exist; `submit` would refuse the job.
 
     Only existence is checked, which is quick: no ignore file is read.
+
+    Raises:
+        RequestError: the script is one of an earlier slurmgen.
     """
+    _refuse_replaced(plan.script, project_dir)
     needed = needed_files(plan.setup.python_env)
     folders = (project_dir, bundled(FOLDER).parent if is_bundled(plan.script) else project_dir)
     causes = {plan.script: "the job runs", **dict.fromkeys(needed, "the Python environment needs")}
@@ -59,6 +64,19 @@ def missing_files(plan: "Plan", project_dir: Path) -> list[str]:
         for path, cause in causes.items()
         if not is_full_path(path) and not any((folder / path).exists() for folder in folders)
     ]
+
+
+def _refuse_replaced(script: str, project_dir: Path) -> None:
+    """Refuse a bundled script of an earlier slurmgen, unless the project has a copy of it."""
+    name = str(PurePosixPath(script))
+    if name not in REPLACED or (project_dir / name).exists():
+        return
+    new, task = REPLACED[name]
+    raise RequestError(
+        f"{name} is now {new} with the argument --task {task}",
+        f"Write `--script {new} -- --task {task}`, or in slurmgen.toml "
+        f'`script = "{new}"` and `script_args = ["--task", "{task}"]`.',
+    )
 
 
 _IGNORED = (

@@ -21,7 +21,9 @@ class Augment:
         """Map uint8 (N, C, H, W) to the same, for this rank's part of the global batch `batch`."""
         if not (self.padding or self.flip or self.cutout):
             return images
-        if self.epoch != order.epoch:  # one copy to the device per epoch: a copy in each step would wait for it
+        if (
+            self.epoch != order.epoch
+        ):  # one copy to the device per epoch: a copy in each step would wait for it
             self.epoch = order.epoch
             draws = torch.rand(5, order.samples, generator=with_seed("augment", self.seed, self.epoch))
             self.draws, self.fill = draws.to(images.device), self.fill.to(images.device)

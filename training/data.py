@@ -31,7 +31,15 @@ class Order(Sampler[list[int]]):
     filled up with sample 0, and `valid` tells how many samples of a part count.
     """
 
-    def __init__(self, samples: int, batch_size: int, rank: int, world_size: int, seed: int | None = None, multiple: int = 1) -> None:
+    def __init__(
+        self,
+        samples: int,
+        batch_size: int,
+        rank: int,
+        world_size: int,
+        seed: int | None = None,
+        multiple: int = 1,
+    ) -> None:
         """`seed`: shuffle, for training. `multiple`: the number of batches is a multiple of it (--accumulate)."""
         self.samples, self.batch_size, self.multiple = samples, batch_size, multiple
         self.rank, self.world_size, self.seed = rank, world_size, seed
@@ -69,7 +77,15 @@ class Order(Sampler[list[int]]):
 class Feed:
     """This rank's batches of an epoch on its device. A TensorDataset without workers is kept there as a whole."""
 
-    def __init__(self, dataset: Dataset[Batch], order: Order, device: torch.device, workers: int = 0, augment: Callable[..., Tensor] | None = None, channels_last: bool = False) -> None:
+    def __init__(
+        self,
+        dataset: Dataset[Batch],
+        order: Order,
+        device: torch.device,
+        workers: int = 0,
+        augment: Callable[..., Tensor] | None = None,
+        channels_last: bool = False,
+    ) -> None:
         self.order, self.device, self.augment = order, device, augment
         self.format = torch.channels_last if channels_last else torch.contiguous_format
         self.tensors = self.loader = None

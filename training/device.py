@@ -54,6 +54,9 @@ def settle(options: Namespace, device: torch.device) -> str | None:
     """Replace what `options` leave to the device by values. Returns an error, or None."""
     gpu = device.type == "cuda"
     bf16 = not gpu or torch.cuda.is_bf16_supported(including_emulation=False)
+    launched = os.environ.get("ACCELERATE_MIXED_PRECISION")
+    if options.precision == "auto" and options.framework == "accelerate" and launched in DTYPES:
+        options.precision = launched  # of `accelerate launch --mixed_precision`
     if options.precision == "auto":
         options.precision = ("bf16" if bf16 else "fp16") if gpu else "fp32"
     if options.channels_last is None:
@@ -85,7 +88,9 @@ def shared_gpu(ranks: "Ranks") -> str | None:
         return None
     gpus = ranks.gather(f"{ranks.host} {torch.cuda.get_device_properties(ranks.device).uuid}")
     twice = [rank for rank, gpu in enumerate(gpus) if gpus.count(gpu) > 1]
-    return f"ranks {', '.join(map(str, twice))} have the same GPU. Request one GPU per rank." if twice else None
+    return (
+        f"ranks {', '.join(map(str, twice))} have the same GPU. Request one GPU per rank." if twice else None
+    )
 
 
 def peak_memory(device: torch.device) -> int:

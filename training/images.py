@@ -44,7 +44,9 @@ def load(options: Namespace, ranks: Ranks) -> tuple[TensorDataset, TensorDataset
     if not options.val_samples:
         return train, None, test
     if options.val_samples >= len(train):
-        ranks.agree(f"--val-samples {options.val_samples} leaves nothing of {len(train)} training samples. Use less.")
+        ranks.agree(
+            f"--val-samples {options.val_samples} leaves nothing of {len(train)} training samples. Use less."
+        )
     order = torch.randperm(len(train), generator=with_seed("validation", options.seed))
     held, rest = order[: options.val_samples], order[options.val_samples :]
     return TensorDataset(*train[rest]), TensorDataset(*train[held]), test
@@ -76,7 +78,9 @@ def fetch(name: str, folder: Path) -> str | None:
     return None
 
 
-def read(name: str, folder: Path, channels: int, side: int, samples: int = 3000) -> tuple[TensorDataset, TensorDataset]:
+def read(
+    name: str, folder: Path, channels: int, side: int, samples: int = 3000
+) -> tuple[TensorDataset, TensorDataset]:
     """Return the training and the test set. Five sixths of the `samples` of `synthetic` are for training."""
     if name in DOWNLOADED:
         path = folder / f"{name}.pt"
@@ -146,7 +150,9 @@ def _downloaded(name: str, folder: Path) -> tuple[Images, Images]:
 def _with_torchvision(name: str, folder: Path, download: bool) -> tuple[Images, Images]:
     from torchvision import datasets  # imported only here: it takes longer than torch itself
 
-    train, test = (getattr(datasets, DOWNLOADED[name])(folder, train=part, download=download) for part in (True, False))
+    train, test = (
+        getattr(datasets, DOWNLOADED[name])(folder, train=part, download=download) for part in (True, False)
+    )
     return _tensors(train), _tensors(test)
 
 

@@ -37,7 +37,9 @@ class ResidualBlock(nn.Module):
         self.norm1, self.norm2 = nn.BatchNorm2d(outputs), nn.BatchNorm2d(outputs)
         self.shortcut = nn.Sequential()
         if inputs != outputs or stride > 1:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
 
     def forward(self, images: Tensor) -> Tensor:
         """Add the convolutions to the shortcut."""
@@ -69,7 +71,9 @@ def build_model(options: Namespace, device: torch.device) -> nn.Module:
     """Return the model on `device`, with the same weights on every rank."""
     torch.manual_seed(options.seed)
     task = TASKS[options.task]
-    model = nn.Sequential(Normalize(task.mean, task.std), *MODELS[options.model](task, options.width)).to(device)
+    model = nn.Sequential(Normalize(task.mean, task.std), *MODELS[options.model](task, options.width)).to(
+        device
+    )
     if options.sync_batchnorm:
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
     if options.channels_last:
@@ -136,7 +140,12 @@ def mlp(task: Task, _: int) -> list[nn.Module]:
 def cnn(task: Task, _: int) -> list[nn.Module]:
     """Two convolutions."""
     return [
-        *(nn.Conv2d(task.channels, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2)),
+        *(
+            nn.Conv2d(task.channels, 32, 3, padding=1, bias=False),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ),
         *(nn.Conv2d(32, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2)),
         nn.Flatten(),
         nn.Linear(64 * (task.side // 4) ** 2, task.classes),

@@ -219,6 +219,16 @@ def fault(options: Namespace, world_size: int, device: str) -> str | None:
         "--channels-last does not work with FSDP, which shards only contiguous weights. Leave it out.": (
             fsdp and options.channels_last
         ),
+        "--precision fp16 does not work with Lightning and FSDP: Lightning's loss scaler refuses shards. "
+        "Use bf16, or train_fsdp.py.": fsdp
+        and options.framework == "lightning"
+        and options.precision == "fp16",
+        "accelerate has FSDP only for GPUs. Use train_fsdp.py on CPUs.": (
+            fsdp and options.framework == "accelerate" and device == "cpu"
+        ),
+        "accelerate has fp16 only for GPUs. Use --precision fp32 or bf16.": (
+            options.framework == "accelerate" and device == "cpu" and options.precision == "fp16"
+        ),
         f"--crop-padding {options.crop_padding} is more than {side - 1}, the image's side less one.": (
             options.crop_padding >= side
         ),
@@ -258,7 +268,9 @@ def check_options(before: dict[str, Any], options: Namespace, ranks: "Ranks") ->
         ranks.say(f"continuing with {flag} {value} instead of {then}")
 
 
-def differences(before: dict[str, Any], now: dict[str, Any], names: tuple[str, ...]) -> list[tuple[str, Any, Any]]:
+def differences(
+    before: dict[str, Any], now: dict[str, Any], names: tuple[str, ...]
+) -> list[tuple[str, Any, Any]]:
     """Return (flag, value before, value now) of the named options that have changed."""
     changed = [name for name in names if name in before and name in now and before[name] != now[name]]
     return [(f"--{name.replace('_', '-')}", before[name], now[name]) for name in changed]

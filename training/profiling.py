@@ -10,7 +10,14 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 WAIT, WARM_UP, STEPS = 5, 3, 20
 MESSAGES = ("nccl", "gloo", "c10d", "distributeddataparallel.allreduce")
-NO_WORK = ("ProfilerStep", "DataParallel", "DistributedDataParallel.forward", "autograd::", "Optimizer.", "## ")
+NO_WORK = (
+    "ProfilerStep",
+    "DataParallel",
+    "DistributedDataParallel.forward",
+    "autograd::",
+    "Optimizer.",
+    "## ",
+)
 
 
 class Profile:

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from device import choose_device, prepare, settle, shared_gpu, topology
 from options import fault
 
+
 def place() -> tuple[int, int, int]:
     """Return rank, world size and local rank: torchrun's or accelerate's, else those of the Slurm step, else one rank.
 
@@ -26,6 +27,7 @@ def place() -> tuple[int, int, int]:
             "RANK": os.environ["SLURM_PROCID"],
             "WORLD_SIZE": os.environ["SLURM_STEP_NUM_TASKS"],
             "LOCAL_RANK": os.environ["SLURM_LOCALID"],
+            "GROUP_RANK": os.environ["SLURM_NODEID"],
         }
         os.environ.setdefault("MASTER_ADDR", first_host(os.environ["SLURM_STEP_NODELIST"]))
         os.environ.setdefault("MASTER_PORT", str(20000 + int(os.environ["SLURM_JOB_ID"]) % 12000))
@@ -133,8 +135,12 @@ class Ranks:
             return dist.TCPStore(address, port, None, listens, self.timeout, wait_for_workers=False)
         except (dist.DistNetworkError, dist.DistStoreError):
             if listens:
-                refuse(f"rank 0 cannot listen on port {port}. Another process uses it: set another MASTER_PORT.")
-            refuse(f"rank {self.rank}: no reply from {address}:{port}, the address of rank 0. See rank 0's log.")
+                refuse(
+                    f"rank 0 cannot listen on port {port}. Another process uses it: set another MASTER_PORT."
+                )
+            refuse(
+                f"rank {self.rank}: no reply from {address}:{port}, the address of rank 0. See rank 0's log."
+            )
 
     def _call_roll(self, store: dist.Store) -> None:
         names = [str(rank) for rank in range(self.world_size)]
@@ -206,7 +212,9 @@ class Heartbeat:
         beats = {rank: json.loads(self.store.get(rank)) for rank in ranks if self.store.check([rank])}
         least = min(count for count, _, _ in beats.values())
         if least == max(count for count, _, _ in beats.values()):
-            return f"all ranks wait for each other ({self.phase}). Look at the network, and set NCCL_DEBUG=INFO."
+            return (
+                f"all ranks wait for each other ({self.phase}). Look at the network, and set NCCL_DEBUG=INFO."
+            )
         return ", ".join(
             f"rank {rank} on {name} stands still ({phase})"
             for rank, (count, phase, name) in beats.items()

@@ -26,8 +26,15 @@ WARM_UP = 5  # batches that select kernels, fill caches and compile
 class Meter:
     """Loss, accuracy and speed over the samples of all ranks. `before`: the totals of an earlier part of the epoch."""
 
-    def __init__(self, ranks: Ranks, batches: int, before: Iterable[float] = (0.0, 0.0, 0.0), warm: bool = False) -> None:
-        self.ranks, self.before, self.done, self.warm_up = ranks, before, 0, 0 if warm else min(WARM_UP, batches // 2)
+    def __init__(
+        self, ranks: Ranks, batches: int, before: Iterable[float] = (0.0, 0.0, 0.0), warm: bool = False
+    ) -> None:
+        self.ranks, self.before, self.done, self.warm_up = (
+            ranks,
+            before,
+            0,
+            0 if warm else min(WARM_UP, batches // 2),
+        )
         self.sums = torch.zeros(3, dtype=torch.float64, device=ranks.device)
         self._start_clock()
 
@@ -38,7 +45,9 @@ class Meter:
             total = cross_entropy(logits.float(), labels, ignore_index=-1, reduction="sum")
         else:
             total = loss.detach().double() * count
-        self.sums += torch.stack([total.double(), (logits.argmax(1) == labels).sum().double(), count.double()])
+        self.sums += torch.stack(
+            [total.double(), (logits.argmax(1) == labels).sum().double(), count.double()]
+        )
         self.done, self.timed = self.done + 1, self.timed + len(labels)
         if self.done == self.warm_up:
             self._start_clock()
@@ -54,7 +63,11 @@ class Meter:
         """Return mean loss, accuracy and samples of all ranks, as NAME_loss and so on. Every rank must call this."""
         loss, correct, samples = self.totals()
         self.images_per_second = self.timed * self.ranks.world_size / (time.perf_counter() - self.start)
-        return {f"{name}_loss": loss / samples, f"{name}_accuracy": correct / samples, f"{name}_samples": int(samples)}
+        return {
+            f"{name}_loss": loss / samples,
+            f"{name}_accuracy": correct / samples,
+            f"{name}_samples": int(samples),
+        }
 
     def _start_clock(self) -> None:
         if self.sums.is_cuda:
@@ -153,7 +166,9 @@ class Report:
         `test` has measured the test set, if the epochs did not."""
         last = self.epochs[-1] | (test.score("test") if test else {})
         hashed = fingerprint(model)
-        self.ranks.say(f"rank {self.ranks.rank}/{self.ranks.world_size} final_loss {last['train_loss']:.6f} params {hashed}")
+        self.ranks.say(
+            f"rank {self.ranks.rank}/{self.ranks.world_size} final_loss {last['train_loss']:.6f} params {hashed}"
+        )
         summary = self._summary(last, max(self.ranks.gather(peak_memory(self.ranks.device))))
         if self.ranks.rank == 0:
             mfu = f", MFU {summary['mfu']:.1%}" if summary["mfu"] else ""
@@ -189,7 +204,8 @@ class Report:
 def to_json(value: dict[str, Any], indent: int | None = None) -> str:
     """Return JSON, which has no NaN."""
     valid = {
-        key: None if isinstance(each, float) and not math.isfinite(each) else each for key, each in value.items()
+        key: None if isinstance(each, float) and not math.isfinite(each) else each
+        for key, each in value.items()
     }
     return json.dumps(valid, indent=indent, allow_nan=False)
 

@@ -30,10 +30,14 @@ class Checkpoints:
             return None
         pointer = self.folder / "latest"
         # Only rank 0 reads it: the file system's cache of another node may be stale.
-        name = self.ranks.gather(pointer.read_text().strip() if self.ranks.rank == 0 and pointer.exists() else None)[0]
+        name = self.ranks.gather(
+            pointer.read_text().strip() if self.ranks.rank == 0 and pointer.exists() else None
+        )[0]
         if name is None:
             return None
-        unseen = f"rank {self.ranks.rank} does not see {self.folder / name}. Use a --run-dir that all ranks share."
+        unseen = (
+            f"rank {self.ranks.rank} does not see {self.folder / name}. Use a --run-dir that all ranks share."
+        )
         self.ranks.agree(None if appears(self.folder / name) else unseen)
         return self.folder / name
 
@@ -94,7 +98,11 @@ def appears(path: Path, seconds: int = 60) -> bool:
 def random_state() -> dict[str, Any]:
     """Return the state of all generators."""
     name, keys, *rest = np.random.get_state()
-    state = {"python": random.getstate(), "numpy": (name, keys.tolist(), *rest), "torch": torch.get_rng_state()}
+    state = {
+        "python": random.getstate(),
+        "numpy": (name, keys.tolist(), *rest),
+        "torch": torch.get_rng_state(),
+    }
     return state | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_initialized() else {})
 
 

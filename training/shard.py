@@ -12,23 +12,31 @@ from torch.nn.functional import batch_norm
 
 
 def shard(model: nn.Module, options: Namespace) -> nn.Module:
-    """Shard the weights over the ranks, in place: block by block, so that one block at a time is complete.
-
-    They are gathered in --precision, and gradients are summed in fp32.
-    """
-    policy = MixedPrecisionPolicy(param_dtype=DTYPES[options.precision], reduce_dtype=torch.float32)
+    """Shard the weights over the ranks, in place: block by block, so that one block at a time is complete."""
     for block in blocks(model):
         if options.compile:
             block.compile()
-        fully_shard(block, mp_policy=policy)
+        fully_shard(block, mp_policy=policy(options))
+    keep_norms(model)
+    return fully_shard(model, mp_policy=policy(options), reshard_after_forward=True)
+
+
+def policy(options: Namespace) -> MixedPrecisionPolicy:
+    """Return the types: weights are gathered in --precision, and gradients are summed in fp32."""
+    return MixedPrecisionPolicy(param_dtype=DTYPES[options.precision], reduce_dtype=torch.float32)
+
+
+def keep_norms(model: nn.Module) -> None:
+    """Let BatchNorm compute with weights in fp32, like its running statistics, in place."""
     for norm in model.modules():
         if isinstance(norm, nn.BatchNorm2d):
             norm.forward = partial(normalize, norm)
-    return fully_shard(model, mp_policy=policy)
 
 
 def normalize(norm: nn.BatchNorm2d, images: Tensor) -> Tensor:
     """Apply BatchNorm with its weights in fp32, which its running statistics must match."""
     share = norm.momentum if norm.training else 0.0
     weight, bias = norm.weight.float(), norm.bias.float()
-    return batch_norm(images, norm.running_mean, norm.running_var, weight, bias, norm.training, share, norm.eps)
+    return batch_norm(
+        images, norm.running_mean, norm.running_var, weight, bias, norm.training, share, norm.eps
+    )

@@ -35,7 +35,7 @@ from torch.utils.data import Dataset
 
 def main() -> None:
     """Train from the latest checkpoint, or from the start."""
-    options = parse_options(strategy="fsdp")
+    options = parse_options(framework="fsdp", strategy="fsdp")
     ranks = start(options)
     train, val, test = load(options, ranks)  # your own: datasets of (image, label); `val` may be None
     model = build_model(options, ranks.device)  # your own: a model with equal weights on all ranks
@@ -49,7 +49,13 @@ class Training:
     """A model, its optimizer and its data, and the loop over epochs and batches."""
 
     def __init__(
-        self, options: Namespace, ranks: Ranks, model: nn.Module, train: Dataset, val: Dataset | None, test: Dataset
+        self,
+        options: Namespace,
+        ranks: Ranks,
+        model: nn.Module,
+        train: Dataset,
+        val: Dataset | None,
+        test: Dataset,
     ) -> None:
         self.options, self.ranks = options, ranks
         self.train, self.test = self.feed(train, training=True), self.feed(test)
@@ -140,7 +146,9 @@ class Training:
         """Measure the model on every sample exactly once, with any number of ranks."""
         self.model.eval()
         for buffer in self.model.buffers() if self.ranks.world_size > 1 else ():
-            dist.broadcast(buffer, src=0)  # the running statistics of BatchNorm, of which each rank has its own
+            dist.broadcast(
+                buffer, src=0
+            )  # the running statistics of BatchNorm, of which each rank has its own
         meter = Meter(self.ranks, len(feed))
         for images, labels in feed:
             self.ranks.beat("evaluation")

@@ -1,4 +1,4 @@
-"""Augmentation of a whole batch on its device, with random numbers that depend only on seed, epoch and sample."""
+"""Augmentation of a batch on its device. Its random numbers depend only on seed, epoch and sample."""
 
 from argparse import Namespace
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Augment:
-    """Shift by up to `padding` pixels with reflected edges, mirror half of the images, and cut out squares."""
+    """Shift by up to `padding` pixels with reflected edges, mirror half of them, and cut out squares."""
 
     def __init__(self, padding: int, flip: bool, cutout: int, fill: tuple[float, ...], seed: int) -> None:
         """`fill`: the colour of the squares, for each channel from 0 to 1."""

@@ -1,6 +1,6 @@
 """The batches of a rank: in an order that does not depend on the number of ranks, augmented on the device.
 
-`Feed` takes any map-style dataset of (image, label). `with_seed` gives independent random numbers to every use.
+`Feed` takes any map-style dataset of (image, label). `with_seed` gives each use its own random numbers.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,8 +27,8 @@ def number_of(*parts: object) -> int:
 class Order(Sampler[list[int]]):
     """One rank's part of each batch. An epoch is split into global batches, and each batch among the ranks.
 
-    All ranks have equally many parts of equal size. In training an incomplete last batch is dropped. In testing it is
-    filled up with sample 0, and `valid` tells how many samples of a part count.
+    All ranks have equally many parts of equal size. In training, an incomplete last batch is dropped. In
+    testing, it is filled up with sample 0, and `valid` returns how many samples of a part count.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class Order(Sampler[list[int]]):
         seed: int | None = None,
         multiple: int = 1,
     ) -> None:
-        """`seed`: shuffle, for training. `multiple`: the number of batches is a multiple of it (--accumulate)."""
+        """`seed`: shuffle, for training. `multiple`: round the number of batches down to a multiple."""
         self.samples, self.batch_size, self.multiple = samples, batch_size, multiple
         self.rank, self.world_size, self.seed = rank, world_size, seed
         self.epoch = self.start = 0
 
     def set_epoch(self, epoch: int, start: int = 0) -> None:
-        """Select the epoch, which determines the order, and the batch to start with. Without it, all epochs are alike."""
+        """Select the epoch, which determines the order, and the batch to start with."""
         self.epoch, self.start = epoch, start
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ class Order(Sampler[list[int]]):
 
 
 class Feed:
-    """This rank's batches of an epoch on its device. A TensorDataset without workers is kept there as a whole."""
+    """This rank's batches of an epoch on its device. Without workers, a TensorDataset is kept there."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The device of a rank: which one, how it computes, what it can do at most, and how the devices are connected."""
+"""The device of a rank: which one, how it computes, its peak, and how the devices are connected."""
 
 import os
 import resource
@@ -35,8 +35,8 @@ def choose_device(kind: str, local_rank: int) -> torch.device:
     index = 0 if visible == 1 else local_rank  # with --gpus-per-task, each task sees only its own
     if index >= visible:
         sys.stderr.write(
-            f"error: local rank {local_rank} has no GPU: {visible} visible. Request one GPU per rank on each node, "
-            "start fewer ranks, or use --device cpu.\n"
+            f"error: local rank {local_rank} has no GPU: {visible} visible. Request one GPU per rank on each "
+            "node, start fewer ranks, or use --device cpu.\n"
         )
         raise SystemExit(2)
     torch.cuda.set_device(index)
@@ -125,14 +125,14 @@ def out_of_memory_explained(ranks: "Ranks") -> Iterator[None]:
         yield
     except torch.OutOfMemoryError:
         sys.stderr.write(
-            f"error: rank {ranks.rank} ran out of memory on {ranks.device}. Split each step (--accumulate 2 or more), "
-            "lower --batch-size, or use --checkpoint-activations, --precision bf16 or train_fsdp.py.\n"
+            f"error: rank {ranks.rank} ran out of memory on {ranks.device}. Split each step "
+            "(--accumulate 2 or more), lower --batch-size, or use --checkpoint-activations, --precision bf16 or train_fsdp.py.\n"
         )
         raise SystemExit(1) from None
 
 
 def topology(ranks: "Ranks") -> list[str]:
-    """Return the CPUs and GPU of each rank, the links between this host's GPUs, and NCCL's version and settings."""
+    """Return the CPUs and GPU of each rank, the links between the GPUs here, and NCCL's settings."""
     gpu = torch.cuda.get_device_name(ranks.device) if ranks.device.type == "cuda" else "no GPU"
     lines = ranks.gather(f"rank {ranks.rank} host {ranks.host} CPUs {_spans(cpus())} {ranks.device} {gpu}")
     if ranks.device.type == "cuda":

@@ -1,6 +1,7 @@
 """The bundled image data sets.
 
-A downloaded one becomes one file, NAME.pt, renamed when complete: two jobs can fetch it at once, and none reads a part.
+A downloaded one becomes one file, NAME.pt, renamed when complete: two jobs can fetch it at once, and none
+reads a part of it.
 """
 
 import os
@@ -30,10 +31,10 @@ NETWORK_TIMEOUT = 20.0  # seconds without a reply; compute nodes often drop pack
 
 
 def load(options: Namespace, ranks: Ranks) -> tuple[TensorDataset, TensorDataset | None, TensorDataset]:
-    """Return the training, validation (None without --val-samples) and test set. Every rank must call this.
+    """Return the training, validation (None without --val-samples) and test set. All ranks must call this.
 
-    The storage may be shared or local to a node: rank 0 downloads, then the first rank of each other node does if it
-    does not find the file. The others wait, as long as it takes.
+    The storage may be shared or local to a node: rank 0 downloads, then the first rank of each other node
+    does if it does not find the file. The others wait, as long as it takes.
     """
     for turn in (ranks.rank == 0, ranks.local_rank == 0 and ranks.rank > 0):
         ranks.agree(fetch(options.data, options.data_dir) if turn else None)
@@ -72,8 +73,8 @@ def fetch(name: str, folder: Path) -> str | None:
         reason = " ".join(str(error).split()).rstrip(".")
         command = f"{Path(sys.executable).name} {FETCH} {name} --data-dir {folder}"
         return (
-            f"{name} is not in {folder.absolute()} and could not be downloaded: {reason}. Run `{command}` on a host "
-            "with a network, such as a login node, or use --data synthetic."
+            f"{name} is not in {folder.absolute()} and could not be downloaded: {reason}. Run `{command}` on "
+            "a host with a network, such as a login node, or use --data synthetic."
         )
     return None
 
@@ -111,7 +112,7 @@ def split(images: Images, samples: int) -> tuple[Images, Images]:
 
 
 def _digits() -> Images:
-    """scikit-learn's 1,797 handwritten digits, enlarged from 8x8 to 28x28, in an order that is always the same."""
+    """scikit-learn's 1,797 handwritten digits, enlarged from 8x8 to 28x28, always in the same order."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -130,7 +131,7 @@ def _installed(name: str, folder: Path) -> tuple[Images, Images] | None:
 
 
 def _keep(path: Path, sets: tuple[Images, Images] | None) -> bool:
-    """Write `sets` as a file, which loads faster, unless the folder is read-only. Return whether there were any."""
+    """Write `sets` as a file, which loads faster, if the folder allows. Return whether there were any."""
     if sets and os.access(path.parent, os.W_OK):
         _write(path, sets)
     return sets is not None

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from functools import partial
+from itertools import pairwise
 
 import torch
 from options import TASKS, Task
@@ -84,7 +85,7 @@ def build_model(options: Namespace, device: torch.device) -> nn.Module:
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:
-    """Return the residual blocks: the units that FSDP gathers, and that --checkpoint-activations recomputes."""
+    """Return the residual blocks: FSDP gathers, and --checkpoint-activations recomputes, one at a time."""
     return [module for module in model.modules() if isinstance(module, BLOCKS)]
 
 
@@ -103,7 +104,7 @@ def resnet18(task: Task, _: int) -> list[nn.Module]:
     channels = [64, 64, 128, 256, 512]
     stages = [
         block
-        for stage, (inputs, outputs) in enumerate(zip(channels, channels[1:], strict=False))
+        for stage, (inputs, outputs) in enumerate(pairwise(channels))
         for block in (ResidualBlock(inputs, outputs, 2 if stage else 1), ResidualBlock(outputs, outputs))
     ]
     stem = [nn.Conv2d(task.channels, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
@@ -115,7 +116,7 @@ def wideresnet(task: Task, width: int) -> list[nn.Module]:
     channels = [16, 16 * width, 32 * width, 64 * width]
     stages = [
         WideBlock(inputs if first else outputs, outputs, 2 if first and stage else 1)
-        for stage, (inputs, outputs) in enumerate(zip(channels, channels[1:], strict=False))
+        for stage, (inputs, outputs) in enumerate(pairwise(channels))
         for first in (True, False, False, False)
     ]
     head = [nn.BatchNorm2d(channels[-1]), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]

@@ -21,7 +21,7 @@ NO_WORK = (
 
 
 class Profile:
-    """Profiles steps 9 to 28; then prints the shares of computation, communication and waiting, and writes a trace."""
+    """Profiles steps 9 to 28; then prints where their time has gone, and writes a trace."""
 
     def __init__(self, ranks: Ranks, folder: Path | None, on: bool) -> None:
         self.ranks, self.folder, self.profiler = ranks, folder, None
@@ -51,7 +51,7 @@ class Profile:
 
 
 def shares(events: list[FunctionEvent], device: torch.device) -> list[str]:
-    """Return three lines: the shares of the time in which this rank computes, only communicates, and only waits."""
+    """Return the shares of the time in which this rank computes, only communicates, and only waits."""
     kind = DeviceType.CUDA if device.type == "cuda" else DeviceType.CPU
     steps = [each.time_range for each in events if each.name.startswith("ProfilerStep")]
     begin, end = min(step.start for step in steps), max(step.end for step in steps)

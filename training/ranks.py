@@ -1,4 +1,4 @@
-"""The ranks of a run: they meet, agree, exchange small values, and name the one that is missing or stands still."""
+"""The ranks of a run: they meet, agree, exchange small values, and name one that is missing or hangs."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from options import fault
 
 
 def place() -> tuple[int, int, int]:
-    """Return rank, world size and local rank: torchrun's or accelerate's, else those of the Slurm step, else one rank.
+    """Return rank, world size and local rank, of torchrun or accelerate, else of the Slurm step, else alone.
 
     SLURM_STEP_NUM_TASKS exists only in a step of srun: `python` in a batch script is one rank.
     """
@@ -48,7 +48,7 @@ def refuse(error: str, status: int = 2) -> NoReturn:
 
 
 class Ranks:
-    """This process as one of the ranks. Small values are exchanged through the store, not through the GPUs."""
+    """This process as one of the ranks. They exchange small values through the store, not the GPUs."""
 
     def __init__(self, options: Namespace) -> None:
         """Wait for the other ranks, join them in a process group, and select this rank's device."""
@@ -73,7 +73,7 @@ class Ranks:
         sys.stdout.flush()
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the `value` of every rank, as JSON can hold it, in the order of ranks. Every rank must call this.
+        """Return the `value` of every rank, which JSON must be able to hold. All ranks must call this.
 
         Waits as long as it takes: for a download, for example. The launcher ends a run that has lost a rank.
         """
@@ -89,7 +89,7 @@ class Ranks:
         return values
 
     def agree(self, error: str | None, status: int = 2) -> None:
-        """Continue only if no rank has an `error`; otherwise all ranks exit, and rank 0 prints the first one."""
+        """Continue only if no rank has an `error`; otherwise rank 0 prints the first one, and all exit."""
         errors = [each for each in self.gather(error) if each]
         if errors:
             if self.rank == 0:
@@ -103,9 +103,9 @@ class Ranks:
             self.heart.beat(phase)
 
     def leave(self, status: int = 0, at_once: bool = False) -> None:
-        """Leave together, since a launcher ends the other ranks as soon as one fails. Exits if `status` is not 0.
+        """Leave together: a launcher ends the other ranks as soon as one fails. Exits if `status` is not 0.
 
-        `at_once` skips Python's clean-up: DTensor's caches keep gloo's threads, which can abort the process then.
+        `at_once` skips Python's clean-up, in which gloo's threads, kept by DTensor's caches, can abort.
         """
         if self.heart:
             self.heart.over.set()

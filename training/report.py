@@ -1,4 +1,4 @@
-"""The output of a run: a line and a record per epoch, per-step metrics, the models, and a summary; mostly from rank 0."""
+"""The output of a run: a line and a record per epoch, the metrics of steps, the models, and a summary."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ WARM_UP = 5  # batches that select kernels, fill caches and compile
 
 
 class Meter:
-    """Loss, accuracy and speed over the samples of all ranks. `before`: the totals of an earlier part of the epoch."""
+    """Loss, accuracy and speed over all ranks. `before`: the totals of an earlier part of the epoch."""
 
     def __init__(
         self, ranks: Ranks, batches: int, before: Iterable[float] = (0.0, 0.0, 0.0), warm: bool = False
@@ -39,7 +39,7 @@ class Meter:
         self._start_clock()
 
     def add(self, logits: Tensor, labels: Tensor, loss: Tensor | None = None) -> None:
-        """Add logits (N, classes) for labels (N,), where -1 only fills the batch, and their mean `loss` if known."""
+        """Add logits (N, classes) for labels (N,), where -1 fills the batch, and the mean `loss` if known."""
         logits, count = logits.detach(), (labels >= 0).sum()
         if loss is None:
             total = cross_entropy(logits.float(), labels, ignore_index=-1, reduction="sum")
@@ -53,14 +53,14 @@ class Meter:
             self._start_clock()
 
     def totals(self) -> list[float]:
-        """Return the total loss, the correct predictions and the samples of this epoch. Every rank must call this."""
+        """Return total loss, correct predictions and samples of this epoch. All ranks must call this."""
         totals = self.sums.clone()
         if self.ranks.world_size > 1:
             dist.all_reduce(totals)
         return [now + before for now, before in zip(totals.tolist(), self.before, strict=True)]
 
     def score(self, name: str) -> dict[str, float]:
-        """Return mean loss, accuracy and samples of all ranks, as NAME_loss and so on. Every rank must call this."""
+        """Return mean loss, accuracy and samples as NAME_loss and so on. All ranks must call this."""
         loss, correct, samples = self.totals()
         self.images_per_second = self.timed * self.ranks.world_size / (time.perf_counter() - self.start)
         return {
@@ -110,7 +110,7 @@ class Report:
             self.steps.append((step, lr, torch.stack([loss.detach(), norm.detach()])))
 
     def flush(self) -> None:
-        """Write the noted steps. Every rank must call this."""
+        """Write the noted steps. All ranks must call this."""
         if not self.steps:
             return
         values = torch.stack([values for _, _, values in self.steps])
@@ -126,13 +126,13 @@ class Report:
                 file.writelines(to_json(line) + "\n" for line in lines)
 
     def epoch(self, train: Meter, test: Meter, lr: float, name: str) -> None:
-        """Report an epoch. `name`: the set that `test` has measured. Every rank must call this."""
+        """Report an epoch. `name`: the set that `test` has measured. All ranks must call this."""
         self.flush()
         scores = train.score("train") | test.score(name)
         number = len(self.epochs) + 1
         wrong = None if math.isfinite(scores["train_loss"] + scores[f"{name}_loss"]) else (
-            f"the loss is not a number any more, in epoch {number}. The last checkpoint is unaffected. Lower --lr, clip "
-            "the gradients (--clip-norm 1), or use --precision bf16 or fp32."
+            f"the loss is not a number any more, in epoch {number}. The last checkpoint is unaffected. Lower "
+            "--lr, clip the gradients (--clip-norm 1), or use --precision bf16 or fp32."
         )  # fmt: skip
         self.ranks.agree(wrong, status=1)
         del scores["train_samples"]
@@ -141,8 +141,9 @@ class Report:
         self.epochs.append(record)
         if self.ranks.rank == 0:
             self.ranks.say(
-                f"epoch {number}/{self.options.epochs}  train loss {record['train_loss']:.4f}  {name} accuracy "
-                f"{record[name + '_accuracy']:.4f}  {record['images_per_second']:.0f} images/s  {self.seconds:.1f} s"
+                f"epoch {number}/{self.options.epochs}  train loss {scores['train_loss']:.4f}  "
+                f"{name} accuracy {scores[f'{name}_accuracy']:.4f}  {train.images_per_second:.0f} images/s  "
+                f"{self.seconds:.1f} s"
             )
         if self.folder:
             write(self.folder / "metrics.jsonl", "".join(to_json(each) + "\n" for each in self.epochs))
@@ -161,14 +162,12 @@ class Report:
         return reached or len(self.epochs) >= self.options.epochs
 
     def end(self, model: nn.Module, test: Meter | None = None) -> None:
-        """Report the loss and the weights of every rank, which must be equal, and the result. Every rank must call this.
+        """Report the result, and each rank's loss and weights, which must be equal. All ranks must call this.
 
         `test` has measured the test set, if the epochs did not."""
         last = self.epochs[-1] | (test.score("test") if test else {})
-        hashed = fingerprint(model)
-        self.ranks.say(
-            f"rank {self.ranks.rank}/{self.ranks.world_size} final_loss {last['train_loss']:.6f} params {hashed}"
-        )
+        rank = f"rank {self.ranks.rank}/{self.ranks.world_size}"
+        self.ranks.say(f"{rank} final_loss {last['train_loss']:.6f} params {fingerprint(model)}")
         summary = self._summary(last, max(self.ranks.gather(peak_memory(self.ranks.device))))
         if self.ranks.rank == 0:
             mfu = f", MFU {summary['mfu']:.1%}" if summary["mfu"] else ""
@@ -178,8 +177,9 @@ class Report:
                 f"peak memory {summary['peak_memory_mb']} MB a rank"
             )
             self.ranks.say(
-                f"done: accuracy {last['test_accuracy']:.4f}, test loss {last['test_loss']:.4f}, {last['test_samples']} "
-                f"test images, {last['epoch']} epochs, world size {self.ranks.world_size}"
+                f"done: accuracy {last['test_accuracy']:.4f}, test loss {last['test_loss']:.4f}, "
+                f"{last['test_samples']} test images, {last['epoch']} epochs, "
+                f"world size {self.ranks.world_size}"
             )
         if self.folder:
             write(self.folder / "summary.json", to_json(summary, indent=2) + "\n")
@@ -227,13 +227,13 @@ def whole(weight: Tensor) -> Tensor:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """Return a short hash of the weights. Every rank must call this."""
+    """Return a short hash of the weights. All ranks must call this."""
     vector = torch.cat([whole(weight).flatten() for weight in model.parameters()])
     return hashlib.sha256(vector.numpy().tobytes()).hexdigest()[:8]
 
 
 def export(model: nn.Module, path: Path, ranks: Ranks) -> None:
-    """Write the weights as one file, for `load_state_dict` anywhere. Every rank must call this."""
+    """Write the weights as one file, for `load_state_dict` anywhere. All ranks must call this."""
     weights = {name: whole(value) for name, value in model.state_dict().items()}
     if ranks.rank == 0:
         torch.save(weights, path.with_suffix(".partial"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Checkpoints:
-    """The checkpoints of a run. A folder is written under a temporary name, renamed, and then named by `latest`."""
+    """The checkpoints of a run: folders, renamed when complete. The file `latest` names the current one."""
 
     def __init__(self, folder: Path | None, ranks: "Ranks") -> None:
         self.folder, self.ranks = folder, ranks
@@ -25,7 +25,7 @@ class Checkpoints:
             folder.mkdir(parents=True, exist_ok=True)
 
     def find(self) -> Path | None:
-        """Return the latest checkpoint, or None. Every rank must call this."""
+        """Return the latest checkpoint, or None. All ranks must call this."""
         if self.folder is None:
             return None
         pointer = self.folder / "latest"
@@ -43,7 +43,7 @@ class Checkpoints:
 
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:
-        """Give the ranks a folder to write to; then make it the latest and remove the others. Every rank must call this."""
+        """Give the ranks a folder to write to, then make it the latest. All ranks must call this."""
         whole = self.folder / f"checkpoint-{name}"
         partial = whole.with_suffix(".partial")
         if self.ranks.rank == 0:

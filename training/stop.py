@@ -31,7 +31,7 @@ class Stop:
             atexit.register(signal.signal, each, signal.SIG_IGN)
 
     def due(self, now: bool = False) -> bool:
-        """Return whether any rank should stop; asks every few calls, or `now`. Every rank must call this equally often."""
+        """Return whether any rank should stop; asks every few calls, or `now`. All ranks must call this."""
         self.steps += not now
         if not self.on or not (now or self.steps % self.every == 0):
             return False

@@ -1,7 +1,7 @@
 """Train an image classifier with accelerate.
 
-    accelerate launch --multi_gpu --num_machines=1 --num_processes=4 --mixed_precision=no --dynamo_backend=no \\
-        train_accelerate.py --task cifar10
+    accelerate launch --multi_gpu --num_machines=1 --num_processes=4 --mixed_precision=no \\
+        --dynamo_backend=no train_accelerate.py --task cifar10
 
 For your own data and model, change the two marked lines.
 """
@@ -68,7 +68,7 @@ class Training:
             keep_norms(model)
         # Not the feeds: they have only this rank's part already, and each sample once.
         self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, options))
-        self.plain = self.accelerator.unwrap_model(self.model)
+        self.module = self.accelerator.unwrap_model(self.model)
         self.schedule = Schedule(options, ranks.world_size, len(self.train))
         self.checkpoints = Checkpoints(options.run_dir, ranks)
         self.stop = Stop(options, ranks)
@@ -103,11 +103,11 @@ class Training:
                 self.save(epoch, batch, sums)
             if leaving:
                 self.stop.leave()
-        self.report.end(self.plain, self.evaluate(self.test) if self.judge == "val" else None)
+        self.report.end(self.module, self.evaluate(self.test) if self.judge == "val" else None)
         self.export("final")
 
     def train_epoch(self, epoch: int, start: int, sums: list[float]) -> Meter:
-        """Train from batch `start` of an epoch to its end, or until a graceful stop. `sums` are those of the part before."""
+        """Train from batch `start` of an epoch, with the `sums` of the part before it, to the epoch's end."""
         options, feed, every = self.options, self.train, self.options.accumulate
         self.model.train()
         feed.order.set_epoch(epoch, start)  # without it, every epoch would have the same order
@@ -117,7 +117,7 @@ class Training:
             number, complete = self.schedule.done(epoch, batch), (batch + 1) % every == 0
             if (self.ranks.rank, number) == (options.crash_rank, options.crash_step):
                 raise RuntimeError(f"rank {self.ranks.rank} fails on purpose (--crash-rank)")
-            # Only the last part of a step sums the gradients over the ranks. `backward` divides by --accumulate.
+            # Only the last part of a step sums the gradients over the ranks. `backward` divides the loss.
             with self.accelerator.accumulate(self.model):
                 with self.accelerator.autocast():
                     logits = self.model(images)
@@ -149,10 +149,8 @@ class Training:
     def evaluate(self, feed: Feed) -> Meter:
         """Measure the model on every sample exactly once, with any number of ranks."""
         self.model.eval()
-        for buffer in self.plain.buffers() if self.ranks.world_size > 1 else ():
-            dist.broadcast(
-                buffer, src=0
-            )  # the running statistics of BatchNorm, of which each rank has its own
+        for buffer in self.module.buffers() if self.ranks.world_size > 1 else ():
+            dist.broadcast(buffer, src=0)  # running statistics of BatchNorm, which differ between ranks
         meter = Meter(self.ranks, len(feed))
         for images, labels in feed:
             self.ranks.beat("evaluation")
@@ -162,7 +160,7 @@ class Training:
         return meter
 
     def save(self, epoch: int, batch: int, sums: list[float]) -> None:
-        """Save everything that a continued run needs, after `batch` batches of `epoch`. Every rank must call this."""
+        """Save what a continued run needs, after `batch` batches of `epoch`. All ranks must call this."""
         if not self.options.run_dir:
             return
         self.ranks.beat("checkpoint")
@@ -179,12 +177,12 @@ class Training:
                 torch.save(state, folder / "state.pt")
 
     def weights(self) -> dict[str, Any]:
-        """Return the model and the optimizer under names that any number of ranks can read. Every rank must call this."""
-        model, optimizer = get_state_dict(self.plain, self.optimizer.optimizer)
+        """Return model and optimizer in a form that any number of ranks can read. All must call this."""
+        model, optimizer = get_state_dict(self.module, self.optimizer.optimizer)
         return {"model": model, "optimizer": optimizer}
 
     def restore(self) -> tuple[int, int, list[float]]:
-        """Continue from the latest checkpoint, if any: return its epoch, batch and sums. Every rank must call this."""
+        """Restore the latest checkpoint: return its epoch, batch and sums. All ranks must call this."""
         folder = self.checkpoints.find()
         if folder is None:
             return 0, 0, [0.0] * 3
@@ -193,7 +191,7 @@ class Training:
         weights = self.weights()
         dcp.load(weights, checkpoint_id=folder / "weights")
         set_state_dict(
-            self.plain, self.optimizer.optimizer,
+            self.module, self.optimizer.optimizer,
             model_state_dict=weights["model"], optim_state_dict=weights["optimizer"],
         )  # fmt: skip
         keep_weight_decay(self.optimizer, self.options)
@@ -206,11 +204,11 @@ class Training:
     def export(self, name: str) -> None:
         """Write the weights alone, for inference, as model-NAME.pt."""
         if self.options.run_dir:
-            export(self.plain, self.options.run_dir / f"model-{name}.pt", self.ranks)
+            export(self.module, self.options.run_dir / f"model-{name}.pt", self.ranks)
 
 
 def make_accelerator(options: Namespace, ranks: Ranks, model: nn.Module) -> Accelerator:
-    """Return the Accelerator. Its variable for accumulation would divide the loss again: --accumulate counts alone."""
+    """Return the Accelerator. The plug-in overrides ACCELERATE_GRADIENT_ACCUMULATION_STEPS."""
     fsdp = options.strategy == "fsdp"
     ddp = DistributedDataParallelKwargs(
         bucket_cap_mb=options.bucket_mb, static_graph=options.static_graph,

@@ -59,16 +59,16 @@ class Training:
         self.report = Report(options, ranks, count_flops(model, train[0][0]))
         if options.compile:
             model.compile()  # in place, which keeps the names of the weights
-        self.plain = self.model = model
+        self.module = self.model = model
         if ranks.world_size > 1:
-            # Views save a copy of each gradient. Only evaluations read the buffers, which DDP would send in each step.
+            # Views save a copy of the gradients. DDP would send the buffers in each step: `evaluate` does.
             self.model = DistributedDataParallel(
                 model, bucket_cap_mb=options.bucket_mb, static_graph=options.static_graph,
                 gradient_as_bucket_view=True, broadcast_buffers=False,
             )  # fmt: skip
         self.optimizer = build_optimizer(model, options)
         self.schedule = Schedule(options, ranks.world_size, len(self.train))
-        # fp16 cannot hold small gradients: the loss is scaled up, and the gradients down again before the step.
+        # fp16 cannot hold small gradients: the loss is scaled up, and the gradients down before the step.
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=options.precision == "fp16")
         self.checkpoints = Checkpoints(options.run_dir, ranks)
         self.stop = Stop(options, ranks)
@@ -103,11 +103,11 @@ class Training:
                 self.save(epoch, batch, sums)
             if leaving:
                 self.stop.leave()
-        self.report.end(self.plain, self.evaluate(self.test) if self.judge == "val" else None)
+        self.report.end(self.module, self.evaluate(self.test) if self.judge == "val" else None)
         self.export("final")
 
     def train_epoch(self, epoch: int, start: int, sums: list[float]) -> Meter:
-        """Train from batch `start` of an epoch to its end, or until a graceful stop. `sums` are those of the part before."""
+        """Train from batch `start` of an epoch, with the `sums` of the part before it, to the epoch's end."""
         options, feed, every = self.options, self.train, self.options.accumulate
         self.model.train()
         feed.order.set_epoch(epoch, start)  # without it, every epoch would have the same order
@@ -149,10 +149,8 @@ class Training:
     def evaluate(self, feed: Feed) -> Meter:
         """Measure the model on every sample exactly once, with any number of ranks."""
         self.model.eval()
-        for buffer in self.plain.buffers() if self.ranks.world_size > 1 else ():
-            dist.broadcast(
-                buffer, src=0
-            )  # the running statistics of BatchNorm, of which each rank has its own
+        for buffer in self.module.buffers() if self.ranks.world_size > 1 else ():
+            dist.broadcast(buffer, src=0)  # running statistics of BatchNorm, which differ between ranks
         meter = Meter(self.ranks, len(feed))
         for images, labels in feed:
             self.ranks.beat("evaluation")
@@ -168,10 +166,10 @@ class Training:
 
     def no_sync(self) -> AbstractContextManager[object]:
         """Keep the gradients of a backward pass on this rank."""
-        return self.model.no_sync() if self.model is not self.plain else nullcontext()
+        return self.model.no_sync() if self.model is not self.module else nullcontext()
 
     def save(self, epoch: int, batch: int, sums: list[float]) -> None:
-        """Save everything that a continued run needs, after `batch` batches of `epoch`. Every rank must call this."""
+        """Save what a continued run needs, after `batch` batches of `epoch`. All ranks must call this."""
         if not self.options.run_dir:
             return
         self.ranks.beat("checkpoint")
@@ -181,19 +179,19 @@ class Training:
                 state = {
                     "epoch": epoch, "batch": batch, "sums": sums, "world_size": self.ranks.world_size,
                     "options": recorded(self.options, self.ranks.world_size), "report": self.report.state(),
-                    "model": self.plain.state_dict(),  # not that of DDP, whose names begin with `module.`
+                    "model": self.module.state_dict(),  # not that of DDP, whose names begin with `module.`
                     "optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict(),
                 }  # fmt: skip
                 torch.save(state, folder / "state.pt")
 
     def restore(self) -> tuple[int, int, list[float]]:
-        """Continue from the latest checkpoint, if any: return its epoch, batch and sums. Every rank must call this."""
+        """Restore the latest checkpoint: return its epoch, batch and sums. All ranks must call this."""
         folder = self.checkpoints.find()
         if folder is None:
             return 0, 0, [0.0] * 3
         state = read(folder / "state.pt")
         check_options(state["options"], self.options, self.ranks)
-        self.plain.load_state_dict(state["model"])
+        self.module.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         keep_weight_decay(self.optimizer, self.options)
         self.scaler.load_state_dict(state["scaler"])
@@ -204,7 +202,7 @@ class Training:
     def export(self, name: str) -> None:
         """Write the weights alone, for inference, as model-NAME.pt."""
         if self.options.run_dir:
-            export(self.plain, self.options.run_dir / f"model-{name}.pt", self.ranks)
+            export(self.module, self.options.run_dir / f"model-{name}.pt", self.ranks)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Train an image classifier with FSDP2: each rank keeps a shard of the weights, the gradients and the optimizer.
+"""Train an image classifier with FSDP2: each rank keeps a shard of weights, gradients and optimizer.
 
     torchrun --standalone --nproc-per-node=4 train_fsdp.py --task cifar100
 
@@ -27,7 +27,6 @@ from shard import shard
 from stop import Stop
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.distributed.fsdp import FSDPModule
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.data import Dataset
@@ -64,7 +63,7 @@ class Training:
         self.model = shard(model, options)
         self.optimizer = build_optimizer(model, options)
         self.schedule = Schedule(options, ranks.world_size, len(self.train))
-        # fp16 cannot hold small gradients: the loss is scaled up, and the gradients down again before the step.
+        # fp16 cannot hold small gradients: the loss is scaled up, and the gradients down before the step.
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=options.precision == "fp16")
         self.checkpoints = Checkpoints(options.run_dir, ranks)
         self.stop = Stop(options, ranks)
@@ -103,7 +102,7 @@ class Training:
         self.export("final")
 
     def train_epoch(self, epoch: int, start: int, sums: list[float]) -> Meter:
-        """Train from batch `start` of an epoch to its end, or until a graceful stop. `sums` are those of the part before."""
+        """Train from batch `start` of an epoch, with the `sums` of the part before it, to the epoch's end."""
         options, feed, every = self.options, self.train, self.options.accumulate
         self.model.train()
         feed.order.set_epoch(epoch, start)  # without it, every epoch would have the same order
@@ -146,9 +145,7 @@ class Training:
         """Measure the model on every sample exactly once, with any number of ranks."""
         self.model.eval()
         for buffer in self.model.buffers() if self.ranks.world_size > 1 else ():
-            dist.broadcast(
-                buffer, src=0
-            )  # the running statistics of BatchNorm, of which each rank has its own
+            dist.broadcast(buffer, src=0)  # running statistics of BatchNorm, which differ between ranks
         meter = Meter(self.ranks, len(feed))
         for images, labels in feed:
             self.ranks.beat("evaluation")
@@ -163,7 +160,7 @@ class Training:
         return torch.autocast(self.ranks.device.type, dtype, enabled=dtype != torch.float32)
 
     def save(self, epoch: int, batch: int, sums: list[float]) -> None:
-        """Save everything that a continued run needs, after `batch` batches of `epoch`. Every rank must call this."""
+        """Save what a continued run needs, after `batch` batches of `epoch`. All ranks must call this."""
         if not self.options.run_dir:
             return
         self.ranks.beat("checkpoint")
@@ -180,12 +177,12 @@ class Training:
                 torch.save(state, folder / "state.pt")
 
     def shards(self) -> dict[str, Any]:
-        """Return this rank's shards of the model and the optimizer. Every rank must call this."""
+        """Return this rank's shards of the model and the optimizer. All ranks must call this."""
         model, optimizer = get_state_dict(self.model, self.optimizer)
         return {"model": model, "optimizer": optimizer}
 
     def restore(self) -> tuple[int, int, list[float]]:
-        """Continue from the latest checkpoint, if any: return its epoch, batch and sums. Every rank must call this."""
+        """Restore the latest checkpoint: return its epoch, batch and sums. All ranks must call this."""
         folder = self.checkpoints.find()
         if folder is None:
             return 0, 0, [0.0] * 3

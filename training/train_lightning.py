@@ -179,9 +179,7 @@ class Classifier(LightningModule):
         """Start to measure the model."""
         self.train_meter, self.meter = self.meter, Meter(self.ranks, len(self.val_feed))
         for buffer in self.model.buffers() if self.ranks.world_size > 1 else ():
-            dist.broadcast(
-                buffer, src=0
-            )  # the running statistics of BatchNorm, of which each rank has its own
+            dist.broadcast(buffer, src=0)  # running statistics of BatchNorm, which differ between ranks
 
     def validation_step(self, batch: Batch, _: int) -> None:
         """Measure the model on this rank's part of a batch."""
@@ -214,7 +212,7 @@ class Classifier(LightningModule):
         self.export("final")
 
     def save(self, epoch: int, batch: int, sums: list[float]) -> None:
-        """Save everything that a continued run needs, after `batch` batches of `epoch`. Every rank must call this."""
+        """Save what a continued run needs, after `batch` batches of `epoch`. All ranks must call this."""
         if not self.options.run_dir:
             return
         self.ranks.beat("checkpoint")

@@ -126,7 +126,8 @@ def out_of_memory_explained(ranks: "Ranks") -> Iterator[None]:
     except torch.OutOfMemoryError:
         sys.stderr.write(
             f"error: rank {ranks.rank} ran out of memory on {ranks.device}. Split each step "
-            "(--accumulate 2 or more), lower --batch-size, or use --checkpoint-activations, --precision bf16 or train_fsdp.py.\n"
+            "(--accumulate 2 or more), lower --batch-size, or use --checkpoint-activations, --precision bf16 "
+            "or train_fsdp.py.\n"
         )
         raise SystemExit(1) from None
 

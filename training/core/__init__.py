@@ -1,1 +1,0 @@
-"""Shared by the training scripts: flags, data, models, the loop, and a `run_*` module per framework."""

@@ -1,0 +1,117 @@
+"""The batches of a rank: in an order that does not depend on the number of ranks, augmented on the device.
+
+`Feed` takes any map-style dataset of (image, label). `with_seed` gives each use its own random numbers.
+"""
+
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
+
+Batch = tuple[Tensor, Tensor]  # images (N, C, H, W), labels int64 (N,)
+NO_LABEL = -1  # of samples that only fill a batch
+
+
+def with_seed(*parts: object) -> torch.Generator:
+    """Return a generator on the CPU for a use, such as ("order", seed, epoch). Sums of seeds would repeat."""
+    return torch.Generator().manual_seed(number_of(*parts))
+
+
+def number_of(*parts: object) -> int:
+    """Return a seed of 63 bits for a use."""
+    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest()) >> 1
+
+
+class Order(Sampler[list[int]]):
+    """One rank's part of each batch. An epoch is split into global batches, and each batch among the ranks.
+
+    All ranks have equally many parts of equal size. In training, an incomplete last batch is dropped. In
+    testing, it is filled up with sample 0, and `valid` returns how many samples of a part count.
+    """
+
+    def __init__(
+        self,
+        samples: int,
+        batch_size: int,
+        rank: int,
+        world_size: int,
+        seed: int | None = None,
+        multiple: int = 1,
+    ) -> None:
+        """`seed`: shuffle, for training. `multiple`: round the number of batches down to a multiple."""
+        self.samples, self.batch_size, self.multiple = samples, batch_size, multiple
+        self.rank, self.world_size, self.seed = rank, world_size, seed
+        self.epoch = self.start = 0
+
+    def set_epoch(self, epoch: int, start: int = 0) -> None:
+        """Select the epoch, which determines the order, and the batch to start with."""
+        self.epoch, self.start = epoch, start
+
+    def __len__(self) -> int:
+        """Return the number of batches of a complete epoch."""
+        if self.seed is None:
+            return -(-self.samples // self.batch_size)
+        return self.samples // self.batch_size // self.multiple * self.multiple
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (part.tolist() for part in self.parts())
+
+    def parts(self, device: torch.device | None = None) -> Iterator[Tensor]:
+        """Yield the indices of each part, from batch `start` on, as tensors on `device`."""
+        order = torch.arange(self.samples)
+        if self.seed is not None:
+            order = torch.randperm(self.samples, generator=with_seed("order", self.seed, self.epoch))
+        missing = max(len(self) * self.batch_size - self.samples, 0)
+        order = torch.cat([order, order.new_zeros(missing)]).to(device)
+        for batch in range(self.start, len(self)):
+            yield order[batch * self.batch_size :][: self.batch_size][self.rank :: self.world_size]
+
+    def valid(self, batch: int) -> int:
+        """Return how many samples of this rank's part of `batch` count; the others fill it up."""
+        rest = min(self.samples - batch * self.batch_size, self.batch_size)
+        return max(-(-(rest - self.rank) // self.world_size), 0)
+
+
+class Feed:
+    """This rank's batches of an epoch on its device. Without workers, a TensorDataset is kept there."""
+
+    def __init__(
+        self,
+        dataset: Dataset[Batch],
+        order: Order,
+        device: torch.device,
+        workers: int = 0,
+        augment: Callable[..., Tensor] | None = None,
+        channels_last: bool = False,
+    ) -> None:
+        self.order, self.device, self.augment = order, device, augment
+        self.format = torch.channels_last if channels_last else torch.contiguous_format
+        self.tensors = self.loader = None
+        if isinstance(dataset, TensorDataset) and not workers:
+            self.tensors = [tensor.to(device) for tensor in dataset.tensors]
+        else:
+            self.loader = DataLoader(
+                dataset, batch_sampler=order, num_workers=workers, persistent_workers=workers > 0,
+                pin_memory=device.type == "cuda", generator=with_seed("workers"),
+            )  # fmt: skip
+
+    def __len__(self) -> int:
+        """Return the number of batches of a complete epoch."""
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch, (images, labels) in enumerate(self._raw(), self.order.start):
+            labels[self.order.valid(batch) :] = NO_LABEL
+            if self.augment:
+                images = self.augment(images, self.order, batch)
+            yield images.contiguous(memory_format=self.format), labels
+
+    def _raw(self) -> Iterator[list[Tensor]]:
+        if self.loader is None:
+            for part in self.order.parts(self.device):
+                yield [tensor[part] for tensor in self.tensors]
+        else:
+            for images, labels in self.loader:
+                yield [images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)]

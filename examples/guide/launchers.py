@@ -23,7 +23,10 @@ def main():
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     total = torch.ones(1, device=device)
     dist.all_reduce(total)
-    print(f"rank {dist.get_rank()} of {dist.get_world_size()}: the sum over all ranks is {total.item():.0f}", flush=True)
+    print(
+        f"rank {dist.get_rank()} of {dist.get_world_size()}: the sum over all ranks is {total.item():.0f}",
+        flush=True,
+    )
     dist.destroy_process_group()
 
 

@@ -39,13 +39,19 @@ def main():
     parser.add_argument("--parameters", type=float, default=7e9)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--recipe", choices=RECIPES, default="mixed")
-    parser.add_argument("--other", type=float, default=8.0, help="GiB for activations, buffers and the CUDA context")
+    parser.add_argument(
+        "--other", type=float, default=8.0, help="GiB for activations, buffers and the CUDA context"
+    )
     args = parser.parse_args()
 
     recipe = RECIPES[args.recipe]
     total = sum(recipe.values())
-    print(f"{args.parameters:.3g} parameters, {args.recipe}, {total} bytes each: {args.parameters * total / GIB:.1f} GiB")
-    print(f"{'on each of ' + str(args.ranks) + ' GPUs':<18}{'bytes/param':>12}{'GiB':>8}{'+ other':>9}  smallest GPU")
+    print(
+        f"{args.parameters:.3g} parameters, {args.recipe}, {total} bytes each: {args.parameters * total / GIB:.1f} GiB"
+    )
+    print(
+        f"{'on each of ' + str(args.ranks) + ' GPUs':<18}{'bytes/param':>12}{'GiB':>8}{'+ other':>9}  smallest GPU"
+    )
     for kind, sharded in SHARDED.items():
         each = bytes_per_parameter(recipe, sharded, args.ranks)
         states = args.parameters * each / GIB

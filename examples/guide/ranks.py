@@ -39,7 +39,9 @@ def place():
         raise SystemExit(refusal())
     missing = [name for name in names if name not in os.environ]
     if missing:
-        raise SystemExit(f"error: {launcher} did not set {', '.join(missing)}. Start all ranks with one launcher")
+        raise SystemExit(
+            f"error: {launcher} did not set {', '.join(missing)}. Start all ranks with one launcher"
+        )
     return Place(launcher, *(int(os.environ[name]) for name in names))
 
 
@@ -47,7 +49,9 @@ def refusal():
     """Each process would train a complete copy, or wait for ranks that never start."""
     script = sys.argv[0]
     if "SLURM_JOB_ID" in os.environ:
-        return f"error: this process is in a Slurm job, but no launcher started it. Write: srun python {script}"
+        return (
+            f"error: this process is in a Slurm job, but no launcher started it. Write: srun python {script}"
+        )
     return f"error: no launcher started this process. Run: torchrun --standalone --nproc-per-node=2 {script}"
 
 

@@ -50,7 +50,10 @@ def seconds(function, device, repeats):
 def step(model, samples, device):
     """Return a function that trains `model` on one batch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    images, labels = torch.randn(samples, 1, 28, 28, device=device), torch.zeros(samples, device=device).long()
+    images, labels = (
+        torch.randn(samples, 1, 28, 28, device=device),
+        torch.zeros(samples, device=device).long(),
+    )
 
     def train():
         optimizer.zero_grad()

@@ -40,7 +40,7 @@ def test_srun_starts_two_ranks_on_two_nodes_that_communicate() -> None:
 GUARD = 'if __name__ == "__main__":\n    main()'
 LOCAL = "    mp.spawn(lambda *args: train(*args), args=(args.ranks, free_port()), nprocs=args.ranks)"
 FAULTS = {
-    "no guard": (GUARD, "main()", "before the current process has finished its bootstrapping phase"),
+    "no guard": (GUARD, "main()", "current process has finished its bootstrapping phase"),
     "a lambda": (
         "    mp.spawn(train, args=(args.ranks, free_port()), nprocs=args.ranks)",
         LOCAL,

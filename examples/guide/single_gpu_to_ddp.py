@@ -51,6 +51,7 @@ def main():
             print(f"epoch {epoch}: accuracy {correct.item() / sampler.total_size:.3f}", flush=True)
     if rank == 0:
         torch.save(model.module.state_dict(), "model.pt")
+    dist.barrier()  # else gloo may abort a rank that exits at once
     dist.destroy_process_group()
 
 

@@ -2,11 +2,12 @@
 
 import re
 import runpy
+from pathlib import Path
 
 import pytest
 
 from .pages import shown_output
-from .running import GUIDE, python, torchrun
+from .running import GUIDE, python, ranks_of, torchrun
 
 split = runpy.run_path(str(GUIDE / "sampler.py"))["split"]
 
@@ -44,3 +45,21 @@ def test_an_evaluation_works_if_shares_are_unequal() -> None:
     """Three ranks have 34, 34 and 33 samples."""
     completed = torchrun("sampler_evaluation.py", ranks=3)
     assert ("100", "101") in re.findall(r"(\d+) of (\d+) correct", completed.out), completed.err
+
+
+TWICE = """
+import sys
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, DistributedSampler
+accelerator = Accelerator(cpu=True)
+loader = accelerator.prepare(DataLoader(range(16), batch_size=2, sampler=DistributedSampler(range(16))))
+sys.stdout.write(f"rank {accelerator.process_index} {sum(len(batch) for batch in loader)}\\n")
+accelerator.wait_for_everyone()
+accelerator.end_training()
+"""
+
+
+def test_accelerate_divides_a_distributed_sampler_a_second_time(tmp_path: Path) -> None:
+    script = tmp_path / "twice.py"
+    script.write_text(TWICE)
+    assert ranks_of(torchrun(script).out) == {0: ["4"], 1: ["4"]}

@@ -1,0 +1,68 @@
+"""One training in three frameworks, and the line counts of docs/guide/frameworks.md."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from .running import GUIDE, REPOSITORY, Completed, python, torchrun
+
+SCRIPTS = {
+    "single GPU": "single_gpu_to_ddp_before.py",
+    "plain DDP": "single_gpu_to_ddp.py",
+    "Accelerate": "frameworks_accelerate.py",
+    "Lightning": "frameworks_lightning.py",
+}
+START = {"Accelerate": torchrun, "Lightning": python}
+
+
+def lines_of_code(script: str) -> int:
+    """The lines with code, in a form that does not depend on comments and wrapping."""
+    tree = ast.parse((GUIDE / script).read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            del node.body[0]
+    return len([line for line in ast.unparse(tree).splitlines() if line.strip()])
+
+
+@pytest.mark.parametrize("framework", SCRIPTS)
+def test_the_page_states_the_lines_of_code(framework: str) -> None:
+    page = (REPOSITORY / "docs" / "guide" / "frameworks.md").read_text()
+    (row,) = re.findall(rf"^\| {framework} \| \[?`{SCRIPTS[framework]}`.* \| (\d+) \|", page, re.M)
+    assert int(row) == lines_of_code(SCRIPTS[framework])
+
+
+@pytest.fixture(scope="module", params=START)
+def trained(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Completed, Path]:
+    folder = tmp_path_factory.mktemp(request.param)
+    completed = START[request.param](SCRIPTS[request.param], cwd=folder)
+    assert completed.returncode == 0, completed.err
+    return completed, folder
+
+
+def accuracies(out: str) -> list[tuple[str, str]]:
+    return re.findall(r"^epoch (\d): accuracy (\S+)$", out, re.M)
+
+
+def test_lightning_computes_what_the_page_shows_and_plain_ddp_too(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "guide" / "frameworks.md").read_text()
+    rows = re.findall(r"^\| epoch (\d) \| (\S+) \| (\S+) \|", page, re.M)
+    plain = torchrun(SCRIPTS["plain DDP"], cwd=tmp_path)
+    lightning = python(SCRIPTS["Lightning"], cwd=tmp_path)
+    assert accuracies(plain.out) == [(epoch, first) for epoch, first, _ in rows], plain.err
+    assert accuracies(lightning.out) == [(epoch, second) for epoch, _, second in rows], lightning.err
+
+
+def test_the_framework_prints_once_and_learns_as_well(trained: tuple[Completed, Path]) -> None:
+    found = accuracies(trained[0].out)
+    assert [epoch for epoch, _ in found] == ["0", "1", "2", "3", "4"]
+    assert float(found[-1][1]) > 0.95
+
+
+def test_the_framework_saves_the_names_of_the_single_gpu_script(trained: tuple[Completed, Path]) -> None:
+    saved = torch.load(trained[1] / "model.pt", weights_only=True)
+    assert list(saved) == ["0.weight", "0.bias", "2.weight", "2.bias"]

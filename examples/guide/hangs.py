@@ -5,7 +5,6 @@ torchrun --standalone --nproc-per-node=2 hangs.py --fault rank-0-only
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -45,10 +44,12 @@ def uneven_batches(rank: int) -> None:
         time.sleep(3600)
 
 
-def one_rank_exits(rank: int) -> None:
-    """The last rank leaves, as after an exception that the others do not see."""
+def one_rank_leaves(rank: int) -> None:
+    """The last rank leaves the group after an error, but does not end; torchrun would end the others."""
     if rank == dist.get_world_size() - 1:
-        sys.exit("this rank has found a bad file")
+        print(f"rank {rank} has found a bad file", flush=True)
+        dist.destroy_process_group()
+        time.sleep(3600)
     reduce("gradient", 1.0)
 
 
@@ -71,7 +72,7 @@ FAULTS: dict[str, Callable[[int], None]] = {
     "rank-0-only": rank_0_only,
     "barrier-on-rank-0": barrier_on_rank_0,
     "uneven-batches": uneven_batches,
-    "one-rank-exits": one_rank_exits,
+    "one-rank-leaves": one_rank_leaves,
     "one-rank-stands-still": one_rank_stands_still,
 }
 parser = argparse.ArgumentParser()

@@ -110,6 +110,7 @@ def main() -> None:
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
     dist.init_process_group("nccl" if cuda else "gloo", device_id=device if cuda else None)
     compare(device)
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

@@ -112,6 +112,7 @@ def main() -> None:
     if dist.get_rank() == 0:
         print(f"{workers} workers: {with_loader:.1f} ms per step; one batch repeated: {repeated:.1f} ms")
         print(f"share of the loader: {max(0.0, 1 - repeated / with_loader):.0%}")
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

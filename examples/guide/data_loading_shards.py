@@ -98,6 +98,7 @@ def main() -> None:
         dist.barrier()
         if int(os.environ["LOCAL_RANK"]) == 0:
             shutil.rmtree(local)
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

@@ -113,6 +113,7 @@ def main() -> None:
         difference = max((a - b).abs().max().item() for a, b in pairs)
         if rank == 0:
             print(f"{name:30}  {difference:.0e}")
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,6 +61,13 @@ def torchrun(script: str | Path, *args: str, ranks: int = 2, **more: object) -> 
     """Run a script of examples/guide (or any path) under torchrun on one node."""
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     return run(sys.executable, *launch, GUIDE / script, *args, **more)  # type: ignore[arg-type]
+
+
+def free_port() -> int:
+    """Return a free port of the loopback interface."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def ranks_of(out: str) -> dict[int, list[str]]:

@@ -93,7 +93,7 @@ def _rows(low: float, high: float, log: bool) -> list[float]:
         below = max(row for row in rows if row <= low)
         above = min(row for row in rows if row >= high)
         return [row for row in rows if below <= row <= above]
-    step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10) if high / step <= 8)
+    step = next(step for step in (0.5, 1, 2, 5, 10, 20) if high / step <= 8)
     return [step * number for number in range(math.ceil(high / step) + 1)]
 
 

@@ -53,8 +53,7 @@ class TF32Linear(nn.Linear):
 class Case:
     """How one of the two trainings is done."""
 
-    batch: int = BATCH
-    "The global batch."
+    batch: int = BATCH  # of all ranks together
     lr: float = 0.1
     layer: Callable[[int], nn.Module] = nn.Identity
     linear: type[nn.Linear] = nn.Linear

@@ -3,10 +3,11 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -62,6 +63,13 @@ def torchrun(script: str | Path, *args: str, ranks: int = 2, **more: object) -> 
     return run(sys.executable, *launch, GUIDE / script, *args, **more)  # type: ignore[arg-type]
 
 
+def free_port() -> int:
+    """Return a free port of the loopback interface."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
 def ranks_of(out: str) -> dict[int, list[str]]:
     """Return by rank what follows `rank N` at the start of a line, in printed order."""
     lines: dict[int, list[str]] = {}
@@ -76,8 +84,6 @@ def _ended(process: "subprocess.Popen[bytes]") -> Iterator[None]:
     try:
         yield
     finally:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.wait()

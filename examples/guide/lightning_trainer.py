@@ -68,7 +68,7 @@ class Classifier(LightningModule):
 
 
 class SaveBeforeTheLimit(Callback):
-    """On SIGUSR2, which Slurm sends before the time limit, save after the same step on all ranks, and exit."""
+    """On SIGUSR2, which Slurm sends before the time limit, save after the same step on all ranks. Exit."""
 
     def __init__(self, checkpoint: Path) -> None:
         self.checkpoint, self.asked = checkpoint, False

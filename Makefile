@@ -1,5 +1,5 @@
 # `make demo` submits a job to a local Slurm; `make test` runs every test. Both install what they need.
-.PHONY: demo test test-slurm24 check docs man audit semgrep lock bench clean
+.PHONY: demo test test-slurm24 test-frameworks check docs man audit semgrep lock bench clean
 .DELETE_ON_ERROR:
 
 # Importing torch without cached bytecode takes minutes.
@@ -22,6 +22,17 @@ SLURM24 := tests/scenarios/test_bundled_sites.py tests/twin/test_twin_slurm.py t
 test-slurm24: $(TESTED)
 	TWIN_SLURM=24.11 $(BIN)/pytest $(SLURM24)
 	TWIN_SLURM=24.11 $(BIN)/pytest tests/scenarios/test_training.py -k "c10d or python_is_one"
+
+# The guide's scripts for DeepSpeed and TensorFlow, in environments of their own: DeepSpeed's adds to the PyTorch of .venv.
+# Not part of `test`, because it downloads them.
+test-frameworks: $(READY)
+	python3 -m venv --clear build/frameworks/tensorflow
+	build/frameworks/tensorflow/bin/python -m pip install --quiet tensorflow-cpu==2.21.0 tf_keras==2.21.0
+	python3 -m venv --clear build/frameworks/deepspeed
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > "$$(build/frameworks/deepspeed/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth"
+	build/frameworks/deepspeed/bin/python -m pip install --quiet deepspeed==0.19.8
+	$(BIN)/pytest tests/frameworks
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -1,0 +1,27 @@
+"""The environments of `make test-frameworks`. Without one its tests are skipped, which proves nothing."""
+
+import os
+
+import pytest
+
+from tests.guide.running import REPOSITORY
+
+BUILT = REPOSITORY / "build" / "frameworks"
+PYTHON = {name: BUILT / name / "bin" / "python" for name in ("deepspeed", "tensorflow")}
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    """Skip the tests of a module unless its environment exists."""
+    return pytest.mark.skipif(not PYTHON[name].exists(), reason=f"no {name}: run `make test-frameworks`")
+
+
+def variables(name: str) -> dict[str, str]:
+    """The programs of the environment first, no GPU, and a cache of compiled extensions beside it."""
+    path = f"{PYTHON[name].parent}:{os.environ['PATH']}"
+    cache = str(BUILT / "torch_extensions")
+    return {
+        "PATH": path,
+        "CUDA_VISIBLE_DEVICES": "",
+        "TORCH_EXTENSIONS_DIR": cache,
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }

@@ -1,0 +1,102 @@
+"""docs/guide/lightning.md: its script in one process, as two tasks of a Slurm step, and under a real srun."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from tests.support.twins import twin
+
+from .pages import shown_output
+from .running import GUIDE, Completed, free_port, python, run
+
+SCRIPT = "lightning_trainer.py"
+
+
+def step(*args: str, tasks_per_node: int = 2, **env: str) -> Completed:
+    """Run the script as two tasks of a Slurm step on one node."""
+    command = shlex.join([sys.executable, str(GUIDE / SCRIPT), *args])
+    job = {"SLURM_JOB_ID": "12", "SLURM_JOB_NAME": "train", "SLURM_NNODES": "1", "SLURM_NODEID": "0"}
+    size = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": str(tasks_per_node)}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    tasks = [f"SLURM_PROCID={rank} SLURM_LOCALID={rank} {command} & p{rank}=$!" for rank in range(2)]
+    return run("bash", "-c", "\n".join([*tasks, "wait $p0 && wait $p1"]), env=job | size | meeting | env)
+
+
+def ranks(done: Completed) -> list[tuple[str, str]]:
+    return sorted(re.findall(r"rank (\d) of (\d): local rank", done.out))
+
+
+def ends(done: Completed) -> set[tuple[str, str]]:
+    """Accuracy and number of steps that the ranks print last."""
+    return set(re.findall(r"accuracy ([\d.]+) after (\d+) steps", done.out))
+
+
+def test_one_process_trains_without_slurm(tmp_path: Path) -> None:
+    done = python(SCRIPT, "--run-dir", str(tmp_path))
+    assert done.returncode == 0, done.err
+    assert (ranks(done), {steps for _, steps in ends(done)}) == ([("0", "1")], {"48"})
+
+
+def test_two_tasks_share_the_data_and_one_prepares_it(tmp_path: Path) -> None:
+    done = step("--run-dir", str(tmp_path))
+    assert done.returncode == 0, done.err
+    assert ranks(done) == [("0", "2"), ("1", "2")]
+    assert done.out.count("preparing data") == 1
+    shown = shown_output("lightning", "srun --ntasks-per-node=2 python examples/guide/lightning_trainer.py")
+    assert ends(done) == ends(Completed(0, shown, ""))
+    assert len(ends(done)) == 1
+
+
+def test_a_run_continues_from_the_last_checkpoint(tmp_path: Path) -> None:
+    assert python(SCRIPT, "--run-dir", str(tmp_path), "--epochs", "1").returncode == 0
+    done = python(SCRIPT, "--run-dir", str(tmp_path), "--epochs", "2")
+    assert "Restoring states from the checkpoint path" in done.err
+    assert {steps for _, steps in ends(done)} == {"32"}
+
+
+def test_a_signal_saves_and_exits_with_75(tmp_path: Path) -> None:
+    """The callback of the script, called with a trainer whose other rank got the signal."""
+    code = f"""
+import os, signal, sys
+sys.path.insert(0, {str(GUIDE)!r})
+import lightning_trainer as script
+class Stop(script.SaveBeforeTheLimit):
+    def on_train_batch_end(self, trainer, *rest):
+        if trainer.global_step == 5:
+            os.kill(os.getpid(), signal.SIGUSR2)
+        super().on_train_batch_end(trainer, *rest)
+script.SaveBeforeTheLimit = Stop
+sys.argv = ["train", "--run-dir", {str(tmp_path)!r}]
+script.main()
+"""
+    assert run(sys.executable, "-c", code).returncode == 75
+    assert (tmp_path / "checkpoints" / "last.ckpt").exists()
+
+
+def test_two_devices_for_one_task_per_node_are_refused() -> None:
+    code = "from lightning.pytorch import Trainer; Trainer(devices=2, accelerator='cpu')"
+    slurm = {
+        "SLURM_NTASKS": "1",
+        "SLURM_NTASKS_PER_NODE": "1",
+        "SLURM_JOB_NAME": "train",
+        "SLURM_NNODES": "1",
+    }
+    rank = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_JOB_ID": "1"}
+    done = run(sys.executable, "-c", code, env=slurm | rank)
+    assert "You set `devices=2` in Lightning, but the number of tasks per node" in done.err
+
+
+def test_the_script_runs_on_two_nodes_of_a_real_slurm(tmp_path: Path) -> None:
+    with twin("daic", nodes=2) as testbed:
+        argv = [sys.executable, str(GUIDE / SCRIPT), "--run-dir", str(tmp_path), "--epochs", "1"]
+        srun = f"srun --cpus-per-task=1 {shlex.join(argv)}"
+        head = "#!/bin/bash\nexport OMP_NUM_THREADS=1\n"
+        log = testbed.batch(head + srun, "--nodes=2", "--ntasks-per-node=2", "--account=a", "--time=10")
+    assert sorted(re.findall(r"rank (\d) of 4: local rank (\d), node (\d)", log)) == [
+        ("0", "0", "0"),
+        ("1", "1", "0"),
+        ("2", "0", "1"),
+        ("3", "1", "1"),
+    ]
+    assert log.count("preparing data") == 1

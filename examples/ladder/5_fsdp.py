@@ -124,9 +124,9 @@ def main() -> None:
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
             optimizer.step()
-            stop = torch.full((), len(signals), device=device)
+            stop = torch.tensor(len(signals), device=device)
             dist.all_reduce(stop)  # one rank may see the signal a step earlier; all stop after the same one
-            if step % 10 == 0 and stop > 0:  # to read it, the CPU waits for the GPU: not in each step
+            if stop > 0:
                 save(args.checkpoint, state(epoch, step))
                 if rank == 0 and "REQUEUE_FILE" in os.environ:  # torchrun turns the status 75 into 1
                     Path(os.environ["REQUEUE_FILE"]).touch()

@@ -100,6 +100,13 @@ def test_srun_without_torchrun_starts_the_same_ranks(tmp_path: Path) -> None:
         assert differing(weights(testbed.folder), weights(tmp_path)) == []
 
 
+def send(number: int, launcher: "subprocess.Popen[str]") -> None:
+    """Send a signal to the launcher and its ranks, as Slurm does."""
+    ranks = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    for pid in (launcher.pid, *map(int, ranks)):
+        os.kill(pid, number)
+
+
 @contextmanager
 def started(script: Path, folder: Path) -> Iterator["subprocess.Popen[str]"]:
     """A run of two ranks under a launcher that ignores SIGUSR2, after its first line."""
@@ -113,7 +120,6 @@ def started(script: Path, folder: Path) -> Iterator["subprocess.Popen[str]"]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        process_group=0,
     )
     try:
         assert process.stdout
@@ -122,11 +128,11 @@ def started(script: Path, folder: Path) -> Iterator["subprocess.Popen[str]"]:
         process.wait(240)
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            send(signal.SIGKILL, process)
         process.communicate()
 
 
-ARGUMENTS = ("--epochs", "4", "--batch-size", "16")  # 512 steps in each epoch
+ARGUMENTS = ("--epochs", "3", "--batch-size", "32")  # 256 steps in each epoch
 
 
 @pytest.mark.parametrize("rung", RESUMABLE, ids=name)
@@ -139,10 +145,10 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(rung: Path, tmp_path: P
 
     with started(script, cut) as process:
         time.sleep(random.uniform(0, 0.5))  # noqa: S311
-        os.killpg(process.pid, signal.SIGKILL)
+        send(signal.SIGKILL, process)
     with started(script, cut) as process:
         time.sleep(random.uniform(0, 0.1))  # noqa: S311
-        os.killpg(process.pid, signal.SIGUSR2)
+        send(signal.SIGUSR2, process)
     assert (process.returncode, (cut / "requeue").exists()) == (1, True)
     assert torchrun(script, *ARGUMENTS, cwd=cut).returncode == 0
     assert differing(weights(cut), weights(whole)) == []

@@ -1,0 +1,191 @@
+"""The rungs of examples/ladder: each learns, and each is a small change of the one before."""
+
+import ast
+import difflib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+from tests.conftest import Run
+from tests.guide.running import REPOSITORY, python, torchrun
+from tests.support.twins import twin
+
+LADDER = REPOSITORY / "examples" / "ladder"
+RUNGS = sorted(LADDER.glob("[0-9]_*.py"))
+SINGLE, TORCHRUN, SLURM, *RESUMABLE = RUNGS
+LIMIT = 40
+Weights = dict[str, torch.Tensor]
+
+
+def name(rung: Path) -> str:
+    return rung.stem
+
+
+def accuracies(out: str) -> list[float]:
+    """The accuracy of each epoch; fails if there are other lines, such as those of a second rank."""
+    lines = out.splitlines()
+    found = [re.fullmatch(rf"epoch {epoch}: accuracy ([\d.]+)", line) for epoch, line in enumerate(lines)]
+    assert all(found), out
+    return [float(match[1]) for match in found if match]
+
+
+def weights(folder: Path) -> Weights:
+    """The weights that a run left in its folder: in model.pt, in a checkpoint, or in a sharded one."""
+    if (model := folder / "model.pt").exists():
+        return torch.load(model)
+    whole = folder / "checkpoint.pt"
+    if not whole.exists():
+        (sharded,) = (folder / "checkpoint").iterdir()
+        dcp_to_torch_save(sharded, whole)
+    return torch.load(whole)["model"]
+
+
+def differing(one: Weights, other: Weights) -> list[str]:
+    assert one.keys() == other.keys()
+    return [key for key in one if not torch.equal(one[key], other[key])]
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=name)
+def test_a_rung_learns_and_one_rank_prints(rung: Path, tmp_path: Path) -> None:
+    start = python if rung == SINGLE else torchrun
+    done = start(rung, "--epochs", "2", "--batch-size", "128", cwd=tmp_path)
+    assert done.returncode == 0, done.err
+    first, second = accuracies(done.out)
+    assert 0.9 < first < second
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=name)
+def test_help_needs_no_launcher(rung: Path) -> None:
+    shown = python(rung, "--help")
+    assert shown.returncode == 0, shown.err
+    assert {"--epochs", "--batch-size"} <= set(re.findall(r"--[a-z-]+", shown.out))
+
+
+def test_one_and_two_ranks_learn_the_same(tmp_path: Path) -> None:
+    found = []
+    for ranks in (1, 2):
+        folder = tmp_path / str(ranks)
+        folder.mkdir()
+        done = torchrun(TORCHRUN, "--epochs", "1", "--batch-size", "128", ranks=ranks, cwd=folder)
+        assert done.returncode == 0, done.err
+        found.append(weights(folder))
+    for key, one in found[0].items():
+        torch.testing.assert_close(found[1][key], one, rtol=0, atol=1e-4)
+
+
+def test_a_batch_that_the_ranks_cannot_share_is_refused(tmp_path: Path) -> None:
+    done = torchrun(TORCHRUN, "--batch-size", "63", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "--batch-size 63 is not divisible by 2 ranks" in done.err
+
+
+def test_srun_without_torchrun_starts_the_same_ranks(tmp_path: Path) -> None:
+    done = torchrun(SLURM, "--epochs", "1", "--batch-size", "128", cwd=tmp_path)
+    step = ("srun", "--nodes=2", "--ntasks-per-node=1", "--time=10", sys.executable, str(SLURM))
+    with twin("generic") as testbed:
+        log = testbed.run(*step, "--epochs", "1", "--batch-size", "128", OMP_NUM_THREADS="1")
+        assert accuracies(log) == accuracies(done.out)
+        assert differing(weights(testbed.folder), weights(tmp_path)) == []
+
+
+def send(number: int, launcher: "subprocess.Popen[str]") -> None:
+    """Send a signal to the launcher and its ranks, as Slurm does."""
+    ranks = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    for pid in (launcher.pid, *map(int, ranks)):
+        os.kill(pid, number)
+
+
+@contextmanager
+def started(script: Path, folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A run of two ranks under a launcher that ignores SIGUSR2, after its first line."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    ignoring = ["bash", "-c", 'trap "" USR2; exec "$@"', "bash", *launch, str(script), *ARGUMENTS]
+    environ = os.environ | {"OMP_NUM_THREADS": "1", "REQUEUE_FILE": str(folder / "requeue")}
+    process = subprocess.Popen(
+        ignoring,
+        cwd=folder,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout
+        assert process.stdout.readline().startswith("epoch")
+        yield process
+        process.wait(240)
+    finally:
+        if process.poll() is None:
+            send(signal.SIGKILL, process)
+        process.communicate()
+
+
+ARGUMENTS = ("--epochs", "3", "--batch-size", "64")  # 128 steps in each epoch
+DROPOUT = "nn.Sequential(nn.ReLU(), nn.Dropout(0.1))"
+
+
+@pytest.mark.parametrize("rung", RESUMABLE, ids=name)
+def test_an_interrupted_run_ends_as_an_uninterrupted_one(rung: Path, tmp_path: Path) -> None:
+    script, whole, cut = tmp_path / rung.name, tmp_path / "whole", tmp_path / "cut"
+    script.write_text(rung.read_text().replace("nn.ReLU()", DROPOUT))  # draws random numbers
+    whole.mkdir()
+    cut.mkdir()
+    done = torchrun(script, *ARGUMENTS, cwd=whole)
+    assert accuracies(done.out)[-1] > 0.9, done.err
+
+    with started(script, cut) as process:
+        time.sleep(random.uniform(0, 0.5))  # noqa: S311
+        send(signal.SIGKILL, process)
+    with started(script, cut) as process:
+        time.sleep(random.uniform(0, 0.1))  # noqa: S311
+        send(signal.SIGUSR2, process)
+    assert (process.returncode, (cut / "requeue").exists()) == (1, True)
+    assert torchrun(script, *ARGUMENTS, cwd=cut).returncode == 0
+    assert differing(weights(cut), weights(whole)) == []
+
+
+@pytest.mark.parametrize(("before", "after"), list(pairwise(RUNGS)), ids=name)
+def test_a_rung_is_a_small_change_of_the_one_before(before: Path, after: Path) -> None:
+    lines = difflib.unified_diff(before.read_text().splitlines(), after.read_text().splitlines(), n=0)
+    changed = [line for line in lines if line[0] in "+-" and line[:3] not in {"+++", "---"}]
+    assert len(changed) <= LIMIT
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=name)
+def test_a_rung_needs_only_torch(rung: Path) -> None:
+    nodes = list(ast.walk(ast.parse(rung.read_text())))
+    imported = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
+    imported += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
+    assert {each.partition(".")[0] for each in imported} <= sys.stdlib_module_names | {"torch"}
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=name)
+def test_a_rung_has_no_unused_name(rung: Path) -> None:
+    text = rung.read_text()
+    nodes = list(ast.walk(ast.parse(text)))
+    made = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    made |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    made |= {flag.replace("-", "_") for flag in re.findall(r'add_argument\("--([a-z-]+)"', text)}
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    read |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    assert {each for each in made - read if not each.startswith("__")} == set()
+
+
+@pytest.mark.parametrize("job", ["job", "requeue"])
+def test_the_batch_scripts_are_current(job: str, slurmgen: Run) -> None:
+    script = LADDER / f"{job}.sbatch"
+    assert script.read_text() == slurmgen("render", job, cwd=LADDER).stdout
+    found = slurmgen("lint", str(script), "--site", "generic")
+    assert found.returncode == 0, found.stdout

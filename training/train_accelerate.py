@@ -69,6 +69,7 @@ class Training:
         # Not the feeds: they have only this rank's part already, and each sample once.
         self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, options))
         self.module = self.accelerator.unwrap_model(self.model)
+        self.model.broadcast_buffers = False  # by DDP in each step: `evaluate` does it when they are needed
         self.schedule = Schedule(options, ranks.world_size, len(self.train))
         self.checkpoints = Checkpoints(options.run_dir, ranks)
         self.stop = Stop(options, ranks)
@@ -212,7 +213,7 @@ def make_accelerator(options: Namespace, ranks: Ranks, model: nn.Module) -> Acce
     fsdp = options.strategy == "fsdp"
     ddp = DistributedDataParallelKwargs(
         bucket_cap_mb=options.bucket_mb, static_graph=options.static_graph,
-        gradient_as_bucket_view=True, broadcast_buffers=False,
+        gradient_as_bucket_view=True,
     )  # fmt: skip
     return Accelerator(
         cpu=ranks.device.type == "cpu",

@@ -61,11 +61,12 @@ class Training:
             model.compile()  # in place, which keeps the names of the weights
         self.module = self.model = model
         if ranks.world_size > 1:
-            # Views save a copy of the gradients. DDP would send the buffers in each step: `evaluate` does.
+            # Views save a copy of the gradients.
             self.model = DistributedDataParallel(
                 model, bucket_cap_mb=options.bucket_mb, static_graph=options.static_graph,
-                gradient_as_bucket_view=True, broadcast_buffers=False,
+                gradient_as_bucket_view=True,
             )  # fmt: skip
+            self.model.broadcast_buffers = False  # in each step: `evaluate` does it when they are needed
         self.optimizer = build_optimizer(model, options)
         self.schedule = Schedule(options, ranks.world_size, len(self.train))
         # fp16 cannot hold small gradients: the loss is scaled up, and the gradients down before the step.

@@ -121,6 +121,8 @@ class Classifier(LightningModule):
         if self.folder:
             keep_weight_decay(self.optimizers().optimizer, self.options)
             self.checkpoints.restore_random(self.folder, self.state["world_size"])
+        # DDP would send the buffers in each step; they are sent when they are needed.
+        self.trainer.strategy.model.broadcast_buffers = False
         self.stop = Stop(self.options, self.ranks)  # after Lightning has set its own handler of SIGTERM
         self.profile = Profile(self.ranks, self.options.run_dir, self.options.profile)
         self.trainer.should_stop = self.report.finished(self.judge)
@@ -267,7 +269,7 @@ def launch(options: Namespace, ranks: Ranks) -> dict[str, Any]:
     elif ranks.world_size > 1:
         strategy = DDPStrategy(
             bucket_cap_mb=options.bucket_mb, static_graph=options.static_graph,
-            gradient_as_bucket_view=True, broadcast_buffers=False,
+            gradient_as_bucket_view=True,
         )  # fmt: skip
     else:
         strategy = "auto"

@@ -19,9 +19,5 @@ def variables(name: str) -> dict[str, str]:
     """The programs of the environment first, no GPU, and a cache of compiled extensions beside it."""
     path = f"{PYTHON[name].parent}:{os.environ['PATH']}"
     cache = str(BUILT / "torch_extensions")
-    return {
-        "PATH": path,
-        "CUDA_VISIBLE_DEVICES": "",
-        "TORCH_EXTENSIONS_DIR": cache,
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-    }
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "no_proxy": "localhost"}  # gRPC would use http_proxy
+    return {"PATH": path, "CUDA_VISIBLE_DEVICES": "", "TORCH_EXTENSIONS_DIR": cache} | quiet

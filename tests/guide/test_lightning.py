@@ -75,7 +75,11 @@ script.main()
 
 
 def test_two_devices_for_one_task_per_node_are_refused() -> None:
-    code = "from lightning.pytorch import Trainer; Trainer(devices=2, accelerator='cpu')"
+    code = """
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+Trainer(devices=2, accelerator="cpu", logger=False, enable_checkpointing=False).fit(BoringModel())
+"""
     slurm = {
         "SLURM_NTASKS": "1",
         "SLURM_NTASKS_PER_NODE": "1",

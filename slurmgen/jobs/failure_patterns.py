@@ -113,6 +113,11 @@ SIGNS = (
         "Select the GPU by LOCAL_RANK, as in torch.cuda.set_device(); a node needs a GPU per rank.",
     ),
     _sign(
+        r"Multiple Ranks are using the same GPU",  # of NCCL since 2.30
+        "several ranks use the same GPU",
+        "Select the GPU by LOCAL_RANK, as in torch.cuda.set_device(); a node needs a GPU per rank.",
+    ),
+    _sign(
         r"DataLoader worker \(pid.{1,200}(?:killed by signal: Killed|exited unexpectedly)",
         "a data-loader worker was killed, usually because memory ran out",
         MORE_MEMORY,

@@ -119,6 +119,8 @@ LOGS = {
     "[rank1]: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4f000": (
         "two ranks use the same GPU: rank 1 and rank 0"
     ),
+    "Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this "
+    "configuration.": ("several ranks use the same GPU"),
     "FATAL:   could not open image /img/x.sif: failed to retrieve path for /img/x.sif: lstat /img/x.sif: "
     "no such file or directory": "the container image /img/x.sif cannot be opened",
     "error: Request failed after 3 retries\n  cause: Failed to fetch: http://127.0.0.1:9/einops/\n": (

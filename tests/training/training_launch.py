@@ -72,7 +72,7 @@ class Launcher:
     def __call__(
         self, framework: str, *flags: str, ranks: int = 2, cwd: Path | None = None, **more: str
     ) -> Run:
-        """Train; `python` is train_ddp.py without a launcher, and `lightning` starts under srun's variables."""
+        """Train; `python` is train_ddp.py without a launcher, and `lightning` has srun's variables."""
         script = TRAINING / f"train_{'ddp' if framework == 'python' else framework}.py"
         argv = [str(script), "--data-dir", str(self.data_dir), *flags]
         if framework == "lightning":
@@ -106,7 +106,7 @@ def srun_environments(ranks: int) -> list[dict[str, str]]:
 
 def free_port(first: int = 20000, end: int = 32000) -> int:
     """Return a free port of the loopback interface, below those that the system chooses itself."""
-    for port in random.sample(range(first, end), 100):  # noqa: S311
+    for port in random.sample(range(first, end), 100):
         with socket.socket() as listener, suppress(OSError):
             listener.bind(("127.0.0.1", port))
             return port

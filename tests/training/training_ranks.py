@@ -17,7 +17,12 @@ from pathlib import Path
 
 from training_launch import ALONE, OUTER, TRAINING, Run, free_port
 
-IMPORTED = ["torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "torch._dynamo", "torch._inductor"]
+IMPORTED = [
+    "torch.distributed.checkpoint.state_dict",
+    "torch.distributed.fsdp",
+    "torch._dynamo",
+    "torch._inductor",
+]
 IMPORTED += ["lightning.pytorch.strategies", "accelerate", "sklearn.datasets", "torch.utils.flop_counter"]
 TIMEOUT = 180.0  # seconds
 GRACE = 20.0  # seconds for the other ranks after one has failed

@@ -20,7 +20,7 @@ from device import count_flops, out_of_memory_explained
 from images import load
 from lightning import LightningModule, Trainer
 from lightning.pytorch.plugins import MixedPrecision
-from lightning.pytorch.plugins.environments import TorchElasticEnvironment
+from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 from models import build_model
 from optimize import Schedule, build_optimizer, keep_weight_decay
@@ -248,7 +248,7 @@ class ResumableFeed(Feed):
 
 def make_trainer(options: Namespace, ranks: Ranks) -> Trainer:
     """Return a Trainer for the ranks of the launch. Logs and checkpoints are the classifier's."""
-    plugins: list[Any] = [TorchElasticEnvironment()] if ranks.world_size > 1 else []
+    plugins: list[Any] = [TorchElasticEnvironment() if ranks.world_size > 1 else LightningEnvironment()]
     if options.precision == "fp16":  # with `precision`, Lightning would take bf16 on CPUs
         plugins.append(MixedPrecision("16-mixed", ranks.device.type))
     return Trainer(

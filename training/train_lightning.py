@@ -120,8 +120,7 @@ class Classifier(LightningModule):
         if self.folder:
             keep_weight_decay(self.optimizers().optimizer, self.options)
             self.checkpoints.restore_random(self.folder, self.state["world_size"])
-        # DDP would send the buffers in each step; they are sent when they are needed.
-        self.trainer.strategy.model.broadcast_buffers = False
+        self.trainer.strategy.model.broadcast_buffers = False  # in each step, only for each evaluation
         self.stop = Stop(self.options, self.ranks)  # after Lightning has set its own handler of SIGTERM
         self.profile = Profile(self.ranks, self.options.run_dir, self.options.profile)
         self.trainer.should_stop = self.report.finished(self.judge)

@@ -21,7 +21,6 @@ IMPORTED = [
     "torch.distributed.checkpoint.state_dict",
     "torch.distributed.fsdp",
     "torch._dynamo",
-    "torch._inductor",
 ]
 IMPORTED += ["lightning.pytorch.strategies", "accelerate", "sklearn.datasets", "torch.utils.flop_counter"]
 TIMEOUT = 180.0  # seconds

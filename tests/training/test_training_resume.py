@@ -16,6 +16,7 @@ FRAMEWORKS = ("python", "ddp", "lightning", "accelerate")
 SHARDED = ("fsdp", "lightning_fsdp", "forced")
 TRAIN = ("--task", "mnist", "--data", "digits", "--model", "cnn", "--limit", "400", "--batch-size", "40")
 TRAIN += ("--accumulate", "2", "--epochs", "3", "--crop-padding", "2", "--cutout", "3", "--log-every", "1")
+TRAIN += ("--no-fused",)  # the fused kernels round differently at the ends of shards
 STEPS = 10  # of an epoch
 
 

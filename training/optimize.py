@@ -17,7 +17,8 @@ def build_optimizer(model: nn.Module, options: Namespace) -> torch.optim.Optimiz
     ]
     if options.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=options.lr, fused=options.fused)
-    return torch.optim.SGD(groups, lr=options.lr, momentum=0.9, nesterov=True, fused=options.fused)
+    fused = options.fused and getattr(options, "strategy", "ddp") == "ddp"  # torch cannot shard fused SGD
+    return torch.optim.SGD(groups, lr=options.lr, momentum=0.9, nesterov=True, fused=fused)
 
 
 def keep_weight_decay(optimizer: torch.optim.Optimizer, options: Namespace) -> None:

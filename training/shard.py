@@ -36,6 +36,7 @@ def keep_norms(model: nn.Module) -> None:
 def normalize(norm: nn.BatchNorm2d, images: Tensor) -> Tensor:
     """Apply BatchNorm with its weights in fp32, which its running statistics must match."""
     share = norm.momentum if norm.training else 0.0
+    norm.num_batches_tracked += norm.training
     weight, bias = norm.weight.float(), norm.bias.float()
     return batch_norm(
         images, norm.running_mean, norm.running_var, weight, bias, norm.training, share, norm.eps

@@ -19,7 +19,8 @@ from data import Batch, Feed, Order
 from device import count_flops, out_of_memory_explained
 from images import load
 from lightning import LightningModule, Trainer
-from lightning.pytorch.plugins.environments import TorchElasticEnvironment
+from lightning.pytorch.plugins import MixedPrecision
+from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 from models import build_model
 from optimize import Schedule, build_optimizer, keep_weight_decay
@@ -34,8 +35,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.data import Dataset
-
-PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 
 
 def main() -> None:
@@ -121,8 +120,7 @@ class Classifier(LightningModule):
         if self.folder:
             keep_weight_decay(self.optimizers().optimizer, self.options)
             self.checkpoints.restore_random(self.folder, self.state["world_size"])
-        # DDP would send the buffers in each step; they are sent when they are needed.
-        self.trainer.strategy.model.broadcast_buffers = False
+        self.trainer.strategy.model.broadcast_buffers = False  # in each step, only for each evaluation
         self.stop = Stop(self.options, self.ranks)  # after Lightning has set its own handler of SIGTERM
         self.profile = Profile(self.ranks, self.options.run_dir, self.options.profile)
         self.trainer.should_stop = self.report.finished(self.judge)
@@ -155,9 +153,11 @@ class Classifier(LightningModule):
         self.loss = loss.detach()
         return loss
 
-    def configure_gradient_clipping(self, *_args: Any, **_kwargs: Any) -> None:
-        """Clip the gradients, which Lightning has scaled down already in fp16."""
+    def configure_gradient_clipping(self, optimizer: Any, *_args: Any, **_kwargs: Any) -> None:
+        """Clip the gradients."""
         if self.options.clip_norm is not None:
+            if self.options.precision == "fp16" and self.options.fused:
+                self.trainer.precision_plugin.scaler.unscale_(optimizer)  # Lightning would not
             norm = clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
             self.norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
@@ -247,10 +247,14 @@ class ResumableFeed(Feed):
 
 def make_trainer(options: Namespace, ranks: Ranks) -> Trainer:
     """Return a Trainer for the ranks of the launch. Logs and checkpoints are the classifier's."""
+    plugins: list[Any] = [TorchElasticEnvironment() if ranks.world_size > 1 else LightningEnvironment()]
+    if options.precision == "fp16":  # with `precision`, Lightning would take bf16 on CPUs
+        plugins.append(MixedPrecision("16-mixed", ranks.device.type))
     return Trainer(
         **launch(options, ranks),
+        plugins=plugins,
         accelerator="gpu" if ranks.device.type == "cuda" else "cpu",
-        precision=PRECISIONS[options.precision],
+        precision={"fp32": "32-true", "bf16": "bf16-mixed"}.get(options.precision),
         accumulate_grad_batches=options.accumulate,
         max_epochs=options.epochs,
         use_distributed_sampler=False,  # Lightning's sampler would repeat test samples
@@ -281,17 +285,15 @@ def launch(options: Namespace, ranks: Ranks) -> dict[str, Any]:
         os.environ["LOCAL_RANK"], here = "0", 1
     nodes = ranks.world_size // here
     # `start` has set torchrun's variables, under srun too. The batch script requeues the job, not Lightning.
-    return {"strategy": strategy, "devices": here, "num_nodes": nodes, "plugins": [TorchElasticEnvironment()]}
+    return {"strategy": strategy, "devices": here, "num_nodes": nodes}
 
 
 def be_quiet() -> None:
     """Suppress Lightning's messages about itself."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
-    # It suggests workers, which data in memory do not need.
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    # Lightning uses a function that torch has renamed.
-    warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+    # It suggests workers, which data in memory do not need, and uses a function that torch has renamed.
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*|.*LeafSpec.*")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Makes the training's `core` importable, and provides one launcher for all tests."""
+"""Makes the training's modules importable, and provides one launcher for all tests."""
 
 import sys
 from pathlib import Path

@@ -1,20 +1,24 @@
-"""A script for the ranks of a test: accelerate's FSDP on CPUs, which it supports only on GPUs."""
+"""train_accelerate.py for the ranks of a test: with FSDP on CPUs, which accelerate supports only on GPUs."""
 
-from accelerate import Accelerator, FullyShardedDataParallelPlugin
+import ranks
+import train_accelerate
+from accelerate import Accelerator
 from accelerate.utils import DistributedType
-from core import run_accelerate
-from core.config import MNIST, Config, parse_config
-from core.process import Process
+
+make_accelerator = train_accelerate.make_accelerator
 
 
-def make_accelerator(_process: Process, _config: Config) -> Accelerator:
-    accelerator = Accelerator(cpu=True)
-    plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
+def forced(options: object, ranks: object, model: object) -> Accelerator:
+    plugin = train_accelerate.make_fsdp_plugin(options, model)
+    options.strategy = "ddp"  # type: ignore[attr-defined]
+    accelerator = make_accelerator(options, ranks, model)
+    options.strategy = "fsdp"  # type: ignore[attr-defined]
     accelerator.state._shared_state.update(distributed_type=DistributedType.FSDP, fsdp_plugin=plugin)
     assert accelerator.is_fsdp2
     return accelerator
 
 
 def main() -> None:
-    run_accelerate.make_accelerator = make_accelerator
-    run_accelerate.run(parse_config(MNIST))
+    ranks.fault = lambda *_: None
+    train_accelerate.make_accelerator = forced
+    train_accelerate.main()

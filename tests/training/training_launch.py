@@ -1,13 +1,14 @@
 """Starts the bundled training as users do: in separate processes, on loopback, without a network."""
 
 import os
+import random
 import re
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -17,7 +18,7 @@ OUTER = re.compile(
     r"SLURM|SBATCH|SRUN|PMI|TORCH|ACCELERATE|OMP_|MASTER_|PYTHON|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)$|.*_proxy$",
     re.IGNORECASE,
 )
-NO_NETWORK = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")}
+ALONE = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")} | {"OMP_NUM_THREADS": "1"}
 TIMEOUT = 600  # seconds; a machine may be busy
 
 
@@ -37,41 +38,48 @@ class Run:
     @property
     def ends(self) -> dict[str, tuple[str, str]]:
         """The final loss and the hash of the weights by `rank 0/2`; checks that no rank prints them twice."""
-        said = re.findall(r"^(rank \d+/\d+) final_loss (\d+\.\d{6}) params ([0-9a-f]{8})$", self.out, re.M)
-        assert len({rank for rank, *_ in said}) == len(said)
-        return {rank: (loss, params) for rank, loss, params in said}
+        lines = re.findall(r"^(rank \d+/\d+) final_loss (\d+\.\d{6}) params ([0-9a-f]{8})$", self.out, re.M)
+        assert len({rank for rank, *_ in lines}) == len(lines)
+        return {rank: (loss, params) for rank, loss, params in lines}
 
     @property
     def done(self) -> tuple[float, int]:
         """The accuracy and the number of test images that rank 0 printed last."""
-        (said,) = re.findall(r"^done: accuracy ([\d.]+),.* (\d+) test images,", self.out, re.M)
-        return float(said[0]), int(said[1])
+        (line,) = re.findall(r"^done: accuracy ([\d.]+),.* (\d+) test images,", self.out, re.M)
+        return float(line[0]), int(line[1])
+
+    @property
+    def errors(self) -> list[str]:
+        """The lines of stderr that begin with `error:`."""
+        return [line for line in self.err.splitlines() if line.startswith("error:")]
 
 
 @dataclass
 class Launcher:
-    """Starts a script with the launcher of a framework; `data_dir` is its folder for data."""
+    """Trains with each launcher; `data_dir` is shared by all runs. Variables are given as keywords."""
 
     data_dir: Path
     commands: dict[str, Callable[[int], list[str]]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.commands = {"python": self._python, "ddp": self._torchrun, "accelerate": self._accelerate}
+        self.commands = {
+            "python": lambda _: [sys.executable],
+            "ddp": self._torchrun,
+            "fsdp": self._torchrun,
+            "accelerate": self._accelerate,
+        }
 
     def __call__(
-        self, framework: str, task: str, *flags: str, ranks: int = 2, cwd: Path | None = None, **more: str
+        self, framework: str, *flags: str, ranks: int = 2, cwd: Path | None = None, **more: str
     ) -> Run:
-        script = TRAINING / f"{task}_{'ddp' if framework == 'python' else framework}.py"
-        asked = [str(script), "--data-dir", str(self.data_dir), *flags]
+        """Train; `python` is train_ddp.py without a launcher, and `lightning` has srun's variables."""
+        script = TRAINING / f"train_{'ddp' if framework == 'python' else framework}.py"
+        argv = [str(script), "--data-dir", str(self.data_dir), *flags]
         if framework == "lightning":
-            commands = [([sys.executable, *asked], env) for env in srun_environments(ranks)]
+            commands = [([sys.executable, *argv], environ | more) for environ in srun_environments(ranks)]
         else:
-            commands = [(self.commands[framework](ranks) + asked, {})]
-        commands = [(words, env | more) for words, env in commands]
+            commands = [(self.commands[framework](ranks) + argv, more)]
         return run_together(commands, [cwd or self.data_dir.parent] * len(commands))
-
-    def _python(self, ranks: int) -> list[str]:
-        return [sys.executable]
 
     def _torchrun(self, ranks: int) -> list[str]:
         return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
@@ -84,31 +92,30 @@ class Launcher:
 
 
 def srun_environments(ranks: int) -> list[dict[str, str]]:
-    """The variables that srun sets for each of `ranks` tasks on one node."""
-    job = {
-        "SLURM_JOB_ID": "4711",
+    """The variables that srun sets for each of `ranks` tasks on one node. The job decides the port."""
+    step = {
+        "SLURM_JOB_ID": str(free_port() - 20000),  # MASTER_PORT is 20000 + the job's number, modulo 12000
         "SLURM_JOB_NAME": "training",
-        "SLURM_JOB_NODELIST": "localhost",
-        "SLURM_NNODES": "1",
-        "SLURM_NODEID": "0",
         "SLURM_NTASKS": str(ranks),
-        "SLURM_NTASKS_PER_NODE": str(ranks),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
+        "SLURM_STEP_NUM_TASKS": str(ranks),
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NODEID": "0",
     }
-    return [{**job, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(ranks)]
+    return [{**step, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(ranks)]
 
 
-def free_port() -> int:
-    """Return a free port of the loopback interface."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def free_port(first: int = 20000, end: int = 32000) -> int:
+    """Return a free port of the loopback interface, below those that the system chooses itself."""
+    for port in random.sample(range(first, end), 100):
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
 
 
 def run_together(commands: list[tuple[list[str], dict[str, str]]], folders: list[Path]) -> Run:
     """Run the commands in parallel until they end, each with its own variables and folder."""
-    clean = {name: value for name, value in os.environ.items() if not OUTER.match(name)} | NO_NETWORK
+    clean = {name: value for name, value in os.environ.items() if not OUTER.match(name)} | ALONE
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         processes = [
             subprocess.Popen(

@@ -15,12 +15,37 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from training_launch import NO_NETWORK, OUTER, Run, free_port, srun_environments
+from training_launch import ALONE, OUTER, TRAINING, Run, free_port
 
-IMPORTED = ["torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "torchvision.datasets"]
-IMPORTED += ["lightning.pytorch.strategies", "accelerate", "sklearn.datasets"]
+IMPORTED = [
+    "torch.distributed.checkpoint.state_dict",
+    "torch.distributed.fsdp",
+    "torch._dynamo",
+]
+IMPORTED += ["lightning.pytorch.strategies", "accelerate", "sklearn.datasets", "torch.utils.flop_counter"]
 TIMEOUT = 180.0  # seconds
 GRACE = 20.0  # seconds for the other ranks after one has failed
+
+
+@dataclass(frozen=True)
+class Started:
+    """The ranks of a run that may still go on, and the files of their output."""
+
+    processes: list[BaseProcess]
+    logs: list[Path]
+
+    @property
+    def out(self) -> str:
+        """What the ranks have printed so far."""
+        return self._read(".out")
+
+    def ended(self) -> Run:
+        """Wait until all have ended."""
+        return Run(ended(self.processes), self.out, self._read(".err"))
+
+    def _read(self, kind: str) -> str:
+        files = [log.with_suffix(kind) for log in self.logs]
+        return "".join(file.read_text() for file in files if file.exists())
 
 
 @dataclass(frozen=True)
@@ -29,20 +54,33 @@ class Ranks:
 
     data_dir: Path
 
-    def __call__(self, framework: str, task: str, *flags: str, ranks: int = 2, **more: str) -> Run:
-        script = f"{task}_{'ddp' if framework == 'python' else framework}"
-        environments = {"lightning": srun_environments, "python": lambda _: [{}]}.get(framework, launched)
-        return self.run(script, flags, [environ | more for environ in environments(ranks)])
+    def __call__(
+        self, framework: str, *flags: str, ranks: int = 2, folder: Path = TRAINING, **more: str
+    ) -> Run:
+        """Train with the script of `framework` in `folder`; `python` is train_ddp.py without a launcher."""
+        return self.start(framework, *flags, ranks=ranks, folder=folder, **more).ended()
 
-    def run(self, script: str, flags: Sequence[str], environments: list[dict[str, str]]) -> Run:
+    def start(
+        self, framework: str, *flags: str, ranks: int = 2, folder: Path = TRAINING, **more: str
+    ) -> Started:
+        """The same, without waiting for the end."""
+        script = f"train_{'ddp' if framework == 'python' else framework}"
+        environments = [{}] if framework == "python" else launched(ranks)
+        return self.begin(script, flags, [environ | more for environ in environments], folder)
+
+    def run(
+        self, script: str, flags: Sequence[str], environments: list[dict[str, str]], folder: Path = TRAINING
+    ) -> Run:
         """Run a module of the training, or of these tests, once in each of the environments."""
-        argv = [script, *flags, "--data-dir", str(self.data_dir)]
+        return self.begin(script, flags, environments, folder).ended()
+
+    def begin(
+        self, script: str, flags: Sequence[str], environments: list[dict[str, str]], folder: Path
+    ) -> Started:
+        argv = [f"{script}.py", "--data-dir", str(self.data_dir), *flags]
         logs = [self.data_dir.parent / f"{time.monotonic_ns()}-{rank}" for rank in range(len(environments))]
-        codes = ended(
-            [start(script, argv, environ, log) for environ, log in zip(environments, logs, strict=True)]
-        )
-        out, err = ("".join(log.with_suffix(kind).read_text() for log in logs) for kind in (".out", ".err"))
-        return Run(codes, out, err)
+        pairs = zip(environments, logs, strict=True)
+        return Started([start(script, argv, environ, log, folder) for environ, log in pairs], logs)
 
 
 def launched(ranks: int) -> list[dict[str, str]]:
@@ -51,21 +89,22 @@ def launched(ranks: int) -> list[dict[str, str]]:
     return [{**meet, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
 
 
-def start(script: str, argv: list[str], environ: dict[str, str], log: Path) -> BaseProcess:
+def start(script: str, argv: list[str], environ: dict[str, str], log: Path, folder: Path) -> BaseProcess:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
-    process = context.Process(target=be_rank, args=(script, argv, environ, log))
+    process = context.Process(target=be_rank, args=(script, argv, environ, log, folder))
     process.start()
     return process
 
 
-def be_rank(script: str, argv: list[str], environ: dict[str, str], log: Path) -> None:
+def be_rank(script: str, argv: list[str], environ: dict[str, str], log: Path, folder: Path) -> None:
     for name in filter(OUTER.match, list(os.environ)):
         del os.environ[name]
-    os.environ.update(NO_NETWORK | environ)
+    os.environ.update(ALONE | environ)
     for stream, kind in ((1, ".out"), (2, ".err")):
         os.dup2(os.open(log.with_suffix(kind), os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     os.chdir(log.parent)
+    sys.path.insert(0, str(folder))
     sys.argv = argv
     importlib.import_module(script).main()
 

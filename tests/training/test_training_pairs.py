@@ -94,7 +94,7 @@ ALONE: list[Choice] = [
 
 @dataclass(frozen=True)
 class Script:
-    """A training script, its flags besides FLAGS, and what it refuses. `only`: cover the pairs of this flag."""
+    """A training script, its flags besides FLAGS, and what it refuses. `only`: the flag whose pairs count."""
 
     name: str
     more: frozenset[str]

@@ -1,39 +1,65 @@
-"""The bundled training, compared with a minimal loop for the same model and batch in the same ranks.
+"""The bundled training against handwritten loops in the same ranks, and the time of its imports.
 
-Two ranks on CPUs; with `--device cuda` one on a GPU. Prints the median and the range of the rounds.
+Two ranks on CPUs. Prints the medians over alternating rounds. On a GPU: gpu.sh.
 """
 
+import json
 import os
+import statistics
 import subprocess
 import sys
-import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
-RANKS = Path(__file__).with_name("training_ranks.py")
-TRAINING = Path(__file__).parent.parent / "training"
-CPU = {
-    "MNIST MLP, batch 128": ["mnist", "--model", "mlp", "--batch-size", "128"],
-    "CIFAR ResNet-18, batch 16": ["cifar", "--model", "resnet18", "--batch-size", "16", "--limit", "128"],
+HERE = Path(__file__).parent
+TRAINING = HERE.parent / "training"
+MODELS = {
+    "MNIST MLP, batch 128": ["--task", "mnist", "--batch-size", "128", "--limit", "12800"],
+    "CIFAR ResNet-18, batch 16": ["--task", "cifar10", "--batch-size", "16", "--limit", "128"],
 }
-FAST = ["--device", "cuda", "--precision", "bf16", "--channels-last", "--compile", "--batch-size", "512"]
-GPU = {
-    "CIFAR-100 WideResNet-28-10, batch 512": ["cifar100", "--model", "wideresnet", *FAST],
-    "CIFAR-10 ResNet-18, batch 512": ["cifar", "--model", "resnet18", *FAST],
-}
+ROUNDS, STARTS = 9, 5
+IMPORTS = ("torch", "train_ddp", "torchvision")
 
 
 def main() -> None:
-    """Start the ranks for each model."""
-    gpu = sys.argv[1:] == ["--device", "cuda"]
-    threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    for name, words in (GPU if gpu else CPU).items():
-        with tempfile.TemporaryDirectory() as folder:
-            subprocess.run(
-                [*torchrun, f"--nproc-per-node={1 if gpu else 2}", RANKS, name, folder, *words],
-                env=os.environ | threads | {"PYTHONPATH": str(TRAINING)},
-                check=True,
-            )
+    """Compare the loops for each model, then the imports."""
+    for name, flags in MODELS.items():
+        report(compare(name, "flat,loader", ROUNDS, flags, ranks=2))
+    for name in IMPORTS:
+        took = statistics.median(start(f"import {name}") for _ in range(STARTS))
+        print(f"import {name}: {took:.2f} s", flush=True)
+
+
+def compare(name: str, styles: str, rounds: int, flags: list[str], ranks: int) -> dict[str, Any]:
+    """Return the result of the ranks."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command = [*torchrun, str(HERE / "training_ranks.py"), name, styles, str(rounds), *flags]
+    out = subprocess.run(command, env=environment(), check=True, stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(out.splitlines()[-1])
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of the processes."""
+    return {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(TRAINING)}
+
+
+def report(result: dict[str, Any]) -> None:
+    """Print the result."""
+    for style, ratio in result["ratio"].items():
+        speeds, (least, most) = result["images_per_second"], result["range"][style]
+        print(
+            f"{result['name']}: {speeds['bundled']:.0f} images/s; {style} loop: {speeds[style]:.0f}; "
+            f"ratio {ratio:.2f}, from {least:.2f} to {most:.2f}",
+            flush=True,
+        )
+
+
+def start(command: str) -> float:
+    """Return the seconds of a Python process that runs `command`."""
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, "-c", command], env=environment(), check=True)
+    return time.perf_counter() - begin
 
 
 if __name__ == "__main__":

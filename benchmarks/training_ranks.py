@@ -1,94 +1,96 @@
-"""One rank of the comparison that training.py starts."""
+"""One rank of a comparison of loops: `training_ranks.py NAME STYLES ROUNDS [flags of train_ddp.py]`.
 
+Rank 0 prints one line of JSON.
+"""
+
+import json
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 import torch.distributed as dist
-from core.augment import augment_of
-from core.checkpoint import Position
-from core.config import TASKS, Config, parse_config
-from core.data import Loaders, make_loaders
-from core.feed import Feed, RankBatches
-from core.loop import Fit
-from core.process import Process, begin, join, leave
-from core.report import Reporter
-from core.run_ddp import make_learner
+from images import patterns
+from models import build_model
+from options import DDP, TASKS, parse_options
 from plain_ddp import Plain
+from ranks import Ranks, start
 from torch.utils.data import TensorDataset
+from train_ddp import Training
 
-EPOCHS = {"mnist": 10}  # per round
-ROUNDS = {"cpu": 9, "cuda": 3}
-GOAL = {"cpu": 1, "cuda": 5}
-GPU_SAMPLES = 50_000  # as in CIFAR
+SECONDS = 1.0  # a round has as many epochs as the bundled loop trains in this time
+Work = Callable[[int], object]
 
 
 def main() -> None:
-    """Measure both alternately. Rank 0 prints the bundled and the minimal loop, the ratio and its target."""
-    name, folder, task, *flags = sys.argv[1:]
-    made = ["--data", "synthetic", "--data-dir", folder, "--run-dir", f"{folder}/run", "--epochs", "1000"]
-    config = parse_config(TASKS[task], [*made, *flags])
-    process = join(config)
-    begin(process, config)
-    loaders = make_loaders(process, config)
-    if process.device.type == "cuda":
-        loaders = enlarged(loaders, process, config)
-    plain = Plain(config.model, *loaders.train.dataset.tensors, config.batch_size, process.device)
-    works = (ours(loaders, process, config), plain.epoch)
-    epochs, samples = EPOCHS.get(task, 1), len(loaders.train) * config.batch_size
-    rounds = range(ROUNDS[process.device.type] + 1)
-    speeds = [[samples * epochs / seconds(work, turn, epochs) for work in works] for turn in rounds]
-    if process.rank == 0:
-        tell(name, speeds[1:], GOAL[process.device.type])  # the first fills caches
-    leave(config)
+    """Measure all loops alternately."""
+    name, styles, rounds, *flags = sys.argv[1:]
+    options = parse_options(DDP, argv=flags, framework="ddp")
+    ranks = start(options)
+    task = TASKS[options.task]
+    data = TensorDataset(*patterns(options.limit, task.channels, task.side))
+    training = Training(options, ranks, build_model(options, ranks.device), data, None, data)
+    works: dict[str, Work] = {"bundled": lambda number: training.train_epoch(number, 0, [0.0] * 3)}
+    works |= {style: Plain(style, options, data, ranks.device).epoch for style in styles.split(",")}
+    speeds = measure(works, int(rounds), len(data), ranks)
+    result = {"name": name, "steps": len(training.train), **compared(speeds)}
+    result |= blocking_calls(works["bundled"], ranks)
+    if ranks.rank == 0:
+        ranks.say(json.dumps(result))
+    ranks.leave()
 
 
-def ours(loaders: Loaders, process: Process, config: Config) -> Callable[[int], object]:
-    """One epoch of the bundled training, with metrics, augmentation and graceful stop."""
-    learner = make_learner(process, config, len(loaders.train))
-    fit = Fit(learner, loaders, Reporter(process, config), process, config)
-
-    def epoch(number: int) -> None:
-        loaders.train.batches.set_position(number, 0)
-        fit.train(Position(number))
-
-    return epoch
+def measure(works: dict[str, Work], rounds: int, samples: int, ranks: Ranks) -> dict[str, list[float]]:
+    """Return the images per second of each loop in each round."""
+    for work in works.values():
+        seconds(work, 1, ranks)  # compiles, selects kernels and fills caches
+    once = max(ranks.gather(seconds(works["bundled"], 1, ranks)))
+    epochs = max(round(SECONDS / once), 1)
+    turns = [{name: seconds(work, epochs, ranks) for name, work in works.items()} for _ in range(rounds)]
+    return {name: [samples * epochs / turn[name] for turn in turns] for name in works}
 
 
-def enlarged(loaders: Loaders, process: Process, config: Config) -> Loaders:
-    """The same with the number of samples of the real data set."""
-    images, labels = loaders.train.dataset.tensors
-    times = GPU_SAMPLES // len(labels)
-    data = TensorDataset(images.repeat(times, 1, 1, 1), labels.repeat(times))
-    batches = RankBatches(len(data), config.batch_size, process.rank, process.world_size, config.seed)
-    return replace(loaders, train=Feed(data, batches, process, config, augment_of(config)))
-
-
-def seconds(epoch: Callable[[int], object], turn: int, epochs: int) -> float:
-    """Wall time of some epochs, until the last rank has finished."""
+def seconds(work: Work, epochs: int, ranks: Ranks) -> float:
+    """Return the wall time of some epochs, until the last rank has finished."""
     dist.barrier()
-    start = time.perf_counter()
-    for number in range(turn * epochs, (turn + 1) * epochs):
-        epoch(number)
-    if torch.cuda.is_available():
+    begin = time.perf_counter()
+    for number in range(epochs):
+        ranks.beat("round")
+        work(number)
+    if ranks.device.type == "cuda":
         torch.cuda.synchronize()
     dist.barrier()
-    return time.perf_counter() - start
+    return time.perf_counter() - begin
 
 
-def tell(name: str, speeds: list[list[float]], goal: int) -> None:
-    """Print the result."""
-    ratios = [mine / plain for mine, plain in speeds]
-    mine, plain = (statistics.median(column) for column in zip(*speeds, strict=True))
-    spread = f"from {min(ratios):.2f} to {max(ratios):.2f}"
-    print(
-        f"{name}: {mine:.0f} images/s; plain loop: {plain:.0f}; "
-        f"ratio {statistics.median(ratios):.2f}, {spread} (goal: at least {goal})",
-        flush=True,
-    )
+def blocking_calls(work: Work, ranks: Ranks) -> dict[str, object]:
+    """Return how often the CPU waits for the GPU in an epoch of the bundled loop, and where."""
+    if ranks.device.type != "cuda":
+        return {}
+    torch.cuda.set_sync_debug_mode("warn")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        work(0)
+    torch.cuda.set_sync_debug_mode("default")
+    places = [f"{each.filename}:{each.lineno}" for each in caught if "synchronizing" in str(each.message)]
+    return {"blocking_calls": len(places), "blocking_places": sorted(set(places))}
+
+
+def compared(speeds: dict[str, list[float]]) -> dict[str, object]:
+    """Return the median speeds, and how many times as fast the bundled loop is as each other one."""
+    mine = speeds["bundled"]
+    ratios = {
+        name: [one / other for one, other in zip(mine, theirs, strict=True)]
+        for name, theirs in speeds.items()
+        if name != "bundled"
+    }
+    return {
+        "images_per_second": {name: round(statistics.median(each), 1) for name, each in speeds.items()},
+        "ratio": {name: round(statistics.median(each), 3) for name, each in ratios.items()},
+        "range": {name: [round(min(each), 3), round(max(each), 3)] for name, each in ratios.items()},
+    }
 
 
 if __name__ == "__main__":

@@ -1,102 +1,122 @@
-"""Measures the speed of training steps and of all-reduce. Start it like the training.
+"""Measure compilation, training steps with and without data loading, and all-reduce.
 
-torchrun --standalone --nproc-per-node=4 benchmark.py cifar --precision bf16 --channels-last --batch-size 2048
+    torchrun --standalone --nproc-per-node=4 benchmark.py --task cifar10 --batch-size 4096
+
+The flags are those of train_ddp.py. The data are random, made on the spot.
 """
 
-import sys
+import os
 import time
-from collections.abc import Callable, Iterator
-from itertools import chain, islice, repeat
-from pathlib import Path
-from typing import TYPE_CHECKING
+from argparse import Namespace
+from collections.abc import Iterator
+from itertools import repeat
+from tempfile import TemporaryDirectory
 
-if TYPE_CHECKING:
-    from core.feed import Batch, Feed
-    from core.loop import Fit
-    from core.process import Process
+import torch
+import torch.distributed as dist
+from data import Batch, Feed
+from device import out_of_memory_explained, peak_flops
+from models import build_model
+from options import DDP, TASKS, Flags, N, global_batch_size, parse_options
+from ranks import Ranks, start
+from torch.utils.data import TensorDataset
+from train_ddp import Training
 
-STEPS, WARM_UP = 30, 5
+STEPS: Flags = {"run": [("steps", 30, "steps of each measurement; the first five only warm up", N)]}
 SIZES = [4**power for power in range(6, 14)]  # bytes: 4 KiB to 64 MiB
 
 
 def main() -> None:
-    """Measure steps with and without data loading, then all-reduce; the first argument is the task."""
-    sys.path.insert(0, str(Path(__file__).parent))  # for `python -m training.benchmark`
-    from core.config import TASKS, parse_config
-
-    name = sys.argv[1] if len(sys.argv) > 1 else ""
-    if name not in TASKS:
-        raise SystemExit(f"usage: benchmark.py {{{','.join(TASKS)}}} [the flags of the training]")
-    config = parse_config(TASKS[name], ["--data", "synthetic", *sys.argv[2:]])
-
-    from core.data import make_loaders
-    from core.loop import Fit
-    from core.process import begin, join, leave, say
-    from core.report import Reporter
-    from core.run_ddp import make_learner
-
-    process = join(config)
-    begin(process, config)
-    loaders = make_loaders(process, config)
-    learner = make_learner(process, config, len(loaders.train))
-    fit = Fit(learner, loaders, Reporter(process, config), process, config)
-    tell: Callable[[str], None] = say if process.rank == 0 else lambda line: None
-    batch = next(iter(loaders.train))
-    for what, batches in (
-        ("no data loading", repeat(batch)),
-        ("with data loading", endless(loaders.train)),
-    ):
-        speed = images_per_second(fit, batches, process)
-        tell(f"{config.model}, {what}: {speed:.0f} images/s, {speed / process.world_size:.0f} a rank")
-    if process.world_size > 1:
-        for size in SIZES:
-            seconds, bus = all_reduce(size, process)
-            tell(f"all-reduce {size / 1024:9.0f} KiB: {seconds * 1e6:9.0f} us, bus {bus / 1e9:7.2f} GB/s")
-    leave(config)
+    """Measure the first step, then steps with and without data loading, then all-reduce."""
+    options = parse_options(DDP, STEPS, framework="ddp")
+    options.run_dir = None
+    with TemporaryDirectory() as cache:  # an empty one: the time of compilation is that of a first run
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+        ranks = start(options)
+        data = random_images(options, ranks)
+        training = Training(options, ranks, build_model(options, ranks.device), data, None, data)
+        with out_of_memory_explained(ranks):
+            measure_steps(training)
+        for size in SIZES if ranks.world_size > 1 else ():
+            measure_all_reduce(size, ranks)
+        ranks.leave()
 
 
-def endless(feed: "Feed") -> "Iterator[Batch]":
-    """Yield batches of consecutive epochs."""
-    return chain.from_iterable(repeat(feed))
+def random_images(options: Namespace, ranks: Ranks) -> TensorDataset:
+    """Return as many samples as --steps need."""
+    task, samples = TASKS[options.task], options.steps * global_batch_size(options, ranks.world_size)
+    shape = (samples, task.channels, task.side, task.side)
+    return TensorDataset(
+        torch.randint(256, shape, dtype=torch.uint8), torch.randint(task.classes, (samples,))
+    )
 
 
-def images_per_second(fit: "Fit", batches: "Iterator[Batch]", process: "Process") -> float:
-    """Return the images per second of all ranks in training, without the first steps."""
-    fit.learner.model.train()
-    samples, start = 0, 0.0
-    for number, (images, labels) in enumerate(islice(batches, STEPS + WARM_UP)):
-        if number == WARM_UP:
-            samples, start = 0, _now(process)
-        fit.backward(images, labels, meets=True)
-        fit.learner.step()
-        samples += len(labels)
-    return samples * process.world_size / (_now(process) - start)
+class Repeated:
+    """One batch again and again: an epoch without data loading."""
+
+    def __init__(self, feed: Feed, batches: int) -> None:
+        self.order, self.batch, self.batches = feed.order, next(iter(feed)), batches
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return self.batches
+
+    def __iter__(self) -> Iterator[Batch]:
+        return repeat(self.batch, self.batches)
 
 
-def all_reduce(size: int, process: "Process", repeats: int = 10) -> tuple[float, float]:
-    """Return the seconds of one all-reduce of `size` bytes, and the bytes per second on each link.
+def measure_steps(training: Training) -> None:
+    """Report the first step, and the speed of the others."""
+    options, ranks, feed = training.options, training.ranks, training.train
+    what = "compilation and the first step" if options.compile else "the first step"
+    training.train = Repeated(feed, options.accumulate)
+    before = now(ranks)
+    training.train_epoch(0, 0, [0.0] * 3)
+    report(ranks, f"{options.model}, {what}: {now(ranks) - before:.2f} s")
+    for name, batches in (("no data loading", Repeated(feed, len(feed))), ("with data loading", feed)):
+        training.train = batches
+        report(ranks, f"{options.model}, {name}: {speed(training)}")
+
+
+def speed(training: Training) -> str:
+    """Return the speed of an epoch in words."""
+    ranks, meter = training.ranks, training.train_epoch(0, 0, [0.0] * 3)
+    now(ranks)
+    meter.score("train")
+    each = meter.images_per_second / ranks.world_size
+    flops, peak = each * training.report.flops, peak_flops(ranks.device)
+    mfu = f", MFU {flops / peak:.1%}" if peak else ""
+    return f"{meter.images_per_second:.0f} images/s, {each:.0f} a rank, {flops / 1e9:.1f} GFLOP/s a rank{mfu}"
+
+
+def measure_all_reduce(size: int, ranks: Ranks, repeats: int = 10) -> None:
+    """Report the seconds of an all-reduce of `size` bytes, and the bytes per second on each link.
 
     The bandwidth does not depend on the number of ranks. NVLink reaches hundreds of GB/s, PCIe tens, Ethernet
     one or less. A much lower value means that NCCL uses another link.
     """
-    import torch
-    import torch.distributed as dist
-
-    message = torch.ones(size // 4, device=process.device)
+    ranks.beat("all-reduce")
+    message = torch.ones(size // 4, device=ranks.device)
     dist.all_reduce(message)
-    start = _now(process)
+    before = now(ranks)
     for _ in range(repeats):
         dist.all_reduce(message, op=dist.ReduceOp.MAX)
-    seconds = (_now(process) - start) / repeats
-    return seconds, size / seconds * 2 * (process.world_size - 1) / process.world_size
+    seconds = (now(ranks) - before) / repeats
+    bus = size / seconds * 2 * (ranks.world_size - 1) / ranks.world_size
+    report(ranks, f"all-reduce {size / 1024:9.0f} KiB: {seconds * 1e6:9.0f} us, bus {bus / 1e9:7.2f} GB/s")
 
 
-def _now(process: "Process") -> float:
-    import torch
-
-    if process.device.type == "cuda":
+def now(ranks: Ranks) -> float:
+    """Return the time when the device has finished its work."""
+    if ranks.device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
+
+
+def report(ranks: Ranks, line: str) -> None:
+    """Print a line once."""
+    if ranks.rank == 0:
+        ranks.say(line)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from ranks import Ranks
@@ -160,15 +160,23 @@ STRATEGY: Flags = {
 }
 
 
+class Parser(argparse.ArgumentParser):
+    """Reports an error in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2."""
+        self.exit(2, f"error: {message}. See --help.\n")
+
+
 def parse_options(*more: Flags, argv: list[str] | None = None, **settings: str) -> Namespace:
     """Parse the command line: FLAGS and `more`. Exits with status 2 if it is invalid.
 
     `settings`: options that the script sets, not the user.
     """
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first = Parser(add_help=False, allow_abbrev=False)
     first.add_argument("--task", choices=TASKS, default="cifar10", help="what to learn (default: cifar10)")
     task = TASKS[first.parse_known_args(argv)[0].task]
-    parser = argparse.ArgumentParser(parents=[first], allow_abbrev=False)
+    parser = Parser(parents=[first], allow_abbrev=False)
     sections = {group: parser.add_argument_group(group) for group in FLAGS}
     for flags in (FLAGS, *more):
         for group, entries in flags.items():

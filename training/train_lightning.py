@@ -208,8 +208,8 @@ class Classifier(LightningModule):
         """Report the result, and write the model."""
         test = None
         if self.judge == "val":
-            test = self.meter = Meter(self.ranks, len(self.test_feed))
             self.trainer.validate(self, self.test_feed, verbose=False)
+            test = self.meter
         self.report.end(self.model, test)
         self.export("final")
 

@@ -180,6 +180,7 @@ class Heartbeat:
         self.known: set[str] = set()
         # A connection of its own: a rank that waits for others blocks its connection.
         self.store = dist.PrefixStore("beats", ranks.connect(again=True))
+        self.store.set(str(ranks.rank), json.dumps([0, "start", ranks.host, 0]))
         threading.Thread(target=self._watch, daemon=True).start()
 
     def beat(self, phase: str) -> None:
@@ -190,16 +191,16 @@ class Heartbeat:
         self.phase, self.count = phase, self.count + 1
 
     def _watch(self) -> None:
-        seen = still = 0
+        seen = still = tick = 0
         while not self.over.wait(1):
-            still = still + 1 if seen == self.count else 0
-            if not still:
-                seen = self.count
-                self.store.set(str(self.ranks.rank), json.dumps([seen, self.phase, self.ranks.host]))
-            elif seen and still >= self.limit:
+            still, tick = still + 1 if seen == self.count else 0, tick + 1
+            seen = self.count
+            self.store.set(str(self.ranks.rank), json.dumps([seen, self.phase, self.ranks.host, tick]))
+            if seen and still >= self.limit:
                 self._end(still)
 
     def _end(self, seconds: int) -> None:
+        self.store.set(f"ends/{self.ranks.rank}", "")
         if self.store.add("reports", 1) == 1:
             sys.stderr.write(f"error: no progress for {seconds} s: {self._slowest()}\n")
             sys.stderr.flush()
@@ -207,16 +208,24 @@ class Heartbeat:
             time.sleep(5)  # as soon as one rank ends, a launcher ends the others
         os._exit(1)
 
-    def _slowest(self) -> str:
+    def _beats(self) -> dict[str, Any]:
         ranks = [str(rank) for rank in range(self.ranks.world_size)]
-        beats = {rank: json.loads(self.store.get(rank)) for rank in ranks if self.store.check([rank])}
-        least = min(count for count, _, _ in beats.values())
-        if least == max(count for count, _, _ in beats.values()):
+        return {rank: json.loads(self.store.get(rank)) for rank in ranks if self.store.check([rank])}
+
+    def _slowest(self) -> str:
+        before = self._beats()
+        time.sleep(3)
+        beats = self._beats()
+        for rank, (_, phase, name, tick) in beats.items():
+            if before.get(rank, [0])[-1] == tick and not self.store.check([f"ends/{rank}"]):
+                return f"rank {rank} on {name} does not respond ({phase})"
+        least = min(count for count, *_ in beats.values())
+        if least == max(count for count, *_ in beats.values()):
             return (
                 f"all ranks wait for each other ({self.phase}). Look at the network, and set NCCL_DEBUG=INFO."
             )
         return ", ".join(
             f"rank {rank} on {name} stands still ({phase})"
-            for rank, (count, phase, name) in beats.items()
+            for rank, (count, phase, name, _) in beats.items()
             if count == least
         )

@@ -24,7 +24,7 @@ class Profile:
     """Profiles steps 9 to 28; then prints where their time has gone, and writes a trace."""
 
     def __init__(self, ranks: Ranks, folder: Path | None, on: bool) -> None:
-        self.ranks, self.folder, self.profiler = ranks, folder, None
+        self.ranks, self.folder, self.profiler, self.reported = ranks, folder, None, False
         if on:
             activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (ranks.device.type == "cuda")
             plan = schedule(wait=WAIT, warmup=WARM_UP, active=STEPS, repeat=1)
@@ -37,12 +37,14 @@ class Profile:
             self.profiler.step()
 
     def stop(self) -> None:
-        """End the profile, if the run had fewer steps."""
+        """End the profile of a run with fewer steps, and report those that it has."""
         if self.profiler:
             self.profiler.stop()
-            self.profiler = None
+        if self.profiler and not self.reported and self.ranks.rank == 0:
+            self.ranks.say(f"profile: none, since the run had fewer than {WAIT + WARM_UP + 1} steps")
 
     def _report(self, profiler: profile) -> None:
+        self.reported = True
         if self.folder:
             profiler.export_chrome_trace(str(self.folder / f"trace-{self.ranks.rank}.json"))
         if self.ranks.rank == 0:
@@ -53,14 +55,15 @@ class Profile:
 def shares(events: list[FunctionEvent], device: torch.device) -> list[str]:
     """Return the shares of the time in which this rank computes, only communicates, and only waits."""
     kind = DeviceType.CUDA if device.type == "cuda" else DeviceType.CPU
-    steps = [each.time_range for each in events if each.name.startswith("ProfilerStep")]
-    begin, end = min(step.start for step in steps), max(step.end for step in steps)
+    steps = {each.name: each.time_range for each in events if each.name.startswith("ProfilerStep")}
+    begin, end = min(step.start for step in steps.values()), max(step.end for step in steps.values())
     work = [each for each in events if each.device_type == kind and not each.name.startswith(NO_WORK)]
-    messages = [each for each in work if each.name.lower().startswith(MESSAGES)]
-    computing = covered([each for each in work if each not in messages], begin, end)
+    computing = covered([each for each in work if not each.name.lower().startswith(MESSAGES)], begin, end)
     busy = covered(work, begin, end)
     parts = {"computation": computing, "communication alone": busy - computing, "waiting": end - begin - busy}
-    return [f"profile: {name} {part / (end - begin):.1%} of {STEPS} steps" for name, part in parts.items()]
+    return [
+        f"profile: {name} {part / (end - begin):.1%} of {len(steps)} steps" for name, part in parts.items()
+    ]
 
 
 def covered(events: list[FunctionEvent], begin: float, end: float) -> float:

@@ -104,6 +104,7 @@ class Training:
                 self.save(epoch, batch, sums)
             if leaving:
                 self.stop.leave()
+        self.profile.stop()
         self.report.end(self.module, self.evaluate(self.test) if self.judge == "val" else None)
         self.export("final")
 

@@ -70,6 +70,7 @@ class Classifier(LightningModule):
         self.report = Report(options, ranks, count_flops(model, train[0][0]))
         self.schedule = Schedule(options, ranks.world_size, len(self.train_feed))
         self.checkpoints = Checkpoints(options.run_dir, ranks)
+        self.profile = Profile(ranks, options.run_dir, options.profile)
         self.folder = self.checkpoints.find()
         self.latest = self.folder / "lightning" if self.folder else None
         self.from_batch, self.sums, self.norm = 0, [0.0] * 3, None
@@ -122,7 +123,6 @@ class Classifier(LightningModule):
             self.checkpoints.restore_random(self.folder, self.state["world_size"])
         self.trainer.strategy.model.broadcast_buffers = False  # in each step, only for each evaluation
         self.stop = Stop(self.options, self.ranks)  # after Lightning has set its own handler of SIGTERM
-        self.profile = Profile(self.ranks, self.options.run_dir, self.options.profile)
         self.trainer.should_stop = self.report.finished(self.judge)
         if self.from_batch:
             self.begin_epoch()
@@ -206,6 +206,7 @@ class Classifier(LightningModule):
 
     def finish(self) -> None:
         """Report the result, and write the model."""
+        self.profile.stop()
         test = None
         if self.judge == "val":
             self.trainer.validate(self, self.test_feed, verbose=False)
@@ -277,8 +278,6 @@ def launch(options: Namespace, ranks: Ranks) -> dict[str, Any]:
         )  # fmt: skip
     else:
         strategy = "auto"
-    if ranks.world_size == 1:
-        return {"strategy": strategy, "devices": 1}
     here = ranks.gather(ranks.host).count(ranks.host)
     if ranks.device.type == "cuda" and torch.cuda.device_count() == 1:
         # Each task sees its own GPU only: for Lightning, it is on a node of its own.

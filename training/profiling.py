@@ -55,8 +55,9 @@ class Profile:
 def shares(events: list[FunctionEvent], device: torch.device) -> list[str]:
     """Return the shares of the time in which this rank computes, only communicates, and only waits."""
     kind = DeviceType.CUDA if device.type == "cuda" else DeviceType.CPU
-    steps = {each.name: each.time_range for each in events if each.name.startswith("ProfilerStep")}
-    begin, end = min(step.start for step in steps.values()), max(step.end for step in steps.values())
+    named = [each for each in events if each.name.startswith("ProfilerStep")]
+    steps = [each.time_range for each in named if each.device_type == DeviceType.CPU]
+    begin, end = min(step.start for step in steps), max(step.end for step in steps)
     work = [each for each in events if each.device_type == kind and not each.name.startswith(NO_WORK)]
     computing = covered([each for each in work if not each.name.lower().startswith(MESSAGES)], begin, end)
     busy = covered(work, begin, end)

@@ -23,6 +23,14 @@ test-slurm24: $(TESTED)
 	TWIN_SLURM=24.11 $(BIN)/pytest $(SLURM24)
 	TWIN_SLURM=24.11 $(BIN)/pytest tests/scenarios/test_training.py -k "c10d or python_is_one"
 
+# Each training script on two ranks, stopped and continued, with the lowest versions that training/pyproject.toml allows.
+# Not part of `test`, because it downloads them.
+.PHONY: test-lowest
+test-lowest: $(READY)
+	$(BIN)/uv venv --quiet --clear --python 3.11 build/lowest
+	$(BIN)/uv pip install --quiet --python build/lowest/bin/python --resolution lowest-direct -r training/pyproject.toml
+	build/lowest/bin/python tests/training/lowest.py
+
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""`make test-lowest`: each script ends with the same weights, with and without an interruption, in this Python."""
+"""`make test-lowest`: each script ends with the same weights with and without an interruption."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def main() -> None:
             assert "not finished: saved a checkpoint" in train(script, stopping, {"SLURM_JOB_END_TIME": "1"})
             assert len(uncut) == 2
             assert weights(train(script, stopping, {})) == uncut
-        print(script, *flags, "ended with equal weights:", *uncut, flush=True)
+        sys.stdout.write(f"{' '.join([script, *flags])}: {uncut[0]}\n")
 
 
 def train(script: str, flags: list[str], more: dict[str, str]) -> str:

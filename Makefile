@@ -34,6 +34,14 @@ test-frameworks: $(READY)
 	build/frameworks/deepspeed/bin/python -m pip install --quiet deepspeed==0.19.8
 	$(BIN)/pytest tests/frameworks
 
+# Each training script on two ranks, stopped and continued, with the lowest versions that training/pyproject.toml allows.
+# Not part of `test`, because it downloads them.
+.PHONY: test-lowest
+test-lowest: $(READY)
+	$(BIN)/uv venv --quiet --clear --python 3.11 build/lowest
+	$(BIN)/uv pip install --quiet --python build/lowest/bin/python --resolution lowest-direct -r training/pyproject.toml
+	build/lowest/bin/python tests/training/lowest.py
+
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

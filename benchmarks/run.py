@@ -5,5 +5,12 @@ import sys
 from pathlib import Path
 
 for script in sorted(Path(__file__).parent.glob("*.py")):
-    if script.name not in ("run.py", "plain_ddp.py", "slow_link.py", "training_ranks.py", "lint_public.py"):
+    if script.name not in (
+        "run.py",
+        "gpu.py",
+        "plain_ddp.py",
+        "slow_link.py",
+        "training_ranks.py",
+        "lint_public.py",
+    ):
         subprocess.run([sys.executable, script], check=True)

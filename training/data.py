@@ -103,7 +103,8 @@ class Feed:
 
     def __iter__(self) -> Iterator[Batch]:
         for batch, (images, labels) in enumerate(self._raw(), self.order.start):
-            labels[self.order.valid(batch) :] = NO_LABEL
+            if self.order.seed is None:
+                labels[self.order.valid(batch) :] = NO_LABEL
             if self.augment:
                 images = self.augment(images, self.order, batch)
             yield images.contiguous(memory_format=self.format), labels

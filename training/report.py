@@ -29,32 +29,31 @@ class Meter:
     def __init__(
         self, ranks: Ranks, batches: int, before: Iterable[float] = (0.0, 0.0, 0.0), warm: bool = False
     ) -> None:
-        self.ranks, self.before, self.done, self.warm_up = (
-            ranks,
-            before,
-            0,
-            0 if warm else min(WARM_UP, batches // 2),
+        self.ranks, self.before, self.done = ranks, before, 0
+        self.warm_up = 0 if warm else min(WARM_UP, batches // 2)
+        self.loss = torch.zeros((), dtype=torch.float64, device=ranks.device)
+        self.correct, self.samples = (
+            torch.zeros((), dtype=torch.int64, device=ranks.device) for _ in range(2)
         )
-        self.sums = torch.zeros(3, dtype=torch.float64, device=ranks.device)
         self._start_clock()
 
     def add(self, logits: Tensor, labels: Tensor, loss: Tensor | None = None) -> None:
-        """Add logits (N, classes) for labels (N,), where -1 fills the batch, and the mean `loss` if known."""
-        logits, count = logits.detach(), (labels >= 0).sum()
+        """Add logits (N, classes) for labels (N,), -1 if a sample does not count, and the mean `loss` if known."""
+        logits = logits.detach()
         if loss is None:
-            total = cross_entropy(logits.float(), labels, ignore_index=-1, reduction="sum")
+            self.loss += cross_entropy(logits.float(), labels, ignore_index=-1, reduction="sum")
+            self.samples += (labels >= 0).sum()
         else:
-            total = loss.detach().double() * count
-        self.sums += torch.stack(
-            [total.double(), (logits.argmax(1) == labels).sum().double(), count.double()]
-        )
+            self.loss.add_(loss.detach(), alpha=len(labels))
+            self.samples += len(labels)
+        self.correct += (logits.argmax(1) == labels).sum()
         self.done, self.timed = self.done + 1, self.timed + len(labels)
         if self.done == self.warm_up:
             self._start_clock()
 
     def totals(self) -> list[float]:
         """Return total loss, correct predictions and samples of this epoch. All ranks must call this."""
-        totals = self.sums.clone()
+        totals = torch.stack([self.loss, self.correct.double(), self.samples.double()])
         if self.ranks.world_size > 1:
             dist.all_reduce(totals)
         return [now + before for now, before in zip(totals.tolist(), self.before, strict=True)]
@@ -70,7 +69,7 @@ class Meter:
         }
 
     def _start_clock(self) -> None:
-        if self.sums.is_cuda:
+        if self.loss.is_cuda:
             torch.cuda.synchronize()
         self.timed, self.start = 0, time.perf_counter()
 

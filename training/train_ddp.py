@@ -163,8 +163,9 @@ class Training:
 
     def autocast(self) -> AbstractContextManager[object]:
         """Compute matrix products in --precision."""
-        dtype = DTYPES[self.options.precision]
-        return torch.autocast(self.ranks.device.type, dtype, enabled=dtype != torch.float32)
+        if self.options.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.ranks.device.type, DTYPES[self.options.precision])
 
     def no_sync(self) -> AbstractContextManager[object]:
         """Keep the gradients of a backward pass on this rank."""

@@ -6,7 +6,7 @@ For your own data and model, change the two marked lines.
 """
 
 from argparse import Namespace
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -157,8 +157,9 @@ class Training:
 
     def autocast(self) -> AbstractContextManager[object]:
         """Compute matrix products in --precision."""
-        dtype = DTYPES[self.options.precision]
-        return torch.autocast(self.ranks.device.type, dtype, enabled=dtype != torch.float32)
+        if self.options.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.ranks.device.type, DTYPES[self.options.precision])
 
     def save(self, epoch: int, batch: int, sums: list[float]) -> None:
         """Save what a continued run needs, after `batch` batches of `epoch`. All ranks must call this."""

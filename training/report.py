@@ -38,7 +38,7 @@ class Meter:
         self._start_clock()
 
     def add(self, logits: Tensor, labels: Tensor, loss: Tensor | None = None) -> None:
-        """Add logits (N, classes) for labels (N,), -1 if a sample does not count, and the mean `loss` if known."""
+        """Add logits (N, classes) for labels (N,), -1 if one does not count, and the mean `loss` if known."""
         logits = logits.detach()
         if loss is None:
             self.loss += cross_entropy(logits.float(), labels, ignore_index=-1, reduction="sum")

@@ -25,14 +25,20 @@ test-slurm24: $(TESTED)
 
 # The guide's scripts for DeepSpeed and TensorFlow, in environments of their own: DeepSpeed's adds to the PyTorch of .venv.
 # Not part of `test`, because it downloads them.
-test-frameworks: $(READY)
-	python3 -m venv --clear build/frameworks/tensorflow
-	build/frameworks/tensorflow/bin/python -m pip install --quiet tensorflow-cpu==2.21.0 tf_keras==2.21.0
-	python3 -m venv --clear build/frameworks/deepspeed
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-	  > "$$(build/frameworks/deepspeed/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth"
-	build/frameworks/deepspeed/bin/python -m pip install --quiet deepspeed==0.19.8
-	$(BIN)/pytest tests/frameworks
+test-frameworks: build/frameworks/deepspeed/ready build/frameworks/tensorflow/ready
+	$(BIN)/pytest --override-ini=norecursedirs=.* tests/frameworks
+
+build/frameworks/tensorflow/ready: requirements/tensorflow.txt $(READY)
+	python3 -m venv --clear --without-pip $(@D)
+	$(BIN)/uv pip sync --quiet --require-hashes --python $(@D) $<
+	touch $@
+
+build/frameworks/deepspeed/ready: requirements/deepspeed.txt $(READY)
+	python3 -m venv --clear --without-pip $(@D)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $(@D)/project.pth
+	mv $(@D)/project.pth $(@D)/lib/python3.*/site-packages
+	$(BIN)/uv pip sync --quiet --require-hashes --no-build-isolation --python $(@D) $<
+	touch $@
 
 # Each training script on two ranks, stopped and continued, with the lowest versions that training/pyproject.toml allows.
 # Not part of `test`, because it downloads them.
@@ -96,6 +102,11 @@ lock: $(READY)
 	for name in uv hatchling:build pip-audit:audit semgrep; do \
 	  echo $${name%:*} | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	    --no-header - -o requirements/$${name#*:}.txt || exit; \
+	done
+	for package in deepspeed==0.19.8 "tensorflow-cpu==2.21.0 tf_keras==2.21.0"; do \
+	  printf '%s\n' $$package | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	    --no-header --override requirements/provided.in -c requirements/dev.txt - \
+	    -o requirements/$$(echo $$package | sed 's/[-=].*//').txt || exit; \
 	done
 
 clean:

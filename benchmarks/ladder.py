@@ -33,18 +33,37 @@ def epochs_of(rung: Path, flags: list[str]) -> list[float]:
     return [after - before for before, after in pairwise(times)]
 
 
+def one_round(rungs: list[Path], flags: list[str]) -> list[list[float]]:
+    """Run each rung once, and report it on stderr."""
+    found = []
+    for rung in rungs:
+        found.append(epochs_of(rung, flags))
+        seconds = " ".join(f"{each:.2f}" for each in found[-1])
+        print(f"load {os.getloadavg()[0]:.1f}, {rung.name}: {seconds} s", file=sys.stderr, flush=True)
+    return found
+
+
+def rounds_within(limit: float, rungs: list[Path], flags: list[str]) -> list[list[list[float]]]:
+    """As many rounds as the time allows, and at least one."""
+    start, rounds = time.monotonic(), [one_round(rungs, flags)]
+    while (time.monotonic() - start) * (len(rounds) + 1) / len(rounds) < limit:
+        rounds.append(one_round(rungs, flags))
+    return rounds
+
+
 def main() -> None:
     """Measure all rungs in each round, then print a row for each."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--seconds", type=float, default=210, help="start no round that would end later")
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch-size", type=int, default=256)
     args = parser.parse_args()
     flags = ["--epochs", str(args.epochs), "--batch-size", str(args.batch_size)]
     rungs = sorted(LADDER.glob("[0-9]_*.py"))
-    rounds = [[epochs_of(rung, flags) for rung in rungs] for _ in range(args.rounds)]
+    rounds = rounds_within(args.seconds, rungs, flags)
 
     rates = [[SAMPLES / statistics.median(rest) for _, *rest in each] for each in rounds]
+    print(f"{len(rounds)} rounds, {os.cpu_count()} CPUs\n")
     print("| rung | samples/s | of rung 1 | range of the rounds | start, s |")
     print("|---|---|---|---|---|")
     for number, rung in enumerate(rungs):

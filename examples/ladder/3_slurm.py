@@ -75,7 +75,6 @@ def main() -> None:
     rank, world_size = dist.get_rank(), dist.get_world_size()
     if args.batch_size % world_size:
         parser.error(f"--batch-size {args.batch_size} is not divisible by {world_size} ranks")
-
     torch.manual_seed(0)
     train, test = make_data(8192, seed=1), make_data(1000, seed=2)
     sampler = DistributedSampler(train, drop_last=True)
@@ -104,6 +103,7 @@ def main() -> None:
         if rank == 0:
             print(f"epoch {epoch}: accuracy {accuracy:.4f}", flush=True)  # at once, also in a log file
         save(Path("model.pt"), model.module.state_dict())  # without DDP's prefix "module."
+    dist.barrier()  # else gloo may abort a rank that exits at once
     dist.destroy_process_group()
 
 

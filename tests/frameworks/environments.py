@@ -1,18 +1,11 @@
-"""The environments of `make test-frameworks`. Without one its tests are skipped, which proves nothing."""
+"""The environments that `make test-frameworks` builds for these tests."""
 
 import os
-
-import pytest
 
 from tests.guide.running import REPOSITORY
 
 BUILT = REPOSITORY / "build" / "frameworks"
 PYTHON = {name: BUILT / name / "bin" / "python" for name in ("deepspeed", "tensorflow")}
-
-
-def needs(name: str) -> pytest.MarkDecorator:
-    """Skip the tests of a module unless its environment exists."""
-    return pytest.mark.skipif(not PYTHON[name].exists(), reason=f"no {name}: run `make test-frameworks`")
 
 
 def variables(name: str) -> dict[str, str]:

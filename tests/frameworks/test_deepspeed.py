@@ -7,9 +7,8 @@ import pytest
 
 from tests.guide.running import GUIDE, Completed, run
 
-from .environments import PYTHON, needs, variables
+from .environments import PYTHON, variables
 
-pytestmark = needs("deepspeed")
 LAUNCH = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 STAGES = range(4)
 

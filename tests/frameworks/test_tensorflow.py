@@ -8,9 +8,8 @@ import pytest
 from tests.guide.pages import shown_output
 from tests.guide.running import GUIDE, Completed, free_port, run
 
-from .environments import PYTHON, needs, variables
+from .environments import PYTHON, variables
 
-pytestmark = needs("tensorflow")
 WORKERS = GUIDE / "tensorflow_workers.py"
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
+from uuid import uuid4
 
 REPOSITORY = Path(__file__).parents[2]
 GUIDE = REPOSITORY / "examples" / "guide"
@@ -33,19 +34,20 @@ class Completed:
 
 
 def run(*argv: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> Completed:
-    """Run a command in a clean environment, and end its whole process group afterwards."""
+    """Run a command in a clean environment, and end all its processes afterwards."""
     clean = {name: value for name, value in os.environ.items() if not OUTER.match(name)}
+    mark = {"GUIDE_RUN": uuid4().hex}
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         process = subprocess.Popen(
             [str(word) for word in argv],
-            env=clean | OWN | (env or {}),
+            env=clean | OWN | mark | (env or {}),
             cwd=cwd,
             stdout=out,
             stderr=err,
             stdin=subprocess.DEVNULL,
             process_group=0,
         )
-        with _ended(process):
+        with _ended(process, mark):
             process.wait(LIMIT)
         out.seek(0)
         err.seek(0)
@@ -79,11 +81,25 @@ def ranks_of(out: str) -> dict[int, list[str]]:
 
 
 @contextmanager
-def _ended(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """End the process group, whatever happens."""
+def _ended(process: "subprocess.Popen[bytes]", mark: dict[str, str]) -> Iterator[None]:
+    """End the process group and all marked processes: torchrun gives each rank a session of its own."""
     try:
         yield
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        for pid in _marked(mark):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _marked(mark: dict[str, str]) -> list[int]:
+    """The processes whose environment contains the variable."""
+    ((name, value),) = mark.items()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"{name}={value}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found

@@ -2,15 +2,9 @@
 
 import ast
 import difflib
-import os
-import random
 import re
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +13,7 @@ import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from tests.conftest import Run
+from tests.guide.forked import forked, forked_alone
 from tests.guide.running import REPOSITORY, python, torchrun
 from tests.support.twins import twin
 
@@ -67,9 +62,9 @@ def test_a_rung_learns_and_one_rank_prints(rung: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rung", RUNGS, ids=name)
-def test_help_needs_no_launcher(rung: Path) -> None:
-    shown = python(rung, "--help")
-    assert shown.returncode == 0, shown.err
+def test_help_needs_no_launcher(rung: Path, tmp_path: Path) -> None:
+    shown = forked_alone(rung, "--help", cwd=tmp_path)
+    assert shown.returncodes == [0], shown.err
     assert {"--epochs", "--batch-size"} <= set(re.findall(r"--[a-z-]+", shown.out))
 
 
@@ -78,21 +73,21 @@ def test_one_and_two_ranks_learn_the_same(tmp_path: Path) -> None:
     for ranks in (1, 2):
         folder = tmp_path / str(ranks)
         folder.mkdir()
-        done = torchrun(TORCHRUN, "--epochs", "1", "--batch-size", "128", ranks=ranks, cwd=folder)
-        assert done.returncode == 0, done.err
+        done = forked(TORCHRUN, "--epochs", "1", "--batch-size", "128", ranks=ranks, cwd=folder)
+        assert done.returncodes == [0] * ranks, done.err
         found.append(weights(folder))
     for key, one in found[0].items():
         torch.testing.assert_close(found[1][key], one, rtol=0, atol=1e-4)
 
 
 def test_a_batch_that_the_ranks_cannot_share_is_refused(tmp_path: Path) -> None:
-    done = torchrun(TORCHRUN, "--batch-size", "63", cwd=tmp_path)
-    assert done.returncode == 1
+    done = forked(TORCHRUN, "--batch-size", "63", cwd=tmp_path)
+    assert 0 not in done.returncodes
     assert "--batch-size 63 is not divisible by 2 ranks" in done.err
 
 
 def test_srun_without_torchrun_starts_the_same_ranks(tmp_path: Path) -> None:
-    done = torchrun(SLURM, "--epochs", "1", "--batch-size", "128", cwd=tmp_path)
+    done = forked(SLURM, "--epochs", "1", "--batch-size", "128", cwd=tmp_path)
     step = ("srun", "--nodes=2", "--ntasks-per-node=1", "--time=10", sys.executable, str(SLURM))
     with twin("generic") as testbed:
         log = testbed.run(*step, "--epochs", "1", "--batch-size", "128", OMP_NUM_THREADS="1")
@@ -100,60 +95,51 @@ def test_srun_without_torchrun_starts_the_same_ranks(tmp_path: Path) -> None:
         assert differing(weights(testbed.folder), weights(tmp_path)) == []
 
 
-def send(number: int, launcher: "subprocess.Popen[str]") -> None:
-    """Send a signal to the launcher and its ranks, as Slurm does."""
-    ranks = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
-    for pid in (launcher.pid, *map(int, ranks)):
-        os.kill(pid, number)
+ARGUMENTS = ("--epochs", "3", "--batch-size", "64")
+CUT = """loss.backward()
+            if os.environ.get("CUT") == f"{epoch} {step} {rank}":
+                os.kill(os.getpid(), int(os.environ["SIGNAL"]))"""
+CHANGES = {
+    "8192, ": "2048, ",  # 32 steps in each epoch
+    "nn.ReLU()": "nn.Sequential(nn.ReLU(), nn.Dropout(0.1))",  # draws random numbers
+    "loss.backward()": CUT,
+}
 
 
-@contextmanager
-def started(script: Path, folder: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A run of two ranks under a launcher that ignores SIGUSR2, after its first line."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    ignoring = ["bash", "-c", 'trap "" USR2; exec "$@"', "bash", *launch, str(script), *ARGUMENTS]
-    environ = os.environ | {"OMP_NUM_THREADS": "1", "REQUEUE_FILE": str(folder / "requeue")}
-    process = subprocess.Popen(
-        ignoring,
-        cwd=folder,
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert process.stdout
-        assert process.stdout.readline().startswith("epoch")
-        yield process
-        process.wait(240)
-    finally:
-        if process.poll() is None:
-            send(signal.SIGKILL, process)
-        process.communicate()
-
-
-ARGUMENTS = ("--epochs", "3", "--batch-size", "64")  # 128 steps in each epoch
-DROPOUT = "nn.Sequential(nn.ReLU(), nn.Dropout(0.1))"
+def changed(rung: Path, folder: Path) -> Path:
+    """A copy of a rung with less data and dropout, of which a rank can be sent a signal in a step."""
+    text = rung.read_text()
+    for before, after in CHANGES.items():
+        assert before in text
+        text = text.replace(before, after)
+    copy = folder / rung.name
+    copy.write_text(text)
+    return copy
 
 
 @pytest.mark.parametrize("rung", RESUMABLE, ids=name)
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(rung: Path, tmp_path: Path) -> None:
-    script, whole, cut = tmp_path / rung.name, tmp_path / "whole", tmp_path / "cut"
-    script.write_text(rung.read_text().replace("nn.ReLU()", DROPOUT))  # draws random numbers
+    script, whole, cut = changed(rung, tmp_path), tmp_path / "whole", tmp_path / "cut"
     whole.mkdir()
     cut.mkdir()
-    done = torchrun(script, *ARGUMENTS, cwd=whole)
-    assert accuracies(done.out)[-1] > 0.9, done.err
+    done = forked(script, *ARGUMENTS, cwd=whole)
+    assert len(accuracies(done.out)) == 3, done.err
 
-    with started(script, cut) as process:
-        time.sleep(random.uniform(0, 0.5))  # noqa: S311
-        send(signal.SIGKILL, process)
-    with started(script, cut) as process:
-        time.sleep(random.uniform(0, 0.1))  # noqa: S311
-        send(signal.SIGUSR2, process)
-    assert (process.returncode, (cut / "requeue").exists()) == (1, True)
-    assert torchrun(script, *ARGUMENTS, cwd=cut).returncode == 0
+    killed = forked(script, *ARGUMENTS, cwd=cut, CUT="1 10 1", SIGNAL=str(signal.SIGKILL.value))
+    assert killed.returncodes[1] == -signal.SIGKILL, killed.err
+    stopped = forked(script, *ARGUMENTS, cwd=cut, CUT="1 20 1", SIGNAL=str(signal.SIGUSR2.value))
+    assert stopped.returncodes == [75, 75], stopped.err
+    ended = forked(script, *ARGUMENTS, cwd=cut)
+    assert ended.returncodes == [0, 0], ended.err
     assert differing(weights(cut), weights(whole)) == []
+
+
+@pytest.mark.parametrize("rung", RESUMABLE, ids=name)
+def test_a_signal_asks_for_a_requeue_under_torchrun(rung: Path, tmp_path: Path) -> None:
+    requeue = tmp_path / "requeue"
+    asked = {"CUT": "0 3 1", "SIGNAL": str(signal.SIGUSR2.value), "REQUEUE_FILE": str(requeue)}
+    stopped = torchrun(changed(rung, tmp_path), *ARGUMENTS, cwd=tmp_path, env=asked)
+    assert (stopped.returncode, requeue.exists()) == (1, True), stopped.err
 
 
 @pytest.mark.parametrize(("before", "after"), list(pairwise(RUNGS)), ids=name)
@@ -184,8 +170,9 @@ def test_a_rung_has_no_unused_name(rung: Path) -> None:
 
 
 @pytest.mark.parametrize("job", ["job", "requeue"])
-def test_the_batch_scripts_are_current(job: str, slurmgen: Run) -> None:
-    script = LADDER / f"{job}.sbatch"
-    assert script.read_text() == slurmgen("render", job, cwd=LADDER).stdout
+def test_the_batch_scripts_are_current(job: str, slurmgen: Run, tmp_path: Path) -> None:
+    script, rendered = LADDER / f"{job}.sbatch", tmp_path / "rendered"
+    slurmgen("render", job, "--output", str(rendered), cwd=LADDER)
+    assert script.read_text() == rendered.read_text()
     found = slurmgen("lint", str(script), "--site", "generic")
     assert found.returncode == 0, found.stdout

@@ -1,0 +1,89 @@
+"""Runs ranks as copies of a process that has imported torch: for tests whose subject is not the launcher.
+
+They get the variables of torchrun, and start in a fraction of a second.
+"""
+
+import multiprocessing
+import os
+import runpy
+import sys
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import torch
+
+from .running import LIMIT, OUTER, OWN, free_port
+
+GRACE = 20.0  # seconds for the other ranks after one has failed
+IMPORTED = ["torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "torch.utils.data"]
+
+
+@dataclass(frozen=True)
+class Forked:
+    """The exit code of each rank, and what all of them wrote."""
+
+    returncodes: list[int]
+    out: str
+    err: str
+
+
+def forked(script: Path, *args: str, cwd: Path, ranks: int = 2, **env: str) -> Forked:
+    """Run a script on some ranks in a folder. If a rank fails, the others are killed, as by torchrun."""
+    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
+    asked = [env | meet | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
+    return _run([str(script), *args], asked, cwd)
+
+
+def forked_alone(script: Path, *args: str, cwd: Path) -> Forked:
+    """Run a script in one process, without the variables of a launcher."""
+    return _run([str(script), *args], [{}], cwd)
+
+
+def _run(argv: list[str], environments: list[dict[str, str]], cwd: Path) -> Forked:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    logs = [cwd / f"{time.monotonic_ns()}-{rank}" for rank in range(len(environments))]
+    processes = [
+        context.Process(target=_be_rank, args=(argv, environ, cwd, log))
+        for environ, log in zip(environments, logs, strict=True)
+    ]
+    for process in processes:
+        process.start()
+    out, err = ([log.with_suffix(kind) for log in logs] for kind in (".out", ".err"))
+    return Forked(_ended(processes), _text(out), _text(err))
+
+
+def _be_rank(argv: list[str], environ: dict[str, str], cwd: Path, log: Path) -> None:
+    for name in filter(OUTER.match, list(os.environ)):
+        del os.environ[name]
+    os.environ.update(OWN | environ)
+    for stream, kind in ((1, ".out"), (2, ".err")):
+        os.dup2(os.open(log.with_suffix(kind), os.O_WRONLY | os.O_CREAT), stream)
+    os.chdir(cwd)
+    torch.set_num_threads(1)  # OMP_NUM_THREADS is read when torch is imported
+    sys.argv = argv
+    runpy.run_path(argv[0], run_name="__main__")
+
+
+def _ended(processes: list[BaseProcess]) -> list[int]:
+    """The exit codes, once all have ended or one has failed."""
+    deadline = time.monotonic() + LIMIT
+    try:
+        while any(process.exitcode is None for process in processes) and time.monotonic() < deadline:
+            running = [process.sentinel for process in processes if process.exitcode is None]
+            wait(running, deadline - time.monotonic())
+            if any(process.exitcode for process in processes):
+                break
+    finally:
+        for process in processes:
+            process.join(GRACE)
+            process.kill()
+            process.join()
+    return [process.exitcode or 0 for process in processes]
+
+
+def _text(files: list[Path]) -> str:
+    return "".join(file.read_text() for file in files if file.exists())

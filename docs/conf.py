@@ -7,6 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 import click
+from docutils import nodes
 from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -27,13 +28,24 @@ autodoc_member_order = "bysource"
 
 html_theme = "furo"
 html_title = "slurmgen"
+html_static_path = ["_static"]
+html_css_files = ["guide.css"]
 
 
 def setup(app: Sphinx) -> None:
-    """Show the options and examples of docs/cli.md as `--help` does."""
+    """Show the options and examples of docs/cli.md as `--help` does, and the files of a diff by name."""
+    app.connect("doctree-read", _shorten_diffs)
     app.connect("sphinx-click-process-description", _describe)
     app.connect("sphinx-click-process-options", _list_options)
     app.connect("sphinx-click-process-epilog", _add_examples)
+
+
+def _shorten_diffs(_app: Sphinx, page: nodes.document) -> None:
+    """The header of a diff that Sphinx makes has the paths of this machine."""
+    for block in page.findall(nodes.literal_block):
+        if block.get("language") == "udiff":
+            text = re.sub(r"^(---|\+\+\+) .*/", r"\1 ", block.astext(), flags=re.MULTILINE)
+            block.rawsource, block.children = text, [nodes.Text(text)]
 
 
 def _describe(_app: Sphinx, _ctx: click.Context, lines: list[str]) -> None:

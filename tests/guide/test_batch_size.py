@@ -6,7 +6,10 @@ import runpy
 from pathlib import Path
 
 import pytest
+import torch
+from torch.optim import SGD, lr_scheduler
 
+from .pages import blocks
 from .running import GUIDE, REPOSITORY, python
 
 SCRIPT = runpy.run_path(str(GUIDE / "batch_size.py"))
@@ -87,3 +90,17 @@ def test_above_the_useful_batch_the_best_measured_loss_rises(
 ) -> None:
     best = {batch: min(of_grid(optimizer, batch).values()) for batch in (16, useful, too_large)}
     assert best[useful] < 1.5 * best[16] < best[too_large]
+
+
+def test_the_joined_schedulers_warm_up_and_then_fall_to_zero() -> None:
+    (block,) = blocks("batch-size", "python")
+    weight, steps = torch.nn.Parameter(torch.zeros(1)), 1000
+    names = {**vars(lr_scheduler), "optimizer": (optimizer := SGD([weight], lr=1.0)), "steps": steps}
+    exec(block, names)  # noqa: S102  (the code of our own page)
+    rates = []
+    for _ in range(steps + 1):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        names["scheduler"].step()
+    assert [rates[0], rates[100], rates[steps]] == pytest.approx([0.1, 1, 0])
+    assert max(rates) == rates[100]

@@ -3,12 +3,13 @@
 import json
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
 
 from .pages import shown_output
-from .running import GUIDE, REPOSITORY, torchrun
+from .running import GUIDE, REPOSITORY, run, torchrun
 
 SCRIPT = runpy.run_path(str(GUIDE / "scaling.py"))
 PAGE = (REPOSITORY / "docs" / "guide" / "scaling.md").read_text()
@@ -20,6 +21,15 @@ def test_the_page_shows_the_table_of_the_script(capsys: pytest.CaptureFixture[st
     SCRIPT["report"]([json.loads(line) for line in measured], "strong")
     command = "torchrun --standalone --nproc-per-node=4 examples/guide/scaling.py strong results.jsonl"
     assert capsys.readouterr().out == shown_output("scaling", command)
+
+
+def test_the_page_shows_the_table_of_the_bundled_script(tmp_path: Path) -> None:
+    runs = REPOSITORY / "docs" / "guide" / "figures" / "scaling-runs"
+    for name in ("digits-1", "digits-2"):
+        (tmp_path / name).symlink_to(runs / name)
+    words = ["digits-1", "digits-2", "-o", "digits.png"]
+    completed = run(sys.executable, REPOSITORY / "training" / "scaling.py", *words, cwd=tmp_path)
+    assert completed.out == shown_output("scaling", f"python training/scaling.py {' '.join(words)}")
 
 
 def test_the_page_shows_amdahls_law() -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from images import first, read
 from models import build_model
 from training_launch import Run
 from training_options import CPU, settled
-from training_ranks import Ranks
+from training_ranks import Ranks, launched
 
 FRAMEWORKS = ("python", "ddp", "lightning", "accelerate")
 SHARDED = ("fsdp", "lightning_fsdp", "forced")
@@ -31,17 +32,10 @@ class Whole:
 def train(ranks: Ranks, name: str, *flags: str, **more: str) -> Run:
     """Train with a framework; `forced` is accelerate with FSDP on CPUs."""
     if name == "forced":
-        environments = training_environments()
         flags = (*TRAIN, "--strategy", "fsdp", *flags)
-        return ranks.run("training_forced", flags, [each | more for each in environments])
+        return ranks.run("training_forced", flags, [each | more for each in launched(2)])
     strategy = ("--strategy", "fsdp") if name == "lightning_fsdp" else ()
     return ranks(name.partition("_")[0], *TRAIN, *strategy, *flags, **more)
-
-
-def training_environments() -> list[dict[str, str]]:
-    from training_ranks import launched
-
-    return launched(2)
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +83,6 @@ def test_the_exported_model_holds_whole_fp32_weights_that_are_equal_in_all_frame
 
 
 def test_the_exported_model_has_the_reported_accuracy(whole: dict[str, Whole]) -> None:
-    from images import first, read
-
     folder = whole["ddp"].folder
     model = build_model(settled("--model", "cnn"), CPU).eval()
     model.load_state_dict(torch.load(folder / "model-final.pt", weights_only=True))

@@ -2,7 +2,8 @@
 
 import ranks
 import train_accelerate
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
+from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedType
 
 make_accelerator = train_accelerate.make_accelerator
@@ -13,8 +14,9 @@ def forced(options: object, ranks: object, model: object) -> Accelerator:
     options.strategy = "ddp"  # type: ignore[attr-defined]
     accelerator = make_accelerator(options, ranks, model)
     options.strategy = "fsdp"  # type: ignore[attr-defined]
-    accelerator.state._shared_state.update(distributed_type=DistributedType.FSDP, fsdp_plugin=plugin)
-    assert accelerator.is_fsdp2
+    accelerator.state._shared_state["fsdp_plugin"] = plugin
+    PartialState._shared_state["distributed_type"] = DistributedType.FSDP  # AcceleratorState() reads it there
+    assert AcceleratorState().is_fsdp2
     return accelerator
 
 

@@ -18,8 +18,8 @@ class Augment:
         self.epoch, self.draws = -1, torch.empty(0)
 
     def __call__(self, images: Tensor, order: Order, batch: int) -> Tensor:
-        """Map uint8 (N, C, H, W) to the same, for this rank's part of the global batch `batch`."""
-        if not (self.padding or self.flip or self.cutout):
+        """Map uint8 (N, C, H, W) to the same, for this rank's part of `batch`. Other images stay as is."""
+        if images.dtype != torch.uint8 or not (self.padding or self.flip or self.cutout):
             return images
         if (
             self.epoch != order.epoch

@@ -82,11 +82,11 @@ def speed(training: Training) -> str:
     """Return the speed of an epoch in words."""
     ranks, meter = training.ranks, training.train_epoch(0, 0, [0.0] * 3)
     now(ranks)
-    meter.score("train")
     each = meter.images_per_second / ranks.world_size
     flops, peak = each * training.report.flops, peak_flops(ranks.device)
     mfu = f", MFU {flops / peak:.1%}" if peak else ""
-    return f"{meter.images_per_second:.0f} images/s, {each:.0f} a rank, {flops / 1e9:.1f} GFLOP/s a rank{mfu}"
+    work = f"{each:.0f} per rank, {flops / 1e9:.1f} GFLOP/s per rank{mfu}"
+    return f"{meter.images_per_second:.0f} images/s, {work}"
 
 
 def measure_all_reduce(size: int, ranks: Ranks, repeats: int = 10) -> None:

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
 
 Batch = tuple[Tensor, Tensor]  # images (N, C, H, W), labels int64 (N,)
-NO_LABEL = -1  # of samples that only fill a batch
 
 
 def with_seed(*parts: object) -> torch.Generator:
@@ -63,8 +62,9 @@ class Order(Sampler[list[int]]):
         order = torch.arange(self.samples)
         if self.seed is not None:
             order = torch.randperm(self.samples, generator=with_seed("order", self.seed, self.epoch))
-        missing = max(len(self) * self.batch_size - self.samples, 0)
-        order = torch.cat([order, order.new_zeros(missing)]).to(device)
+        order = torch.cat([order, order.new_zeros(max(len(self) * self.batch_size - self.samples, 0))]).to(
+            device
+        )
         for batch in range(self.start, len(self)):
             yield order[batch * self.batch_size :][: self.batch_size][self.rank :: self.world_size]
 
@@ -86,15 +86,14 @@ class Feed:
         augment: Callable[..., Tensor] | None = None,
         channels_last: bool = False,
     ) -> None:
-        self.order, self.device, self.augment = order, device, augment
-        self.format = torch.channels_last if channels_last else torch.contiguous_format
+        self.order, self.device, self.augment, self.channels_last = order, device, augment, channels_last
         self.tensors = self.loader = None
         if isinstance(dataset, TensorDataset) and not workers:
             self.tensors = [tensor.to(device) for tensor in dataset.tensors]
         else:
             self.loader = DataLoader(
                 dataset, batch_sampler=order, num_workers=workers, persistent_workers=workers > 0,
-                pin_memory=device.type == "cuda", generator=with_seed("workers"),
+                pin_memory=device.type == "cuda", generator=torch.Generator(),
             )  # fmt: skip
 
     def __len__(self) -> int:
@@ -104,15 +103,20 @@ class Feed:
     def __iter__(self) -> Iterator[Batch]:
         for batch, (images, labels) in enumerate(self._raw(), self.order.start):
             if self.order.seed is None:
-                labels[self.order.valid(batch) :] = NO_LABEL
+                labels[self.order.valid(batch) :] = -1  # samples that only fill the batch
             if self.augment:
                 images = self.augment(images, self.order, batch)
-            yield images.contiguous(memory_format=self.format), labels
+            if self.channels_last and images.ndim == 4:
+                images = images.contiguous(memory_format=torch.channels_last)
+            yield images, labels
 
     def _raw(self) -> Iterator[list[Tensor]]:
         if self.loader is None:
             for part in self.order.parts(self.device):
                 yield [tensor[part] for tensor in self.tensors]
         else:
+            # Otherwise the workers of all ranks and epochs would draw the same random numbers.
+            use = ("workers", self.order.seed, self.order.epoch, self.order.start, self.order.rank)
+            self.loader.generator.manual_seed(number_of(*use))
             for images, labels in self.loader:
                 yield [images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)]

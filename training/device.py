@@ -1,6 +1,7 @@
 """The device of a rank: which one, how it computes, its peak, and how the devices are connected."""
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -104,7 +105,7 @@ def peak_memory(device: torch.device) -> int:
 def peak_flops(device: torch.device) -> float | None:
     """Return the FLOP/s that the GPU reaches at most in bf16 or fp16, or None if not known."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-    return next((1e12 * peak for gpu, peak in PEAK_TFLOPS.items() if gpu in name), None)
+    return next((1e12 * peak for gpu, peak in PEAK_TFLOPS.items() if re.search(rf"\b{gpu}\b", name)), None)
 
 
 def count_flops(model: nn.Module, image: Tensor) -> float:

@@ -80,7 +80,7 @@ def build_model(options: Namespace, device: torch.device) -> nn.Module:
     if options.channels_last:
         model = model.to(memory_format=torch.channels_last)
     if options.checkpoint_activations:
-        checkpoint_activations(model)
+        checkpoint_activations(model, twice=not options.compile)
     return model
 
 
@@ -89,12 +89,15 @@ def blocks(model: nn.Module) -> list[nn.Module]:
     return [module for module in model.modules() if isinstance(module, BLOCKS)]
 
 
-def checkpoint_activations(model: nn.Module) -> None:
-    """Recompute the activations of each block in the backward pass instead of keeping them, in place."""
+def checkpoint_activations(model: nn.Module, twice: bool) -> None:
+    """Recompute the activations of each block in the backward pass instead of keeping them, in place.
+
+    `twice`: the recomputation updates the running statistics of BatchNorm again. A compiled one does not.
+    """
     for block in blocks(model):
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
         for norm in block.modules():
-            if isinstance(norm, nn.modules.batchnorm._BatchNorm):
+            if twice and isinstance(norm, nn.modules.batchnorm._BatchNorm):
                 # Two updates of the running statistics with the same batch must have the effect of one.
                 norm.momentum = 1 - (1 - norm.momentum) ** 0.5
 

@@ -1,6 +1,6 @@
 """The flags of the training scripts. Does not import torch.
 
-Each flag is one line of FLAGS; its default may depend on the task. `check` refuses what cannot work together.
+Each flag is one line of FLAGS; its default may depend on the task. `fault` names what cannot work together.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def count(text: str) -> int:
     return number
 
 
-def real(text: str) -> float:
+def number_from_0(text: str) -> float:
     """Parse a number from 0."""
     if not 0 <= (number := float(text)) < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a number from 0")
@@ -88,7 +88,7 @@ def workers(text: str) -> int | str:
 
 N: dict[str, Any] = {"type": positive, "metavar": "N"}
 N0: dict[str, Any] = {"type": count, "metavar": "N"}
-X: dict[str, Any] = {"type": real, "metavar": "X"}
+X: dict[str, Any] = {"type": number_from_0, "metavar": "X"}
 SHARE: dict[str, Any] = {"type": fraction, "metavar": "X"}
 SWITCH: dict[str, Any] = {"action": BooleanOptionalAction}
 DIR: dict[str, Any] = {"type": Path, "metavar": "DIR"}
@@ -144,7 +144,7 @@ FLAGS: Flags = {  # group: [(flag, default, help, options of argparse)]
         ("profile", False, "profile some steps: print the shares of computation, communication and waiting, and write a trace to --run-dir", SWITCH),
         ("topology", False, "at the start, print the CPUs and GPU of each rank, the links between GPUs, and NCCL's settings", SWITCH),
         ("start_timeout", 300, "seconds to wait for the other ranks, before the first step too; then the missing ones are named", N),
-        ("step_timeout", 100, "seconds without progress, later, after which the rank that stands still is named and the run ends", N),
+        ("step_timeout", 100, "seconds without progress, later, after which the rank that makes no progress is named and the run ends", N),
         ("crash_rank", None, "to test your cluster: this rank fails on purpose before the first step", N0),
         ("crash_step", 0, "steps after which --crash-rank fails", N0),
     ],

@@ -58,7 +58,9 @@ def shares(events: list[FunctionEvent], device: torch.device) -> list[str]:
     named = [each for each in events if each.name.startswith("ProfilerStep")]
     steps = [each.time_range for each in named if each.device_type == DeviceType.CPU]
     begin, end = min(step.start for step in steps), max(step.end for step in steps)
-    work = [each for each in events if each.device_type == kind and not each.name.startswith(NO_WORK)]
+    of_device = [each for each in events if each.device_type == kind and not each.name.startswith(NO_WORK)]
+    # On a GPU, an annotation such as FSDP's spans kernels that have events of their own.
+    work = [each for each in of_device if kind == DeviceType.CPU or not each.is_user_annotation]
     computing = covered([each for each in work if not each.name.lower().startswith(MESSAGES)], begin, end)
     busy = covered(work, begin, end)
     parts = {"computation": computing, "communication alone": busy - computing, "waiting": end - begin - busy}

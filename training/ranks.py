@@ -1,6 +1,7 @@
 """The ranks of a run: they meet, agree, exchange small values, and name one that is missing or hangs."""
 
 import json
+import math
 import os
 import re
 import socket
@@ -11,9 +12,12 @@ from argparse import Namespace
 from datetime import timedelta
 from typing import Any, NoReturn
 
+import torch
 import torch.distributed as dist
 from device import choose_device, prepare, settle, shared_gpu, topology
 from options import fault
+
+UNLIMITED = "data set-up"  # a download may take as long as it needs
 
 
 def place() -> tuple[int, int, int]:
@@ -61,11 +65,18 @@ class Ranks:
         self._call_roll(dist.PrefixStore("roll", store))
         self.store, self.calls = dist.PrefixStore("values", store), 0
         backend, bound = ("nccl", self.device) if self.device.type == "cuda" else ("gloo", None)
-        group = dist.PrefixStore("group", store)
-        dist.init_process_group(
-            backend, store=group, rank=self.rank, world_size=self.world_size, device_id=bound
-        )
         self.heart = Heartbeat(self, options.step_timeout) if self.world_size > 1 else None
+        self.beat("joining the process group")
+        dist.init_process_group(
+            backend,
+            store=dist.PrefixStore("group", store),
+            rank=self.rank,
+            world_size=self.world_size,
+            device_id=bound,
+            # Longer than the heartbeat's, which names the rank.
+            timeout=timedelta(seconds=600 + 2 * max(options.start_timeout, options.step_timeout)),
+        )
+        self.beat(UNLIMITED)
 
     def say(self, line: str) -> None:
         """Print a line in one write, so that lines of different ranks do not mix."""
@@ -163,6 +174,7 @@ def start(options: Namespace) -> Ranks:
     ranks.agree(settle(options, ranks.device))
     ranks.agree(fault(options, ranks.world_size, ranks.device.type) or shared_gpu(ranks))
     prepare(options, ranks)
+    torch.manual_seed(options.seed)  # all ranks initialize the same weights
     for line in topology(ranks) if options.topology else []:
         ranks.say(line) if ranks.rank == 0 else None
     return ranks
@@ -175,29 +187,39 @@ class Heartbeat:
     """
 
     def __init__(self, ranks: Ranks, seconds: int) -> None:
-        self.ranks, self.seconds = ranks, seconds
-        self.over, self.count, self.phase, self.limit = threading.Event(), 0, "", seconds
+        self.ranks, self.seconds, self.over = ranks, seconds, threading.Event()
         self.known: set[str] = set()
+        self.now: tuple[int, str, float] = (0, "start", math.inf)  # beats, phase, its limit in seconds
         # A connection of its own: a rank that waits for others blocks its connection.
         self.store = dist.PrefixStore("beats", ranks.connect(again=True))
-        self.store.set(str(ranks.rank), json.dumps([0, "start", ranks.host, 0]))
+        self._write(0)
         threading.Thread(target=self._watch, daemon=True).start()
 
     def beat(self, phase: str) -> None:
         """Report progress. The first stay in a phase, which may compile, has the time of the start."""
-        start = self.ranks.timeout.seconds
-        self.limit = self.seconds if phase in self.known else max(start, self.seconds)
+        start = max(self.ranks.timeout.seconds, self.seconds)
+        limit = {UNLIMITED: math.inf, "checkpoint": 10.0 * start}.get(
+            phase, self.seconds if phase in self.known else start
+        )
         self.known.add(phase)
-        self.phase, self.count = phase, self.count + 1
+        self.now = (self.now[0] + 1, phase, limit)
 
     def _watch(self) -> None:
         seen = still = tick = 0
-        while not self.over.wait(1):
-            still, tick = still + 1 if seen == self.count else 0, tick + 1
-            seen = self.count
-            self.store.set(str(self.ranks.rank), json.dumps([seen, self.phase, self.ranks.host, tick]))
-            if seen and still >= self.limit:
-                self._end(still)
+        try:
+            while not self.over.wait(1):
+                count, _, limit = self.now
+                still, seen, tick = still + 1 if seen == count else 0, count, tick + 1
+                self._write(tick)
+                if still >= limit:
+                    self._end(still)
+        except dist.DistError:
+            if not self.over.is_set():
+                sys.stderr.write("error: lost the connection to the store of rank 0. See its log.\n")
+                os._exit(1)
+
+    def _write(self, tick: int) -> None:
+        self.store.set(str(self.ranks.rank), json.dumps([*self.now[:2], self.ranks.host, tick]))
 
     def _end(self, seconds: int) -> None:
         self.store.set(f"ends/{self.ranks.rank}", "")
@@ -221,11 +243,9 @@ class Heartbeat:
                 return f"rank {rank} on {name} does not respond ({phase})"
         least = min(count for count, *_ in beats.values())
         if least == max(count for count, *_ in beats.values()):
-            return (
-                f"all ranks wait for each other ({self.phase}). Look at the network, and set NCCL_DEBUG=INFO."
-            )
+            return f"all ranks wait for each other ({self.now[1]}). Set NCCL_DEBUG=INFO to see the network."
         return ", ".join(
-            f"rank {rank} on {name} stands still ({phase})"
+            f"rank {rank} on {name} makes no progress ({phase})"
             for rank, (count, phase, name, _) in beats.items()
             if count == least
         )

@@ -51,6 +51,12 @@ class Meter:
         if self.done == self.warm_up:
             self._start_clock()
 
+    def stop(self) -> None:
+        """Stop the clock."""
+        if self.loss.is_cuda:
+            torch.cuda.synchronize()
+        self.images_per_second = self.timed * self.ranks.world_size / (time.perf_counter() - self.start)
+
     def totals(self) -> list[float]:
         """Return total loss, correct predictions and samples of this epoch. All ranks must call this."""
         totals = torch.stack([self.loss, self.correct.double(), self.samples.double()])
@@ -61,7 +67,6 @@ class Meter:
     def score(self, name: str) -> dict[str, float]:
         """Return mean loss, accuracy and samples as NAME_loss and so on. All ranks must call this."""
         loss, correct, samples = self.totals()
-        self.images_per_second = self.timed * self.ranks.world_size / (time.perf_counter() - self.start)
         return {
             f"{name}_loss": loss / samples,
             f"{name}_accuracy": correct / samples,
@@ -83,12 +88,18 @@ class Report:
         self.folder = options.run_dir if ranks.rank == 0 else None
         self.start = time.perf_counter()
         self.epochs: list[dict[str, Any]] = []
+        self.restored = 0  # epochs of an earlier process
         self.steps: list[tuple[int, float, Tensor]] = []
 
     @property
     def seconds(self) -> float:
         """Total time of the run, including earlier parts."""
         return time.perf_counter() - self.start
+
+    @property
+    def warm(self) -> bool:
+        """Whether this process has trained an epoch, and so selected its kernels and compiled."""
+        return len(self.epochs) > self.restored
 
     def state(self) -> dict[str, Any]:
         """Return what a continued run needs."""
@@ -97,9 +108,11 @@ class Report:
     def restore(self, state: dict[str, Any], step: int) -> None:
         """Continue after `step`: later lines of steps.jsonl belong to steps that are repeated."""
         self.epochs, self.start = state["epochs"], self.start - state["seconds"]
+        self.restored = len(self.epochs)
         path = self.folder and self.folder / "steps.jsonl"
         if path and path.exists():
-            lines = path.read_text().splitlines(keepends=True)
+            # A process that was killed may have left a part of a line.
+            lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
             write(path, "".join(line for line in lines if json.loads(line)["step"] <= step))
 
     def step(self, step: int, lr: float, loss: Tensor, norm: Tensor | None) -> None:
@@ -130,7 +143,7 @@ class Report:
         scores = train.score("train") | test.score(name)
         number = len(self.epochs) + 1
         wrong = None if math.isfinite(scores["train_loss"] + scores[f"{name}_loss"]) else (
-            f"the loss is not a number any more, in epoch {number}. The last checkpoint is unaffected. Lower "
+            f"the loss is NaN or infinite in epoch {number}. The last checkpoint is unaffected. Lower "
             "--lr, clip the gradients (--clip-norm 1), or use --precision bf16 or fp32."
         )  # fmt: skip
         self.ranks.agree(wrong, status=1)
@@ -166,14 +179,16 @@ class Report:
         `test` has measured the test set, if the epochs did not."""
         last = self.epochs[-1] | (test.score("test") if test else {})
         rank = f"rank {self.ranks.rank}/{self.ranks.world_size}"
+        if not self.warm and self.ranks.rank == 0:
+            self.ranks.say("this run was finished already: nothing was trained")
         self.ranks.say(f"{rank} final_loss {last['train_loss']:.6f} params {fingerprint(model)}")
         summary = self._summary(last, max(self.ranks.gather(peak_memory(self.ranks.device))))
         if self.ranks.rank == 0:
             mfu = f", MFU {summary['mfu']:.1%}" if summary["mfu"] else ""
             self.ranks.say(
                 f"summary: {summary['images_per_second']:.0f} images/s in total, "
-                f"{summary['images_per_second_per_rank']:.0f} a rank{mfu}, {last['seconds']:.1f} s, "
-                f"peak memory {summary['peak_memory_mb']} MB a rank"
+                f"{summary['images_per_second_per_rank']:.0f} per rank{mfu}, {last['seconds']:.1f} s, "
+                f"peak memory {summary['peak_memory_mb']} MB per rank"
             )
             self.ranks.say(
                 f"done: accuracy {last['test_accuracy']:.4f}, test loss {last['test_loss']:.4f}, "
@@ -185,7 +200,7 @@ class Report:
 
     def _summary(self, last: dict[str, Any], memory: int) -> dict[str, Any]:
         speed = sum(each["images_per_second"] for each in self.epochs) / len(self.epochs)
-        each, peak = speed / self.ranks.world_size, peak_flops(self.ranks.device)
+        each, peak = speed / last["world_size"], peak_flops(self.ranks.device)
         return {
             "accuracy": last["test_accuracy"],
             "test_loss": last["test_loss"],

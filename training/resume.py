@@ -52,14 +52,17 @@ class Checkpoints:
         self.ranks.gather(None)
         yield partial
         torch.save(random_state(), partial / f"random-{self.ranks.rank}.pt")
+        flush(partial / f"random-{self.ranks.rank}.pt")  # rank 0 cannot flush what another node has written
         self.ranks.gather(None)  # all ranks have written their part
         if self.ranks.rank == 0:
             shutil.rmtree(whole, ignore_errors=True)
-            sync(partial)
+            for path in (*partial.rglob("*"), partial):
+                flush(path)
             partial.rename(whole)
+            flush(self.folder)
             write(whole.with_name("latest"), whole.name + "\n")
             for other in set(self.folder.glob("checkpoint-*")) - {whole}:
-                shutil.rmtree(other)
+                shutil.rmtree(other, ignore_errors=True)
 
     def restore_random(self, folder: Path, world_size: int) -> None:
         """Restore this rank's random numbers, unless the number of ranks has changed."""
@@ -73,17 +76,19 @@ def read(path: Path) -> Any:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file under a temporary name, and rename it when it is complete."""
+    """Write a file under a temporary name, and rename it when it is complete and on the disk."""
     partial = path.with_name(f"{path.name}.partial")
     partial.write_text(text)
+    flush(partial)
     partial.replace(path)
+    flush(path.parent)
 
 
-def sync(folder: Path) -> None:
-    """Flush the files of a folder to the disk."""
-    for path in (path for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+def flush(path: Path) -> None:
+    """Flush a file or a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
 
 
 def appears(path: Path, seconds: int = 60) -> bool:

@@ -57,6 +57,7 @@ class Training:
         test: Dataset,
     ) -> None:
         self.options, self.ranks = options, ranks
+        ranks.beat("model set-up")
         self.train, self.test = self.feed(train, training=True), self.feed(test)
         self.val, self.judge = (self.feed(val), "val") if val else (self.test, "test")
         self.report = Report(options, ranks, count_flops(model, train[0][0]))
@@ -107,7 +108,7 @@ class Training:
         options, feed, every = self.options, self.train, self.options.accumulate
         self.model.train()
         feed.order.set_epoch(epoch, start)  # without it, every epoch would have the same order
-        meter = Meter(self.ranks, len(feed) - start, sums, warm=bool(self.report.epochs) and not start)
+        meter = Meter(self.ranks, len(feed) - start, sums, self.report.warm and not start)
         for batch, (images, labels) in enumerate(progress(feed, len(feed) - start, self.ranks), start):
             self.ranks.beat("training step")
             number, complete = self.schedule.done(epoch, batch), (batch + 1) % every == 0
@@ -126,6 +127,7 @@ class Training:
                     self.save(epoch, batch + 1, meter.totals())
                     self.stop.leave()
             self.ranks.beat("next batch")
+        meter.stop()
         return meter
 
     def step(self, number: int, loss: Tensor) -> None:
@@ -187,6 +189,7 @@ class Training:
         """Restore the latest checkpoint: return its epoch, batch and sums. All ranks must call this."""
         folder = self.checkpoints.find()
         if folder is None:
+            self.report.restore({"epochs": [], "seconds": 0.0}, step=0)
             return 0, 0, [0.0] * 3
         state = read(folder / "state.pt")
         check_options(state["options"], self.options, self.ranks)
@@ -204,6 +207,7 @@ class Training:
     def export(self, name: str) -> None:
         """Write the weights alone, for inference, as model-NAME.pt."""
         if self.options.run_dir:
+            self.ranks.beat("checkpoint")
             export(self.model, self.options.run_dir / f"model-{name}.pt", self.ranks)
 
 

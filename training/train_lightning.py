@@ -1,6 +1,6 @@
 """Train an image classifier with Lightning.
 
-    srun --ntasks-per-node=4 python train_lightning.py --task cifar10      (in a job: one task for each GPU)
+    srun --kill-on-bad-exit=1 --ntasks-per-node=4 python train_lightning.py --task cifar10  # one task per GPU
 
 For your own data and model, change the two marked lines.
 """
@@ -65,6 +65,7 @@ class Classifier(LightningModule):
     ) -> None:
         super().__init__()
         self.options, self.ranks, self.model = options, ranks, model
+        ranks.beat("model set-up")
         self.train_feed, self.test_feed = self.feed(train, training=True), self.feed(test)
         self.val_feed, self.judge = (self.feed(val), "val") if val else (self.test_feed, "test")
         self.report = Report(options, ranks, count_flops(model, train[0][0]))
@@ -77,7 +78,7 @@ class Classifier(LightningModule):
         if options.compile and options.strategy == "ddp":
             model.compile()  # in place, which keeps the names of the weights
 
-    def feed(self, dataset: Dataset, training: bool = False) -> "ResumableFeed":
+    def feed(self, dataset: Dataset, training: bool = False) -> Feed:
         """Return this rank's part of the batches of a dataset."""
         options, ranks = self.options, self.ranks
         size = global_batch_size(options, ranks.world_size)
@@ -88,7 +89,10 @@ class Classifier(LightningModule):
         if not len(order):
             ranks.agree(f"--batch-size {size} is more than the {len(dataset)} training samples. Use less.")
         augment = augment_for(options) if training else None
-        return ResumableFeed(dataset, order, ranks.device, options.workers, augment, options.channels_last)
+        feed = Feed(dataset, order, ranks.device, options.workers, augment, options.channels_last)
+        # Lightning only asks whether they exist: `begin_epoch` sets the position.
+        feed.state_dict, feed.load_state_dict = dict, lambda state: None
+        return feed
 
     def train_dataloader(self) -> Feed:
         """Return this rank's part of the training batches."""
@@ -114,6 +118,8 @@ class Classifier(LightningModule):
             check_options(state["options"], self.options, self.ranks)
             self.report.restore(state["report"], self.schedule.done(state["epoch"], state["batch"]))
             self.from_batch, self.sums = state["batch"], state["sums"]
+        else:
+            self.report.restore({"epochs": [], "seconds": 0.0}, step=0)
 
     def on_train_start(self) -> None:
         """Restore what Lightning has overwritten or does not restore."""
@@ -135,8 +141,8 @@ class Classifier(LightningModule):
     def begin_epoch(self) -> None:
         """Select the order of the data, and start to measure."""
         self.train_feed.order.set_epoch(self.current_epoch, self.from_batch)
-        warm = bool(self.report.epochs) and not self.from_batch
-        self.meter = Meter(self.ranks, len(self.train_feed) - self.from_batch, self.sums, warm)
+        batches, warm = len(self.train_feed) - self.from_batch, self.report.warm and not self.from_batch
+        self.meter = Meter(self.ranks, batches, self.sums, warm)
 
     def training_step(self, batch: Batch, number: int) -> Tensor:
         """Return the mean loss of this rank's part of a batch."""
@@ -179,6 +185,7 @@ class Classifier(LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         """Start to measure the model."""
+        self.meter.stop()
         self.train_meter, self.meter = self.meter, Meter(self.ranks, len(self.val_feed))
         for buffer in self.model.buffers() if self.ranks.world_size > 1 else ():
             dist.broadcast(buffer, src=0)  # running statistics of BatchNorm, which differ between ranks
@@ -232,18 +239,8 @@ class Classifier(LightningModule):
     def export(self, name: str) -> None:
         """Write the weights alone, for inference, as model-NAME.pt."""
         if self.options.run_dir:
+            self.ranks.beat("checkpoint")
             export(self.model, self.options.run_dir / f"model-{name}.pt", self.ranks)
-
-
-class ResumableFeed(Feed):
-    """Batches that continue within an epoch, from the position that `begin_epoch` sets."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return nothing: Lightning only asks whether this exists."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore nothing."""
 
 
 def make_trainer(options: Namespace, ranks: Ranks) -> Trainer:

@@ -90,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=64, help="of all ranks together")
-    parser.add_argument("--checkpoint", type=Path, default="checkpoint")
+    parser.add_argument("--checkpoint", type=Path, default=Path(__file__).stem)
     parser.add_argument("--data", type=Path, default="data", help="written if it is absent")
     parser.add_argument("--workers", type=int, default=1, help="of each rank, to read samples ahead")
     args = parser.parse_args()

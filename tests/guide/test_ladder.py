@@ -42,7 +42,7 @@ def weights(folder: Path) -> Weights:
         return torch.load(model)
     whole = folder / "checkpoint.pt"
     if not whole.exists():
-        (sharded,) = (folder / "checkpoint").iterdir()
+        (sharded,) = (path.parent for path in folder.glob("[56]_*/*/.metadata"))
         dcp_to_torch_save(sharded, whole)
     return torch.load(whole)["model"]
 

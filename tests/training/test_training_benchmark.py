@@ -13,7 +13,7 @@ from PIL import Image
 from training_launch import TRAINING
 from training_ranks import Ranks, launched
 
-SPEED = r"^mlp, (no|with) data loading: (\d+) images/s, (\d+) a rank, [\d.]+ GFLOP/s a rank$"
+SPEED = r"^mlp, (no|with) data loading: (\d+) images/s, (\d+) per rank, [\d.]+ GFLOP/s per rank$"
 SIZE = r"^all-reduce +(\d+) KiB: +\d+ us, bus +[\d.]+ GB/s$"
 
 

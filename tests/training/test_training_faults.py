@@ -69,7 +69,7 @@ def test_a_loss_that_is_not_a_number_ends_the_run_in_one_line(
     run = ranks(framework, *SMALL, *flags)
     assert run.returncodes == [1, 1], run.err
     (line,) = run.errors
-    assert line.startswith("error: the loss is not a number any more, in epoch 1.")
+    assert line.startswith("error: the loss is NaN or infinite in epoch 1.")
     for name in tmp_path.glob("*.jsonl"):
         for text in name.read_text().splitlines():
             json.loads(text, parse_constant=pytest.fail)

@@ -351,7 +351,7 @@ def test_a_short_epoch_has_a_speed(batches: int) -> None:
     meter = Meter(ALONE, batches)
     for _ in range(batches):
         meter.add(torch.zeros(4, 10), torch.zeros(4, dtype=torch.int64))
-    meter.score("train")
+    meter.stop()
     assert meter.images_per_second > 0
 
 

@@ -1,7 +1,4 @@
-"""The batches of a rank: in an order that does not depend on the number of ranks, augmented on the device.
-
-`Feed` takes any map-style dataset of (image, label). `with_seed` gives each use its own random numbers.
-"""
+"""The batches of a rank, from any map-style dataset of (image, label), in an order that all ranks share."""
 
 from collections.abc import Callable, Iterator
 from hashlib import blake2b

@@ -56,6 +56,8 @@ def settle(options: Namespace, device: torch.device) -> str | None:
     gpu = device.type == "cuda"
     bf16 = not gpu or torch.cuda.is_bf16_supported(including_emulation=False)
     launched = os.environ.get("ACCELERATE_MIXED_PRECISION")
+    if launched == "fp16" and not gpu:
+        launched = None  # accelerate ignores it on CPUs
     if options.precision == "auto" and options.framework == "accelerate" and launched in DTYPES:
         options.precision = launched  # of `accelerate launch --mixed_precision`
     if options.precision == "auto":

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 from unittest.mock import patch
 
 import pytest
@@ -88,8 +89,12 @@ def test_only_the_named_accounts_are_accepted() -> None:
 def test_accounting_reports_an_ended_job(twin_of: TwinOf) -> None:
     testbed = twin_of("leonardo")
     job = testbed.run("sbatch", "--parsable", "--wait", "--qos=boost_qos_dbg", "--time=1", "--wrap=true")
-    rows = testbed.run("sacct", "-XnP", f"--jobs={job.strip()}", "--format=State,QOS,Partition")
-    assert rows == "COMPLETED|boost_qos_dbg|boost_usr_prod\n"
+    asked = ("sacct", "-XnP", f"--jobs={job.strip()}", "--format=State,QOS,Partition")
+    for _ in range(60):  # the end of a job may arrive before its start
+        if (rows := testbed.run(*asked)) == "COMPLETED|boost_qos_dbg|boost_usr_prod\n":
+            return
+        sleep(1)
+    pytest.fail(rows)
 
 
 def test_a_twin_without_mariadb_reports_what_it_does_not_enforce(monkeypatch: pytest.MonkeyPatch) -> None:

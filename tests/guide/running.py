@@ -62,7 +62,7 @@ def python(script: str | Path, *args: str, **more: object) -> Completed:
 def torchrun(script: str | Path, *args: str, ranks: int = 2, **more: object) -> Completed:
     """Run a script of examples/guide (or any path) under torchrun on one node."""
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    # Without --no-python, it would start Python with -u, which writes a line and its end separately: lines mix.
+    # Without --no-python, it starts Python with -u, which writes a line and its end apart: lines mix.
     launch += ["--no-python", sys.executable]
     return run(sys.executable, *launch, GUIDE / script, *args, **more)  # type: ignore[arg-type]
 

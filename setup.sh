@@ -31,6 +31,9 @@ if [ "${1:-}" = tests ]; then
   need crun crun
   need ch-run charliecloud-runtime
   need ch-image charliecloud-builders
+  need c++ g++
+  [ -f "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] ||
+    missing="$missing python3-dev" # torch.compile on CPUs
 fi
 python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 

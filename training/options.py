@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
+from sysconfig import get_path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -196,6 +197,12 @@ def _of_task(task: Task, name: str, default: Any, settings: dict[str, Any]) -> t
     return task.defaults[name] if default is TASK else default, settings
 
 
+def can_compile() -> bool:
+    """Return whether torch.compile finds what it needs on CPUs."""
+    header = Path(get_path("include"), "Python.h")
+    return bool(which("g++") or which("c++")) and header.exists()
+
+
 def global_batch_size(options: Namespace, world_size: int) -> int:
     """Return the number of samples of one step over all ranks."""
     return options.batch_size_per_rank * world_size if options.batch_size_per_rank else options.batch_size
@@ -244,8 +251,8 @@ def fault(options: Namespace, world_size: int, device: str) -> str | None:
         "tensorboard, which --tensorboard needs, is not installed. Install it: pip install tensorboard": (
             options.tensorboard and not find_spec("tensorboard")
         ),
-        "--compile on CPUs needs a C++ compiler, and there is no g++ or c++. Leave it out.": (
-            options.compile and device == "cpu" and not (which("g++") or which("c++"))
+        "--compile on CPUs needs a C++ compiler and Python.h (g++ and python3-dev). Leave it out.": (
+            options.compile and device == "cpu" and not can_compile()
         ),
     }
     return next((text for text, wrong in faults.items() if wrong), None)

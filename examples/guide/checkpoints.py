@@ -109,7 +109,7 @@ def main() -> None:
             sys.exit(UNFINISHED)
     weights = sum(p.double().abs().sum().item() for p in model.parameters())
     print(f"rank {rank} done: weights {weights:.9f}", flush=True)
-    dist.barrier()  # a rank that exits at once could abort another
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

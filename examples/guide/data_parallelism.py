@@ -100,7 +100,7 @@ def main():
         distance, apart = difference(model, expected), spread(model)
         if rank == 0:
             print(f"{kind.__name__:<22} from one process {distance:.0e}, between ranks {apart:.0e}")
-    dist.barrier()  # else gloo may abort a rank that exits at once
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

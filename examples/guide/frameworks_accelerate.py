@@ -42,7 +42,7 @@ def main():
         accelerator.print(f"epoch {epoch}: accuracy {correct.item() / len(loader.dataset):.3f}", flush=True)
     if accelerator.is_main_process:
         torch.save(accelerator.unwrap_model(model).state_dict(), "model.pt")
-    accelerator.wait_for_everyone()  # else gloo may abort a rank that exits at once
+    accelerator.wait_for_everyone()  # no rank leaves while another still communicates
     accelerator.end_training()
 
 

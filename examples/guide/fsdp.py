@@ -111,7 +111,7 @@ def main() -> None:
         full = state_dict.get_model_state_dict(model, options=options)
         if rank == 0:  # the other ranks got an empty dict
             torch.save(full, args.save / "model.pt")
-    dist.barrier()  # a rank that exits at once could abort another
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

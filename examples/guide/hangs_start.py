@@ -34,7 +34,7 @@ def main() -> None:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
     dist.init_process_group(backend, timeout=timedelta(seconds=options.timeout))
     print(f"rank {rank} is connected to {dist.get_world_size()} ranks", flush=True)
-    dist.barrier()  # a rank that exits at once could abort another
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

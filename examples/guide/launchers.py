@@ -27,7 +27,7 @@ def main():
         f"rank {dist.get_rank()} of {dist.get_world_size()}: the sum over all ranks is {total.item():.0f}",
         flush=True,
     )
-    dist.barrier()  # else gloo may abort a rank that exits at once
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

@@ -30,7 +30,7 @@ def train(rank, ranks, port):
     total = torch.ones(1, device=device)
     dist.all_reduce(total)
     print(f"rank {rank} of {ranks}: the sum over all ranks is {total.item():.0f}", flush=True)
-    dist.barrier()  # else gloo may abort a rank that exits at once
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

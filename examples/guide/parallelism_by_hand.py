@@ -71,7 +71,7 @@ def main():
         loss = kind(x, y, first, second).item()
         if dist.get_rank() == 0:
             print(f"{kind.__name__:<18} loss {loss:.4f}")
-    dist.barrier()  # else gloo may abort a rank that exits at once
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

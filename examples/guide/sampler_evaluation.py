@@ -67,7 +67,7 @@ def main():
         correct, total = accuracy(model.module, loader, device)
         if rank == 0:
             print(f"{name:<18} {correct} of {total} correct: {correct / total:.4%}")
-    dist.barrier()  # else gloo may abort a rank that exits at once
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

@@ -100,7 +100,7 @@ def main():
         print(f"predicted speed-up           {low:8.2f} to {high:.2f}")
         print(f"predicted efficiency         {low / ranks:8.0%} to {high / ranks:.0%}")
         print(f"measured with DDP            {measured * 1e3:8.3f} ms, speed-up {alone / measured:.2f}")
-    dist.barrier()  # else gloo may abort a rank that exits at once
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

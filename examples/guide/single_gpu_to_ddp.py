@@ -51,7 +51,7 @@ def main():
             print(f"epoch {epoch}: accuracy {correct.item() / sampler.total_size:.3f}", flush=True)
     if rank == 0:
         torch.save(model.module.state_dict(), "model.pt")
-    dist.barrier()  # else gloo may abort a rank that exits at once
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

@@ -114,5 +114,5 @@ for megabytes in options.megabytes:
     for name, rate in bandwidths(megabytes):
         if RANK == 0:
             print(f"{megabytes:g} MB {name}: {rate:.3g} GB/s", flush=True)
-dist.barrier()  # a rank that exits at once could abort another
+dist.barrier()  # no rank leaves while another still communicates
 dist.destroy_process_group()

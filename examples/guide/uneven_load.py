@@ -76,5 +76,5 @@ model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512)).to(DE
 batch = torch.randn(options.batch_size, 512, device=DEVICE)
 times = [(own_work(model, batch), exchange(model)) for _ in range(3 + options.steps)][3:]  # 3 to warm up
 report([own for own, _ in times], [waited for _, waited in times])
-dist.barrier()  # a rank that exits at once could abort another
+dist.barrier()  # no rank leaves while another still communicates
 dist.destroy_process_group()

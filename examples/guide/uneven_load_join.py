@@ -45,5 +45,5 @@ print(
     f"rank {rank} made {steps} steps; the weights of all ranks are {'equal' if equal else 'different'}",
     flush=True,
 )
-dist.barrier()  # a rank that exits at once could abort another
+dist.barrier()  # no rank leaves while another still communicates
 dist.destroy_process_group()

@@ -76,7 +76,7 @@ def main() -> None:
         if rank == 0:
             print(f"epoch {epoch}: accuracy {accuracy:.4f}")
             torch.save(model.module.state_dict(), "model.pt")  # without DDP's prefix "module."
-    dist.barrier()  # else gloo may abort a rank that exits at once
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

@@ -103,7 +103,7 @@ def main() -> None:
         if rank == 0:
             print(f"epoch {epoch}: accuracy {accuracy:.4f}", flush=True)  # at once, also in a log file
         save(Path("model.pt"), model.module.state_dict())  # without DDP's prefix "module."
-    dist.barrier()  # else gloo may abort a rank that exits at once
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

@@ -131,7 +131,7 @@ def main() -> None:
             print(f"epoch {epoch}: accuracy {accuracy:.4f}", flush=True)  # at once, also in a log file
         save(args.checkpoint, state(epoch + 1, step=0))
         steps_done = 0
-    dist.barrier()  # else gloo may abort a rank that exits at once
+    dist.barrier()  # no rank leaves while another still communicates
     dist.destroy_process_group()
 
 

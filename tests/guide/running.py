@@ -20,7 +20,10 @@ OUTER = re.compile(
     r"|((LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|LOCAL_SIZE)$|.*_proxy$",
     re.IGNORECASE,
 )
-OWN = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")} | {"OMP_NUM_THREADS": "1"}
+OWN = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")} | {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": str(Path(__file__).with_name("at_exit")),
+}
 LIMIT = 300  # seconds; a machine may be busy
 
 

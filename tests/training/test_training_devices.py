@@ -229,7 +229,7 @@ def test_compiling_without_a_compiler_is_refused(
 ) -> None:
     monkeypatch.setattr("options.which", lambda name: None)
     line = refusal(capfd, "--compile")
-    assert line.startswith("error: --compile on CPUs needs a C++ compiler, and there is no g++ or c++.")
+    assert line.startswith("error: --compile on CPUs needs a C++ compiler and Python.h")
 
 
 def test_tensorboard_that_is_not_installed_is_refused(

@@ -202,7 +202,7 @@ def _job_name(options: JobOptions, project: Project, project_dir: Path) -> str |
         raise RequestError(
             f"there is no job {options.job!r}: {project_dir} has no {FILE_NAME} with jobs", _HINT
         )
-    if options.job is not None or options.request.script is not None or not project.job:
+    if options.job is not None or options.request.names_program or not project.job:
         return options.job
     if len(project.job) > 1:
         raise RequestError(

@@ -1,5 +1,6 @@
 """Request: what the user asks for, independent of any site."""
 
+import shlex
 from typing import Any, Literal
 
 from msgspec import Struct, convert, to_builtins
@@ -15,8 +16,10 @@ NONE = "none"
 OMITTED = "..."
 "Replaces the value of a variable in the command of a script's header."
 
-MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024}
+MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024, "cpus": 4_096}
 "The largest valid values; no cluster has so many."
+PROGRAMS = ("script", "module", "command")
+"The fields that say what the ranks run; a request has at most one of them."
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -24,10 +27,12 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
     framework: str | None = None
     gpus: int | None = None
-    "GPUs of the whole job, as in Slurm's --gpus."
+    "GPUs of the whole job, as in Slurm's --gpus; 0 for a job without GPUs."
     nodes: int | None = None
     gpu_type: str | None = None
     cpus_per_gpu: int | None = None
+    cpus: int | None = None
+    "CPUs of each task of a job without GPUs."
     mem: str | None = None
     "Memory of one node, as in Slurm's --mem."
     time: str | None = None
@@ -47,7 +52,17 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     sbatch: SbatchOptions = {}
     "Further sbatch options by long name: `true` for one without a value, `false` to leave one out."
     script: str | None = None
+    "A Python script, or a shell script whose name ends with .sh."
+    module: str | None = None
+    "A Python module instead of a script, as in `python -m`."
+    command: tuple[str, ...] | None = None
+    "Any other program instead of a script, with its arguments."
     script_args: tuple[str, ...] | None = None
+    "Further arguments of the script, module or command."
+    launcher_args: tuple[str, ...] | None = None
+    "Further options of torchrun or `accelerate launch`."
+    launcher_config: str | None = None
+    "The configuration file of `accelerate launch`."
     rendezvous: Rendezvous | None = None
     mixed_precision: Precision | None = None
     "For accelerate's launcher."
@@ -58,14 +73,22 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     log_dir: str | None = None
     "Folder for the logs; it must exist when the job starts (submit makes it)."
 
+    @property
+    def names_program(self) -> bool:
+        """Whether it says what the ranks run; otherwise they run a bundled script."""
+        return any(getattr(self, key) for key in PROGRAMS)
+
 
 def merge(*layers: Request) -> Request:
     """Merge requests: later ones overrule earlier ones; `env` and `sbatch` are merged key by key.
 
-    A later `container` of none also removes the engine and the binds of earlier requests.
+    A later `container` of none also removes the engine and the binds of earlier requests; a later script,
+    module or command replaces an earlier one of any kind.
     """
     values: dict[str, object] = {}
     for layer in layers:
+        if layer.names_program:
+            values = {key: value for key, value in values.items() if key not in PROGRAMS}
         for key in Request.__struct_fields__:
             value = getattr(layer, key)
             if isinstance(value, dict):
@@ -96,7 +119,7 @@ def check_form(request: Request) -> dict[str, Any]:
         raise RequestError(
             f"the request is wrong: {error}".replace("$.", ""), "Correct that value."
         ) from None
-    if "" in values.values() or "" in values.get("modules", ()) or "" in values.get("binds", ()):
+    if "" in values.values() or any("" in values.get(key, ()) for key in _LISTS):
         empty = next(key for key, value in values.items() if value == "" or (key in _LISTS and "" in value))
         raise RequestError(f"{_FLAGS[empty]} is empty", "Leave it out, or give it a value.")
     return values
@@ -105,9 +128,10 @@ def check_form(request: Request) -> dict[str, Any]:
 def _check_counts(request: Request) -> None:
     for key, most in MOST.items():
         value = getattr(request, key)
-        if isinstance(value, int) and not 1 <= value <= most:
+        least = 0 if key == "gpus" else 1
+        if isinstance(value, int) and not least <= value <= most:
             raise RequestError(
-                f"{_FLAGS[key]} is {value}", f"It takes a whole number from 1 on, and at most {most:,}."
+                f"{_FLAGS[key]} is {value}", f"It takes a whole number from {least} on, and at most {most:,}."
             )
 
 
@@ -147,6 +171,8 @@ def command_of(
     for key, value in values.items():
         if key == "script_args":
             continue
+        if key == "command":
+            value = shlex.join(value)
         if isinstance(value, bool):
             words.append(_switch(key, value))
         elif isinstance(value, (str, int)):
@@ -163,10 +189,17 @@ def command_of(
 _FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__} | {
     "modules": "--module",
     "binds": "--bind",
+    "module": "--python-module",
+    "launcher_args": "--launcher-arg",
 }
 
 
-_LISTS = ("modules", "binds")
+def flag(field: str) -> str:
+    """The command-line option of a field."""
+    return _FLAGS[field]
+
+
+_LISTS = ("modules", "binds", "launcher_args")
 
 
 def _option(key: str, value: str | int) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmgen.errors import ConfigError
 from slurmgen.files import MAX_TEXT, read_inside
+from slurmgen.launchers import Layout
 from slurmgen.paths import bundled
 from slurmgen.plan import Plan
 from slurmgen.python_env import COMMENTS
@@ -208,13 +209,13 @@ def _before(plan: Plan) -> list[str]:
 
 
 def _title(plan: Plan) -> str:
-    return f"{plan.name} on {plan.site}: {plan.framework}, {_where(plan.nodes, plan.gpus_per_node)}"
+    return f"{plan.name} on {plan.site}: {plan.framework}, {_where(plan.world_size, plan.layout)}"
 
 
-def _where(nodes: int, gpus_per_node: int) -> str:
-    each = " each" if nodes > 1 else ""
-    ranks, gpus = counted(nodes * gpus_per_node, "rank"), counted(gpus_per_node, "GPU")
-    return f"{ranks} on {counted(nodes, 'node')} with {gpus}{each}"
+def _where(world_size: int, layout: Layout) -> str:
+    each = " each" if layout.nodes > 1 and layout.gpus else ""
+    gpus = f"with {counted(layout.gpus_per_node, 'GPU')}" if layout.gpus else "without GPUs"
+    return f"{counted(world_size, 'rank')} on {counted(layout.nodes, 'node')} {gpus}{each}"
 
 
 def _step_comment(ntasks_per_node: int, procs_per_task: int, why: str) -> str:

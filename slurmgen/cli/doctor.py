@@ -94,9 +94,10 @@ def _planned(job: JobSpec) -> "tuple[Plan, str]":
 
 
 def _described(plan: "Plan", prepared: "Prepared") -> str:
-    is_sent = str(PurePosixPath(plan.script)) in prepared.submission.content.entries
-    script = f"including {plan.script}" if is_sent else f"but not {plan.script}"
-    text = f"{amount_of(prepared)} would be sent, {script}"
+    text = f"{amount_of(prepared)} would be sent"
+    if plan.script is not None:
+        is_sent = str(PurePosixPath(plan.script)) in prepared.submission.content.entries
+        text += f", {'including' if is_sent else 'but not'} {plan.script}"
     return "; ".join(filter(None, [text, prepared.submission.files.secrets_notice()]))
 
 

@@ -106,6 +106,17 @@ def _variables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, 
     return pairs
 
 
+def _command(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """The words of a command, which a shell would read in the same way."""
+    try:
+        words = tuple(shlex.split(text)) if text is not None else None
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a command: {error}.") from None
+    if words == ():
+        raise click.BadParameter("it is empty.")
+    return words
+
+
 def _sbatch(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str | bool]:
     """`KEY=VALUE` words, or a KEY alone for an option without a value, as a dict."""
     found: dict[str, str | bool] = {}
@@ -126,7 +137,9 @@ _OPTIONS = [
         shell_complete=_complete_frameworks,
         help="Launcher: python, lightning, ddp, srun or accelerate; default: ddp.",
     ),
-    click.option("--gpus", type=int, metavar="N", help="Total number of GPUs of the job; default: 1."),
+    click.option(
+        "--gpus", type=int, metavar="N", help="Total number of GPUs of the job, or 0 for none; default: 1."
+    ),
     click.option("--nodes", type=int, metavar="N", help="Number of nodes; default: as few as --gpus needs."),
     click.option(
         "--gpu-type",
@@ -137,6 +150,7 @@ _OPTIONS = [
     click.option(
         "--cpus-per-gpu", type=int, metavar="N", help="CPUs per GPU; default: from the site profile."
     ),
+    click.option("--cpus", type=int, metavar="N", help="CPUs per node of a job with --gpus 0; default: 4."),
     click.option("--mem", metavar="SIZE", help="Memory per node, such as 64G."),
     click.option("--time", metavar="TIME", help="Time limit, such as 04:00:00 or 1-12:00:00."),
     click.option("--account", metavar="NAME", help="Account to charge."),
@@ -193,8 +207,30 @@ _OPTIONS = [
         help="Another sbatch option; K alone if it takes no value; repeatable.",
     ),
     click.option(
-        "--script", metavar="PATH", help="Training script; default: the job's, or the bundled CIFAR example."
+        "--script",
+        metavar="PATH",
+        help="Python or shell (.sh) script; default: the job's, or the bundled CIFAR example.",
     ),
+    click.option(
+        "--python-module",
+        "module",
+        metavar="NAME",
+        help="Python module instead of a script, as in python -m.",
+    ),
+    click.option(
+        "--command",
+        callback=_command,
+        metavar="TEXT",
+        help="Program instead of a script, with its arguments in one text.",
+    ),
+    click.option(
+        "--launcher-arg",
+        "launcher_args",
+        multiple=True,
+        metavar="WORD",
+        help="Further option of torchrun or accelerate launch; repeatable.",
+    ),
+    click.option("--launcher-config", metavar="PATH", help="Configuration file of accelerate launch."),
     click.option(
         "--replace-args",
         is_flag=True,

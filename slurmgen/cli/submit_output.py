@@ -118,7 +118,7 @@ def warn(prepared: "Prepared", plan: "Plan") -> None:
     files = prepared.submission.files
     for notice in filter(None, (*files.notices, files.secrets_notice())):
         say(notice)
-    if plan.request.script is None:
+    if not plan.request.names_program:
         say(f"no script is named: the bundled example {plan.script} is sent; name yours with --script")
     if prepared.submission.content.size > LARGE:
         say("the project is large; list what the job does not need in .slurmgenignore")

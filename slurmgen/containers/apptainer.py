@@ -15,13 +15,13 @@ import re
 
 from slurmgen.containers.base import Call, Engine, Fetch
 
-_GPU_FLAGS = {"nvidia": "--nv", "amd": "--rocm"}
+_GPU_FLAGS = {"nvidia": ("--nv",), "amd": ("--rocm",), None: ()}
 _REGISTRY = re.compile(r"(docker|oras|library|shub|https?)://")
 
 
 def _exec(program: str, call: Call) -> tuple[str, ...]:
     binds = (f"--bind={bind}" for bind in call.binds)
-    return (program, "exec", _GPU_FLAGS[call.vendor], *call.options, *binds, call.image)
+    return (program, "exec", *_GPU_FLAGS[call.vendor], *call.options, *binds, call.image)
 
 
 def _is_remote(image: str) -> bool:

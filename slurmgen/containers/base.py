@@ -18,7 +18,8 @@ class Call(NamedTuple):
     image: str
     binds: tuple[str, ...]
     "Each SOURCE[:TARGET[:OPTIONS]]."
-    vendor: Vendor
+    vendor: Vendor | None
+    "None for a job without GPUs."
     options: tuple[str, ...]
     "Further options of the engine, from the profile."
     exported: tuple[str, ...] = ()

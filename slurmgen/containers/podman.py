@@ -25,11 +25,15 @@ from slurmgen.containers.base import (
 from slurmgen.sites.model import Vendor
 
 _ALWAYS = ("'SLURM_*'", "MASTER_ADDR", "MASTER_PORT", "REQUEUE_FILE", "'NCCL_*'", "'FI_*'")
-_VISIBLE = {"nvidia": ("CUDA_VISIBLE_DEVICES",), "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")}
+_VISIBLE: dict[Vendor | None, tuple[str, ...]] = {
+    "nvidia": ("CUDA_VISIBLE_DEVICES",),
+    "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    None: (),
+}
 _FIXED = ("--ipc=host", "--network=host", '--workdir="$PWD"', "--pull=never")
 
 
-def _run(call: Call, program: str, gpus: dict[Vendor, tuple[str, ...]]) -> tuple[str, ...]:
+def _run(call: Call, program: str, gpus: dict[Vendor | None, tuple[str, ...]]) -> tuple[str, ...]:
     names = dict.fromkeys((*_ALWAYS, *_VISIBLE[call.vendor], *call.exported))
     variables = (f"--env={name}" for name in names)
     volumes = (f"--volume={bind}" for bind in ('"$PWD:$PWD"', *map(with_target, call.binds)))
@@ -38,7 +42,7 @@ def _run(call: Call, program: str, gpus: dict[Vendor, tuple[str, ...]]) -> tuple
 
 
 def _engine(program: str, nvidia: str, fetch: Fetch) -> Engine:
-    gpus: dict[Vendor, tuple[str, ...]] = {"nvidia": (nvidia,), "amd": AMD_DEVICES}
+    gpus: dict[Vendor | None, tuple[str, ...]] = {"nvidia": (nvidia,), "amd": AMD_DEVICES, None: ()}
     return Engine(
         command=lambda call: _run(call, program, gpus),
         program=program,

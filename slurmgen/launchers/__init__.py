@@ -1,10 +1,10 @@
 """Launchers: one framework per file. The planner and the linter read this table."""
 
 from slurmgen.launchers import accelerate, ddp, lightning, python, srun
-from slurmgen.launchers.base import Command, Launcher, Layout, Options
+from slurmgen.launchers.base import Command, Launcher, Layout, Options, Tasks
 
 LAUNCHERS: dict[str, Launcher] = {
     module.LAUNCHER.name: module.LAUNCHER for module in (python, lightning, ddp, srun, accelerate)
 }
 
-__all__ = ["LAUNCHERS", "Command", "Launcher", "Layout", "Options"]
+__all__ = ["LAUNCHERS", "Command", "Launcher", "Layout", "Options", "Tasks"]

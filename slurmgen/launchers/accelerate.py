@@ -14,9 +14,9 @@ def command(layout: Layout, options: Options) -> Command:
         "accelerate",
         "launch",
         f"--num_machines={layout.nodes}",
-        f"--num_processes={layout.world_size}",
+        f"--num_processes={layout.gpus}",
     )
-    tail = (f"--mixed_precision={options.mixed_precision}", "--dynamo_backend=no")
+    tail = (*_settings(options), *options.further)
     if not several_ranks(layout):
         return Command((*head, *tail))
     meeting = (
@@ -28,13 +28,22 @@ def command(layout: Layout, options: Options) -> Command:
     return Command((*head, *meeting, *tail), expands_in_task=True)
 
 
+def _settings(options: Options) -> tuple[str, ...]:
+    """The options that a configuration file may set: with a file, only those of the request."""
+    if options.config is None:
+        return (f"--mixed_precision={options.mixed_precision or 'no'}", "--dynamo_backend=no")
+    precision = (f"--mixed_precision={options.mixed_precision}",) if options.mixed_precision else ()
+    return (f"--config_file={options.config}", *precision)
+
+
 LAUNCHER = Launcher(
     name="accelerate",
-    task_per_gpu=False,
+    shape="rank-per-gpu",
     why="each `accelerate launch` starts one process per GPU",
     command=command,
     meets=several_ranks,
     bundled_script="training/train_accelerate.py",
-    options=("mixed_precision",),
+    takes=("mixed_precision", "launcher_args", "launcher_config"),
+    program=("--no_python",),
     sets=("RANK", "LOCAL_RANK", "WORLD_SIZE"),
 )

@@ -1,22 +1,25 @@
 """What a launcher is: the shape of its tasks, and the command each task runs.
 
-The shape follows from the framework; it is not an option. Always
-nodes x ntasks_per_node x procs_per_task = world size = nodes x GPUs per node.
+The shape follows from the framework; it is not an option. The world size is always
+nodes x ntasks_per_node x procs_per_task: one rank per GPU, or one process per node that uses all of its GPUs.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+Tasks = Literal["task-per-gpu", "rank-per-gpu", "process-per-node"]
+"""One task per GPU, each a rank; or one task per node, which starts a rank per GPU or is the only one."""
 
 
 class Layout(NamedTuple):
-    """How the GPUs of a job, and with them its ranks, are spread over nodes."""
+    """How the GPUs of a job are spread over nodes; a job without GPUs has 0 on each node."""
 
     nodes: int
     gpus_per_node: int
 
     @property
-    def world_size(self) -> int:
-        """Ranks of the job: one per GPU."""
+    def gpus(self) -> int:
+        """GPUs of the whole job."""
         return self.nodes * self.gpus_per_node
 
 
@@ -24,14 +27,18 @@ class Options(NamedTuple):
     """The launcher options that a request may set."""
 
     rendezvous: str = "static"
-    mixed_precision: str = "no"
+    mixed_precision: str | None = None
     torchrun: tuple[str, ...] = ()
     "The words that replace `torchrun`, and further options of it."
     torchrun_options: tuple[str, ...] = ()
+    config: str | None = None
+    "The launcher's own configuration file, as a shell word."
+    further: tuple[str, ...] = ()
+    "Further options of the launcher, as shell words."
 
 
 class Command(NamedTuple):
-    """The head of the command that a task runs; the script and its arguments follow."""
+    """The head of the command that a task runs; the program and its arguments follow."""
 
     words: tuple[str, ...]
     "Shell words, quoted for the script."
@@ -43,8 +50,7 @@ class Launcher(NamedTuple):
     """How one framework starts its ranks."""
 
     name: str
-    task_per_gpu: bool
-    "One task per GPU, each of them a rank; else one task per node, which starts a rank per GPU."
+    shape: Tasks
     why: str
     "The reason for that shape."
     command: Callable[[Layout, Options], Command]
@@ -52,9 +58,11 @@ class Launcher(NamedTuple):
     "Whether the ranks need MASTER_ADDR and MASTER_PORT from the batch script."
     bundled_script: str
     "The script of a request that names none."
-    options: tuple[str, ...] = ()
-    "The fields of Options that it supports."
-    max_world_size: int | None = None
+    takes: tuple[str, ...] = ()
+    "The fields of a request that it supports, of those that few launchers support."
+    program: tuple[str, ...] | None = ()
+    "Its option before a program that is not Python; empty: the program replaces the head; None: impossible."
+    max_nodes: int | None = None
     sets: tuple[str, ...] = ()
     "Variables that it sets for its ranks, over any earlier value."
     task_env: dict[str, str] = {}
@@ -64,11 +72,15 @@ class Launcher(NamedTuple):
 
     def ntasks_per_node(self, gpus_per_node: int) -> int:
         """Tasks that srun starts on each node."""
-        return gpus_per_node if self.task_per_gpu else 1
+        return gpus_per_node if self.shape == "task-per-gpu" else 1
 
     def procs_per_task(self, gpus_per_node: int) -> int:
         """Ranks that each task starts or is."""
-        return 1 if self.task_per_gpu else gpus_per_node
+        return gpus_per_node if self.shape == "rank-per-gpu" else 1
+
+    def gpus_per_task(self, gpus_per_node: int) -> int:
+        """GPUs that each task uses."""
+        return 1 if self.shape == "task-per-gpu" else gpus_per_node
 
 
 def always(_layout: Layout) -> bool:
@@ -88,4 +100,4 @@ def several_nodes(layout: Layout) -> bool:
 
 def several_ranks(layout: Layout) -> bool:
     """True if there is more than one rank."""
-    return layout.world_size > 1
+    return layout.gpus > 1

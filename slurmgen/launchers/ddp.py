@@ -23,7 +23,7 @@ _MEETING = {
 def command(layout: Layout, options: Options) -> Command:
     """`torchrun ... SCRIPT`, once per node."""
     size = (f"--nnodes={layout.nodes}", f"--nproc-per-node={layout.gpus_per_node}")
-    torchrun, further = options.torchrun or ("torchrun",), options.torchrun_options
+    torchrun, further = options.torchrun or ("torchrun",), (*options.torchrun_options, *options.further)
     if layout.nodes == 1:
         return Command((*torchrun, "--standalone", *size, *further))
     return Command((*torchrun, *size, *_MEETING[options.rendezvous], *further), expands_in_task=True)
@@ -31,11 +31,12 @@ def command(layout: Layout, options: Options) -> Command:
 
 LAUNCHER = Launcher(
     name="ddp",
-    task_per_gpu=False,
+    shape="rank-per-gpu",
     why="each torchrun starts one worker per GPU",
     command=command,
     meets=several_nodes,
     bundled_script="training/train_ddp.py",
-    options=("rendezvous",),
+    takes=("rendezvous", "launcher_args"),
+    program=("--no-python",),
     sets=("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE"),
 )

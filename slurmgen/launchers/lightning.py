@@ -14,7 +14,7 @@ def command(_layout: Layout, _options: Options) -> Command:
 
 LAUNCHER = Launcher(
     name="lightning",
-    task_per_gpu=True,
+    shape="task-per-gpu",
     why="Lightning treats each Slurm task as one rank",
     command=command,
     meets=several_ranks,

@@ -1,4 +1,4 @@
-"""python: one process on one GPU."""
+"""python: one process on one node, with any number of its GPUs, or with none."""
 
 from slurmgen.launchers.base import Command, Launcher, Layout, Options, never
 
@@ -10,10 +10,10 @@ def command(_layout: Layout, _options: Options) -> Command:
 
 LAUNCHER = Launcher(
     name="python",
-    task_per_gpu=False,
+    shape="process-per-node",
     why="one process does all the work",
     command=command,
     meets=never,
     bundled_script="training/train_ddp.py",  # it also runs as one process
-    max_world_size=1,
+    max_nodes=1,
 )

@@ -24,7 +24,7 @@ def command(_layout: Layout, _options: Options) -> Command:
 
 LAUNCHER = Launcher(
     name="srun",
-    task_per_gpu=True,
+    shape="task-per-gpu",
     why="each Slurm task is one rank of PyTorch",
     command=command,
     meets=always,  # a script for torchrun joins a group of one rank too

@@ -10,9 +10,9 @@ def charged(site: Site, place: Place, layout: Layout, seconds: int) -> str | Non
 
     Whole nodes count where the site charges by node.
     """
-    if site.charge is None:
+    if site.charge is None or not (layout.gpus or site.charge.per == "node"):
         return None
-    count = layout.nodes if site.charge.per == "node" else layout.world_size
+    count = layout.nodes if site.charge.per == "node" else layout.gpus
     return f"{count * _rate(site.charge, place) * seconds / 3600:g} {site.charge.unit}"
 
 

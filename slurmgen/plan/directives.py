@@ -12,7 +12,7 @@ def gpu_directive(form: GpuRequest, gpu_type: str | None, layout: Layout) -> tup
 
     On several nodes `--gpus` lets Slurm spread them unevenly (seen on 22.05: three and one).
     """
-    if form == "none":
+    if form == "none" or not layout.gpus:
         return ()
     if form == "gpus" and layout.nodes > 1:
         form = "gpus-per-node"
@@ -20,15 +20,13 @@ def gpu_directive(form: GpuRequest, gpu_type: str | None, layout: Layout) -> tup
     forms = {
         "gres": f"gpu:{kind}{layout.gpus_per_node}",
         "gpus-per-node": f"{kind}{layout.gpus_per_node}",
-        "gpus": f"{kind}{layout.world_size}",
+        "gpus": f"{kind}{layout.gpus}",
     }
     return ((form, forms[form]),)
 
 
-def mem_directive(
-    site: Site, mem: str | None, layout: Layout, cpus_per_gpu: int
-) -> tuple[tuple[str, str], ...]:
-    """The memory of a node in the form that the site requires; empty where it allows none.
+def mem_directive(site: Site, mem: str | None, layout: Layout, cpus: int) -> tuple[tuple[str, str], ...]:
+    """The memory of a node with so many CPUs in the form that the site requires; empty where it allows none.
 
     Divided memory is rounded down, so that the sum fits the node.
 
@@ -37,11 +35,11 @@ def mem_directive(
     """
     if mem is None:
         return ()
-    if site.memory.form in ("mem", "optional"):
+    if site.memory.form in ("mem", "optional") or (site.memory.form == "mem-per-gpu" and not layout.gpus):
         return (("mem", mem),)
     shares = {
         "mem-per-gpu": layout.gpus_per_node,
-        "mem-per-cpu": layout.gpus_per_node * cpus_per_gpu,
+        "mem-per-cpu": cpus,
     }
     share = shares[site.memory.form]
     part = sizes.megabytes(mem) // share

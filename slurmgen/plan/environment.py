@@ -53,11 +53,17 @@ class Setup(Struct, frozen=True, kw_only=True):
 
 def uses_container(request: Request, site: Site) -> bool:
     """Whether the ranks of a request run in a container."""
-    return (request.container or _engine(request, site).image or NONE) != NONE
+    default_image = _engine(request, site).image if _takes_default(request) else None
+    return (request.container or default_image or NONE) != NONE
+
+
+def _takes_default(request: Request) -> bool:
+    """Whether the site's own image may be used: it is made for the GPU nodes."""
+    return request.gpus != 0
 
 
 def find_setup(
-    request: Request, origin: Origin, site: Site, modules: Modules, nodes: int, vendor: Vendor
+    request: Request, origin: Origin, site: Site, modules: Modules, nodes: int, vendor: Vendor | None
 ) -> Setup:
     """Container or Python environment, and modules.
 
@@ -113,7 +119,13 @@ def _in_container(
 
 
 def _call(
-    request: Request, site: Site, container: Container, image: str, vendor: Vendor, *, several_nodes: bool
+    request: Request,
+    site: Site,
+    container: Container,
+    image: str,
+    vendor: Vendor | None,
+    *,
+    several_nodes: bool,
 ) -> Call:
     engine = ENGINES[container.engine]
     of_site = (*container.binds, *(container.multi_node_binds if several_nodes else ()))
@@ -173,6 +185,11 @@ def _fetch(site: Site, container: Container, image: str, nodes: int) -> tuple[st
     )
 
 
+def runs_bundled(request: Request) -> bool:
+    """Whether a job runs a bundled script."""
+    return is_bundled(request.script) if request.script else not request.names_program
+
+
 def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reason]:
     """The Python environment of a job without a container, and its reason."""
     kind = request.python_env or site.python_env or NONE
@@ -183,7 +200,7 @@ def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reas
             f"--python-env {kind} needs the internet, which the compute nodes of {site.name} do not reach",
             "Make the environment on a login node and use --python-env venv:FOLDER, or use --container.",
         )
-    if kind == "uv" and (request.script is None or is_bundled(request.script)):
+    if kind == "uv" and runs_bundled(request):
         return f"uv:{FOLDER}", derived("the bundled training has a pyproject.toml of its own")
     return kind, origin("python_env") if request.python_env else from_profile(site, "python_env")
 
@@ -206,7 +223,7 @@ def _container(request: Request, origin: Origin, site: Site) -> tuple[Container 
         raise RequestError(f"--container {image!r} begins with a dash", "Write the full path of the image.")
     if request.container:
         return of_site, _image(of_site, request.container), origin("container")
-    if of_site.image:
+    if of_site.image and _takes_default(request):
         return of_site, _image(of_site, of_site.image), from_profile(site, "container.image")
     if request.container_engine:
         raise RequestError(

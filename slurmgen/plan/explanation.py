@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from slurmgen.launchers import Tasks
 from slurmgen.plan.reasons import DERIVED, PROFILE, Origin, Reason, default, derived, from_profile, origin_of
 from slurmgen.plan.requeue import REASONS as REQUEUE_REASONS
 from slurmgen.plan.variables import OWN
@@ -20,6 +21,12 @@ _DIRECTIVES = {
     "mem-per-cpu": "mem",
 }
 "The key of the value of a directive, where it differs from the directive's name."
+_SHAPES: dict[Tasks, tuple[str, str, str]] = {
+    "task-per-gpu": ("one task per GPU", "each task is a rank", "one per GPU"),
+    "rank-per-gpu": ("one task per node", "the launcher starts one rank per GPU", "one per GPU"),
+    "process-per-node": ("one task per node", "one process uses all GPUs of its node", "one per node"),
+}
+"By shape: the tasks, the ranks of a task, and those of the job."
 
 
 def explained(plan: "Plan") -> dict[str, Reason]:
@@ -47,8 +54,7 @@ def _note(plan: "Plan", name: str) -> Reason:
 
 def _numbers(plan: "Plan") -> dict[str, Reason]:
     shape = plan.launcher
-    each = "one task per GPU" if shape.task_per_gpu else "one task per node"
-    ranks = "each task is a rank" if shape.task_per_gpu else "the launcher starts one rank per GPU"
+    each, ranks, total = _SHAPES[shape.shape]
     product = f"{plan.nodes} x {plan.ntasks_per_node} x {plan.procs_per_task}"
     return {
         "site": derived("the site of the request, the project, or the default"),
@@ -57,7 +63,7 @@ def _numbers(plan: "Plan") -> dict[str, Reason]:
         "ntasks_per_node": derived(f"{each}: {shape.why}"),
         "procs_per_task": derived(ranks),
         "cpus_per_task": plan.cpus.why,
-        "world_size": derived(f"nodes x tasks per node x ranks per task, {product}: one per GPU"),
+        "world_size": derived(f"nodes x tasks per node x ranks per task, {product}: {total}"),
         "mem": plan.memory.why,
         "time": plan.time_limit.why,
         "container": plan.setup.why_container,
@@ -80,14 +86,14 @@ def _charge(plan: "Plan") -> Reason:
 def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
     """The reasons for the fields of the request, set or not."""
     if_unset = {
-        "framework": default("the default"),
+        "framework": default("the default" if plan.layout.gpus else "the default of a job without GPUs"),
         "gpu_type": _gpu_type(plan),
-        "name": derived("the name of the script"),
+        "name": derived("the name of the script, module or command"),
         "requeue": default("not requested"),
         "partition": _partition(plan),
         "account": default("none requested; the site may have a default"),
         "qos": _chosen(plan, "qos") if plan.place.qos else default("none requested"),
-        "script": default("the bundled script, because none is named"),
+        "script": _script(plan, origin),
         "log_dir": default(""),
     }
     found = {
@@ -103,6 +109,11 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
         suffix = plan.settings.account_suffix
         found["account"] = found["account"].within(f"{{}}, with {suffix} from the profile of {plan.site}")
     return found | {"output": derived(f"one log per job{folder}")}
+
+
+def _script(plan: "Plan", origin: Origin) -> Reason:
+    other = next((key for key in ("module", "command") if getattr(plan.request, key)), None)
+    return origin(other) if other else default("the bundled script, because none is named")
 
 
 def _gpu_type(plan: "Plan") -> Reason:

@@ -6,9 +6,10 @@ from msgspec import Struct
 
 from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
-from slurmgen.launchers import LAUNCHERS, Launcher, Layout, Options
+from slurmgen.launchers import Command, Launcher, Layout, Options
 from slurmgen.plan.environment import Setup
-from slurmgen.request import Request
+from slurmgen.plan.program import Program
+from slurmgen.request import Request, flag
 from slurmgen.sites.settings import Settings
 from slurmgen.slurm.shell import Variable, quote, word
 
@@ -32,7 +33,7 @@ def find_step(
     launcher: Launcher,
     layout: Layout,
     cpus_per_task: int,
-    script: str,
+    program: Program,
     variables: tuple[Variable, ...],
     exported: tuple[str, ...],
 ) -> Step:
@@ -46,7 +47,7 @@ def find_step(
         launcher: the framework that each task runs.
         layout: nodes and GPUs.
         cpus_per_task: the value of the header.
-        script: the training script.
+        program: what the ranks run.
         variables: the variables that each task exports for itself.
         exported: the names of the variables that the script exports.
 
@@ -60,7 +61,7 @@ def find_step(
     options = _options(request, launcher)._replace(
         torchrun=tuple(map(word, launch.torchrun)), torchrun_options=tuple(map(word, launch.torchrun_options))
     )
-    head, in_task = _head(launcher.name, layout, options, folders)
+    head, in_task = _head(_started(launcher, layout, options, program), folders)
     in_srun, in_task_words = _container_words(setup, (*exported, *(one.name for one in variables)))
     export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
     srun = (*export, *map(quote, launch.srun), *in_srun)
@@ -68,7 +69,7 @@ def find_step(
         ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *srun),
         own,
         in_task_words,
-        *_joined(head, (quote(script), *map(word, request.script_args or ()))),
+        *_joined(head, program.words),
     )
     return Step(tuple(filter(None, lines)), in_task or bool(own), variables)
 
@@ -94,9 +95,38 @@ def _in_each_task(variables: tuple[Variable, ...], signal: str | None) -> tuple[
     return ("bash", "-c", *_quoted([*commands, 'exec "$@"']), "bash") if commands else ()
 
 
-def _joined(head: tuple[str, ...], script: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """The launcher and the script as two parts, but `python SCRIPT` as one."""
-    return ((*head, *script),) if len(head) == 1 else (head, script)
+def _joined(head: tuple[str, ...], program: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """The launcher and the program as two parts, but `python SCRIPT` as one."""
+    return ((*head, *program),) if len(head) == 1 else (head, program)
+
+
+def _started(launcher: Launcher, layout: Layout, options: Options, program: Program) -> Command:
+    """The launcher's command before the program: without `python` if Python does not run it.
+
+    Raises:
+        RequestError: an option of the request is one that the plan sets.
+    """
+    command = launcher.command(layout, options)
+    _check_further(launcher, command, options.further)
+    if program.is_python:
+        return command
+    words = (*command.words, *launcher.program) if launcher.program else ()
+    return command._replace(words=words)
+
+
+def _check_further(launcher: Launcher, command: Command, further: tuple[str, ...]) -> None:
+    """Refuse an option that the plan sets, so that a script cannot contradict its header."""
+    own = [_option_name(text) for text in command.words[: len(command.words) - len(further)]]
+    for text in further:
+        if text.startswith("-") and _option_name(text) in {*own, "-m", "--module", "--no-python"}:
+            raise RequestError(
+                f"--launcher-arg {text}: slurmgen sets {_option_name(text)} of {launcher.name}",
+                "Leave it out.",
+            )
+
+
+def _option_name(text: str) -> str:
+    return text.partition("=")[0].replace("_", "-")
 
 
 def _container_words(setup: Setup, exported: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -107,21 +137,18 @@ def _container_words(setup: Setup, exported: tuple[str, ...]) -> tuple[tuple[str
     return engine.srun(call), engine.command(call)
 
 
-def _head(
-    framework: str, layout: Layout, options: Options, folders: tuple[str, ...]
-) -> tuple[tuple[str, ...], bool]:
+def _head(head: Command, folders: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
     """The launcher's words, and whether they are a shell script that each task runs.
 
-    Such a script gets the training script and its arguments as "$@".
+    Such a script gets the program and its arguments as "$@".
     """
-    head = LAUNCHERS[framework].command(layout, options)
     if not folders and not head.expands_in_task:
         return head.words, False
     words = ["exec", *head.words, '"$@"']
     if folders:
         path = ":".join(folders)
         words.insert(0, f'export LD_LIBRARY_PATH="{path}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}";')
-    return ("bash", "-c", *_quoted(words), head.words[0]), True
+    return ("bash", "-c", *_quoted(words), *(head.words[:1] or ("bash",))), True
 
 
 def _quoted(words: Sequence[str]) -> tuple[str, ...]:
@@ -131,15 +158,16 @@ def _quoted(words: Sequence[str]) -> tuple[str, ...]:
     return (*inner, f"{last}'")
 
 
+_SUPPORTED_BY_FEW = ("rendezvous", "mixed_precision", "launcher_args", "launcher_config")
+
+
 def _options(request: Request, launcher: Launcher) -> Options:
-    options = {
-        name: value
-        for name in ("rendezvous", "mixed_precision")
-        if (value := getattr(request, name)) is not None
-    }
-    for name in options:
-        if name not in launcher.options:
-            raise RequestError(
-                f"--{name.replace('_', '-')} has no effect with {launcher.name}", "Leave it out."
-            )
-    return Options(**options)
+    for name in _SUPPORTED_BY_FEW:
+        if getattr(request, name) is not None and name not in launcher.takes:
+            raise RequestError(f"{flag(name)} has no effect with {launcher.name}", "Leave it out.")
+    return Options(
+        rendezvous=request.rendezvous or "static",
+        mixed_precision=request.mixed_precision,
+        config=word(request.launcher_config) if request.launcher_config else None,
+        further=tuple(map(word, request.launcher_args or ())),
+    )

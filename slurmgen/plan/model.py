@@ -7,6 +7,7 @@ from slurmgen.plan.charge import charged
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.explanation import explained
 from slurmgen.plan.job_step import Step
+from slurmgen.plan.program import Program
 from slurmgen.plan.reasons import Reason
 from slurmgen.plan.refusals import notes_of
 from slurmgen.plan.resources import Cpus, Reasoned
@@ -30,6 +31,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     layout: Layout
     layout_reason: Reason
     cpus: Cpus
+    program: Program
     memory: Reasoned
     "Of one node."
     time_limit: Reasoned
@@ -58,7 +60,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def gpu_hours(self) -> float:
         """GPU hours of a job that uses its whole time limit."""
-        return self.world_size * self.time_seconds / 3600
+        return self.layout.gpus * self.time_seconds / 3600
 
     @property
     def charge(self) -> str | None:
@@ -87,8 +89,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def world_size(self) -> int:
-        """Ranks of the job: nodes x ntasks_per_node x procs_per_task, one per GPU."""
-        return self.layout.world_size
+        """Ranks of the job: nodes x ntasks_per_node x procs_per_task."""
+        return self.nodes * self.ntasks_per_node * self.procs_per_task
 
     @property
     def ntasks_per_node(self) -> int:
@@ -126,9 +128,9 @@ class Plan(Struct, frozen=True, kw_only=True):
         return {variable.name: variable.value for variable in self.variables}
 
     @property
-    def script(self) -> str:
-        """The training script, relative to the folder that the job starts in."""
-        return self.request.script or self.launcher.bundled_script
+    def script(self) -> str | None:
+        """The script, relative to the folder that the job starts in; None for a module or a command."""
+        return self.program.script
 
     @property
     def requeue(self) -> bool:

@@ -6,7 +6,15 @@ from collections.abc import Collection, Iterable, Iterator
 from slurmgen.errors import LimitExceeded, RequestError, did_you_mean
 from slurmgen.request import Request
 from slurmgen.sites.model import Limits, Node, Site
-from slurmgen.sites.nodes import Place, accepts, default_type, gpu_partitions, partitions_of, places_of
+from slurmgen.sites.nodes import (
+    Place,
+    accepts,
+    cpu_partitions,
+    default_type,
+    gpu_partitions,
+    partitions_of,
+    places_of,
+)
 from slurmgen.slurm import durations
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
@@ -26,14 +34,17 @@ def find_place(request: Request, site: Site, gpus: int) -> Place:
     if site.account.required and not request.account:
         hint = f" {site.account.hint}" if site.account.hint else ""
         raise RequestError(f"{site.name} needs an account", f"Add --account NAME.{hint}")
+    useful = gpu_partitions(site) if gpus else cpu_partitions(site) or tuple(site.partitions)
     for name in partitions:
-        _check_known("partition", name, site.partitions, gpu_partitions(site), site)
+        _check_known("partition", name, site.partitions, useful, site)
     _check_known("QoS", request.qos, site.qos, site.qos, site)
     _check_known("GPU type", request.gpu_type, site.gpu.types, site.gpu.types, site)
-    _check_required(request, site)
+    if not gpus:
+        _check_without_gpus(request, site)
+    _check_required(request, site, gpus)
     _check_types(request, site, partitions)
     _check_qos(request, site, partitions)
-    *preferred, last = places_of(site, request.partition, request.gpu_type, request.qos)
+    *preferred, last = places_of(site, request.partition, request.gpu_type, request.qos, with_gpus=gpus > 0)
     place = next((place for place in preferred if _fits(place, request, gpus)), last)
     _check_accepted(request, site, place)
     return place
@@ -56,8 +67,21 @@ def _check_accepted(request: Request, site: Site, place: Place) -> None:
     )
 
 
-def _check_required(request: Request, site: Site) -> None:
-    if site.gpu.type_required and not (request.gpu_type or default_type(site)):
+def _check_without_gpus(request: Request, site: Site) -> None:
+    """Refuse a job without GPUs that names a GPU type, or for which the profile knows no partition."""
+    if request.gpu_type:
+        raise RequestError("--gpus 0 and --gpu-type exclude each other", "Leave one out.")
+    if request.cpus_per_gpu:
+        raise RequestError("--cpus-per-gpu has no effect with --gpus 0", "Use --cpus.")
+    if site.partitions and not request.partition and not cpu_partitions(site):
+        raise RequestError(
+            f"the profile of {site.name} has no partition without GPUs",
+            "Name the --partition that accepts such jobs, or add one to the profile with `max_gpus = 0`.",
+        )
+
+
+def _check_required(request: Request, site: Site, gpus: int) -> None:
+    if gpus and site.gpu.type_required and not (request.gpu_type or default_type(site)):
         known = f", one of {', '.join(site.gpu.types)}" if site.gpu.types else ""
         raise RequestError(f"{site.name} needs a GPU type", f"Add --gpu-type{known}.")
     if site.qos_required and not (request.qos or site.default_qos):
@@ -103,7 +127,7 @@ def _check_qos(request: Request, site: Site, partitions: Iterable[str]) -> None:
 
 def _fits(place: Place, request: Request, gpus: int) -> bool:
     """Whether the limits of a place allow the job."""
-    nodes = request.nodes or -(-gpus // (place.node.gpus or gpus))
+    nodes = request.nodes or -(-gpus // (place.node.gpus or gpus or 1)) or 1
     return all(_allows(limits, gpus, nodes, requested_seconds(request)) for limits in place.limits.values())
 
 
@@ -135,7 +159,7 @@ def check_limits(request: Request, site: Site, place: Place, gpus: int, nodes: i
         RequestError: the partition has no GPUs.
     """
     for name, limit in place.limits.items():
-        if not limit.has_gpus:
+        if gpus and not limit.has_gpus:
             raise RequestError(
                 f"{name} has no GPUs", f"Choose one with GPUs: {', '.join(gpu_partitions(site))}."
             )

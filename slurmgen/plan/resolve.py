@@ -4,7 +4,6 @@ It is pure: the same request and site give the same plan, on any machine, at any
 """
 
 import re
-from pathlib import PurePosixPath
 
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.launchers import LAUNCHERS, Launcher, Layout
@@ -15,7 +14,8 @@ from slurmgen.plan.layout import lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
 from slurmgen.plan.placement import check_limits, find_place, roomier
-from slurmgen.plan.reasons import Origin, Reason, origin_of
+from slurmgen.plan.program import find_program
+from slurmgen.plan.reasons import Origin, Reason, derived, origin_of
 from slurmgen.plan.refusals import check_options, check_refusals
 from slurmgen.plan.requeue import further_options
 from slurmgen.plan.resources import cpus, memory, time
@@ -28,6 +28,7 @@ from slurmgen.slurm import sbatch_options
 from slurmgen.slurm.shell import unprintable
 
 DEFAULT_FRAMEWORK = "ddp"
+FRAMEWORK_WITHOUT_GPUS = "python"
 DEFAULT_GPUS = 1
 
 LONGEST_NAME = 200
@@ -52,30 +53,31 @@ def resolve(
     own_command = _checked_command(request, site)
     origin = origin_of(files or {})
     launcher = _launcher(request, site)
-    place = find_place(request, site, request.gpus or DEFAULT_GPUS)
+    place = find_place(request, site, _gpus(request))
     layout, layout_reason = _layout(request, site, place, launcher, origin)
-    shape = Shape(*layout, launcher.task_per_gpu, uses_container(request, site))
+    shape = Shape(*layout, launcher.shape == "task-per-gpu", uses_container(request, site))
     settings = settings_of(site, place, shape)
     check_refusals(site, settings)
     _check_account(request, site, settings)
-    vendor = site.gpu.vendor_of(place.gpu_type)
+    vendor = site.gpu.vendor_of(place.gpu_type) if layout.gpus else None
     setup = find_setup(request, origin, site, settings.modules, layout.nodes, vendor)
-    script = _script(request, launcher)
+    program = find_program(request, launcher)
     cpu = cpus(request, origin, site, launcher, layout, place.node)
-    mem = memory(request, origin, site, layout, place.node)
+    mem = memory(request, origin, site, layout, place.node, cpu.per_node)
     limit = time(request, origin, site, place.limits, layout.nodes)
     further = further_options(request, settings.sbatch, place.constraint, limit.value)
     in_task = task_variables(request, site, settings, launcher)
-    exports = variables(request, site, settings, launcher, layout, setup, cpu.per_gpu)
+    exports = variables(request, site, settings, launcher, layout, setup, cpu.per_rank)
     plan = Plan(
         site=site.name,
         profile=site,
-        name=_job_name(request.name or PurePosixPath(script).stem, launcher),
+        name=_job_name(request.name or program.name, launcher),
         launcher=launcher,
         place=place,
         layout=layout,
         layout_reason=layout_reason,
         cpus=cpu,
+        program=program,
         memory=mem,
         time_limit=limit,
         settings=settings,
@@ -83,11 +85,11 @@ def resolve(
         variables=exports,
         rendezvous=_rendezvous(request, site, setup) if launcher.meets(layout) else None,
         step=find_step(
-            *(request, settings, further, setup, launcher, layout, cpu.per_task, script, in_task),
+            *(request, settings, further, setup, launcher, layout, cpu.per_task, program, in_task),
             tuple(variable.name for variable in exports),
         ),
         gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),
-        mem_directive=mem_directive(site, mem.value, layout, cpu.per_gpu),
+        mem_directive=mem_directive(site, mem.value, layout, cpu.per_node),
         extra_directives=tuple(sbatch_options.checked(key, value) for key, value in further.items()),
         log_dir=_log_dir(request, further),
         command=command or own_command,
@@ -108,7 +110,7 @@ def _checked_command(request: Request, site: Site) -> str:
 
 def _launcher(request: Request, site: Site) -> Launcher:
     """The launcher of a request. A rendezvous is one of torchrun, so that such a request keeps torchrun."""
-    name = request.framework or DEFAULT_FRAMEWORK
+    name = request.framework or (DEFAULT_FRAMEWORK if _gpus(request) else FRAMEWORK_WITHOUT_GPUS)
     if name not in LAUNCHERS:
         raise RequestError(f"unknown framework {name!r}", did_you_mean(name, LAUNCHERS))
     by_srun = name == "ddp" and site.launch.ddp == "srun" and request.rendezvous is None
@@ -118,14 +120,20 @@ def _launcher(request: Request, site: Site) -> Launcher:
 def _layout(
     request: Request, site: Site, place: Place, launcher: Launcher, origin: Origin
 ) -> tuple[Layout, Reason]:
-    gpus = request.gpus or DEFAULT_GPUS
-    _check_ranks(launcher, gpus, request.nodes or 1)
+    gpus = _gpus(request)
+    if not gpus:
+        layout, reason = _without_gpus(request, launcher, origin)
+        check_limits(request, site, place, 0, layout.nodes)
+        return layout, reason
+    if request.cpus:
+        raise RequestError("--cpus is for jobs without GPUs", "Use --cpus-per-gpu, or --gpus 0.")
     try:
         layout, reason = lay_out(gpus, request.nodes, place.node.gpus, place.node_name, origin("nodes"))
     except RequestError as error:
         types = " or ".join(roomier(site, place.node))
         hint = f" Nodes with more GPUs: --gpu-type {types}." if types else ""
         raise RequestError(error.fact, error.hint + hint) from None
+    _check_nodes(launcher, layout)
     check_limits(request, site, place, gpus, layout.nodes)
     check_per_task(request, layout.nodes * launcher.ntasks_per_node(layout.gpus_per_node))
     return layout, reason
@@ -148,21 +156,30 @@ def _log_dir(request: Request, further: dict[str, str]) -> str | None:
     return folder
 
 
-def _check_ranks(launcher: Launcher, gpus: int, nodes: int) -> None:
-    most = launcher.max_world_size
-    if most and max(gpus, nodes) > most:
-        idle = f"{gpus - most} of {gpus} GPUs" if gpus > most else f"{nodes - most} of {nodes} nodes"
+def _gpus(request: Request) -> int:
+    return DEFAULT_GPUS if request.gpus is None else request.gpus
+
+
+def _without_gpus(request: Request, launcher: Launcher, origin: Origin) -> tuple[Layout, Reason]:
+    """The layout of a job without GPUs: one task on each node."""
+    if launcher.shape != "process-per-node":
+        raise RequestError(
+            f"{launcher.name} starts one rank per GPU, and --gpus 0 requests none",
+            f"Use --framework {FRAMEWORK_WITHOUT_GPUS}, or leave --gpus 0 out.",
+        )
+    layout = Layout(request.nodes or 1, 0)
+    _check_nodes(launcher, layout)
+    return layout, origin("nodes") if request.nodes else derived("one node, since the job has no GPUs")
+
+
+def _check_nodes(launcher: Launcher, layout: Layout) -> None:
+    most = launcher.max_nodes
+    if most and layout.nodes > most:
+        idle = f"{layout.nodes - most} of {layout.nodes} nodes"
         raise RequestError(
             f"{launcher.name} starts one process, so {idle} would idle",
-            "Ask for --gpus 1 on one node, or for --framework ddp, srun, lightning or accelerate.",
+            "Ask for the GPUs of one node, or for --framework ddp, srun, lightning or accelerate.",
         )
-
-
-def _script(request: Request, launcher: Launcher) -> str:
-    script = request.script or launcher.bundled_script
-    if script.startswith("-"):
-        raise RequestError(f"--script {script!r} begins with a dash", f"Write ./{script}.")
-    return script
 
 
 def _job_name(name: str, launcher: Launcher) -> str:

@@ -17,10 +17,15 @@ T = TypeVar("T")
 
 DEFAULT_CPUS_PER_GPU = 4
 DEFAULT_MEM_PER_GPU = "16G"
+DEFAULT_CPUS = 4
+DEFAULT_MEM_PER_CPU = "4G"
 DEFAULT_TIME = "01:00:00"
 MOST_MEMORY = "64T"
 MOST_DAYS = 366
 "More memory per node or a longer time limit is taken for a typing error."
+
+
+_NO_FACT = "slurmgen's default, because the profile sets none"
 
 
 class Reasoned(Struct, frozen=True):
@@ -31,10 +36,11 @@ class Reasoned(Struct, frozen=True):
 
 
 class Cpus(Struct, frozen=True):
-    """CPUs of a rank and of a task."""
+    """CPUs of a rank, a task and a node."""
 
-    per_gpu: int
+    per_rank: int
     per_task: int
+    per_node: int
     why: Reason
 
 
@@ -46,22 +52,24 @@ def cpus(
     Raises:
         RequestError: not a multiple of what the site allocates, or more than a node has.
     """
+    if not layout.gpus:
+        return _cpus_without_gpus(request, origin, site, node)
     per_gpu, source = _first(
         (request.cpus_per_gpu, origin("cpus_per_gpu")),
         (node.cpus_per_gpu, from_profile(site, "node.cpus_per_gpu")),
         (site.cpu.per_gpu, from_profile(site, "cpu.per_gpu")),
         (_share(node.cpus, node.gpus, site.cpu.multiple_of), derived("a GPU's share of a node")),
-        (DEFAULT_CPUS_PER_GPU, default("slurmgen's default, because the profile sets none")),
+        (DEFAULT_CPUS_PER_GPU, default(_NO_FACT)),
     )
     if site.cpu.exact and request.cpus_per_gpu not in (None, site.cpu.per_gpu):
         raise RequestError(
             f"--cpus-per-gpu {request.cpus_per_gpu}, but {site.name} allows exactly {site.cpu.per_gpu}",
             "Leave --cpus-per-gpu out.",
         )
-    procs = launcher.procs_per_task(layout.gpus_per_node)
-    per_task, multiple = per_gpu * procs, site.cpu.multiple_of
+    gpus = launcher.gpus_per_task(layout.gpus_per_node)
+    per_task, multiple = per_gpu * gpus, site.cpu.multiple_of
     if per_task % multiple:
-        step = multiple // gcd(multiple, procs)
+        step = multiple // gcd(multiple, gpus)
         below = per_gpu // step * step
         choices = [str(count) for count in (below, below + step) if count]
         raise RequestError(
@@ -76,12 +84,35 @@ def cpus(
             if node.cpus >= layout.gpus_per_node
             else "Ask for fewer GPUs on each node.",
         )
-    share = f" x {procs} ranks per task" if procs > 1 else ""
-    return Cpus(per_gpu, per_task, source.within(f"{counted(per_gpu, 'CPU')} per GPU ({{}}){share}"))
+    procs = launcher.procs_per_task(layout.gpus_per_node)
+    unit = "ranks" if procs > 1 else "GPUs"
+    share = f" x {gpus} {unit} per task" if gpus > 1 else ""
+    why = source.within(f"{counted(per_gpu, 'CPU')} per GPU ({{}}){share}")
+    return Cpus(per_task // procs, per_task, total, why)
 
 
-def memory(request: Request, origin: Origin, site: Site, layout: Layout, node: Node) -> Reasoned:
-    """Memory of one node; None where the site allows no memory request.
+def _cpus_without_gpus(request: Request, origin: Origin, site: Site, node: Node) -> Cpus:
+    """CPUs of the only task of each node."""
+    multiple = site.cpu.multiple_of
+    usual = -(-DEFAULT_CPUS // multiple) * multiple
+    count, source = _first(
+        (request.cpus, origin("cpus")), (usual, default("slurmgen's default for a job without GPUs"))
+    )
+    if count % multiple:
+        raise RequestError(
+            f"{counted(count, 'CPU')}: {site.name} allocates CPUs in multiples of {multiple}",
+            f"Ask for --cpus {count // multiple * multiple + multiple}.",
+        )
+    if node.cpus and count > node.cpus:
+        raise RequestError(
+            f"--cpus {count}, but a node of {site.name} has {node.cpus}",
+            f"Ask for at most --cpus {node.cpus}.",
+        )
+    return Cpus(count, count, count, source)
+
+
+def memory(request: Request, origin: Origin, site: Site, layout: Layout, node: Node, cpus: int) -> Reasoned:
+    """Memory of one node, of which the job has so many CPUs; None where the site allows no memory request.
 
     Raises:
         RequestError: the size is not valid, the site allows none, or a node has less.
@@ -94,12 +125,17 @@ def memory(request: Request, origin: Origin, site: Site, layout: Layout, node: N
         return Reasoned(None, Reason(PROFILE, f"jobs on {site.name} need not request memory"))
     if request.mem:
         total, why = _size(request.mem), origin("mem")
+    elif not layout.gpus:
+        per_cpu = _memory_per_cpu(node)
+        total = sizes.megabytes(per_cpu) * cpus
+        source = derived("a CPU's share of a node") if node.cpus and node.memory else default(_NO_FACT)
+        why = source.within(f"{per_cpu} per CPU ({{}}) x {cpus}")
     else:
         per_gpu, source = _first(
             (node.memory_per_gpu, from_profile(site, "node.memory_per_gpu")),
             (site.memory.per_gpu, from_profile(site, "memory.per_gpu")),
             (_memory_share(node), derived("a GPU's share of a node")),
-            (DEFAULT_MEM_PER_GPU, default("slurmgen's default, because the profile sets none")),
+            (DEFAULT_MEM_PER_GPU, default(_NO_FACT)),
         )
         total = sizes.megabytes(per_gpu) * layout.gpus_per_node
         why = source.within(f"{per_gpu} per GPU ({{}}) x {layout.gpus_per_node} per node")
@@ -114,6 +150,13 @@ def memory(request: Request, origin: Origin, site: Site, layout: Layout, node: N
 def _share(total: int | None, gpus: int | None, multiple: int) -> int | None:
     """A GPU's share of a node, rounded down to a multiple; None if it is unknown or zero."""
     return (total // gpus // multiple * multiple or None) if total and gpus else None
+
+
+def _memory_per_cpu(node: Node) -> str:
+    """A CPU's share of a node, in whole megabytes."""
+    if not (node.cpus and node.memory):
+        return DEFAULT_MEM_PER_CPU
+    return sizes.canonical(sizes.megabytes(node.memory) // node.cpus)
 
 
 def _memory_share(node: Node) -> str | None:

@@ -84,7 +84,9 @@ def check_per_task(request: Request, tasks: int) -> None:
     texts = [("--container", request.container or ""), ("--python-env", request.python_env or "")]
     texts += [("--bind", bind) for bind in request.binds or ()]
     texts += [(f"--env {name}", value) for name, value in request.env.items()]
-    texts += [(f"the argument {text!r}", text) for text in request.script_args or ()]
+    texts += [
+        (f"the argument {text!r}", text) for text in (*(request.command or ()), *(request.script_args or ()))
+    ]
     for what, text in texts if tasks > 1 else ():
         for name in variables_in(text):
             if name in PER_TASK:

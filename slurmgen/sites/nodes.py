@@ -30,7 +30,12 @@ class Place(Struct, frozen=True):
 
 
 def place_of(
-    site: Site, partition: str | None = None, gpu_type: str | None = None, qos: str | None = None
+    site: Site,
+    partition: str | None = None,
+    gpu_type: str | None = None,
+    qos: str | None = None,
+    *,
+    with_gpus: bool = True,
 ) -> Place:
     """The place of a job, which must fit each of its partitions. Facts that the profile lacks are unset.
 
@@ -39,9 +44,10 @@ def place_of(
         partition: as in --partition, of which several may be named; the site's default if None.
         gpu_type: the GPU type; the only one if None and the site requires one.
         qos: the quality of service.
+        with_gpus: whether the job has GPUs.
     """
     names = partitions_of(site, partition)
-    kind = gpu_type or site.type_of(names) or default_type(site)
+    kind = (gpu_type or site.type_of(names) or default_type(site)) if with_gpus else None
     requested, constraint = _selection(site, names, kind, gpu_type)
     nodes = [_node(site, name, kind) for name in names] or [_node(site, None, kind)]
     node = _smallest(nodes)
@@ -59,14 +65,19 @@ def place_of(
 
 
 def places_of(
-    site: Site, partition: str | None = None, gpu_type: str | None = None, qos: str | None = None
+    site: Site,
+    partition: str | None = None,
+    gpu_type: str | None = None,
+    qos: str | None = None,
+    *,
+    with_gpus: bool = True,
 ) -> Iterator[Place]:
     """The places that a job may take, in order of preference; defaults replace what it does not name."""
-    partitions = (partition,) if partition else _suitable(site, gpu_type, qos) or (None,)
-    for name in partitions:
+    suitable = _suitable(site, gpu_type, qos) if with_gpus else cpu_partitions(site)
+    for name in (partition,) if partition else suitable or (None,):
         accepted = tuple(each for each in site.default_qos if accepts(site, each, partitions_of(site, name)))
         for quality in (qos,) if qos else accepted or (None,):
-            yield place_of(site, name, gpu_type, quality)
+            yield place_of(site, name, gpu_type, quality, with_gpus=with_gpus)
 
 
 def accepts(site: Site, qos: str, partitions: Iterable[str]) -> bool:
@@ -118,6 +129,11 @@ def gpu_partitions(site: Site) -> tuple[str, ...]:
     return tuple(name for name, partition in site.partitions.items() if partition.has_gpus)
 
 
+def cpu_partitions(site: Site) -> tuple[str, ...]:
+    """The partitions without GPUs, as far as the profile says."""
+    return tuple(name for name, partition in site.partitions.items() if not partition.has_gpus)
+
+
 def over(base: Node, own: Node) -> Node:
     """The node `base` with the facts in which `own` differs."""
     fields = Node.__struct_fields__
@@ -126,6 +142,8 @@ def over(base: Node, own: Node) -> Node:
 
 def _node(site: Site, partition: str | None, gpu_type: str | None) -> Node:
     own = site.partitions[partition].node if partition in site.partitions else None
+    if partition in site.partitions and not site.partitions[partition].has_gpus:
+        return own or Node()  # `[node]` describes the GPU nodes
     node = over(site.node, own) if own else site.node
     kind = site.gpu.types.get(gpu_type or "")
     if kind and kind.gpus and node.gpus and kind.gpus != node.gpus:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def project_files(
-    project_dir: Path, script: str, needed: tuple[str, ...] = (), send: tuple[str, ...] = ()
+    project_dir: Path, script: str | None, needed: tuple[str, ...] = (), send: tuple[str, ...] = ()
 ) -> Snapshot:
     """The project's files, with the bundled training folder if `script` is part of it and not of the project.
 
     Args:
         project_dir: the folder that is sent.
-        script: the training script, relative to that folder.
+        script: the training script, relative to that folder; None if the job has none.
         needed: the files that the Python environment is made from or is in.
         send: files that are sent although their names suggest secrets, or they are ignored.
 
@@ -35,15 +35,21 @@ def project_files(
             f"the project folder is {visible(str(project_dir))}, which contains your home folder",
             "Go to the folder of the project, and submit from there.",
         )
-    _refuse_replaced(script, project_dir)
     found = snapshot(project_dir, send)
+    if script is not None:
+        found = _with_script(script, found, project_dir)
+    for path in needed:
+        what = f"{str(PurePosixPath(path))!r}, which the Python environment needs,"
+        _demand(what, path, found, project_dir, _NO_PROJECT)
+    return found
+
+
+def _with_script(script: str, found: Snapshot, project_dir: Path) -> Snapshot:
+    _refuse_replaced(script, project_dir)
     name = str(PurePosixPath(script))
     if name not in found.files and is_bundled(name):
         found = found.over(snapshot(bundled(FOLDER)).under(FOLDER))
     _demand(f"the script {script!r}", script, found, project_dir, _IGNORED)
-    for path in needed:
-        what = f"{str(PurePosixPath(path))!r}, which the Python environment needs,"
-        _demand(what, path, found, project_dir, _NO_PROJECT)
     return found
 
 
@@ -55,10 +61,12 @@ def missing_files(plan: "Plan", project_dir: Path) -> list[str]:
     Raises:
         RequestError: the script is one of an earlier slurmgen.
     """
-    _refuse_replaced(plan.script, project_dir)
-    needed = needed_files(plan.setup.python_env)
-    folders = (project_dir, bundled(FOLDER).parent if is_bundled(plan.script) else project_dir)
-    causes = {plan.script: "the job runs", **dict.fromkeys(needed, "the Python environment needs")}
+    causes = dict.fromkeys(needed_files(plan.setup.python_env), "the Python environment needs")
+    folders = [project_dir]
+    if plan.script is not None:
+        _refuse_replaced(plan.script, project_dir)
+        folders += [bundled(FOLDER).parent] if is_bundled(plan.script) else []
+        causes = {plan.script: "the job runs", **causes}
     return [
         f"there is no {PurePosixPath(path)} in {project_dir}, which {cause}"
         for path, cause in causes.items()

@@ -212,7 +212,7 @@ def test_annotations_name_the_file_and_are_escaped(project: Path, slurmgen: Run)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[job.a]\n\n[job.b]\ngpus = 0", "slurmgen.toml:3: job b on generic: --gpus is 0."),
+        ("[job.a]\n\n[job.b]\ngpus = -1", "slurmgen.toml:3: job b on generic: --gpus is -1."),
         (
             "[job.a]\n[job.a.site.dapc]",
             "slurmgen.toml:2: job a on dapc: there is no site 'dapc'. Did you mean",

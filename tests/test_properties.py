@@ -1,7 +1,6 @@
 """Any request gives a script that satisfies the invariant, or a clean error."""
 
 import re
-import shlex
 import subprocess
 
 import msgspec
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RequestError
+from slurmgen.launchers import LAUNCHERS
 from slurmgen.slurm import durations, sizes
 from slurmgen.slurm.shell import expandable, word
 
@@ -20,9 +20,12 @@ words = st.text(max_size=8)
 values = st.text(st.characters(exclude_categories=["Cc", "Cs", "Cf", "Zl", "Zp"]), max_size=8)
 maybe = st.none()
 LAYOUTS = {
+    "no GPU": [(0, None), (0, 1)],
     "one node": [(1, None), (2, None), (3, None), (4, None), (1, 1), (2, 1)],
     "several nodes": [(8, None), (12, None), (2, 2), (4, 2), (6, 2), (8, 4)],
 }
+
+CPU_PARTITION = {"daic": "all"}  # its profile knows no partition without GPUs
 
 # Values that at least one site accepts, so that most requests give a script.
 GOOD: dict[str, st.SearchStrategy[object]] = {
@@ -42,6 +45,8 @@ GOOD: dict[str, st.SearchStrategy[object]] = {
         st.sampled_from(["hold", "array", "export"]), st.sampled_from(["", "1-3"]), max_size=1
     ),
     "script": st.one_of(maybe, values.map("train{}.py".format)),
+    "module": maybe,
+    "command": maybe,
     "script_args": st.one_of(maybe, st.lists(values, max_size=3).map(tuple)),
     "rendezvous": maybe,
     "mixed_precision": maybe,
@@ -57,6 +62,9 @@ ANYTHING = st.one_of(words, st.integers(-1, 1000), st.lists(words, max_size=2).m
 def requests(draw: st.DrawFn, layouts: list[tuple[int, int | None]]) -> Request:
     fields = {key: draw(strategy) for key, strategy in GOOD.items()}
     fields["gpus"], fields["nodes"] = draw(st.sampled_from(layouts))
+    if fields["gpus"] == 0:
+        fields |= {"framework": None, "gpu_type": None, "cpus_per_gpu": None}
+        fields["cpus"] = draw(st.sampled_from([None, 4, 8]))
     if fields["framework"] == "ddp":
         fields["rendezvous"] = draw(st.sampled_from([None, None, "static", "c10d"]))
     return Request(**fields)  # type: ignore[arg-type]
@@ -81,8 +89,10 @@ def assert_ranks_are_gpus(text: str, framework: str) -> None:
     nodes = number(r"^#SBATCH --nodes=(\d+)$", text)
     tasks = number(r"^#SBATCH --ntasks-per-node=(\d+)$", text)
     gpus = number(r"^#SBATCH --(?:gres=gpu|gpus-per-node)[:=](?:\w+:)?(\d+)$", text)
+    if LAUNCHERS[framework].shape == "process-per-node":
+        assert tasks == 1
+        return
     ranks = {
-        "python": 1,
         "lightning": 1,
         "ddp": number(r" --nproc-per-node=(\d+)", text),
         "accelerate": number(r" --num_processes=(\d+)", text) // nodes,
@@ -104,7 +114,7 @@ def right_script(request: Request, site: str) -> bool:
     checked = subprocess.run(["bash", "-n"], input=text.encode(), capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, b"")
     script = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("# Made by"))
-    without_values = script.rpartition(shlex.quote(plan.script))[0]
+    without_values = script.rpartition(plan.program.words[0])[0]
     assert_ranks_are_gpus(without_values, plan.framework)
     return True
 
@@ -117,7 +127,8 @@ def test_a_request_gives_a_correct_script_or_a_clean_error(layouts: str, site: s
     @given(requests(LAYOUTS[layouts]))
     @settings(max_examples=100, deadline=None)
     def drawn(request: Request) -> None:
-        outcomes.append(right_script(request, site))
+        partition = CPU_PARTITION.get(site) if request.gpus == 0 else None
+        outcomes.append(right_script(msgspec.structs.replace(request, partition=partition), site))
 
     drawn()
     assert sum(outcomes) >= 25, "too few of the drawn requests reached a script"

@@ -331,8 +331,8 @@ def test_a_variable_of_the_request_overrides_one_of_env_task() -> None:
 def test_lint_finds_nothing_in_a_script_whose_tasks_export_variables() -> None:
     site = structs.replace(load_site("generic"), env=TASK_ENV)
     for framework in LAUNCHERS:
-        gpus = 1 if framework == "python" else 4
-        plan = resolve(Request(framework=framework, gpus=gpus, nodes=min(gpus, 2)), site)
+        nodes = min(2, LAUNCHERS[framework].max_nodes or 2)
+        plan = resolve(Request(framework=framework, gpus=4, nodes=nodes), site)
         assert lint.lint(render(plan), site) == ()
 
 

@@ -127,13 +127,14 @@ def _layout(
         return layout, reason
     if request.cpus:
         raise RequestError("--cpus is for jobs without GPUs", "Use --cpus-per-gpu, or --gpus 0.")
+    _check_nodes(launcher, request.nodes or 1)
     try:
         layout, reason = lay_out(gpus, request.nodes, place.node.gpus, place.node_name, origin("nodes"))
     except RequestError as error:
         types = " or ".join(roomier(site, place.node))
         hint = f" Nodes with more GPUs: --gpu-type {types}." if types else ""
         raise RequestError(error.fact, error.hint + hint) from None
-    _check_nodes(launcher, layout)
+    _check_nodes(launcher, layout.nodes)
     check_limits(request, site, place, gpus, layout.nodes)
     check_per_task(request, layout.nodes * launcher.ntasks_per_node(layout.gpus_per_node))
     return layout, reason
@@ -168,14 +169,14 @@ def _without_gpus(request: Request, launcher: Launcher, origin: Origin) -> tuple
             f"Use --framework {FRAMEWORK_WITHOUT_GPUS}, or leave --gpus 0 out.",
         )
     layout = Layout(request.nodes or 1, 0)
-    _check_nodes(launcher, layout)
+    _check_nodes(launcher, layout.nodes)
     return layout, origin("nodes") if request.nodes else derived("one node, since the job has no GPUs")
 
 
-def _check_nodes(launcher: Launcher, layout: Layout) -> None:
+def _check_nodes(launcher: Launcher, nodes: int) -> None:
     most = launcher.max_nodes
-    if most and layout.nodes > most:
-        idle = f"{layout.nodes - most} of {layout.nodes} nodes"
+    if most and nodes > most:
+        idle = f"{nodes - most} of {nodes} nodes"
         raise RequestError(
             f"{launcher.name} starts one process, so {idle} would idle",
             "Ask for the GPUs of one node, or for --framework ddp, srun, lightning or accelerate.",

@@ -12,6 +12,7 @@ from slurmgen.errors import RequestError
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.lint import fixed, lint, lint_text
 from slurmgen.lint.reports import FORMATS, Linted, report
+from slurmgen.request import merge
 from tests.lint import corpus
 
 SITES = {name: load_site(name) for name in ("generic", "daic", "olivia")}
@@ -29,16 +30,13 @@ SOFTWARE = [
     {"container": "none", "python_env": "conda:torch"},
 ]
 SHAPES = [
-    {"framework": "python", "gpus": 1},
-    *(
-        {"framework": name, "gpus": gpus}
-        for name in LAUNCHERS
-        if name != "python"
-        for gpus in (1, 2, 3, 4, 6, 8, 16)
-    ),
+    *({"framework": name, "gpus": gpus} for name in LAUNCHERS for gpus in (1, 2, 3, 4, 6, 8, 16)),
+    {"gpus": 0},
+    {"gpus": 0, "cpus": 16},
     {"framework": "ddp", "gpus": 12, "nodes": 4, "rendezvous": "c10d"},
     {"framework": "accelerate", "gpus": 6, "nodes": 3, "mixed_precision": "bf16"},
 ]
+PROGRAMS = [{}, {}, {"module": "pkg.train"}, {"command": ("litgpt", "finetune")}, {"command": ("./a b",)}]
 unusual = st.text("a$' \\\"29#|&;", max_size=6)
 details = st.fixed_dictionaries(
     {"account": st.just("nn1k")},
@@ -56,7 +54,9 @@ details = st.fixed_dictionaries(
                 {"export": "NONE"},
             ]
         ),
-        "script": unusual.map("x{}.py".format),
+        "script": unusual.map("x{}".format).flatmap(
+            lambda name: st.sampled_from([f"{name}.py", f"{name}.sh"])
+        ),
         "script_args": st.lists(unusual | st.sampled_from(["--nnodes=9", "--lr"]), max_size=3).map(tuple),
         "log_dir": st.just("logs"),
         "requeue": st.just(True),
@@ -64,12 +64,22 @@ details = st.fixed_dictionaries(
 )
 
 
-@given(st.sampled_from(SHAPES), st.sampled_from(SOFTWARE), details, st.sampled_from(sorted(SITES)))
+@given(
+    st.sampled_from(SHAPES),
+    st.sampled_from(SOFTWARE),
+    st.sampled_from(PROGRAMS),
+    details,
+    st.sampled_from(sorted(SITES)),
+)
 @settings(max_examples=500, deadline=None)
 def test_a_rendered_script_has_no_findings_on_its_site(
-    shape: dict[str, Any], software: dict[str, Any], detail: dict[str, Any], site: str
+    shape: dict[str, Any],
+    software: dict[str, Any],
+    program: dict[str, Any],
+    detail: dict[str, Any],
+    site: str,
 ) -> None:
-    request = Request(**shape, **software, **detail)
+    request = merge(Request(**shape, **software, **detail), Request(**program))
     try:
         text = render(resolve(request, SITES[site]))
     except RequestError:

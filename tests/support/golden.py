@@ -28,7 +28,7 @@ def _matrix() -> list[tuple[str, str]]:
         (framework, size)
         for framework, launcher in LAUNCHERS.items()
         for size in SIZES
-        if size == "1gpu" or launcher.max_world_size != 1
+        if size != "2nodes" or launcher.max_nodes != 1
     ]
 
 

@@ -1,0 +1,139 @@
+"""What the ranks run: a script, a module or a command, under each launcher."""
+
+import pytest
+
+from slurmgen import Request, load_site, render, resolve
+from slurmgen.errors import RequestError
+from slurmgen.request import merge
+
+GENERIC = load_site("generic")
+
+
+def step_of(**asked: object) -> str:
+    """The job step of a rendered script, on one line."""
+    text = render(resolve(Request(**asked), GENERIC))  # type: ignore[arg-type]
+    return " ".join(text[text.index("\nsrun") :].replace("\\\n", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("framework", "end"),
+    [
+        ("python", "python -m pkg.train --lr 1"),
+        ("lightning", "python -m pkg.train --lr 1"),
+        ("ddp", "--nnodes=1 --nproc-per-node=1 -m pkg.train --lr 1"),
+        ("accelerate", "--dynamo_backend=no -m pkg.train --lr 1"),
+    ],
+)
+def test_a_module_follows_its_launcher(framework: str, end: str) -> None:
+    step = step_of(framework=framework, module="pkg.train", script_args=("--lr", "1"))
+    assert step.endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("framework", "end"),
+    [
+        ("python", "--kill-on-bad-exit=1 litgpt finetune '--name=a b' x"),
+        ("lightning", "--kill-on-bad-exit=1 litgpt finetune '--name=a b' x"),
+        ("ddp", "--nproc-per-node=1 --no-python litgpt finetune '--name=a b' x"),
+        ("accelerate", "--dynamo_backend=no --no_python litgpt finetune '--name=a b' x"),
+    ],
+)
+def test_a_command_replaces_python(framework: str, end: str) -> None:
+    command = ("litgpt", "finetune", "--name=a b")
+    assert step_of(framework=framework, command=command, script_args=("x",)).endswith(end)
+
+
+def test_a_shell_script_runs_in_bash() -> None:
+    assert step_of(framework="python", script="a b/run.sh", script_args=("1",)).endswith(
+        " bash 'a b/run.sh' 1"
+    )
+    assert step_of(gpus=2, script="run.sh").endswith("--nproc-per-node=2 --no-python bash run.sh")
+
+
+def test_several_nodes_pass_the_module_to_the_launcher_of_each_task() -> None:
+    step = step_of(gpus=4, nodes=2, module="pkg.train")
+    assert step.endswith("""--master-port="$MASTER_PORT" "$@"' torchrun -m pkg.train""")
+
+
+def test_a_command_expands_only_variables() -> None:
+    assert step_of(command=("echo", "$HOME", "$(id)")).endswith(r'echo "$HOME" "\$(id)"')
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ({"module": "pkg.train"}, "train"),
+        ({"command": ("bin/tool", "x")}, "tool"),
+        ({"script": "a/run.sh"}, "run"),
+    ],
+)
+def test_a_job_is_named_after_its_program(asked: dict[str, object], name: str) -> None:
+    assert resolve(Request(**asked), GENERIC).name == name  # type: ignore[arg-type]
+
+
+def test_a_later_request_replaces_the_program_of_an_earlier_one() -> None:
+    merged = merge(Request(script="a.py", gpus=2), Request(command=("b",)))
+    assert (merged.script, merged.command, merged.gpus) == (None, ("b",), 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "fact"),
+    [
+        ({"script": "a.py", "module": "b"}, "script and module exclude each other"),
+        ({"module": "a-b"}, "--python-module 'a-b' is not the name of a Python module"),
+        (
+            {"framework": "lightning", "launcher_args": ("--x",)},
+            "--launcher-arg has no effect with lightning",
+        ),
+        ({"launcher_config": "c.yaml"}, "--launcher-config has no effect with ddp"),
+        ({"launcher_args": ("--nproc_per_node=3",)}, "slurmgen sets --nproc-per-node of ddp"),
+        ({"gpus": 0, "framework": "ddp"}, "ddp starts one rank per GPU, and --gpus 0 requests none"),
+        ({"gpus": 0, "gpu_type": "a40"}, "--gpus 0 and --gpu-type exclude each other"),
+        ({"gpus": 0, "cpus_per_gpu": 4}, "--cpus-per-gpu has no effect with --gpus 0"),
+        ({"cpus": 4}, "--cpus is for jobs without GPUs"),
+        ({"gpus": 0, "nodes": 2}, "1 of 2 nodes would idle"),
+    ],
+)
+def test_a_contradiction_is_refused(asked: dict[str, object], fact: str) -> None:
+    with pytest.raises(RequestError) as raised:
+        resolve(Request(**asked), GENERIC)  # type: ignore[arg-type]
+    assert fact in raised.value.fact
+
+
+def test_further_options_of_the_launcher_come_before_the_program() -> None:
+    step = step_of(launcher_args=("--max-restarts=2", "--tee=3"), script="t.py")
+    assert "--nproc-per-node=1 --max-restarts=2 --tee=3 t.py" in step
+
+
+def test_the_configuration_of_accelerate_is_not_overruled() -> None:
+    step = step_of(framework="accelerate", gpus=2, launcher_config="acc.yaml")
+    assert " --config_file=acc.yaml " in step
+    assert "--mixed_precision" not in step
+
+
+def test_one_process_uses_all_gpus_of_a_node() -> None:
+    plan = resolve(Request(framework="python", gpus=4), GENERIC)
+    assert (plan.world_size, plan.ntasks_per_node, plan.cpus_per_task, plan.gpus_per_node) == (1, 1, 16, 4)
+
+
+def test_a_job_without_gpus_requests_none() -> None:
+    plan = resolve(Request(gpus=0, cpus=8, script="prep.py"), GENERIC)
+    assert (plan.framework, plan.world_size, plan.cpus_per_task, plan.mem) == ("python", 1, 8, "32G")
+    assert plan.gpu_hours == 0
+    assert "gpu" not in "".join(name for name, _ in plan.directives)
+
+
+def test_a_job_without_gpus_takes_a_partition_without_gpus_and_no_gpu_container() -> None:
+    plan = resolve(Request(gpus=0, account="nn1k", script="prep.py"), load_site("olivia"))
+    assert (plan.place.partitions, plan.setup.container) == (("small",), None)
+
+
+def test_a_job_without_gpus_is_refused_where_no_partition_is_known() -> None:
+    with pytest.raises(RequestError) as raised:
+        resolve(Request(gpus=0, account="x"), load_site("snellius"))
+    assert "the profile of snellius has no partition without GPUs" in raised.value.fact
+
+
+def test_a_named_partition_with_gpus_may_run_a_job_without() -> None:
+    plan = resolve(Request(gpus=0, account="x", partition="all"), load_site("daic"))
+    assert (plan.gpu_directive, plan.place.partitions) == ((), ("all",))

@@ -20,7 +20,7 @@ def command(layout: Layout, options: Options) -> Command:
     if not several_ranks(layout):
         return Command((*head, *tail))
     meeting = (
-        "--multi_gpu",
+        *(() if options.config else ("--multi_gpu",)),  # it would overrule the file's kind of distribution
         '--machine_rank="$SLURM_NODEID"',
         '--main_process_ip="$MASTER_ADDR"',
         '--main_process_port="$MASTER_PORT"',

@@ -53,12 +53,12 @@ class Setup(Struct, frozen=True, kw_only=True):
 
 def uses_container(request: Request, site: Site) -> bool:
     """Whether the ranks of a request run in a container."""
-    default_image = _engine(request, site).image if _takes_default(request) else None
+    default_image = _engine(request, site).image if _uses_gpu_software(request) else None
     return (request.container or default_image or NONE) != NONE
 
 
-def _takes_default(request: Request) -> bool:
-    """Whether the site's own image may be used: it is made for the GPU nodes."""
+def _uses_gpu_software(request: Request) -> bool:
+    """Whether the site's own image and modules may be used: they are made for the GPU nodes."""
     return request.gpus != 0
 
 
@@ -83,16 +83,23 @@ def find_setup(
         raise RequestError("--bind without a container", "Add --container IMAGE, or leave --bind out.")
     python_env, why_python = _python_env(request, origin, site)
     names, why_modules = modules.load, from_profile(site, "modules.load")
+    if not _uses_gpu_software(request):
+        names, why_modules = (), derived("the modules of the site are for jobs with GPUs")
     if request.modules is not None:
         names, why_modules = request.modules, origin("modules")
     return Setup(
         python_env=python_env,
         python_setup=setup_lines(python_env),
-        modules=() if request.modules == () else _module_commands(modules, names),
+        modules=_module_commands(modules, names) if names or _uses_init(request) else (),
         why_container=why,
         why_python=why_python,
         why_modules=why_modules,
     )
+
+
+def _uses_init(request: Request) -> bool:
+    """Whether a job without modules runs the commands that the site runs before it loads some."""
+    return request.modules is None and _uses_gpu_software(request)
 
 
 def _in_container(
@@ -223,7 +230,7 @@ def _container(request: Request, origin: Origin, site: Site) -> tuple[Container 
         raise RequestError(f"--container {image!r} begins with a dash", "Write the full path of the image.")
     if request.container:
         return of_site, _image(of_site, request.container), origin("container")
-    if of_site.image and _takes_default(request):
+    if of_site.image and _uses_gpu_software(request):
         return of_site, _image(of_site, of_site.image), from_profile(site, "container.image")
     if request.container_engine:
         raise RequestError(

@@ -65,6 +65,8 @@ class Launcher(NamedTuple):
     max_nodes: int | None = None
     sets: tuple[str, ...] = ()
     "Variables that it sets for its ranks, over any earlier value."
+    restart_env: dict[str, tuple[str, str]] = {}
+    "Variables that a job needs whose launcher restarts its ranks: value and reason."
     task_env: dict[str, str] = {}
     "Variables that each task exports for it."
     refused_names: tuple[str, ...] = ()

@@ -29,6 +29,15 @@ def command(layout: Layout, options: Options) -> Command:
     return Command((*torchrun, *size, *_MEETING[options.rendezvous], *further), expands_in_task=True)
 
 
+RESTART_ENV = {
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": (
+        "1",
+        "Restarted ranks must not read the addresses of earlier ones.",
+    ),
+}
+"""Seen with PyTorch 2.15: with torchrun's own store, `--max-restarts` ends in a refused connection."""
+
+
 LAUNCHER = Launcher(
     name="ddp",
     shape="rank-per-gpu",
@@ -38,5 +47,6 @@ LAUNCHER = Launcher(
     bundled_script="training/train_ddp.py",
     takes=("rendezvous", "launcher_args"),
     program=("--no-python",),
+    restart_env=RESTART_ENV,
     sets=("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE"),
 )

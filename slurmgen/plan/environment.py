@@ -236,6 +236,8 @@ def _container(request: Request, origin: Origin, site: Site) -> tuple[Container 
         raise RequestError(
             f"--container-engine {request.container_engine} without an image", "Add --container IMAGE."
         )
+    if of_site.image:
+        return None, "", derived("the image of the site is for jobs with GPUs")
     return None, "", default("neither the request nor the profile names an image")
 
 

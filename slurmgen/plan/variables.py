@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from slurmgen.containers import ENGINES, IMAGE_FILE
 from slurmgen.errors import RequestError
 from slurmgen.launchers import Launcher, Layout
+from slurmgen.launchers.ddp import RESTART_ENV
 from slurmgen.plan.environment import Setup
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
@@ -12,7 +13,7 @@ from slurmgen.sites.settings import Settings
 from slurmgen.slurm.shell import PER_TASK, Variable, variables_in, word
 
 _UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "Write output to the log at once.")
-OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name)
+OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV)
 "Variables that every job sets; a value of the request or the profile replaces them."
 
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
@@ -38,6 +39,10 @@ def variables(
     prefix = ENGINES[setup.container.engine].env_prefix if setup.container else ""
     notes = site.env.notes
     found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED}
+    if any(text.replace("_", "-").startswith("--max-restarts") for text in request.launcher_args or ()):
+        found |= {
+            name: Variable(name, *(value, value), why) for name, (value, why) in launcher.restart_env.items()
+        }
     for name, value in settings.env.items():
         found[name] = Variable(name, value, word(value), notes.get(name))
     if setup.container:

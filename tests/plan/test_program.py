@@ -137,3 +137,9 @@ def test_a_job_without_gpus_is_refused_where_no_partition_is_known() -> None:
 def test_a_named_partition_with_gpus_may_run_a_job_without() -> None:
     plan = resolve(Request(gpus=0, account="x", partition="all"), load_site("daic"))
     assert (plan.gpu_directive, plan.place.partitions) == ((), ("all",))
+
+
+def test_restarted_ranks_do_not_read_addresses_of_earlier_ones() -> None:
+    plan = resolve(Request(gpus=2, launcher_args=("--max_restarts", "1")), GENERIC)
+    assert plan.env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
+    assert plan.why["env.TORCH_DISABLE_SHARE_RDZV_TCP_STORE"].source == "derived"

@@ -7,26 +7,17 @@ An entry is made before anything is sent, with an idempotency key and without a 
 the id of the job is known. Until then the same command uses the same key again, and so finds its job.
 """
 
-import os
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, Literal
 
-from msgspec import Struct, ValidationError, convert, structs
+from msgspec import Struct, convert, structs
 
-from slurmgen.errors import ConfigError
-from slurmgen.paths import make_private, require_private, state_folder
-
-BUSY_TIMEOUT = 10.0
-"Seconds to wait for another process that is writing."
-SCHEMA_VERSION = 5
-"Kept as SQLite's user_version. A change of the tables increases it and adds to _MIGRATIONS."
+from slurmgen.jobs.state_file import StateFile
+from slurmgen.paths import state_folder
 
 # After a cluster resets its job ids, an id may have two rows; the later one counts.
-# Not WAL: home folders are on NFS, where it is not safe (https://sqlite.org/wal.html).
 _TABLE = """
 CREATE TABLE IF NOT EXISTS jobs (
     number INTEGER PRIMARY KEY,
@@ -125,14 +116,17 @@ _SETTLE = f"""{_INSERT} ON CONFLICT ([key]) WHERE [key] != '' DO UPDATE SET """ 
 )
 
 
-class Ledger:
+class Ledger(StateFile):
     """The file at `path`. The first write creates it; only its owner may read it.
 
     Every method raises ConfigError if the file cannot be used.
     """
 
+    migrations = _MIGRATIONS
+    purpose = "It records your jobs"
+
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path or default_path()
+        super().__init__(path or default_path())
 
     def check(self) -> None:
         """Check that a job can be recorded, before there is one."""
@@ -202,71 +196,10 @@ class Ledger:
         with self._open() as database:
             return _select(database, where, *values)
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction that locks at its start: of two that read first, one could not write."""
-        with self._open() as database:
-            database.execute("BEGIN IMMEDIATE")
-            yield database
-            database.execute("COMMIT")
-
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        try:
-            make_private(self.path.parent)
-            if not self.path.exists():
-                _make(self.path)
-            require_private(self.path)
-            # Closing rolls an open transaction back.
-            with closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None)) as database:
-                self._prepare(database)
-                yield database
-        except (OSError, sqlite3.Error, ValidationError) as error:
-            raise ConfigError(
-                f"cannot use {self.path}: {error}", "It records your jobs; move it away to start a new one."
-            ) from None
-
-    def _prepare(self, database: sqlite3.Connection) -> None:
-        """Migrate the file to the current schema, and keep all entries; refuse a newer schema."""
-        if (version := _schema_version(database)) > SCHEMA_VERSION:
-            raise ConfigError(
-                f"{self.path} was written by a newer slurmgen "
-                f"(schema version {version}; this one supports {SCHEMA_VERSION})",
-                "Update slurmgen on this machine too.",
-            )
-        if version < SCHEMA_VERSION:
-            database.execute("BEGIN IMMEDIATE")
-            for statements in _MIGRATIONS[_schema_version(database) :]:  # another process may have migrated
-                for statement in statements:
-                    database.execute(statement)
-            database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            database.execute("COMMIT")
-
 
 def default_path() -> Path:
     """Path of the ledger: ~/.local/state/slurmgen/ledger.sqlite, or below XDG_STATE_HOME."""
     return state_folder() / "ledger.sqlite"
-
-
-def _make(path: Path) -> None:
-    """Create an empty file atomically, readable only by its owner.
-
-    Only SQLite opens the file under its final name: closing another descriptor would release the locks of
-    all other threads (https://sqlite.org/howtocorrupt.html, section 2.2).
-    """
-    new = path.with_name(f"{path.name}.{token_hex(8)}")
-    os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    try:
-        os.link(new, path)
-    except FileExistsError:  # another process was faster
-        pass
-    finally:
-        new.unlink()
-
-
-def _schema_version(database: sqlite3.Connection) -> int:
-    version: int = database.execute("PRAGMA user_version").fetchone()[0]
-    return version
 
 
 def _select(database: sqlite3.Connection, where: str, *values: str) -> tuple[Record, ...]:

@@ -20,6 +20,7 @@ from slurmgen.jobs.logs import Shown, query_path, read, recorded_log
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.results.fetch import MAX_SIZE
 from slurmgen.jobs.results.local_folder import Results, fetch_results, local_folder
+from slurmgen.jobs.reported_nodes import if_readable
 from slurmgen.jobs.status import make_report, query, save_final_states
 from slurmgen.remote.route import SshClient, Via, open_route
 from slurmgen.remote.transport import Transport
@@ -162,7 +163,7 @@ def follow(job: AnyJob, write: Callable[[str], object], *, start: int = 0, **whe
     with reconnect() as transport:
         path = _log_path(transport, found)
         states = follow_through(transport, reconnect, found.id, path, shown, _log.warning, resume)
-    report = make_report(found, states)
+        (report,) = if_readable(transport, [make_report(found, states)])
     save_final_states([report])
     return report
 

@@ -112,7 +112,7 @@ def follow_to_end(
     finally:
         write.finish()
     records = _records(route, job)
-    _save_final_states(records, route, job, states)
+    _save_final_states(transport, records, route, job, states)
     for line in describe(states, job, transport.where):
         click.echo(line, err=True)
     if not stderr:
@@ -152,12 +152,22 @@ def _records(route: "Route", job: "JobId") -> "tuple[Record, ...]":
 
 
 def _save_final_states(
-    records: "Iterable[Record]", route: "Route", job: "JobId", states: "tuple[JobState, ...]"
+    transport: "Transport",
+    records: "Iterable[Record]",
+    route: "Route",
+    job: "JobId",
+    states: "tuple[JobState, ...]",
 ) -> None:
     from slurmgen.jobs.job import Job
+    from slurmgen.jobs.reported_nodes import if_readable
     from slurmgen.jobs.status import make_report, save_final_states
 
-    save_final_states(make_report(Job(job, route, record), states) for record in records)
+    reports = [make_report(Job(job, route, record), states) for record in records]
+    reports = if_readable(transport, reports)
+    save_final_states(reports)
+    for report in reports:
+        if report.bad_nodes and report.why:
+            _echo(f"{report.why.what}. {report.why.todo}")
 
 
 def _offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:

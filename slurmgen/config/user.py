@@ -5,9 +5,9 @@ submitted or rendered to stdout. A script that is written to a file never depend
 """
 
 import os
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from slurmgen.paths import config_folder
 from slurmgen.request import Request
@@ -32,6 +32,8 @@ class Personal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ssh_config: str | None = None
     ssh_client: Literal["paramiko", "openssh"] | None = None
     "SSH client: paramiko, or openssh, which can share a login between commands."
+    bad_node_days: Annotated[float, Meta(ge=0, le=3650)] | None = None
+    "Days for which new jobs exclude a bad node; default: 7."
 
 
 def load_personal(site: str) -> Personal:

@@ -53,6 +53,7 @@ _MIGRATIONS = (
         "ALTER TABLE jobs ADD COLUMN directory TEXT NOT NULL DEFAULT ''",
     ),
     ("ALTER TABLE jobs ADD COLUMN stderr TEXT NOT NULL DEFAULT ''",),
+    ("ALTER TABLE jobs ADD COLUMN retries INTEGER NOT NULL DEFAULT 0",),
 )
 "The statements that lead to each schema version from the one before."
 
@@ -97,6 +98,8 @@ class Record(Struct, frozen=True, kw_only=True):
     "Working directory of that command."
     stderr: str = ""
     "The value of --error, if stderr has a file of its own; `output` is then that of stdout alone."
+    retries: bool = False
+    "Whether it leaves bad nodes and runs again, so that it may report some even if it succeeds."
 
     @property
     def pending(self) -> bool:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from slurmgen.jobs.failure import Why, status_and_signal
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.preflight_reports import Findings
 from slurmgen.jobs.slurm_client import GONE, ended
 from slurmgen.slurm import pending_reasons
 from slurmgen.slurm.replies import JobState
@@ -38,6 +39,8 @@ class Report(Struct, frozen=True, kw_only=True):
     "Why it failed."
     error: str = ""
     "Why nothing is known: the site was not reached, or the submission is unsettled."
+    bad_nodes: Findings = {}
+    "What its preflight found against nodes, by their names."
     remembered: str = ""
     "Why the states come from the ledger and not from Slurm; empty if they are Slurm's."
 
@@ -115,6 +118,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "reason": report.reason,
         "waits": report.waits,
         "why": report.why,
+        "bad_nodes": report.bad_nodes,
         "start": main.start,
         "elapsed": report.elapsed,
         "time_limit": report.time_limit,

@@ -69,7 +69,9 @@ class StateFile:
             )
         if version < newest:
             database.execute("BEGIN IMMEDIATE")
-            for statements in self.migrations[_schema_version(database) :]:  # another process may have migrated
+            for statements in self.migrations[
+                _schema_version(database) :
+            ]:  # another process may have migrated
                 for statement in statements:
                     database.execute(statement)
             database.execute(f"PRAGMA user_version = {newest}")

@@ -13,6 +13,7 @@ from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.log_files import ends
 from slurmgen.jobs.logs import recorded_logs
 from slurmgen.jobs.report import Report
+from slurmgen.jobs.reported_nodes import remember, with_bad_nodes
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.replies import ENDED, JobState
@@ -57,7 +58,8 @@ def query_site(transport: Transport, jobs: Sequence[Job], *, explain: bool = Tru
     known = {job: with_final(replies[job.id], job.final) for job in jobs}
     states = {job: states for job, (states, _) in known.items()}
     reasons = _reasons(transport, states) if explain else {}
-    return [make_report(job, *known[job], reasons.get(job)) for job in jobs]
+    reports = [make_report(job, *known[job], reasons.get(job)) for job in jobs]
+    return with_bad_nodes(transport, reports) if explain else reports
 
 
 def make_report(
@@ -95,7 +97,12 @@ def unreached(job: Job, error: SlurmgenError) -> Report:
 
 
 def save_final_states(reports: Iterable[Report]) -> None:
-    """Keep in the ledger how jobs ended and why they failed; clear it for a job that runs again."""
+    """Keep in the ledger how jobs ended and why they failed; clear it for a job that runs again.
+
+    The nodes that preflights found bad are remembered too.
+    """
+    reports = list(reports)
+    remember(reports)
     seen = {
         report.job.record: (as_text(report.states), why_as_text(report.why))
         for report in reports

@@ -1,0 +1,169 @@
+"""Bad nodes: which nodes of a site failed a preflight, and for how long new jobs exclude them.
+
+They are in an SQLite file of the user, `bad-nodes.sqlite` in the state folder (~/.local/state/slurmgen).
+Each entry is of one report: of a job, or of the user. An entry that has expired or was cleared stays in the
+file, so that the same report does not count twice.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from slurmgen.jobs.state_file import StateFile
+from slurmgen.paths import state_folder
+
+DAYS = 7.0
+"Default of `bad_node_days` in personal.toml."
+MOST_EXCLUDED = 20
+"Nodes that one script excludes."
+BY_HAND = ""
+"Instead of a job: the user reported the node."
+NODE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+"The name of one node; also safe in a shell, in a directive and in a list of nodes."
+
+_TABLE = """
+CREATE TABLE reports (
+    site TEXT NOT NULL,
+    twin INTEGER NOT NULL,
+    node TEXT NOT NULL,
+    job TEXT NOT NULL,
+    finding TEXT NOT NULL,
+    since TEXT NOT NULL,
+    until TEXT NOT NULL,
+    cleared INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (site, twin, node, job)
+)
+"""
+
+
+class Place(Struct, frozen=True):
+    """Whose nodes: those of a site, or of its twin, which has nodes of the same names."""
+
+    site: str
+    twin: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.site} twin" if self.twin else self.site
+
+
+class BadNode(Struct, frozen=True, kw_only=True):
+    """One node that jobs exclude."""
+
+    site: str
+    twin: bool = False
+    node: str
+    job: str = BY_HAND
+    "The job that reported it."
+    finding: str
+    "What is wrong with it, in one line."
+    since: str
+    "Time of the report, as ISO 8601 in UTC, like `until`."
+    until: str
+
+    @property
+    def place(self) -> Place:
+        """Whose node it is."""
+        return Place(self.site, self.twin)
+
+    @property
+    def reason(self) -> str:
+        """Why and for how long it is excluded, for the comment in a script."""
+        source = f"job {self.job}" if self.job else "by hand"
+        return f"{self.finding} ({source}), until {self.until[: len('2026-01-31')]}"
+
+
+_FIELDS = BadNode.__struct_fields__
+_NAMES = ", ".join(_FIELDS)
+_VALUES = f"({_NAMES}) VALUES ({', '.join(f':{name}' for name in _FIELDS)})"
+# Of several reports about a node, the newest counts; SQLite takes the other columns from the row of max().
+_CURRENT = (
+    f"SELECT {_NAMES}, max(since) FROM reports WHERE NOT cleared AND until > ? "  # noqa: S608 (own names)
+    "GROUP BY site, twin, node ORDER BY site, twin, since DESC, node"
+)
+_CLEAR = "UPDATE reports SET cleared = 1 WHERE site = ? AND twin = ? AND node = ?"
+
+
+class BadNodes(StateFile):
+    """The file at `path`. The first write creates it; only its owner may read it.
+
+    Every method raises ConfigError if the file cannot be used.
+    """
+
+    migrations = ((_TABLE,),)
+    purpose = "It records bad nodes"
+
+    def __init__(self, path: Path | None = None) -> None:
+        super().__init__(path or state_folder() / "bad-nodes.sqlite")
+
+    def add(self, nodes: Iterable[BadNode]) -> None:
+        """Record reports. Each report of a job counts once, even after it expired or was cleared."""
+        rows = [structs.asdict(node) for node in nodes]
+        with self._writing() as database:
+            for row in rows:
+                verb = "INSERT OR IGNORE" if row["job"] else "INSERT OR REPLACE"
+                database.execute(f"{verb} INTO reports {_VALUES}", row)
+
+    def current(self, place: Place | None = None, now: datetime | None = None) -> tuple[BadNode, ...]:
+        """The nodes that jobs exclude now, of one place or of all; the newest first."""
+        if not self.path.exists():
+            return ()
+        with self._open() as database:
+            found = _select(database, as_text(now or datetime.now(UTC)))
+        return tuple(node for node in found if place in (None, node.place))
+
+    def clear(self, nodes: Iterable[BadNode]) -> None:
+        """Let jobs use these nodes again."""
+        with self._writing() as database:
+            database.executemany(_CLEAR, [(node.site, node.twin, node.node) for node in nodes])
+
+
+def as_text(time: datetime) -> str:
+    """A time as the file has it: all have the same zone and length, so that they compare as text."""
+    return time.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def bad_node(
+    place: Place,
+    node: str,
+    finding: str,
+    job: str = BY_HAND,
+    *,
+    days: float = DAYS,
+    now: datetime | None = None,
+) -> BadNode:
+    """A report of this moment, which expires after some days."""
+    since = now or datetime.now(UTC)
+    until = since + timedelta(days=days)
+    return BadNode(
+        site=place.site,
+        twin=place.twin,
+        node=node,
+        job=job,
+        finding=finding,
+        since=as_text(since),
+        until=as_text(until),
+    )
+
+
+def is_node_name(text: str) -> bool:
+    """Whether a text can be the name of one node.
+
+    >>> is_node_name("gpu-12.local"), is_node_name("n[1-3]"), is_node_name("--all")
+    (True, False, False)
+    """
+    return re.fullmatch(NODE_NAME, text) is not None
+
+
+def exclusions(nodes: Sequence[BadNode]) -> tuple[str, ...]:
+    """The newest of the nodes as `NODE=WHY`, the form of `Request.exclude`."""
+    return tuple(f"{node.node}={node.reason}" for node in nodes[:MOST_EXCLUDED])
+
+
+def _select(database: sqlite3.Connection, now: str) -> list[BadNode]:
+    rows = database.execute(_CURRENT, (now,))
+    named = (dict(zip(_FIELDS, row[: len(_FIELDS)], strict=True)) for row in rows)
+    return [BadNode(**{**row, "twin": bool(row["twin"])}) for row in named]

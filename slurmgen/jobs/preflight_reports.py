@@ -1,0 +1,110 @@
+"""The reports that preflights left in run folders: which nodes of a job are bad, and why.
+
+A job writes them, and the login node sends them; neither is trusted. A report that does not have exactly the
+expected form is ignored.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+from msgspec import DecodeError, Meta, Struct, ValidationError, json
+
+from slurmgen.jobs.bad_nodes import NODE_NAME
+from slurmgen.jobs.failure import Why
+from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
+from slurmgen.text import counted, listed, visible
+
+BAD_NODE = 79
+"Exit status of a job whose preflight found a bad node."
+MAX_REPORT = 1 << 20
+"Bytes of one report; a healthy node takes about 50."
+MAX_REPORTS = 10
+"Of one job: the first of each of its runs or tasks."
+MAX_NODES = 64
+"Bad nodes of one job that are remembered."
+_LONGEST = 200
+"Characters of a finding."
+# A NUL ends each report, so the reports themselves must not contain one; a lone dot ends those of a folder.
+_READ = r"""
+export LC_ALL=C
+size=$1 most=$2
+shift 2
+for folder do
+  left=$most
+  for file in "$folder"/.preflight-*.json; do
+    if [ "$left" -gt 0 ] && [ -f "$file" ] && [ -r "$file" ]; then
+      left=$((left - 1))
+      printf r
+      head -c "$size" "$file" | tr -d '\000'
+      printf '\000'
+    fi
+  done
+  printf '.\000'
+done"""
+
+
+class _Finding(Struct):
+    text: str
+
+
+class _Node(Struct):
+    node: Annotated[str, Meta(pattern=rf"^{NODE_NAME}\Z")]
+    healthy: bool
+    findings: list[_Finding] = []
+
+
+class _Report(Struct):
+    schema: Literal[1]
+    verdict: Literal["healthy", "bad"]
+    nodes: list[_Node]
+
+
+Findings = Mapping[str, str]
+"What is wrong with each bad node, by its name."
+
+
+def read(transport: Transport, folders: Sequence[str]) -> list[dict[str, str]]:
+    """The findings about bad nodes in each run folder; one command reads all."""
+    argv = ["sh", "-c", _READ, "preflight", str(MAX_REPORT), str(MAX_REPORTS), *folders]
+    reply = transport.run(argv, timeout=COMMAND_TIMEOUT)
+    found: list[dict[str, str]] = [{}]
+    for text in reply.stdout.split(b"\0"):
+        if text == b".":
+            found.append({})
+        else:
+            found[-1] |= findings(text.removeprefix(b"r"))
+    return [*found, *[{}] * len(folders)][: len(folders)]
+
+
+def findings(report: bytes) -> dict[str, str]:
+    """What a report says against each bad node; nothing if it has not the expected form.
+
+    Nothing either if it says that all of several nodes are bad: then the fault is hardly theirs.
+    """
+    try:
+        content = json.decode(report, type=_Report)
+    except (DecodeError, ValidationError, RecursionError):
+        return {}
+    bad = [node for node in content.nodes if not node.healthy]
+    if content.verdict == "healthy" or (len(bad) == len(content.nodes) > 1):
+        return {}
+    return {node.node: _in_words(node) for node in bad[:MAX_NODES]}
+
+
+def _in_words(node: _Node) -> str:
+    texts = [visible(" ".join(finding.text.split())) for finding in node.findings]
+    return "; ".join(filter(None, texts))[:_LONGEST] or "its preflight failed"
+
+
+def why(found: Findings) -> Why | None:
+    """Why a job that ended with BAD_NODE failed; None if no report names a node."""
+    if not found:
+        return None
+    node, finding = next(iter(found.items()))
+    others = [name for name in found if name != node]
+    more = f"; and {counted(len(others), 'more node')}: {listed(others)}" if others else ""
+    return Why(
+        f"not your code: node {node}: {finding}{more}",
+        "`slurmgen submit` excludes it now, and `slurmgen nodes` lists it; "
+        'with on_bad_node = "retry" a job continues without it.',
+    )

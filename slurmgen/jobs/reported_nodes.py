@@ -1,0 +1,83 @@
+"""The bad nodes that jobs reported: read them when a job has ended, and remember them for the next jobs."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from msgspec import structs
+
+from slurmgen.config.user import load_personal
+from slurmgen.errors import ConfigError, RemoteError
+from slurmgen.jobs import preflight_reports
+from slurmgen.jobs.bad_nodes import DAYS, BadNode, BadNodes, Place, bad_node
+from slurmgen.jobs.failure import status_and_signal
+from slurmgen.jobs.preflight_reports import BAD_NODE
+from slurmgen.jobs.report import Report
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Transport
+
+
+def with_bad_nodes(transport: Transport, reports: Sequence[Report]) -> list[Report]:
+    """The reports, with what preflights found against nodes; one command reads all.
+
+    Raises:
+        RemoteError: it cannot be read.
+    """
+    folders = {
+        report.job: report.job.record.folder
+        for report in reports
+        if report.job.record and (_failed(report) or (report.job.record.retries and report.ended))
+    }
+    if not folders:
+        return list(reports)
+    found = dict(zip(folders, preflight_reports.read(transport, list(folders.values())), strict=True))
+    return [_completed(report, found.get(report.job, {})) for report in reports]
+
+
+def if_readable(transport: Transport, reports: Sequence[Report]) -> list[Report]:
+    """The same; without it if that cannot be read, as when another connection replaced this one."""
+    try:
+        return with_bad_nodes(transport, reports)
+    except RemoteError:
+        return list(reports)
+
+
+def _failed(report: Report) -> bool:
+    """Whether the preflight of a job, or of one of its tasks, ended it."""
+    return any(
+        state.state == "FAILED" and status_and_signal(state) == (BAD_NODE, 0) for state in report.states
+    )
+
+
+def _completed(report: Report, found: dict[str, str]) -> Report:
+    cause = preflight_reports.why(found) if _failed(report) else None
+    return structs.replace(report, bad_nodes=found, why=cause or report.why)
+
+
+def remember(reports: Iterable[Report]) -> None:
+    """Remember the bad nodes that jobs reported, so that new jobs exclude them."""
+    nodes = [node for report in reports for node in _bad_nodes(report)]
+    if nodes:
+        with suppress(ConfigError):  # `status` shows them in any case
+            BadNodes().add(nodes)
+
+
+def _bad_nodes(report: Report) -> Iterator[BadNode]:
+    place, job = place_of(report.job.route), str(report.job.id)
+    days = days_at(place.site) if report.bad_nodes else DAYS
+    for node, finding in report.bad_nodes.items():
+        yield bad_node(place, node, finding, job, days=days)
+
+
+def place_of(route: Route) -> Place:
+    """Whose nodes the jobs of a route run on."""
+    return Place(route.site, route.via == "twin")
+
+
+def days_at(site: str) -> float:
+    """Days for which a bad node of a site is excluded.
+
+    Raises:
+        ConfigError: personal.toml is wrong.
+    """
+    days = load_personal(site).bad_node_days
+    return DAYS if days is None else days

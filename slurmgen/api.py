@@ -18,9 +18,9 @@ from slurmgen.jobs.job import Job, group_by_route
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.logs import Shown, query_path, read, recorded_log
 from slurmgen.jobs.report import Report
+from slurmgen.jobs.reported_nodes import if_readable
 from slurmgen.jobs.results.fetch import MAX_SIZE
 from slurmgen.jobs.results.local_folder import Results, fetch_results, local_folder
-from slurmgen.jobs.reported_nodes import if_readable
 from slurmgen.jobs.status import make_report, query, save_final_states
 from slurmgen.remote.route import SshClient, Via, open_route
 from slurmgen.remote.transport import Transport

@@ -10,6 +10,7 @@ The command line and Python use the same function, so that both get the same job
 2
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,25 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     "The slurmgen command that makes the script, for its header."
     name: str | None = None
     "The job of slurmgen.toml; None for one of `[defaults]` alone."
+    options: JobOptions = JobOptions()
+    "What the caller asked for."
+    on_all_nodes: "JobSpec | None" = None
+    "The same job before it excluded remembered nodes, which may differ when a submission is repeated."
+
+    def excluding(self, nodes: Sequence[str]) -> "JobSpec":
+        """The same job on other nodes than these, each `NODE` or `NODE=WHY`."""
+        exclude = (*(self.request.exclude or ()), *nodes)
+        request = structs.replace(self.options.request, exclude=exclude)
+        spec = load_spec(structs.replace(self.options, request=request), self.project_dir)
+        return structs.replace(spec, on_all_nodes=self)
+
+    def identity(self, cache_dir: Path | None = None) -> str | None:
+        """The script of the job on all nodes, by which a repeated submission is found; None if it is its own.
+
+        Args:
+            cache_dir: a private folder for compiled templates.
+        """
+        return self.on_all_nodes.render(self.on_all_nodes.plan(), cache_dir) if self.on_all_nodes else None
 
     def plan(self) -> "Plan":
         """Resolve the request on its site.
@@ -167,6 +187,7 @@ def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> Jo
         files=_files(request, merged, options.overrides),
         command=_command(options, site, job, written, merged),
         name=job,
+        options=options,
     )
 
 

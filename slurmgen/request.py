@@ -68,6 +68,10 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "For accelerate's launcher."
     requeue: bool | None = None
     "Requeue the job if its ranks stop unfinished before the time limit."
+    exclude: tuple[str, ...] | None = None
+    "Nodes that the job does not use, each as NODE or NODE=WHY; the reason becomes a comment."
+    on_bad_node: Literal["stop", "retry"] | None = None
+    "After a preflight that found a bad node: stop, or requeue the job without it."
     name: str | None = None
     "Name of the job."
     log_dir: str | None = None
@@ -199,7 +203,7 @@ def flag(field: str) -> str:
     return _FLAGS[field]
 
 
-_LISTS = ("modules", "binds", "launcher_args")
+_LISTS = ("modules", "binds", "exclude", "launcher_args")
 
 
 def _option(key: str, value: str | int) -> str:

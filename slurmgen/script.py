@@ -18,6 +18,7 @@ from slurmgen.files import MAX_TEXT, read_inside
 from slurmgen.launchers import Layout
 from slurmgen.paths import bundled
 from slurmgen.plan import Plan
+from slurmgen.plan.bad_nodes import TRIES, excluded
 from slurmgen.python_env import COMMENTS
 from slurmgen.slurm.node_step import on_each_node
 from slurmgen.slurm.shell import quote
@@ -179,6 +180,8 @@ def _values(plan: Plan) -> dict[str, Any]:
         "title": _title(plan),
         "command": plan.command,
         "directives": plan.directives,
+        "excluded": excluded(plan.request),
+        "tries": TRIES,
         "modules": plan.setup.modules,
         "module_checks": _module_checks(plan.setup.needs),
         "python_setup": plan.setup.python_setup,

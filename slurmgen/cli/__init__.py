@@ -37,6 +37,7 @@ SECTIONS = {
     },
     "Sites": {
         "sites": "List, write, check and try site profiles.",
+        "nodes": "List the bad nodes that new jobs exclude, add to them, and clear them.",
         "doctor": "Check step by step that a job can be submitted.",
         "twin": "Run a real Slurm on this machine that imitates a site.",
     },

@@ -251,6 +251,17 @@ _OPTIONS = [
         default=None,
         help="Signal the ranks with USR2 before the time limit, and requeue the job if they exit with 75.",
     ),
+    click.option(
+        "--exclude",
+        multiple=True,
+        metavar="NODE[=WHY]",
+        help="Node that the job does not use, and why; repeatable.",
+    ),
+    click.option(
+        "--on-bad-node",
+        type=click.Choice(["stop", "retry"]),
+        help="If the preflight finds a bad node: stop, or requeue the job without it; default: stop.",
+    ),
     click.option("--name", metavar="NAME", help="Job name; default: the name of the script."),
     click.option(
         "--log-dir",

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
 from slurmgen.cli.job_output import print_script, warn
 from slurmgen.cli.options import JobCommand, request_options
 from slurmgen.cli.paths import cache_dir, shown, write_in_project
@@ -38,10 +39,17 @@ _WITH_ALL = {"all_jobs", "write", "force"}
     is_flag=True,
     help="With --write: write the scripts of all jobs, for each of their sites.",
 )
+@bad_nodes_option(default=False)
 @click.option("--force", is_flag=True, help="Overwrite a script that was edited by hand.")
 @click.pass_context
 def command(
-    ctx: click.Context, options: JobOptions, output: Path | None, write: bool, all_jobs: bool, force: bool
+    ctx: click.Context,
+    options: JobOptions,
+    output: Path | None,
+    write: bool,
+    all_jobs: bool,
+    exclude_bad_nodes: bool,
+    force: bool,
 ) -> None:
     """Write the batch script of a job to stdout or to a file.
 
@@ -52,11 +60,18 @@ def command(
     """
     if output and write:
         raise click.UsageError("--output and --write exclude each other.")
+    if exclude_bad_nodes and (output or write):
+        raise click.UsageError(
+            "--exclude-bad-nodes is for a script on stdout: one in a file does not depend on this machine."
+        )
     if all_jobs:
         _refuse_more_than_all(ctx, write)
         _write_all(force)
     else:
-        _render_one(load_spec(options, Path.cwd(), personal=not (output or write)), output, write, force)
+        job = load_spec(options, Path.cwd(), personal=not (output or write))
+        if exclude_bad_nodes:
+            job = without_bad_nodes(job)
+        _render_one(job, output, write, force)
 
 
 def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs
 
+from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
 from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 )
 @project_size_option
 @send_option
+@bad_nodes_option(default=True)
 @click.option(
     "--again", is_flag=True, help="Submit a new job even if the outcome of an earlier submission is unknown."
 )
@@ -52,6 +54,7 @@ def command(
     remote_dir: str | None,
     max_size: int,
     send: tuple[str, ...],
+    exclude_bad_nodes: bool,
     again: bool,
     test_only: bool,
     dry_run: bool,
@@ -75,6 +78,8 @@ def command(
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
     with connect_in_background(route, starts=not dry_run) as connecting:
+        if exclude_bad_nodes:
+            job = without_bad_nodes(job, twin=route.via == "twin")
         plan = _plan(job, follow=follow)
         prepared = _prepared(job, plan, route, remote_dir, max_size, send)
         if test_only:
@@ -103,7 +108,8 @@ def _prepared(
 
     script = job.render(plan, cache_dir())
     folder = remote_dir or job.personal.remote_dir
-    prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send)
+    identity = job.identity(cache_dir())
+    prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send, identity)
     command, directory = typed(click.get_current_context()), str(Path.cwd())
     record = structs.replace(prepared.record, command=command, directory=directory)
     return structs.replace(prepared, record=record)

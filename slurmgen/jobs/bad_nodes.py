@@ -7,7 +7,7 @@ file, so that the same report does not count twice.
 
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,11 +15,14 @@ from msgspec import Struct, structs
 
 from slurmgen.jobs.state_file import StateFile
 from slurmgen.paths import state_folder
+from slurmgen.text import visible
 
 DAYS = 7.0
 "Default of `bad_node_days` in personal.toml."
 MOST_EXCLUDED = 20
 "Nodes that one script excludes."
+LONGEST = 200
+"Characters of a finding."
 BY_HAND = ""
 "Instead of a job: the user reported the node."
 NODE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
@@ -72,8 +75,12 @@ class BadNode(Struct, frozen=True, kw_only=True):
     @property
     def reason(self) -> str:
         """Why and for how long it is excluded, for the comment in a script."""
-        source = f"job {self.job}" if self.job else "by hand"
-        return f"{self.finding} ({source}), until {self.until[: len('2026-01-31')]}"
+        return f"{self.finding} ({self.source}), until {self.until[: len('2026-01-31')]}"
+
+    @property
+    def source(self) -> str:
+        """Where the report comes from."""
+        return f"job {self.job}" if self.job else "by hand"
 
 
 _FIELDS = BadNode.__struct_fields__
@@ -149,6 +156,15 @@ def bad_node(
     )
 
 
+def in_one_line(text: str) -> str:
+    r"""A finding as it is kept: one short line in which nothing can control a terminal or end a comment.
+
+    >>> print(in_one_line("3 GPUs,\n but the others\x1b have 4"))
+    3 GPUs, but the others\x1b have 4
+    """
+    return visible(" ".join(text.split()))[:LONGEST]
+
+
 def is_node_name(text: str) -> bool:
     """Whether a text can be the name of one node.
 
@@ -156,11 +172,6 @@ def is_node_name(text: str) -> bool:
     (True, False, False)
     """
     return re.fullmatch(NODE_NAME, text) is not None
-
-
-def exclusions(nodes: Sequence[BadNode]) -> tuple[str, ...]:
-    """The newest of the nodes as `NODE=WHY`, the form of `Request.exclude`."""
-    return tuple(f"{node.node}={node.reason}" for node in nodes[:MOST_EXCLUDED])
 
 
 def _select(database: sqlite3.Connection, now: str) -> list[BadNode]:

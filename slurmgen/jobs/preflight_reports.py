@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 from msgspec import DecodeError, Meta, Struct, ValidationError, json
 
-from slurmgen.jobs.bad_nodes import NODE_NAME
+from slurmgen.jobs.bad_nodes import NODE_NAME, in_one_line
 from slurmgen.jobs.failure import Why
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
-from slurmgen.text import counted, listed, visible
+from slurmgen.text import counted, listed
 
 BAD_NODE = 79
 "Exit status of a job whose preflight found a bad node."
@@ -22,8 +22,6 @@ MAX_REPORTS = 10
 "Of one job: the first of each of its runs or tasks."
 MAX_NODES = 64
 "Bad nodes of one job that are remembered."
-_LONGEST = 200
-"Characters of a finding."
 # A NUL ends each report, so the reports themselves must not contain one; a lone dot ends those of a folder.
 _READ = r"""
 export LC_ALL=C
@@ -92,8 +90,7 @@ def findings(report: bytes) -> dict[str, str]:
 
 
 def _in_words(node: _Node) -> str:
-    texts = [visible(" ".join(finding.text.split())) for finding in node.findings]
-    return "; ".join(filter(None, texts))[:_LONGEST] or "its preflight failed"
+    return in_one_line("; ".join(finding.text for finding in node.findings)) or "its preflight failed"
 
 
 def why(found: Findings) -> Why | None:

@@ -57,6 +57,7 @@ def prepare(
     remote_dir: str | None = None,
     max_size: int = MAX_SIZE,
     send: Sequence[str] = (),
+    identity: str | None = None,
 ) -> Prepared:
     """Read the project, and make all that a submission needs. It connects to no host.
 
@@ -68,6 +69,7 @@ def prepare(
         remote_dir: the remote folder for submissions.
         max_size: bytes of the project, above which it is refused.
         send: files to send although they may hold secrets or are ignored.
+        identity: the text by which a repeated submission is found; default: that of the script.
 
     Raises:
         RequestError: the project cannot be sent so.
@@ -83,7 +85,9 @@ def prepare(
     made = _submission(plan, script, files, content, parent)
     sent = Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
     record = structs.replace(
-        _pending(made, route, project_dir, commit), stderr=_options(plan).get("error", "")
+        _pending(made, route, project_dir, commit, identity or script),
+        stderr=_options(plan).get("error", ""),
+        retries=plan.request.on_bad_node == "retry",
     )
     return Prepared(made, route, record, sent, expected(content, sent), plan.profile.refusals)
 
@@ -129,7 +133,9 @@ def _options(plan: Plan) -> dict[str, str]:
     return {key: (value or "").strip('"') for key, value in plan.extra_directives}
 
 
-def _pending(submission: Submission, route: Route, project_dir: Path, commit: Revision) -> Record:
+def _pending(
+    submission: Submission, route: Route, project_dir: Path, commit: Revision, identity: str
+) -> Record:
     return Record(
         id="",
         cluster=submission.clusters,
@@ -140,7 +146,7 @@ def _pending(submission: Submission, route: Route, project_dir: Path, commit: Re
         key=submission.key,
         fingerprint=_hash(
             *(route.site, route.via, route.host or "", submission.parent),
-            *(str(project_dir.resolve()), submission.script),
+            *(str(project_dir.resolve()), identity),
         ),
         state="pending",
         snapshot=submission.content.hash,

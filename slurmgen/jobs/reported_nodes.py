@@ -7,13 +7,15 @@ from msgspec import structs
 
 from slurmgen.config.user import load_personal
 from slurmgen.errors import ConfigError, RemoteError
+from slurmgen.job_spec import JobSpec
 from slurmgen.jobs import preflight_reports
-from slurmgen.jobs.bad_nodes import DAYS, BadNode, BadNodes, Place, bad_node
+from slurmgen.jobs.bad_nodes import DAYS, MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
 from slurmgen.jobs.failure import status_and_signal
 from slurmgen.jobs.preflight_reports import BAD_NODE
 from slurmgen.jobs.report import Report
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
+from slurmgen.slurm import sbatch_options
 
 
 def with_bad_nodes(transport: Transport, reports: Sequence[Report]) -> list[Report]:
@@ -66,6 +68,23 @@ def _bad_nodes(report: Report) -> Iterator[BadNode]:
     days = days_at(place.site) if report.bad_nodes else DAYS
     for node, finding in report.bad_nodes.items():
         yield bad_node(place, node, finding, job, days=days)
+
+
+def nodes_to_exclude(job: JobSpec, place: Place) -> tuple[BadNode, ...]:
+    """The remembered bad nodes that a job does not exclude yet; none if it names its nodes itself.
+
+    Raises:
+        ConfigError: the file of bad nodes cannot be used.
+    """
+    own = {text.partition("=")[0] for text in job.request.exclude or ()}
+    if not {"nodelist", "nodefile"}.isdisjoint(sbatch_options.given(job.request.sbatch)):
+        return ()
+    return tuple(node for node in BadNodes().current(place) if node.node not in own)
+
+
+def excluding(job: JobSpec, nodes: Sequence[BadNode]) -> JobSpec:
+    """The job on other nodes than these; of many, it excludes the newest."""
+    return job.excluding([f"{node.node}={node.reason}" for node in nodes[:MOST_EXCLUDED]]) if nodes else job
 
 
 def place_of(route: Route) -> Place:

@@ -13,6 +13,7 @@ from slurmgen.jobs import exactly_once
 from slurmgen.jobs.exactly_once import Closed, Count, Refused, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.prepare import MAX_SIZE, Prepared, new_key, now, prepare
+from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, place_of
 from slurmgen.plan import Plan
 from slurmgen.remote.background import BackgroundLogin
 from slurmgen.remote.route import SshClient, Via, find_route
@@ -52,6 +53,7 @@ def submit(
     again: bool = False,
     send: Sequence[str] = (),
     max_size: int = MAX_SIZE,
+    exclude_bad_nodes: bool = True,
     via: Via | None = None,
     host: str | None = None,
     ssh_config: str | None = None,
@@ -70,6 +72,7 @@ def submit(
         again: submit a new job even if an earlier submission is unsettled.
         send: files to send although they may hold secrets or are ignored.
         max_size: bytes of the project, above which nothing is sent.
+        exclude_bad_nodes: for a job of `load_job`, exclude the nodes that are remembered as bad.
         via: how to reach the site; default: ssh if it has a login host, else local.
         host: login host, as `[USER@]HOST`; default: that of personal.toml, else of the profile.
         ssh_config: OpenSSH configuration; default: ~/.ssh/config.
@@ -88,9 +91,13 @@ def submit(
         spec.site, spec.personal, via=via, host=host, ssh_config=ssh_config, ssh_client=ssh_client
     )
     with BackgroundLogin(route) as connecting:
+        if spec is job and exclude_bad_nodes:
+            spec = excluding(spec, nodes_to_exclude(spec, place_of(route)))
         plan = spec.plan() if isinstance(job, JobSpec) else job
         folder = remote_dir or spec.personal.remote_dir
-        prepared = prepare(plan, spec.render(plan), route, spec.project_dir, folder, max_size, send)
+        prepared = prepare(
+            *(plan, spec.render(plan), route, spec.project_dir, folder, max_size, send), spec.identity()
+        )
         with submission(prepared, connecting.transport, again=again, observer=observer) as outcome:
             return outcome.record
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from slurmgen.launchers import Tasks
+from slurmgen.plan import bad_nodes
 from slurmgen.plan.reasons import DERIVED, PROFILE, Origin, Reason, default, derived, from_profile, origin_of
 from slurmgen.plan.requeue import REASONS as REQUEUE_REASONS
 from slurmgen.plan.variables import OWN
@@ -128,6 +129,8 @@ def _gpu_type(plan: "Plan") -> Reason:
 
 
 def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
+    if text := bad_nodes.reason(plan.request, option):
+        return derived(text)
     if option in plan.request.sbatch:
         return origin(f"sbatch.{option}")
     if plan.requeue and option in REQUEUE_REASONS:

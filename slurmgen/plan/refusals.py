@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from slurmgen.errors import RequestError
+from slurmgen.plan import bad_nodes
 from slurmgen.plan.requeue import REASONS
 from slurmgen.request import Request
 from slurmgen.sites.model import Partition, Qos, Site
@@ -28,6 +29,8 @@ def _removal(name: str, request: Request) -> str:
     """How the user removes an sbatch option of the script."""
     if name in sbatch_options.given(request.sbatch):
         return f"Leave --sbatch {name} out."
+    if bad_nodes.reason(request, name):
+        return f"Leave --{'exclude' if name == 'exclude' else 'on-bad-node retry'} out."
     source = "requeue" if name in REASONS else "mem" if name.startswith("mem") else name
     if getattr(request, source.replace("-", "_"), None):
         return f"Leave --{source} out."

@@ -7,6 +7,7 @@ import re
 
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.launchers import LAUNCHERS, Launcher, Layout
+from slurmgen.plan.bad_nodes import with_bad_nodes
 from slurmgen.plan.directives import gpu_directive, mem_directive
 from slurmgen.plan.environment import Setup, find_setup, uses_container
 from slurmgen.plan.job_step import find_step
@@ -65,7 +66,9 @@ def resolve(
     cpu = cpus(request, origin, site, launcher, layout, place.node)
     mem = memory(request, origin, site, layout, place.node, cpu.per_node)
     limit = time(request, origin, site, place.limits, layout.nodes)
-    further = further_options(request, settings.sbatch, place.constraint, limit.value)
+    further = with_bad_nodes(
+        request, further_options(request, settings.sbatch, place.constraint, limit.value)
+    )
     in_task = task_variables(request, site, settings, launcher)
     exports = variables(request, site, settings, launcher, layout, setup, cpu.per_rank)
     plan = Plan(

@@ -119,7 +119,7 @@ def test_a_file_of_the_first_schema_is_migrated_without_loss(ledger: Ledger, ver
 def test_a_file_without_final_states_is_migrated(ledger: Ledger) -> None:
     ledger.add(record("12"))
     with closing(sqlite3.connect(ledger.path)) as database:
-        later = ("final", "why", "command", "directory", "stderr")
+        later = ("final", "why", "command", "directory", "stderr", "retries")
         steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in later)
         database.executescript(f"{steps} PRAGMA user_version = 2;")
     assert ledger.find("12") == (record("12"),)
@@ -132,7 +132,8 @@ def test_a_file_without_reasons_of_failures_is_migrated(ledger: Ledger) -> None:
         ledger.add(one)
     with closing(sqlite3.connect(ledger.path)) as database:
         steps = "".join(
-            f"ALTER TABLE jobs DROP COLUMN {name};" for name in ("why", "command", "directory", "stderr")
+            f"ALTER TABLE jobs DROP COLUMN {name};"
+            for name in ("why", "command", "directory", "stderr", "retries")
         )
         database.executescript(f"{steps} PRAGMA user_version = 3;")
     assert ledger.all() == (ended, pending("a", "same"))

@@ -68,6 +68,10 @@ CASES = {
         Case("snapshots --via twin", programs=SHELL | SLURM),
         Case("snapshots --via twin --prune", programs=SHELL | SLURM),
     ],
+    "nodes": [
+        Case("nodes"),
+        Case("nodes --site lab --add n1 --because slow", then="nodes --clear-all"),
+    ],
     "doctor": [
         Case("doctor a --via twin", programs=GIT | SHELL | SLURM),
         Case("doctor b --via local", programs=GIT | SHELL | SLURM),

@@ -1,0 +1,142 @@
+"""`slurmgen nodes`: list the bad nodes that new jobs exclude, add to them, and clear them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import structs
+
+from slurmgen.cli.help import Command
+from slurmgen.cli.job_output import print_json
+from slurmgen.cli.route_options import json_option, project_dir
+from slurmgen.cli.site_option import site_option
+from slurmgen.errors import RequestError
+from slurmgen.text import visible
+
+if TYPE_CHECKING:
+    from slurmgen.jobs.bad_nodes import BadNode, Place
+
+HEADINGS = ("SITE", "NODE", "SINCE", "UNTIL", "FINDING")
+_MAX_DAYS = 3650
+
+
+@click.command(
+    "nodes",
+    cls=Command,
+    examples={
+        "slurmgen nodes": "List the bad nodes of all sites",
+        "slurmgen nodes --site daic --add gpu07 --because 'ECC errors'": "Exclude a node from new jobs",
+        "slurmgen nodes --site daic --clear gpu07": "Let jobs use it again",
+    },
+)
+@site_option
+@click.option("--twin", is_flag=True, help="With --site: the nodes of its twin.")
+@click.option("--add", "added", multiple=True, metavar="NODE", help="Exclude this node; repeatable.")
+@click.option("--because", metavar="TEXT", help="With --add: what is wrong with it.")
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0, max=_MAX_DAYS, min_open=True),
+    metavar="N",
+    help="With --add: for this long; default: bad_node_days of personal.toml, else 7.",
+)
+@click.option("--clear", "cleared", multiple=True, metavar="NODE", help="Use this node again; repeatable.")
+@click.option("--clear-all", is_flag=True, help="Use all nodes again, of the site or of all sites.")
+@json_option
+def command(
+    site: str | None,
+    twin: bool,
+    added: tuple[str, ...],
+    because: str | None,
+    days: float | None,
+    cleared: tuple[str, ...],
+    clear_all: bool,
+    as_json: bool,
+) -> None:
+    """List the bad nodes that new jobs exclude, add to them, and clear them.
+
+    A node is remembered when the preflight of a job finds it bad, and when `status`, `wait` or
+    `submit --follow` then sees the end of that job. `submit` excludes it until its entry expires.
+    """
+    from slurmgen.jobs.bad_nodes import BadNodes
+
+    _check(site, twin, added, because, days, bool(cleared or clear_all))
+    place = _place(site, twin)
+    if place and added and because:
+        _add(place, added, because, days)
+    elif cleared or clear_all:
+        _clear(place, cleared)
+    nodes = BadNodes().current(place)
+    if as_json:
+        print_json({"nodes": [structs.asdict(node) for node in nodes]})
+    else:
+        _print_table(nodes)
+
+
+def _check(
+    site: str | None,
+    twin: bool,
+    added: tuple[str, ...],
+    because: str | None,
+    days: float | None,
+    clears: bool,
+) -> None:
+    if added and clears:
+        raise click.UsageError("--add and --clear exclude each other.")
+    if twin and not site:
+        raise click.UsageError("--twin needs --site.")
+    if added and not (site and because and because.strip()):
+        raise click.UsageError("--add needs --site and --because.")
+    if not added and (because is not None or days is not None):
+        raise click.UsageError("--because and --days need --add.")
+
+
+def _place(site: str | None, twin: bool) -> "Place | None":
+    """The site or its twin; None for all."""
+    from slurmgen.jobs.bad_nodes import Place
+    from slurmgen.sites.profiles import load_site
+
+    return Place(load_site(site, project_dir()).name, twin) if site else None
+
+
+def _add(place: "Place", names: Sequence[str], because: str, days: float | None) -> None:
+    from slurmgen.jobs.bad_nodes import BadNodes, bad_node, in_one_line, is_node_name
+    from slurmgen.jobs.reported_nodes import days_at
+
+    for name in names:
+        if not is_node_name(name):
+            raise RequestError(f"{name!r} is not the name of a node", "Name each node on its own.")
+    finding, lasts = in_one_line(because), days_at(place.site) if days is None else days
+    BadNodes().add([bad_node(place, name, finding, days=lasts) for name in names])
+
+
+def _clear(place: "Place | None", names: Sequence[str]) -> None:
+    """Clear some nodes, or all if no name is given."""
+    from slurmgen.jobs.bad_nodes import BadNodes
+
+    listed = BadNodes().current(place)
+    unknown = [name for name in names if name not in {node.node for node in listed}]
+    if unknown:
+        raise RequestError(
+            f"node {unknown[0]} is not listed{f' for {place}' if place else ''}", "See `slurmgen nodes`."
+        )
+    BadNodes().clear(node for node in listed if not names or node.node in names)
+
+
+def _print_table(nodes: "Sequence[BadNode]") -> None:
+    rows = [HEADINGS, *map(_cells, nodes)]
+    if not nodes:
+        click.echo("no bad node is remembered", err=True)
+        return
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _cells(node: "BadNode") -> tuple[str, ...]:
+    from slurmgen.jobs.report_text import local_time
+
+    minute = len("2026-01-31 12:00")
+    finding = f"{node.finding} ({node.source})"
+    cells = (str(node.place), node.node, local_time(node.since)[:minute], local_time(node.until)[:minute])
+    return tuple(map(visible, (*cells, finding)))

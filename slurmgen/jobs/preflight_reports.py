@@ -16,7 +16,7 @@ from slurmgen.text import counted, listed
 
 BAD_NODE = 79
 "Exit status of a job whose preflight found a bad node."
-MAX_REPORT = 1 << 20
+MAX_REPORT = 1 << 18
 "Bytes of one report; a healthy node takes about 50."
 MAX_REPORTS = 10
 "Of one job: the first of each of its runs or tasks."
@@ -66,7 +66,7 @@ def read(transport: Transport, folders: Sequence[str]) -> list[dict[str, str]]:
     argv = ["sh", "-c", _READ, "preflight", str(MAX_REPORT), str(MAX_REPORTS), *folders]
     reply = transport.run(argv, timeout=COMMAND_TIMEOUT)
     found: list[dict[str, str]] = [{}]
-    for text in reply.stdout.split(b"\0"):
+    for text in reply.stdout.split(b"\0", len(folders) * (MAX_REPORTS + 1))[:-1]:
         if text == b".":
             found.append({})
         else:

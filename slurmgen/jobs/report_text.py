@@ -83,6 +83,8 @@ def _details(report: Report) -> Iterator[str]:
         yield f"why: {report.why.what}"
         yield from (f"log: {text}" for text in [report.why.line] if text)
         yield from (f"do: {text}" for text in [report.why.todo] if text)
+    if report.bad_nodes and not report.why:
+        yield from (f"bad node {node}: {finding}" for node, finding in report.bad_nodes.items())
     if report.usage and report.elapsed and not report.is_array:
         used = ", ".join(_used(report.usage, report.elapsed, report.time_limit))
         yield from (f"used: {text}" for text in [used] if text)

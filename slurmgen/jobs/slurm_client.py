@@ -34,6 +34,7 @@ _CONFIGURATION = (
 HINTS = {
     "Invalid account": "Name an account that you may charge with --account.",
     "invalid partition": "Name one of the site's partitions with --partition; `sinfo` lists them.",
+    "Invalid node name": "Name other nodes; if `slurmgen nodes` lists one that is gone, clear it there.",
     "Invalid qos": "Name another QoS with --qos, or leave it out.",
     "node configuration is not available": "Request less, or another --partition or --gpu-type.",
     "time limit": "Request a shorter --time, or another --partition.",

@@ -1,0 +1,268 @@
+"""Bad nodes: what is remembered, for how long, and which jobs exclude them."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from slurmgen import load_job
+from slurmgen.errors import ConfigError
+from slurmgen.jobs.bad_nodes import MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
+from slurmgen.jobs.prepare import prepare
+from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude
+from slurmgen.remote.route import Route
+from tests.conftest import Run
+
+DAIC = Place("daic")
+NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
+PROJECT = """
+[job.train]
+site = { daic = { account = "a" } }
+framework = "python"
+script = "train.py"
+exclude = ["mine=it is slow"]
+"""
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> BadNodes:
+    return BadNodes(tmp_path / "state" / "bad-nodes.sqlite")
+
+
+def report(node: str, job: str = "12", days: float = 7, now: datetime = NOW, place: Place = DAIC) -> BadNode:
+    return bad_node(place, node, "3 GPUs", job, days=days, now=now)
+
+
+def names(found: Sequence[BadNode]) -> list[str]:
+    return [node.node for node in found]
+
+
+def test_a_node_is_bad_until_its_entry_expires(nodes: BadNodes) -> None:
+    nodes.add([report("n1", days=7)])
+    assert names(nodes.current(now=NOW + timedelta(days=6.99))) == ["n1"]
+    assert names(nodes.current(now=NOW + timedelta(days=7))) == []
+
+
+def test_nodes_of_a_site_are_not_those_of_another_or_of_its_twin(nodes: BadNodes) -> None:
+    nodes.add([report("n1"), report("n2", place=Place("olivia")), report("n3", place=Place("daic", True))])
+    assert names(nodes.current(DAIC, NOW)) == ["n1"]
+    assert names(nodes.current(Place("daic", True), NOW)) == ["n3"]
+
+
+def test_the_newest_of_several_reports_counts(nodes: BadNodes) -> None:
+    later = structs.replace(report("n1", "13", now=NOW + timedelta(days=1)), finding="NaN")
+    nodes.add([later, report("n1")])
+    (found,) = nodes.current(now=NOW)
+    assert (found.job, found.finding) == ("13", "NaN")
+
+
+def test_the_newest_nodes_come_first(nodes: BadNodes) -> None:
+    nodes.add([report("n1"), report("n2", now=NOW + timedelta(hours=1))])
+    assert names(nodes.current(now=NOW)) == ["n2", "n1"]
+
+
+def test_the_same_report_does_not_prolong_an_entry(nodes: BadNodes) -> None:
+    nodes.add([report("n1")])
+    nodes.add([report("n1", now=NOW + timedelta(days=6))])
+    assert names(nodes.current(now=NOW + timedelta(days=8))) == []
+
+
+def test_a_report_that_is_read_again_does_not_undo_a_clear(nodes: BadNodes) -> None:
+    nodes.add([report("n1"), report("n2")])
+    nodes.clear([report("n1")])
+    nodes.add([report("n1")])
+    assert names(nodes.current(now=NOW)) == ["n2"]
+
+
+def test_a_new_report_counts_after_a_clear(nodes: BadNodes) -> None:
+    nodes.add([report("n1")])
+    nodes.clear([report("n1")])
+    nodes.add([report("n1", "13")])
+    assert names(nodes.current(now=NOW)) == ["n1"]
+
+
+def test_a_report_by_hand_replaces_an_earlier_one(nodes: BadNodes) -> None:
+    nodes.add([report("n1", "")])
+    nodes.clear([report("n1")])
+    nodes.add([structs.replace(report("n1", ""), finding="slow")])
+    assert [node.finding for node in nodes.current(now=NOW)] == ["slow"]
+
+
+def test_several_processes_may_add_nodes_at_the_same_time(nodes: BadNodes) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from slurmgen.jobs.bad_nodes import BadNodes, Place, bad_node\n"
+        "file, job = Path(sys.argv[1]), sys.argv[2]\n"
+        "for n in range(10): BadNodes(file).add([bad_node(Place('s'), f'n{n}', 'x', job)])"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(nodes.path), str(n)]) for n in range(3)]
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    assert len(nodes.current()) == 10
+
+
+def test_a_file_that_is_not_a_database_is_refused(nodes: BadNodes) -> None:
+    nodes.path.parent.mkdir(mode=0o700)
+    nodes.path.write_text("no database")
+    with pytest.raises(ConfigError, match=r"It records bad nodes; move it away"):
+        nodes.current()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "slurmgen.toml").write_text(PROJECT)
+    for name in ("train.py", "pyproject.toml"):
+        (folder / name).touch()
+    return folder
+
+
+def remember(*found: str, site: str = "daic") -> None:
+    now = datetime.now(UTC)
+    for age, node in enumerate(found):
+        BadNodes().add([report(node, now=now - timedelta(minutes=age), place=Place(site))])
+
+
+def submitted(slurmgen: Run, project: Path, *args: str) -> "subprocess.CompletedProcess[str]":
+    return slurmgen("submit", "--dry-run", "--site", "daic", "--via", "local", *args, cwd=project)
+
+
+def directive(script: str) -> str | None:
+    found = [line for line in script.splitlines() if line.startswith("#SBATCH --exclude=")]
+    return found[0].partition("=")[2] if found else None
+
+
+def test_submit_excludes_remembered_nodes_and_those_of_the_job(slurmgen: Run, project: Path) -> None:
+    remember("n1", "n2")
+    reply = submitted(slurmgen, project, "--sbatch", "exclude=old[1-3]")
+    assert directive(reply.stdout) == "old[1-3],mine,n1,n2"
+    assert "excluding bad nodes: n1, n2;" in reply.stderr
+
+
+def test_a_comment_says_why_and_until_when(slurmgen: Run, project: Path) -> None:
+    remember("n1")
+    until = datetime.now(UTC) + timedelta(days=7)
+    script = submitted(slurmgen, project).stdout
+    assert "# Excludes mine: it is slow\n" in script
+    assert f"# Excludes n1: 3 GPUs (job 12), until {until:%Y-%m-%d}\n" in script
+
+
+def test_the_command_in_the_header_makes_the_same_script(slurmgen: Run, project: Path) -> None:
+    remember("n1")
+    script = submitted(slurmgen, project).stdout
+    (command,) = [line for line in script.splitlines() if line.startswith("# Made by: ")]
+    words = command.removeprefix("# Made by: slurmgen ")
+    made = subprocess.run(
+        ["bash", "-c", f'"$0" -m slurmgen {words}', sys.executable],
+        cwd=project,
+        capture_output=True,
+        text=True,
+    )
+    assert made.stdout == script
+
+
+def test_no_exclude_bad_nodes_excludes_only_the_nodes_of_the_job(slurmgen: Run, project: Path) -> None:
+    remember("n1")
+    assert directive(submitted(slurmgen, project, "--no-exclude-bad-nodes").stdout) == "mine"
+
+
+def test_a_job_that_names_its_nodes_keeps_them(slurmgen: Run, project: Path) -> None:
+    remember("n1")
+    assert directive(submitted(slurmgen, project, "--sbatch", "nodelist=n1").stdout) == "mine"
+
+
+def test_of_many_bad_nodes_the_newest_are_excluded(slurmgen: Run, project: Path) -> None:
+    remember(*(f"n{number}" for number in range(MOST_EXCLUDED + 5)))
+    reply = submitted(slurmgen, project)
+    newest = ",".join(f"n{number}" for number in range(MOST_EXCLUDED))
+    assert directive(reply.stdout) == f"mine,{newest}"
+    assert f"the newest {MOST_EXCLUDED} of {MOST_EXCLUDED + 5}" in reply.stderr
+
+
+def test_render_and_checked_in_scripts_do_not_depend_on_remembered_nodes(
+    slurmgen: Run, project: Path
+) -> None:
+    assert slurmgen("render", "--all", "--write", cwd=project).returncode == 0
+    before = slurmgen("render", "--site", "daic", cwd=project).stdout
+    remember("n1")
+    assert slurmgen("render", "--site", "daic", cwd=project).stdout == before
+    assert slurmgen("check", cwd=project).returncode == 0
+
+
+def test_render_excludes_them_if_asked(slurmgen: Run, project: Path) -> None:
+    remember("n1")
+    reply = slurmgen("render", "--site", "daic", "--exclude-bad-nodes", cwd=project)
+    assert directive(reply.stdout) == "mine,n1"
+
+
+def test_a_script_in_a_file_cannot_exclude_them(slurmgen: Run, project: Path) -> None:
+    for option in (["--write"], ["-o", "x.sbatch"]):
+        reply = slurmgen("render", "--exclude-bad-nodes", *option, cwd=project)
+        assert reply.returncode == 2
+        assert "is for a script on stdout" in reply.stderr
+
+
+def test_a_repeated_submission_is_the_same_although_another_node_is_bad(project: Path) -> None:
+    route = Route(site="daic", via="ssh", host="h")
+
+    def fingerprint() -> str:
+        job = load_job("train", "daic", project)
+        job = excluding(job, nodes_to_exclude(job, DAIC))
+        plan = job.plan()
+        return prepare(plan, job.render(plan), route, project, identity=job.identity()).record.fingerprint
+
+    first = fingerprint()
+    remember("n1")
+    assert fingerprint() == first
+
+
+def test_nodes_are_added_listed_and_cleared(slurmgen: Run, tmp_path: Path) -> None:
+    add = ("nodes", "--site", "daic", "--add", "n1", "--add", "n2", "--because", "ECC errors")
+    shown = slurmgen(*add, cwd=tmp_path).stdout.splitlines()
+    assert shown[0].split() == ["SITE", "NODE", "SINCE", "UNTIL", "FINDING"]
+    assert [line.split()[:2] for line in shown[1:]] == [["daic", "n1"], ["daic", "n2"]]
+    assert shown[1].endswith("ECC errors (by hand)")
+    left = json.loads(slurmgen("nodes", "--clear", "n1", "--json", cwd=tmp_path).stdout)
+    assert [node["node"] for node in left["nodes"]] == ["n2"]
+    assert slurmgen("nodes", "--clear-all", cwd=tmp_path).stderr == "no bad node is remembered\n"
+
+
+def test_the_days_come_from_the_option_or_personal_toml(
+    slurmgen: Run, config_dir: Path, tmp_path: Path
+) -> None:
+    (config_dir / "personal.toml").write_text("[daic]\nbad_node_days = 30\n")
+    add = ("nodes", "--site", "daic", "--because", "x", "--json", "--add")
+    slurmgen(*add, "n1", cwd=tmp_path)
+    found = json.loads(slurmgen(*add, "n2", "--days", "2", cwd=tmp_path).stdout)["nodes"]
+    days = {node["node"]: _age(node) for node in found}
+    assert days == {"n1": timedelta(days=30), "n2": timedelta(days=2)}
+
+
+def _age(node: dict[str, str]) -> timedelta:
+    return datetime.fromisoformat(node["until"]) - datetime.fromisoformat(node["since"])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--add", "n1"], "--add needs --site and --because"),
+        (["--site", "daic", "--add", "n1", "--because", " "], "--add needs --site and --because"),
+        (["--because", "x"], "--because and --days need --add"),
+        (["--twin"], "--twin needs --site"),
+        (["--clear", "n1"], "node n1 is not listed"),
+        (["--site", "daic", "--add", "n[1-3]", "--because", "x"], "is not the name of a node"),
+        (["--site", "daik"], "Did you mean daic"),
+        (["--site", "daic", "--add", "n1", "--because", "x", "--clear-all"], "exclude each other"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(
+    args: list[str], message: str, slurmgen: Run, tmp_path: Path
+) -> None:
+    reply = slurmgen("nodes", *args, cwd=tmp_path)
+    assert reply.returncode == 2
+    assert message in reply.stderr

@@ -96,7 +96,7 @@ def test_only_so_much_of_a_folder_is_read(tmp_path: Path) -> None:
     assert list(found) == [f"n{number}" for number in range(MAX_REPORTS)]
 
 
-def test_what_is_no_report_does_not_hide_one(tmp_path: Path) -> None:
+def test_other_files_do_not_hide_a_report(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):
         folder.mkdir()

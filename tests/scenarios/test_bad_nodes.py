@@ -1,0 +1,161 @@
+"""Jobs that find a bad node, on a real Slurm: they leave it, and later jobs exclude it."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.twins import Testbed, eventually, twin
+
+# A preflight that calls the first node it meets bad, and that ends the script where the test says.
+STEP = r"""
+echo "ran on $SLURMD_NODENAME"
+preflight=0
+if [[ "$(cat bad 2>/dev/null | wc -l)" -lt "$BAD" ]]; then
+  echo "$SLURMD_NODENAME" >>bad
+  printf '{"schema": 1, "verdict": "bad", "nodes": [{"node": "%s", "healthy": false, "findings": [%s]}]}\n' \
+    "$SLURMD_NODENAME" '{"check": "gpu-count", "text": "3 GPUs, but the others have 4"}' \
+    >".preflight-$SLURM_JOB_ID.json"
+  preflight=79
+fi
+scontrol() { command scontrol "$@" && if [[ "$1" == "$KILL_AFTER" ]]; then kill -KILL $$; fi; }
+{% if plan.request.on_bad_node == "retry" %}
+{% include "bad_node.j2" %}
+{% endif %}
+[[ "$preflight" -eq 0 ]] || exit "$preflight"
+echo "trained on $SLURMD_NODENAME"
+"""
+PROJECT = '[job.train]\nsite = { generic = {} }\nframework = "python"\nscript = "train.py"\n'
+FINDING = "3 GPUs, but the others have 4"
+
+
+@dataclass
+class User:
+    """A project on a machine with a twin of four nodes."""
+
+    testbed: Testbed
+
+    def __call__(self, *args: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "slurmgen", *args],
+            cwd=self.testbed.folder / "project",
+            env=self.testbed.environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def submit(self, *args: str, bad: int = 1, kill_after: str = "nothing") -> str:
+        """The id of a job that meets some bad nodes."""
+        env = ("--env", f"BAD={bad}", "--env", f"KILL_AFTER={kill_after}")
+        remote = ("--remote-dir", str(self.testbed.folder / "remote"), "--via", "twin")
+        reply = self("submit", "train", *env, *remote, *args)
+        assert re.fullmatch(r"\d+\n", reply.stdout), reply.stderr
+        return reply.stdout.strip()
+
+    def end(self, job: str) -> str:
+        """The state that a job ends in."""
+
+        def state() -> str | None:
+            self._release()
+            found = self.testbed.run("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}")
+            return found.strip() if found.strip() in ("COMPLETED", "FAILED", "CANCELLED") else None
+
+        return eventually(state, 120)
+
+    def _release(self) -> None:
+        """Start the jobs that Slurm holds back for two minutes after a requeue."""
+        queue = self.testbed.run("squeue", "--noheader", "--array", "--states=PENDING", "--format=%i %r")
+        if held := re.findall(r"^(\S+) BeginTime$", queue, re.MULTILINE):
+            time.sleep(3)  # a node refuses what is started again in the very second of the requeue
+        for job in held:
+            self.testbed.tried("scontrol", "update", f"JobId={job}", "StartTime=now")
+
+    def log(self, job: str) -> list[str]:
+        return re.findall(r"^(?:ran|trained) on .*", self("logs", job).stdout, re.MULTILINE)
+
+    def bad_nodes(self, job: str) -> list[str]:
+        return list(json.loads(self("status", job, "--json").stdout)["bad_nodes"])
+
+
+class Jobs(NamedTuple):
+    """The jobs of all tests, which run at the same time."""
+
+    user: User
+    stops: str
+    leaves: str
+    gives_up: str
+    killed_after: str
+    killed_before: str
+    array: str
+
+
+@pytest.fixture(scope="module")
+def jobs() -> Iterator[Jobs]:
+    with twin("generic", nodes=4) as testbed:
+        templates = testbed.folder / "project" / "templates"
+        templates.mkdir(parents=True)
+        (templates / "step.j2").write_text(STEP)
+        (templates.parent / "slurmgen.toml").write_text(PROJECT)
+        (templates.parent / "train.py").touch()
+        user, retry = User(testbed), ("--on-bad-node", "retry")
+        yield Jobs(
+            user,
+            stops=user.submit(),
+            leaves=user.submit(*retry, "--exclude", "127.0.0.4", bad=2),
+            gives_up=user.submit(*retry, bad=9),
+            killed_after=user.submit(*retry, kill_after="requeue"),
+            killed_before=user.submit(*retry, kill_after="show"),
+            array=user.submit(*retry, "--sbatch", "array=0"),
+        )
+
+
+def test_a_job_stops_at_a_bad_node_and_the_next_one_excludes_it(jobs: Jobs) -> None:
+    user, job = jobs.user, jobs.stops
+    assert user.end(job) == "FAILED"
+    reply = user("wait", job)
+    assert reply.returncode == 79
+    (node,) = user.bad_nodes(job)
+    assert f"why: not your code: node {node}: {FINDING}\n" in reply.stdout
+    next_job = user.submit(bad=0)
+    assert user.end(next_job) == "COMPLETED"
+    shown = user.testbed.run("scontrol", "show", "job", next_job)
+    assert f"ExcNodeList={node}\n" in shown
+
+
+def test_a_job_leaves_two_bad_nodes_and_keeps_those_that_it_excludes(jobs: Jobs) -> None:
+    assert jobs.user.end(jobs.leaves) == "COMPLETED"
+    first, second, third, trained = jobs.user.log(jobs.leaves)
+    assert len({first, second, third, "ran on 127.0.0.4"}) == 4
+    assert trained == third.replace("ran", "trained")
+    found = jobs.user.bad_nodes(jobs.leaves)
+    assert [f"ran on {node}" for node in found] == [first, second]
+
+
+def test_a_job_ends_after_three_tries(jobs: Jobs) -> None:
+    assert jobs.user.end(jobs.gives_up) == "FAILED"
+    assert len(set(jobs.user.log(jobs.gives_up))) == 3
+    assert jobs.user("wait", jobs.gives_up).returncode == 79
+    assert len(jobs.user.bad_nodes(jobs.gives_up)) == 3
+
+
+def test_a_script_that_is_killed_in_the_requeue_trains_once(jobs: Jobs) -> None:
+    assert jobs.user.end(jobs.killed_after) == "COMPLETED"
+    assert len([line for line in jobs.user.log(jobs.killed_after) if line.startswith("trained")]) == 1
+
+
+def test_a_script_that_is_killed_before_the_requeue_does_not_run_again(jobs: Jobs) -> None:
+    assert jobs.user.end(jobs.killed_before) == "FAILED"
+    assert len(jobs.user.log(jobs.killed_before)) == 1
+    assert len(jobs.user.bad_nodes(jobs.killed_before)) == 1
+
+
+def test_the_task_of_an_array_leaves_its_bad_node(jobs: Jobs) -> None:
+    assert jobs.user.end(jobs.array) == "COMPLETED"
+    assert len(jobs.user.log(f"{jobs.array}_0")) == 3

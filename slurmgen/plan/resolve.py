@@ -66,7 +66,7 @@ def resolve(
     mem = memory(request, origin, site, layout, place.node, cpu.per_node)
     limit = time(request, origin, site, place.limits, layout.nodes)
     further = further_options(request, settings.sbatch, place.constraint, limit.value)
-    in_task = task_variables(request, site, settings, launcher)
+    in_task = task_variables(request, site, settings, launcher, layout)
     exports = variables(request, site, settings, launcher, layout, setup, cpu.per_rank)
     plan = Plan(
         site=site.name,

@@ -188,6 +188,7 @@ def _values(plan: Plan) -> dict[str, Any]:
         "python_comment": COMMENTS.get(plan.setup.python_env.partition(":")[0]),
         "variables": plan.variables,
         "rendezvous": plan.rendezvous,
+        "needs_workers": plan.launcher.needs_workers,
         "before": _before(plan),
         "rendezvous_suffix": quote(plan.rendezvous.suffix) if plan.rendezvous else "",
         "step_comment": _step_comment(plan.ntasks_per_node, plan.procs_per_task, plan.launcher.why),

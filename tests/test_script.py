@@ -330,9 +330,10 @@ def test_a_variable_of_the_request_overrides_one_of_env_task() -> None:
 
 def test_lint_finds_nothing_in_a_script_whose_tasks_export_variables() -> None:
     site = structs.replace(load_site("generic"), env=TASK_ENV)
-    for framework in LAUNCHERS:
-        nodes = min(2, LAUNCHERS[framework].max_nodes or 2)
-        plan = resolve(Request(framework=framework, gpus=4, nodes=nodes), site)
+    for framework, launcher in LAUNCHERS.items():
+        nodes = min(2, launcher.max_nodes or 2)
+        script = launcher.bundled_script or "train.py"
+        plan = resolve(Request(framework=framework, gpus=4, nodes=nodes, script=script), site)
         assert lint.lint(render(plan), site) == ()
 
 

@@ -135,7 +135,7 @@ _OPTIONS = [
         "--framework",
         metavar="NAME",
         shell_complete=_complete_frameworks,
-        help="Launcher: python, lightning, ddp, srun or accelerate; default: ddp.",
+        help="Launcher: python, lightning, ddp, srun, accelerate, jax, mpi, spawn, tensorflow; default: ddp.",
     ),
     click.option(
         "--gpus", type=int, metavar="N", help="Total number of GPUs of the job, or 0 for none; default: 1."

@@ -31,6 +31,8 @@ class Options(NamedTuple):
     torchrun: tuple[str, ...] = ()
     "The words that replace `torchrun`, and further options of it."
     torchrun_options: tuple[str, ...] = ()
+    mpi: str = "pmix"
+    "The type of MPI, for srun."
     config: str | None = None
     "The launcher's own configuration file, as a shell word."
     further: tuple[str, ...] = ()
@@ -44,6 +46,13 @@ class Command(NamedTuple):
     "Shell words, quoted for the script."
     expands_in_task: bool = False
     "Some words differ from task to task, so the batch script must not expand them."
+    srun: tuple[str, ...] = ()
+    "Options of srun that it needs; they replace those of the site."
+
+
+def no_variables(_layout: Layout) -> dict[str, str]:
+    """None: the framework finds all it needs."""
+    return {}
 
 
 class Launcher(NamedTuple):
@@ -56,8 +65,8 @@ class Launcher(NamedTuple):
     command: Callable[[Layout, Options], Command]
     meets: Callable[[Layout], bool]
     "Whether the ranks need MASTER_ADDR and MASTER_PORT from the batch script."
-    bundled_script: str
-    "The script of a request that names none."
+    bundled_script: str | None = None
+    "The script of a request that names none; None: a request must name its program."
     takes: tuple[str, ...] = ()
     "The fields of a request that it supports, of those that few launchers support."
     program: tuple[str, ...] | None = ()
@@ -67,8 +76,13 @@ class Launcher(NamedTuple):
     "Variables that it sets for its ranks, over any earlier value."
     restart_env: dict[str, tuple[str, str]] = {}
     "Variables that a job needs whose launcher restarts its ranks: value and reason."
-    task_env: dict[str, str] = {}
+    task_env: Callable[[Layout], dict[str, str]] = no_variables
     "Variables that each task exports for it."
+    why_task_env: str = "PyTorch's name of Slurm's variable"
+    needs_workers: bool = False
+    "Whether tasks on several nodes need TF_WORKERS from the batch script."
+    refused_engines: dict[str, str] = {}
+    "Container engines that it does not work in, with the reason."
     refused_names: tuple[str, ...] = ()
     "Job names that make the framework ignore Slurm."
 

@@ -17,6 +17,10 @@ VARIABLES = {
 """PyTorch's variables of a rank. https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables"""
 
 
+def _variables(_layout: Layout) -> dict[str, str]:
+    return VARIABLES
+
+
 def command(_layout: Layout, _options: Options) -> Command:
     """`python SCRIPT`, once per GPU."""
     return Command(("python",))
@@ -30,5 +34,5 @@ LAUNCHER = Launcher(
     meets=always,  # a script for torchrun joins a group of one rank too
     bundled_script="training/train_ddp.py",
     sets=tuple(VARIABLES),
-    task_env=VARIABLES,
+    task_env=_variables,
 )

@@ -148,7 +148,7 @@ def _variable(plan: "Plan", name: str, comment: str | None, origin: Origin) -> R
 
 def _in_task(plan: "Plan", name: str, comment: str | None) -> Reason:
     if name not in plan.settings.task_env:
-        return derived(f"PyTorch's name of Slurm's variable, because {plan.launcher.why}")
+        return derived(f"{plan.launcher.why_task_env}, because {plan.launcher.why}")
     return Reason(PROFILE, comment) if comment else _of_profile(plan, f"env.task.{name}")
 
 

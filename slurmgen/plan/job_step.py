@@ -56,15 +56,19 @@ def find_step(
     Raises:
         RequestError: an option has no effect with this launcher, or a bind has no container.
     """
+    _check_engine(launcher, setup)
     folders = setup.container.multi_node_library_path if setup.container and layout.nodes > 1 else ()
     launch = settings.launch
     options = _options(request, launcher)._replace(
-        torchrun=tuple(map(word, launch.torchrun)), torchrun_options=tuple(map(word, launch.torchrun_options))
+        torchrun=tuple(map(word, launch.torchrun)),
+        torchrun_options=tuple(map(word, launch.torchrun_options)),
+        mpi=launch.mpi or Options().mpi,
     )
-    head, in_task = _head(_started(launcher, layout, options, program), folders)
+    command = _started(launcher, layout, options, program)
+    head, in_task = _head(command, folders)
     in_srun, in_task_words = _container_words(setup, (*exported, *(one.name for one in variables)))
     export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
-    srun = (*export, *map(quote, launch.srun), *in_srun)
+    srun = (*export, *_srun_options(launch.srun, command.srun), *in_srun)
     lines = (
         ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *srun),
         own,
@@ -74,9 +78,24 @@ def find_step(
     return Step(tuple(filter(None, lines)), in_task or bool(own), variables)
 
 
+def _check_engine(launcher: Launcher, setup: Setup) -> None:
+    engine = setup.container.engine if setup.container else None
+    if engine and engine in launcher.refused_engines:
+        raise RequestError(
+            f"{launcher.name} does not work in {engine}: {launcher.refused_engines[engine]}",
+            "Choose another --container-engine, or add --container none.",
+        )
+
+
 def _export(further: dict[str, str]) -> tuple[str, ...]:
     """Override sbatch's --export=NONE, which srun inherits: the ranks need what the script exports."""
     return ("--export=ALL",) if {"export", "export-file"} & further.keys() else ()
+
+
+def _srun_options(of_site: tuple[str, ...], of_launcher: tuple[str, ...]) -> tuple[str, ...]:
+    """The options of the site, without those that the launcher sets, and the launcher's."""
+    own = {_option_name(text) for text in of_launcher}
+    return (*(quote(text) for text in of_site if _option_name(text) not in own), *map(quote, of_launcher))
 
 
 def _ignored_signal(further: dict[str, str]) -> str | None:
@@ -95,9 +114,13 @@ def _in_each_task(variables: tuple[Variable, ...], signal: str | None) -> tuple[
     return ("bash", "-c", *_quoted([*commands, 'exec "$@"']), "bash") if commands else ()
 
 
+_SHORT = 3
+"Words of a launcher without options."
+
+
 def _joined(head: tuple[str, ...], program: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """The launcher and the program as two parts, but `python SCRIPT` as one."""
-    return ((*head, *program),) if len(head) == 1 else (head, program)
+    """The launcher and the program as two parts, but `python SCRIPT` and `python -m mpi4py SCRIPT` as one."""
+    return ((*head, *program),) if len(head) <= _SHORT else (head, program)
 
 
 def _started(launcher: Launcher, layout: Layout, options: Options, program: Program) -> Command:

@@ -69,7 +69,7 @@ def resolve(
     further = with_bad_nodes(
         request, further_options(request, settings.sbatch, place.constraint, limit.value)
     )
-    in_task = task_variables(request, site, settings, launcher)
+    in_task = task_variables(request, site, settings, launcher, layout)
     exports = variables(request, site, settings, launcher, layout, setup, cpu.per_rank)
     plan = Plan(
         site=site.name,

@@ -67,7 +67,7 @@ def _check_names(request: Request, launcher: Launcher, layout: Layout, setup: Se
 
 
 def task_variables(
-    request: Request, site: Site, settings: Settings, launcher: Launcher
+    request: Request, site: Site, settings: Settings, launcher: Launcher, layout: Layout
 ) -> tuple[Variable, ...]:
     """The variables that each task exports for itself, except those that the request sets.
 
@@ -75,7 +75,7 @@ def task_variables(
     """
     return tuple(
         Variable(name, value, word(value), site.env.notes.get(name))
-        for name, value in {**launcher.task_env, **settings.task_env}.items()
+        for name, value in {**launcher.task_env(layout), **settings.task_env}.items()
         if name not in request.env
     )
 

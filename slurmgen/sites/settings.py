@@ -88,6 +88,7 @@ def _launch(*tables: LaunchOptions) -> LaunchOptions:
         srun=_joined(*(table.srun for table in tables)),
         torchrun=next((table.torchrun for table in reversed(tables) if table.torchrun), ()),
         torchrun_options=_joined(*(table.torchrun_options for table in tables)),
+        mpi=next((table.mpi for table in reversed(tables) if table.mpi), None),
         before=_joined(*(table.before for table in tables)),
         before_on_each_node=_joined(*(table.before_on_each_node for table in tables)),
     )

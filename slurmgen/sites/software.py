@@ -59,6 +59,8 @@ class LaunchOptions(Fact, frozen=True):
     "The command that replaces `torchrun`, such as `python -m torch.distributed.run`."
     torchrun_options: tuple[str, ...] = ()
     "Further options of torchrun."
+    mpi: Name | None = None
+    "The type of MPI for `--framework mpi`, one of `srun --mpi=list`; unset: pmix."
     before: tuple[str, ...] = ()
     "Shell lines that the batch script runs before the step."
     before_on_each_node: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ import os
 from tests.guide.running import REPOSITORY
 
 BUILT = REPOSITORY / "build" / "frameworks"
-PYTHON = {name: BUILT / name / "bin" / "python" for name in ("deepspeed", "tensorflow")}
+PYTHON = {name: BUILT / name / "bin" / "python" for name in ("deepspeed", "jax", "mpi4py", "tensorflow")}
 
 
 def variables(name: str) -> dict[str, str]:

@@ -13,6 +13,8 @@ Rendezvous = Literal["static", "c10d"]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 NONE = "none"
 "Instead of a name: use none of those that the site has."
+FILE_ONLY = ("before", "after", "stage", "stage_archives")
+"Fields that slurmgen.toml and Python may set, but no option."
 OMITTED = "..."
 "Replaces the value of a variable in the command of a script's header."
 
@@ -72,6 +74,14 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Name of the job."
     log_dir: str | None = None
     "Folder for the logs; it must exist when the job starts (submit makes it)."
+    before: tuple[str, ...] | None = None
+    "Lines of shell that the batch script runs before the step."
+    after: tuple[str, ...] | None = None
+    "Lines of shell that it runs after the step, also if the step failed with `$status`."
+    stage: tuple[str, ...] | None = None
+    "Files on the cluster that each node copies to its local storage, `$STAGED_DATA`."
+    stage_archives: tuple[str, ...] | None = None
+    "Tar archives on the cluster that each node unpacks there."
 
     @property
     def names_program(self) -> bool:
@@ -169,7 +179,7 @@ def command_of(
     words = ["slurmgen render", *([quote(job)] if job else []), f"--site {site}"]
     script_args = values.get("script_args", ())
     for key, value in values.items():
-        if key == "script_args":
+        if key == "script_args" or key in FILE_ONLY:
             continue
         if key == "command":
             value = shlex.join(value)
@@ -191,6 +201,7 @@ _FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__
     "binds": "--bind",
     "module": "--python-module",
     "launcher_args": "--launcher-arg",
+    **{key: key for key in FILE_ONLY},
 }
 
 
@@ -199,7 +210,7 @@ def flag(field: str) -> str:
     return _FLAGS[field]
 
 
-_LISTS = ("modules", "binds", "launcher_args")
+_LISTS = ("modules", "binds", "launcher_args", *FILE_ONLY)
 
 
 def _option(key: str, value: str | int) -> str:

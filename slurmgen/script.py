@@ -185,7 +185,11 @@ def _values(plan: Plan) -> dict[str, Any]:
         "python_comment": COMMENTS.get(plan.setup.python_env.partition(":")[0]),
         "variables": plan.variables,
         "rendezvous": plan.rendezvous,
+        "stage_step": plan.staging.step if plan.staging else "",
         "before": _before(plan),
+        "after": plan.request.after or (),
+        "unstage_step": plan.staging.removal if plan.staging else "",
+        "goes_on": plan.goes_on,
         "rendezvous_suffix": quote(plan.rendezvous.suffix) if plan.rendezvous else "",
         "step_comment": _step_comment(plan.ntasks_per_node, plan.procs_per_task, plan.launcher.why),
         "expands_in_task": plan.step.expands_in_task,
@@ -200,12 +204,12 @@ def _module_checks(needs: tuple[str, ...]) -> list[str]:
 def _before(plan: Plan) -> list[str]:
     """The lines before the step; those for each node run in a step with one task per node."""
     launch, nodes = plan.settings.launch, plan.nodes
-    first = [*plan.setup.fetch, *launch.before]
+    first, last = [*plan.setup.fetch, *launch.before], plan.request.before or ()
     if not launch.before_on_each_node:
-        return first
+        return [*first, *last]
     export_all = not {"export", "export-file"}.isdisjoint(dict(plan.extra_directives))
     step = on_each_node("\n".join(launch.before_on_each_node), nodes, export_all=export_all)
-    return [*first, "# Once on each node.", *step]
+    return [*first, "# Once on each node.", *step, *last]
 
 
 def _title(plan: Plan) -> str:

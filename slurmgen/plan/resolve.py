@@ -19,8 +19,9 @@ from slurmgen.plan.reasons import Origin, Reason, derived, origin_of
 from slurmgen.plan.refusals import check_options, check_refusals
 from slurmgen.plan.requeue import further_options
 from slurmgen.plan.resources import cpus, memory, time
+from slurmgen.plan.staging import find_staging
 from slurmgen.plan.variables import check_per_task, task_variables, variables
-from slurmgen.request import Request, check_form, check_text, command_of
+from slurmgen.request import FILE_ONLY, Request, check_form, check_text, command_of
 from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place
 from slurmgen.sites.settings import Settings, Shape, settings_of
@@ -88,6 +89,7 @@ def resolve(
             *(request, settings, further, setup, launcher, layout, cpu.per_task, program, in_task),
             tuple(variable.name for variable in exports),
         ),
+        staging=find_staging(request, layout.nodes, cpu.per_node, further),
         gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),
         mem_directive=mem_directive(site, mem.value, layout, cpu.per_node),
         extra_directives=tuple(sbatch_options.checked(key, value) for key, value in further.items()),
@@ -101,9 +103,10 @@ def resolve(
 
 
 def _checked_command(request: Request, site: Site) -> str:
-    """The command line of the request; it contains every value, so that one search finds a bad character."""
+    """The command line of the request; it contains most values, so that one search finds a bad character."""
     command = command_of(site.name, check_form(request))
-    if unprintable(command) or unprintable(request.env):
+    others = [request.env, *(getattr(request, key) for key in FILE_ONLY)]
+    if unprintable(command) or unprintable(others):
         check_text(request)
     return command
 

@@ -13,7 +13,7 @@ Rendezvous = Literal["static", "c10d"]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 NONE = "none"
 "Instead of a name: use none of those that the site has."
-FILE_ONLY = ("before", "after", "stage", "stage_archives")
+FILE_ONLY = ("before", "after", "then", "stage", "stage_archives")
 "Fields that slurmgen.toml and Python may set, but no option."
 OMITTED = "..."
 "Replaces the value of a variable in the command of a script's header."
@@ -22,6 +22,17 @@ MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024, "cpus": 4_096}
 "The largest valid values; no cluster has so many."
 PROGRAMS = ("script", "module", "command")
 "The fields that say what the ranks run; a request has at most one of them."
+
+
+class Then(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A further step of the job: what runs when the step before it has succeeded."""
+
+    script: str | None = None
+    module: str | None = None
+    command: tuple[str, ...] | None = None
+    script_args: tuple[str, ...] | None = None
+    framework: str | None = None
+    "Default: that of the job."
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -78,6 +89,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Lines of shell that the batch script runs before the step."
     after: tuple[str, ...] | None = None
     "Lines of shell that it runs after the step, also if the step failed with `$status`."
+    then: tuple[Then, ...] | None = None
+    "Further steps on the same nodes, each of which runs when the one before has succeeded."
     stage: tuple[str, ...] | None = None
     "Files on the cluster that each node copies to its local storage, `$STAGED_DATA`."
     stage_archives: tuple[str, ...] | None = None
@@ -151,9 +164,9 @@ def check_text(request: Request) -> None:
     Raises:
         RequestError: a value has a newline, a NUL or another control character.
     """
-    for key in Request.__struct_fields__:
-        value = getattr(request, key)
-        if value is not None and (text := unprintable(value)) is not None:
+    values: dict[str, Any] = to_builtins(request)
+    for key, value in values.items():
+        if (text := unprintable(value)) is not None:
             raise RequestError(
                 f"{key} has a control character: {text!r}",
                 "Newlines, tabs and NULs are not allowed in a batch script; take it out.",
@@ -210,7 +223,7 @@ def flag(field: str) -> str:
     return _FLAGS[field]
 
 
-_LISTS = ("modules", "binds", "launcher_args", *FILE_ONLY)
+_LISTS = ("modules", "binds", "launcher_args", "before", "after", "stage", "stage_archives")
 
 
 def _option(key: str, value: str | int) -> str:

@@ -18,6 +18,7 @@ from slurmgen.files import MAX_TEXT, read_inside
 from slurmgen.launchers import Layout
 from slurmgen.paths import bundled
 from slurmgen.plan import Plan
+from slurmgen.plan.next_steps import NextStep
 from slurmgen.python_env import COMMENTS
 from slurmgen.slurm.node_step import on_each_node
 from slurmgen.slurm.shell import quote
@@ -190,11 +191,18 @@ def _values(plan: Plan) -> dict[str, Any]:
         "after": plan.request.after or (),
         "unstage_step": plan.staging.removal if plan.staging else "",
         "goes_on": plan.goes_on,
+        "then": [_next_step(one) for one in plan.then],
         "rendezvous_suffix": quote(plan.rendezvous.suffix) if plan.rendezvous else "",
         "step_comment": _step_comment(plan.ntasks_per_node, plan.procs_per_task, plan.launcher.why),
         "expands_in_task": plan.step.expands_in_task,
         "step_lines": [_wrapped(words) for words in plan.step.lines],
     }
+
+
+def _next_step(one: NextStep) -> dict[str, Any]:
+    comment = _step_comment(one.ntasks_per_node, one.procs_per_task, one.launcher.why)
+    lines = [_wrapped(words) for words in one.step.lines]
+    return {"comment": comment, "lines": lines, "expands_in_task": one.step.expands_in_task}
 
 
 def _module_checks(needs: tuple[str, ...]) -> list[str]:

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from slurmgen.launchers import Launcher, Layout
+from slurmgen.plan.next_steps import NextStep
 from slurmgen.plan.charge import charged
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.explanation import explained
@@ -42,6 +43,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     rendezvous: Rendezvous | None
     "How the ranks find each other; None where they need no address from the batch script."
     step: Step
+    then: tuple[NextStep, ...]
+    "Further steps, each of which runs when the one before has succeeded."
     staging: Staging | None
     "The data that each node copies before the step."
     gpu_directive: tuple[tuple[str, str], ...]
@@ -139,6 +142,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     def requeue(self) -> bool:
         """Whether the job is requeued when its ranks exit unfinished."""
         return bool(self.request.requeue)
+
+    @property
+    def later_scripts(self) -> tuple[str, ...]:
+        """The scripts of the further steps."""
+        return tuple([one.script for one in self.then if one.script is not None])
 
     @property
     def goes_on(self) -> bool:

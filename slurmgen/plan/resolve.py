@@ -13,6 +13,7 @@ from slurmgen.plan.job_step import find_step
 from slurmgen.plan.layout import lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
+from slurmgen.plan.next_steps import next_requests, next_step
 from slurmgen.plan.placement import check_limits, find_place, roomier
 from slurmgen.plan.program import find_program
 from slurmgen.plan.reasons import Origin, Reason, derived, origin_of
@@ -69,6 +70,11 @@ def resolve(
     further = further_options(request, settings.sbatch, place.constraint, limit.value)
     in_task = task_variables(request, site, settings, launcher)
     exports = variables(request, site, settings, launcher, layout, setup, cpu.per_rank)
+    then = tuple(
+        next_step(asked, _launcher(asked, site), launcher, site, place, layout, setup, further, exports)
+        for asked in next_requests(request)
+    )
+    meets = launcher.meets(layout) or any(one.launcher.meets(one.layout) for one in then)
     plan = Plan(
         site=site.name,
         profile=site,
@@ -84,11 +90,12 @@ def resolve(
         settings=settings,
         setup=setup,
         variables=exports,
-        rendezvous=_rendezvous(request, site, setup) if launcher.meets(layout) else None,
+        rendezvous=_rendezvous(request, site, setup) if meets else None,
         step=find_step(
             *(request, settings, further, setup, launcher, layout, cpu.per_task, program, in_task),
             tuple(variable.name for variable in exports),
         ),
+        then=then,
         staging=find_staging(request, layout.nodes, cpu.per_node, further),
         gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),
         mem_directive=mem_directive(site, mem.value, layout, cpu.per_node),
@@ -104,9 +111,9 @@ def resolve(
 
 def _checked_command(request: Request, site: Site) -> str:
     """The command line of the request; it contains most values, so that one search finds a bad character."""
-    command = command_of(site.name, check_form(request))
-    others = [request.env, *(getattr(request, key) for key in FILE_ONLY)]
-    if unprintable(command) or unprintable(others):
+    values = check_form(request)
+    command = command_of(site.name, values)
+    if unprintable(command) or unprintable([values.get(key) for key in ("env", *FILE_ONLY)]):
         check_text(request)
     return command
 

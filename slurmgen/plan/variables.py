@@ -44,8 +44,6 @@ def variables(
         found |= {
             name: Variable(name, *(value, value), why) for name, (value, why) in launcher.restart_env.items()
         }
-    if is_staged(request):
-        found[STAGED_DATA] = data_folder(site)
     for name, value in settings.env.items():
         found[name] = Variable(name, value, word(value), notes.get(name))
     if setup.container:
@@ -53,6 +51,8 @@ def variables(
             found[name] = Variable(name, value, word(value), notes.get(name), prefix)
     for name, value in request.env.items():
         found[name] = Variable(name, value, word(value), None, prefix)
+    if is_staged(request):
+        found[STAGED_DATA] = data_folder(site)
     return tuple(found.values())
 
 

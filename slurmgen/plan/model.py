@@ -3,11 +3,11 @@
 from msgspec import Struct
 
 from slurmgen.launchers import Launcher, Layout
-from slurmgen.plan.next_steps import NextStep
 from slurmgen.plan.charge import charged
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.explanation import explained
 from slurmgen.plan.job_step import Step
+from slurmgen.plan.next_steps import NextStep
 from slurmgen.plan.program import Program
 from slurmgen.plan.reasons import Reason
 from slurmgen.plan.refusals import notes_of

@@ -1,4 +1,4 @@
-"""Further steps of a job, such as an evaluation: each runs on its nodes when the step before has succeeded."""
+"""Further steps of a job, such as an evaluation: each runs if the step before has succeeded."""
 
 from collections.abc import Iterator
 
@@ -96,6 +96,16 @@ def next_step(
     is_same = (own.nodes, tasks) == (layout.nodes, first.ntasks_per_node(layout.gpus_per_node))
     names = tuple(variable.name for variable in exported)
     step = find_step(
-        request, settings, further, setup, launcher, own, per_task, program, in_task, names, () if is_same else size
+        request,
+        settings,
+        further,
+        setup,
+        launcher,
+        own,
+        per_task,
+        program,
+        in_task,
+        names,
+        () if is_same else size,
     )
     return NextStep(step=step, launcher=launcher, layout=own, script=program.script)

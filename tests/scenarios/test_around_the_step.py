@@ -153,10 +153,12 @@ def test_each_further_step_runs_once_the_one_before_has_succeeded(jobs: Jobs) ->
     assert without_srun(log).splitlines() == ["first 4"] * 4 + ["second 4"] * 4 + ["third 1", "after 5"]
 
 
-def test_an_unfinished_run_is_requeued_without_further_steps_and_lines(jobs: Jobs) -> None:
-    step = "echo run ${SLURM_RESTART_COUNT:-0}; [ -n \"$SLURM_RESTART_COUNT\" ] || exit 75"
+def test_an_unfinished_run_is_requeued_without_further_steps_and_lines(jobs: Jobs, data: Path) -> None:
+    is_whole, again = 'cmp $STAGED_DATA/own.bin "$OWN"', '[ -n "$SLURM_RESTART_COUNT" ]'
+    step = f"echo run ${{SLURM_RESTART_COUNT:-0}}; {is_whole} || exit; {again} || exit 75"
+    own = f"{data}/own.bin"
     asked = {"requeue": True, "then": (Then(command=("echo", "second")),), "after": ("echo after",)}
-    job = jobs.submit("requeued", **shell(step), **asked)
+    job = jobs.submit("requeued", **shell(step), **asked, stage=(own,), env={"OWN": own})
     eventually(lambda: "Reason=BeginTime" in jobs.testbed.run("scontrol", "show", "job", job))
     time.sleep(2)  # a node refuses a job in the second of its requeue
     jobs.testbed.run("scontrol", "update", f"JobId={job}", "StartTime=now")

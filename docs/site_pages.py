@@ -154,6 +154,7 @@ def _settings(site: Site) -> Iterator[str]:
         ("GPUs", site.gpu.vendor if site.gpu.vendor != "nvidia" else ""),
         ("architecture", site.architecture),
         ("internet on compute nodes", site.internet),
+        ("local storage of a node", f"`{site.local_dir}`" if site.local_dir else ""),
         ("jobs start below", ", ".join(f"`{folder}`" for folder in site.job_folders)),
         (
             "container engine",

@@ -13,6 +13,8 @@ Rendezvous = Literal["static", "c10d"]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 NONE = "none"
 "Instead of a name: use none of those that the site has."
+FILE_ONLY = ("before", "after", "then", "stage", "stage_archives")
+"Fields that slurmgen.toml and Python may set, but no option."
 OMITTED = "..."
 "Replaces the value of a variable in the command of a script's header."
 
@@ -20,6 +22,17 @@ MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024, "cpus": 4_096}
 "The largest valid values; no cluster has so many."
 PROGRAMS = ("script", "module", "command")
 "The fields that say what the ranks run; a request has at most one of them."
+
+
+class Then(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A further step of the job: what runs when the step before it has succeeded."""
+
+    script: str | None = None
+    module: str | None = None
+    command: tuple[str, ...] | None = None
+    script_args: tuple[str, ...] | None = None
+    framework: str | None = None
+    "Default: that of the job."
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -76,6 +89,16 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Name of the job."
     log_dir: str | None = None
     "Folder for the logs; it must exist when the job starts (submit makes it)."
+    before: tuple[str, ...] | None = None
+    "Lines of shell that the batch script runs before the step."
+    after: tuple[str, ...] | None = None
+    "Lines of shell that it runs after the step, also if the step failed with `$status`."
+    then: tuple[Then, ...] | None = None
+    "Further steps on the same nodes, each of which runs when the one before has succeeded."
+    stage: tuple[str, ...] | None = None
+    "Files on the cluster that each node copies to its local storage, `$STAGED_DATA`."
+    stage_archives: tuple[str, ...] | None = None
+    "Tar archives on the cluster that each node unpacks there."
 
     @property
     def names_program(self) -> bool:
@@ -145,9 +168,9 @@ def check_text(request: Request) -> None:
     Raises:
         RequestError: a value has a newline, a NUL or another control character.
     """
-    for key in Request.__struct_fields__:
-        value = getattr(request, key)
-        if value is not None and (text := unprintable(value)) is not None:
+    values: dict[str, Any] = to_builtins(request)
+    for key, value in values.items():
+        if (text := unprintable(value)) is not None:
             raise RequestError(
                 f"{key} has a control character: {text!r}",
                 "Newlines, tabs and NULs are not allowed in a batch script; take it out.",
@@ -173,7 +196,7 @@ def command_of(
     words = ["slurmgen render", *([quote(job)] if job else []), f"--site {site}"]
     script_args = values.get("script_args", ())
     for key, value in values.items():
-        if key == "script_args":
+        if key == "script_args" or key in FILE_ONLY:
             continue
         if key == "command":
             value = shlex.join(value)
@@ -195,6 +218,7 @@ _FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__
     "binds": "--bind",
     "module": "--python-module",
     "launcher_args": "--launcher-arg",
+    **{key: key for key in FILE_ONLY},
 }
 
 
@@ -203,7 +227,7 @@ def flag(field: str) -> str:
     return _FLAGS[field]
 
 
-_LISTS = ("modules", "binds", "exclude", "launcher_args")
+_LISTS = ("modules", "binds", "exclude", "launcher_args", "before", "after", "stage", "stage_archives")
 
 
 def _option(key: str, value: str | int) -> str:

@@ -19,6 +19,7 @@ from slurmgen.launchers import Layout
 from slurmgen.paths import bundled
 from slurmgen.plan import Plan
 from slurmgen.plan.bad_nodes import TRIES, excluded
+from slurmgen.plan.next_steps import NextStep
 from slurmgen.python_env import COMMENTS
 from slurmgen.slurm.node_step import on_each_node
 from slurmgen.slurm.shell import quote
@@ -188,13 +189,24 @@ def _values(plan: Plan) -> dict[str, Any]:
         "python_comment": COMMENTS.get(plan.setup.python_env.partition(":")[0]),
         "variables": plan.variables,
         "rendezvous": plan.rendezvous,
-        "needs_workers": plan.launcher.needs_workers,
+        "needs_workers": any(one.launcher.needs_workers for one in (plan, *plan.then)),
+        "stage_step": plan.staging.step if plan.staging else "",
         "before": _before(plan),
+        "after": plan.request.after or (),
+        "unstage_step": plan.staging.removal if plan.staging else "",
+        "goes_on": plan.goes_on,
+        "then": [_next_step(one) for one in plan.then],
         "rendezvous_suffix": quote(plan.rendezvous.suffix) if plan.rendezvous else "",
         "step_comment": _step_comment(plan.ntasks_per_node, plan.procs_per_task, plan.launcher.why),
         "expands_in_task": plan.step.expands_in_task,
         "step_lines": [_wrapped(words) for words in plan.step.lines],
     }
+
+
+def _next_step(one: NextStep) -> dict[str, Any]:
+    comment = _step_comment(one.ntasks_per_node, one.procs_per_task, one.launcher.why)
+    lines = [_wrapped(words) for words in one.step.lines]
+    return {"comment": comment, "lines": lines, "expands_in_task": one.step.expands_in_task}
 
 
 def _module_checks(needs: tuple[str, ...]) -> list[str]:
@@ -204,12 +216,12 @@ def _module_checks(needs: tuple[str, ...]) -> list[str]:
 def _before(plan: Plan) -> list[str]:
     """The lines before the step; those for each node run in a step with one task per node."""
     launch, nodes = plan.settings.launch, plan.nodes
-    first = [*plan.setup.fetch, *launch.before]
+    first, last = [*plan.setup.fetch, *launch.before], plan.request.before or ()
     if not launch.before_on_each_node:
-        return first
+        return [*first, *last]
     export_all = not {"export", "export-file"}.isdisjoint(dict(plan.extra_directives))
     step = on_each_node("\n".join(launch.before_on_each_node), nodes, export_all=export_all)
-    return [*first, "# Once on each node.", *step]
+    return [*first, "# Once on each node.", *step, *last]
 
 
 def _title(plan: Plan) -> str:

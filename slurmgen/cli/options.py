@@ -15,7 +15,7 @@ from slurmgen.cli.size_option import max_size_option
 from slurmgen.config.project import DEFAULT_SITE, find_project
 from slurmgen.errors import SlurmgenError
 from slurmgen.job_spec import JobOptions
-from slurmgen.request import NONE, OMITTED, Request
+from slurmgen.request import FILE_ONLY, NONE, OMITTED, Request
 from slurmgen.sites.model import EngineName, Site
 from slurmgen.sites.profiles import load_site
 
@@ -297,7 +297,7 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-_REQUEST_KEYS = [key for key in Request.__struct_fields__ if key != "script_args"]
+_REQUEST_KEYS = [key for key in Request.__struct_fields__ if key not in ("script_args", *FILE_ONLY)]
 
 
 def _without_empty(values: dict[str, Any]) -> dict[str, Any]:

@@ -115,6 +115,8 @@ class Engine(NamedTuple):
     "Characters that the engine reads as separators in a bind, beside the colon."
     bind_options: bool = True
     "Whether a bind may end with :OPTIONS."
+    binds_any_target: bool = True
+    "Whether a folder can be bound at its own path, which the image may lack."
     can_requeue: bool = True
     "Whether ranks can create REQUEUE_FILE at the path that the batch script checks."
     refused_variables: tuple[str, ...] = ()

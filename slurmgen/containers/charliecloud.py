@@ -34,5 +34,6 @@ CHARLIECLOUD = Engine(
         ".sqfs",
     ),
     bind_options=False,
+    binds_any_target=False,
     can_requeue=False,
 )

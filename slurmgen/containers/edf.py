@@ -45,4 +45,5 @@ EDF = Engine(
     is_file=_is_file,
     lookup=_LOOKUP,
     takes_binds=False,
+    binds_any_target=False,
 )

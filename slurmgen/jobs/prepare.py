@@ -158,7 +158,7 @@ def _pending(
 
 def _files(plan: Plan, project_dir: Path, send: tuple[str, ...]) -> Snapshot:
     setup = plan.setup
-    files = project_files(project_dir, plan.script, needed_files(setup.python_env), send)
+    files = project_files(project_dir, plan.script, needed_files(setup.python_env), send, plan.later_scripts)
     return with_environment(files, setup.python_env, setup.modules, cache_folder() / "environments")
 
 

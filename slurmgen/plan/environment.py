@@ -20,6 +20,7 @@ from slurmgen.containers import (
 )
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
+from slurmgen.plan.staging import data_binds
 from slurmgen.python_env import setup_lines
 from slurmgen.request import NONE, Request
 from slurmgen.sites.model import Container, EngineName, Modules, OtherEngine, Site, Vendor
@@ -147,7 +148,7 @@ def _call(
     remote = is_remote(engine, image)
     return Call(
         image=fetched(engine, image) if remote else word(image),
-        binds=tuple(map(word, (*of_site, *(request.binds or ())))),
+        binds=(*map(word, (*of_site, *(request.binds or ()))), *data_binds(request, container.engine)),
         vendor=vendor,
         options=tuple(map(word, container.options)),
         fetched=remote,

@@ -6,6 +6,7 @@ from slurmgen.launchers import Tasks
 from slurmgen.plan import bad_nodes
 from slurmgen.plan.reasons import DERIVED, PROFILE, Origin, Reason, default, derived, from_profile, origin_of
 from slurmgen.plan.requeue import REASONS as REQUEUE_REASONS
+from slurmgen.plan.staging import STAGED_DATA
 from slurmgen.plan.variables import OWN
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
 def _variable(plan: "Plan", name: str, comment: str | None, origin: Origin) -> Reason:
     if name in plan.request.env:
         return origin(f"env.{name}")
-    if name in OWN and comment:
+    if name in (*OWN, STAGED_DATA) and comment:
         return derived(comment)
     return Reason(PROFILE, comment) if comment else _of_profile(plan, plan.profile.env.key_of(name))
 

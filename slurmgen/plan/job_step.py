@@ -36,6 +36,7 @@ def find_step(
     program: Program,
     variables: tuple[Variable, ...],
     exported: tuple[str, ...],
+    size: tuple[str, ...] = (),
 ) -> Step:
     """How srun starts the ranks.
 
@@ -50,6 +51,7 @@ def find_step(
         program: what the ranks run.
         variables: the variables that each task exports for itself.
         exported: the names of the variables that the script exports.
+        size: srun's options for nodes and tasks, where they differ from those of the header.
 
     `--cpus-per-task` is repeated because srun does not inherit it since Slurm 22.05.
 
@@ -70,7 +72,7 @@ def find_step(
     export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
     srun = (*export, *_srun_options(launch.srun, command.srun), *in_srun)
     lines = (
-        ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *srun),
+        ("srun", *size, f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *srun),
         own,
         in_task_words,
         *_joined(head, program.words),

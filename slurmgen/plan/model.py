@@ -7,10 +7,12 @@ from slurmgen.plan.charge import charged
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.explanation import explained
 from slurmgen.plan.job_step import Step
+from slurmgen.plan.next_steps import NextStep
 from slurmgen.plan.program import Program
 from slurmgen.plan.reasons import Reason
 from slurmgen.plan.refusals import notes_of
 from slurmgen.plan.resources import Cpus, Reasoned
+from slurmgen.plan.staging import Staging
 from slurmgen.request import Request
 from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place
@@ -41,6 +43,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     rendezvous: Rendezvous | None
     "How the ranks find each other; None where they need no address from the batch script."
     step: Step
+    then: tuple[NextStep, ...]
+    "Further steps, each of which runs when the one before has succeeded."
+    staging: Staging | None
+    "The data that each node copies before the step."
     gpu_directive: tuple[tuple[str, str], ...]
     mem_directive: tuple[tuple[str, str], ...]
     extra_directives: tuple[tuple[str, str], ...]
@@ -136,6 +142,16 @@ class Plan(Struct, frozen=True, kw_only=True):
     def requeue(self) -> bool:
         """Whether the job is requeued when its ranks exit unfinished."""
         return bool(self.request.requeue)
+
+    @property
+    def later_scripts(self) -> tuple[str, ...]:
+        """The scripts of the further steps."""
+        return tuple([one.script for one in self.then if one.script is not None])
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether lines of the script follow the step, even if it fails."""
+        return self.requeue or bool(self.request.after)
 
     @property
     def why(self) -> dict[str, Reason]:

@@ -14,14 +14,16 @@ from slurmgen.plan.job_step import find_step
 from slurmgen.plan.layout import lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
+from slurmgen.plan.next_steps import next_requests, next_step
 from slurmgen.plan.placement import check_limits, find_place, roomier
 from slurmgen.plan.program import find_program
 from slurmgen.plan.reasons import Origin, Reason, derived, origin_of
 from slurmgen.plan.refusals import check_options, check_refusals
 from slurmgen.plan.requeue import further_options
 from slurmgen.plan.resources import cpus, memory, time
+from slurmgen.plan.staging import find_staging
 from slurmgen.plan.variables import check_per_task, task_variables, variables
-from slurmgen.request import Request, check_form, check_text, command_of
+from slurmgen.request import FILE_ONLY, Request, check_form, check_text, command_of
 from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place
 from slurmgen.sites.settings import Settings, Shape, settings_of
@@ -71,6 +73,11 @@ def resolve(
     )
     in_task = task_variables(request, site, settings, launcher, layout)
     exports = variables(request, site, settings, launcher, layout, setup, cpu.per_rank)
+    then = tuple(
+        next_step(asked, _launcher(asked, site), launcher, site, place, layout, setup, further, exports)
+        for asked in next_requests(request)
+    )
+    meets = launcher.meets(layout) or any(one.launcher.meets(one.layout) for one in then)
     plan = Plan(
         site=site.name,
         profile=site,
@@ -86,11 +93,13 @@ def resolve(
         settings=settings,
         setup=setup,
         variables=exports,
-        rendezvous=_rendezvous(request, site, setup) if launcher.meets(layout) else None,
+        rendezvous=_rendezvous(request, site, setup) if meets else None,
         step=find_step(
             *(request, settings, further, setup, launcher, layout, cpu.per_task, program, in_task),
             tuple(variable.name for variable in exports),
         ),
+        then=then,
+        staging=find_staging(request, layout.nodes, cpu.per_node, further),
         gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),
         mem_directive=mem_directive(site, mem.value, layout, cpu.per_node),
         extra_directives=tuple(sbatch_options.checked(key, value) for key, value in further.items()),
@@ -104,9 +113,10 @@ def resolve(
 
 
 def _checked_command(request: Request, site: Site) -> str:
-    """The command line of the request; it contains every value, so that one search finds a bad character."""
-    command = command_of(site.name, check_form(request))
-    if unprintable(command) or unprintable(request.env):
+    """The command line of the request; it contains most values, so that one search finds a bad character."""
+    values = check_form(request)
+    command = command_of(site.name, values)
+    if unprintable(command) or unprintable([values.get(key) for key in ("env", *FILE_ONLY)]):
         check_text(request)
     return command
 

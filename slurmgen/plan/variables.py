@@ -7,6 +7,7 @@ from slurmgen.errors import RequestError
 from slurmgen.launchers import Launcher, Layout
 from slurmgen.launchers.ddp import RESTART_ENV
 from slurmgen.plan.environment import Setup
+from slurmgen.plan.staging import STAGED_DATA, data_folder, is_staged
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
 from slurmgen.sites.settings import Settings
@@ -50,6 +51,8 @@ def variables(
             found[name] = Variable(name, value, word(value), notes.get(name), prefix)
     for name, value in request.env.items():
         found[name] = Variable(name, value, word(value), None, prefix)
+    if is_staged(request):
+        found[STAGED_DATA] = data_folder(site)
     return tuple(found.values())
 
 
@@ -88,6 +91,7 @@ def check_per_task(request: Request, tasks: int) -> None:
     """
     texts = [("--container", request.container or ""), ("--python-env", request.python_env or "")]
     texts += [("--bind", bind) for bind in request.binds or ()]
+    texts += [(key, file) for key in ("stage", "stage_archives") for file in getattr(request, key) or ()]
     texts += [(f"--env {name}", value) for name, value in request.env.items()]
     texts += [
         (f"the argument {text!r}", text) for text in (*(request.command or ()), *(request.script_args or ()))
@@ -112,6 +116,10 @@ def _set_later(
             "the script derives it from the job id, so that jobs on one node use different ports",
         )
         yield from ((name, "the script uses that name") for name in _TEMPORARY)
+    if is_staged(request):
+        yield STAGED_DATA, "the script sets it to the folder of the staged data"
+    if request.after:
+        yield "status", "the script uses that name"
     if setup.fetch:
         yield IMAGE_FILE, "the script uses that name"
     if request.requeue:

@@ -28,6 +28,13 @@ PartitionName = Annotated[
 Folder = Annotated[
     str, Meta(pattern=r"^/[A-Za-z0-9_./+-]*\Z", description="a full path of letters, digits and _ . / + -")
 ]
+JobFolder = Annotated[
+    str,
+    Meta(
+        pattern=r"^(/|\$[A-Za-z_])[A-Za-z0-9_./+$-]*\Z",
+        description="a full path of letters, digits and _ . / + -, in which a $NAME expands in the job",
+    ),
+]
 Host = Annotated[
     str,
     Meta(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from slurmgen.sites.access import Account, Charge, Login, LoginMethod, Mark, Source
-from slurmgen.sites.facts import Count, Environment, Fact, Folder, Name, PartitionName
+from slurmgen.sites.facts import Count, Environment, Fact, Folder, JobFolder, Name, PartitionName
 from slurmgen.sites.hardware import Cpu, Gpu, GpuRequest, GpuType, Memory, MemoryForm, Node, Vendor
 from slurmgen.sites.limits import Limits, Partition, Qos, TimeByNodes
 from slurmgen.sites.software import (
@@ -39,6 +39,7 @@ __all__ = [
     "GpuRequest",
     "GpuType",
     "HostRule",
+    "JobFolder",
     "Launch",
     "LaunchOptions",
     "Limits",
@@ -111,6 +112,8 @@ class Site(Fact, frozen=True):
     "Whether compute nodes reach the internet."
     job_folders: tuple[Folder, ...] = ()
     "Folders that compute nodes reach, one of which a job must start below; unset: all of the login node."
+    local_dir: JobFolder | None = None
+    "The folder of a job on local storage of each node, for staged data; unset: $TMPDIR, else /tmp."
     architecture: Literal["x86_64", "aarch64"] | None = None
     "The architecture of the GPU nodes."
     charge: Charge | None = None

@@ -12,6 +12,10 @@ def on_each_node(command: str, nodes: int, *, export_all: bool) -> list[str]:
         export_all: pass the whole environment, whatever `--export` of the job says.
     """
     comment = ["# shellcheck disable=SC2016  # each node expands its own variables"] if "$" in command else []
+    return [*comment, f"{node_step(nodes, export_all=export_all)} bash -c {quote(command)}"]
+
+
+def node_step(nodes: int, *, export_all: bool) -> str:
+    """The srun of such a step: one task on each node."""
     export = " --export=ALL" if export_all else ""
-    step = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1{export} bash -c {quote(command)}"
-    return [*comment, step]
+    return f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1{export}"

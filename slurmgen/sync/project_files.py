@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def project_files(
-    project_dir: Path, script: str | None, needed: tuple[str, ...] = (), send: tuple[str, ...] = ()
+    project_dir: Path,
+    script: str | None,
+    needed: tuple[str, ...] = (),
+    send: tuple[str, ...] = (),
+    later: tuple[str, ...] = (),
 ) -> Snapshot:
     """The project's files, with the bundled training folder if `script` is part of it and not of the project.
 
@@ -25,6 +29,7 @@ def project_files(
         script: the training script, relative to that folder; None if the job has none.
         needed: the files that the Python environment is made from or is in.
         send: files that are sent although their names suggest secrets, or they are ignored.
+        later: the scripts of further steps.
 
     Raises:
         RequestError: one of these files would not be sent, so the job could only fail; the script is one of
@@ -36,8 +41,8 @@ def project_files(
             "Go to the folder of the project, and submit from there.",
         )
     found = snapshot(project_dir, send)
-    if script is not None:
-        found = _with_script(script, found, project_dir)
+    for one in (script, *later):
+        found = _with_script(one, found, project_dir) if one is not None else found
     for path in needed:
         what = f"{str(PurePosixPath(path))!r}, which the Python environment needs,"
         _demand(what, path, found, project_dir, _NO_PROJECT)
@@ -63,10 +68,10 @@ def missing_files(plan: "Plan", project_dir: Path) -> list[str]:
     """
     causes = dict.fromkeys(needed_files(plan.setup.python_env), "the Python environment needs")
     folders = [project_dir]
-    if plan.script is not None:
-        _refuse_replaced(plan.script, project_dir)
-        folders += [bundled(FOLDER).parent] if is_bundled(plan.script) else []
-        causes = {plan.script: "the job runs", **causes}
+    for script in filter(None, (plan.script, *plan.later_scripts)):
+        _refuse_replaced(script, project_dir)
+        folders += [bundled(FOLDER).parent] if is_bundled(script) else []
+        causes = {script: "the job runs", **causes}
     return [
         f"there is no {PurePosixPath(path)} in {project_dir}, which {cause}"
         for path, cause in causes.items()

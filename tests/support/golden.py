@@ -3,12 +3,24 @@
 from msgspec.structs import replace
 
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.request import Request
+from slurmgen.request import Request, Then
 from slurmgen.sites.profiles import load_site, profile_paths
 from slurmgen.sites.shapes import SIX_SHAPES, SIZES, shape_request
 
 ACCOUNTS = {"daic": "ewi-insy-prb", "olivia": "nn1234k"}
 WHOLE_MATRIX = ("generic", "daic", "olivia")
+AROUND: dict[str, object] = {
+    "before": ("mkdir -p results",),
+    "after": ('cp -r results "$HOME"',),
+    "then": (
+        Then(script="evaluate.py", script_args=("--all",)),
+        Then(command=("tar", "-cf", "all.tar", "results")),
+    ),
+    "stage": ("/scratch/data/own.bin",),
+    "stage_archives": ("$HOME/data/packed.tar.gz",),
+}
+AROUND_STEP = {"generic.ddp.2nodes": None, "narval.lightning.node": True}
+"Whether the jobs with lines and steps around the first one are requeued."
 REQUEUED = ("generic.python.1gpu", "daic.lightning.node", "generic.ddp.node", "olivia.accelerate.2nodes")
 
 
@@ -20,7 +32,11 @@ def golden_requests() -> dict[str, tuple[str, Request]]:
         for framework, size in (_matrix() if site in WHOLE_MATRIX else SIX_SHAPES)
     }
     again = {f"{name}.requeue": (plain[name][0], replace(plain[name][1], requeue=True)) for name in REQUEUED}
-    return plain | again
+    around = {
+        f"{name}.around": (plain[name][0], replace(plain[name][1], **AROUND, requeue=requeue))
+        for name, requeue in AROUND_STEP.items()
+    }
+    return plain | again | around
 
 
 def _matrix() -> list[tuple[str, str]]:

@@ -1,0 +1,114 @@
+"""Node-local staging: the step that copies data to local storage, once on each node."""
+
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from slurmgen.containers import ENGINES
+from slurmgen.errors import RequestError
+from slurmgen.request import Request
+from slurmgen.sites.model import EngineName, Site
+from slurmgen.slurm.node_step import node_step
+from slurmgen.slurm.shell import Variable, is_full_path, word
+
+STAGED_DATA = "STAGED_DATA"
+"The variable with the folder of the data."
+_FOLDER = f'"${STAGED_DATA}"'
+_COPY = "copy"
+_TAR_OPTIONS = {
+    ".tar": "-x",
+    ".tar.gz": "-xz",
+    ".tgz": "-xz",
+    ".tar.bz2": "-xj",
+    ".tar.xz": "-xJ",
+    ".tar.zst": "-xIzstd",
+}
+
+
+class Staging(Struct, frozen=True):
+    """The steps that copy data and remove it: lines of the batch script."""
+
+    step: str
+    removal: str
+
+
+def is_staged(request: Request) -> bool:
+    """Whether a request names data to copy."""
+    return bool(request.stage or request.stage_archives)
+
+
+def data_folder(site: Site) -> Variable:
+    """The variable with the folder of the data: the batch script expands it, so all nodes use one path."""
+    name = "staged-$SLURM_JOB_ID"
+    value = f"{site.local_dir or '${TMPDIR:-/tmp}'}/{name}"
+    text = word(value) if site.local_dir else f'"{value}"'
+    return Variable(STAGED_DATA, value, text, "The data that each node copies to its local storage.")
+
+
+def data_binds(request: Request, engine: EngineName) -> tuple[str, ...]:
+    """The bind of that folder, as a shell word.
+
+    Raises:
+        RequestError: the engine cannot bind it at its own path.
+    """
+    if not is_staged(request):
+        return ()
+    if not ENGINES[engine].binds_any_target:
+        raise RequestError(
+            f"stage does not work with the container engine {engine}: it cannot bind the folder of the data",
+            "Leave stage and stage_archives out, or use another engine.",
+        )
+    return (_FOLDER,)
+
+
+def find_staging(request: Request, nodes: int, cpus: int, further: dict[str, str]) -> Staging | None:
+    """The steps of a request; None if it names no data.
+
+    Args:
+        request: the request.
+        nodes: nodes of the job.
+        cpus: CPUs of each node, which one task uses: a checksum is computed beside the copying.
+        further: the sbatch options beyond those of every plan.
+
+    Raises:
+        RequestError: a file has no full path, its name is used twice, or tar cannot unpack it.
+    """
+    copies = [(_COPY, _checked("stage", file)) for file in request.stage or ()]
+    archives = [(_option(file), _checked("stage_archives", file)) for file in request.stage_archives or ()]
+    if not (pairs := copies + archives):
+        return None
+    _check_names([PurePosixPath(file).name for _, file in pairs])
+    export_all = not {"export", "export-file"}.isdisjoint(further)
+    srun = f"{node_step(nodes, export_all=export_all)} --cpus-per-task={cpus}"
+    words = [text for how, file in pairs for text in (how, word(file))]
+    return Staging(
+        f'{srun} \\\n  bash -c "$(declare -f stage); stage \\"\\$@\\"" bash {" ".join(words)}',
+        f"{srun} rm -rf -- {_FOLDER}",
+    )
+
+
+def _checked(key: str, file: str) -> str:
+    if not is_full_path(file) or file.endswith("/"):
+        raise RequestError(
+            f"{key}: {file!r} is not the full path of a file",
+            "Write a path that begins with /, ~/ or a $NAME; pack a folder with tar, for stage_archives.",
+        )
+    return file
+
+
+def _option(file: str) -> str:
+    found = [option for suffix, option in _TAR_OPTIONS.items() if file.endswith(suffix)]
+    if not found:
+        raise RequestError(
+            f"stage_archives: {file!r} is not a tar archive",
+            f"Name one that ends with {', '.join(_TAR_OPTIONS)}; `stage` copies other files.",
+        )
+    return found[0]
+
+
+def _check_names(names: list[str]) -> None:
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if twice is not None:
+        raise RequestError(
+            f"two staged files have the name {twice!r}, and one folder holds all", "Rename one of them."
+        )

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from slurmgen.jobs.report import Report
+from slurmgen.jobs.requeued import WHAT_TO_DO
 from slurmgen.slurm import sizes
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -77,6 +78,10 @@ def _array_lines(report: Report) -> Iterator[str]:
 def _details(report: Report) -> Iterator[str]:
     if report.waits:
         yield f"why: {report.waits}"
+    if report.requeued:
+        yield f"requeued: {report.requeued.text}"
+    if report.is_stuck:
+        yield f"do: {WHAT_TO_DO.format(report.job.id)}"
     if report.state == "PENDING" and report.main.start:
         yield f"expected to start at {report.main.start}"
     if report.why:

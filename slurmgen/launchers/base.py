@@ -69,6 +69,8 @@ class Launcher(NamedTuple):
     "Variables that a job needs whose launcher restarts its ranks: value and reason."
     task_env: dict[str, str] = {}
     "Variables that each task exports for it."
+    requeue_signal: str = "USR2"
+    "How --requeue asks its ranks to save their state: USR2, TERM or file."
     refused_names: tuple[str, ...] = ()
     "Job names that make the framework ignore Slurm."
 

@@ -10,6 +10,7 @@ from slurmgen.plan.job_step import Step
 from slurmgen.plan.program import Program
 from slurmgen.plan.reasons import Reason
 from slurmgen.plan.refusals import notes_of
+from slurmgen.plan.requeue import Notice
 from slurmgen.plan.resources import Cpus, Reasoned
 from slurmgen.request import Request
 from slurmgen.sites.model import Rendezvous, Site
@@ -40,6 +41,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     variables: tuple[Variable, ...]
     rendezvous: Rendezvous | None
     "How the ranks find each other; None where they need no address from the batch script."
+    notice: Notice | None
+    "How the ranks learn that the time limit is near; None without --requeue."
     step: Step
     gpu_directive: tuple[tuple[str, str], ...]
     mem_directive: tuple[tuple[str, str], ...]

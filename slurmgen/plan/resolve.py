@@ -17,7 +17,7 @@ from slurmgen.plan.placement import check_limits, find_place, roomier
 from slurmgen.plan.program import find_program
 from slurmgen.plan.reasons import Origin, Reason, derived, origin_of
 from slurmgen.plan.refusals import check_options, check_refusals
-from slurmgen.plan.requeue import further_options
+from slurmgen.plan.requeue import find_notice, further_options
 from slurmgen.plan.resources import cpus, memory, time
 from slurmgen.plan.variables import check_per_task, task_variables, variables
 from slurmgen.request import Request, check_form, check_text, command_of
@@ -65,7 +65,8 @@ def resolve(
     cpu = cpus(request, origin, site, launcher, layout, place.node)
     mem = memory(request, origin, site, layout, place.node, cpu.per_node)
     limit = time(request, origin, site, place.limits, layout.nodes)
-    further = further_options(request, settings.sbatch, place.constraint, limit.value)
+    notice = find_notice(request, launcher, limit.value)
+    further = further_options(request, settings.sbatch, place.constraint, notice)
     in_task = task_variables(request, site, settings, launcher)
     exports = variables(request, site, settings, launcher, layout, setup, cpu.per_rank)
     plan = Plan(
@@ -84,8 +85,9 @@ def resolve(
         setup=setup,
         variables=exports,
         rendezvous=_rendezvous(request, site, setup) if launcher.meets(layout) else None,
+        notice=notice,
         step=find_step(
-            *(request, settings, further, setup, launcher, layout, cpu.per_task, program, in_task),
+            *(request, settings, further, notice, setup, launcher, layout, cpu.per_task, program, in_task),
             tuple(variable.name for variable in exports),
         ),
         gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),

@@ -27,7 +27,7 @@ _REQUEUE = (
     "last",
     "idle",
     "made",
-    "command",
+    "job",
     "step",
     "run",
 )

@@ -65,7 +65,7 @@ def test_a_wrong_notice_is_rejected(asked: dict[str, object], fact: str) -> None
 REPORTS = {
     "a greater step each time": (["echo 5 >", "echo 9 >"], ["requeue", "requeue"]),
     "the same step": (["echo 5 >", "echo 5 >", "echo 5 >"], ["requeue", "requeue", "requeuehold"]),
-    "a leading zero is no octal number": (["echo 08 >", "echo 09 >"], ["requeue", "requeue"]),
+    "a number with a leading zero": (["echo 08 >", "echo 09 >"], ["requeue", "requeue"]),
     "text that is not a number": (["echo 'a[$(id)]' >"] * 2, ["requeue", "requeuehold"]),
     "new files": (["echo x >model.pt; touch"] * 3, ["requeue"] * 3),
     "no file but a log": (["echo x >train.out; touch"] * 2, ["requeue", "requeuehold"]),

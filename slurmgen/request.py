@@ -1,9 +1,9 @@
 """Request: what the user asks for, independent of any site."""
 
 import shlex
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Meta, Struct, convert, to_builtins
 
 from slurmgen.errors import RequestError
 from slurmgen.slurm.sbatch_options import SbatchOptions, given
@@ -11,6 +11,13 @@ from slurmgen.slurm.shell import VariableName, quote, unprintable
 
 Rendezvous = Literal["static", "c10d"]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
+RequeueSignal = Annotated[
+    str,
+    Meta(
+        pattern=r"^(USR2|TERM|file)(@[0-9]{1,6})?\Z",
+        description="USR2, TERM or file, and optionally @SECONDS",
+    ),
+]
 NONE = "none"
 "Instead of a name: use none of those that the site has."
 FILE_ONLY = ("before", "after", "then", "stage", "stage_archives")
@@ -85,6 +92,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Nodes that the job does not use, each as NODE or NODE=WHY; the reason becomes a comment."
     on_bad_node: Literal["stop", "retry"] | None = None
     "After a preflight that found a bad node: stop, or requeue the job without it."
+    requeue_signal: RequeueSignal | None = None
+    "How the ranks are asked to stop, and optionally how many seconds before the time limit."
     name: str | None = None
     "Name of the job."
     log_dir: str | None = None

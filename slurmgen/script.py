@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurmgen.errors import ConfigError
 from slurmgen.files import MAX_TEXT, read_inside
-from slurmgen.launchers import Layout
+from slurmgen.launchers import Launcher, Layout
 from slurmgen.paths import bundled
 from slurmgen.plan import Plan
 from slurmgen.plan.bad_nodes import TRIES, excluded
@@ -189,7 +189,7 @@ def _values(plan: Plan) -> dict[str, Any]:
         "python_comment": COMMENTS.get(plan.setup.python_env.partition(":")[0]),
         "variables": plan.variables,
         "rendezvous": plan.rendezvous,
-        "needs_workers": any(one.launcher.needs_workers for one in (plan, *plan.then)),
+        "needs_workers": any(launcher.needs_workers for launcher in _launchers(plan)),
         "stage_step": plan.staging.step if plan.staging else "",
         "before": _before(plan),
         "after": plan.request.after or (),
@@ -201,6 +201,11 @@ def _values(plan: Plan) -> dict[str, Any]:
         "expands_in_task": plan.step.expands_in_task,
         "step_lines": [_wrapped(words) for words in plan.step.lines],
     }
+
+
+def _launchers(plan: Plan) -> list[Launcher]:
+    """The launchers of all steps."""
+    return [plan.launcher, *(one.launcher for one in plan.then)]
 
 
 def _next_step(one: NextStep) -> dict[str, Any]:

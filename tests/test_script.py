@@ -383,7 +383,7 @@ def test_a_directive_with_a_space_is_quoted_for_sbatch() -> None:
 def run_under_stand_ins(text: str, srun: str, folder: Path, **environ: str) -> tuple[int, list[str]]:
     """The exit status of a script with `srun` as the body of srun, and the arguments of scontrol."""
     recorder = folder / "bin"
-    recorder.mkdir()
+    recorder.mkdir(exist_ok=True)
     for tool, body in {"srun": srun, "sleep": "", "scontrol": 'printf "%s\\n" "$*" >> asked'}.items():
         (recorder / tool).write_text(f"#!/bin/sh\n{body}\n")
         (recorder / tool).chmod(0o755)

@@ -40,15 +40,15 @@ class Stop:
             dist.all_reduce(wish, op=dist.ReduceOp.MAX)
         return bool(wish)
 
-    def leave(self) -> None:
-        """Exit all ranks together with status 75, after saving, and create the file REQUEUE_FILE.
+    def leave(self, step: int) -> None:
+        """Exit all ranks together with status 75, after saving, and write the step to the file REQUEUE_FILE.
 
         A launcher turns the status of its ranks into 1, so the batch script looks for the file.
         """
         if self.ranks.rank == 0:
             self.ranks.say("not finished: saved a checkpoint and stopped before the end of the job")
             if name := os.environ.get("REQUEUE_FILE"):
-                Path(name).touch()
+                Path(name).write_text(str(step))
         self.ranks.leave(UNFINISHED, at_once=True)
 
     def _call(self, _number: int, _frame: FrameType | None) -> None:

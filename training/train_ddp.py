@@ -104,7 +104,7 @@ class Training:
             if finished or leaving or epoch % self.options.save_every == 0:
                 self.save(epoch, batch, sums)
             if leaving:
-                self.stop.leave()
+                self.stop.leave(self.schedule.done(epoch, batch))
         self.profile.stop()
         self.report.end(self.module, self.evaluate(self.test) if self.judge == "val" else None)
         self.export("final")
@@ -131,7 +131,7 @@ class Training:
                 self.step(number, loss)
                 if batch + 1 < len(feed) and self.stop.due():
                     self.save(epoch, batch + 1, meter.totals())
-                    self.stop.leave()
+                    self.stop.leave(self.schedule.done(epoch, batch + 1))
             self.ranks.beat("next batch")
         meter.stop()
         return meter

@@ -180,7 +180,7 @@ class Classifier(LightningModule):
         done = number + 1
         if done % self.options.accumulate == 0 and done < len(self.train_feed) and self.stop.due():
             self.save(self.current_epoch, done, self.meter.totals())
-            self.stop.leave()
+            self.stop.leave(self.schedule.done(self.current_epoch, done))
         self.ranks.beat("next batch")
 
     def on_validation_epoch_start(self) -> None:
@@ -209,7 +209,7 @@ class Classifier(LightningModule):
             self.save(epoch, 0, [0.0] * 3)
         self.from_batch, self.sums = 0, [0.0] * 3
         if leaving:
-            self.stop.leave()
+            self.stop.leave(self.schedule.done(epoch))
 
     def finish(self) -> None:
         """Report the result, and write the model."""

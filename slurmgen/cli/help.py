@@ -8,7 +8,7 @@ import click
 OWN = "Options"
 "The group of the options that only one command has."
 GROUPS = {
-    "Job": "framework script replace_args rendezvous mixed_precision requeue name log_dir",
+    "Job": "framework script replace_args rendezvous mixed_precision requeue requeue_signal name log_dir",
     "Resources": "gpus nodes gpu_type cpus_per_gpu mem time account partition qos sbatch",
     "Software": "container container_engine binds env modules python_env",
     "Site and connection": "site via host ssh_config ssh_client",

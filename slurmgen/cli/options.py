@@ -249,7 +249,12 @@ _OPTIONS = [
     click.option(
         "--requeue/--no-requeue",
         default=None,
-        help="Signal the ranks with USR2 before the time limit, and requeue the job if they exit with 75.",
+        help="Ask the ranks to save before the time limit, and requeue the job if they are unfinished.",
+    ),
+    click.option(
+        "--requeue-signal",
+        metavar="HOW",
+        help="How they are asked: USR2, TERM or file (STOP_FILE); @SECONDS before the limit.",
     ),
     click.option(
         "--exclude",

@@ -24,7 +24,7 @@ from slurmgen.containers.base import (
 )
 from slurmgen.sites.model import Vendor
 
-_ALWAYS = ("'SLURM_*'", "MASTER_ADDR", "MASTER_PORT", "REQUEUE_FILE", "'NCCL_*'", "'FI_*'")
+_ALWAYS = ("'SLURM_*'", "MASTER_ADDR", "MASTER_PORT", "REQUEUE_FILE", "STOP_FILE", "'NCCL_*'", "'FI_*'")
 _VISIBLE: dict[Vendor | None, tuple[str, ...]] = {
     "nvidia": ("CUDA_VISIBLE_DEVICES",),
     "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),

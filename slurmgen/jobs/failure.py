@@ -15,6 +15,7 @@ from slurmgen.jobs.failure_patterns import (
     DECISIVE_SIGNS,
     LAST_SIGNS,
     MORE_MEMORY,
+    RUN_AGAIN,
     SIGNS,
     TIMED_OUT,
     Sign,
@@ -83,11 +84,11 @@ def _recorded(job: JobState) -> Why:
     limit = f" of {job.time_limit}" if job.time_limit else ""
     node = f" ({job.nodes})" if job.nodes else ""
     by = f" by user {job.cancelled_by}" if job.cancelled_by else ""
-    again = "Submit it again; with --requeue and checkpoints Slurm would continue it."
+    again = "Submit it again; with --requeue, a script that loads its checkpoint continues (docs/requeue.md)."
     words = {
         "TIMEOUT": (
             f"it reached its time limit{limit}",
-            "Ask for more with --time, or continue from checkpoints with --requeue.",
+            RUN_AGAIN,
         ),
         "OUT_OF_MEMORY": (_memory(job), MORE_MEMORY),
         "NODE_FAIL": (f"one of its nodes failed{node}", again),

@@ -8,6 +8,10 @@ import re
 from msgspec import Struct
 
 MORE_MEMORY = "Ask for more with --mem, or use less: fewer data-loader workers, a smaller batch."
+RUN_AGAIN = (
+    "Ask for more with --time; or use --requeue, with a script that saves when it is asked to and then "
+    "continues (docs/requeue.md)."
+)
 CONSEQUENCE = re.compile(
     r"[Cc]onnection (?:reset|closed|refused|aborted|was likely closed)|Broken pipe|BrokenPipeError"
     r"|Connection\w{0,20}Error:? \[Errno|ChildFailedError|SignalException|SIGTERMException|KeyboardInterrupt"
@@ -49,7 +53,7 @@ DECISIVE_SIGNS = (
     _sign(
         r"CANCELLED AT \S{1,40} DUE TO TIME LIMIT",
         "it reached its time limit",
-        "Ask for more with --time, or continue from checkpoints with --requeue.",
+        RUN_AGAIN,
     ),
 )
 "What Slurm writes when it ends a job itself."

@@ -8,6 +8,7 @@ from slurmgen.jobs.failure import Why, status_and_signal
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.preflight_reports import Findings
+from slurmgen.jobs.requeued import NO_PROGRESS, Requeued
 from slurmgen.jobs.slurm_client import GONE, ended
 from slurmgen.slurm import pending_reasons
 from slurmgen.slurm.replies import JobState
@@ -37,6 +38,8 @@ class Report(Struct, frozen=True, kw_only=True):
     "Slurm's reply: one state, or one for each task of an array; empty if it does not list the job."
     why: Why | None = None
     "Why it failed."
+    requeued: Requeued | None = None
+    "Its last unfinished run."
     error: str = ""
     "Why nothing is known: the site was not reached, or the submission is unsettled."
     bad_nodes: Findings = {}
@@ -71,8 +74,20 @@ class Report(Struct, frozen=True, kw_only=True):
         return _reason(self.main)
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether its script holds it, because it made no progress."""
+        return self.state == "PENDING" and self.requeued is not None and self.requeued.held and self.is_held
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits until it is released."""
+        return "held" in self.main.reason.lower()
+
+    @property
     def waits(self) -> str:
         """Why the job is pending, in words."""
+        if self.is_stuck:
+            return NO_PROGRESS
         return pending_reasons.words(self.main.reason) if self.state == "PENDING" else ""
 
     @property
@@ -119,6 +134,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "waits": report.waits,
         "why": report.why,
         "bad_nodes": report.bad_nodes,
+        "requeued": report.requeued,
         "start": main.start,
         "elapsed": report.elapsed,
         "time_limit": report.time_limit,

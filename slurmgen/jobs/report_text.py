@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from slurmgen.jobs.report import Report
+from slurmgen.jobs.requeued import WHAT_TO_DO
 from slurmgen.slurm import sizes
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -77,19 +78,28 @@ def _array_lines(report: Report) -> Iterator[str]:
 def _details(report: Report) -> Iterator[str]:
     if report.waits:
         yield f"why: {report.waits}"
+    if report.requeued:
+        yield f"requeued: {report.requeued.text}"
+    if report.is_stuck:
+        yield f"do: {WHAT_TO_DO.format(report.job.id)}"
     if report.state == "PENDING" and report.main.start:
         yield f"expected to start at {report.main.start}"
-    if report.why:
-        yield f"why: {report.why.what}"
-        yield from (f"log: {text}" for text in [report.why.line] if text)
-        yield from (f"do: {text}" for text in [report.why.todo] if text)
-    if report.bad_nodes and not report.why:
-        yield from (f"bad node {node}: {finding}" for node, finding in report.bad_nodes.items())
+    yield from _failure(report)
     if report.usage and report.elapsed and not report.is_array:
         used = ", ".join(_used(report.usage, report.elapsed, report.time_limit))
         yield from (f"used: {text}" for text in [used] if text)
     if report.remembered:
         yield f"remembered: {report.remembered}"
+
+
+def _failure(report: Report) -> Iterator[str]:
+    """Why a job failed, or what its preflight found against nodes."""
+    if report.why:
+        yield f"why: {report.why.what}"
+        yield from (f"log: {text}" for text in [report.why.line] if text)
+        yield from (f"do: {text}" for text in [report.why.todo] if text)
+    else:
+        yield from (f"bad node {node}: {finding}" for node, finding in report.bad_nodes.items())
 
 
 def _used(usage: Usage, elapsed: int, time_limit: int | None) -> Iterator[str]:

@@ -14,6 +14,7 @@ from slurmgen.jobs.log_files import ends
 from slurmgen.jobs.logs import recorded_logs
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.reported_nodes import remember, with_bad_nodes
+from slurmgen.jobs.requeued import requeued
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.replies import ENDED, JobState
@@ -34,7 +35,7 @@ def query(jobs: Sequence[Job], connect: Connect, *, lenient: bool = False) -> li
     for route, group in groups.items():
         try:
             with connect(route) as transport:
-                replies = query_site(transport, group)
+                replies = query_site(transport, group, with_requeues=True)
         except SlurmgenError as error:
             if len(groups) == 1 and not lenient and not any(job.final for job in group):
                 raise
@@ -43,13 +44,16 @@ def query(jobs: Sequence[Job], connect: Connect, *, lenient: bool = False) -> li
     return [reports[job] for job in jobs]
 
 
-def query_site(transport: Transport, jobs: Sequence[Job], *, explain: bool = True) -> list[Report]:
+def query_site(
+    transport: Transport, jobs: Sequence[Job], *, explain: bool = True, with_requeues: bool = False
+) -> list[Report]:
     """Query the jobs of one site.
 
     Args:
         transport: the connection to it.
         jobs: its jobs.
         explain: read the ends of the logs of those that failed.
+        with_requeues: read also those of jobs that have not ended, which may have been requeued.
 
     Raises:
         CommandFailed: Slurm did not reply.
@@ -57,8 +61,10 @@ def query_site(transport: Transport, jobs: Sequence[Job], *, explain: bool = Tru
     replies = query_states(transport, [job.id for job in jobs])
     known = {job: with_final(replies[job.id], job.final) for job in jobs}
     states = {job: states for job, (states, _) in known.items()}
-    reasons = _reasons(transport, states) if explain else {}
+    logs = _log_ends(transport, states, with_requeues) if explain else {}
+    reasons = _reasons(states, logs) if explain else {}
     reports = [make_report(job, *known[job], reasons.get(job)) for job in jobs]
+    reports = [structs.replace(report, requeued=requeued(logs.get(report.job, ""))) for report in reports]
     return with_bad_nodes(transport, reports) if explain else reports
 
 
@@ -114,19 +120,35 @@ def save_final_states(reports: Iterable[Report]) -> None:
             Ledger().save_final_states(changed)
 
 
-def _reasons(transport: Transport, states_of: Mapping[Job, Sequence[JobState]]) -> dict[Job, Why | None]:
-    """Why jobs failed; one command reads the ends of all their logs."""
-    failed = {
-        job: next((state for state in states if state.state in FAILURES), None)
-        for job, states in states_of.items()
-    }
-    logs = {job: _logs_of(job, state) for job, state in failed.items() if state and state.state == "FAILED"}
+def _log_ends(
+    transport: Transport, states_of: Mapping[Job, Sequence[JobState]], with_requeues: bool
+) -> dict[Job, str]:
+    """The ends of the logs of jobs that failed; one command reads them all."""
+    read = {job: _state_to_read(states, with_requeues) for job, states in states_of.items()}
+    logs = {job: _logs_of(job, state) for job, state in read.items() if state}
     paths = list(dict.fromkeys(path for files in logs.values() for path in files))
     texts = dict(zip(paths, ends(transport, paths), strict=True)) if paths else {}
+    return {job: "\n".join(texts[path] for path in files).strip() for job, files in logs.items()}
+
+
+def _state_to_read(states: Sequence[JobState], with_requeues: bool) -> JobState | None:
+    """The state of the job, or of its task, whose log explains something."""
+    failed = _failed(states)
+    if failed:
+        return failed if failed.state == "FAILED" else None
+    return next((state for state in states if not state.ended), None) if with_requeues else None
+
+
+def _failed(states: Sequence[JobState]) -> JobState | None:
+    return next((state for state in states if state.state in FAILURES), None)
+
+
+def _reasons(states_of: Mapping[Job, Sequence[JobState]], logs: Mapping[Job, str]) -> dict[Job, Why | None]:
+    """Why jobs failed."""
     return {
-        job: why(state, "\n".join(texts[path] for path in logs.get(job, ())).strip(), job.why)
-        for job, state in failed.items()
-        if state
+        job: why(state, logs.get(job, ""), job.why)
+        for job, states in states_of.items()
+        if (state := _failed(states))
     }
 
 

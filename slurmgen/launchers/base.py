@@ -83,6 +83,8 @@ class Launcher(NamedTuple):
     "Whether tasks on several nodes need TF_WORKERS from the batch script."
     refused_engines: dict[str, str] = {}
     "Container engines that it does not work in, with the reason."
+    requeue_signal: str = "USR2"
+    "How --requeue asks its ranks to save their state: USR2, TERM or file."
     refused_names: tuple[str, ...] = ()
     "Job names that make the framework ignore Slurm."
 

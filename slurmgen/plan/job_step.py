@@ -9,6 +9,7 @@ from slurmgen.errors import RequestError
 from slurmgen.launchers import Command, Launcher, Layout, Options
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.program import Program
+from slurmgen.plan.requeue import Notice
 from slurmgen.request import Request, flag
 from slurmgen.sites.settings import Settings
 from slurmgen.slurm.shell import Variable, quote, word
@@ -29,6 +30,7 @@ def find_step(
     request: Request,
     settings: Settings,
     further: dict[str, str],
+    notice: Notice | None,
     setup: Setup,
     launcher: Launcher,
     layout: Layout,
@@ -44,6 +46,7 @@ def find_step(
         request: the request.
         settings: options of srun and torchrun.
         further: the sbatch options beyond those of every plan.
+        notice: how the ranks learn that the time limit is near.
         setup: its container, if any.
         launcher: the framework that each task runs.
         layout: nodes and GPUs.
@@ -70,14 +73,16 @@ def find_step(
     head, in_task = _head(command, folders)
     in_srun, in_task_words = _container_words(setup, (*exported, *(one.name for one in variables)))
     export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
+    timer = _timer(launcher, notice) if notice and notice.by == "TERM" else ()
     srun = (*export, *_srun_options(launch.srun, command.srun), *in_srun)
     lines = (
         ("srun", *size, f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *srun),
         own,
         in_task_words,
+        timer,
         *_joined(head, program.words),
     )
-    return Step(tuple(filter(None, lines)), in_task or bool(own), variables)
+    return Step(tuple(filter(None, lines)), in_task or bool(own or timer), variables)
 
 
 def _check_engine(launcher: Launcher, setup: Setup) -> None:
@@ -114,6 +119,20 @@ def _in_each_task(variables: tuple[Variable, ...], signal: str | None) -> tuple[
     commands = [f"export {variable.name}={variable.word};" for variable in variables]
     commands += [f'trap "" {signal};'] if signal else []
     return ("bash", "-c", *_quoted([*commands, 'exec "$@"']), "bash") if commands else ()
+
+
+def _timer(launcher: Launcher, notice: Notice) -> tuple[str, ...]:
+    """A shell that becomes the task's command; a timer of it sends TERM to the ranks of the task.
+
+    Of the processes that a launcher starts, only its children are ranks: torchrun would end its ranks when
+    it gets the signal, and PyTorch's data loaders, the children of the ranks, would end.
+    """
+    ranks = "$(cat /proc/$$/task/*/children)" if launcher.shape == "rank-per-gpu" else "$$"
+    wait = f'sleep "$((SLURM_JOB_END_TIME - {notice.lead} - $(date +%s)))";'
+    ask = ("kill -0 $$ &&", 'touch -- "$REQUEUE_FILE" &&', f"kill -TERM {ranks};")
+    # With an open standard output, it would keep the step from ending.
+    timer = ("{", 'trap "" TERM;', wait, *ask, "} >/dev/null 2>&1 &")
+    return ("bash", "-c", *_quoted([*timer, 'exec "$@"']), "bash")
 
 
 _SHORT = 3

@@ -11,6 +11,7 @@ from slurmgen.plan.next_steps import NextStep
 from slurmgen.plan.program import Program
 from slurmgen.plan.reasons import Reason
 from slurmgen.plan.refusals import notes_of
+from slurmgen.plan.requeue import Notice
 from slurmgen.plan.resources import Cpus, Reasoned
 from slurmgen.plan.staging import Staging
 from slurmgen.request import Request
@@ -42,6 +43,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     variables: tuple[Variable, ...]
     rendezvous: Rendezvous | None
     "How the ranks find each other; None where they need no address from the batch script."
+    notice: Notice | None
+    "How the ranks learn that the time limit is near; None without --requeue."
     step: Step
     then: tuple[NextStep, ...]
     "Further steps, each of which runs when the one before has succeeded."

@@ -99,6 +99,7 @@ def next_step(
         request,
         settings,
         further,
+        None,
         setup,
         launcher,
         own,

@@ -1,13 +1,23 @@
 """The sbatch options of a job that is requeued when its time limit ends it, and only then.
 
-Slurm sends USR2 to all processes of the step before the time limit. The ranks save their state and exit
-with status 75, or create the file REQUEUE_FILE, because launchers hide the exit status of their ranks.
-The batch script checks for both. USR1 is not used because NCCL handles it.
+Before the time limit, the ranks are asked to save their state in one of three ways:
+
+- USR2: Slurm sends it to all processes of the step, and launchers ignore it. USR1 is not used because NCCL
+  handles it.
+- TERM: launchers end their ranks when they get it, and PyTorch's data loaders end too. So Slurm sends
+  nothing: a timer in each task sends it to the ranks alone.
+- file: a timer in the batch script creates the file STOP_FILE.
+
+The ranks exit with status 75, or create the file REQUEUE_FILE, because launchers hide the exit status of
+their ranks. With TERM, the timer creates the file: most programs that handle it end with status 0.
 """
 
 import re
 
+from msgspec import Struct
+
 from slurmgen.errors import RequestError
+from slurmgen.launchers import Launcher
 from slurmgen.request import Request
 from slurmgen.slurm import durations, sbatch_options
 from slurmgen.slurm.sbatch_options import SbatchOptions
@@ -19,11 +29,50 @@ REASONS = {
     "signal": "that long before the time limit, the ranks save their state and exit with status 75",
 }
 "The reason for each sbatch option of such a job."
+_COMMENTS = {
+    "USR2": "Before the time limit, Slurm sends USR2. Launchers ignore it; ranks must save and stop.",
+    "TERM": "{} s before the time limit, each task sends TERM to its ranks. They must save and stop.",
+    "file": "{} s before the time limit, STOP_FILE appears. The script must watch it: save and stop.",
+}
 _FOR_RANKS = r"(R:)?(SIG)?USR2@\d+"
 
 
+class Notice(Struct, frozen=True):
+    """How the ranks learn that the time limit is near."""
+
+    by: str
+    "USR2, TERM or file."
+    lead: int
+    "Seconds before the time limit."
+
+    @property
+    def comment(self) -> str:
+        """What happens then, for the script."""
+        return _COMMENTS[self.by].format(self.lead)
+
+
+def find_notice(request: Request, launcher: Launcher, time_limit: str | None) -> Notice | None:
+    """The notice of a job; None without --requeue.
+
+    Raises:
+        RequestError: --requeue-signal without --requeue, or too long before the time limit.
+    """
+    if not request.requeue:
+        if request.requeue_signal and request.requeue is None:
+            raise RequestError("--requeue-signal has no effect without --requeue", "Add --requeue.")
+        return None
+    by, _, seconds = (request.requeue_signal or launcher.requeue_signal).partition("@")
+    limit = durations.seconds(time_limit or "")
+    if seconds and not 0 < int(seconds) < limit:
+        raise RequestError(
+            f"--requeue-signal {by}@{seconds} is not within the {limit} seconds of the time limit",
+            "Name fewer seconds, or ask for more with --time.",
+        )
+    return Notice(by, int(seconds) if seconds else _lead(limit))
+
+
 def further_options(
-    request: Request, of_site: SbatchOptions, constraint: str | None, time_limit: str | None
+    request: Request, of_site: SbatchOptions, constraint: str | None, notice: Notice | None
 ) -> dict[str, str]:
     """The sbatch options beyond those of every plan; the request overrides the site.
 
@@ -31,19 +80,22 @@ def further_options(
         RequestError: the request contradicts --requeue, or names a signal that prevents it.
     """
     options = sbatch_options.given({**of_site, **request.sbatch, **_constraint(request, of_site, constraint)})
-    if not request.requeue:
+    if not notice:
         return options
     if "no-requeue" in sbatch_options.given(request.sbatch):
         raise RequestError("--requeue and --sbatch no-requeue exclude each other", "Leave one out.")
-    signal = f"USR2@{_lead(time_limit or '')}"
-    options = {"requeue": "", "open-mode": "append", "signal": signal} | options
+    options = {"requeue": "", "open-mode": "append"} | _signal(notice) | options
     signal_option = options.get("signal", "")
-    if not re.fullmatch(_FOR_RANKS, signal_option):
+    if notice.by == "USR2" and not re.fullmatch(_FOR_RANKS, signal_option):
         raise RequestError(
             f"--requeue needs the signal USR2, and --signal is {signal_option or 'missing'}",
-            "Set --sbatch signal=USR2@SECONDS, or leave it out.",
+            "Set --sbatch signal=USR2@SECONDS, leave it out, or choose another --requeue-signal.",
         )
     return options
+
+
+def _signal(notice: Notice) -> dict[str, str]:
+    return {"signal": f"USR2@{notice.lead}"} if notice.by == "USR2" else {}
 
 
 def _constraint(request: Request, of_site: SbatchOptions, of_type: str | None) -> SbatchOptions:
@@ -55,6 +107,6 @@ def _constraint(request: Request, of_site: SbatchOptions, of_type: str | None) -
     return {"constraint": "&".join(parts) if len(parts) > 1 else of_type}
 
 
-def _lead(time_limit: str) -> int:
-    """Seconds between the signal and the time limit: at most a quarter of a short job."""
-    return min(LEAD, max(durations.seconds(time_limit) // 4, 1))
+def _lead(limit: int) -> int:
+    """Seconds between the notice and the time limit: at most a quarter of a short job."""
+    return min(LEAD, max(limit // 4, 1))

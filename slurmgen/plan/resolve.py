@@ -19,7 +19,7 @@ from slurmgen.plan.placement import check_limits, find_place, roomier
 from slurmgen.plan.program import find_program
 from slurmgen.plan.reasons import Origin, Reason, derived, origin_of
 from slurmgen.plan.refusals import check_options, check_refusals
-from slurmgen.plan.requeue import further_options
+from slurmgen.plan.requeue import find_notice, further_options
 from slurmgen.plan.resources import cpus, memory, time
 from slurmgen.plan.staging import find_staging
 from slurmgen.plan.variables import check_per_task, task_variables, variables
@@ -68,9 +68,8 @@ def resolve(
     cpu = cpus(request, origin, site, launcher, layout, place.node)
     mem = memory(request, origin, site, layout, place.node, cpu.per_node)
     limit = time(request, origin, site, place.limits, layout.nodes)
-    further = with_bad_nodes(
-        request, further_options(request, settings.sbatch, place.constraint, limit.value)
-    )
+    notice = find_notice(request, launcher, limit.value)
+    further = with_bad_nodes(request, further_options(request, settings.sbatch, place.constraint, notice))
     in_task = task_variables(request, site, settings, launcher, layout)
     exports = variables(request, site, settings, launcher, layout, setup, cpu.per_rank)
     then = tuple(
@@ -94,8 +93,9 @@ def resolve(
         setup=setup,
         variables=exports,
         rendezvous=_rendezvous(request, site, setup) if meets else None,
+        notice=notice,
         step=find_step(
-            *(request, settings, further, setup, launcher, layout, cpu.per_task, program, in_task),
+            *(request, settings, further, notice, setup, launcher, layout, cpu.per_task, program, in_task),
             tuple(variable.name for variable in exports),
         ),
         then=then,

@@ -19,7 +19,19 @@ OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV)
 
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
 _TEMPORARY = ("nodes", "addresses")
-_REQUEUE = ("REQUEUE_FILE", "now", "status")
+_REQUEUE = (
+    "REQUEUE_FILE",
+    "STOP_FILE",
+    "now",
+    "status",
+    "progress",
+    "last",
+    "idle",
+    "made",
+    "job",
+    "step",
+    "run",
+)
 
 
 def variables(

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.scenarios.conftest import BIN, Site
 from tests.support.twins import Testbed, eventually
 
 SIZE = ("--batch-size", "68", "--epochs", "2")  # 44 steps
+EXAMPLES = REPOSITORY / "examples" / "requeue"
 TRAIN = ("--task", "mnist", "--data", "digits", *SIZE, "--crop-padding", "2")
 SLOW = '''"""The bundled training with a rest after each of its 44 steps, 92 seconds in all.
 
@@ -56,6 +58,11 @@ class Job:
     def ends(self) -> set[str]:
         return set(re.findall(r"^rank \d/2 (final_loss .*)$", self.log, re.MULTILINE))
 
+    def signal(self) -> None:
+        """Send USR2 to its ranks as soon as they train."""
+        eventually(lambda: "starts at step" in self.log, 240)
+        self.testbed.run("scancel", "--signal=USR2", self.id)
+
     def wait(self, seconds: float) -> str:
         """The state it ends in; while waiting, no requeued job is held back for two minutes."""
         deadline = time.monotonic() + seconds
@@ -64,6 +71,8 @@ class Job:
             state = re.findall(r"JobState=(\S+)", shown)[0]
             if state not in {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED"}:
                 return state
+            if state == "PENDING" and "Priority=0 " in shown and "requeued" in shown:
+                return "held"
             self._release()
             time.sleep(0.5)
         raise AssertionError(f"job {self.id} has not ended:\n{self.log}")
@@ -79,7 +88,55 @@ class Job:
 
 
 @pytest.fixture(scope="module")
-def jobs(site: Callable[[str], Site]) -> dict[str, Job]:
+def examples(site: Callable[[str], Site]) -> dict[str, Job]:
+    """The scripts of docs/requeue.md; those for USR2 get it as soon as they train."""
+    testbed = site("generic").testbed
+
+    def job(name: str, framework: str, how: str = "USR2", steps: int = 12, **asked: object) -> Job:
+        asked = {"gpus": 2, "time": "10", "script": str(EXAMPLES / f"{name}.py"), **asked}
+        env = {"STEPS": str(steps), "NO_GPU": "1"}
+        return Job(testbed, name, framework=framework, nodes=1, requeue_signal=how, env=env, **asked)
+
+    stuck = testbed.folder / "stuck.py"
+    stuck.write_text("raise SystemExit(75)")
+    started = {
+        "watch_file": job("watch_file", "python", "file@45", 20, gpus=1, time="1"),
+        "terminated": job("terminated", "ddp", "TERM@40", 25, time="1"),
+        "stuck": job("stuck", "python", gpus=1, script=str(stuck)),
+    }
+    signalled = {
+        "plain": job("plain", "ddp"),
+        "with_lightning": job("with_lightning", "lightning"),
+        "with_accelerate": job("with_accelerate", "accelerate"),
+    }
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(Job.signal, signalled.values()))
+    return started | signalled
+
+
+@pytest.mark.parametrize("name", ["watch_file", "terminated", "plain", "with_lightning", "with_accelerate"])
+def test_an_example_of_the_documentation_is_requeued_continues_and_ends(
+    name: str, examples: dict[str, Job]
+) -> None:
+    job = examples[name]
+    assert job.wait(240) == "COMPLETED", job.log
+    starts = [int(step) for step in re.findall(r"starts at step (\d+)", job.log)]
+    assert starts[0] == 0 < starts[-1], job.log
+    assert "finished at step" in job.log
+    assert not list(job.folder.glob(".[rp]*")), "files are left"
+
+
+def test_a_job_without_progress_in_two_runs_is_held_with_the_reason(examples: dict[str, Job]) -> None:
+    job = examples["stuck"]
+    assert job.wait(240) == "held", job.log
+    runs = re.findall(
+        r"^slurmgen: run (\d) is unfinished, at step 0, (\d) .*: scontrol (\w+)$", job.log, re.M
+    )
+    assert runs == [("1", "1", "requeue"), ("2", "2", "requeuehold")]
+
+
+@pytest.fixture(scope="module")
+def jobs(site: Callable[[str], Site], examples: dict[str, Job]) -> dict[str, Job]:
     """All jobs, run at the same time; the whole one is not cut."""
     testbed = site("generic").testbed
     training = testbed.folder / "training"

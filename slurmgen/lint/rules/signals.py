@@ -8,6 +8,7 @@ from slurmgen.lint.reader import Command, Script
 from slurmgen.lint.reader.header import Directive
 
 _FORM = r"(?:(?P<flags>[RB]+):)?(?P<signal>[A-Za-z]+\d?|\d+)(?:@\d+)?"
+_REQUEUES = {"requeue", "requeuehold"}
 _NUMBERS = {"1": "HUP", "2": "INT", "3": "QUIT", "10": "USR1", "12": "USR2", "15": "TERM", "18": "CONT"}
 
 
@@ -35,8 +36,8 @@ def traps(commands: Iterable[Command], signal: str) -> list[Command]:
 
 
 def requeues(script: Script) -> list[Command]:
-    """The `scontrol requeue` commands."""
-    return [c for c in script.commands if c.name == "scontrol" and "requeue" in c.texts[1:3]]
+    """The `scontrol requeue` and `scontrol requeuehold` commands."""
+    return [c for c in script.commands if c.name == "scontrol" and _REQUEUES & set(c.texts[1:3])]
 
 
 def _plain(signal: str) -> str:

@@ -1,0 +1,48 @@
+"""What a job's log says of its earlier runs: the batch script writes a line for each unfinished one. Pure."""
+
+import re
+
+from msgspec import Struct
+
+from slurmgen.text import counted
+
+_LINE = re.compile(
+    r"^slurmgen: run ([0-9]{1,9}) is unfinished, at step ([0-9]{1,18}), ([0-9]{1,9}) without progress: "
+    r"scontrol (requeue|requeuehold)$",
+    re.MULTILINE,
+)
+
+
+class Requeued(Struct, frozen=True):
+    """The last unfinished run of a job that was requeued."""
+
+    runs: int
+    "The runs until then, also those that Slurm requeued after a preemption or a node failure."
+    step: int
+    "The greatest step that the script reported; 0 if it reported none."
+    idle: int
+    "The last runs in a row without progress."
+    held: bool
+
+    @property
+    def text(self) -> str:
+        """The line of a report."""
+        step = f" at step {self.step:,}" if self.step else ""
+        idle = f"; the last {counted(self.idle, 'run')} made no progress" if self.idle else ""
+        return f"{counted(self.runs, 'run')} ended unfinished{step}{idle}"
+
+
+NO_PROGRESS = "its script held it, because two runs in a row made no progress"
+WHAT_TO_DO = (
+    "Make the script save, report its step and continue (docs/requeue.md); then `scontrol release {}`, "
+    "or cancel it."
+)
+
+
+def requeued(log: str) -> Requeued | None:
+    """What the end of a log says of the last unfinished run; None if there was none."""
+    found = list(_LINE.finditer(log))
+    if not found:
+        return None
+    runs, step, idle, command = found[-1].groups()
+    return Requeued(int(runs), int(step), int(idle), command == "requeuehold")

@@ -332,7 +332,7 @@ def test_lint_finds_nothing_in_a_script_whose_tasks_export_variables() -> None:
     site = structs.replace(load_site("generic"), env=TASK_ENV)
     for framework in LAUNCHERS:
         nodes = min(2, LAUNCHERS[framework].max_nodes or 2)
-        plan = resolve(Request(framework=framework, gpus=4, nodes=nodes), site)
+        plan = resolve(Request(framework=framework, gpus=4, nodes=nodes, script="train.py"), site)
         assert lint.lint(render(plan), site) == ()
 
 

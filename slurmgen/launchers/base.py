@@ -44,6 +44,10 @@ class Command(NamedTuple):
     "Shell words, quoted for the script."
     expands_in_task: bool = False
     "Some words differ from task to task, so the batch script must not expand them."
+    script: str | None = None
+    "A shell script that each task runs; it gets the words and the program as its arguments."
+    arguments: tuple[str, ...] = ()
+    "Further arguments of the program."
 
 
 class Launcher(NamedTuple):
@@ -56,13 +60,15 @@ class Launcher(NamedTuple):
     command: Callable[[Layout, Options], Command]
     meets: Callable[[Layout], bool]
     "Whether the ranks need MASTER_ADDR and MASTER_PORT from the batch script."
-    bundled_script: str
-    "The script of a request that names none."
+    bundled_script: str | None = None
+    "The script of a request that names none; None: a request must name its program."
     takes: tuple[str, ...] = ()
     "The fields of a request that it supports, of those that few launchers support."
     program: tuple[str, ...] | None = ()
     "Its option before a program that is not Python; empty: the program replaces the head; None: impossible."
     max_nodes: int | None = None
+    before: tuple[str, ...] = ()
+    "Lines of the batch script before the step."
     sets: tuple[str, ...] = ()
     "Variables that it sets for its ranks, over any earlier value."
     restart_env: dict[str, tuple[str, str]] = {}

@@ -61,7 +61,8 @@ def find_step(
     options = _options(request, launcher)._replace(
         torchrun=tuple(map(word, launch.torchrun)), torchrun_options=tuple(map(word, launch.torchrun_options))
     )
-    head, in_task = _head(_started(launcher, layout, options, program), folders)
+    command = _started(launcher, layout, options, program)
+    head, in_task = _head(command, folders)
     in_srun, in_task_words = _container_words(setup, (*exported, *(one.name for one in variables)))
     export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
     srun = (*export, *map(quote, launch.srun), *in_srun)
@@ -69,7 +70,7 @@ def find_step(
         ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *srun),
         own,
         in_task_words,
-        *_joined(head, program.words),
+        *_joined(head, (*program.words, *command.arguments)),
     )
     return Step(tuple(filter(None, lines)), in_task or bool(own), variables)
 
@@ -144,11 +145,12 @@ def _head(head: Command, folders: tuple[str, ...]) -> tuple[tuple[str, ...], boo
     """
     if not folders and not head.expands_in_task:
         return head.words, False
-    words = ["exec", *head.words, '"$@"']
+    words = ["\n" + head.script] if head.script else ["exec", *head.words, '"$@"']
     if folders:
         path = ":".join(folders)
         words.insert(0, f'export LD_LIBRARY_PATH="{path}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}";')
-    return ("bash", "-c", *_quoted(words), *(head.words[:1] or ("bash",))), True
+    arguments = ("bash", *head.words) if head.script else head.words[:1] or ("bash",)
+    return ("bash", "-c", *_quoted(words), *arguments), True
 
 
 def _quoted(words: Sequence[str]) -> tuple[str, ...]:

@@ -50,7 +50,12 @@ def _program(request: Request, launcher: Launcher) -> Program:
         return _of_command(request.command, arguments)
     if request.module:
         return _of_module(request.module, arguments)
-    return _of_script(request.script or launcher.bundled_script, arguments)
+    script = request.script or launcher.bundled_script
+    if script is None:
+        raise RequestError(
+            f"there is no bundled script for {launcher.name}", "Add --script, --python-module or --command."
+        )
+    return _of_script(script, arguments)
 
 
 def _of_command(command: tuple[str, ...], arguments: tuple[str, ...]) -> Program:

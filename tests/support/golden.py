@@ -33,5 +33,6 @@ def _matrix() -> list[tuple[str, str]]:
 
 
 def _request(name: str, framework: str, size: str) -> Request:
-    request = shape_request(load_site(name, personal=False), framework, size)
+    program = None if LAUNCHERS[framework].bundled_script else "train.py"
+    request = shape_request(load_site(name, personal=False), framework, size, Request(script=program))
     return replace(request, account=ACCOUNTS[name]) if name in ACCOUNTS else request

@@ -23,20 +23,20 @@ test-slurm24: $(TESTED)
 	TWIN_SLURM=24.11 $(BIN)/pytest $(SLURM24)
 	TWIN_SLURM=24.11 $(BIN)/pytest tests/scenarios/test_training.py -k "c10d or python_is_one"
 
-# The guide's scripts for DeepSpeed and TensorFlow, in environments of their own: DeepSpeed's adds to the PyTorch of .venv.
+# Frameworks that `make test` does not install, each in an environment of its own; some use the PyTorch of .venv.
 # Not part of `test`, because it downloads them.
-test-frameworks: build/frameworks/deepspeed/ready build/frameworks/tensorflow/ready
+FRAMEWORKS := deepspeed jax mpi4py ray tensorflow transformers
+WITH_PYTORCH := deepspeed transformers
+
+test-frameworks: $(FRAMEWORKS:%=build/frameworks/%/ready) $(TESTED)
 	$(BIN)/pytest --override-ini=norecursedirs=.* tests/frameworks
 
-build/frameworks/tensorflow/ready: requirements/tensorflow.txt $(READY)
+build/frameworks/%/ready: requirements/%.txt $(READY)
 	python3 -m venv --clear --without-pip $(@D)
-	$(BIN)/uv pip sync --quiet --require-hashes --python $(@D) $<
-	touch $@
-
-build/frameworks/deepspeed/ready: requirements/deepspeed.txt $(READY)
-	python3 -m venv --clear --without-pip $(@D)
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $(@D)/project.pth
-	mv $(@D)/project.pth $(@D)/lib/python3.*/site-packages
+	$(if $(filter $*,$(WITH_PYTORCH)),$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  > $$(echo $(@D)/lib/python3.*/site-packages)/project.pth; \
+	  printf '#!/bin/sh\nexec "$${0%/*}/python" -m torch.distributed.run "$$@"\n' > $(@D)/bin/torchrun; \
+	  chmod +x $(@D)/bin/torchrun)
 	$(BIN)/uv pip sync --quiet --require-hashes --no-build-isolation --python $(@D) $<
 	touch $@
 
@@ -103,10 +103,11 @@ lock: $(READY)
 	  echo $${name%:*} | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	    --no-header - -o requirements/$${name#*:}.txt || exit; \
 	done
-	for package in deepspeed==0.19.8 "tensorflow-cpu==2.21.0 tf_keras==2.21.0"; do \
+	for package in deepspeed==0.19.8 jax[cpu]==0.10.2 mpi4py==4.1.2 ray==2.60.0 transformers==5.23.0 \
+	  "tensorflow-cpu==2.21.0 tf_keras==2.21.0"; do \
 	  printf '%s\n' $$package | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	    --no-header --override requirements/provided.in -c requirements/dev.txt - \
-	    -o requirements/$$(echo $$package | sed 's/[-=].*//').txt || exit; \
+	    -o requirements/$$(echo $$package | sed 's/[-=[].*//').txt || exit; \
 	done
 
 clean:

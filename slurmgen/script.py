@@ -221,7 +221,7 @@ def _module_checks(needs: tuple[str, ...]) -> list[str]:
 def _before(plan: Plan) -> list[str]:
     """The lines before the step; those for each node run in a step with one task per node."""
     launch, nodes = plan.settings.launch, plan.nodes
-    first, last = [*plan.setup.fetch, *launch.before], plan.request.before or ()
+    first, last = [*plan.setup.fetch, *plan.launcher.before, *launch.before], plan.request.before or ()
     if not launch.before_on_each_node:
         return [*first, *last]
     export_all = not {"export", "export-file"}.isdisjoint(dict(plan.extra_directives))
@@ -247,7 +247,7 @@ def _wrapped(words: tuple[str, ...]) -> str:
     """The words in lines of at most 100 columns, unless a single word is longer."""
     lines = [words[0]]
     for word in words[1:]:
-        if len(lines[-1]) + len(word) < _COLUMNS:
+        if len(lines[-1]) + len(word.partition("\n")[0]) < _COLUMNS:
             lines[-1] += f" {word}"
         else:
             lines.append(word)

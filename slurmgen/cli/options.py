@@ -135,7 +135,8 @@ _OPTIONS = [
         "--framework",
         metavar="NAME",
         shell_complete=_complete_frameworks,
-        help="Launcher: python, lightning, ddp, srun, accelerate, jax, mpi, spawn, tensorflow; default: ddp.",
+        help="Launcher: python, lightning, ddp, srun, accelerate, deepspeed, hf-trainer, jax, mpi, ray, spawn or "
+        "tensorflow; default: ddp.",
     ),
     click.option(
         "--gpus", type=int, metavar="N", help="Total number of GPUs of the job, or 0 for none; default: 1."
@@ -230,7 +231,9 @@ _OPTIONS = [
         metavar="WORD",
         help="Further option of torchrun or accelerate launch; repeatable.",
     ),
-    click.option("--launcher-config", metavar="PATH", help="Configuration file of accelerate launch."),
+    click.option(
+        "--launcher-config", metavar="PATH", help="Configuration file of accelerate launch, or of DeepSpeed."
+    ),
     click.option(
         "--replace-args",
         is_flag=True,

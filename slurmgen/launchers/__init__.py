@@ -1,11 +1,35 @@
 """Launchers: one framework per file. The planner and the linter read this table."""
 
-from slurmgen.launchers import accelerate, ddp, jax, lightning, mpi, python, spawn, srun, tensorflow
+from slurmgen.launchers import (
+    accelerate,
+    ddp,
+    deepspeed,
+    hf_trainer,
+    jax,
+    lightning,
+    mpi,
+    python,
+    ray,
+    spawn,
+    srun,
+    tensorflow,
+)
 from slurmgen.launchers.base import Command, Launcher, Layout, Options, Tasks
 
-LAUNCHERS: dict[str, Launcher] = {
-    module.LAUNCHER.name: module.LAUNCHER
-    for module in (python, lightning, ddp, srun, accelerate, jax, mpi, spawn, tensorflow)
-}
+_FRAMEWORKS = (
+    python,
+    lightning,
+    ddp,
+    srun,
+    accelerate,
+    deepspeed,
+    hf_trainer,
+    jax,
+    mpi,
+    ray,
+    spawn,
+    tensorflow,
+)
+LAUNCHERS: dict[str, Launcher] = {module.LAUNCHER.name: module.LAUNCHER for module in _FRAMEWORKS}
 
 __all__ = ["LAUNCHERS", "Command", "Launcher", "Layout", "Options", "Tasks"]

@@ -48,6 +48,10 @@ class Command(NamedTuple):
     "Some words differ from task to task, so the batch script must not expand them."
     srun: tuple[str, ...] = ()
     "Options of srun that it needs; they replace those of the site."
+    script: str | None = None
+    "A shell script that each task runs; it gets the words and the program as its arguments."
+    arguments: tuple[str, ...] = ()
+    "Further arguments of the program."
 
 
 def no_variables(_layout: Layout) -> dict[str, str]:
@@ -72,6 +76,8 @@ class Launcher(NamedTuple):
     program: tuple[str, ...] | None = ()
     "Its option before a program that is not Python; empty: the program replaces the head; None: impossible."
     max_nodes: int | None = None
+    before: tuple[str, ...] = ()
+    "Lines of the batch script before the step."
     sets: tuple[str, ...] = ()
     "Variables that it sets for its ranks, over any earlier value."
     restart_env: dict[str, tuple[str, str]] = {}

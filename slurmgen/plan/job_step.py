@@ -80,7 +80,7 @@ def find_step(
         own,
         in_task_words,
         timer,
-        *_joined(head, program.words),
+        *_joined(head, (*program.words, *command.arguments)),
     )
     return Step(tuple(filter(None, lines)), in_task or bool(own or timer), variables)
 
@@ -188,11 +188,12 @@ def _head(head: Command, folders: tuple[str, ...]) -> tuple[tuple[str, ...], boo
     """
     if not folders and not head.expands_in_task:
         return head.words, False
-    words = ["exec", *head.words, '"$@"']
+    words = ["\n" + head.script] if head.script else ["exec", *head.words, '"$@"']
     if folders:
         path = ":".join(folders)
         words.insert(0, f'export LD_LIBRARY_PATH="{path}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}";')
-    return ("bash", "-c", *_quoted(words), *(head.words[:1] or ("bash",))), True
+    arguments = ("bash", *head.words) if head.script else head.words[:1] or ("bash",)
+    return ("bash", "-c", *_quoted(words), *arguments), True
 
 
 def _quoted(words: Sequence[str]) -> tuple[str, ...]:

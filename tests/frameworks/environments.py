@@ -5,7 +5,8 @@ import os
 from tests.guide.running import REPOSITORY
 
 BUILT = REPOSITORY / "build" / "frameworks"
-PYTHON = {name: BUILT / name / "bin" / "python" for name in ("deepspeed", "jax", "mpi4py", "tensorflow")}
+_NAMES = ("deepspeed", "jax", "mpi4py", "ray", "tensorflow", "transformers")
+PYTHON = {name: BUILT / name / "bin" / "python" for name in _NAMES}
 
 
 def variables(name: str) -> dict[str, str]:

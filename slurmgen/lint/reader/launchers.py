@@ -61,9 +61,13 @@ COMPOSER = _python_syntax(
     valued="nproc world-size base-rank node-rank master-addr master-port run-directory stdout stderr",
     short="n:nproc m:module-mode c:command-mode v:verbose h:help",
 )
+RAY_ON_ALL_NODES = "ray symmetric-run"
 RAY = _python_syntax(
     flags="head block disable-usage-stats verbose no-monitor",
-    valued="address node-ip-address port num-cpus num-gpus temp-dir resources dashboard-host dashboard-port",
+    valued="""
+        address min-nodes node-ip-address port num-cpus num-gpus temp-dir resources include-dashboard
+        dashboard-host dashboard-port
+    """,
     short="v:verbose",
 )
 PYTHON = _syntax(
@@ -138,7 +142,7 @@ class Wrapper(NamedTuple):
 
 WRAPPERS: dict[str, Wrapper] = {
     "srun": Wrapper("srun", SRUN),
-    **dict.fromkeys(("mpirun", "mpiexec", "orterun"), Wrapper("mpirun", _MPIRUN)),
+    **dict.fromkeys(("mpirun", "mpiexec", "orterun", "horovodrun"), Wrapper("mpirun", _MPIRUN)),
     **dict.fromkeys(("apptainer", "singularity"), Wrapper("apptainer", _APPTAINER, ("exec", "run"), 1)),
     **dict.fromkeys(("podman", "podman-hpc", "docker"), Wrapper("podman", _PODMAN, ("run",), 1)),
     "shifter": Wrapper("shifter", _SHIFTER),
@@ -179,7 +183,7 @@ UTILITIES = frozenset(
 "Programs that a job starts besides its training."
 PROGRAMS = frozenset(
     """
-    vllm sglang trl axolotl llamafactory-cli colossalai oumi swift xtuner tune mlflow horovodrun lightning
+    vllm sglang trl axolotl llamafactory-cli colossalai oumi swift xtuner tune mlflow lightning
     fairseq-train fairseq-hydra-train fairseq-generate Rscript julia matlab
     """.split()
 )
@@ -194,6 +198,7 @@ _MODULES = {
     "accelerate.commands.launch": "accelerate",
     "deepspeed.launcher.runner": "deepspeed",
 }
+_RAY = {"start": "ray", "symmetric-run": RAY_ON_ALL_NODES}
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 
 SYNTAXES = {
@@ -203,6 +208,7 @@ SYNTAXES = {
     "fabric": FABRIC,
     "composer": COMPOSER,
     "ray": RAY,
+    RAY_ON_ALL_NODES: RAY,
     "python": PYTHON,
 }
 
@@ -224,8 +230,8 @@ def head(words: list[str]) -> Head | None:
         return Head("accelerate", 2)
     if name == "composer" and len(words) > 1 and words[1].startswith("-"):
         return Head("composer", 1)
-    if name == "ray" and words[1:2] == ["start"]:
-        return Head("ray", 2)
+    if name == "ray" and words[1:2] and words[1] in _RAY:
+        return Head(_RAY[words[1]], 2)
     if name == "deepspeed":
         return Head("deepspeed", 1)
     if name in ("fabric", "lightning") and words[1:2] == ["run"]:

@@ -83,7 +83,7 @@ class Launch(NamedTuple):
     """A program that starts ranks, or is one itself."""
 
     kind: str
-    "torchrun, accelerate, deepspeed, composer, ray or python; program if it is another one."
+    "A key of SYNTAXES, such as torchrun or python; program if it is another one."
     word: Word
     options_at: int
     "The index of its first possible option."

@@ -40,4 +40,4 @@ def _issues(file: Linted) -> Iterator[dict[str, object]]:
 
 
 def _fingerprint(*parts: str) -> str:
-    return sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+    return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from slurmgen.launchers import LAUNCHERS, Launcher
 from slurmgen.lint.finding import Edit
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
+from slurmgen.lint.reader.launchers import RAY_ON_ALL_NODES
 from slurmgen.lint.reader.launches import Given
 from slurmgen.lint.reader.words import Word
 
@@ -17,6 +18,8 @@ FRAMEWORKS: dict[str, Launcher] = {
     "fabric": LAUNCHERS["ddp"],
 }
 "The programs that start one rank per GPU themselves, each with its entry in the table of launchers."
+PER_NODE = {**FRAMEWORKS, "ray": LAUNCHERS["ray"], RAY_ON_ALL_NODES: LAUNCHERS["ray"]}
+"These, and the programs that start Ray on a node."
 
 ADDRESS_OPTIONS = ("master-addr", "main-process-ip", "rdzv-endpoint", "main-address")
 PORT_OPTIONS = ("master-port", "main-process-port", "rdzv-endpoint", "main-port", "port")

@@ -1,10 +1,10 @@
 """A job with several nodes starts its launcher on the first node only.
 
 ## What it checks
-Checks for torchrun or accelerate without srun or mpirun in a job with several nodes. deepspeed is not
-reported: it starts its ranks on the other nodes over SSH. Beside other launches, one that is explicitly
-configured for one node is not reported either, nor any launch in a script with `ssh` in a
-loop, which probably runs over the other nodes.
+Checks for torchrun, accelerate or `ray symmetric-run` without srun or mpirun in a job with several nodes.
+deepspeed is not reported: it starts its ranks on the other nodes over SSH. Beside other launches, one that is
+explicitly configured for one node is not reported either, nor any launch in a script with `ssh` in a loop,
+which probably runs over the other nodes.
 
 ## Why it matters
 The batch script runs on the first node only. The launcher waits there for the other nodes until it times out,
@@ -29,7 +29,8 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.rules.common import rank_launchers
+from slurmgen.lint.reader.launchers import RAY_ON_ALL_NODES
+from slurmgen.lint.rules.common import FRAMEWORKS
 
 CODE = "SG205"
 SEVERITY = "error"
@@ -39,7 +40,7 @@ SUMMARY = "without srun, the launcher runs on the first node only"
 def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Search for launchers that run in the batch script itself."""
     nodes = script.job.nodes
-    for launch in rank_launchers(script):
+    for launch in (launch for launch in script.launches if launch.kind in (*FRAMEWORKS, RAY_ON_ALL_NODES)):
         direct = launch.step is None and launch.under("mpirun") is None and launch.under("ssh") is None
         if nodes and nodes > 1 and direct and launch.kind != "deepspeed" and not _is_meant(script, launch):
             yield Finding(

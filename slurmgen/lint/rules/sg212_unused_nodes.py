@@ -26,6 +26,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
+from slurmgen.lint.reader.launchers import RAY_ON_ALL_NODES
 from slurmgen.lint.rules.common import runs_a_shell_script, words_of
 
 CODE = "SG212"
@@ -68,12 +69,14 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         if "output" not in command.place
         for word in command.words
     }
-    starts_ray = any(found.kind == "ray" for found in script.launches)
+    starts_ray = any(found.kind in ("ray", RAY_ON_ALL_NODES) for found in script.launches)
     launch = script.launches[0]
     if runs_a_shell_script(words):
         return
     distributes = set(_DISTRIBUTES) - ({"ray"} if starts_ray else set())
-    if used.isdisjoint(distributes) and all(found.kind in ("python", "ray") for found in script.launches):
+    if used.isdisjoint(distributes) and all(
+        found.kind in ("python", "ray", RAY_ON_ALL_NODES) for found in script.launches
+    ):
         yield Finding(
             launch.span,
             f"nothing runs on {nodes - 1} of the {nodes} nodes",

@@ -187,6 +187,7 @@ def _values(plan: Plan) -> dict[str, Any]:
         "rendezvous": plan.rendezvous,
         "before": _before(plan),
         "rendezvous_suffix": quote(plan.rendezvous.suffix) if plan.rendezvous else "",
+        "preflight_lines": [_wrapped(words) for words in plan.preflight],
         "step_comment": _step_comment(plan.ntasks_per_node, plan.procs_per_task, plan.launcher.why),
         "expands_in_task": plan.step.expands_in_task,
         "step_lines": [_wrapped(words) for words in plan.step.lines],

@@ -37,6 +37,7 @@ SECTIONS = {
     },
     "Sites": {
         "sites": "List, write, check and try site profiles.",
+        "preflight": "Check nodes of a site by a short job.",
         "doctor": "Check step by step that a job can be submitted.",
         "twin": "Run a real Slurm on this machine that imitates a site.",
     },

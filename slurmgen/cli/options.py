@@ -247,6 +247,11 @@ _OPTIONS = [
         help="Precision that the accelerate launcher sets.",
     ),
     click.option(
+        "--preflight/--no-preflight",
+        default=None,
+        help="Check the nodes first; the job ends with exit status 79 if one of them is bad.",
+    ),
+    click.option(
         "--requeue/--no-requeue",
         default=None,
         help="Signal the ranks with USR2 before the time limit, and requeue the job if they exit with 75.",

@@ -62,8 +62,8 @@ def find_step(
         torchrun=tuple(map(word, launch.torchrun)), torchrun_options=tuple(map(word, launch.torchrun_options))
     )
     head, in_task = _head(_started(launcher, layout, options, program), folders)
-    in_srun, in_task_words = _container_words(setup, (*exported, *(one.name for one in variables)))
-    export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
+    in_srun, in_task_words = container_words(setup, (*exported, *(one.name for one in variables)))
+    export, own = export_words(further), _in_each_task(variables, _ignored_signal(further))
     srun = (*export, *map(quote, launch.srun), *in_srun)
     lines = (
         ("srun", f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *srun),
@@ -74,7 +74,7 @@ def find_step(
     return Step(tuple(filter(None, lines)), in_task or bool(own), variables)
 
 
-def _export(further: dict[str, str]) -> tuple[str, ...]:
+def export_words(further: dict[str, str]) -> tuple[str, ...]:
     """Override sbatch's --export=NONE, which srun inherits: the ranks need what the script exports."""
     return ("--export=ALL",) if {"export", "export-file"} & further.keys() else ()
 
@@ -129,7 +129,7 @@ def _option_name(text: str) -> str:
     return text.partition("=")[0].replace("_", "-")
 
 
-def _container_words(setup: Setup, exported: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def container_words(setup: Setup, exported: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The options of srun for the container, and the words before each task's command."""
     if not (setup.container and setup.call):
         return (), ()

@@ -41,6 +41,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     rendezvous: Rendezvous | None
     "How the ranks find each other; None where they need no address from the batch script."
     step: Step
+    preflight: tuple[tuple[str, ...], ...]
+    "Shell words by part, as of the step: the check of the nodes before it; empty for none."
     gpu_directive: tuple[tuple[str, str], ...]
     mem_directive: tuple[tuple[str, str], ...]
     extra_directives: tuple[tuple[str, str], ...]

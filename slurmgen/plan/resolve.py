@@ -14,6 +14,7 @@ from slurmgen.plan.layout import lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
 from slurmgen.plan.placement import check_limits, find_place, roomier
+from slurmgen.plan.preflight import find_preflight
 from slurmgen.plan.program import find_program
 from slurmgen.plan.reasons import Origin, Reason, derived, origin_of
 from slurmgen.plan.refusals import check_options, check_refusals
@@ -87,6 +88,9 @@ def resolve(
         step=find_step(
             *(request, settings, further, setup, launcher, layout, cpu.per_task, program, in_task),
             tuple(variable.name for variable in exports),
+        ),
+        preflight=find_preflight(
+            *(request, site, settings, further, setup, layout), tuple(variable.name for variable in exports)
         ),
         gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),
         mem_directive=mem_directive(site, mem.value, layout, cpu.per_node),

@@ -1,7 +1,6 @@
 """What the job's log shows, and the file for slurmgen."""
 
 import json
-import os
 import sys
 
 BAD = 79
@@ -10,7 +9,9 @@ BAD = 79
 
 def finish(names, findings, summaries, path):
     """Print one line per node and the verdict, write the file, and return the exit status."""
-    by_node = {node: [finding[1:] for finding in findings if finding[0] == node] for node in range(len(names))}
+    by_node = {
+        node: [finding[1:] for finding in findings if finding[0] == node] for node in range(len(names))
+    }
     for node, name in enumerate(names):
         texts = "; ".join(text for _, text in by_node[node])
         _say(f"{name}: BAD: {texts}" if texts else f"{name}: healthy: {summaries.get(node, '')}")
@@ -51,8 +52,10 @@ def as_json(names, by_node):
 def summary(fact, offset, speed):
     """The facts of a healthy node in one line."""
     cards = fact["gpus"] or []
-    parts = [f"{len(cards)} x {cards[0]['name']}"] if cards else ["no GPU" if fact["gpus"] == [] else "GPUs unknown"]
-    parts += [f"product {one['seconds'] * 1e3:.2f} ms ({one['device']})" for one in fact["products"][:2] if one["seconds"]]
+    unknown = "no GPU" if fact["gpus"] == [] else "GPUs unknown"
+    parts = [f"{len(cards)} x {cards[0]['name']}" if cards else unknown]
+    for one in fact["products"][:2]:
+        parts += [f"product {one['seconds'] * 1e3:.2f} ms ({one['device']})"] if one["seconds"] else []
     parts += [f"{fact['memory'] / (1 << 30):.0f} GiB of memory"]
     parts += [f"{speed / 1e6:.0f} MB/s"] if speed else []
     parts += [f"clock {offset[0]:+.3f} s"] if offset else []
@@ -71,7 +74,7 @@ def _write(path, value):
     part = path.with_name(f"{path.name}.part")
     try:
         part.write_text(json.dumps(value) + "\n")
-        os.replace(part, path)
+        part.replace(path)
     except OSError as error:
         sys.stderr.write(f"preflight: {path}: {error.strerror}\n")
 

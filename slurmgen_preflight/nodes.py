@@ -1,4 +1,4 @@
-"""The connections to the nodes: requests to many at once, each with a time limit, and the nodes that are lost."""
+"""The connections to the nodes: requests to many at once, with time limits, and which nodes are lost."""
 
 import selectors
 import time
@@ -76,7 +76,7 @@ class Nodes:
 
     def ask_all(self, request, what, limit=STEP):
         """The answers of all nodes to the same request."""
-        return self.ask({number: request for number in self.numbers}, what, limit)
+        return self.ask(dict.fromkeys(self.numbers, request), what, limit)
 
     def close(self):
         """Close all connections, which ends the nodes' programs."""

@@ -38,8 +38,7 @@ class Channel:
                 received = self.receive()
             except (EOFError, OSError):
                 return
-            for message in received:
-                yield message
+            yield from received
 
     def close(self):
         """Close the connection."""

@@ -39,28 +39,37 @@ def _but(count, usual, expected):
 
 
 def gpu_health(facts, expected):
-    """Uncorrected memory errors, slowdown by hardware, a lower limit than others, memory in use."""
-    cards = {
-        (node, number): gpu
-        for node, fact in facts.items()
-        for number, gpu in enumerate(fact["gpus"] or ())
-        if not expected or len(fact["gpus"]) == expected  # others may belong to another job
-    }
-    for (node, number), gpu in cards.items():
+    """Uncorrected memory errors, slowdown by hardware, memory in use."""
+    for (node, number), gpu in _cards(facts, expected).items():
         if gpu.get("ecc"):
             yield node, "gpu-ecc", f"GPU {number} has {gpu['ecc']:.0f} uncorrected memory errors"
         if gpu.get("slowdown"):
             yield node, "gpu-clock", f"the hardware slows GPU {number} down: heat or power supply"
+        if (gpu.get("memory_used") or 0) > 0.1 * (gpu.get("memory_total") or float("inf")):
+            used = f"{gpu['memory_used'] / 1024:.1f} of {gpu['memory_total'] / 1024:.1f} GiB"
+            yield node, "gpu-memory", f"{used} of GPU {number} are in use before the job"
+
+
+def gpu_limits(facts, expected):
+    """GPUs with a lower limit of their clock or power than the others."""
+    cards = _cards(facts, expected)
     for key, check, unit in (("clock", "gpu-clock", "MHz"), ("power", "gpu-power", "W")):
         values = {place: gpu[key] for place, gpu in cards.items() if gpu.get(key)}
         for (node, number), value in values.items():
             usual = median(values.values())
             if value < 0.9 * usual:
-                yield node, check, f"GPU {number} is limited to {value:g} {unit}, the others to {usual:g} {unit}"
-    for (node, number), gpu in cards.items():
-        if (gpu.get("memory_used") or 0) > 0.1 * (gpu.get("memory_total") or float("inf")):
-            used = f"{gpu['memory_used'] / 1024:.1f} of {gpu['memory_total'] / 1024:.1f} GiB"
-            yield node, "gpu-memory", f"{used} of GPU {number} are in use before the job"
+                text = f"GPU {number} is limited to {value:g} {unit}, the median is {usual:g} {unit}"
+                yield node, check, text
+
+
+def _cards(facts, expected):
+    """The GPUs by node and number; not those of a node that lists more, since some may be of another job."""
+    return {
+        (node, number): gpu
+        for node, fact in facts.items()
+        for number, gpu in enumerate(fact["gpus"] or ())
+        if not expected or len(fact["gpus"]) <= expected
+    }
 
 
 def wrong_products(facts):
@@ -84,7 +93,8 @@ def slow_products(facts):
         for (node, device), seconds in times.items():
             if seconds > SLOW * usual:
                 ms = f"{seconds * 1e3:.2f} ms, the median is {usual * 1e3:.2f} ms"
-                yield node, "slow", f"a matrix product takes {seconds / usual:.1f} times as long ({device}): {ms}"
+                text = f"a matrix product takes {seconds / usual:.1f} times as long ({device}): {ms}"
+                yield node, "slow", text
 
 
 def copies(facts):
@@ -95,7 +105,8 @@ def copies(facts):
             if one["fault"]:
                 yield node, "gpu-link", f"{one['pair']}: {one['fault']}"
             elif one["speed"] * SLOW_LINK < median(speeds):
-                yield node, "gpu-link", f"{one['pair']}: {_speed(one['speed'])}, the median is {_speed(median(speeds))}"
+                usual = _speed(median(speeds))
+                yield node, "gpu-link", f"{one['pair']}: {_speed(one['speed'])}, the median is {usual}"
 
 
 def memory(facts):
@@ -108,7 +119,8 @@ def memory(facts):
     shm = {node: fact["shm"] for node, fact in facts.items() if fact["shm"] is not None}
     for node, count in shm.items():
         if count < _FULL or 10 * count < median(shm.values()):
-            yield node, "shm", f"/dev/shm has {_gib(count)} free, the median is {_gib(median(shm.values()))}"
+            usual = _gib(median(shm.values()))
+            yield node, "shm", f"shared memory (/dev/shm) has {_gib(count)} free, the median is {usual}"
 
 
 def clocks(offsets):
@@ -117,7 +129,8 @@ def clocks(offsets):
     for node, (offset, trip) in offsets.items():
         skew = offset - usual
         if abs(skew) - trip / 2 > SKEW:
-            yield node, "clock", f"its clock is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the others"
+            direction = "ahead of" if skew > 0 else "behind"
+            yield node, "clock", f"its clock is {abs(skew):.1f} s {direction} the others"
 
 
 def latencies(offsets):

@@ -1,4 +1,4 @@
-"""The part that runs in the batch script: start the nodes' part, ask the nodes, compare, print the verdict."""
+"""The part that runs in the batch script: start the nodes' part, ask the nodes, compare what they answer."""
 
 import os
 import secrets
@@ -18,7 +18,7 @@ _AGAIN = 3
 "Further measurements of a node that seems slow: other processes may have delayed it."
 _ALL_NAMES = 64
 "Nodes, up to which each resolves the names of all."
-_END = 5.0
+_END = 2.0
 "Seconds for the nodes' programs to end."
 
 
@@ -67,9 +67,9 @@ class Check:
         process = subprocess.Popen(command, env={**os.environ, wire.VARIABLE: address})
         try:
             self.nodes.join(server, lambda: process.poll() is not None)
-            self._name_missing()
-            if not self.nodes.numbers and not self.findings:
+            if not self.nodes.numbers and not any(self._folder.iterdir()):
                 return process.poll() or 1
+            self._name_missing()
             self._check()
         finally:
             self.nodes.close()
@@ -108,7 +108,7 @@ class Check:
         requests = {node: {"do": "facts", "names": self._to_resolve(node)} for node in self.nodes.numbers}
         self._facts = self.nodes.ask(requests, "examining itself", FACTS)
         facts = self._facts
-        for judged in (judge.counts, judge.gpu_health):
+        for judged in (judge.counts, judge.gpu_health, judge.gpu_limits):
             self._add_all(judged(facts, self._gpus))
         for judged in (judge.wrong_products, judge.copies, judge.memory):
             self._add_all(judged(facts))
@@ -167,7 +167,7 @@ class Check:
             self._add(0, "port", f"cannot listen on port {port}: {answer['fault']}")
             return
         request = {"do": "reach", "host": self._first, "port": port}
-        answers = self.nodes.ask({node: request for node in others}, "connecting to the first node")
+        answers = self.nodes.ask(dict.fromkeys(others, request), "connecting to the first node")
         faults = {node: answer["fault"] for node, answer in answers.items()}
         self._add_all(judge.ports(faults, self._first, port, 0))
 

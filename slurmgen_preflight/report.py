@@ -27,8 +27,9 @@ def verdict(names, bad, findings):
         return f"verdict: {_counted(len(names))}, all healthy"
     what = "; ".join(f"{names[node]}: {text}" for node, _, text in findings[:3])
     more = f" (and {len(findings) - 3} more)" if len(findings) > 3 else ""
+    are = "is" if len(bad) == 1 else "are"
     return (
-        f"verdict: {len(bad)} of {_counted(len(names))} {'is' if len(bad) == 1 else 'are'} bad. {what}{more}. "
+        f"verdict: {len(bad)} of {_counted(len(names))} {are} bad. {what}{more}. "
         "The training was not started; this is not an error of your code."
     )
 

@@ -64,6 +64,7 @@ EVERY = {
     "forget": [[NAME], [NAME, "--force"]],
     "fetch": [[NAME], ["1", "--to", NAME]],
     "snapshots": [["--site", NAME]],
+    "preflight": [["--dry-run", "--via", "local", "--account", NAME], ["--site", NAME]],
     "doctor": [["cifar", "--via", "local"], ["cifar", "--via", "local", "--json"], ["--site", NAME]],
     "lint": [
         *([f"{NAME}.sbatch", "--format", form] for form in FORMATS if form != "github"),

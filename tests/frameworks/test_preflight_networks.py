@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.preflight import networks
-from tests.preflight.checks import PORT, Checked, check
+from tests.preflight.checks import Checked, check
 
 pytestmark = pytest.mark.skipif(
     not networks.can_be_made(), reason="this user cannot make network namespaces and a bridge"
 )
-COUNT, NODE = 8, 3
+COUNT, NODE, PORT = 8, 3, 23457
 NAMES = networks.addresses(COUNT)
 
 
@@ -24,7 +24,7 @@ def on_network() -> Iterator[None]:
 def checked(folder: Path, *options: str) -> Checked:
     """The result of a check with each node in its namespace, and the job's part in the first one."""
     before = {node: networks.inside(node) for node in range(COUNT)}
-    return check(folder, COUNT, names=NAMES, before=before, options=options)
+    return check(folder, COUNT, names=NAMES, before=before, options=options, port=PORT)
 
 
 @pytest.mark.usefixtures("on_network")

@@ -1,6 +1,7 @@
 """Eight nodes, each a process on this machine, one of them with a fault: is it named, and no other?"""
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -114,9 +115,7 @@ def test_a_full_shared_memory_is_named(tmp_path: Path) -> None:
     result = check(tmp_path, before={NODE: IN_FULL_SHM})
     assert result.status == 79, result.output
     assert list(result.findings) == [NAME]
-    assert result.findings[NAME]["shm"].startswith(
-        "shared memory (/dev/shm) has 0.00 GiB free, the median is "
-    )
+    assert "(/dev/shm) has 0.00 GiB free, the median is " in result.findings[NAME]["shm"]
 
 
 def test_a_node_that_cannot_connect_says_why(tmp_path: Path) -> None:
@@ -130,3 +129,13 @@ def test_a_command_that_starts_no_node_ends_with_its_status(tmp_path: Path) -> N
     result = check(tmp_path, 2, special={0: exits, 1: exits})
     assert (result.status, result.report) == (3, {})
     assert "preflight: no node was checked; " in result.output
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        result = check(tmp_path, 2, port=port)
+    text = f"cannot listen on port {port}: address already in use"
+    assert (result.status, result.findings) == (79, {NAMES[0]: {"port": text}})

@@ -68,6 +68,10 @@ CASES = {
         Case("snapshots --via twin", programs=SHELL | SLURM),
         Case("snapshots --via twin --prune", programs=SHELL | SLURM),
     ],
+    "preflight": [
+        Case("preflight --dry-run --via local", programs=GIT),
+        Case("preflight --copy", writes=("slurmgen_preflight",)),
+    ],
     "doctor": [
         Case("doctor a --via twin", programs=GIT | SHELL | SLURM),
         Case("doctor b --via local", programs=GIT | SHELL | SLURM),

@@ -8,6 +8,7 @@ from slurmgen.sites.profiles import load_site, profile_paths
 from slurmgen.sites.shapes import SIX_SHAPES, SIZES, shape_request
 
 ACCOUNTS = {"daic": "ewi-insy-prb", "olivia": "nn1234k"}
+CHECKED = ("generic.lightning.node", "olivia.ddp.2nodes")
 WHOLE_MATRIX = ("generic", "daic", "olivia")
 REQUEUED = ("generic.python.1gpu", "daic.lightning.node", "generic.ddp.node", "olivia.accelerate.2nodes")
 
@@ -19,8 +20,11 @@ def golden_requests() -> dict[str, tuple[str, Request]]:
         for site in profile_paths(personal=False)
         for framework, size in (_matrix() if site in WHOLE_MATRIX else SIX_SHAPES)
     }
+    checked = {
+        f"{name}.preflight": (plain[name][0], replace(plain[name][1], preflight=True)) for name in CHECKED
+    }
     again = {f"{name}.requeue": (plain[name][0], replace(plain[name][1], requeue=True)) for name in REQUEUED}
-    return plain | again
+    return plain | checked | again
 
 
 def _matrix() -> list[tuple[str, str]]:

@@ -147,14 +147,22 @@ class Check:
         self._add_all(judge.shared_folder(self._facts, missing, unseen, 0))
 
     def _compare_clocks(self):
-        for _ in range(_ROUNDS):
-            for node, answer in self.nodes.ask_all({"do": "time"}, "reading its clock").items():
-                sent, received = self.nodes.trips[node]
-                found = answer["time"] - (sent + received) / 2, received - sent
-                self._offsets[node] = min(found, self._offsets.get(node, found), key=lambda one: one[1])
+        self._read_clocks(self.nodes.numbers)
+        for _ in range(_AGAIN):
+            slow = [node for node, _, _ in judge.latencies(self._offsets)] if self._offsets else []
+            self._read_clocks(slow)
         if self._offsets:
             self._add_all(judge.clocks(self._offsets))
             self._add_all(judge.latencies(self._offsets))
+
+    def _read_clocks(self, numbers):
+        """The difference of each clock from this one, and the shortest round trip."""
+        for _ in range(_ROUNDS if numbers else 0):
+            requests = {node: {"do": "time"} for node in numbers}
+            for node, answer in self.nodes.ask(requests, "reading its clock").items():
+                sent, received = self.nodes.trips[node]
+                found = answer["time"] - (sent + received) / 2, received - sent
+                self._offsets[node] = min(found, self._offsets.get(node, found), key=lambda one: one[1])
 
     def _reach_port(self):
         """Connect to the port of the ranks' rendezvous, which the first node opens as rank 0 will."""

@@ -74,10 +74,6 @@ class Nodes:
             self._drop(number, f"no answer for {limit:.0f} s after the others: {what}")
         return self._without_errors(answers, what)
 
-    def ask_all(self, request, what, limit=STEP):
-        """The answers of all nodes to the same request."""
-        return self.ask(dict.fromkeys(self.numbers, request), what, limit)
-
     def close(self):
         """Close all connections, which ends the nodes' programs."""
         for channel in self._channels.values():

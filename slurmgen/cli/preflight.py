@@ -122,7 +122,7 @@ def _run(job: JobSpec, folder: Path, route: "Route", remote_dir: str | None, *, 
         printer = Printer(prepared, plan)
         with submission(prepared, connecting.transport, observer=printer) as outcome:
             say_result(prepared, outcome)
-            follow_job(outcome, route)
+            follow_job(outcome, route, err=False)
 
 
 def _prepared(job: JobSpec, folder: Path, route: "Route", remote_dir: str | None) -> "tuple[Plan, Prepared]":

@@ -140,7 +140,7 @@ def _submit(
             follow_job(outcome, prepared.route)
 
 
-def follow_job(outcome: "Outcome", route: "Route") -> None:
+def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
     """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
     from slurmgen.cli.logs import follow_to_end
     from slurmgen.jobs.logs import log_path
@@ -152,4 +152,4 @@ def follow_job(outcome: "Outcome", route: "Route") -> None:
         if state.state == "PENDING":
             reason = f" ({state.reason})" if state.reason else ""
             say(f"job {job} is PENDING{reason}; its log follows when it starts")
-    follow_to_end(transport, route, job, path, err=True)
+    follow_to_end(transport, route, job, path, err=err)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from slurmgen.bundled_scripts import PREFLIGHT
 from slurmgen.paths import bundled
-from tests.support.sshd import free_port
 
 PROGRAM = str(bundled(PREFLIGHT))
 HERE = Path(__file__).parent
+PORT = 20000 + os.getpid() % 12768  # below the ephemeral ports, as in a job
 JOB = "7"
 PYTHON = (sys.executable, "-S")  # without the packages of this environment: PyTorch takes seconds to load
 
@@ -71,7 +71,7 @@ def check(
         options: options of the job's part.
         python: the words that start Python.
         job: the words before the job's part, instead of `python`.
-        port: the port where ranks would meet; default: a free one.
+        port: the port where ranks would meet; default: one for this process.
         env: further variables.
     """
     named, before = names or addresses(count), before or {}
@@ -82,7 +82,7 @@ def check(
         "SLURM_JOB_ID": JOB,
         "SLURM_JOB_NODELIST": ",".join(named),
         "MASTER_ADDR": named[0],
-        "MASTER_PORT": str(port or free_port()),
+        "MASTER_PORT": str(port or PORT),
     }
     start = [sys.executable, str(HERE / "start.py"), str(folder / "commands.json")]
     words = [*(job or (*python, PROGRAM)), "job", *options, "--", *start]

@@ -73,7 +73,6 @@ def short_limits() -> None:
 
     nodes.JOIN = controller.FACTS = 1.5
     nodes.Nodes.ask.__defaults__ = (1.5,)
-    nodes.Nodes.ask_all.__defaults__ = (1.5,)
 
 
 if __name__ == "__main__":

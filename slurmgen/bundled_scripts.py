@@ -4,6 +4,8 @@ from pathlib import PurePosixPath
 
 FOLDER = "training"
 "Their folder, both in slurmgen and in a job's folder; it has its own pyproject.toml."
+PREFLIGHT = "slurmgen_preflight"
+"The folder of the program that checks nodes, in slurmgen and in a job's folder."
 
 _FRAMEWORKS = ("ddp", "fsdp", "lightning", "accelerate")
 BUNDLED_SCRIPTS = frozenset(

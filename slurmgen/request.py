@@ -86,6 +86,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     rendezvous: Rendezvous | None = None
     mixed_precision: Precision | None = None
     "For accelerate's launcher."
+    preflight: bool | None = None
+    "Check the nodes before the ranks start."
     requeue: bool | None = None
     "Requeue the job if its ranks stop unfinished before the time limit."
     exclude: tuple[str, ...] | None = None

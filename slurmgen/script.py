@@ -191,12 +191,14 @@ def _values(plan: Plan) -> dict[str, Any]:
         "rendezvous": plan.rendezvous,
         "needs_workers": any(launcher.needs_workers for launcher in _launchers(plan)),
         "stage_step": plan.staging.step if plan.staging else "",
-        "before": _before(plan),
+        "prepare": _prepare(plan),
+        "before": plan.request.before or (),
         "after": plan.request.after or (),
         "unstage_step": plan.staging.removal if plan.staging else "",
         "goes_on": plan.goes_on,
         "then": [_next_step(one) for one in plan.then],
         "rendezvous_suffix": quote(plan.rendezvous.suffix) if plan.rendezvous else "",
+        "preflight_lines": [_wrapped(words) for words in plan.preflight],
         "step_comment": _step_comment(plan.ntasks_per_node, plan.procs_per_task, plan.launcher.why),
         "expands_in_task": plan.step.expands_in_task,
         "step_lines": [_wrapped(words) for words in plan.step.lines],
@@ -218,15 +220,15 @@ def _module_checks(needs: tuple[str, ...]) -> list[str]:
     return [f': "${{{name}:?is not set; a module should set it}}"' for name in needs]
 
 
-def _before(plan: Plan) -> list[str]:
-    """The lines before the step; those for each node run in a step with one task per node."""
+def _prepare(plan: Plan) -> list[str]:
+    """The first lines; those for each node run in a step with one task per node."""
     launch, nodes = plan.settings.launch, plan.nodes
-    first, last = [*plan.setup.fetch, *plan.launcher.before, *launch.before], plan.request.before or ()
+    first = [*plan.setup.fetch, *plan.launcher.before, *launch.before]
     if not launch.before_on_each_node:
-        return [*first, *last]
+        return first
     export_all = not {"export", "export-file"}.isdisjoint(dict(plan.extra_directives))
     step = on_each_node("\n".join(launch.before_on_each_node), nodes, export_all=export_all)
-    return [*first, "# Once on each node.", *step, *last]
+    return [*first, "# Once on each node.", *step]
 
 
 def _title(plan: Plan) -> str:

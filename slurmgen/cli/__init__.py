@@ -38,6 +38,7 @@ SECTIONS = {
     "Sites": {
         "sites": "List, write, check and try site profiles.",
         "nodes": "List the bad nodes that new jobs exclude, add to them, and clear them.",
+        "preflight": "Check nodes of a site by a short job.",
         "doctor": "Check step by step that a job can be submitted.",
         "twin": "Run a real Slurm on this machine that imitates a site.",
     },

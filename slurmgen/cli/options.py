@@ -135,8 +135,8 @@ _OPTIONS = [
         "--framework",
         metavar="NAME",
         shell_complete=_complete_frameworks,
-        help="Launcher: python, lightning, ddp, srun, accelerate, deepspeed, hf-trainer, jax, mpi, ray, spawn or "
-        "tensorflow; default: ddp.",
+        help="Launcher: python, lightning, ddp, srun, accelerate, deepspeed, hf-trainer, jax, mpi, ray, "
+        "spawn or tensorflow; default: ddp.",
     ),
     click.option(
         "--gpus", type=int, metavar="N", help="Total number of GPUs of the job, or 0 for none; default: 1."
@@ -248,6 +248,11 @@ _OPTIONS = [
         "--mixed-precision",
         type=click.Choice(["no", "fp16", "bf16", "fp8"]),
         help="Precision that the accelerate launcher sets.",
+    ),
+    click.option(
+        "--preflight/--no-preflight",
+        default=None,
+        help="Check the nodes first; the job ends with exit status 79 if one of them is bad.",
     ),
     click.option(
         "--requeue/--no-requeue",

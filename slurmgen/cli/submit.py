@@ -143,10 +143,11 @@ def _submit(
         print_id(outcome, as_json)
         say_result(prepared, outcome)
         if follow:
-            _follow(outcome, prepared.route)
+            follow_job(outcome, prepared.route)
 
 
-def _follow(outcome: "Outcome", route: "Route") -> None:
+def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
+    """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
     from slurmgen.cli.logs import follow_to_end
     from slurmgen.jobs.logs import log_path
     from slurmgen.jobs.slurm_client import job_states
@@ -157,4 +158,4 @@ def _follow(outcome: "Outcome", route: "Route") -> None:
         if state.state == "PENDING":
             reason = f" ({state.reason})" if state.reason else ""
             say(f"job {job} is PENDING{reason}; its log follows when it starts")
-    follow_to_end(transport, route, job, path, err=True)
+    follow_to_end(transport, route, job, path, err=err)

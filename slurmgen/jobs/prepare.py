@@ -22,7 +22,7 @@ from slurmgen.slurm.sizes import of_bytes
 from slurmgen.sync.delta import Parcel, expected
 from slurmgen.sync.files import Snapshot
 from slurmgen.sync.manifest import Manifest, Sent, manifest
-from slurmgen.sync.project_files import project_files
+from slurmgen.sync.project_files import project_files, with_preflight
 from slurmgen.sync.remote_paths import parent_folder
 from slurmgen.sync.revision import Revision, revision
 from slurmgen.sync.shared_env import with_environment
@@ -159,6 +159,7 @@ def _pending(
 def _files(plan: Plan, project_dir: Path, send: tuple[str, ...]) -> Snapshot:
     setup = plan.setup
     files = project_files(project_dir, plan.script, needed_files(setup.python_env), send, plan.later_scripts)
+    files = with_preflight(files) if plan.preflight else files
     return with_environment(files, setup.python_env, setup.modules, cache_folder() / "environments")
 
 

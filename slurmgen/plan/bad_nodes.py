@@ -59,6 +59,10 @@ def with_bad_nodes(request: Request, options: dict[str, str]) -> dict[str, str]:
 
 
 def _check_requeue(request: Request) -> None:
+    if not request.preflight:
+        raise RequestError(
+            "--on-bad-node has no effect without --preflight", "Add --preflight, or leave it out."
+        )
     if "no-requeue" in sbatch_options.given(request.sbatch):
         raise RequestError("--on-bad-node retry and --sbatch no-requeue exclude each other", "Leave one out.")
 

@@ -71,8 +71,8 @@ def find_step(
     )
     command = _started(launcher, layout, options, program)
     head, in_task = _head(command, folders)
-    in_srun, in_task_words = _container_words(setup, (*exported, *(one.name for one in variables)))
-    export, own = _export(further), _in_each_task(variables, _ignored_signal(further))
+    in_srun, in_task_words = container_words(setup, (*exported, *(one.name for one in variables)))
+    export, own = export_words(further), _in_each_task(variables, _ignored_signal(further))
     timer = _timer(launcher, notice) if notice and notice.by == "TERM" else ()
     srun = (*export, *_srun_options(launch.srun, command.srun), *in_srun)
     lines = (
@@ -94,7 +94,7 @@ def _check_engine(launcher: Launcher, setup: Setup) -> None:
         )
 
 
-def _export(further: dict[str, str]) -> tuple[str, ...]:
+def export_words(further: dict[str, str]) -> tuple[str, ...]:
     """Override sbatch's --export=NONE, which srun inherits: the ranks need what the script exports."""
     return ("--export=ALL",) if {"export", "export-file"} & further.keys() else ()
 
@@ -173,7 +173,7 @@ def _option_name(text: str) -> str:
     return text.partition("=")[0].replace("_", "-")
 
 
-def _container_words(setup: Setup, exported: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def container_words(setup: Setup, exported: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The options of srun for the container, and the words before each task's command."""
     if not (setup.container and setup.call):
         return (), ()

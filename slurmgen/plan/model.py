@@ -46,6 +46,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     notice: Notice | None
     "How the ranks learn that the time limit is near; None without --requeue."
     step: Step
+    preflight: tuple[tuple[str, ...], ...]
+    "Shell words by part, as of the step: the check of the nodes before it; empty for none."
     then: tuple[NextStep, ...]
     "Further steps, each of which runs when the one before has succeeded."
     staging: Staging | None

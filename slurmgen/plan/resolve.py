@@ -16,6 +16,7 @@ from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
 from slurmgen.plan.next_steps import next_requests, next_step
 from slurmgen.plan.placement import check_limits, find_place, roomier
+from slurmgen.plan.preflight import find_preflight
 from slurmgen.plan.program import find_program
 from slurmgen.plan.reasons import Origin, Reason, derived, origin_of
 from slurmgen.plan.refusals import check_options, check_refusals
@@ -97,6 +98,9 @@ def resolve(
         step=find_step(
             *(request, settings, further, notice, setup, launcher, layout, cpu.per_task, program, in_task),
             tuple(variable.name for variable in exports),
+        ),
+        preflight=find_preflight(
+            *(request, site, settings, further, setup, layout), tuple(variable.name for variable in exports)
         ),
         then=then,
         staging=find_staging(request, layout.nodes, cpu.per_node, further),

@@ -20,6 +20,7 @@ from slurmgen.sites.software import (
     LaunchOptions,
     Modules,
     OtherEngine,
+    Preflight,
     Rendezvous,
     When,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "Node",
     "OtherEngine",
     "Partition",
+    "Preflight",
     "Qos",
     "Rendezvous",
     "Site",
@@ -100,6 +102,8 @@ class Site(Fact, frozen=True):
     "Containers."
     rendezvous: Rendezvous = Rendezvous()
     "The address where ranks meet."
+    preflight: Preflight = Preflight()
+    "Checks of nodes before the ranks start."
     launch: Launch = Launch()
     "How ranks start."
     when: dict[str, When] = {}

@@ -147,6 +147,13 @@ class Container(Fact, frozen=True):
     "Folders put first in LD_LIBRARY_PATH inside the container on several nodes."
 
 
+class Preflight(Fact, frozen=True):
+    """The checks of nodes before the ranks start."""
+
+    min_bandwidth: Annotated[float, Meta(gt=0)] | None = None
+    "The least MB/s of one TCP connection between two nodes; unset: nodes are compared with each other only."
+
+
 class Rendezvous(Fact, frozen=True):
     """The rendezvous address of the ranks of several nodes."""
 

@@ -3,7 +3,7 @@
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from slurmgen.bundled_scripts import FOLDER, REPLACED, is_bundled
+from slurmgen.bundled_scripts import FOLDER, PREFLIGHT, REPLACED, is_bundled
 from slurmgen.errors import RequestError
 from slurmgen.paths import bundled
 from slurmgen.python_env import needed_files
@@ -56,6 +56,13 @@ def _with_script(script: str, found: Snapshot, project_dir: Path) -> Snapshot:
         found = found.over(snapshot(bundled(FOLDER)).under(FOLDER))
     _demand(f"the script {script!r}", script, found, project_dir, _IGNORED)
     return found
+
+
+def with_preflight(files: Snapshot) -> Snapshot:
+    """The files with the program that checks nodes, unless the project has a copy of it."""
+    if f"{PREFLIGHT}/__main__.py" in files.files:
+        return files
+    return files.over(snapshot(bundled(PREFLIGHT)).under(PREFLIGHT))
 
 
 def missing_files(plan: "Plan", project_dir: Path) -> list[str]:

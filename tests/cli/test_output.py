@@ -65,6 +65,7 @@ EVERY = {
     "fetch": [[NAME], ["1", "--to", NAME]],
     "snapshots": [["--site", NAME]],
     "nodes": [["--site", NAME], ["--site", "daic", "--add", NAME, "--because", NAME], ["--clear", NAME]],
+    "preflight": [["--dry-run", "--via", "local", "--account", NAME], ["--site", NAME]],
     "doctor": [["cifar", "--via", "local"], ["cifar", "--via", "local", "--json"], ["--site", NAME]],
     "lint": [
         *([f"{NAME}.sbatch", "--format", form] for form in FORMATS if form != "github"),

@@ -72,6 +72,10 @@ CASES = {
         Case("nodes"),
         Case("nodes --site lab --add n1 --because slow", then="nodes --clear-all"),
     ],
+    "preflight": [
+        Case("preflight --dry-run --via local", programs=GIT),
+        Case("preflight --copy", writes=("slurmgen_preflight",)),
+    ],
     "doctor": [
         Case("doctor a --via twin", programs=GIT | SHELL | SLURM),
         Case("doctor b --via local", programs=GIT | SHELL | SLURM),

@@ -8,6 +8,7 @@ from slurmgen.sites.profiles import load_site, profile_paths
 from slurmgen.sites.shapes import SIX_SHAPES, SIZES, shape_request
 
 ACCOUNTS = {"daic": "ewi-insy-prb", "olivia": "nn1234k"}
+CHECKED = ("generic.lightning.node", "olivia.ddp.2nodes")
 WHOLE_MATRIX = ("generic", "daic", "olivia")
 AROUND: dict[str, object] = {
     "before": ("mkdir -p results",),
@@ -31,12 +32,15 @@ def golden_requests() -> dict[str, tuple[str, Request]]:
         for site in profile_paths(personal=False)
         for framework, size in (_matrix() if site in WHOLE_MATRIX else SIX_SHAPES)
     }
+    checked = {
+        f"{name}.preflight": (plain[name][0], replace(plain[name][1], preflight=True)) for name in CHECKED
+    }
     again = {f"{name}.requeue": (plain[name][0], replace(plain[name][1], requeue=True)) for name in REQUEUED}
     around = {
         f"{name}.around": (plain[name][0], replace(plain[name][1], **AROUND, requeue=requeue))
         for name, requeue in AROUND_STEP.items()
     }
-    return plain | again | around
+    return plain | checked | again | around
 
 
 def _matrix() -> list[tuple[str, str]]:

@@ -1,0 +1,89 @@
+"""What the job's log shows, and the file for slurmgen."""
+
+import json
+import sys
+
+BAD = 79
+"Exit status if a node is bad."
+
+
+def finish(names, findings, summaries, path):
+    """Print one line per node and the verdict, write the file, and return the exit status."""
+    by_node = {
+        node: [finding[1:] for finding in findings if finding[0] == node] for node in range(len(names))
+    }
+    for node, name in enumerate(names):
+        texts = "; ".join(text for _, text in by_node[node])
+        _say(f"{name}: BAD: {texts}" if texts else f"{name}: healthy: {summaries.get(node, '')}")
+    bad = [name for node, name in enumerate(names) if by_node[node]]
+    _say(verdict(names, bad, findings))
+    _write(path, as_json(names, by_node))
+    return BAD if bad else 0
+
+
+def verdict(names, bad, findings):
+    """The result in words."""
+    if not bad:
+        return f"verdict: {_counted(len(names))}, all healthy"
+    what = "; ".join(f"{names[node]}: {text}" for node, _, text in findings[:3])
+    more = f" (and {len(findings) - 3} more)" if len(findings) > 3 else ""
+    are = "is" if len(bad) == 1 else "are"
+    return (
+        f"verdict: {len(bad)} of {_counted(len(names))} {are} bad. {what}{more}. "
+        "The training was not started; this is not an error of your code."
+    )
+
+
+def as_json(names, by_node):
+    """The result for programs."""
+    return {
+        "schema": 1,
+        "verdict": "bad" if any(by_node.values()) else "healthy",
+        "nodes": [
+            {
+                "node": name,
+                "healthy": not by_node[node],
+                "findings": [{"check": check, "text": text} for check, text in by_node[node]],
+            }
+            for node, name in enumerate(names)
+        ],
+    }
+
+
+def summary(fact, offset, speed):
+    """The facts of a healthy node in one line."""
+    cards = fact["gpus"] or []
+    unknown = "no GPU" if fact["gpus"] == [] else "GPUs unknown"
+    parts = [f"{len(cards)} x {cards[0]['name']}" if cards else unknown]
+    for one in fact["products"][:2]:
+        parts += [f"product {one['seconds'] * 1e3:.2f} ms ({one['device']})"] if one["seconds"] else []
+    parts += [f"{fact['memory'] / (1 << 30):.0f} GiB of memory"]
+    parts += [f"{speed / 1e6:.0f} MB/s"] if speed else []
+    parts += [f"clock {offset[0]:+.3f} s"] if offset else []
+    return ", ".join(parts)
+
+
+def topology(name, text):
+    """Print the links between the GPUs of one node."""
+    if text:
+        _say(f"links of {name}:")
+        sys.stdout.write(text.rstrip() + "\n")
+
+
+def _write(path, value):
+    """Write the file at once, so that no reader sees a part of it."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_text(json.dumps(value) + "\n")
+        part.replace(path)
+    except OSError as error:
+        sys.stderr.write(f"preflight: {path}: {error.strerror}\n")
+
+
+def _say(text):
+    sys.stdout.write(f"preflight: {text}\n")
+    sys.stdout.flush()
+
+
+def _counted(count):
+    return f"{count} node{'' if count == 1 else 's'}"

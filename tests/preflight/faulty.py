@@ -1,0 +1,83 @@
+"""Runs a program with a fault: faulty.py FAULT PROGRAM ARGUMENTS...
+
+Faults of the hardware cannot be had on any machine: these stand in for them within one process.
+"""
+
+import os
+import runpy
+import signal
+import sys
+import time
+
+
+def nan() -> None:
+    """Each matrix product has a NaN."""
+    import product  # type: ignore[import-not-found]
+
+    product.multiply_plainly = lambda left: [[float("nan")] * len(left)] * len(left)
+
+
+def wrong() -> None:
+    """One number of each matrix product is off by one."""
+    import product
+
+    multiply = product.multiply_plainly
+
+    def off_by_one(left: list[list[float]]) -> list[list[float]]:
+        result: list[list[float]] = multiply(left)
+        result[3][5] += 1
+        return result
+
+    product.multiply_plainly = off_by_one
+
+
+def clock() -> None:
+    """What Python takes for the time of day is five seconds late."""
+    correct = time.time
+    time.time = lambda: correct() - 5.0
+
+
+def slow() -> None:
+    """A stand-in for a slow processor: each matrix product is computed five times."""
+    import product
+
+    multiply = product.multiply_plainly
+    product.multiply_plainly = lambda left: [multiply(left) for _ in range(5)].pop()
+
+
+def killed() -> None:
+    """The process is killed when it should tell the time."""
+    import node  # type: ignore[import-not-found]
+
+    node.Node.do_time = lambda _self: os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stopped() -> None:
+    """The process is stopped when it should tell the time, and never continues."""
+    import node
+
+    node.Node.do_time = lambda _self: os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def absent() -> None:
+    """The process is stopped before it connects."""
+    import node
+
+    node.main = lambda: os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def short_limits() -> None:
+    """Not a fault: the job waits for a second only, so that a test is short."""
+    import controller  # type: ignore[import-not-found]
+    import nodes  # type: ignore[import-not-found]
+
+    nodes.JOIN = controller.FACTS = 1.5
+    nodes.Nodes.ask.__defaults__ = (1.5,)
+
+
+if __name__ == "__main__":
+    fault, program = sys.argv[1:3]
+    sys.path.insert(0, program)
+    globals()[fault]()
+    sys.argv = sys.argv[2:]
+    runpy.run_path(program, run_name="__main__")

@@ -1,0 +1,136 @@
+"""What is concluded from the facts of the nodes."""
+
+import sys
+from typing import Any
+
+import pytest
+
+from tests.preflight.checks import PROGRAM
+
+sys.path.insert(0, PROGRAM)
+import judge  # type: ignore[import-not-found]
+
+sys.path.remove(PROGRAM)
+
+
+def facts(count: int, **changed: Any) -> dict[int, dict[str, Any]]:
+    """The facts of healthy nodes; `changed` are values of node 1."""
+    return {node: {"unwritable": None, **(changed if node == 1 else {})} for node in range(count)}
+
+
+def pairs(**speeds: float) -> dict[tuple[int, int], dict[str, float]]:
+    """The results of pairs, as n01=1e9 for nodes 0 and 1."""
+    return {(int(name[1]), int(name[2])): {"speed": speed} for name, speed in speeds.items()}
+
+
+def test_a_node_is_blamed_that_is_slow_with_both_neighbours() -> None:
+    found = pairs(n01=1e9, n23=1e6, n12=1e6, n30=1e9)
+    assert judge.links(found, 0) == [2]
+
+
+def test_no_node_is_blamed_for_one_slow_pair() -> None:
+    assert judge.links(pairs(n01=1e9, n23=1e6, n12=1e9, n30=1e9), 0) == []
+
+
+def test_two_nodes_with_one_connection_are_both_named() -> None:
+    assert judge.links(pairs(n01=1e6), 1e9) == [0, 1]
+
+
+def test_torch_that_sees_fewer_gpus_than_on_other_nodes_is_a_fault() -> None:
+    found = {node: {"gpus": None, "torch_gpus": 4} for node in range(3)} | {
+        3: {"gpus": None, "torch_gpus": 2}
+    }
+    assert list(judge.counts(found, 4)) == [
+        (3, "gpu-count", "2 GPUs for PyTorch, but the others have 4"),
+    ]
+
+
+def test_torch_without_gpus_on_all_nodes_is_not_a_fault_of_nodes() -> None:
+    cards = [{"name": "x"}] * 4
+    found = {node: {"gpus": cards, "torch_gpus": 0} for node in range(3)}
+    assert list(judge.counts(found, 4)) == []
+
+
+def test_another_type_of_gpu_is_a_fault() -> None:
+    found = {node: {"gpus": [{"name": "A100"}], "torch_gpus": None} for node in range(3)}
+    found[1] = {"gpus": [{"name": "V100"}], "torch_gpus": None}
+    assert list(judge.counts(found, 1)) == [(1, "gpu-type", "V100, but the others have A100")]
+
+
+def test_gpus_beyond_those_of_the_job_are_not_judged() -> None:
+    used = {"name": "x", "memory_used": 9, "memory_total": 10}
+    assert list(judge.gpu_health({0: {"gpus": [used, used]}}, 1)) == []
+    assert list(judge.gpu_health({0: {"gpus": [used]}}, 1)) != []
+
+
+def test_a_lower_power_limit_is_a_fault() -> None:
+    found = {node: {"gpus": [{"name": "x", "power": 700.0}]} for node in range(3)}
+    found[2] = {"gpus": [{"name": "x", "power": 300.0}]}
+    text = "GPU 0 is limited to 300 W, the median is 700 W"
+    assert list(judge.gpu_limits(found, 1)) == [(2, "gpu-power", text)]
+
+
+def test_a_slow_copy_between_gpus_is_a_fault() -> None:
+    def copy(speed: float) -> dict[str, Any]:
+        return {"pair": "GPU 0 to GPU 1", "speed": speed, "fault": None}
+
+    found = {node: {"copies": [copy(4e9)]} for node in range(3)} | {3: {"copies": [copy(1e8)]}}
+    text = "GPU 0 to GPU 1: 100.0 MB/s, the median is 4000.0 MB/s"
+    assert list(judge.copies(found)) == [(3, "gpu-link", text)]
+
+
+def test_a_name_that_most_nodes_cannot_resolve_is_a_fault_of_its_owner() -> None:
+    found = {node: {"unresolved": ["n2"]} for node in range(3)} | {2: {"unresolved": []}}
+    owners = {"n0": 0, "n1": 1, "n2": 2}
+    assert list(judge.names(found, owners)) == [(2, "dns", "its name does not resolve on 2 of 3 nodes")]
+
+
+def test_a_name_that_one_node_cannot_resolve_is_its_own_fault() -> None:
+    found = {node: {"unresolved": ["n2"] if node == 1 else []} for node in range(3)}
+    assert list(judge.names(found, {"n2": 2})) == [(1, "dns", "cannot resolve n2, which the others resolve")]
+
+
+def test_names_that_resolve_nowhere_are_no_fault_of_a_node() -> None:
+    found = {node: {"unresolved": ["n0", "n1"]} for node in range(2)}
+    assert list(judge.names(found, {"n0": 0, "n1": 1})) == []
+
+
+def test_a_node_that_cannot_write_is_named() -> None:
+    found = facts(3, unwritable="read-only file system")
+    text = "cannot write to the job's folder: read-only file system"
+    assert list(judge.shared_folder(found, {}, set(), 0)) == [(1, "shared-folder", text)]
+
+
+def test_a_node_that_writes_elsewhere_is_named() -> None:
+    text = "its file in the job's folder is not visible on the first node"
+    found = judge.shared_folder(facts(4), {0: [1], 3: [1]}, {1}, 0)
+    assert list(found) == [(1, "shared-folder", text)]
+
+
+def test_a_node_that_reads_elsewhere_is_named() -> None:
+    text = "does not see the files of other nodes in the job's folder"
+    assert list(judge.shared_folder(facts(4), {1: [2, 3]}, set(), 0)) == [(1, "shared-folder", text)]
+
+
+def test_the_first_node_is_named_if_it_sees_no_file_of_others() -> None:
+    text = "does not see the files of the other nodes in the job's folder"
+    assert list(judge.shared_folder(facts(4), {}, {1, 2, 3}, 0)) == [(0, "shared-folder", text)]
+
+
+@pytest.mark.parametrize(("trip", "faults"), [(0.001, 0), (0.019, 0), (0.1, 1)])
+def test_a_long_round_trip_is_a_fault_beyond_a_limit(trip: float, faults: int) -> None:
+    offsets = {0: (0.0, 0.0001), 1: (0.0, 0.0001), 2: (0.0, trip)}
+    assert len(list(judge.latencies(offsets))) == faults
+
+
+def test_a_clock_is_not_blamed_for_a_slow_answer() -> None:
+    offsets = {0: (0.0, 0.001), 1: (0.0, 0.001), 2: (2.0, 4.0)}
+    assert list(judge.clocks(offsets)) == []
+
+
+def test_memory_is_compared_with_the_median() -> None:
+    found = {node: {"memory": 64 << 30, "shm": None} for node in range(3)} | {
+        3: {"memory": 8 << 30, "shm": None}
+    }
+    text = "8.00 GiB of memory are available, the median is 64.00 GiB"
+    assert list(judge.memory(found)) == [(3, "memory", text)]

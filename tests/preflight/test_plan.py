@@ -1,0 +1,116 @@
+"""The check in a job's script, the files that it needs, and `slurmgen preflight`."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from slurmgen.bundled_scripts import PREFLIGHT
+from slurmgen.launchers import LAUNCHERS
+from slurmgen.lint import lint_text
+from slurmgen.paths import bundled
+from slurmgen.plan import resolve
+from slurmgen.request import Request
+from slurmgen.script import render
+from slurmgen.sites.model import Preflight
+from slurmgen.sites.profiles import load_site
+from tests.conftest import Run
+from tests.preflight.checks import PROGRAM
+
+OLIVIA = Request(gpus=8, account="nn1234k", preflight=True)
+
+
+def step(request: Request, site: str, **changes: object) -> list[str]:
+    """The parts of the check in a plan."""
+    return [" ".join(words) for words in resolve(request, replace(load_site(site), **changes)).preflight]
+
+
+def test_a_job_without_the_option_has_no_check() -> None:
+    assert step(Request(), "generic") == []
+    assert PREFLIGHT not in render(resolve(Request(), load_site("generic")))
+
+
+def test_the_check_has_one_task_per_node() -> None:
+    assert step(Request(framework="lightning", gpus=8, nodes=2, preflight=True), "generic") == [
+        "python3 -B slurmgen_preflight job --gpus=4 --",
+        "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0",
+        "python3 -B slurmgen_preflight node",
+    ]
+
+
+def test_the_check_runs_in_the_container_of_the_ranks() -> None:
+    container = step(OLIVIA, "olivia")[2]
+    assert container.startswith("apptainer exec --nv ")
+    assert container == " ".join(resolve(OLIVIA, load_site("olivia")).step.lines[1])
+
+
+@pytest.mark.parametrize("engine", ["podman", "pyxis"])
+def test_the_address_of_the_job_reaches_a_container_that_gets_named_variables_only(engine: str) -> None:
+    request = Request(container="ghcr.io/lab/image:1", container_engine=engine, preflight=True)
+    assert any("SLURMGEN_PREFLIGHT" in part for part in step(request, "generic"))
+
+
+def test_the_check_passes_the_options_of_srun_and_the_environment() -> None:
+    request = Request(preflight=True, sbatch={"export": "NONE"})
+    assert "--export=ALL" in step(request, "generic")[1]
+
+
+def test_a_profile_may_demand_a_bandwidth() -> None:
+    check = step(Request(preflight=True), "generic", preflight=Preflight(min_bandwidth=1500.0))
+    assert check[0] == "python3 -B slurmgen_preflight job --gpus=1 --min-bandwidth=1500 --"
+
+
+@pytest.mark.parametrize("framework", LAUNCHERS)
+def test_a_script_with_a_check_has_no_lint_finding(framework: str) -> None:
+    site = load_site("daic")
+    request = Request(framework=framework, gpus=2, account="ewi-insy-prb", preflight=True)
+    assert lint_text(render(resolve(request, site)), site) == ()
+
+
+def test_the_header_names_the_option() -> None:
+    assert "--preflight" in resolve(OLIVIA, load_site("olivia")).command
+
+
+def test_the_program_is_sent_with_such_a_job_only(tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "train.py").touch()
+    args = ("submit", "--script", "train.py", "--via", "local", "--dry-run")
+    program = f"  {PREFLIGHT}/__main__.py\n"
+    assert program in slurmgen(*args, "--preflight").stderr
+    assert program not in slurmgen(*args).stderr
+
+
+def test_the_copy_of_a_project_is_sent_instead(tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / PREFLIGHT).mkdir()
+    (tmp_path / PREFLIGHT / "__main__.py").touch()
+    reply = slurmgen("submit", "--script", "train.py", "--via", "local", "--dry-run", "--preflight")
+    assert reply.stderr.count(f"  {PREFLIGHT}/") == 1
+
+
+def test_preflight_alone_trains_nothing(slurmgen: Run) -> None:
+    reply = slurmgen("preflight", "--nodes", "2", "--gpus", "4", "--via", "local", "--dry-run")
+    assert reply.returncode == 0, reply.stderr
+    assert "python3 -B slurmgen_preflight job --gpus=2 --" in reply.stdout
+    assert reply.stdout.endswith("  true\n")
+
+
+def test_preflight_alone_requests_all_gpus_of_its_nodes(slurmgen: Run) -> None:
+    args = ("--site", "olivia", "--account", "nn1234k", "--nodes", "2", "--dry-run")
+    assert "#SBATCH --gpus-per-node=4\n" in slurmgen("preflight", *args).stdout
+
+
+def test_the_program_is_copied_into_a_project_once(tmp_path: Path, slurmgen: Run) -> None:
+    assert slurmgen("preflight", "--copy").returncode == 0
+    names = {path.name for path in Path(PROGRAM).glob("*.py")}
+    assert {path.name for path in (tmp_path / PREFLIGHT).iterdir()} == names
+    again = slurmgen("preflight", "--copy")
+    assert (again.returncode, again.stderr) == (
+        2,
+        "error: slurmgen_preflight exists already. Remove it first, or keep it.\n",
+    )
+
+
+@pytest.mark.parametrize("path", sorted(bundled(PREFLIGHT).glob("*.py")), ids=lambda path: path.name)
+def test_the_program_has_the_syntax_of_python_3_6(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 6))

@@ -1,0 +1,48 @@
+"""`slurmgen preflight` and a job with `--preflight` on a twin, whose nodes are healthy or lack a GPU."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.preflight.test_faults import NVIDIA_SMI
+from tests.scenarios.conftest import Site
+
+ACCOUNT = ["--account", "ewi-insy-prb"]
+
+
+@pytest.fixture(scope="module")
+def daic(site: Callable[[str], Site]) -> Site:
+    return site("daic")
+
+
+def report(site: Site, job: str) -> dict[str, object]:
+    """The file that the check leaves in the job's folder."""
+    (path,) = (site.testbed.folder / "remote").rglob(f".preflight-{job}.json")
+    found: dict[str, object] = json.loads(path.read_text())
+    return found
+
+
+def test_healthy_nodes_of_a_site_are_checked_alone(daic: Site) -> None:
+    remote = ["--remote-dir", str(daic.testbed.folder / "remote")]
+    reply = daic.slurmgen("preflight", "--site", "daic", "--nodes", "2", *ACCOUNT, *remote)
+    assert reply.returncode == 0, reply.stdout + reply.stderr
+    assert "preflight: verdict: 2 nodes, all healthy\n" in reply.stdout
+
+
+def test_a_job_on_a_bad_node_ends_with_79_before_training(daic: Site) -> None:
+    (daic.project / "train.py").write_text("print('training')\n")
+    programs = daic.testbed.folder / "programs"
+    programs.mkdir()
+    # One node has a GPU less than the job requests.
+    text = NVIDIA_SMI.format(gpus='"$((2 - SLURM_NODEID))"', used=0, ecc=0, slow="Not Active")
+    (programs / "nvidia-smi").write_text(text)
+    (programs / "nvidia-smi").chmod(0o755)
+    path = ["--env", f"PATH={programs}:$PATH"]
+    size = ["--gpus", "4", "--nodes", "2", "--framework", "ddp"]
+    job = daic.ended(daic.submit("--site", "daic", *size, "--script", "train.py", "--preflight", *path))
+    assert (job.state, job.exit_code) == ("FAILED", "79:0"), job.log
+    assert "training\n" not in job.log
+    nodes = report(daic, job.id)["nodes"]
+    found = [(one["node"], [fault["text"] for fault in one["findings"]]) for one in nodes]  # type: ignore[attr-defined]
+    assert found == [(job.nodes[0], []), (job.nodes[1], ["1 GPU, but the others have 2"])]

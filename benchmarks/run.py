@@ -12,5 +12,7 @@ for script in sorted(Path(__file__).parent.glob("*.py")):
         "slow_link.py",
         "training_ranks.py",
         "lint_public.py",
+        "scale_start.py",
+        "scale_rank.py",
     ):
         subprocess.run([sys.executable, script], check=True)

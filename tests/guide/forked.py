@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import runpy
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import wait
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from .running import LIMIT, OUTER, OWN, free_port
+from .running import GUIDE, LIMIT, OUTER, OWN, Completed, free_port
 
 GRACE = 20.0  # seconds for the other ranks after one has failed
 IMPORTED = ["torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "torch.utils.data"]
@@ -32,9 +33,23 @@ class Forked:
 
 def forked(script: Path, *args: str, cwd: Path, ranks: int = 2, **env: str) -> Forked:
     """Run a script on some ranks in a folder. If a rank fails, the others are killed, as by torchrun."""
-    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
+    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GROUP_RANK": "0"}
+    meet |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
     asked = [env | meet | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
     return _run([str(script), *args], asked, cwd)
+
+
+def run_ranks(
+    script: str | Path,
+    *args: str,
+    ranks: int = 2,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Completed:
+    """Run a script of examples/guide (or any path) on some ranks, as `torchrun` of running.py does."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = forked(GUIDE / script, *args, cwd=cwd or Path(folder), ranks=ranks, **(env or {}))
+    return Completed(next(filter(None, done.returncodes), 0), done.out, done.err)
 
 
 def forked_alone(script: Path, *args: str, cwd: Path) -> Forked:
@@ -65,7 +80,12 @@ def _be_rank(argv: list[str], environ: dict[str, str], cwd: Path, log: Path) -> 
     os.chdir(cwd)
     torch.set_num_threads(1)  # OMP_NUM_THREADS is read when torch is imported
     sys.argv = argv
-    runpy.run_path(argv[0], run_name="__main__")
+    sys.path.insert(0, str(Path(argv[0]).parent))
+    try:
+        runpy.run_path(argv[0], run_name="__main__")
+    except Exception:
+        sys.excepthook(*sys.exc_info())  # that of torch.distributed names the rank
+        sys.exit(1)
 
 
 def _ended(processes: list[BaseProcess]) -> list[int]:

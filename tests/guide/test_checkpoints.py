@@ -1,6 +1,7 @@
 """docs/guide/checkpoints.md: its script, killed and stopped, ends with the weights of an undisturbed run."""
 
 import re
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from .forked import run_ranks
 from .pages import shown_output
 from .running import GUIDE, Completed, run, torchrun
 
@@ -33,7 +35,7 @@ def starts(done: Completed) -> list[int]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    return weights(torchrun(SCRIPT, "--run-dir", str(tmp_path_factory.mktemp("undisturbed"))))
+    return weights(run_ranks(SCRIPT, "--run-dir", str(tmp_path_factory.mktemp("undisturbed"))))
 
 
 @pytest.fixture(scope="module")
@@ -89,20 +91,17 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step(stopped: tuple[Path,
 
 
 def test_a_stopped_run_continues_to_the_weights_of_an_undisturbed_one(
-    stopped: tuple[Path, Completed], undisturbed: set[str]
+    stopped: tuple[Path, Completed], undisturbed: set[str], tmp_path: Path
 ) -> None:
-    folder, _ = stopped
-    done = torchrun(SCRIPT, "--run-dir", str(folder))
+    done = run_ranks(SCRIPT, "--run-dir", str(shutil.copytree(stopped[0], tmp_path / "copy")))
     assert starts(done) == [6]
     assert weights(done) == undisturbed
 
 
 def test_a_checkpoint_of_two_ranks_continues_on_three_but_not_bit_for_bit(
-    tmp_path: Path, undisturbed: set[str]
+    stopped: tuple[Path, Completed], undisturbed: set[str], tmp_path: Path
 ) -> None:
-    send = ["--send", str(int(signal.SIGUSR2)), "5"]
-    assert torchrun(SCRIPT, "--run-dir", str(tmp_path), *send).returncode == 1
-    done = torchrun(SCRIPT, "--run-dir", str(tmp_path), ranks=3)
+    done = run_ranks(SCRIPT, "--run-dir", str(shutil.copytree(stopped[0], tmp_path / "copy")), ranks=3)
     assert starts(done) == [6]
     (other,) = weights(done)
     assert float(other) == pytest.approx(float(*undisturbed), rel=0.02)

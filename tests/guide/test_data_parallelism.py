@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from .running import torchrun
+from .forked import run_ranks
 
 
 @pytest.fixture(scope="module", params=[2, 4])
 def differences(request: pytest.FixtureRequest) -> dict[str, tuple[float, float]]:
     """By kind: the difference of the weights from one process, and between ranks."""
-    completed = torchrun("data_parallelism.py", ranks=request.param)
+    completed = run_ranks("data_parallelism.py", ranks=request.param)
     assert completed.returncode == 0, completed.err
     found = re.findall(r"^(\w+) +from one process (\S+), between ranks (\S+)$", completed.out, re.M)
     return {kind: (float(expected), float(ranks)) for kind, expected, ranks in found}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from .forked import run_ranks
 from .pages import shown_output
 from .running import Completed, torchrun
 
@@ -45,7 +46,7 @@ def two(saved: Path) -> Completed:
 
 @pytest.fixture(scope="module")
 def one() -> Completed:
-    return torchrun(SCRIPT, "--steps", "6", ranks=1)
+    return run_ranks(SCRIPT, "--steps", "6", ranks=1)
 
 
 def test_two_ranks_learn_what_one_rank_learns(two: Completed, one: Completed) -> None:
@@ -70,13 +71,13 @@ def test_after_the_forward_pass_only_the_head_is_gathered(two: Completed) -> Non
 
 
 def test_keep_gathered_holds_all_parameters_after_the_forward_pass(one: Completed) -> None:
-    done = torchrun(SCRIPT, "--steps", "3", "--keep-gathered", "--save-memory")
+    done = run_ranks(SCRIPT, "--steps", "3", "--keep-gathered", "--save-memory")
     assert kept(done)["after forward"] == ONE_RANK_BYTES["parameters"]
     assert losses(done) == losses(one)[:3]
 
 
 def test_bf16_keeps_fp32_shards_and_changes_the_loss_a_little(two: Completed) -> None:
-    done = torchrun(SCRIPT, "--steps", "3", "--precision", "bf16")
+    done = run_ranks(SCRIPT, "--steps", "3", "--precision", "bf16")
     assert kept(done)["parameters"] == kept(two)["parameters"]
     last = [float(losses(run)[-1].split()[1]) for run in (done, two)]
     assert last[0] == pytest.approx(last[1], abs=0.02)
@@ -87,7 +88,7 @@ def test_a_sharded_checkpoint_of_two_ranks_continues_on_one(
     two: Completed, saved: Path, one: Completed
 ) -> None:
     assert losses(two)
-    done = torchrun(SCRIPT, "--steps", "3", "--load", str(saved), ranks=1)
+    done = run_ranks(SCRIPT, "--steps", "3", "--load", str(saved), ranks=1)
     assert losses(done) == losses(one)[3:]
 
 
@@ -111,13 +112,13 @@ print("unchanged", torch.equal(before, model.weight.full_tensor()))
 """
     script = tmp_path / "fault.py"
     script.write_text(FAULTS.format(fault=fault))
-    assert "unchanged True" in torchrun(script).out
+    assert "unchanged True" in run_ranks(script).out
 
 
 def test_forward_without_the_hooks_fails_with_the_message_of_the_page(tmp_path: Path) -> None:
     script = tmp_path / "fault.py"
     script.write_text(FAULTS.format(fault="fully_shard(model)\nmodel.forward(torch.ones(1, 4))"))
-    assert "got mixed torch.Tensor and DTensor" in torchrun(script).err
+    assert "got mixed torch.Tensor and DTensor" in run_ranks(script).err
 
 
 def test_the_old_default_auto_wrap_policy_does_not_exist() -> None:

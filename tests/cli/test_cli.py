@@ -114,7 +114,7 @@ def test_shell_completion_is_available(shell: str, slurmgen: Run, monkeypatch: p
     ("words", "completed"),
     [
         ("render --site l", ["leonardo", "lonestar6", "lumi-g"]),
-        ("render --framework d", ["ddp"]),
+        ("render --framework d", ["ddp", "deepspeed"]),
         ("submit --site daic --partition ", ["all"]),
         ("doctor --site daic --gpu-type a", ["a40"]),
         ("submit --site none-such --partition ", []),

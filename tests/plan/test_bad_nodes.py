@@ -38,7 +38,7 @@ def test_a_reason_with_control_characters_is_refused(why: str) -> None:
 
 
 def test_a_job_that_leaves_bad_nodes_may_be_requeued_and_appends_to_its_log() -> None:
-    directives = dict(plan_of(on_bad_node="retry").directives)
+    directives = dict(plan_of(preflight=True, on_bad_node="retry").directives)
     assert (directives["requeue"], directives["open-mode"]) == ("", "append")
 
 
@@ -48,10 +48,15 @@ def test_a_job_that_stops_at_a_bad_node_has_no_further_option() -> None:
 
 def test_a_job_without_requeue_cannot_leave_bad_nodes() -> None:
     with pytest.raises(RequestError, match="exclude each other"):
-        plan_of(on_bad_node="retry", sbatch={"no-requeue": True})
+        plan_of(preflight=True, on_bad_node="retry", sbatch={"no-requeue": True})
 
 
 def test_a_site_that_refuses_requeue_refuses_to_leave_bad_nodes() -> None:
     site = Site(name="strict", refused_options={"requeue": "JobRequeue is 0"})
     with pytest.raises(RequestError, match=r"JobRequeue is 0\. Leave --on-bad-node retry out"):
-        plan_of(site, on_bad_node="retry")
+        plan_of(site, preflight=True, on_bad_node="retry")
+
+
+def test_leaving_bad_nodes_needs_a_preflight() -> None:
+    with pytest.raises(RequestError, match="no effect without --preflight"):
+        plan_of(on_bad_node="retry")

@@ -64,7 +64,7 @@ def test_a_profile_may_demand_a_bandwidth() -> None:
 @pytest.mark.parametrize("framework", LAUNCHERS)
 def test_a_script_with_a_check_has_no_lint_finding(framework: str) -> None:
     site = load_site("daic")
-    request = Request(framework=framework, gpus=2, account="ewi-insy-prb", preflight=True)
+    request = Request(framework=framework, script="train.py", gpus=2, account="ewi-insy-prb", preflight=True)
     assert lint_text(render(resolve(request, site)), site) == ()
 
 

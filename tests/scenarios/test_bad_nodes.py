@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.preflight.test_faults import NVIDIA_SMI
 from tests.support.twins import Testbed, eventually, twin
 
 # A preflight that calls the first node it meets bad, and that ends the script where the test says.
-STEP = r"""
+PREFLIGHT = r"""
+
 echo "ran on $SLURMD_NODENAME"
 preflight=0
 if [[ "$(cat bad 2>/dev/null | wc -l)" -lt "$BAD" ]]; then
@@ -29,8 +31,8 @@ scontrol() { command scontrol "$@" && if [[ "$1" == "$KILL_AFTER" ]]; then kill 
 {% include "bad_node.j2" %}
 {% endif %}
 [[ "$preflight" -eq 0 ]] || exit "$preflight"
-echo "trained on $SLURMD_NODENAME"
 """
+TRAIN = "import os; print('trained on', os.environ['SLURMD_NODENAME'])\n"
 PROJECT = '[job.train]\nsite = { generic = {} }\nframework = "python"\nscript = "train.py"\n'
 FINDING = "3 GPUs, but the others have 4"
 
@@ -40,11 +42,13 @@ class User:
     """A project on a machine with a twin of four nodes."""
 
     testbed: Testbed
+    project: str = "project"
+    options: tuple[str, ...] = ()
 
     def __call__(self, *args: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-m", "slurmgen", *args],
-            cwd=self.testbed.folder / "project",
+            cwd=self.testbed.folder / self.project,
             env=self.testbed.environ,
             capture_output=True,
             text=True,
@@ -55,7 +59,7 @@ class User:
         """The id of a job that meets some bad nodes."""
         env = ("--env", f"BAD={bad}", "--env", f"KILL_AFTER={kill_after}")
         remote = ("--remote-dir", str(self.testbed.folder / "remote"), "--via", "twin")
-        reply = self("submit", "train", *env, *remote, *args)
+        reply = self("submit", "train", "--preflight", *self.options, *env, *remote, *args)
         assert re.fullmatch(r"\d+\n", reply.stdout), reply.stderr
         return reply.stdout.strip()
 
@@ -94,6 +98,22 @@ class Jobs(NamedTuple):
     killed_after: str
     killed_before: str
     array: str
+    real: str
+
+
+def _with_the_real_preflight(testbed: Testbed) -> User:
+    """A project whose job runs on two nodes, with a GPU too few on the first node of its first run."""
+    folder = testbed.folder / "real"
+    folder.mkdir()
+    size = "gpus = 4\nnodes = 2\n"
+    (folder / "slurmgen.toml").write_text(PROJECT.replace('"python"', '"srun"') + size)
+    (folder / "train.py").write_text(TRAIN)
+    gpus = '"$([ "$SLURM_NODEID$SLURM_RESTART_COUNT" = 0 ] && echo 1 || echo 2)"'
+    stand_in = testbed.folder / "programs" / "nvidia-smi"
+    stand_in.parent.mkdir()
+    stand_in.write_text(NVIDIA_SMI.format(gpus=gpus, used=0, ecc=0, slow="Not Active"))
+    stand_in.chmod(0o755)
+    return User(testbed, "real", ("--env", f"PATH={stand_in.parent}:$PATH"))
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +121,9 @@ def jobs() -> Iterator[Jobs]:
     with twin("generic", nodes=4) as testbed:
         templates = testbed.folder / "project" / "templates"
         templates.mkdir(parents=True)
-        (templates / "step.j2").write_text(STEP)
+        (templates / "preflight.j2").write_text(PREFLIGHT)
         (templates.parent / "slurmgen.toml").write_text(PROJECT)
-        (templates.parent / "train.py").touch()
+        (templates.parent / "train.py").write_text(TRAIN)
         user, retry = User(testbed), ("--on-bad-node", "retry")
         yield Jobs(
             user,
@@ -113,6 +133,7 @@ def jobs() -> Iterator[Jobs]:
             killed_after=user.submit(*retry, kill_after="requeue"),
             killed_before=user.submit(*retry, kill_after="show"),
             array=user.submit(*retry, "--sbatch", "array=0"),
+            real=_with_the_real_preflight(testbed).submit(*retry),
         )
 
 
@@ -159,3 +180,11 @@ def test_a_script_that_is_killed_before_the_requeue_does_not_run_again(jobs: Job
 def test_the_task_of_an_array_leaves_its_bad_node(jobs: Jobs) -> None:
     assert jobs.user.end(jobs.array) == "COMPLETED"
     assert len(jobs.user.log(f"{jobs.array}_0")) == 3
+
+
+def test_the_preflight_finds_the_bad_node_and_the_job_trains_without_it(jobs: Jobs) -> None:
+    assert jobs.user.end(jobs.real) == "COMPLETED"
+    (bad,) = jobs.user.bad_nodes(jobs.real)
+    trained = [line for line in jobs.user.log(jobs.real) if line.startswith("trained")]
+    assert len(trained) == 4
+    assert f"trained on {bad}" not in trained

@@ -35,6 +35,15 @@ def _conda(name: str) -> tuple[str, ...]:
     return ('hook="$(conda shell.bash hook)"', 'eval "$hook"', f"conda activate {word(name)}")
 
 
+def _pixi(where: str) -> tuple[str, ...]:
+    """https://pixi.prefix.dev/latest/reference/cli/pixi/shell-hook/"""
+    folder, _, environment = where.partition(":")
+    named = f" --environment {word(environment)}" if environment else ""
+    here = f"{word(folder)}/" if folder else ""
+    hook = f"pixi shell-hook --shell bash --frozen --manifest-path {word(folder or '.')}{named}"
+    return (f'hook="$(flock {here}.pixi.flock {hook})"', 'eval "$hook"')
+
+
 def _none(_where: str) -> tuple[str, ...]:
     return ()
 
@@ -44,23 +53,31 @@ _KINDS: dict[str, tuple[Callable[[str], tuple[str, ...]], str]] = {
     "uv": (_uv, "may"),
     "venv": (_venv, "must"),
     "conda": (_conda, "must"),
+    "pixi": (_pixi, "may"),
 }
 
 
 def needed_files(python_env: str) -> tuple[str, ...]:
     """The project files that the environment needs on the remote host."""
-    kind, _, folder = python_env.partition(":")
+    kind, _, where = python_env.partition(":")
+    folder = where.partition(":")[0]
     if is_full_path(folder):
         return ()
-    needed = {"uv": "pyproject.toml", "venv": "bin/python"}
+    needed = {"uv": "pyproject.toml", "venv": "bin/python", "pixi": "pixi.lock"}
     return (f"{folder or '.'}/{needed[kind]}",) if kind in needed else ()
 
 
-COMMENTS = {"uv": "One process makes the environment, under a lock; the ranks only use it."}
+_ONCE = "One process makes the environment, under a lock; the ranks only use it."
+COMMENTS = {"uv": _ONCE, "pixi": _ONCE}
+
+
+def line_in_container(python_env: str) -> str:
+    """The shell line by which a task puts a `venv:FOLDER` first on the PATH of its container."""
+    return _on_path(python_env.partition(":")[2])
 
 
 def setup_lines(python_env: str) -> tuple[str, ...]:
-    """Shell lines for `none`, `uv`, `uv:FOLDER`, `venv:FOLDER` or `conda:NAME`.
+    """Shell lines for `none`, `uv`, `uv:FOLDER`, `venv:FOLDER`, `conda:NAME` or `pixi`, `pixi:FOLDER[:NAME]`.
 
     Raises:
         RequestError: it is none of these.

@@ -198,7 +198,7 @@ _OPTIONS = [
     click.option(
         "--python-env",
         metavar="ENV",
-        help="Python environment: none, uv, uv:FOLDER, venv:FOLDER or conda:NAME.",
+        help="Python environment: none, uv[:FOLDER], venv:FOLDER, conda:NAME or pixi[:FOLDER[:NAME]].",
     ),
     click.option(
         "--sbatch",

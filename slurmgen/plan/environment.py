@@ -21,7 +21,7 @@ from slurmgen.containers import (
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
 from slurmgen.plan.staging import data_binds
-from slurmgen.python_env import setup_lines
+from slurmgen.python_env import line_in_container, setup_lines
 from slurmgen.request import NONE, Request
 from slurmgen.sites.model import Container, EngineName, Modules, OtherEngine, Site, Vendor
 from slurmgen.slurm.shell import variables_in, word
@@ -43,6 +43,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     "Lines that fetch the image from a registry."
     python_env: str = NONE
     python_setup: tuple[str, ...] = ()
+    line_in_task: str = ""
+    "A shell line that each task runs in the container first."
     modules: tuple[str, ...] = ()
     "Whole commands."
     needs: tuple[str, ...] = ()
@@ -73,7 +75,7 @@ def find_setup(
     """
     container, image, why = _container(request, origin, site)
     if container:
-        setup = _in_container(request, modules, container, word(image), why, several_nodes=nodes > 1)
+        setup = _in_container(request, origin, modules, container, word(image), why, several_nodes=nodes > 1)
         fetch = _fetch(site, container, image, nodes)
         call = _call(request, site, container, image, vendor, several_nodes=nodes > 1)
         engine = ENGINES[container.engine]
@@ -104,13 +106,24 @@ def _uses_init(request: Request) -> bool:
 
 
 def _in_container(
-    request: Request, modules: Modules, container: Container, image: str, why: Reason, *, several_nodes: bool
+    request: Request,
+    origin: Origin,
+    modules: Modules,
+    container: Container,
+    image: str,
+    why: Reason,
+    *,
+    several_nodes: bool,
 ) -> Setup:
-    if (request.python_env or NONE) != NONE:
+    python_env = request.python_env or NONE
+    is_venv = python_env.startswith("venv:")
+    if python_env != NONE and not is_venv:
         raise RequestError(
             f"--python-env {request.python_env} and the container {image} exclude each other",
-            "Python comes from the image; leave one out, or add --container none.",
+            "Python comes from the image; leave one out, add --container none, or name a venv:FOLDER that "
+            "the Python of the image has made.",
         )
+    setup_lines(python_env)  # refuses a venv without a folder
     of_several = container.multi_node_modules if several_nodes else ()
     names = (*container.modules, *of_several, *(request.modules or ()))
     return Setup(
@@ -119,7 +132,9 @@ def _in_container(
         modules=() if request.modules == () and not names else _module_commands(modules, names),
         needs=bind_variables(container) if several_nodes else (),
         why_container=why,
-        why_python=derived("Python comes from the image"),
+        python_env=python_env,
+        line_in_task=line_in_container(python_env) if is_venv else "",
+        why_python=origin("python_env") if is_venv else derived("Python comes from the image"),
         why_modules=derived("the modules that the container's binds need, and those of the request")
         if names
         else derived("the container needs none"),
@@ -203,10 +218,11 @@ def _python_env(request: Request, origin: Origin, site: Site) -> tuple[str, Reas
     kind = request.python_env or site.python_env or NONE
     if kind == NONE:
         return kind, default("the python on PATH" + (" after the modules" if site.modules.load else ""))
-    if kind.partition(":")[0] == "uv" and site.internet == "no":
+    if kind.partition(":")[0] in ("uv", "pixi") and site.internet == "no":
         raise RequestError(
             f"--python-env {kind} needs the internet, which the compute nodes of {site.name} do not reach",
-            "Make the environment on a login node and use --python-env venv:FOLDER, or use --container.",
+            "Make the environment on a login node and use --python-env venv:FOLDER (with pixi, the folder "
+            ".pixi/envs/NAME), or use --container.",
         )
     if kind == "uv" and runs_bundled(request):
         return f"uv:{FOLDER}", derived("the bundled training has a pyproject.toml of its own")

@@ -82,7 +82,7 @@ def find_step(
         timer,
         *_joined(head, (*program.words, *command.arguments)),
     )
-    return Step(tuple(filter(None, lines)), in_task or bool(own or timer), variables)
+    return Step(tuple(filter(None, lines)), in_task or bool(own or timer or setup.line_in_task), variables)
 
 
 def _check_engine(launcher: Launcher, setup: Setup) -> None:
@@ -178,7 +178,9 @@ def container_words(setup: Setup, exported: tuple[str, ...]) -> tuple[tuple[str,
     if not (setup.container and setup.call):
         return (), ()
     engine, call = ENGINES[setup.container.engine], setup.call._replace(exported=exported)
-    return engine.srun(call), engine.command(call)
+    line = f"{setup.line_in_task};"
+    shell = ("bash", "-c", *_quoted([line, 'exec "$@"']), "bash") if setup.line_in_task else ()
+    return engine.srun(call), (*engine.command(call), *shell)
 
 
 def _head(head: Command, folders: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:

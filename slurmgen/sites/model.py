@@ -75,7 +75,7 @@ class Site(Fact, frozen=True):
     extends: Name | None = None
     "The profile whose facts hold where this one states none; tables are merged, other values replaced."
     python_env: str | None = None
-    "The Python environment: none, uv, uv:FOLDER, venv:FOLDER or conda:NAME."
+    "The Python environment: none, uv[:FOLDER], venv:FOLDER, conda:NAME or pixi[:FOLDER[:NAME]]."
     time: str | None = None
     "The time limit of a job that requests none."
     login: Login = Login()

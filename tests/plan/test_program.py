@@ -143,3 +143,24 @@ def test_restarted_ranks_do_not_read_addresses_of_earlier_ones() -> None:
     plan = resolve(Request(gpus=2, launcher_args=("--max_restarts", "1")), GENERIC)
     assert plan.env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
     assert plan.why["env.TORCH_DISABLE_SHARE_RDZV_TCP_STORE"].source == "derived"
+
+
+def test_a_virtual_environment_comes_before_the_python_of_a_container() -> None:
+    step = step_of(container="i.sif", python_env="venv:/my venv", framework="python", script="t.py")
+    shell = r"""bash -c 'export PATH='\''/my venv'\''/bin:"$PATH"; exec "$@"' bash"""
+    assert step.endswith(f"i.sif {shell} python t.py")
+
+
+@pytest.mark.parametrize(
+    ("python_env", "hook"),
+    [
+        ("pixi", "flock .pixi.flock pixi shell-hook --shell bash --frozen --manifest-path ."),
+        (
+            "pixi:a:gpu",
+            "flock a/.pixi.flock pixi shell-hook --shell bash --frozen --manifest-path a --environment gpu",
+        ),
+    ],
+)
+def test_pixi_makes_its_environment_once(python_env: str, hook: str) -> None:
+    text = render(resolve(Request(python_env=python_env, script="t.py"), GENERIC))
+    assert f'hook="$({hook})"\neval "$hook"\n' in text

@@ -60,3 +60,14 @@ def test_a_job_without_gpus_runs_on_a_partition_without_gpus(site: Start) -> Non
     asked = ["--site", "olivia", "--gpus", "0", "--cpus", "2", "--mem", "1G", "--script", "show.sh"]
     job = olivia.ended(olivia.submit(*asked))
     assert job.log == "CPUs 2, GPUs none, on small\n"
+
+
+def test_a_virtual_environment_is_first_on_path_in_a_container(site: Start) -> None:
+    olivia = site("olivia")
+    python = olivia.project / "own" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "own python runs $*"\n')
+    python.chmod(0o755)
+    (olivia.project / "train.py").touch()
+    asked = ["--site", "olivia", "--framework", "python", "--script", "train.py", "--python-env", "venv:own"]
+    assert "\nown python runs train.py\n" in olivia.ended(olivia.submit(*asked)).log

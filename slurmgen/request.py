@@ -82,7 +82,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     launcher_args: tuple[str, ...] | None = None
     "Further options of torchrun or `accelerate launch`."
     launcher_config: str | None = None
-    "The configuration file of `accelerate launch`."
+    "The configuration file of `accelerate launch`, or of DeepSpeed."
     rendezvous: Rendezvous | None = None
     mixed_precision: Precision | None = None
     "For accelerate's launcher."
@@ -157,6 +157,8 @@ def check_form(request: Request) -> dict[str, Any]:
         raise RequestError(
             f"the request is wrong: {error}".replace("$.", ""), "Correct that value."
         ) from None
+    if request.command == ():
+        raise RequestError("--command is empty", "Leave it out, or give it a value.")
     if "" in values.values() or any("" in values.get(key, ()) for key in _LISTS):
         empty = next(key for key, value in values.items() if value == "" or (key in _LISTS and "" in value))
         raise RequestError(f"{_FLAGS[empty]} is empty", "Leave it out, or give it a value.")

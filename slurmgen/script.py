@@ -189,7 +189,7 @@ def _values(plan: Plan) -> dict[str, Any]:
         "python_comment": COMMENTS.get(plan.setup.python_env.partition(":")[0]),
         "variables": plan.variables,
         "rendezvous": plan.rendezvous,
-        "needs_workers": any(launcher.needs_workers for launcher in _launchers(plan)),
+        "needs_workers": plan.nodes > 1 and any(launcher.needs_workers for launcher in _launchers(plan)),
         "stage_step": plan.staging.step if plan.staging else "",
         "prepare": _prepare(plan),
         "before": plan.request.before or (),
@@ -223,7 +223,8 @@ def _module_checks(needs: tuple[str, ...]) -> list[str]:
 def _prepare(plan: Plan) -> list[str]:
     """The first lines; those for each node run in a step with one task per node."""
     launch, nodes = plan.settings.launch, plan.nodes
-    first = [*plan.setup.fetch, *plan.launcher.before, *launch.before]
+    of_launchers = dict.fromkeys(line for launcher in _launchers(plan) for line in launcher.before)
+    first = [*plan.setup.fetch, *of_launchers, *launch.before]
     if not launch.before_on_each_node:
         return first
     export_all = not {"export", "export-file"}.isdisjoint(dict(plan.extra_directives))

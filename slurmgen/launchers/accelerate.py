@@ -7,6 +7,9 @@ on others; without a port of its own, two jobs on one node both use 29500
 
 from slurmgen.launchers.base import Command, Launcher, Layout, Options, several_ranks
 
+_KINDS = {"--use_fsdp", "--use_deepspeed", "--use_megatron_lm", "--use_parallelism_config"}
+"Other kinds of distribution than --multi_gpu; a configuration file names one too."
+
 
 def command(layout: Layout, options: Options) -> Command:
     """`accelerate launch ... SCRIPT`, once per node."""
@@ -20,7 +23,7 @@ def command(layout: Layout, options: Options) -> Command:
     if not several_ranks(layout):
         return Command((*head, *tail))
     meeting = (
-        *(() if options.config else ("--multi_gpu",)),  # it would overrule the file's kind of distribution
+        *(() if options.config or _KINDS & set(options.further) else ("--multi_gpu",)),  # one kind at most
         '--machine_rank="$SLURM_NODEID"',
         '--main_process_ip="$MASTER_ADDR"',
         '--main_process_port="$MASTER_PORT"',
@@ -44,6 +47,7 @@ LAUNCHER = Launcher(
     meets=several_ranks,
     bundled_script="training/train_accelerate.py",
     takes=("mixed_precision", "launcher_args", "launcher_config"),
+    reserved=("--config-file", "--cpu", "--num-machines", "--num-processes", "--machine-rank"),
     program=("--no_python",),
     sets=("RANK", "LOCAL_RANK", "WORLD_SIZE"),
 )

@@ -75,9 +75,13 @@ class Launcher(NamedTuple):
     "The fields of a request that it supports, of those that few launchers support."
     program: tuple[str, ...] | None = ()
     "Its option before a program that is not Python; empty: the program replaces the head; None: impossible."
+    reserved: tuple[str, ...] = ()
+    "Its options that a request may not set, besides those of its command."
     max_nodes: int | None = None
     before: tuple[str, ...] = ()
     "Lines of the batch script before the step."
+    exports: tuple[str, ...] = ()
+    "Variables that these lines export."
     sets: tuple[str, ...] = ()
     "Variables that it sets for its ranks, over any earlier value."
     restart_env: dict[str, tuple[str, str]] = {}
@@ -91,6 +95,8 @@ class Launcher(NamedTuple):
     "Container engines that it does not work in, with the reason."
     requeue_signal: str = "USR2"
     "How --requeue asks its ranks to save their state: USR2, TERM or file."
+    why_not_term: str | None = None
+    "Why TERM does not work with it."
     refused_names: tuple[str, ...] = ()
     "Job names that make the framework ignore Slurm."
 

@@ -38,6 +38,10 @@ RESTART_ENV = {
 """Seen with PyTorch 2.15: with torchrun's own store, `--max-restarts` ends in a refused connection."""
 
 
+_RESERVED = tuple(
+    "--standalone --nnodes --nproc-per-node --node-rank --master-addr --master-port "
+    "--rdzv-backend --rdzv-endpoint --rdzv-id".split()
+)
 LAUNCHER = Launcher(
     name="ddp",
     shape="rank-per-gpu",
@@ -47,6 +51,7 @@ LAUNCHER = Launcher(
     bundled_script="training/train_ddp.py",
     takes=("rendezvous", "launcher_args"),
     program=("--no-python",),
+    reserved=_RESERVED,
     restart_env=RESTART_ENV,
     sets=("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE"),
 )

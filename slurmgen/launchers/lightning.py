@@ -18,6 +18,7 @@ LAUNCHER = Launcher(
     why="Lightning treats each Slurm task as one rank",
     command=command,
     meets=several_ranks,
+    why_not_term="Lightning's handler of TERM waits for the other ranks, which may be in another step",
     refused_names=("bash", "interactive"),  # its SLURMEnvironment treats these as `salloc` sessions
     bundled_script="training/train_lightning.py",
 )

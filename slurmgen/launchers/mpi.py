@@ -13,11 +13,12 @@ def command(_layout: Layout, options: Options) -> Command:
     return Command(("python", "-m", "mpi4py"), srun=(f"--mpi={options.mpi}",))
 
 
+_WHY_NOT_PODMAN = "it closes the connection of a rank to Slurm's process manager"
 LAUNCHER = Launcher(
     name="mpi",
     shape="task-per-gpu",
     why="each Slurm task is one rank of MPI",
     command=command,
     meets=never,  # MPI has its own
-    refused_engines={"podman": "it closes the connection of a rank to Slurm's process manager"},
+    refused_engines=dict.fromkeys(("podman", "podman-hpc"), _WHY_NOT_PODMAN),
 )

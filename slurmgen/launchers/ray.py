@@ -55,4 +55,6 @@ LAUNCHER = Launcher(
     meets=always,
     sets=("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"),
     before=_TOKEN,
+    exports=("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"),
+    why_not_term="the signal would end the shell that starts Ray and the program",
 )

@@ -160,12 +160,16 @@ def _started(launcher: Launcher, layout: Layout, options: Options, program: Prog
 
 def _check_further(launcher: Launcher, command: Command, further: tuple[str, ...]) -> None:
     """Refuse an option that the plan sets, so that a script cannot contradict its header."""
-    own = [_option_name(text) for text in command.words[: len(command.words) - len(further)]]
-    for text in further:
-        if text.startswith("-") and _option_name(text) in {*own, "-m", "--module", "--no-python"}:
+    own = {_option_name(text) for text in command.words[: len(command.words) - len(further)]}
+    own |= {"-m", "--module", "--no-python", *launcher.reserved}
+    if further and not further[0].startswith("-"):
+        raise RequestError(f"--launcher-arg {further[0]} is not an option", "Write --launcher-arg=--OPTION.")
+    for text in filter(lambda text: text.startswith("-"), further):
+        name = _option_name(text)
+        # Their parsers accept the beginning of a name.
+        if name in own or (len(name) > len("--") and any(each.startswith(name) for each in own)):
             raise RequestError(
-                f"--launcher-arg {text}: slurmgen sets {_option_name(text)} of {launcher.name}",
-                "Leave it out.",
+                f"--launcher-arg {text}: slurmgen sets it for {launcher.name}", "Leave it out."
             )
 
 

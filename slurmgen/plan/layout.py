@@ -1,12 +1,36 @@
 """The layout of a job: nodes and GPUs per node, from its number of GPUs."""
 
 from slurmgen.errors import RequestError
-from slurmgen.launchers import Layout
+from slurmgen.launchers import LAUNCHERS, Launcher, Layout
 from slurmgen.plan.reasons import Reason, derived
 from slurmgen.text import counted
 
+WITHOUT_GPUS = tuple(name for name, one in LAUNCHERS.items() if one.shape == "process-per-node")
+"The launchers of jobs without GPUs."
 MOST_GPUS_PER_NODE = 128
 "More than any node has, even with each GPU divided by MIG."
+
+
+def check_shape(launcher: Launcher, layout: Layout) -> None:
+    """Refuse a launcher that cannot start on so many nodes, or without GPUs.
+
+    Raises:
+        RequestError: the hint names the launchers that can.
+    """
+    if not layout.gpus and launcher.name not in WITHOUT_GPUS:
+        raise RequestError(
+            f"{launcher.name} starts one rank per GPU, and --gpus 0 requests none",
+            f"Use --framework {' or '.join(WITHOUT_GPUS)}, or leave --gpus 0 out.",
+        )
+    most = launcher.max_nodes
+    if most and layout.nodes > most:
+        idle = f"{layout.nodes - most} of {layout.nodes} nodes"
+        known = WITHOUT_GPUS if not layout.gpus else tuple(LAUNCHERS)
+        others = [name for name in known if LAUNCHERS[name].max_nodes is None]
+        raise RequestError(
+            f"{launcher.name} starts one process, so {idle} would idle",
+            f"Ask for one node, or for --framework {' or '.join(others[:3])}.",
+        )
 
 
 def lay_out(

@@ -8,15 +8,15 @@ from slurmgen.errors import RequestError
 from slurmgen.launchers import Launcher, Layout
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.job_step import Step, find_step
+from slurmgen.plan.layout import check_shape
 from slurmgen.plan.program import find_program
 from slurmgen.plan.reasons import origin_of
 from slurmgen.plan.resources import cpus
-from slurmgen.plan.variables import check_per_task, task_variables
+from slurmgen.plan.variables import check_names, check_per_task, task_variables
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
 from slurmgen.sites.nodes import Place
 from slurmgen.sites.settings import Shape, settings_of
-from slurmgen.slurm.shell import Variable
 
 _OF_LAUNCHER = dict.fromkeys(("rendezvous", "mixed_precision", "launcher_args", "launcher_config"))
 
@@ -66,7 +66,7 @@ def next_step(
     layout: Layout,
     setup: Setup,
     further: dict[str, str],
-    exported: tuple[Variable, ...],
+    exported: tuple[str, ...],
 ) -> NextStep:
     """A further step on the nodes of the job, or on the first one if the launcher starts one process only.
 
@@ -79,7 +79,7 @@ def next_step(
         layout: nodes and GPUs of the job.
         setup: the software of the job.
         further: the sbatch options beyond those of every plan.
-        exported: the variables that the script exports.
+        exported: the names of the variables that the script exports.
 
     Raises:
         RequestError: the launcher cannot start the program.
@@ -87,6 +87,8 @@ def next_step(
     own = layout._replace(nodes=min(layout.nodes, launcher.max_nodes or layout.nodes))
     shape = Shape(*own, launcher.shape == "task-per-gpu", setup.container is not None)
     settings = settings_of(site, place, shape)
+    check_shape(launcher, own)
+    check_names(request, launcher, own, setup)
     program = find_program(request, launcher)
     per_task = cpus(request, origin_of({}), site, launcher, own, place.node).per_task
     in_task = task_variables(request, site, settings, launcher, own)
@@ -94,7 +96,6 @@ def next_step(
     check_per_task(request, own.nodes * tasks)
     size = (f"--nodes={own.nodes}", f"--ntasks={own.nodes * tasks}", f"--ntasks-per-node={tasks}")
     is_same = (own.nodes, tasks) == (layout.nodes, first.ntasks_per_node(layout.gpus_per_node))
-    names = tuple(variable.name for variable in exported)
     step = find_step(
         request,
         settings,
@@ -106,7 +107,7 @@ def next_step(
         per_task,
         program,
         in_task,
-        names,
+        exported,
         () if is_same else size,
     )
     return NextStep(step=step, launcher=launcher, layout=own, script=program.script)

@@ -62,6 +62,13 @@ def find_notice(request: Request, launcher: Launcher, time_limit: str | None) ->
             raise RequestError("--requeue-signal has no effect without --requeue", "Add --requeue.")
         return None
     by, _, seconds = (request.requeue_signal or launcher.requeue_signal).partition("@")
+    if by == "TERM" and launcher.why_not_term:
+        raise RequestError(
+            f"--requeue-signal TERM does not work with {launcher.name}: {launcher.why_not_term}",
+            "Use USR2 or file.",
+        )
+    if request.requeue_signal and (seconds or by != "USR2") and "signal" in request.sbatch:
+        raise RequestError("--requeue-signal and --sbatch signal exclude each other", "Leave one out.")
     limit = durations.seconds(time_limit or "")
     if seconds and not 0 < int(seconds) < limit:
         raise RequestError(
@@ -85,6 +92,11 @@ def further_options(
     if "no-requeue" in sbatch_options.given(request.sbatch):
         raise RequestError("--requeue and --sbatch no-requeue exclude each other", "Leave one out.")
     options = {"requeue": "", "open-mode": "append"} | _signal(notice) | options
+    if not options.get("error", ".err").endswith((".err", ".out")):
+        raise RequestError(
+            f"--sbatch error={options['error']} would count as progress of a requeued job",
+            "Choose a name that ends with .err or .out.",
+        )
     signal_option = options.get("signal", "")
     if notice.by == "USR2" and not re.fullmatch(_FOR_RANKS, signal_option):
         raise RequestError(

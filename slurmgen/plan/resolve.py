@@ -11,7 +11,7 @@ from slurmgen.plan.bad_nodes import with_bad_nodes
 from slurmgen.plan.directives import gpu_directive, mem_directive
 from slurmgen.plan.environment import Setup, find_setup, uses_container
 from slurmgen.plan.job_step import find_step
-from slurmgen.plan.layout import lay_out
+from slurmgen.plan.layout import check_shape, lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
 from slurmgen.plan.next_steps import next_requests, next_step
@@ -73,15 +73,20 @@ def resolve(
     further = with_bad_nodes(request, further_options(request, settings.sbatch, place.constraint, notice))
     in_task = task_variables(request, site, settings, launcher, layout)
     exports = variables(request, site, settings, launcher, layout, setup, cpu.per_rank)
+    later = [(asked, _launcher(asked, site)) for asked in next_requests(request)]
+    launchers = [launcher, *(one for _, one in later)]
+    exported = (
+        *(variable.name for variable in exports),
+        *(name for one in launchers for name in one.exports),
+    )
     then = tuple(
-        next_step(asked, _launcher(asked, site), launcher, site, place, layout, setup, further, exports)
-        for asked in next_requests(request)
+        next_step(asked, one, launcher, site, place, layout, setup, further, exported) for asked, one in later
     )
     meets = launcher.meets(layout) or any(one.launcher.meets(one.layout) for one in then)
     plan = Plan(
         site=site.name,
         profile=site,
-        name=_job_name(request.name or program.name, launcher),
+        name=_job_name(request.name or program.name, launchers),
         launcher=launcher,
         place=place,
         layout=layout,
@@ -97,11 +102,9 @@ def resolve(
         notice=notice,
         step=find_step(
             *(request, settings, further, notice, setup, launcher, layout, cpu.per_task, program, in_task),
-            tuple(variable.name for variable in exports),
+            exported,
         ),
-        preflight=find_preflight(
-            *(request, site, settings, further, setup, layout), tuple(variable.name for variable in exports)
-        ),
+        preflight=find_preflight(*(request, site, settings, further, setup, layout), exported),
         then=then,
         staging=find_staging(request, layout.nodes, cpu.per_node, further),
         gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),
@@ -141,17 +144,18 @@ def _layout(
     if not gpus:
         layout, reason = _without_gpus(request, launcher, origin)
         check_limits(request, site, place, 0, layout.nodes)
+        check_per_task(request, layout.nodes)
         return layout, reason
     if request.cpus:
         raise RequestError("--cpus is for jobs without GPUs", "Use --cpus-per-gpu, or --gpus 0.")
-    _check_nodes(launcher, request.nodes or 1)
+    check_shape(launcher, Layout(request.nodes or 1, gpus))
     try:
         layout, reason = lay_out(gpus, request.nodes, place.node.gpus, place.node_name, origin("nodes"))
     except RequestError as error:
         types = " or ".join(roomier(site, place.node))
         hint = f" Nodes with more GPUs: --gpu-type {types}." if types else ""
         raise RequestError(error.fact, error.hint + hint) from None
-    _check_nodes(launcher, layout.nodes)
+    check_shape(launcher, layout)
     check_limits(request, site, place, gpus, layout.nodes)
     check_per_task(request, layout.nodes * launcher.ntasks_per_node(layout.gpus_per_node))
     return layout, reason
@@ -180,31 +184,17 @@ def _gpus(request: Request) -> int:
 
 def _without_gpus(request: Request, launcher: Launcher, origin: Origin) -> tuple[Layout, Reason]:
     """The layout of a job without GPUs: one task on each node."""
-    if launcher.shape != "process-per-node":
-        raise RequestError(
-            f"{launcher.name} starts one rank per GPU, and --gpus 0 requests none",
-            f"Use --framework {FRAMEWORK_WITHOUT_GPUS}, or leave --gpus 0 out.",
-        )
     layout = Layout(request.nodes or 1, 0)
-    _check_nodes(launcher, layout.nodes)
+    check_shape(launcher, layout)
     return layout, origin("nodes") if request.nodes else derived("one node, since the job has no GPUs")
 
 
-def _check_nodes(launcher: Launcher, nodes: int) -> None:
-    most = launcher.max_nodes
-    if most and nodes > most:
-        idle = f"{nodes - most} of {nodes} nodes"
-        raise RequestError(
-            f"{launcher.name} starts one process, so {idle} would idle",
-            "Ask for the GPUs of one node, or for --framework ddp, srun, lightning or accelerate.",
-        )
-
-
-def _job_name(name: str, launcher: Launcher) -> str:
-    if name in launcher.refused_names:
-        raise RequestError(
-            f"{launcher.name} treats a job named {name!r} as interactive", "Choose another --name."
-        )
+def _job_name(name: str, launchers: list[Launcher]) -> str:
+    for launcher in launchers:
+        if name in launcher.refused_names:
+            raise RequestError(
+                f"{launcher.name} treats a job named {name!r} as interactive", "Choose another --name."
+            )
     if len(name) > LONGEST_NAME:
         raise RequestError(
             f"the job name has {len(name)} characters, too many for the name of its log",

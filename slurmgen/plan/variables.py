@@ -19,6 +19,7 @@ OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV)
 
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
 _TEMPORARY = ("nodes", "addresses")
+_RETRY = ("preflight", "report", "nodes", "bad", "known", "job")
 _REQUEUE = (
     "REQUEUE_FILE",
     "STOP_FILE",
@@ -48,7 +49,7 @@ def variables(
     Raises:
         RequestError: the request sets one that has no effect, or that the script itself sets.
     """
-    _check_names(request, launcher, layout, setup)
+    check_names(request, launcher, layout, setup)
     prefix = ENGINES[setup.container.engine].env_prefix if setup.container else ""
     notes = site.env.notes
     found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED}
@@ -68,7 +69,12 @@ def variables(
     return tuple(found.values())
 
 
-def _check_names(request: Request, launcher: Launcher, layout: Layout, setup: Setup) -> None:
+def check_names(request: Request, launcher: Launcher, layout: Layout, setup: Setup) -> None:
+    """Refuse variables that would have no effect.
+
+    Raises:
+        RequestError: the script, the launcher or the container overrules one.
+    """
     for name, reason in _set_later(request, launcher, layout, setup):
         if name in request.env:
             raise RequestError(f"--env {name} would have no effect: {reason}", "Leave it out.")
@@ -105,6 +111,8 @@ def check_per_task(request: Request, tasks: int) -> None:
     texts += [("--bind", bind) for bind in request.binds or ()]
     texts += [(key, file) for key in ("stage", "stage_archives") for file in getattr(request, key) or ()]
     texts += [(f"--env {name}", value) for name, value in request.env.items()]
+    texts += [("--launcher-config", request.launcher_config or "")]
+    texts += [("--launcher-arg", text) for text in request.launcher_args or ()]
     texts += [
         (f"the argument {text!r}", text) for text in (*(request.command or ()), *(request.script_args or ()))
     ]
@@ -132,6 +140,8 @@ def _set_later(
         yield STAGED_DATA, "the script sets it to the folder of the staged data"
     if request.after:
         yield "status", "the script uses that name"
+    if request.on_bad_node == "retry":
+        yield from ((name, "the script uses that name") for name in _RETRY)
     if setup.fetch:
         yield IMAGE_FILE, "the script uses that name"
     if request.requeue:

@@ -35,7 +35,7 @@ build/frameworks/%/ready: requirements/%.txt $(READY)
 	python3 -m venv --clear --without-pip $(@D)
 	$(if $(filter $*,$(WITH_PYTORCH)),$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 	  > $$(echo $(@D)/lib/python3.*/site-packages)/project.pth; \
-	  printf '#!/bin/sh\nexec "$${0%/*}/python" -m torch.distributed.run "$$@"\n' > $(@D)/bin/torchrun; \
+	  printf '#!/bin/sh\nexec "$${0%%/*}/python" -m torch.distributed.run "$$@"\n' > $(@D)/bin/torchrun; \
 	  chmod +x $(@D)/bin/torchrun)
 	$(BIN)/uv pip sync --quiet --require-hashes --no-build-isolation --python $(@D) $<
 	touch $@

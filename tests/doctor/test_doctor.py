@@ -106,7 +106,7 @@ def test_the_text_has_a_line_for_each_step_and_hints_below_failures(
 def test_a_wrong_request_does_not_stop_the_checks_of_the_connection(
     examine: Examine, login_node: Server, tmp_path: Path
 ) -> None:
-    code, steps = examine(*over_ssh(login_node.config(tmp_path)), "--gpus", "0")
+    code, steps = examine(*over_ssh(login_node.config(tmp_path)), "--gpus", "-1")
     assert (code, states(steps, "failed")) == (2, ["request"])
     assert steps["controller"]["state"] == "ok"
     assert steps["job"] == {

@@ -140,7 +140,7 @@ def test_the_gpu_type_determines_the_gpus_per_node() -> None:
         ),
         ("daic", {"account": None}, "daic needs an account", "--account NAME"),
         ("generic", {"framework": "dpd"}, "unknown framework 'dpd'", "Did you mean ddp?"),
-        ("generic", {"framework": "python", "nodes": 2}, "1 of 2 nodes would idle", "the GPUs of one node"),
+        ("generic", {"framework": "python", "nodes": 2}, "1 of 2 nodes would idle", "Ask for one node"),
         ("generic", {"script": ""}, "--script is empty", "Leave it out"),
         ("generic", {"modules": ("",)}, "--module is empty", "Leave it out"),
         ("generic", {"framework": "DPP"}, "unknown framework 'DPP'", "Did you mean ddp?"),

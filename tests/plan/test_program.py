@@ -4,7 +4,7 @@ import pytest
 
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RequestError
-from slurmgen.request import merge
+from slurmgen.request import Then, merge
 
 GENERIC = load_site("generic")
 
@@ -86,7 +86,7 @@ def test_a_later_request_replaces_the_program_of_an_earlier_one() -> None:
             "--launcher-arg has no effect with lightning",
         ),
         ({"launcher_config": "c.yaml"}, "--launcher-config has no effect with ddp"),
-        ({"launcher_args": ("--nproc_per_node=3",)}, "slurmgen sets --nproc-per-node of ddp"),
+        ({"launcher_args": ("--nproc_per_node=3",)}, "slurmgen sets it for ddp"),
         ({"gpus": 0, "framework": "ddp"}, "ddp starts one rank per GPU, and --gpus 0 requests none"),
         ({"gpus": 0, "gpu_type": "a40"}, "--gpus 0 and --gpu-type exclude each other"),
         ({"gpus": 0, "cpus_per_gpu": 4}, "--cpus-per-gpu has no effect with --gpus 0"),
@@ -164,3 +164,51 @@ def test_a_virtual_environment_comes_before_the_python_of_a_container() -> None:
 def test_pixi_makes_its_environment_once(python_env: str, hook: str) -> None:
     text = render(resolve(Request(python_env=python_env, script="t.py"), GENERIC))
     assert f'hook="$({hook})"\neval "$hook"\n' in text
+
+
+@pytest.mark.parametrize(
+    ("framework", "words"),
+    [
+        ("ddp", ("--nproc-per=1",)),
+        ("ddp", ("--rdzv-backend=c10d",)),
+        ("accelerate", ("--config_file=x.yaml",)),
+        ("ddp", ("evil.py",)),
+    ],
+)
+def test_an_option_that_contradicts_the_script_is_refused(framework: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(RequestError, match="--launcher-arg"):
+        resolve(Request(framework=framework, gpus=4, nodes=2, launcher_args=words), GENERIC)
+
+
+def test_accelerate_gets_one_kind_of_distribution() -> None:
+    assert "--multi_gpu" not in step_of(framework="accelerate", gpus=2, launcher_args=("--use_fsdp",))
+
+
+def test_the_token_of_ray_reaches_a_container() -> None:
+    asked = {
+        "framework": "ray",
+        "container": "docker://x/y:1",
+        "container_engine": "podman",
+        "script": "t.py",
+    }
+    assert "--env=RAY_AUTH_TOKEN" in step_of(gpus=4, **asked)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "fact"),
+    [
+        ({"gpus": 0}, "ddp", "--gpus 0 requests none"),
+        ({"gpus": 2, "framework": "python", "env": {"RANK": "7"}}, "srun", "--env RANK would have no effect"),
+        ({"gpus": 1, "framework": "python", "name": "bash"}, "lightning", "treats a job named 'bash'"),
+    ],
+)
+def test_a_further_step_is_checked_like_the_first(first: dict[str, object], later: str, fact: str) -> None:
+    then = (Then(script="e.py", framework=later),)
+    with pytest.raises(RequestError, match=fact):
+        resolve(Request(script="t.py", then=then, **first), GENERIC)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("framework", ["ray", "lightning"])
+def test_term_is_refused_where_it_would_not_reach_the_ranks(framework: str) -> None:
+    with pytest.raises(RequestError, match="--requeue-signal TERM does not work"):
+        resolve(Request(framework=framework, script="t.py", requeue=True, requeue_signal="TERM"), GENERIC)

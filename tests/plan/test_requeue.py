@@ -30,9 +30,7 @@ def test_slurm_itself_sends_a_signal_only_for_usr2(how: str) -> None:
     assert dict(plan_of(requeue_signal="USR2@60").directives)["signal"] == "USR2@60"
 
 
-@pytest.mark.parametrize(
-    ("framework", "ranks"), [("ddp", "$(cat /proc/$$/task/*/children)"), ("lightning", "$$")]
-)
+@pytest.mark.parametrize(("framework", "ranks"), [("ddp", "$(cat /proc/$$/task/*/children)"), ("srun", "$$")])
 def test_term_reaches_the_children_of_a_launcher_or_the_task_that_is_the_rank(
     framework: str, ranks: str
 ) -> None:

@@ -80,7 +80,7 @@ class Testbed:
             return "GONE"
         assert reply.returncode == 0, reply.stderr
         state = reply.stdout.strip() or "GONE"
-        return None if state in {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING"} else state
+        return None if state in {"PENDING", "RUNNING", "SIGNALING", "COMPLETING", "CONFIGURING"} else state
 
 
 def eventually(seen: Callable[[], Found | None], seconds: float = 60.0) -> Found:

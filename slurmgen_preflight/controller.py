@@ -22,14 +22,14 @@ _END = 2.0
 "Seconds for the nodes' programs to end."
 
 
-def main(command, gpus, min_bandwidth):
+def main(command, gpus, min_bandwidth, rendezvous):
     """Check the nodes; the exit status."""
     job = os.environ.get("SLURM_JOB_ID", "0")
     names = _names(os.environ.get("SLURM_JOB_NODELIST", "localhost"))
     folder = Path(f".preflight-{job}.d")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
-    check = Check(names, gpus, min_bandwidth * 1e6, folder)
+    check = Check(names, gpus, min_bandwidth * 1e6, rendezvous, folder)
     try:
         status = check.run(command)
     finally:
@@ -51,11 +51,13 @@ def _names(nodelist):
 class Check:
     """One run of all checks."""
 
-    def __init__(self, names, gpus, floor, folder):
+    def __init__(self, names, gpus, floor, rendezvous, folder):
         self.findings = []
         self._names, self._gpus, self._floor, self._folder = names, gpus, floor, folder
         self._token = secrets.token_hex(16)
-        self._first = os.environ.get("MASTER_ADDR") or names[0]
+        # Not from MASTER_ADDR: without a rendezvous, it may be inherited from the shell that submitted the job.
+        host, _, port = rendezvous.rpartition(":")
+        self._first, self._port = host or names[0], int(port or 0)
         self.nodes = Nodes(len(names), self._token, self._add)
         self._facts, self._offsets, self._speeds = {}, {}, {}
 
@@ -166,7 +168,7 @@ class Check:
 
     def _reach_port(self):
         """Connect to the port of the ranks' rendezvous, which the first node opens as rank 0 will."""
-        port = int(os.environ.get("MASTER_PORT", "0"))
+        port = self._port
         others = [node for node in self.nodes.numbers if node]
         if not (port and others and 0 in self.nodes.numbers):
             return

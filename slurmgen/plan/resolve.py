@@ -100,7 +100,8 @@ def resolve(
             tuple(variable.name for variable in exports),
         ),
         preflight=find_preflight(
-            *(request, site, settings, further, setup, layout), tuple(variable.name for variable in exports)
+            *(request, site, settings, further, setup, layout, meets),
+            tuple(variable.name for variable in exports),
         ),
         then=then,
         staging=find_staging(request, layout.nodes, cpu.per_node, further),

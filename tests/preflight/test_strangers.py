@@ -18,7 +18,7 @@ import wire  # type: ignore[import-not-found]
 
 sys.path.remove(PROGRAM)
 
-TOKEN = "the token of a test"
+TOKEN = "the token of a test"  # noqa: S105
 NOISE = [b"GET / HTTP/1.0\r\n\r\n", b"\xff\xfe\n", b"[" * 60000 + b"\n", b"7\n", b'{"token": "other"}\n']
 # A node that connects and sends something else before the program of the node starts.
 STRANGER = """import os, runpy, socket, sys

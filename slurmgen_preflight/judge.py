@@ -32,6 +32,16 @@ def counts(facts, expected):
             yield node, "gpu-type", f"{name}, but the others have {_usual(names)}"
 
 
+def unlisted(facts, expected):
+    """GPUs that cannot be listed nor seen by PyTorch, though the job requests some or others list theirs."""
+    others = any(fact["gpus"] for fact in facts.values())
+    for node, fact in facts.items():
+        fault = fact["gpus_fault"] or (others and "neither nvidia-smi nor rocm-smi is there")
+        wanted = expected or int(others)
+        if fact["gpus"] is None and fault and (fact["torch_gpus"] or 0) < wanted:
+            yield node, "gpu-count", f"its GPUs cannot be listed: {fault}"
+
+
 def _but(count, usual, expected):
     if usual > count:
         return f"but the others have {usual}"

@@ -88,8 +88,8 @@ class Nodes:
     def _without_errors(self, answers, what):
         good = {}
         for number, answer in sorted(answers.items()):
-            if "error" in answer and "Error: " in answer["error"]:
-                self._lost(number, "check", f"{what}: {answer['error']}")
+            if "failed" in answer:
+                self._lost(number, "check", f"{what}: {answer['failed']}")
             else:
                 good[number] = answer
         return good

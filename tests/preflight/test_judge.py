@@ -134,3 +134,27 @@ def test_memory_is_compared_with_the_median() -> None:
     }
     text = "8.00 GiB of memory are available, the median is 64.00 GiB"
     assert list(judge.memory(found)) == [(3, "memory", text)]
+
+
+FAULT = "nvidia-smi failed: it could not communicate with the driver"
+
+
+@pytest.mark.parametrize(("expected", "torch", "faults"), [(4, None, 1), (4, 4, 0), (0, None, 0)])
+def test_a_failed_list_of_gpus_is_a_fault_if_the_job_has_some_and_torch_sees_none(
+    expected: int, torch: int | None, faults: int
+) -> None:
+    found = {0: {"gpus": None, "gpus_fault": FAULT, "torch_gpus": torch}}
+    texts = [(0, "gpu-count", f"its GPUs cannot be listed: {FAULT}")]
+    assert list(judge.unlisted(found, expected)) == texts[:faults]
+
+
+def test_a_node_without_the_list_that_others_have_is_named() -> None:
+    unknown: dict[str, Any] = {"gpus": None, "gpus_fault": None, "torch_gpus": None}
+    found = {0: {**unknown, "gpus": [{"name": "x"}]}, 1: unknown}
+    text = "its GPUs cannot be listed: neither nvidia-smi nor rocm-smi is there"
+    assert list(judge.unlisted(found, 1)) == [(1, "gpu-count", text)]
+
+
+def test_nodes_without_a_program_that_lists_gpus_are_not_judged() -> None:
+    unknown = {"gpus": None, "gpus_fault": None, "torch_gpus": None}
+    assert list(judge.unlisted({0: unknown, 1: unknown}, 4)) == []

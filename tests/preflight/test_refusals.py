@@ -52,7 +52,7 @@ def test_a_command_that_starts_nothing_in_time_is_named(tmp_path: Path) -> None:
     assert (reply.returncode, reply.stderr) == (1, f"preflight: {text}\n")
 
 
-def test_a_folder_that_cannot_be_written_is_no_fault_of_a_node(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_not_blamed_on_a_node(tmp_path: Path) -> None:
     (tmp_path / ".preflight-7.d").touch()  # so that no folder can be made
     reply = run(tmp_path, "true")
     assert (reply.returncode, reply.stderr) == (
@@ -69,7 +69,7 @@ def test_an_exception_of_any_name_is_a_finding(tmp_path: Path) -> None:
     assert "127.0.0.1: BAD: examining itself: StopIteration: \n" in reply.stdout
 
 
-def test_a_line_that_is_no_gpu_is_not_counted(tmp_path: Path) -> None:
+def test_a_message_among_the_gpus_is_not_counted(tmp_path: Path) -> None:
     listed = "Unable to determine the device handle for GPU 0000:C1:00.0: Unknown Error"
     (tmp_path / "nvidia-smi").write_text(
         f"#!/bin/sh\necho '{listed}'\necho 'H100, 9, 1, 1, 1, 0, Not Active'\n"
@@ -80,7 +80,7 @@ def test_a_line_that_is_no_gpu_is_not_counted(tmp_path: Path) -> None:
     assert subprocess.check_output([*PYTHON, "-c", code], env=env, text=True) == "1\n"
 
 
-def test_a_full_folder_is_no_fault_of_a_node(tmp_path: Path) -> None:
+def test_a_full_folder_is_not_blamed_on_a_node(tmp_path: Path) -> None:
     full = "import node; node.Node._write = lambda *_: 'no space left on device'"
     code = f"import sys; sys.path.insert(0, {PROGRAM!r}); {full}; node.main()"
     reply = run(tmp_path, sys.executable, "-S", "-c", code)

@@ -1,6 +1,6 @@
 """Check the nodes of a Slurm job before training.
 
-    python3 preflight job [--gpus N] [--min-bandwidth MB/s] -- srun ... python3 preflight node
+    python3 preflight job [OPTION...] -- srun ... python3 preflight node
 
 The batch script starts `job`, which starts `node` once on each node by the command after `--`. It prints one
 line per node and a verdict, and writes .preflight-$SLURM_JOB_ID.json. The exit status is 79 if a node is bad.
@@ -23,11 +23,15 @@ def main(argv):
     parser.add_argument(
         "--min-bandwidth", type=float, default=0.0, metavar="MB/s", help="the least between two nodes"
     )
+    parser.add_argument("--rendezvous", default="", metavar="HOST:PORT", help="where the ranks will meet")
     words = argv[: argv.index("--")] if "--" in argv else argv
     options = parser.parse_args(words)
     if options.part == "node":
         return node.main()
-    return controller.main(argv[len(words) + 1 :], options.gpus, options.min_bandwidth)
+    command = argv[len(words) + 1 :]
+    if not command:
+        parser.error("the command that starts the nodes is missing after --")
+    return controller.main(command, options.gpus, options.min_bandwidth, options.rendezvous)
 
 
 if __name__ == "__main__":

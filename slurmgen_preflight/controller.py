@@ -10,7 +10,7 @@ from pathlib import Path
 import judge
 import report
 import wire
-from nodes import FACTS, STEP, Nodes
+from nodes import FACTS, LONGEST, STEP, Nodes
 
 _ROUNDS = 6
 "Round trips for the clocks; the shortest one counts."
@@ -22,22 +22,46 @@ _END = 2.0
 "Seconds for the nodes' programs to end."
 
 
-def main(command, gpus, min_bandwidth):
+class NotChecked(Exception):
+    """Why the check has no result, which is not the fault of a node."""
+
+    def __init__(self, text, status=1):
+        super().__init__(text)
+        self.status = status
+
+
+def main(command, gpus, min_bandwidth, rendezvous):
     """Check the nodes; the exit status."""
+    try:
+        return _checked(command, gpus, min_bandwidth, rendezvous)
+    except NotChecked as reason:
+        sys.stderr.write(f"preflight: {reason}\n")
+        return reason.status
+
+
+def _checked(command, gpus, min_bandwidth, rendezvous):
     job = os.environ.get("SLURM_JOB_ID", "0")
     names = _names(os.environ.get("SLURM_JOB_NODELIST", "localhost"))
     folder = Path(f".preflight-{job}.d")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
-    check = Check(names, gpus, min_bandwidth * 1e6, folder)
+    _make(folder)
+    check = Check(names, gpus, min_bandwidth * 1e6, rendezvous, folder)
     try:
-        status = check.run(command)
+        check.run(command)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if status is None:
-        return report.finish(names, check.findings, check.summaries(), Path(f".preflight-{job}.json"))
-    sys.stderr.write(f"preflight: no node was checked; `{command[0]}` ended with {status}\n")
+        shutil.rmtree(str(folder), ignore_errors=True)
+    status = report.finish(names, check.findings, check.summaries(), Path(f".preflight-{job}.json"))
+    if check.unwritable and not status:
+        raise NotChecked(f"no node can write to the job's folder: {check.unwritable}")
     return status
+
+
+def _make(folder):
+    """Make the folder in which the nodes look for each other's files."""
+    shutil.rmtree(str(folder), ignore_errors=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise NotChecked(f"cannot write to the job's folder: {wire.reason(error)}") from None
 
 
 def _names(nodelist):
@@ -45,37 +69,54 @@ def _names(nodelist):
     if "[" not in nodelist:
         return nodelist.split(",")
     command = ["scontrol", "show", "hostnames", nodelist]
-    return subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=STEP).stdout.decode().split()
+    try:
+        reply = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=STEP)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NotChecked(f"scontrol does not list the nodes of the job: {error}") from None
+    return reply.stdout.decode().split()
+
+
+def _start(command, address):
+    """Start the command that starts the nodes' part."""
+    try:
+        return subprocess.Popen(command, env={**os.environ, wire.VARIABLE: address})
+    except OSError as error:
+        raise NotChecked(f"cannot start `{command[0]}`: {wire.reason(error)}") from None
 
 
 class Check:
     """One run of all checks."""
 
-    def __init__(self, names, gpus, floor, folder):
-        self.findings = []
+    def __init__(self, names, gpus, floor, rendezvous, folder):
+        self.findings, self.unwritable = [], None
         self._names, self._gpus, self._floor, self._folder = names, gpus, floor, folder
         self._token = secrets.token_hex(16)
-        self._first = os.environ.get("MASTER_ADDR") or names[0]
+        # Not from MASTER_ADDR, which a job without a rendezvous may inherit from the user's shell.
+        host, _, port = rendezvous.rpartition(":")
+        self._first, self._port = host or names[0], int(port or 0)
         self.nodes = Nodes(len(names), self._token, self._add)
         self._facts, self._offsets, self._speeds = {}, {}, {}
 
     def run(self, command):
-        """Run the checks; the status of the command if no node could be checked, else None."""
+        """Run the checks.
+
+        Raises:
+            NotChecked: no node could be checked.
+        """
         server = wire.listener()
         port = server.getsockname()[1]
         address = f"{self._first} {port} {self._token} {self._folder}"
-        process = subprocess.Popen(command, env={**os.environ, wire.VARIABLE: address})
+        process = _start(command, address)
         try:
             self.nodes.join(server, lambda: process.poll() is not None)
             if not self.nodes.numbers and not any(self._folder.iterdir()):
-                return process.poll() or 1
+                raise NotChecked(*_no_node(command[0], process.poll()))
             self._name_missing()
             self._check()
         finally:
             self.nodes.close()
             server.close()
             _end(process)
-        return None
 
     def _check(self):
         """All phases; a node that is lost in one takes no part in the next."""
@@ -108,7 +149,7 @@ class Check:
         requests = {node: {"do": "facts", "names": self._to_resolve(node)} for node in self.nodes.numbers}
         self._facts = self.nodes.ask(requests, "examining itself", FACTS)
         facts = self._facts
-        for judged in (judge.counts, judge.gpu_health, judge.gpu_limits):
+        for judged in (judge.counts, judge.unlisted, judge.gpu_health, judge.gpu_limits):
             self._add_all(judged(facts, self._gpus))
         for judged in (judge.wrong_products, judge.copies, judge.memory):
             self._add_all(judged(facts))
@@ -140,6 +181,9 @@ class Check:
 
     def _see_files(self):
         written = [node for node, fact in self._facts.items() if not fact["unwritable"]]
+        if self._facts and not written:  # such as a quota: other nodes would not help
+            self.unwritable = next(iter(self._facts.values()))["unwritable"]
+            return
         requests = {node: {"do": "see", "numbers": _following(written, node)} for node in self.nodes.numbers}
         answers = self.nodes.ask(requests, "looking at the job's folder")
         unseen = {node for node in written if not (self._folder / str(node)).exists()}
@@ -166,7 +210,7 @@ class Check:
 
     def _reach_port(self):
         """Connect to the port of the ranks' rendezvous, which the first node opens as rank 0 will."""
-        port = int(os.environ.get("MASTER_PORT", "0"))
+        port = self._port
         others = [node for node in self.nodes.numbers if node]
         if not (port and others and 0 in self.nodes.numbers):
             return
@@ -223,6 +267,13 @@ class Check:
             node: report.summary(fact, self._offsets.get(node), self._speeds.get(node))
             for node, fact in self._facts.items()
         }
+
+
+def _no_node(program, status):
+    """Why no node was checked, and the exit status."""
+    if status is None:
+        return f"no node was checked: none has connected after {LONGEST:.0f} s, and `{program}` still ran", 1
+    return f"no node was checked; `{program}` ended with {status}", status if status > 0 else 1
 
 
 def _text(path):

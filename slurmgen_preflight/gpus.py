@@ -18,22 +18,30 @@ _FIELDS = {
 
 https://docs.nvidia.com/deploy/nvidia-smi/
 """
+_FAILED = " failed: "
 _MIB = 1 << 20
 _COPIED = 64 << 20
 
 
 def listed():
-    """Facts of each GPU; None if neither program is there."""
-    query = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS.values())}", "--format=csv,noheader,nounits"]
-    text = _output(query)
-    if text is None:
-        names = _output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
-        return _listed_by_rocm() if names is None else [{"name": name} for name in names.splitlines()]
-    return [_nvidia(line) for line in text.splitlines() if line.strip()]
+    """Facts of each GPU, and why there are none; (None, None) if neither program is there."""
+    query, fault = _queried(list(_FIELDS.values()))
+    if query is None and fault and _FAILED in fault:
+        query, _ = _queried(["name", "uuid"])  # some driver or GPU may not know a field
+    if query is not None:
+        return [_nvidia(words) for words in query], None
+    cards = _listed_by_rocm()
+    return (None, fault) if cards is None else (cards, None)
 
 
-def _nvidia(line):
-    words = [word.strip() for word in line.split(",")]
+def _queried(fields):
+    """The values of each GPU, and why there are none; a line of another length is a message."""
+    text, fault = _replied(["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"])
+    rows = [[word.strip() for word in line.split(",")] for line in (text or "").splitlines()]
+    return (None, fault) if text is None else ([row for row in rows if len(row) == len(fields)], None)
+
+
+def _nvidia(words):
     gpu = dict(zip(_FIELDS, words))
     numbers = {key: _number(gpu.get(key)) for key in ("memory_total", "memory_used", "clock", "power", "ecc")}
     return {"name": gpu["name"], "slowdown": gpu.get("slowdown") == "Active", **numbers}
@@ -61,13 +69,22 @@ def topology():
 
 def _output(command):
     """What a program prints; None if it is not there, fails, or does not end."""
+    return _replied(command)[0]
+
+
+def _replied(command):
+    """What a program prints, or None and why it fails; (None, None) if it is not there."""
     try:
-        reply = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_SECONDS, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return reply.stdout.decode(errors="replace")
+        reply = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=_SECONDS)  # noqa: UP022
+    except OSError:
+        return None, None
+    except subprocess.TimeoutExpired:
+        return None, f"{command[0]} did not end within {_SECONDS} s"
+    text = reply.stdout.decode(errors="replace")
+    if reply.returncode == 0:
+        return text, None
+    message = (text + reply.stderr.decode(errors="replace")).split("\n")
+    return None, f"{command[0]}{_FAILED}{message[0]}"
 
 
 def _number(text):

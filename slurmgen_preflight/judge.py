@@ -32,6 +32,16 @@ def counts(facts, expected):
             yield node, "gpu-type", f"{name}, but the others have {_usual(names)}"
 
 
+def unlisted(facts, expected):
+    """GPUs that cannot be listed nor seen by PyTorch, though the job requests some or others list theirs."""
+    others = any(fact["gpus"] for fact in facts.values())
+    for node, fact in facts.items():
+        fault = fact["gpus_fault"] or (others and "neither nvidia-smi nor rocm-smi is there")
+        wanted = expected or int(others)
+        if fact["gpus"] is None and fault and (fact["torch_gpus"] or 0) < wanted:
+            yield node, "gpu-count", f"its GPUs cannot be listed: {fault}"
+
+
 def _but(count, usual, expected):
     if usual > count:
         return f"but the others have {usual}"
@@ -89,10 +99,10 @@ def slow_products(facts):
             for one in fact["products"]
             if one["device"].startswith(kind) and one["seconds"] and not one["fault"]
         }
-        usual = median(times.values()) if times else 0.0
+        usual = _reference(times.values(), facts, min) if times else 0.0
         for (node, device), seconds in times.items():
             if seconds > SLOW * usual:
-                ms = f"{seconds * 1e3:.2f} ms, the median is {usual * 1e3:.2f} ms"
+                ms = f"{seconds * 1e3:.2f} ms, {_the_usual(facts)} is {usual * 1e3:.2f} ms"
                 text = f"a matrix product takes {seconds / usual:.1f} times as long ({device}): {ms}"
                 yield node, "slow", text
 
@@ -113,32 +123,40 @@ def memory(facts):
     """Host memory and /dev/shm that are nearly full, or far fuller than on the others."""
     free = {node: fact["memory"] for node, fact in facts.items()}
     for node, count in free.items():
-        if 2 * count < median(free.values()):
-            usual = _gib(median(free.values()))
-            yield node, "memory", f"{_gib(count)} of memory are available, the median is {usual}"
+        usual = _reference(free.values(), free, max)
+        if 2 * count < usual:
+            text = f"{_gib(count)} of memory are available, {_the_usual(free)} is {_gib(usual)}"
+            yield node, "memory", text
     shm = {node: fact["shm"] for node, fact in facts.items() if fact["shm"] is not None}
     for node, count in shm.items():
-        if count < _FULL or 10 * count < median(shm.values()):
-            usual = _gib(median(shm.values()))
-            yield node, "shm", f"shared memory (/dev/shm) has {_gib(count)} free, the median is {usual}"
+        usual = _reference(shm.values(), shm, max)
+        if count < _FULL or 10 * count < usual:
+            text = f"shared memory (/dev/shm) has {_gib(count)} free, {_the_usual(shm)} is {_gib(usual)}"
+            yield node, "shm", text
 
 
 def clocks(offsets):
-    """A clock that differs from the others'; `offsets` are (seconds, round trip) by node."""
-    usual = median(offset for offset, _ in offsets.values())
+    """A clock that differs from the others'; `offsets` are (seconds, round trip) by node.
+
+    Of two nodes, either clock may be wrong: the second one is named.
+    """
+    if len(offsets) == 2:
+        usual, others = offsets[min(offsets)][0], "the first node's; either may be wrong"
+    else:
+        usual, others = median(offset for offset, _ in offsets.values()), "the others"
     for node, (offset, trip) in offsets.items():
         skew = offset - usual
         if abs(skew) - trip / 2 > SKEW:
             direction = "ahead of" if skew > 0 else "behind"
-            yield node, "clock", f"its clock is {abs(skew):.1f} s {direction} the others"
+            yield node, "clock", f"its clock is {abs(skew):.1f} s {direction} {others}"
 
 
 def latencies(offsets):
     """A connection to the first node with a much longer round trip than the others'."""
-    usual = median(trip for _, trip in offsets.values())
+    usual = _reference([trip for _, trip in offsets.values()], offsets, min)
     for node, (_, trip) in offsets.items():
         if trip > max(LATENCY, 10 * usual):
-            text = f"a round trip takes {trip * 1e3:.0f} ms, the median is {usual * 1e3:.1f} ms"
+            text = f"a round trip takes {trip * 1e3:.0f} ms, {_the_usual(offsets)} is {usual * 1e3:.1f} ms"
             yield node, "latency", text
 
 
@@ -214,6 +232,15 @@ def _slow(pairs, floor):
             yield pair, f"{_speed(result['speed'])}, the median is {_speed(usual)}"
         elif result["speed"] < floor:
             yield pair, f"{_speed(result['speed'])}, less than the {_speed(floor)} that this site demands"
+
+
+def _reference(values, nodes, best):
+    """The value to compare with: the median, or of two nodes, where it is between both, the better one."""
+    return best(values) if len(nodes) == 2 else median(values)
+
+
+def _the_usual(nodes):
+    return "the better one" if len(nodes) == 2 else "the median"
 
 
 def _count(value):

@@ -50,12 +50,12 @@ class Node:
         self._write(f"{self.number}.failed", text)
 
     def answer(self, request):
-        """The answer to one request; {"error": ...} if it fails."""
+        """The answer to one request; {"failed": ...} if it raises an exception."""
         values = {key: value for key, value in request.items() if key != "do"}
         try:
             return getattr(self, f"do_{request['do']}")(**values)
         except Exception as error:  # the job names the node, whatever went wrong there
-            return {"error": f"{type(error).__name__}: {error}"}
+            return {"failed": f"{type(error).__name__}: {error}"}
 
     def do_time(self):
         """The clock of this node."""
@@ -64,8 +64,10 @@ class Node:
     def do_facts(self, names):
         """All that this node finds out by itself."""
         self._torch = product.load_torch()
+        cards, gpus_fault = gpus.listed()
         return {
-            "gpus": gpus.listed(),
+            "gpus": cards,
+            "gpus_fault": gpus_fault,
             "torch_gpus": gpus.seen_by_torch(self._torch),
             "products": product.products(self._torch),
             "copies": gpus.copies(self._torch),

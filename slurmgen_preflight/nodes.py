@@ -3,7 +3,7 @@
 import selectors
 import time
 
-import wire
+from greetings import Greetings
 
 JOIN, FACTS, STEP = 25.0, 20.0, 10.0
 "Seconds that a node may take longer than half of the nodes: to start, to examine itself, for other requests."
@@ -27,27 +27,19 @@ class Nodes:
 
     def join(self, server, has_ended):
         """Accept connections until all nodes have joined, or the time is over."""
-        server.settimeout(0.2)
-        clock = _Clock(self._count, JOIN)
+        clock, greetings = _Clock(self._count, JOIN), Greetings(server, self._token)
         while len(self._channels) < self._count and not clock.is_over(len(self._channels)):
-            ended = has_ended()  # before the last connections are accepted
-            try:
-                connection, address = server.accept()
-            except OSError:
-                if ended:
-                    return
-                continue
-            self._greet(connection, address[0])
+            ended = has_ended()  # before the last greetings are read
+            for channel, greeting, host in greetings.arrived():
+                self._add(channel, greeting, host)
+            if ended and greetings.idle:
+                break
+        greetings.close()
 
-    def _greet(self, connection, host):
-        connection.settimeout(STEP)
-        channel = wire.Channel(connection)
-        hello = next(channel.messages(), {})
-        if not isinstance(hello, dict) or hello.get("token") != self._token:
-            channel.close()
-            return
-        number = int(hello["node"])
-        self._channels[number], self.hosts[number], self.ports[number] = channel, host, hello["port"]
+    def _add(self, channel, greeting, host):
+        channel.socket.settimeout(STEP)
+        number = greeting["node"]
+        self._channels[number], self.hosts[number], self.ports[number] = channel, host, greeting["port"]
         self._selector.register(channel, selectors.EVENT_READ, number)
 
     def ask(self, requests, what, limit=STEP):
@@ -90,14 +82,14 @@ class Nodes:
             try:
                 for message in key.fileobj.receive():
                     yield key.data, message
-            except (EOFError, OSError, ValueError):
+            except (EOFError, OSError):
                 self._drop(key.data, f"its check ended: {what}")
 
     def _without_errors(self, answers, what):
         good = {}
         for number, answer in sorted(answers.items()):
-            if "error" in answer and "Error: " in answer["error"]:
-                self._lost(number, "check", f"{what}: {answer['error']}")
+            if "failed" in answer:
+                self._lost(number, "check", f"{what}: {answer['failed']}")
             else:
                 good[number] = answer
         return good

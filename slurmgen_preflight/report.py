@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import suppress
 
 BAD = 79
 "Exit status if a node is bad."
@@ -78,6 +79,12 @@ def _write(path, value):
         part.replace(path)
     except OSError as error:
         sys.stderr.write(f"preflight: {path}: {error.strerror}\n")
+        _remove(part)
+
+
+def _remove(path):
+    with suppress(OSError):
+        path.unlink()
 
 
 def _say(text):

@@ -24,12 +24,19 @@ class Channel:
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self):
-        """Messages that have arrived; at least some bytes must have. The peer may send no more: EOFError."""
+        """Messages that have arrived; at least some bytes must have.
+
+        Raises:
+            EOFError: the peer sends no more, or something else than messages.
+        """
         received = self.socket.recv(65536)
         if not received or len(self._buffer) > _LONGEST:
             raise EOFError
         *lines, self._buffer = (self._buffer + received).split(b"\n")
-        return [json.loads(line.decode()) for line in lines]
+        try:
+            return [json.loads(line.decode()) for line in lines]
+        except (ValueError, RecursionError):
+            raise EOFError from None
 
     def messages(self):
         """All messages until the peer closes the connection."""

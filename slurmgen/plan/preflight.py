@@ -24,6 +24,7 @@ def find_preflight(
     further: dict[str, str],
     setup: Setup,
     layout: Layout,
+    meets: bool,
     exported: tuple[str, ...],
 ) -> tuple[tuple[str, ...], ...]:
     """The shell words of the check by part; none if the request does not ask for it.
@@ -35,16 +36,18 @@ def find_preflight(
         further: the sbatch options beyond those of every plan.
         setup: its container, if any.
         layout: nodes and GPUs.
+        meets: whether the script sets MASTER_ADDR and MASTER_PORT.
         exported: the names of the variables that the script exports.
     """
     if not request.preflight:
         return ()
     floor, nodes = site.preflight.min_bandwidth, layout.nodes
     demand = (f"--min-bandwidth={floor:g}",) if floor else ()
+    rendezvous = ('--rendezvous="$MASTER_ADDR:$MASTER_PORT"',) if meets else ()
     in_srun, in_task = container_words(setup, (*exported, ADDRESS))
     tasks = (f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0")
     lines = (
-        (*_PROGRAM, "job", f"--gpus={layout.gpus_per_node}", *demand, "--"),
+        (*_PROGRAM, "job", f"--gpus={layout.gpus_per_node}", *demand, *rendezvous, "--"),
         ("srun", *tasks, *export_words(further), *map(quote, settings.launch.srun), *in_srun),
         in_task,
         (*_PROGRAM, "node"),

@@ -104,7 +104,7 @@ def resolve(
             *(request, settings, further, notice, setup, launcher, layout, cpu.per_task, program, in_task),
             exported,
         ),
-        preflight=find_preflight(*(request, site, settings, further, setup, layout), exported),
+        preflight=find_preflight(*(request, site, settings, further, setup, layout, meets), exported),
         then=then,
         staging=find_staging(request, layout.nodes, cpu.per_node, further),
         gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),

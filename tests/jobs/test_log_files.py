@@ -132,7 +132,8 @@ def test_a_ledger_without_the_files_of_stderr_is_read(tmp_path: Path) -> None:
     ledger.add(record)
     with closing(sqlite3.connect(ledger.path)) as database:
         database.executescript(
-            "ALTER TABLE jobs DROP COLUMN retries; ALTER TABLE jobs DROP COLUMN stderr; PRAGMA user_version = 4;"
+            "ALTER TABLE jobs DROP COLUMN retries;"
+            "ALTER TABLE jobs DROP COLUMN stderr; PRAGMA user_version = 4;"
         )
     assert ledger.all() == (record,)
     other = structs.replace(record, id="13", stderr="%j.err")

@@ -81,11 +81,16 @@ def check(
     environ = {
         "SLURM_JOB_ID": JOB,
         "SLURM_JOB_NODELIST": ",".join(named),
-        "MASTER_ADDR": named[0],
-        "MASTER_PORT": str(port or PORT),
     }
     start = [sys.executable, str(HERE / "start.py"), str(folder / "commands.json")]
-    words = [*(job or (*python, PROGRAM)), "job", *options, "--", *start]
+    words = [
+        *(job or (*python, PROGRAM)),
+        "job",
+        f"--rendezvous={named[0]}:{port or PORT}",
+        *options,
+        "--",
+        *start,
+    ]
     began = time.monotonic()
     reply = subprocess.run(
         [*before.get(0, ()), *words],

@@ -46,6 +46,12 @@ def test_one_node_is_checked_alone(tmp_path: Path) -> None:
     assert (result.status, result.findings) == (0, {}), result.output
 
 
+def test_a_rendezvous_of_another_job_is_not_used(tmp_path: Path) -> None:
+    foreign = {"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "1"}
+    result = check(tmp_path, 1, options=["--rendezvous="], **foreign)
+    assert (result.status, result.findings) == (0, {}), result.output
+
+
 def test_only_the_report_stays_in_the_folder_of_the_job(tmp_path: Path) -> None:
     check(tmp_path, 2)
     assert {path.name for path in tmp_path.iterdir()} == {"commands.json", ".preflight-7.json"}

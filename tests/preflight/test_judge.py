@@ -134,3 +134,51 @@ def test_memory_is_compared_with_the_median() -> None:
     }
     text = "8.00 GiB of memory are available, the median is 64.00 GiB"
     assert list(judge.memory(found)) == [(3, "memory", text)]
+
+
+FAULT = "nvidia-smi failed: it could not communicate with the driver"
+
+
+@pytest.mark.parametrize(("expected", "torch", "faults"), [(4, None, 1), (4, 4, 0), (0, None, 0)])
+def test_a_failed_list_of_gpus_is_a_fault_if_the_job_has_some_and_torch_sees_none(
+    expected: int, torch: int | None, faults: int
+) -> None:
+    found = {0: {"gpus": None, "gpus_fault": FAULT, "torch_gpus": torch}}
+    texts = [(0, "gpu-count", f"its GPUs cannot be listed: {FAULT}")]
+    assert list(judge.unlisted(found, expected)) == texts[:faults]
+
+
+def test_a_node_without_the_list_that_others_have_is_named() -> None:
+    unknown: dict[str, Any] = {"gpus": None, "gpus_fault": None, "torch_gpus": None}
+    found = {0: {**unknown, "gpus": [{"name": "x"}]}, 1: unknown}
+    text = "its GPUs cannot be listed: neither nvidia-smi nor rocm-smi is there"
+    assert list(judge.unlisted(found, 1)) == [(1, "gpu-count", text)]
+
+
+def test_nodes_without_a_program_that_lists_gpus_are_not_judged() -> None:
+    unknown = {"gpus": None, "gpus_fault": None, "torch_gpus": None}
+    assert list(judge.unlisted({0: unknown, 1: unknown}, 4)) == []
+
+
+def test_of_two_nodes_the_slow_one_is_named() -> None:
+    found = {
+        node: {"products": [{"device": "cpu", "seconds": seconds, "fault": None}]}
+        for node, seconds in ((0, 0.001), (1, 0.009))
+    }
+    text = "a matrix product takes 9.0 times as long (cpu): 9.00 ms, the better one is 1.00 ms"
+    assert list(judge.slow_products(found)) == [(1, "slow", text)]
+
+
+def test_of_two_nodes_the_one_with_less_memory_is_named() -> None:
+    found = {0: {"memory": 100 << 30, "shm": 50 << 30}, 1: {"memory": 40 << 30, "shm": 3 << 30}}
+    assert [(node, check) for node, check, _ in judge.memory(found)] == [(1, "memory"), (1, "shm")]
+
+
+def test_of_two_nodes_the_second_one_has_the_long_round_trip() -> None:
+    assert [node for node, _, _ in judge.latencies({0: (0.0, 0.0001), 1: (0.0, 5.0)})] == [1]
+
+
+@pytest.mark.parametrize(("offset", "blamed"), [(0.9, []), (1.9, [1]), (-2.5, [1])])
+def test_of_two_nodes_the_clock_of_the_second_one_is_named(offset: float, blamed: list[int]) -> None:
+    found = judge.clocks({0: (0.0, 0.0001), 1: (offset, 0.0001)})
+    assert [node for node, _, _ in found] == blamed

@@ -33,10 +33,15 @@ def test_a_job_without_the_option_has_no_check() -> None:
 
 def test_the_check_has_one_task_per_node() -> None:
     assert step(Request(framework="lightning", gpus=8, nodes=2, preflight=True), "generic") == [
-        "python3 -B slurmgen_preflight job --gpus=4 --",
+        'python3 -B slurmgen_preflight job --gpus=4 --rendezvous="$MASTER_ADDR:$MASTER_PORT" --',
         "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0",
         "python3 -B slurmgen_preflight node",
     ]
+
+
+def test_the_check_of_a_job_without_rendezvous_names_none() -> None:
+    check = step(Request(gpus=1, preflight=True), "generic")[0]
+    assert check == "python3 -B slurmgen_preflight job --gpus=1 --"
 
 
 def test_the_check_runs_in_the_container_of_the_ranks() -> None:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from msgspec import structs
 
 from slurmgen import ConfigError, RequestError, load_job, render, resolve

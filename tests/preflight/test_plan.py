@@ -1,6 +1,8 @@
 """The check in a job's script, the files that it needs, and `slurmgen preflight`."""
 
 import ast
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,38 @@ def test_the_program_is_copied_into_a_project_once(tmp_path: Path, slurmgen: Run
         2,
         "error: slurmgen_preflight exists already. Remove it first, or keep it.\n",
     )
+
+
+def test_a_script_in_a_project_without_the_program_has_a_warning(tmp_path: Path, slurmgen: Run) -> None:
+    job = '[job.train]\nsite = { generic = {} }\nscript = "train.py"\npreflight = true\n'
+    (tmp_path / "slurmgen.toml").write_text(job)
+    (tmp_path / "train.py").touch()
+    warning = "`slurmgen preflight --copy` makes one for sbatch"
+    assert warning in slurmgen("render", "--site", "generic", "--write").stderr
+    assert warning in slurmgen("check").stderr
+    assert slurmgen("preflight", "--copy").returncode == 0
+    assert warning not in slurmgen("check").stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [(True, "the preflight needs python3"), (False, "run slurmgen preflight --copy there")],
+)
+def test_a_script_says_what_its_check_lacks(tmp_path: Path, message: str, *, folder: bool) -> None:
+    script = render(resolve(Request(preflight=True), load_site("generic")))
+    check = script[script.index("[[ -d slurmgen_preflight") : script.index("python3 -B")]
+    if folder:
+        (tmp_path / PREFLIGHT).mkdir()
+    reply = subprocess.run(
+        [shutil.which("bash") or "bash", "-c", check],
+        cwd=tmp_path,
+        env={"PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert reply.returncode == 1
+    assert message in reply.stderr
 
 
 @pytest.mark.parametrize("path", sorted(bundled(PREFLIGHT).glob("*.py")), ids=lambda path: path.name)

@@ -102,6 +102,21 @@ def test_preflight_alone_requests_all_gpus_of_its_nodes(slurmgen: Run) -> None:
     assert "#SBATCH --gpus-per-node=4\n" in slurmgen("preflight", *args).stdout
 
 
+def test_preflight_alone_takes_only_nodes_and_software_from_a_project(tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "slurmgen.toml").write_text(
+        'site = "generic"\n[defaults]\naccount = "a1"\nmodules = ["cuda"]\nbefore = ["cp data ."]\n'
+        'requeue = true\ngpus = 8\ncontainer = "image.sif"\nscript_args = ["--epochs"]\n'
+        '[defaults.sbatch]\narray = "1-9"\nconstraint = "fast"\n'
+    )
+    (tmp_path / "image.sif").touch()
+    script = slurmgen("preflight", "--via", "local", "--dry-run").stdout
+    assert "#SBATCH --account=a1\n" in script
+    assert "#SBATCH --constraint=fast\n" in script
+    assert "module load cuda\n" in script
+    for left_out in ("cp data", "--array", "--requeue", "image.sif", "--epochs", "--gpus-per-node=8"):
+        assert left_out not in script
+
+
 def test_the_program_is_copied_into_a_project_once(tmp_path: Path, slurmgen: Run) -> None:
     assert slurmgen("preflight", "--copy").returncode == 0
     names = {path.name for path in Path(PROGRAM).glob("*.py")}

@@ -91,10 +91,12 @@ def nodes_to_exclude(job: JobSpec, place: Place) -> tuple[BadNode, ...]:
     Raises:
         ConfigError: the file of bad nodes cannot be used.
     """
-    own = {text.partition("=")[0] for text in job.request.exclude or ()}
-    if not {"nodelist", "nodefile"}.isdisjoint(sbatch_options.given(job.request.sbatch)):
+    given = sbatch_options.given(job.request.sbatch)
+    if not {"nodelist", "nodefile"}.isdisjoint(given):
         return ()
-    return tuple(node for node in BadNodes().current(place) if node.node not in own)
+    named = (text.partition("=")[0] for text in job.request.exclude or ())
+    own = ",".join(filter(None, (str(given.get("exclude") or ""), *named)))
+    return tuple(node for node in BadNodes().current(place) if not node_lists.contains(own, node.node))
 
 
 def excluding(job: JobSpec, nodes: Sequence[BadNode]) -> JobSpec:

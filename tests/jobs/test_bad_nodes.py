@@ -151,6 +151,12 @@ def test_submit_excludes_remembered_nodes_and_those_of_the_job(slurmgen: Run, pr
     assert "excluding bad nodes: n1, n2;" in reply.stderr
 
 
+def test_a_node_that_the_job_excludes_already_is_not_repeated(slurmgen: Run, project: Path) -> None:
+    remember("old2", "gpu7")
+    reply = submitted(slurmgen, project, "--sbatch", "exclude=old[1-3]", "--exclude", "gpu[6-8]")
+    assert directive(reply.stdout) == "old[1-3],gpu[6-8]"
+
+
 def test_a_comment_says_why_and_until_when(slurmgen: Run, project: Path) -> None:
     remember("n1")
     until = datetime.now(UTC) + timedelta(days=7)

@@ -18,7 +18,7 @@ from slurmgen.script import render_all
 from slurmgen.signature import as_written, has_mark, signed
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
-from slurmgen.sync.project_files import missing_files
+from slurmgen.sync.project_files import missing_files, missing_preflight
 from slurmgen.toml_structs import located, unreadable
 
 Kind = Literal["outdated", "missing", "edited", "no-job"]
@@ -73,7 +73,7 @@ def expected(
             if path in plans:
                 raise RequestError(f"another job makes {path.name} too", "Rename one of the two.")
             plans[path] = _plan(project, job, place(name))
-            for warning in missing_files(plans[path], folder):
+            for warning in missing_files(plans[path], folder) + missing_preflight(plans[path], folder):
                 warn(f"job {job} on {name}: {warning}")
     texts = render_all([*plans.values()], own_templates(folder, project), cache_dir)
     return dict(zip(plans, map(signed, texts), strict=True))

@@ -80,9 +80,16 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     def excluding(self, nodes: Sequence[str]) -> "JobSpec":
         """The same job on other nodes than these, each `NODE` or `NODE=WHY`."""
         exclude = (*(self.request.exclude or ()), *nodes)
-        request = structs.replace(self.options.request, exclude=exclude)
-        spec = load_spec(structs.replace(self.options, request=request), self.project_dir)
-        return structs.replace(spec, on_all_nodes=self)
+        asked = structs.replace(self.options.request, exclude=exclude)
+        options = structs.replace(self.options, request=asked)
+        return structs.replace(
+            self,
+            request=structs.replace(self.request, exclude=exclude),
+            files={key: file for key, file in self.files.items() if key != "exclude"},
+            command=load_spec(options, self.project_dir).command,
+            options=options,
+            on_all_nodes=self,
+        )
 
     def identity(self, cache_dir: Path | None = None) -> str | None:
         """The script of the job on all nodes, by which a repeated submission is found; None if it is its own.

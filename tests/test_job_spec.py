@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from slurmgen import ConfigError, RequestError, load_job, render, resolve
 from tests.conftest import Run
@@ -214,3 +215,11 @@ def test_a_name_that_a_site_lacks_is_reported_with_its_line(
 def test_a_name_of_the_command_line_has_no_line(project: Path, slurmgen: Run) -> None:
     reply = slurmgen("render", "train", "--partition", "nowhere")
     assert "slurmgen.toml" not in reply.stderr
+
+
+def test_a_job_that_excludes_nodes_keeps_what_python_changed(project: Path) -> None:
+    job = load_job("train", project_dir=project, exclude=("n1",))
+    changed = structs.replace(job, request=structs.replace(job.request, time="02:00:00"))
+    other = changed.excluding(["n2=slow"])
+    assert (other.request.time, other.request.exclude) == ("02:00:00", ("n1", "n2=slow"))
+    assert "--exclude n2=slow" in other.command

@@ -1,6 +1,7 @@
 """`slurmgen nodes`: list the bad nodes that new jobs exclude, add to them, and clear them."""
 
 from collections.abc import Sequence
+from math import isnan
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from slurmgen.jobs.bad_nodes import BadNode, Place
 
 HEADINGS = ("SITE", "NODE", "SINCE", "UNTIL", "FINDING")
-_MAX_DAYS = 3650
+_MIN_DAYS, _MAX_DAYS = 0.001, 3650
 
 
 @click.command(
@@ -35,7 +36,7 @@ _MAX_DAYS = 3650
 @click.option("--because", metavar="TEXT", help="With --add: what is wrong with it.")
 @click.option(
     "--days",
-    type=click.FloatRange(min=0, max=_MAX_DAYS, min_open=True),
+    type=click.FloatRange(min=_MIN_DAYS, max=_MAX_DAYS),
     metavar="N",
     help="With --add: for this long; default: bad_node_days of personal.toml, else 7.",
 )
@@ -60,6 +61,8 @@ def command(
     from slurmgen.jobs.bad_nodes import BadNodes
 
     _check(site, twin, added, because, days, bool(cleared or clear_all))
+    if cleared and clear_all:
+        raise click.UsageError("--clear and --clear-all exclude each other.")
     place = _place(site, twin)
     if place and added and because:
         _add(place, added, because, days)
@@ -86,6 +89,8 @@ def _check(
         raise click.UsageError("--twin needs --site.")
     if added and not (site and because and because.strip()):
         raise click.UsageError("--add needs --site and --because.")
+    if days is not None and isnan(days):
+        raise click.UsageError("--days is not a number.")
     if not added and (because is not None or days is not None):
         raise click.UsageError("--because and --days need --add.")
 

@@ -16,7 +16,9 @@ from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 from slurmgen.paths import bundled, cache_folder
-from slurmgen.request import NONE, Request
+from slurmgen.request import NONE, Request, command_line
+from slurmgen.sites.model import Site
+from slurmgen.slurm.shell import is_full_path
 
 if TYPE_CHECKING:
     from slurmgen.jobs.prepare import Prepared
@@ -27,6 +29,12 @@ NAME = "preflight"
 _TIME = "00:10:00"
 _TRAINING = ("true",)
 "The job only checks nodes; it trains nothing."
+_OF_PROJECT = (
+    *("account", "partition", "qos", "gpu_type", "exclude"),
+    *("container", "container_engine", "binds", "env", "modules"),
+)
+"What slurmgen.toml decides: which nodes, and their software."
+_OF_SBATCH = ("constraint", "reservation", "clusters", "nodelist", "exclude")
 
 
 @click.command(
@@ -81,7 +89,7 @@ def command(
     request = Request(
         preflight=True, command=_TRAINING, framework="srun", name=NAME, nodes=nodes, gpus=gpus, **values
     )
-    job = _with_gpus(load_spec(JobOptions(site=site, request=request), Path.cwd()))
+    job = _checking(load_spec(JobOptions(site=site, request=request), Path.cwd()))
     route = find_route(job.site, job.personal, **route_values)
     folder = cache_folder() / NAME  # always the same, so that a repeated command finds its unsettled job
     folder.mkdir(parents=True, exist_ok=True)
@@ -95,14 +103,27 @@ def _copy(folder: Path) -> None:
     say(f"copied the program that checks nodes to {folder.name}/")
 
 
-def _with_gpus(job: JobSpec) -> JobSpec:
-    """The job with all GPUs of its nodes, unless the user requests a number."""
+def _checking(job: JobSpec) -> JobSpec:
+    """The job without what slurmgen.toml has for training, with all GPUs of its nodes by default."""
+    asked = job.options.request
+    kept = {field: getattr(job.request, field) for field in _OF_PROJECT}
+    if asked.container is None and _is_in_project(job, kept["container"]):
+        kept |= {"container": None, "container_engine": None, "binds": None}
+    sbatch = {option: value for option, value in job.request.sbatch.items() if option in _OF_SBATCH}
+    request = _with_gpus(structs.replace(asked, **kept, sbatch=sbatch), job.site)
+    return structs.replace(job, request=request, command=command_line(job.site.name, request))
+
+
+def _is_in_project(job: JobSpec, container: str | None) -> bool:
+    """Whether an image is a file of the project, which this job does not send."""
+    return container is not None and not is_full_path(container) and (job.project_dir / container).exists()
+
+
+def _with_gpus(request: Request, site: Site) -> Request:
     from slurmgen.sites.nodes import place_of
 
-    request = job.request
-    each = place_of(job.site, request.partition, request.gpu_type, request.qos).node.gpus or 1
-    gpus = request.gpus or each * (request.nodes or 1)
-    return structs.replace(job, request=structs.replace(request, gpus=gpus))
+    each = place_of(site, request.partition, request.gpu_type, request.qos).node.gpus or 1
+    return structs.replace(request, gpus=request.gpus or each * (request.nodes or 1))
 
 
 def _run(job: JobSpec, folder: Path, route: "Route", remote_dir: str | None, *, dry_run: bool) -> None:

@@ -77,11 +77,12 @@ def command(
 def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> None:
     from slurmgen.config.project import script_path
     from slurmgen.signature import signed
-    from slurmgen.sync.project_files import missing_files
+    from slurmgen.sync.project_files import missing_files, missing_preflight
 
     plan = job.plan()
     text = job.render(plan, cache_dir())
-    for warning in missing_files(plan, job.project_dir):
+    preflight = missing_preflight(plan, job.project_dir) if write else []
+    for warning in missing_files(plan, job.project_dir) + preflight:
         warn(warning)
     if write:
         path = job.project_dir / script_path(job.project, job.name or plan.name, plan.site)

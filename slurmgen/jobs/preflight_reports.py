@@ -19,18 +19,18 @@ BAD_NODE = 79
 MAX_REPORT = 1 << 18
 "Bytes of one report; a healthy node takes about 50."
 MAX_REPORTS = 10
-"Of one job: the first of each of its runs or tasks."
+"Of one job: the first of its runs or tasks that name a bad node."
 MAX_NODES = 64
 "Bad nodes of one job that are remembered."
 # A NUL ends each report, so the reports themselves must not contain one; a lone dot ends those of a folder.
 _READ = r"""
 export LC_ALL=C
-size=$1 most=$2
+size=$1 most=$2 bad='"healthy": *false'
 shift 2
 for folder do
   left=$most
   for file in "$folder"/.preflight-*.json; do
-    if [ "$left" -gt 0 ] && [ -f "$file" ] && [ -r "$file" ]; then
+    if [ "$left" -gt 0 ] && [ -f "$file" ] && [ -r "$file" ] && head -c "$size" "$file" | grep -q "$bad"; then
       left=$((left - 1))
       printf r
       head -c "$size" "$file" | tr -d '\000'

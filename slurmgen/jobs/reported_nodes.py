@@ -15,7 +15,7 @@ from slurmgen.jobs.preflight_reports import BAD_NODE
 from slurmgen.jobs.report import Report
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
-from slurmgen.slurm import sbatch_options
+from slurmgen.slurm import node_lists, sbatch_options
 
 
 def with_bad_nodes(transport: Transport, reports: Sequence[Report]) -> list[Report]:
@@ -50,9 +50,24 @@ def _failed(report: Report) -> bool:
     )
 
 
-def _completed(report: Report, found: dict[str, str]) -> Report:
+def _completed(report: Report, reported: dict[str, str]) -> Report:
+    found = _of_job(report, reported)
     cause = preflight_reports.why(found) if _failed(report) else None
     return structs.replace(report, bad_nodes=found, why=cause or report.why)
+
+
+def _of_job(report: Report, found: dict[str, str]) -> dict[str, str]:
+    """The findings about nodes of the job itself.
+
+    Of a job that left bad nodes, Slurm lists those of its last run only; then all are kept.
+    """
+    if report.job.record and report.job.record.retries:
+        return found
+    return {
+        node: finding
+        for node, finding in found.items()
+        if any(node_lists.contains(state.nodes, node) for state in report.states)
+    }
 
 
 def remember(reports: Iterable[Report]) -> None:
@@ -76,10 +91,12 @@ def nodes_to_exclude(job: JobSpec, place: Place) -> tuple[BadNode, ...]:
     Raises:
         ConfigError: the file of bad nodes cannot be used.
     """
-    own = {text.partition("=")[0] for text in job.request.exclude or ()}
-    if not {"nodelist", "nodefile"}.isdisjoint(sbatch_options.given(job.request.sbatch)):
+    given = sbatch_options.given(job.request.sbatch)
+    if not {"nodelist", "nodefile"}.isdisjoint(given):
         return ()
-    return tuple(node for node in BadNodes().current(place) if node.node not in own)
+    named = (text.partition("=")[0] for text in job.request.exclude or ())
+    own = ",".join(filter(None, (str(given.get("exclude") or ""), *named)))
+    return tuple(node for node in BadNodes().current(place) if not node_lists.contains(own, node.node))
 
 
 def excluding(job: JobSpec, nodes: Sequence[BadNode]) -> JobSpec:

@@ -67,6 +67,12 @@ def _check_requeue(request: Request) -> None:
         raise RequestError("--on-bad-node retry and --sbatch no-requeue exclude each other", "Leave one out.")
 
 
+def why_no_requeue(request: Request) -> str:
+    """Why a job is not requeued at its time limit, if nothing is requested."""
+    retry = request.on_bad_node == "retry"
+    return f"not requested{'; only a bad node requeues the job' if retry else ''}"
+
+
 def reason(request: Request, option: str) -> str | None:
     """Why a job has an sbatch option, if it is for bad nodes."""
     if option == "exclude" and request.exclude:

@@ -91,7 +91,7 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
         "framework": default("the default" if plan.layout.gpus else "the default of a job without GPUs"),
         "gpu_type": _gpu_type(plan),
         "name": derived("the name of the script, module or command"),
-        "requeue": default("not requested"),
+        "requeue": default(bad_nodes.why_no_requeue(plan.request)),
         "partition": _partition(plan),
         "account": default("none requested; the site may have a default"),
         "qos": _chosen(plan, "qos") if plan.place.qos else default("none requested"),

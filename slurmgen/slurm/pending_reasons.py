@@ -20,7 +20,7 @@ _EXACT = {
     "Reservation": "it waits for its reservation to begin",
     "Licenses": "it waits for a licence",
     "NodeDown": "a node it needs is down",
-    "BadConstraints": "no node has the features it requests; cancel it and request others",
+    "BadConstraints": "no node that it does not exclude has what it requests; cancel it and request less",
     "InvalidAccount": "its account may not be used; cancel it and name another --account",
     "InvalidQOS": "its QoS may not be used; cancel it and name another --qos",
     "AccountNotAllowed": "its account may not use this partition",

@@ -65,6 +65,13 @@ def with_preflight(files: Snapshot) -> Snapshot:
     return files.over(snapshot(bundled(PREFLIGHT)).under(PREFLIGHT))
 
 
+def missing_preflight(plan: "Plan", project_dir: Path) -> list[str]:
+    """A message if `sbatch` would not find the program that checks nodes; `submit` sends it."""
+    if not plan.request.preflight or (project_dir / PREFLIGHT / "__main__.py").exists():
+        return []
+    return [f"there is no {PREFLIGHT} in {project_dir}; `slurmgen preflight --copy` makes one for sbatch"]
+
+
 def missing_files(plan: "Plan", project_dir: Path) -> list[str]:
     """A message for each file of a job that does not exist; `submit` would refuse the job.
 

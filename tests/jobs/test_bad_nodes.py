@@ -13,9 +13,16 @@ from msgspec import structs
 from slurmgen import load_job
 from slurmgen.errors import ConfigError
 from slurmgen.jobs.bad_nodes import MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.prepare import prepare
-from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude
+from slurmgen.jobs.report import Report
+from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, with_bad_nodes
+from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.route import Route
+from slurmgen.slurm import node_lists
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState
 from tests.conftest import Run
 
 DAIC = Place("daic")
@@ -144,6 +151,12 @@ def test_submit_excludes_remembered_nodes_and_those_of_the_job(slurmgen: Run, pr
     assert "excluding bad nodes: n1, n2;" in reply.stderr
 
 
+def test_a_node_that_the_job_excludes_already_is_not_repeated(slurmgen: Run, project: Path) -> None:
+    remember("old2", "gpu7")
+    reply = submitted(slurmgen, project, "--sbatch", "exclude=old[1-3]", "--exclude", "gpu[6-8]")
+    assert directive(reply.stdout) == "old[1-3],gpu[6-8]"
+
+
 def test_a_comment_says_why_and_until_when(slurmgen: Run, project: Path) -> None:
     remember("n1")
     until = datetime.now(UTC) + timedelta(days=7)
@@ -255,6 +268,9 @@ def _age(node: dict[str, str]) -> timedelta:
         (["--because", "x"], "--because and --days need --add"),
         (["--twin"], "--twin needs --site"),
         (["--clear", "n1"], "node n1 is not listed"),
+        (["--clear", "n1", "--clear-all"], "--clear and --clear-all exclude each other"),
+        (["--site", "daic", "--add", "n1", "--because", "x", "--days", "nan"], "--days is not a number"),
+        (["--site", "daic", "--add", "n1", "--because", "x", "--days", "1e-9"], "not in the range"),
         (["--site", "daic", "--add", "n[1-3]", "--because", "x"], "is not the name of a node"),
         (["--site", "daik"], "Did you mean daic"),
         (["--site", "daic", "--add", "n1", "--because", "x", "--clear-all"], "exclude each other"),
@@ -266,3 +282,56 @@ def test_a_wrong_command_line_is_refused(
     reply = slurmgen("nodes", *args, cwd=tmp_path)
     assert reply.returncode == 2
     assert message in reply.stderr
+
+
+@pytest.mark.parametrize(
+    ("nodes", "name", "expected"),
+    [
+        ("n1", "n1", True),
+        ("n1,n2", "n2", True),
+        ("gpu[07-10,12],cpu1", "gpu09", True),
+        ("gpu[07-10,12],cpu1", "gpu12", True),
+        ("gpu[07-10,12],cpu1", "cpu1", True),
+        ("127.0.0.[2-3]", "127.0.0.3", True),
+        ("r[1-2]n[3-4]x", "r1n4x", True),
+        ("gpu[07-10]", "gpu11", False),
+        ("gpu[07-10]", "gpu7", False),
+        ("gpu[8-10]", "gpu09", False),
+        ("n[1-999999999999999999]", "m1", False),
+        ("n[1-", "n1", False),
+        ("n1", "n12", False),
+        ("", "n1", False),
+    ],
+)
+def test_a_node_is_found_in_a_list_of_slurm(nodes: str, name: str, *, expected: bool) -> None:
+    assert node_lists.contains(nodes, name) is expected
+
+
+def reported(folder: Path, nodes: str, *, retries: bool = False) -> list[str]:
+    """The bad nodes of a job that ran on these nodes, and whose report calls n1 and other9 bad."""
+    bad = [{"node": node, "healthy": False, "findings": []} for node in ("n1", "other9")]
+    healthy = {"node": "n2", "healthy": True}
+    report = {"schema": 1, "verdict": "bad", "nodes": [*bad, healthy]}
+    (folder / ".preflight-12.json").write_text(json.dumps(report))
+    record = Record(
+        id="12",
+        site="daic",
+        via="local",
+        name="",
+        folder=str(folder),
+        output="",
+        submitted="",
+        retries=retries,
+    )
+    state = JobState(id="12", state="FAILED", exit_code="79:0", nodes=nodes)
+    job = Job(JobId("12"), Route(site="daic", via="local"), record)
+    (found,) = with_bad_nodes(LocalTransport(), [Report(job=job, state="FAILED", states=(state,))])
+    return list(found.bad_nodes)
+
+
+def test_a_report_counts_only_against_nodes_of_its_job(tmp_path: Path) -> None:
+    assert reported(tmp_path, "n[1-2]") == ["n1"]
+
+
+def test_a_report_of_a_job_that_left_its_node_counts(tmp_path: Path) -> None:
+    assert reported(tmp_path, "n[3-4]", retries=True) == ["n1", "other9"]

@@ -42,6 +42,11 @@ def test_a_job_that_leaves_bad_nodes_may_be_requeued_and_appends_to_its_log() ->
     assert (directives["requeue"], directives["open-mode"]) == ("", "append")
 
 
+def test_the_reason_for_requeue_names_bad_nodes() -> None:
+    plan = plan_of(preflight=True, on_bad_node="retry")
+    assert "only a bad node requeues the job" in plan.reasons["requeue"]
+
+
 def test_a_job_that_stops_at_a_bad_node_has_no_further_option() -> None:
     assert plan_of(on_bad_node="stop").directives == plan_of().directives
 

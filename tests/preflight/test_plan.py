@@ -1,6 +1,8 @@
 """The check in a job's script, the files that it needs, and `slurmgen preflight`."""
 
 import ast
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,21 @@ def test_preflight_alone_requests_all_gpus_of_its_nodes(slurmgen: Run) -> None:
     assert "#SBATCH --gpus-per-node=4\n" in slurmgen("preflight", *args).stdout
 
 
+def test_preflight_alone_takes_only_nodes_and_software_from_a_project(tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "slurmgen.toml").write_text(
+        'site = "generic"\n[defaults]\naccount = "a1"\nmodules = ["cuda"]\nbefore = ["cp data ."]\n'
+        'requeue = true\ngpus = 8\ncontainer = "image.sif"\nscript_args = ["--epochs"]\n'
+        '[defaults.sbatch]\narray = "1-9"\nconstraint = "fast"\n'
+    )
+    (tmp_path / "image.sif").touch()
+    script = slurmgen("preflight", "--via", "local", "--dry-run").stdout
+    assert "#SBATCH --account=a1\n" in script
+    assert "#SBATCH --constraint=fast\n" in script
+    assert "module load cuda\n" in script
+    for left_out in ("cp data", "--array", "--requeue", "image.sif", "--epochs", "--gpus-per-node=8"):
+        assert left_out not in script
+
+
 def test_the_program_is_copied_into_a_project_once(tmp_path: Path, slurmgen: Run) -> None:
     assert slurmgen("preflight", "--copy").returncode == 0
     names = {path.name for path in Path(PROGRAM).glob("*.py")}
@@ -114,6 +131,38 @@ def test_the_program_is_copied_into_a_project_once(tmp_path: Path, slurmgen: Run
         2,
         "error: slurmgen_preflight exists already. Remove it first, or keep it.\n",
     )
+
+
+def test_a_script_in_a_project_without_the_program_has_a_warning(tmp_path: Path, slurmgen: Run) -> None:
+    job = '[job.train]\nsite = { generic = {} }\nscript = "train.py"\npreflight = true\n'
+    (tmp_path / "slurmgen.toml").write_text(job)
+    (tmp_path / "train.py").touch()
+    warning = "`slurmgen preflight --copy` makes one for sbatch"
+    assert warning in slurmgen("render", "--site", "generic", "--write").stderr
+    assert warning in slurmgen("check").stderr
+    assert slurmgen("preflight", "--copy").returncode == 0
+    assert warning not in slurmgen("check").stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [(True, "the preflight needs python3"), (False, "run slurmgen preflight --copy there")],
+)
+def test_a_script_says_what_its_check_lacks(tmp_path: Path, message: str, *, folder: bool) -> None:
+    script = render(resolve(Request(preflight=True), load_site("generic")))
+    check = script[script.index("[[ -d slurmgen_preflight") : script.index("python3 -B")]
+    if folder:
+        (tmp_path / PREFLIGHT).mkdir()
+    reply = subprocess.run(
+        [shutil.which("bash") or "bash", "-c", check],
+        cwd=tmp_path,
+        env={"PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert reply.returncode == 1
+    assert message in reply.stderr
 
 
 @pytest.mark.parametrize("path", sorted(bundled(PREFLIGHT).glob("*.py")), ids=lambda path: path.name)

@@ -96,6 +96,13 @@ def test_only_so_much_of_a_folder_is_read(tmp_path: Path) -> None:
     assert list(found) == [f"n{number}" for number in range(MAX_REPORTS)]
 
 
+def test_healthy_reports_do_not_hide_a_bad_one(tmp_path: Path) -> None:
+    for number in range(MAX_REPORTS + 5):
+        (tmp_path / f".preflight-{number:02}.json").write_bytes(report(node(healthy=True), verdict="healthy"))
+    (tmp_path / ".preflight-99.json").write_bytes(report(node("n9"), node("n1", healthy=True)))
+    assert read(LocalTransport(), [str(tmp_path)]) == [{"n9": "slow"}]
+
+
 def test_other_files_do_not_hide_a_report(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):

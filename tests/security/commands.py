@@ -70,7 +70,8 @@ CASES = {
     ],
     "nodes": [
         Case("nodes"),
-        Case("nodes --site lab --add n1 --because slow", then="nodes --clear-all"),
+        Case("nodes --site lab --add n1 --because slow"),
+        Case("nodes --clear-all"),
     ],
     "preflight": [
         Case("preflight --dry-run --via local", programs=GIT),

@@ -217,8 +217,9 @@ def test_an_sbatch_that_breaks_at_any_step_leaves_one_job_after_a_retry(site: Si
                 first = type(job.submit(transport)).__name__
             except RemoteError as error:
                 first = type(error).__name__
-            assert site.sbatch.met(job.key)
             job.settled(transport)
+            # On a busy machine the first try may end before sbatch starts: the step occurs in the next one.
+            assert site.sbatch.met(job.key)
             assert job.submit(transport).earlier
         return first
 

@@ -2,7 +2,7 @@
 
 A thread that frees a tensor while Python ends aborts the process: "terminate called without an
 active exception" (https://github.com/pytorch/pytorch/pull/179291).
-A busy machine made that happen in one of ten runs.
+It happens on a busy machine, and with a cold file cache.
 """
 
 import atexit

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from slurmgen.launchers import Launcher, Layout
+from slurmgen.plan.before_login import login_script
 from slurmgen.plan.charge import charged
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.explanation import explained
@@ -157,6 +158,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     def goes_on(self) -> bool:
         """Whether lines of the script follow the step, even if it fails."""
         return self.requeue or bool(self.request.after)
+
+    @property
+    def login_script(self) -> str:
+        """What runs on the login node before the job is submitted; empty for nothing."""
+        architecture = self.profile.architecture if self.layout.gpus else None
+        return login_script(self.request, self.setup, self.variables, architecture)
 
     @property
     def why(self) -> dict[str, Reason]:

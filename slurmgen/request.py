@@ -68,7 +68,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     modules: tuple[str, ...] | None = None
     "Instead of the site's modules; an empty list loads none."
     python_env: str | None = None
-    "Python environment: none, uv[:FOLDER], venv:FOLDER, conda:NAME or pixi[:FOLDER[:NAME]]."
+    "none, uv[:FOLDER], venv:FOLDER, conda:NAME, pixi[:FOLDER[:NAME]] or squashfs:FILE[:FOLDER]."
     sbatch: SbatchOptions = {}
     "Further sbatch options by long name: `true` for one without a value, `false` to leave one out."
     script: str | None = None

@@ -149,6 +149,29 @@ def test_a_lost_connection_submits_no_job_after_the_lines(login: Login) -> None:
     assert login.count("jobs") == 0
 
 
+@pytest.mark.parametrize("client", ["paramiko", "openssh"])
+def test_a_client_that_is_killed_over_ssh_leaves_one_run_and_no_job(
+    client: str, login_node: Server, tmp_path: Path
+) -> None:
+    project, home = tmp_path / f"killed-{client}", login_node.home
+    ran, go, parent = home / f"ran-{client}", home / f"go-{client}", home / "slurmgen" / project.name
+    project.mkdir()
+    (project / "a.py").touch()
+    lines = json.dumps([f"echo >>{ran}; until [ -e {go} ]; do sleep 0.1; done"])
+    job = f'[job.a]\nframework = "python"\nscript = "a.py"\nbefore_login = {lines}\n'
+    (project / "slurmgen.toml").write_text(job)
+    route = ("--host", "far", "--ssh-config", str(login_node.config(tmp_path)), "--ssh-client", client)
+    argv = [sys.executable, "-m", "slurmgen", "submit", "a", "--site", "generic", *route]
+    with subprocess.Popen(argv, cwd=project, stderr=subprocess.PIPE) as first:
+        eventually(lambda: ran.exists() or first.poll() is not None)
+        first.kill()
+    go.touch()
+    eventually(lambda: not list(parent.glob("staging/a-*")))
+    assert not list(parent.glob("submissions/*/job"))
+    subprocess.run(argv, cwd=project, check=True, capture_output=True)
+    assert (len(ran.read_text().splitlines()), len(list(parent.glob("submissions/*/job")))) == (1, 1)
+
+
 def test_the_lines_run_once_by_each_transport(cluster: Transport, tmp_path: Path, login_node: Server) -> None:
     project = tmp_path / f"login-{os.getpid()}-{id(cluster)}"
     text = f'cat "data file"\necho "${{SBATCH_PARTITION:-clean}}" >>~/{project.name}\n'

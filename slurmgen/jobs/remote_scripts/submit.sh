@@ -44,7 +44,7 @@ finish() { # in the background, after the reply
 
 leave() {
   tidy
-  (finish) </dev/null >/dev/null 2>&1 3<&- &
+  (finish) </dev/null >/dev/null 2>&1 3<&- 9>&- & # nor the lock of login.sh
 }
 
 enter leave

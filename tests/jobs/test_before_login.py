@@ -192,6 +192,7 @@ def test_a_failure_is_reported_by_each_transport(cluster: Transport, tmp_path: P
         submit(cluster, asked)
 
 
+@pytest.mark.parametrize("cluster", ["local"], indirect=True)
 def test_lines_that_take_too_long_are_ended(cluster: Transport, tmp_path: Path) -> None:
     asked = structs.replace(submission(tmp_path / "slow", "true\n"), login_script="sleep 600", login_hash="c")
     with pytest.raises(LoginFailed, match="did not end within 1 seconds"):

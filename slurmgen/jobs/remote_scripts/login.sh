@@ -28,7 +28,7 @@ call_login() { # in a copy of the project: what the lines leave there is in no r
   status=$?
   case $status in
     0) return ;;
-    124 | 137) ended="did not end within $login_seconds seconds" ;;
+    124) ended="did not end within $login_seconds seconds" ;;
     *) ended="ended with exit status $status" ;;
   esac
   reply stopped "$ended on $host

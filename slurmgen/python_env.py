@@ -5,6 +5,7 @@ environment.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.slurm.shell import is_full_path, word
@@ -44,6 +45,14 @@ def _pixi(where: str) -> tuple[str, ...]:
     return (f'hook="$(flock {here}.pixi.flock {hook})"', 'eval "$hook"')
 
 
+def _squashfs(_where: str) -> tuple[str, ...]:
+    raise RequestError(
+        "python_env squashfs has no container to be mounted in",
+        "Add --container IMAGE with apptainer or singularity. Otherwise each node would need a mount of "
+        "squashfuse that lives as long as the step, which slurmgen does not make: use venv:FOLDER.",
+    )
+
+
 def _none(_where: str) -> tuple[str, ...]:
     return ()
 
@@ -54,6 +63,7 @@ _KINDS: dict[str, tuple[Callable[[str], tuple[str, ...]], str]] = {
     "venv": (_venv, "must"),
     "conda": (_conda, "must"),
     "pixi": (_pixi, "may"),
+    "squashfs": (_squashfs, "must"),
 }
 
 
@@ -71,13 +81,45 @@ _ONCE = "One process makes the environment, under a lock; the ranks only use it.
 COMMENTS = {"uv": _ONCE, "pixi": _ONCE}
 
 
-def line_in_container(python_env: str) -> str:
-    """The shell line by which a task puts a `venv:FOLDER` first on the PATH of its container."""
-    return _on_path(python_env.partition(":")[2])
+IN_CONTAINER = ("none", "venv", "squashfs")
+"The kinds that a job in a container may have."
+MOUNT_POINT = "/user-software"
+"The folder of a `squashfs:FILE` in the container, as in LUMI's documentation."
+
+
+class InContainer(NamedTuple):
+    """How a container gets the environment."""
+
+    line: str = ""
+    "The shell line by which a task puts it first on the PATH of its container."
+    bind: str = ""
+    "A bind of a SquashFS file."
+
+
+def in_container(python_env: str) -> InContainer:
+    """How a container gets one of `IN_CONTAINER`.
+
+    Raises:
+        RequestError: it names no place, or one that cannot be mounted.
+    """
+    kind, _, where = python_env.partition(":")
+    if kind != "squashfs":
+        setup_lines(python_env)
+        return InContainer(_on_path(where)) if kind == "venv" else InContainer()
+    file, _, folder = where.partition(":")
+    folder = folder or MOUNT_POINT
+    if not is_full_path(file) or not folder.startswith("/") or ":" in folder:
+        raise RequestError(
+            f"python_env {python_env!r} names no SquashFS file and folder by full paths",
+            "Write squashfs:FILE or squashfs:FILE:FOLDER; FOLDER is the environment in the container.",
+        )
+    return InContainer(_on_path(folder), f"{file}:{folder}:image-src=/")
 
 
 def setup_lines(python_env: str) -> tuple[str, ...]:
-    """Shell lines for `none`, `uv`, `uv:FOLDER`, `venv:FOLDER`, `conda:NAME` or `pixi`, `pixi:FOLDER[:NAME]`.
+    """Shell lines for `none`, `uv[:FOLDER]`, `venv:FOLDER`, `conda:NAME` or `pixi[:FOLDER[:NAME]]`.
+
+    `squashfs:FILE[:FOLDER]` is for containers only; see `in_container`.
 
     Raises:
         RequestError: it is none of these.

@@ -20,7 +20,7 @@ RequeueSignal = Annotated[
 ]
 NONE = "none"
 "Instead of a name: use none of those that the site has."
-FILE_ONLY = ("before", "after", "then", "stage", "stage_archives")
+FILE_ONLY = ("before_login", "before", "after", "then", "stage", "stage_archives")
 "Fields that slurmgen.toml and Python may set, but no option."
 OMITTED = "..."
 "Replaces the value of a variable in the command of a script's header."
@@ -68,7 +68,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     modules: tuple[str, ...] | None = None
     "Instead of the site's modules; an empty list loads none."
     python_env: str | None = None
-    "Python environment: none, uv[:FOLDER], venv:FOLDER, conda:NAME or pixi[:FOLDER[:NAME]]."
+    "none, uv[:FOLDER], venv:FOLDER, conda:NAME, pixi[:FOLDER[:NAME]] or squashfs:FILE[:FOLDER]."
     sbatch: SbatchOptions = {}
     "Further sbatch options by long name: `true` for one without a value, `false` to leave one out."
     script: str | None = None
@@ -100,6 +100,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Name of the job."
     log_dir: str | None = None
     "Folder for the logs; it must exist when the job starts (submit makes it)."
+    before_login: tuple[str, ...] | None = None
+    "Lines of shell that `submit` runs on the login node before the job: once, under a lock."
     before: tuple[str, ...] | None = None
     "Lines of shell that the batch script runs before the step."
     after: tuple[str, ...] | None = None
@@ -240,7 +242,7 @@ def flag(field: str) -> str:
     return _FLAGS[field]
 
 
-_LISTS = ("modules", "binds", "exclude", "launcher_args", "before", "after", "stage", "stage_archives")
+_LISTS = ("modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
 
 
 def _option(key: str, value: str | int) -> str:

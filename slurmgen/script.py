@@ -193,6 +193,7 @@ def _values(plan: Plan) -> dict[str, Any]:
         "needs_workers": plan.nodes > 1 and any(launcher.needs_workers for launcher in _launchers(plan)),
         "stage_step": plan.staging.step if plan.staging else "",
         "prepare": _prepare(plan),
+        "before_login": plan.request.before_login or (),
         "before": plan.request.before or (),
         "after": plan.request.after or (),
         "unstage_step": plan.staging.removal if plan.staging else "",

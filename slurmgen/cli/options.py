@@ -198,7 +198,8 @@ _OPTIONS = [
     click.option(
         "--python-env",
         metavar="ENV",
-        help="Python environment: none, uv[:FOLDER], venv:FOLDER, conda:NAME or pixi[:FOLDER[:NAME]].",
+        help="Python environment: none, uv[:FOLDER], venv:FOLDER, conda:NAME, pixi[:FOLDER[:NAME]] or "
+        "squashfs:FILE[:FOLDER].",
     ),
     click.option(
         "--sbatch",

@@ -33,6 +33,10 @@ def show(prepared: "Prepared", as_json: bool) -> None:
         "twin": "to its twin here",
     }
     print_script(submission.script)
+    if submission.login_script:
+        say("would first run on the login node, unless the same lines have run there before:")
+        for line in submission.login_script.splitlines():
+            say(f"  {line}")
     say(f"would submit to site {route.site}, {routes[route.via]}")
     say(f"would send {amount_of(prepared)} to {_from_home(submission.folder)}:")
     for name in (*submission.files.files, submission.script_name):
@@ -44,6 +48,7 @@ def _dry_run(prepared: "Prepared") -> dict[str, object]:
     submission = prepared.submission
     return {
         "script": submission.script,
+        "before_login": submission.login_script,
         "folder": submission.folder,
         "snapshot": submission.content.hash,
         "bytes": submission.content.size,

@@ -28,6 +28,8 @@ class Printer(Observer):
         if entry.key != self._prepared.record.key:
             say(f"the submission of {entry.submitted} is unsettled; checking whether it became a job")
         say(f"submitting {amount_of(self._prepared)} to {where}")
+        if self._prepared.submission.login_script:
+            say("before_login runs there first, unless the same lines have run before")
 
     @contextmanager
     def sending(self) -> Iterator[Count | None]:

@@ -4,7 +4,8 @@ The host's variables reach the container unless its image sets them too; one nam
 APPTAINERENV_NAME wins over the image, and unlike `--env` its value may hold a comma.
 https://apptainer.org/docs/user/main/environment_and_metadata.html
 
-The working folder is bound and stays current, and a comma separates binds.
+The working folder is bound and stays current, and a comma separates binds. A bind of a SquashFS file with the
+option image-src=/ mounts what is in it.
 https://apptainer.org/docs/user/main/bind_paths_and_mounts.html
 
 `exec` of a registry's image converts it in every task, so the script pulls it to a file first.
@@ -40,6 +41,7 @@ def _engine(program: str) -> Engine:
         is_file=_is_file,
         fetch=Fetch(_is_remote, f"{program} pull {{file}} {{image}}", ".sif"),
         not_in_binds=",",
+        binds_squashfs=True,
         refused_variables=("HOME",),
     )
 

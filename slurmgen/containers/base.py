@@ -117,6 +117,8 @@ class Engine(NamedTuple):
     "Whether a bind may end with :OPTIONS."
     binds_any_target: bool = True
     "Whether a folder can be bound at its own path, which the image may lack."
+    binds_squashfs: bool = False
+    "Whether a SquashFS file can be bound as a folder, with the option image-src=/."
     can_requeue: bool = True
     "Whether ranks can create REQUEUE_FILE at the path that the batch script checks."
     refused_variables: tuple[str, ...] = ()

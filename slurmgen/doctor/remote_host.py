@@ -185,14 +185,17 @@ def _has_init(visit: Visit) -> bool:
 
 
 _PROGRAMS = {"uv": "uv", "conda": "conda"}
+_TESTS = {"venv": '[ -x "$1/bin/python" ]', "squashfs": '[ -r "$1" ]'}
+"What a path of the user must be on the remote host."
 
 
 def python(visit: Visit) -> str:
     """Whether the program that makes the Python environment exists, as far as this can be checked."""
     kind, _, path = _plan(visit).setup.python_env.partition(":")
-    if kind == "venv" and path.startswith(("/", "~/")):
+    path = path.partition(":")[0] if kind == "squashfs" else path
+    if kind in _TESTS and path.startswith(("/", "~/")):
         name, words = path, [path if path.startswith("/") else f"./{path.removeprefix('~/')}"]
-        return _existing(visit, name, run(visit, '[ -x "$1/bin/python" ]', *words))
+        return _existing(visit, name, run(visit, _TESTS[kind], *words))
     if kind not in _PROGRAMS:
         raise NotChecked(
             "Python comes from the image" if kind == NONE and _plan(visit).setup.image else "the job finds it"

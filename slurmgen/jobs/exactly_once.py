@@ -62,6 +62,8 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     "Until squeue must show a job that an earlier sbatch submitted."
     reply: float = 420.0
     "For the whole submission: another terminal's sbatch, then ours, and a query of Slurm after each."
+    login: int = 6 * 3600
+    "For the lines of `before_login`, and as long for those of another submission before them."
 
 
 TIMEOUTS = Timeouts()
@@ -89,6 +91,10 @@ class Submission(Struct, frozen=True, kw_only=True):
     "The value of --clusters in the script."
     record: str = ""
     "The entry of the ledger, kept on the remote host for the user to read."
+    login_script: str = ""
+    "What runs on the login node first; empty for nothing."
+    login_hash: str = ""
+    "The name of what runs there: once for each."
 
     @property
     def run(self) -> str:
@@ -141,6 +147,10 @@ class Closed(CommandFailed):
     """An earlier submission with this key was refused or given up, and the key is not used again."""
 
 
+class LoginFailed(TransferFailed):
+    """A line of `before_login` failed on the login node, and there is no job."""
+
+
 class Refused(CommandFailed):
     """Slurm refused the job; the key is not used again."""
 
@@ -165,6 +175,7 @@ def submit(
 
     Raises:
         TransferFailed: the project could not be sent, and there is no job.
+        LoginFailed: a line of `before_login` failed, and there is no job.
         Refused, Closed: Slurm refused the job, now or before, and there is no job.
         Unresolved: there may be a job.
         Interrupted: ^C came before the reply, so there may be a job.
@@ -213,9 +224,11 @@ def _run(
         *(submission.log_dir, submission.log_prefix),
         *(f"{submission.comment} {COMMENT}{submission.key}".strip(), submission.clusters),
         *(str(timeouts.sbatch), str(timeouts.grace)),
+        *(submission.login_hash, submission.login_script, str(timeouts.login)),
     ]
     size = 0 if parcel.base == "?" else submission.content.size
-    timeout = timeouts.reply + size / SLOWEST_LINK
+    login = 2 * timeouts.login if submission.login_script else 0
+    timeout = timeouts.reply + login + size / SLOWEST_LINK
     return remote_scripts.run(transport, "submit", args, chain([names], data), timeout=timeout) + [""] * 5
 
 
@@ -275,6 +288,12 @@ def _wanted(host: str, submission: Submission, _text: str) -> RemoteError:
     return TransferFailed(f"a snapshot disappeared from {submission.parent} on {host}", "Try again.")
 
 
+def _stopped(_host: str, _submission: Submission, text: str) -> RemoteError:
+    fact, _, output = text.rstrip().partition("\n")
+    end = f" The end of {output}" if output else ""
+    return LoginFailed(f"before_login {fact}", f"There is no job. Submit again to run the lines again.{end}")
+
+
 def _closed(_host: str, submission: Submission, _text: str) -> RemoteError:
     return Closed(f"an earlier submission of {submission.run} was refused or given up", "Submit it again.")
 
@@ -289,6 +308,7 @@ _ERRORS = {
     "unsafe": _unsafe,
     "undelivered": _undelivered,
     "wanted": _wanted,
+    "stopped": _stopped,
     "closed": _closed,
     "unknown": _unknown,
 }

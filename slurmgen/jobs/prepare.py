@@ -1,5 +1,6 @@
 """Preparing a submission without a connection: the files, the script, and the entry for the ledger."""
 
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -33,6 +34,8 @@ MAX_SIZE = 1 << 30
 "Bytes of a project, above which it is not sent unless the user allows it."
 _LISTED = 5
 "Files that an error names."
+_NAMES = re.compile(r"""(?:\./)?([^\s'"=;:|&<>()`]+)""")
+"The words in a line of shell that may name a project file."
 
 
 class Prepared(Struct, frozen=True):
@@ -125,7 +128,17 @@ def _submission(plan: Plan, script: str, files: Snapshot, content: Manifest, par
         output=plan.output,
         comment=options.get("comment", ""),
         clusters=options.get("clusters", ""),
+        login_script=plan.login_script,
+        login_hash=_login_hash(plan, content),
     )
+
+
+def _login_hash(plan: Plan, content: Manifest) -> str:
+    """The name of what runs on the login node: by its text and the project files that its lines name."""
+    words = {word for line in plan.request.before_login or () for word in _NAMES.findall(line)}
+    named = sorted(words & content.entries.keys())
+    files = [text for name in named for text in (name, content.entries[name].content)]
+    return _hash(plan.login_script, *files) if plan.login_script else ""
 
 
 def _options(plan: Plan) -> dict[str, str]:

@@ -21,7 +21,7 @@ from slurmgen.containers import (
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.plan.reasons import Origin, Reason, default, derived, from_profile
 from slurmgen.plan.staging import data_binds
-from slurmgen.python_env import line_in_container, setup_lines
+from slurmgen.python_env import IN_CONTAINER, in_container, setup_lines
 from slurmgen.request import NONE, Request
 from slurmgen.sites.model import Container, EngineName, Modules, OtherEngine, Site, Vendor
 from slurmgen.slurm.shell import variables_in, word
@@ -116,14 +116,13 @@ def _in_container(
     several_nodes: bool,
 ) -> Setup:
     python_env = request.python_env or NONE
-    is_venv = python_env.startswith("venv:")
-    if python_env != NONE and not is_venv:
+    if python_env.partition(":")[0] not in IN_CONTAINER:
         raise RequestError(
             f"--python-env {request.python_env} and the container {image} exclude each other",
-            "Python comes from the image; leave one out, add --container none, or name a venv:FOLDER that "
-            "the Python of the image has made.",
+            "Python comes from the image; leave one out, add --container none, or name a venv:FOLDER or "
+            "squashfs:FILE that the Python of the image has made.",
         )
-    setup_lines(python_env)  # refuses a venv without a folder
+    line = in_container(python_env).line
     of_several = container.multi_node_modules if several_nodes else ()
     names = (*container.modules, *of_several, *(request.modules or ()))
     return Setup(
@@ -133,8 +132,8 @@ def _in_container(
         needs=bind_variables(container) if several_nodes else (),
         why_container=why,
         python_env=python_env,
-        line_in_task=line_in_container(python_env) if is_venv else "",
-        why_python=origin("python_env") if is_venv else derived("Python comes from the image"),
+        line_in_task=line,
+        why_python=origin("python_env") if line else derived("Python comes from the image"),
         why_modules=derived("the modules that the container's binds need, and those of the request")
         if names
         else derived("the container needs none"),
@@ -161,13 +160,31 @@ def _call(
             "Leave --requeue out, or add --container none.",
         )
     remote = is_remote(engine, image)
+    environment = _environment_binds(request, container)
     return Call(
         image=fetched(engine, image) if remote else word(image),
-        binds=(*map(word, (*of_site, *(request.binds or ()))), *data_binds(request, container.engine)),
+        binds=(
+            *map(word, (*of_site, *environment, *(request.binds or ()))),
+            *data_binds(request, container.engine),
+        ),
         vendor=vendor,
         options=tuple(map(word, container.options)),
         fetched=remote,
     )
+
+
+def _environment_binds(request: Request, container: Container) -> tuple[str, ...]:
+    """The bind of a Python environment in a SquashFS file."""
+    if not (bind := in_container(request.python_env or NONE).bind):
+        return ()
+    if not ENGINES[container.engine].binds_squashfs:
+        raise RequestError(
+            f"python_env squashfs does not work with the container engine {container.engine}: "
+            "only apptainer and singularity bind a SquashFS file",
+            "Install the packages in the image, or use venv:FOLDER.",
+        )
+    _check_binds(container, "--python-env", (bind,))
+    return (bind,)
 
 
 def _check_binds(container: Container, what: str, binds: tuple[str, ...]) -> None:

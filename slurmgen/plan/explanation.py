@@ -120,7 +120,7 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
 def _program(plan: "Plan", origin: Origin) -> dict[str, Reason]:
     """The reasons for what the job runs."""
     named = next((key for key in PROGRAMS if getattr(plan.request, key)), None)
-    around = ("preflight", "before", "then", "after")
+    around = ("preflight", "before_login", "before", "then", "after")
     found = {key: origin(key) for key in around if getattr(plan.request, key)}
     if is_staged(plan.request):
         found["stage"] = origin("stage" if plan.request.stage else "stage_archives")

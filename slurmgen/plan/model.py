@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from slurmgen.plan.before_login import login_script
 from slurmgen.plan.charge import charged
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.explanation import explained
@@ -155,6 +156,12 @@ class Plan(Struct, frozen=True, kw_only=True):
         return self.requeue or bool(self.request.after)
 
     @property
+    def login_script(self) -> str:
+        """What runs on the login node before the job is submitted; empty for nothing."""
+        architecture = self.profile.architecture if self.ranks.layout.gpus else None
+        return login_script(self.request, self.setup, self.variables, architecture)
+
+    @property
     def why(self) -> dict[str, Reason]:
         """The reason for each value, by its key in `as_dict`."""
         return explained(self)
@@ -228,6 +235,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "on_bad_node": (plan.request.on_bad_node or "stop") if plan.preflight else None,
         "requeue_signal": f"{plan.notice.by}@{plan.notice.lead}" if plan.notice else None,
         "stage": [*(plan.request.stage or ()), *(plan.request.stage_archives or ())],
+        "before_login": list(plan.request.before_login or ()),
         "before": list(plan.request.before or ()),
         "then": [" ".join(_joined(one.step.lines)) for one in plan.then],
         "after": list(plan.request.after or ()),

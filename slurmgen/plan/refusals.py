@@ -49,7 +49,7 @@ def check_refusals(site: Site, settings: Settings) -> None:
 
 
 _INTERNET = {
-    "no": "Compute nodes do not reach the internet: download data and packages on a login node first.",
+    "no": "Compute nodes do not reach the internet: download on a login node, such as with before_login.",
     "proxy": "Compute nodes reach the internet over HTTP only, by the proxy in http_proxy and https_proxy.",
 }
 

@@ -340,6 +340,13 @@ def test_modules_and_python_are_checked(local: Local) -> None:
     assert "`module load bad` fails on this machine: ERROR: no such module" in steps["modules"]["said"]
 
 
+def test_a_packed_environment_is_checked(local: Local) -> None:
+    words = ("--container", "/x.sif", "--python-env", "squashfs:~/e.sqsh:/env")
+    assert local.examine(*words)[1]["python"]["said"] == "this machine has no ~/e.sqsh"
+    (local.machine.home / "e.sqsh").touch()
+    assert local.examine(*words)[1]["python"]["said"] == "~/e.sqsh exists"
+
+
 def test_the_program_of_the_container_engine_is_checked(local: Local, tmp_path: Path) -> None:
     image = tmp_path / "a b.sif"
     image.write_text("")

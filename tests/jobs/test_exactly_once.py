@@ -53,8 +53,8 @@ def submission(folder: Path, body: str, *, remote_dir: str = "sent", key: str = 
     )
 
 
-def submit(transport: Transport, one: Submission) -> Submitted:
-    return exactly_once.submit(transport, one, Sent(Path(os.environ["XDG_CACHE_HOME"], "sent")), SHORT)
+def submit(transport: Transport, one: Submission, timeouts: Timeouts = SHORT) -> Submitted:
+    return exactly_once.submit(transport, one, Sent(Path(os.environ["XDG_CACHE_HOME"], "sent")), timeouts)
 
 
 def log(transport: Transport, done: Submitted) -> str:

@@ -40,6 +40,43 @@ def test_lines_are_copied_as_they_are() -> None:
     assert text.index("\nexport A='b'\n") < text.index("\nsrun ") < text.index('\ncp -r "$A" ~/x\n')
 
 
+def login_script(site: str = "generic", **asked: Any) -> str:
+    text = resolve(Request(**asked, before_login=("echo 'a'",)), load_site(site)).login_script
+    assert shellcheck("--shell=bash", "-", text=text) == ""
+    return text
+
+
+def test_lines_for_the_login_node_are_comments_of_the_header() -> None:
+    header, _, rest = script(before_login=("echo 'a'",)).partition("\n#SBATCH")
+    assert (
+        "`slurmgen submit` runs these lines on the login node, once; sbatch does not:\n#     echo 'a'"
+        in header
+    )
+    assert "echo 'a'" not in rest
+
+
+def test_lines_on_the_login_node_have_the_software_and_the_own_variables_of_the_job() -> None:
+    text = login_script(
+        modules=("cuda",), python_env="venv:~/v", env={"HF_HOME": "$SCRATCH/hf"}, gpus=2, nodes=2
+    )
+    software, own, line = (
+        text.index("module load cuda"),
+        text.index('export HF_HOME="$SCRATCH/hf"'),
+        "\necho 'a'\n",
+    )
+    assert software < text.index('export PATH="$HOME"/v/bin:"$PATH"') < own < text.index(line)
+    assert "OMP_NUM_THREADS" not in text
+
+
+def test_a_login_node_of_another_architecture_loads_no_software() -> None:
+    text = login_script("isambard-ai", account="a", modules=("cuda",))
+    assert (
+        text.index('if [ "$machine" = aarch64 ]; then')
+        < text.index("module load cuda")
+        < text.index("\nfi\n")
+    )
+
+
 def test_a_job_replaces_the_lines_of_the_defaults() -> None:
     assert merge(Request(before=("a",), after=("b",)), Request(before=())).before == ()
 
@@ -53,6 +90,8 @@ def test_the_command_of_the_header_omits_what_no_option_sets() -> None:
     ("asked", "fact"),
     [
         ({"before": ("a\nb",)}, "before has a control character"),
+        ({"before_login": ("a\nb",)}, "before_login has a control character"),
+        ({"before_login": ("",)}, "before_login is empty"),
         ({"after": ("a\tb",)}, "after has a control character"),
         ({"before": ("a", "")}, "before is empty"),
         ({"then": (Then(command=("a\nb",)),)}, "then has a control character"),

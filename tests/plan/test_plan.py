@@ -264,7 +264,7 @@ def test_the_gpu_type_determines_the_gpus_per_node() -> None:
             "generic",
             {"python_env": "pipenv"},
             "unknown python_env 'pipenv'",
-            "Known: conda, none, pixi, uv, venv",
+            "Known: conda, none, pixi, squashfs, uv, venv",
         ),
         ("generic", {"python_env": "conda"}, "names no place", "conda:FOLDER_OR_NAME"),
         ("olivia", {"python_env": "conda:x"}, "exclude each other", "--container none"),

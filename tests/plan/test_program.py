@@ -1,8 +1,10 @@
 """What the ranks run: a script, a module or a command, under each launcher."""
 
 import pytest
+from msgspec import structs
 
 from slurmgen import Request, load_site, render, resolve
+from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
 from slurmgen.request import Then, merge
 
@@ -149,6 +151,47 @@ def test_a_virtual_environment_comes_before_the_python_of_a_container() -> None:
     step = step_of(container="i.sif", python_env="venv:/my venv", framework="python", script="t.py")
     shell = r"""bash -c 'export PATH='\''/my venv'\''/bin:"$PATH"; exec "$@"' bash"""
     assert step.endswith(f"i.sif {shell} python t.py")
+
+
+@pytest.mark.parametrize(
+    ("where", "bind", "folder"),
+    [
+        ("~/a b.sqsh", """"$HOME"/'a b.sqsh:/user-software:image-src=/'""", "/user-software"),
+        ("$SCRATCH/e.sqsh:/opt/env", '"$SCRATCH/e.sqsh:/opt/env:image-src=/"', "/opt/env"),
+    ],
+)
+def test_a_packed_environment_is_bound_and_comes_before_the_python_of_a_container(
+    where: str, bind: str, folder: str
+) -> None:
+    request = {"container": "i.sif", "framework": "python", "script": "t.py"}
+    step = step_of(**request, binds=("/d",), python_env=f"squashfs:{where}")
+    shell = f"""bash -c 'export PATH={folder}/bin:"$PATH"; exec "$@"' bash"""
+    assert step.endswith(f" --bind={bind} --bind=/d i.sif {shell} python t.py")
+
+
+@pytest.mark.parametrize(
+    ("python_env", "asked", "fact"),
+    [
+        ("squashfs:/e.sqsh", {}, "has no container to be mounted in"),
+        ("squashfs", {}, "names no place"),
+        ("squashfs:e.sqsh", {"container": "i.sif"}, "by full paths"),
+        ("squashfs:/e.sqsh:env", {"container": "i.sif"}, "by full paths"),
+        ("squashfs:/e.sqsh:/a:/b", {"container": "i.sif"}, "by full paths"),
+        ("squashfs:/a,b.sqsh", {"container": "i.sif"}, "has a comma"),
+    ],
+)
+def test_a_packed_environment_that_cannot_be_mounted_is_refused(
+    python_env: str, asked: dict[str, str], fact: str
+) -> None:
+    with pytest.raises(RequestError, match=fact):
+        resolve(Request(**asked, python_env=python_env, script="t.py"), GENERIC)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("engine", sorted(ENGINES.keys() - {"apptainer", "singularity"}))
+def test_engines_that_bind_no_squashfs_file_refuse_a_packed_environment(engine: str) -> None:
+    request = Request(container="./i.toml" if engine == "edf" else "a/b", container_engine=engine)
+    with pytest.raises(RequestError, match=f"does not work with the container engine {engine}"):
+        resolve(structs.replace(request, python_env="squashfs:/e.sqsh"), GENERIC)
 
 
 @pytest.mark.parametrize(

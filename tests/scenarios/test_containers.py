@@ -93,6 +93,27 @@ def test_a_job_runs_in_a_container_of_the_site(
     _check(ranks, place.project)
 
 
+def test_a_packed_environment_is_first_on_the_path_of_a_container(
+    site: Callable[[str], Place], tmp_path: Path
+) -> None:
+    place, profile, python = site("lumi-g"), load_site("lumi-g"), tmp_path / "bin/python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\necho "the packed Python"\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    request = structs.replace(
+        REQUESTS["lumi-g.lightning.2nodes"][1],
+        gpus=2,
+        nodes=1,
+        script="print.py",
+        python_env=f"squashfs:/e.sqsh:{tmp_path}",  # a stand-in mounts nothing: the folder is there
+        container="/images/pytorch.sif",
+        time="00:05:00",
+    )
+    state, log, ranks = _run(place.testbed, profile, request)
+    assert state == "COMPLETED", log
+    assert log.count("the packed Python") == len(ranks) == resolve(request, profile).world_size
+
+
 FOUR = Request(
     framework="lightning", gpus=4, nodes=2, script="print.py", env={"OWN": "a, b"}, time="00:05:00"
 )

@@ -11,6 +11,7 @@ ACCOUNTS = {"daic": "ewi-insy-prb", "olivia": "nn1234k"}
 CHECKED = ("generic.lightning.node", "olivia.ddp.2nodes")
 WHOLE_MATRIX = ("generic", "daic", "olivia")
 AROUND: dict[str, object] = {
+    "before_login": ("python download.py",),
     "before": ("mkdir -p results",),
     "after": ('cp -r results "$HOME"',),
     "then": (

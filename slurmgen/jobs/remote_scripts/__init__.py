@@ -15,7 +15,7 @@ Program = Literal["submit", "close", "prune", "check_folder"]
 _SHARED = ("common", "ownership")
 _OF_A_SUBMISSION = (*_SHARED, "submission", "intents", "lookup")
 PARTS: dict[Program, tuple[str, ...]] = {
-    "submit": (*_OF_A_SUBMISSION, "sharing", "snapshot_store", "transfer", "sbatch"),
+    "submit": (*_OF_A_SUBMISSION, "sharing", "snapshot_store", "transfer", "sbatch", "login"),
     "close": _OF_A_SUBMISSION,
     "prune": _SHARED,
     "check_folder": _SHARED,

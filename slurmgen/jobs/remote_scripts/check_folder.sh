@@ -18,7 +18,7 @@ message=$(cd "$at" 2>&1) || reply "$message" '' ''
 cd "$at" || exit
 why=
 case $at in
-  "$1") why=$(refusal .. . snapshots runs envs staging submissions) first=$(pwd -P) ;;
+  "$1") why=$(refusal .. . snapshots runs envs staging submissions before_login) first=$(pwd -P) ;;
   "${1%/*}") why=$(refusal .) first=$(pwd -P)/new ;;
   *) first=$(pwd -P)/new ;;
 esac

@@ -121,7 +121,7 @@ settle_environments() {
 
 project() {
   cd "$1" || return
-  refused=$(refusal .. . snapshots runs envs staging submissions)
+  refused=$(refusal .. . snapshots runs envs staging submissions before_login)
   settle_runs "${1##*/}"
   if [ "$task" = PRUNE ] && [ -z "$refused" ]; then clear_staging; fi
   settle_snapshots "${1##*/}"

@@ -14,6 +14,7 @@
 #       shared            the files that the run shares with its snapshot
 #       record.json       the entry of the ledger, for the user to read
 #   envs/HASH             a Python environment that runs with the same uv.lock share: their .venv is a link to it
+#   before_login/HASH     exists: these lines, as text of that hash, have run on a login node: see login.sh
 #   staging               what is incomplete, and:
 #       sent.HASH.BASE.N  what was sent: the tar, and N bytes of names that were removed since snapshots/BASE (`-` for
 #                         none); a snapshot is made from it in the background, after the job is submitted
@@ -25,6 +26,7 @@ parent=$1 name=$2 key=$3 hash=$4 base=$5 gone_bytes=$6
 script=$7 script_text=$8 record=$9
 shift 9
 log_dir=$1 log_prefix=$2 comment=$3 clusters=$4 sbatch_seconds=$5 grace=$6
+login=${7-} login_text=${8-} login_seconds=${9-}
 
 failed() { # there is no job, and nothing is left half done
   reply failed "$1"
@@ -60,7 +62,7 @@ enter() { # enter COMMAND: makes the folders, and runs COMMAND at the end of the
   temp=$name.$host.$$
   message=$(make_folders 2>&1) || failed "cannot make folders in $parent: $message"
   cd "$parent" || failed "cannot enter $parent"
-  message=$(refusal .. . snapshots runs envs staging submissions)
+  message=$(refusal .. . snapshots runs envs staging submissions before_login)
   [ -z "$message" ] || reply unsafe "$message"
   exposed=$(exposure "$(pwd -P)" "$PWD")
   run=$PWD/runs/$name records=$PWD/submissions/$name

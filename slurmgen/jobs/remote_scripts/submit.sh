@@ -44,7 +44,7 @@ finish() { # in the background, after the reply
 
 leave() {
   tidy
-  (finish) </dev/null >/dev/null 2>&1 3<&- &
+  (finish) </dev/null >/dev/null 2>&1 3<&- 9>&- & # nor the lock of login.sh
 }
 
 enter leave
@@ -53,6 +53,7 @@ printf '%s' "$record" >"$records/record.json" || failed "cannot write in $record
 fetch_content
 record_shared
 add_script
+[ -z "$login" ] || run_login
 trap '' HUP INT PIPE TERM # from here on, the program must learn what sbatch did
 while ! take_intent; do resolve; done
 [ ! -e "$records/closed" ] || reply closed # by the process that held an intent before

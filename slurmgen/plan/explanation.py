@@ -162,6 +162,8 @@ def _partition(plan: "Plan") -> Reason:
 def _chosen(plan: "Plan", what: str) -> Reason:
     """The reason for a default partition or QoS, of which there may be several."""
     site, names = plan.profile, plan.place.partitions
+    if what == "partition" and not plan.layout.gpus:
+        return Reason(PROFILE, f"the partition of {plan.site} for jobs without GPUs")
     if what == "partition" and not set(names) & set(site.default_partitions):
         of_qos = plan.request.qos in site.qos and site.qos[plan.request.qos].partitions
         reason = f"that accepts QoS {plan.request.qos}" if of_qos else f"with {plan.place.gpu_type} GPUs"

@@ -62,7 +62,11 @@ def find_step(
         RequestError: an option has no effect with this launcher, or a bind has no container.
     """
     _check_engine(launcher, setup)
-    folders = setup.container.multi_node_library_path if setup.container and layout.nodes > 1 else ()
+    folders = (
+        setup.container.multi_node_library_path
+        if setup.container and layout.nodes > 1 and layout.gpus
+        else ()
+    )
     launch = settings.launch
     options = _options(request, launcher)._replace(
         torchrun=tuple(map(word, launch.torchrun)),

@@ -26,7 +26,7 @@ _DIRECTIVES = {
 _SHAPES: dict[Tasks, tuple[str, str, str]] = {
     "task-per-gpu": ("one task per GPU", "each task is a rank", "one per GPU"),
     "rank-per-gpu": ("one task per node", "the launcher starts one rank per GPU", "one per GPU"),
-    "process-per-node": ("one task per node", "one process uses all GPUs of its node", "one per node"),
+    "process-per-node": ("one task per node", "one process uses the job's share of a node", "one per node"),
 }
 "By shape: the tasks, the ranks of a task, and those of the job."
 

@@ -18,7 +18,9 @@ REFUSING = {
     "roihu": ("CPU nodes are Roihu-CPU", "roihu-cpu.csc.fi"),
 }
 "The bundled sites that refuse such jobs, with the fact and the advice."
-ACCEPTING = sorted(profile_paths(personal=False).keys() - REFUSING)
+NAMING = {"berzelius"}
+"Sites whose profile lists no partition, and where such a job must name one."
+ACCEPTING = sorted(profile_paths(personal=False).keys() - REFUSING - NAMING)
 OF_GPUS = ("gres", "gpu", "NCCL", "CUDA", "MIOPEN", "HSA_", "--nv", "--rocm")
 ALL = {(framework, nodes) for framework in LAUNCHERS for nodes in (1, 2)}
 STARTING = {("python", 1), ("ray", 1), ("ray", 2), ("tensorflow", 1), ("tensorflow", 2)}
@@ -49,6 +51,11 @@ def test_every_bundled_site_runs_it_without_naming_a_partition(name: str) -> Non
         ["export MPICH_GPU_SUPPORT_ENABLED=0"],
     )
     assert not lint(text, site=load_site(name))
+
+
+@pytest.mark.parametrize("name", sorted(NAMING))
+def test_explain_says_where_a_partition_must_be_named(name: str) -> None:
+    assert "add --partition" in plan(load_site(name)).settings.notes["without_gpus"]
 
 
 @pytest.mark.parametrize("name", REFUSING)

@@ -14,6 +14,7 @@ from slurmgen.errors import RequestError
 from slurmgen.plan import resolve
 from slurmgen.request import Request
 from slurmgen.sites.model import Limits, Node, Site, When
+from slurmgen.sites.nodes import cpu_partitions
 from slurmgen.sites.profiles import load_site, profile_paths
 
 FOLDER = Path(__file__).with_name("sites")
@@ -77,7 +78,7 @@ def _start(site: Site) -> Iterator[str]:
 
 
 def _nodes(site: Site) -> Iterator[str]:
-    kinds: dict[str, Node] = {"usual": site.node}
+    kinds: dict[str, Node] = {"usual": site.node, "of jobs without GPUs": site.cpu_node}
     kinds |= {f"GPU type `{name}`": kind for name, kind in site.gpu.types.items()}
     kinds |= {f"partition `{name}`": part.node for name, part in site.partitions.items() if part.node}
     rows = [(name, node.gpus, node.cpus, node.memory) for name, node in kinds.items() if node != type(node)()]
@@ -99,11 +100,15 @@ def _limits(site: Site) -> Iterator[str]:
         for name, limits in named.items()
     ]
     yield from _section("Limits of a job", ("", "time", "nodes", "GPUs", "of a user"), rows)
-    if len(site.default_partitions) > 1:
-        names = ", ".join(f"`{name}`" for name in site.default_partitions)
-        yield f"A job that names no partition gets the first of {names} whose limits allow it.\n"
-    elif site.default_partition:
-        yield f"A job that names no partition gets `{site.default_partition}`.\n"
+    if site.default_partitions:
+        yield f"A job that names no partition gets {_first(site.default_partitions)}.\n"
+    if without_gpus := cpu_partitions(site):
+        yield f"A job without GPUs that names no partition gets {_first(without_gpus)}.\n"
+
+
+def _first(partitions: tuple[str, ...]) -> str:
+    names = ", ".join(f"`{name}`" for name in partitions)
+    return names if len(partitions) == 1 else f"the first of {names} whose limits allow it"
 
 
 def _times(limits: Limits) -> str:
@@ -180,7 +185,7 @@ def _conditions(site: Site) -> Iterator[str]:
 
 
 def _meets(table: When) -> str:
-    names = "nodes tasks whole_nodes several_gpus gpu_type partition qos container"
+    names = "nodes tasks whole_nodes has_gpus several_gpus gpu_type partition qos container"
     values = {name: getattr(table, name) for name in names.split()}
     return ", ".join(f"{name} = {value}" for name, value in values.items() if value is not None)
 

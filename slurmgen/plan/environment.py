@@ -75,9 +75,10 @@ def find_setup(
     """
     container, image, why = _container(request, origin, site)
     if container:
-        setup = _in_container(request, origin, modules, container, word(image), why, several_nodes=nodes > 1)
+        several = nodes > 1 and _uses_gpu_software(request)  # the libraries of the host are for NCCL
+        setup = _in_container(request, origin, modules, container, word(image), why, several_nodes=several)
         fetch = _fetch(site, container, image, nodes)
-        call = _call(request, site, container, image, vendor, several_nodes=nodes > 1)
+        call = _call(request, site, container, image, vendor, several_nodes=several)
         engine = ENGINES[container.engine]
         is_file = engine.is_file(image)
         lookup = "" if is_file else lookup_command(engine, image)
@@ -168,7 +169,7 @@ def _call(
             *data_binds(request, container.engine),
         ),
         vendor=vendor,
-        options=tuple(map(word, container.options)),
+        options=tuple(map(word, (*container.options, *(container.gpu_options if vendor else ())))),
         fetched=remote,
     )
 
@@ -287,6 +288,7 @@ def _engine(request: Request, site: Site) -> Container:
             engine=cast("EngineName", name),
             image=other.image,
             options=other.options,
+            gpu_options=other.gpu_options,
             modules=other.modules,
         )
     raise RequestError(

@@ -27,7 +27,7 @@ _DIRECTIVES = {
 _SHAPES: dict[Tasks, tuple[str, str, str]] = {
     "task-per-gpu": ("one task per GPU", "each task is a rank", "one per GPU"),
     "rank-per-gpu": ("one task per node", "the launcher starts one rank per GPU", "one per GPU"),
-    "process-per-node": ("one task per node", "one process uses all GPUs of its node", "one per node"),
+    "process-per-node": ("one task per node", "one process uses the job's share of a node", "one per node"),
 }
 "By shape: the tasks, the ranks of a task, and those of the job."
 
@@ -172,6 +172,8 @@ def _partition(plan: "Plan") -> Reason:
 def _chosen(plan: "Plan", what: str) -> Reason:
     """The reason for a default partition or QoS, of which there may be several."""
     site, names = plan.profile, plan.place.partitions
+    if what == "partition" and not plan.layout.gpus:
+        return Reason(PROFILE, f"the partition of {plan.site} for jobs without GPUs")
     if what == "partition" and not set(names) & set(site.default_partitions):
         of_qos = plan.request.qos in site.qos and site.qos[plan.request.qos].partitions
         reason = f"that accepts QoS {plan.request.qos}" if of_qos else f"with {plan.place.gpu_type} GPUs"

@@ -56,8 +56,7 @@ def find_step(
     launcher, setup, variables = ranks.launcher, job.setup, ranks.variables
     _check_engine(launcher, setup)
     command = _started(ranks, _options(request, ranks))
-    folders = setup.container.multi_node_library_path if setup.container and ranks.layout.nodes > 1 else ()
-    head, in_task = _head(command, folders)
+    head, in_task = _head(command, _library_path(ranks, setup))
     in_srun, in_task_words = container_words(setup, (*job.exported, *(one.name for one in variables)))
     export, own = export_words(job.further), _in_each_task(variables, _ignored_signal(job.further))
     timer = _timer(launcher, notice) if notice and notice.by == "TERM" else ()
@@ -84,6 +83,12 @@ def _check_engine(launcher: Launcher, setup: Setup) -> None:
 def export_words(further: dict[str, str]) -> tuple[str, ...]:
     """Override sbatch's --export=NONE, which srun inherits: the ranks need what the script exports."""
     return ("--export=ALL",) if {"export", "export-file"} & further.keys() else ()
+
+
+def _library_path(ranks: Ranks, setup: Setup) -> tuple[str, ...]:
+    """The folders that the container needs for NCCL between nodes."""
+    several = ranks.layout.nodes > 1 and ranks.layout.gpus
+    return setup.container.multi_node_library_path if setup.container and several else ()
 
 
 def _srun_options(of_site: tuple[str, ...], of_launcher: tuple[str, ...]) -> tuple[str, ...]:

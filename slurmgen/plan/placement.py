@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from slurmgen.errors import LimitExceeded, RequestError, did_you_mean
+from slurmgen.launchers import Launcher
 from slurmgen.request import Request
 from slurmgen.sites.model import Limits, Node, Site
 from slurmgen.sites.nodes import (
@@ -13,9 +14,11 @@ from slurmgen.sites.nodes import (
     default_type,
     gpu_partitions,
     partitions_of,
+    place_of,
     places_of,
 )
 from slurmgen.slurm import durations
+from slurmgen.text import counted
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
 _PARTITION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+:-]*")
@@ -34,50 +37,64 @@ def find_place(request: Request, site: Site, gpus: int) -> Place:
     if site.account.required and not request.account:
         hint = f" {site.account.hint}" if site.account.hint else ""
         raise RequestError(f"{site.name} needs an account", f"Add --account NAME.{hint}")
-    useful = gpu_partitions(site) if gpus else cpu_partitions(site) or tuple(site.partitions)
+    useful = _partitions_for(site, gpus) or tuple(site.partitions)
     for name in partitions:
         _check_known("partition", name, site.partitions, useful, site)
     _check_known("QoS", request.qos, site.qos, site.qos, site)
     _check_known("GPU type", request.gpu_type, site.gpu.types, site.gpu.types, site)
     if not gpus:
-        _check_without_gpus(request, site)
+        _check_without_gpus(request)
     _check_required(request, site, gpus)
     _check_types(request, site, partitions)
     _check_qos(request, site, partitions)
     *preferred, last = places_of(site, request.partition, request.gpu_type, request.qos, with_gpus=gpus > 0)
     place = next((place for place in preferred if _fits(place, request, gpus)), last)
-    _check_accepted(request, site, place)
+    _check_accepted(request, site, place, gpus)
     return place
 
 
-def _check_accepted(request: Request, site: Site, place: Place) -> None:
+def _check_accepted(request: Request, site: Site, place: Place, gpus: int) -> None:
     """Refuse the QoS of a job that names no partition, if no suitable partition accepts it."""
     of_qos = site.qos[place.qos].partitions if place.qos in site.qos else ()
     is_accepted = place.partitions and accepts(site, place.qos or "", place.partitions)
     if request.partition or not of_qos or is_accepted:
         return
-    useful = [name for name in of_qos if not site.partitions or name in gpu_partitions(site)]
+    useful = [name for name in of_qos if not site.partitions or name in _partitions_for(site, gpus)]
+    suitable = "a GPU partition" if gpus else "a partition for jobs without GPUs"
     of_type = f" with {request.gpu_type}" if request.gpu_type and site.partitions else ""
     accepted = f"QoS {place.qos} is accepted by {', '.join(of_qos)} only"
     raise RequestError(
-        f"{accepted}: not a GPU partition{of_type} of {site.name}"
+        f"{accepted}: not {suitable}{of_type} of {site.name}"
         if site.partitions
         else f"{accepted}, and the job names no partition",
         f"Name --partition {' or '.join(useful)}, or another --qos." if useful else "Name another --qos.",
     )
 
 
-def _check_without_gpus(request: Request, site: Site) -> None:
-    """Refuse a job without GPUs that names a GPU type, or for which the profile knows no partition."""
+def _check_without_gpus(request: Request) -> None:
+    """Refuse options of GPUs for a job without GPUs."""
     if request.gpu_type:
         raise RequestError("--gpus 0 and --gpu-type exclude each other", "Leave one out.")
     if request.cpus_per_gpu:
         raise RequestError("--cpus-per-gpu has no effect with --gpus 0", "Use --cpus.")
-    if site.partitions and not request.partition and not cpu_partitions(site):
+
+
+def check_partition(site: Site, place: Place, gpus: int) -> None:
+    """Refuse a job without GPUs for which the profile knows no partition.
+
+    Raises:
+        RequestError: the profile has partitions, and none for such jobs.
+    """
+    if site.partitions and not place.partitions and not gpus:
         raise RequestError(
             f"the profile of {site.name} has no partition without GPUs",
             "Name the --partition that accepts such jobs, or add one to the profile with `max_gpus = 0`.",
         )
+
+
+def _partitions_for(site: Site, gpus: int) -> tuple[str, ...]:
+    """The partitions that suit a job with or without GPUs."""
+    return gpu_partitions(site) if gpus else cpu_partitions(site)
 
 
 def _check_required(request: Request, site: Site, gpus: int) -> None:
@@ -126,7 +143,9 @@ def _check_qos(request: Request, site: Site, partitions: Iterable[str]) -> None:
 
 
 def _fits(place: Place, request: Request, gpus: int) -> bool:
-    """Whether the limits of a place allow the job."""
+    """Whether the limits of a place allow the job, and its nodes have the CPUs."""
+    if (request.cpus or 0) > (place.node.cpus or request.cpus or 0):
+        return False
     nodes = request.nodes or -(-gpus // (place.node.gpus or gpus or 1)) or 1
     return all(_allows(limits, gpus, nodes, requested_seconds(request)) for limits in place.limits.values())
 
@@ -175,7 +194,7 @@ def check_limits(request: Request, site: Site, place: Place, gpus: int, nodes: i
 
 def _with_room(request: Request, site: Site, gpus: int, nodes: int) -> Iterator[str]:
     """The partitions that accept the GPU type and QoS of the request, and whose limits allow that much."""
-    for name in gpu_partitions(site):
+    for name in _partitions_for(site, gpus):
         partition = site.partitions[name]
         has_type = not request.gpu_type or partition.gpu_type in (None, request.gpu_type)
         has_qos = not request.qos or accepts(site, request.qos, [name])
@@ -193,6 +212,28 @@ def roomier(site: Site, node: Node) -> tuple[str, ...]:
     """GPU types whose nodes have more GPUs than this one."""
     least = node.gpus or 0
     return tuple(name for name, kind in site.gpu.types.items() if least and (kind.gpus or 0) > least)
+
+
+def check_one_node(request: Request, site: Site, place: Place, launcher: Launcher, gpus: int) -> None:
+    """Refuse more GPUs for one process than a node has.
+
+    Raises:
+        RequestError: the hint names the GPU types or partitions whose nodes have as many.
+    """
+    most = place.node.gpus or gpus
+    if launcher.max_nodes != 1 or (request.nodes or 1) > 1 or gpus <= most:
+        return
+    other = [f"--gpu-type {name}" for name, kind in site.gpu.types.items() if (kind.gpus or 0) >= gpus]
+    other = other or [
+        f"--partition {name}"
+        for name in gpu_partitions(site)
+        if (place_of(site, name).node.gpus or 0) >= gpus
+    ]
+    raise RequestError(
+        f"{launcher.name} starts one process, and a node of {place.node_name} has {counted(most, 'GPU')}, "
+        f"not {gpus}",
+        f"Ask for at most --gpus {most}, or use {' or '.join((*other[:3], '--framework ddp'))}.",
+    )
 
 
 def _check_words(request: Request, partitions: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from slurmgen.plan.layout import check_shape, lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
 from slurmgen.plan.next_steps import next_ranks, next_requests, next_step
-from slurmgen.plan.placement import check_limits, find_place, roomier
+from slurmgen.plan.placement import check_limits, check_one_node, check_partition, find_place, roomier
 from slurmgen.plan.preflight import find_preflight
 from slurmgen.plan.ranks import Ranks, find_ranks
 from slurmgen.plan.reasons import Origin, Reason, derived, origin_of
@@ -62,6 +62,7 @@ def resolve(
     ranks = find_ranks(request, origin, site, place, launcher, layout)
     settings = ranks.settings
     check_refusals(site, settings)
+    check_partition(site, place, layout.gpus)
     _check_account(request, site, settings)
     vendor = site.gpu.vendor_of(place.gpu_type) if layout.gpus else None
     setup = find_setup(request, origin, site, settings.modules, layout.nodes, vendor)
@@ -143,6 +144,7 @@ def _layout(
     if request.cpus:
         raise RequestError("--cpus is for jobs without GPUs", "Use --cpus-per-gpu, or --gpus 0.")
     check_shape(launcher, Layout(request.nodes or 1, gpus))
+    check_one_node(request, site, place, launcher, gpus)
     try:
         layout, reason = lay_out(gpus, request.nodes, place.node.gpus, place.node_name, origin("nodes"))
     except RequestError as error:

@@ -163,7 +163,7 @@ def _names(site: Site) -> Iterator[Fault]:
             yield Fault(("when", key, "qos"), fact, did_you_mean(table.qos, site.qos))
 
 
-_CONDITIONS = ("nodes", "tasks", "whole_nodes", "gpu_type", "partition", "qos", "container")
+_CONDITIONS = ("nodes", "tasks", "whole_nodes", "has_gpus", "gpu_type", "partition", "qos", "container")
 _OF_EVERY_JOB = ("job-name", "nodes", "ntasks-per-node", "output", "time")
 
 

@@ -43,12 +43,20 @@ def no_default_partition(site: Site) -> Iterator[Fault]:
         yield Fault(("partitions",), fact, "Set default = true for one, or several in order of preference.")
 
 
-def default_without_gpus(site: Site) -> Iterator[Fault]:
+def default_for_no_gpu_job(site: Site) -> Iterator[Fault]:
     """A default partition that no GPU job can use."""
     for name in site.default_partitions:
         if not site.partitions[name].has_gpus:
             fact = "the default partition has no GPUs"
             yield Fault(("partitions", name, "default"), fact, "Make a partition with GPUs the default.")
+
+
+def default_without_gpus_needs_some(site: Site) -> Iterator[Fault]:
+    """A default partition of jobs without GPUs that accepts none of them."""
+    for name, partition in site.partitions.items():
+        if partition.default_without_gpus and partition.min_gpus:
+            fact = f"min_gpus = {partition.min_gpus} excludes jobs without GPUs"
+            yield Fault(("partitions", name, "default_without_gpus"), fact, "Correct one of them.")
 
 
 _PAIRS = (("min_gpus", "max_gpus"), ("min_nodes", "max_nodes"), ("min_time", "max_time"))
@@ -140,7 +148,7 @@ def _unmet(site: Site, table: When) -> Iterator[tuple[str, str]]:
     """The conditions of a table that no job meets, each with the reason."""
     names = (table.partition,) if table.partition else gpu_partitions(site)
     partitions = [site.partitions[name] for name in names]
-    if partitions and not any(partition.has_gpus for partition in partitions):
+    if table.has_gpus and partitions and not any(partition.has_gpus for partition in partitions):
         yield "partition", "the partition has no GPUs"
     if table.gpu_type and not {None, table.gpu_type} & {
         found.gpu_type for found in partitions or [Partition()]
@@ -208,11 +216,11 @@ def fewer_cpus_than_gpus(site: Site) -> Iterator[Fault]:
 
 
 def unknown_rates(site: Site) -> Iterator[Fault]:
-    """Rates of partitions or QoS that the profile does not list."""
+    """Rates of partitions, QoS or GPU types that the profile does not list."""
     known = {**site.partitions, **site.qos}
     for name in site.charge.rates if site.charge and known else ():
-        if name not in known:
-            fact = f"there is no partition or QoS {name!r}"
+        if name not in {**known, **site.gpu.types}:
+            fact = f"there is no partition, QoS or GPU type {name!r}"
             yield Fault(("charge", "rates", name), fact, "Correct the name, or add its table.")
 
 
@@ -237,7 +245,8 @@ def facts_without_source(site: Site) -> Iterator[Fault]:
 CHECKS: tuple[Callable[[Site], Iterator[Fault]], ...] = (
     unknown_nodes,
     no_default_partition,
-    default_without_gpus,
+    default_for_no_gpu_job,
+    default_without_gpus_needs_some,
     limits_exclude_each_other,
     too_few_nodes_for_the_least_gpus,
     default_qos_over_partition,

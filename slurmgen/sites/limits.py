@@ -57,6 +57,8 @@ class Partition(Limits, frozen=True):
 
     default: bool = False
     "A job that names no partition takes the first default whose limits allow it."
+    default_without_gpus: bool | None = None
+    "The same for jobs without GPUs; unset: whether `max_gpus` is 0."
     preemptible: bool = False
     "Whether Slurm may stop its jobs in favor of others."
     whole_nodes: bool = False
@@ -64,7 +66,12 @@ class Partition(Limits, frozen=True):
     gpu_type: Name | None = None
     "The type of all GPUs of the partition."
     node: Node | None = None
-    "Its nodes, where they differ from `[node]`."
+    "Its nodes, where they differ from `[node]`, or from `[cpu_node]` if `max_gpus` is 0."
+
+    @property
+    def is_default_without_gpus(self) -> bool:
+        """Whether jobs without GPUs that name no partition may take it."""
+        return not self.has_gpus if self.default_without_gpus is None else self.default_without_gpus
 
 
 class Qos(Limits, frozen=True):

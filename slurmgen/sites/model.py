@@ -88,6 +88,8 @@ class Site(Fact, frozen=True):
     "The QoS by name; a job may name only these, if any are listed."
     node: Node = Node()
     "The usual GPU node."
+    cpu_node: Node = Node()
+    "The usual node of jobs without GPUs, where it differs from `[node]`."
     gpu: Gpu = Gpu()
     "GPU requests and types."
     cpu: Cpu = Cpu()

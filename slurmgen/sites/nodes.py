@@ -41,15 +41,15 @@ def place_of(
 
     Args:
         site: the cluster.
-        partition: as in --partition, of which several may be named; the site's default if None.
+        partition: as in --partition, of which several may be named; the site's default for GPUs if None.
         gpu_type: the GPU type; the only one if None and the site requires one.
         qos: the quality of service.
         with_gpus: whether the job has GPUs.
     """
-    names = partitions_of(site, partition)
+    names = partitions_of(site, partition) if partition or with_gpus else ()
     kind = (gpu_type or site.type_of(names) or default_type(site)) if with_gpus else None
     requested, constraint = _selection(site, names, kind, gpu_type)
-    nodes = [_node(site, name, kind) for name in names] or [_node(site, None, kind)]
+    nodes = [_node(site, name, kind, with_gpus=with_gpus) for name in names or (None,)]
     node = _smallest(nodes)
     smallest = next((name for name, one in zip(names, nodes, strict=False) if one.gpus == node.gpus), None)
     return Place(
@@ -73,9 +73,10 @@ def places_of(
     with_gpus: bool = True,
 ) -> Iterator[Place]:
     """The places that a job may take, in order of preference; defaults replace what it does not name."""
-    suitable = _suitable(site, gpu_type, qos) if with_gpus else cpu_partitions(site)
+    suitable = _suitable(site, gpu_type, qos) if with_gpus else cpu_partitions(site, qos)
     for name in (partition,) if partition else suitable or (None,):
-        accepted = tuple(each for each in site.default_qos if accepts(site, each, partitions_of(site, name)))
+        of_default = partitions_of(site, name) if name or with_gpus else ()
+        accepted = tuple(each for each in site.default_qos if accepts(site, each, of_default))
         for quality in (qos,) if qos else accepted or (None,):
             yield place_of(site, name, gpu_type, quality, with_gpus=with_gpus)
 
@@ -129,9 +130,10 @@ def gpu_partitions(site: Site) -> tuple[str, ...]:
     return tuple(name for name, partition in site.partitions.items() if partition.has_gpus)
 
 
-def cpu_partitions(site: Site) -> tuple[str, ...]:
-    """The partitions without GPUs, as far as the profile says."""
-    return tuple(name for name, partition in site.partitions.items() if not partition.has_gpus)
+def cpu_partitions(site: Site, qos: str | None = None) -> tuple[str, ...]:
+    """The partitions of jobs without GPUs that name none, of those that accept the QoS."""
+    names = (name for name, partition in site.partitions.items() if partition.is_default_without_gpus)
+    return tuple(name for name in names if qos is None or accepts(site, qos, [name]))
 
 
 def over(base: Node, own: Node) -> Node:
@@ -140,11 +142,13 @@ def over(base: Node, own: Node) -> Node:
     return Node(**{field: getattr(own, field) or getattr(base, field) for field in fields})
 
 
-def _node(site: Site, partition: str | None, gpu_type: str | None) -> Node:
+def _node(site: Site, partition: str | None, gpu_type: str | None, *, with_gpus: bool) -> Node:
     own = site.partitions[partition].node if partition in site.partitions else None
     if partition in site.partitions and not site.partitions[partition].has_gpus:
-        return own or Node()  # `[node]` describes the GPU nodes
-    node = over(site.node, own) if own else site.node
+        return over(site.cpu_node, own or Node())  # `[node]` describes the GPU nodes
+    node = over(site.node, own or Node())
+    if not with_gpus:
+        return over(node, site.cpu_node)
     kind = site.gpu.types.get(gpu_type or "")
     if kind and kind.gpus and node.gpus and kind.gpus != node.gpus:
         node = Node()  # another machine: its CPUs and memory are those of the type, or unknown

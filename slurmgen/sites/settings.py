@@ -65,6 +65,7 @@ def _applies(table: When, place: Place, shape: Shape) -> bool:
         "nodes": "one" if shape.nodes == 1 else "several",
         "tasks": "per-gpu" if shape.task_per_gpu else "per-node",
         "whole_nodes": None if place.node.gpus is None else shape.gpus_per_node == place.node.gpus,
+        "has_gpus": shape.gpus_per_node > 0,
         "several_gpus": shape.nodes * shape.gpus_per_node > 1,
         "gpu_type": place.gpu_type,
         "qos": place.qos,
@@ -79,7 +80,7 @@ def _groups(site: Site, shape: Shape) -> Iterator[dict[str, str]]:
     yield site.env.always
     if shape.nodes * shape.gpus_per_node > 1:
         yield site.env.multi_gpu
-    if shape.nodes > 1:
+    if shape.nodes > 1 and shape.gpus_per_node:
         yield site.env.multi_node
 
 

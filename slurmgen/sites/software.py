@@ -36,7 +36,7 @@ class Env(Fact, frozen=True):
     multi_gpu: Environment = {}
     "Of jobs with several GPUs."
     multi_node: Environment = {}
-    "Of jobs on several nodes."
+    "Of jobs with GPUs on several nodes."
     container: Environment = {}
     "Inside the container only, over values of the image."
     task: Environment = {}
@@ -83,6 +83,8 @@ class When(Fact, frozen=True):
     "Condition: one task per GPU (lightning, srun), or one per node (ddp, accelerate)."
     whole_nodes: bool | None = None
     "Condition: whether the job uses every GPU of its nodes; not met if their number is unknown."
+    has_gpus: bool | None = None
+    "Condition: whether the job has GPUs."
     several_gpus: bool | None = None
     "Condition: whether the job uses several GPUs, or parts of a GPU."
     gpu_type: Name | None = None
@@ -118,6 +120,8 @@ class OtherEngine(Fact, frozen=True):
     "The image of jobs that name none."
     options: tuple[str, ...] = ()
     "Further options of the engine."
+    gpu_options: tuple[str, ...] = ()
+    "Those of jobs with GPUs only."
     modules: tuple[str, ...] = ()
     "Modules that the engine needs."
 
@@ -132,7 +136,9 @@ class Container(Fact, frozen=True):
     image_dir: str = "~/.cache/slurmgen/images"
     "Folder for images from a registry, visible on all nodes. A `$NAME` in it expands in the job."
     options: tuple[str, ...] = ()
-    "Further options of the engine, such as `--nccl` of podman-hpc."
+    "Further options of the engine."
+    gpu_options: tuple[str, ...] = ()
+    "Those of jobs with GPUs only, such as `--nccl` of podman-hpc."
     modules: tuple[str, ...] = ()
     "Modules that the container needs."
     engines: dict[EngineName, OtherEngine] = {}
@@ -140,11 +146,11 @@ class Container(Fact, frozen=True):
     binds: tuple[str, ...] = ()
     "Folders to bind, as SOURCE[:TARGET]."
     multi_node_binds: tuple[str, ...] = ()
-    "Further folders to bind on several nodes."
+    "Further folders to bind in jobs with GPUs on several nodes."
     multi_node_modules: tuple[str, ...] = ()
-    "Modules with the host libraries that are bound on several nodes."
+    "Modules with the host libraries that these binds need."
     multi_node_library_path: tuple[Folder, ...] = ()
-    "Folders put first in LD_LIBRARY_PATH inside the container on several nodes."
+    "Folders put first in LD_LIBRARY_PATH inside the container in such jobs."
 
 
 class Preflight(Fact, frozen=True):

@@ -128,7 +128,7 @@ def assumptions(site: Site, gpu_type: str | None = None, *, enforced: bool = Fal
     for fact, text in {"gpus": "GPUs per node", "cpus": "CPUs per node", "memory": "memory per node"}.items():
         missing: dict[int | str, list[str]] = {}
         for name, node in nodes.items():
-            if getattr(node, fact) is None:
+            if getattr(node, fact) is None and (fact != "gpus" or partitions(site)[name].has_gpus):
                 missing.setdefault(getattr(_assumed(site, node.gpus), fact), []).append(name)
         for assumed, names in missing.items():
             yield f"{text} unknown in {_named(names)}; took {assumed}"

@@ -125,22 +125,6 @@ def test_a_job_without_gpus_requests_none() -> None:
     assert "gpu" not in "".join(name for name, _ in plan.directives)
 
 
-def test_a_job_without_gpus_takes_a_partition_without_gpus_and_no_gpu_container() -> None:
-    plan = resolve(Request(gpus=0, account="nn1k", script="prep.py"), load_site("olivia"))
-    assert (plan.place.partitions, plan.setup.container) == (("small",), None)
-
-
-def test_a_job_without_gpus_is_refused_where_no_partition_is_known() -> None:
-    with pytest.raises(RequestError) as raised:
-        resolve(Request(gpus=0, account="x"), load_site("snellius"))
-    assert "the profile of snellius has no partition without GPUs" in raised.value.fact
-
-
-def test_a_named_partition_with_gpus_may_run_a_job_without() -> None:
-    plan = resolve(Request(gpus=0, account="x", partition="all"), load_site("daic"))
-    assert (plan.gpu_directive, plan.place.partitions) == ((), ("all",))
-
-
 def test_restarted_ranks_do_not_read_addresses_of_earlier_ones() -> None:
     plan = resolve(Request(gpus=2, launcher_args=("--max_restarts", "1")), GENERIC)
     assert plan.env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from slurmgen import Site, load_site, render, resolve
+from slurmgen import Request, Site, load_site, render, resolve
 from slurmgen.sites.discover import QUERY, answers, differences, discover
 from slurmgen.sites.profiles import profile_paths
+from tests.plan.test_without_gpus import ACCEPTING
 from tests.scenarios.conftest import Site as Place
 from tests.support.golden import golden_requests
 
@@ -50,6 +51,23 @@ def test_a_job_on_two_nodes_runs(name: str, site: Callable[[str], Place]) -> Non
     assert sorted(line for line in log.splitlines() if line.startswith("rank")) == sorted(
         f"rank {rank} of {ranks}" for rank in range(ranks)
     )
+
+
+@pytest.mark.parametrize("name", ACCEPTING)
+def test_sbatch_accepts_a_job_without_gpus(name: str, site: Callable[[str], Place]) -> None:
+    place = site(name)
+    asked = Request(gpus=0, cpus=8, script="prep.py", account="project1")
+    (place.project / "cpus.sbatch").write_text(render(resolve(asked, load_site(name))))
+    place.testbed.run("sbatch", "--test-only", f"{place.project}/cpus.sbatch")
+
+
+def test_a_job_without_gpus_runs(site: Callable[[str], Place]) -> None:
+    place = site("olivia")
+    asked = Request(gpus=0, cpus=8, command=("nproc",), account="project1", time="00:05:00")
+    (place.project / "cpus.sbatch").write_text(render(resolve(asked, load_site("olivia"))))
+    options = ("--parsable", "--wait", f"--chdir={place.project}", "--output=cpus.out")
+    place.testbed.run("sbatch", *options, f"{place.project}/cpus.sbatch")
+    assert (place.project / "cpus.out").read_text().strip().isdigit()
 
 
 HOURLY = {name for name in SITES if load_site(name).limits.min_time}

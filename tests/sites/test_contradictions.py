@@ -52,9 +52,13 @@ CASES = {
         "[node]\ngpus = 4\n[partitions.a]\n[partitions.b]",
         r"partitions: none of the partitions is the default: a, b\. Set default = true",
     ),
-    "default_without_gpus": (
+    "default_for_no_gpu_job": (
         "[node]\ngpus = 4\n[partitions.a]\ndefault = true\nmax_gpus = 0\n[partitions.b]",
         r"x.toml:4: partitions\.a\.default: the default partition has no GPUs",
+    ),
+    "default_without_gpus_needs_some": (
+        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\ndefault_without_gpus = true\nmin_gpus = 1",
+        r"x.toml:5: partitions\.a\.default_without_gpus: min_gpus = 1 excludes jobs without GPUs",
     ),
     "limits_exclude_each_other": (
         "[node]\ngpus = 4\n[limits]\nmin_time = '1:00:00'\n"
@@ -109,7 +113,7 @@ CASES = {
     ),
     "unknown_rates": (
         "[node]\ngpus = 4\n[partitions.a]\ndefault = true\n[charge]\nrates = { b = 2 }",
-        r"x.toml:6: charge\.rates\.b: there is no partition or QoS 'b'",
+        r"x.toml:6: charge\.rates\.b: there is no partition, QoS or GPU type 'b'",
     ),
     "notes_of_unset_variables": (
         "[node]\ngpus = 4\n[env.always]\nA = '1'\n[env.notes]\nB = 'why'",
@@ -135,7 +139,8 @@ def test_a_contradiction_is_a_warning_with_its_line(name: str, tmp_path: Path) -
         ("[when.w]\nqos = 'b'", "qos"),
         ("[partitions.a]\ndefault = true\ngpu_type = 'y'\n[when.w]\ngpu_type = 'z'", "gpu_type"),
         (
-            "[partitions.a]\ndefault = true\n[partitions.b]\nmax_gpus = 0\n[when.w]\npartition = 'b'",
+            "[partitions.a]\ndefault = true\n[partitions.b]\nmax_gpus = 0\n"
+            "[when.w]\npartition = 'b'\nhas_gpus = true",
             "partition",
         ),
     ],

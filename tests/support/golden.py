@@ -23,6 +23,10 @@ AROUND: dict[str, object] = {
 }
 AROUND_STEP = {"generic.ddp.2nodes": None, "narval.lightning.node": True}
 "Whether the jobs with lines and steps around the first one are requeued."
+WITHOUT_GPUS = {
+    "olivia.python.cpus": Request(gpus=0, cpus=8, script="prep.py", account=ACCOUNTS["olivia"]),
+    "generic.ray.cpus": Request(framework="ray", gpus=0, cpus=8, nodes=2, script="prep.py"),
+}
 REQUEUED = ("generic.python.1gpu", "daic.lightning.node", "generic.ddp.node", "olivia.accelerate.2nodes")
 
 
@@ -41,7 +45,8 @@ def golden_requests() -> dict[str, tuple[str, Request]]:
         f"{name}.around": (plain[name][0], replace(plain[name][1], **AROUND, requeue=requeue))
         for name, requeue in AROUND_STEP.items()
     }
-    return plain | checked | again | around
+    without_gpus = {name: (name.partition(".")[0], asked) for name, asked in WITHOUT_GPUS.items()}
+    return plain | checked | again | around | without_gpus
 
 
 def _matrix() -> list[tuple[str, str]]:

@@ -142,7 +142,7 @@ def test_the_limits_of_a_profile_become_settings_of_sacctmgr() -> None:
     ]
     assert list(gpu_limits(here)) == [
         "modify qos where name=devel set MaxTRESPerJob=gres/gpu=16",
-        "modify qos where name=partition_accel set MaxTRESPerJob=gres/gpu=32",
+        "modify qos where name=partition_accel set MaxTRESPerJob=gres/gpu=32 MinTRESPerJob=gres/gpu=1",
     ]
     assert partition_qos("small", load_site("olivia").partitions["small"]) is None
 

@@ -77,6 +77,12 @@ def test_a_site_without_facts_gets_the_stated_defaults() -> None:
     ]
 
 
+def test_a_partition_without_gpus_lacks_no_fact_about_them() -> None:
+    site = Site(name="x", partitions={"cpu": Partition(max_gpus=0)}, cpu_node=Node(cpus=8, memory="16G"))
+    (group,) = groups(site, 1)
+    assert (group.shape, list(assumptions(site))) == (Shape(gpus=0, cpus=8, memory=16 * 1024), [])
+
+
 def test_limits_that_need_accounting_are_reported() -> None:
     assert list(assumptions(load_site("olivia"))) == [
         "limits on a job's GPUs are not enforced: Slurm needs accounting for that",

@@ -25,7 +25,7 @@ def settings(script: Script, site: Site, launch: Launch | None = None) -> "Setti
 
     job = script.job
     nodes = job.nodes or 1
-    gpus = job.gpus_per_node or (job.gpus or 0) // nodes
+    gpus = job.gpus_per_node or (job.gpus or 0) // nodes or int(job.has_gpus)  # one at least
     container = launch is not None and any(launch.under(kind) for kind in ("apptainer", "podman", "shifter"))
     shape = Shape(nodes, gpus, gpus > 1 and job.ntasks_per_node == gpus, container)
     return settings_of(site, place(script, site), shape)

@@ -141,7 +141,7 @@ def test_memory_is_compared_with_the_median() -> None:
     assert list(judge.memory(found, None)) == [(3, "memory", text)]
 
 
-def test_memory_that_is_enough_for_the_job_is_no_fault() -> None:
+def test_memory_that_is_enough_for_the_job_is_not_a_fault() -> None:
     assert list(judge.memory(spaces("memory", 64, 64, 64, 8), 4 << 30)) == []
 
 

@@ -73,10 +73,11 @@ def short_limits() -> None:
 
     nodes.JOIN = check.FACTS = nodes.Limit(1.5, 60.0)
     nodes.Nodes.ask.__defaults__ = (nodes.Limit(1.5, 1.5),)
+    impatient()
 
 
 def impatient() -> None:
-    """Not a fault: the job waits a moment only for a command that has lost a node."""
+    """Not a fault: the job waits only a moment for a command that has lost a node."""
     import controller  # type: ignore[import-not-found]
 
     controller._END = 0.1

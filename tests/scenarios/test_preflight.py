@@ -23,13 +23,6 @@ def report(site: Site, job: str) -> dict[str, object]:
     return found
 
 
-def test_healthy_nodes_of_a_site_are_checked_alone(daic: Site) -> None:
-    remote = ["--remote-dir", str(daic.testbed.folder / "remote")]
-    reply = daic.slurmgen("preflight", "--site", "daic", "--nodes", "2", *ACCOUNT, *remote)
-    assert reply.returncode == 0, reply.stdout + reply.stderr
-    assert "preflight: verdict: 2 nodes, all healthy\n" in reply.stdout
-
-
 @pytest.fixture(scope="module")
 def bad(daic: Site) -> Job:
     """A job of two nodes, of which the second has a GPU less than the job requests."""
@@ -52,12 +45,14 @@ def test_a_job_on_a_bad_node_ends_with_79_before_training(daic: Site, bad: Job) 
     assert found == [(bad.nodes[0], []), (bad.nodes[1], ["1 GPU, but the others have 2"])]
 
 
-def test_a_bad_node_that_a_second_check_finds_healthy_is_cleared(daic: Site, bad: Job) -> None:
+def test_a_bad_node_that_a_check_of_nodes_alone_finds_healthy_is_cleared(daic: Site, bad: Job) -> None:
     assert f"node {bad.nodes[1]}: 1 GPU" in daic.slurmgen("status", bad.id).stdout
     assert bad.nodes[1] in daic.slurmgen("nodes", "--site", "daic").stdout
     remote = ["--remote-dir", str(daic.testbed.folder / "remote")]
-    reply = daic.slurmgen("preflight", "--site", "daic", "--nodelist", bad.nodes[1], *ACCOUNT, *remote)
+    nodes = ["--nodelist", ",".join(bad.nodes)]
+    reply = daic.slurmgen("preflight", "--site", "daic", *nodes, *ACCOUNT, *remote)
     assert reply.returncode == 0, reply.stdout + reply.stderr
-    assert f"healthy, and no longer excluded from new jobs: {bad.nodes[1]}\n" in reply.stderr
+    assert "preflight: verdict: 2 nodes, all healthy\n" in reply.stdout
     assert "forcing job termination" not in reply.stdout
+    assert f"healthy, and no longer excluded from new jobs: {bad.nodes[1]}\n" in reply.stderr
     assert daic.slurmgen("nodes", "--site", "daic").stderr == "no bad node is remembered\n"

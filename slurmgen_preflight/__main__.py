@@ -19,7 +19,7 @@ def main(argv):
     """Run one of the two parts."""
     parser = argparse.ArgumentParser(prog="preflight", description="Check the nodes of a Slurm job.")
     parser.add_argument("part", choices=["job", "node"])
-    parser.add_argument("--gpus", type=int, default=0, metavar="N", help="GPUs of the job on each node")
+    parser.add_argument("--gpus", type=int, metavar="N", help="GPUs of the job on each node; 0: check none")
     parser.add_argument(
         "--min-bandwidth", type=float, default=0.0, metavar="MB/s", help="the least between two nodes"
     )

@@ -1,138 +1,46 @@
 """Which nodes are bad? Pure functions of what the nodes found out; a node is compared with the others.
 
 Each function yields (node, check, text). A fact that is None is unknown, and nothing is concluded from it.
+Those for GPUs and products are in judge_gpus.py, those for connections in judge_network.py.
 """
 
 from statistics import median
 
-SLOW = 2.0
-"A product is too slow from this multiple of the median on."
-SLOW_LINK = 4.0
-"The same for the speed between two nodes, and between the GPUs of a node."
+from compare import counted, reference, size_text, the_usual
+
 SKEW = 1.0
 "Seconds between clocks."
-LATENCY = 0.02
-"Seconds of a round trip, below which no difference counts."
-_GIB, _MIB = 1 << 30, 1 << 20
-_FULL = 16 * _MIB
+_FULL = 16 << 20
 
 
-def counts(facts, expected):
-    """GPUs that are missing, of another type, or that PyTorch does not see."""
-    for key, what in (("gpus", "GPU"), ("torch_gpus", "GPU")):
-        found = {node: _count(fact[key]) for node, fact in facts.items() if fact[key] is not None}
-        for node, count in found.items():
-            usual = _usual(found)
-            seen = " for PyTorch" if key == "torch_gpus" else ""
-            if count < (expected if key == "gpus" and expected else usual) or count < usual:
-                yield node, "gpu-count", f"{_counted(count, what)}{seen}, {_but(count, usual, expected)}"
-    names = {node: _names(fact["gpus"]) for node, fact in facts.items() if fact["gpus"]}
-    for node, name in names.items():
-        if name != _usual(names):
-            yield node, "gpu-type", f"{name}, but the others have {_usual(names)}"
+def memory(facts, requested):
+    """Host memory that is nearly full: too little for the job, or less than half of the others'.
 
-
-def unlisted(facts, expected):
-    """GPUs that cannot be listed nor seen by PyTorch, though the job requests some or others list theirs."""
-    others = any(fact["gpus"] for fact in facts.values())
-    for node, fact in facts.items():
-        fault = fact["gpus_fault"] or (others and "neither nvidia-smi nor rocm-smi is there")
-        wanted = expected or int(others)
-        if fact["gpus"] is None and fault and (fact["torch_gpus"] or 0) < wanted:
-            yield node, "gpu-count", f"its GPUs cannot be listed: {fault}"
-
-
-def _but(count, usual, expected):
-    if usual > count:
-        return f"but the others have {usual}"
-    return f"but the job has {expected} on each node"
-
-
-def gpu_health(facts, expected):
-    """Uncorrected memory errors, slowdown by hardware, memory in use."""
-    for (node, number), gpu in _cards(facts, expected).items():
-        if gpu.get("ecc"):
-            yield node, "gpu-ecc", f"GPU {number} has {gpu['ecc']:.0f} uncorrected memory errors"
-        if gpu.get("slowdown"):
-            yield node, "gpu-clock", f"the hardware slows GPU {number} down: heat or power supply"
-        if (gpu.get("memory_used") or 0) > 0.1 * (gpu.get("memory_total") or float("inf")):
-            used = f"{gpu['memory_used'] / 1024:.1f} of {gpu['memory_total'] / 1024:.1f} GiB"
-            yield node, "gpu-memory", f"{used} of GPU {number} are in use before the job"
-
-
-def gpu_limits(facts, expected):
-    """GPUs with a lower limit of their clock or power than the others."""
-    cards = _cards(facts, expected)
-    for key, check, unit in (("clock", "gpu-clock", "MHz"), ("power", "gpu-power", "W")):
-        values = {place: gpu[key] for place, gpu in cards.items() if gpu.get(key)}
-        for (node, number), value in values.items():
-            usual = median(values.values())
-            if value < 0.9 * usual:
-                text = f"GPU {number} is limited to {value:g} {unit}, the median is {usual:g} {unit}"
-                yield node, check, text
-
-
-def _cards(facts, expected):
-    """The GPUs by node and number; not those of a node that lists more, since some may be of another job."""
-    return {
-        (node, number): gpu
-        for node, fact in facts.items()
-        for number, gpu in enumerate(fact["gpus"] or ())
-        if not expected or len(fact["gpus"]) <= expected
-    }
-
-
-def wrong_products(facts):
-    """A matrix product that is NaN or wrong, or that failed."""
-    for node, fact in facts.items():
-        for one in fact["products"]:
-            if one["fault"]:
-                yield node, "product", f"{one['fault']} ({one['device']})"
-
-
-def slow_products(facts):
-    """A matrix product that takes longer than on the same kind of device of the others."""
-    for kind in ("cpu", "cuda"):
-        times = {
-            (node, one["device"]): one["seconds"]
-            for node, fact in facts.items()
-            for one in fact["products"]
-            if one["device"].startswith(kind) and one["seconds"] and not one["fault"]
-        }
-        usual = _reference(times.values(), facts, min) if times else 0.0
-        for (node, device), seconds in times.items():
-            if seconds > SLOW * usual:
-                ms = f"{seconds * 1e3:.2f} ms, {_the_usual(facts)} is {usual * 1e3:.2f} ms"
-                text = f"a matrix product takes {seconds / usual:.1f} times as long ({device}): {ms}"
-                yield node, "slow", text
-
-
-def copies(facts):
-    """Copies between the GPUs of a node that are wrong, or slower than those of the others."""
-    speeds = [one["speed"] for fact in facts.values() for one in fact["copies"] if one["speed"]]
-    for node, fact in facts.items():
-        for one in fact["copies"]:
-            if one["fault"]:
-                yield node, "gpu-link", f"{one['pair']}: {one['fault']}"
-            elif one["speed"] * SLOW_LINK < median(speeds):
-                usual = _speed(median(speeds))
-                yield node, "gpu-link", f"{one['pair']}: {_speed(one['speed'])}, the median is {usual}"
-
-
-def memory(facts):
-    """Host memory and /dev/shm that are nearly full, or far fuller than on the others."""
-    free = {node: fact["memory"] for node, fact in facts.items()}
+    Args:
+        facts: what each node found out.
+        requested: bytes that the job requests on each node; None if unknown.
+    """
+    free = {node: fact["memory"]["free"] for node, fact in facts.items()}
+    usual = reference(free.values(), free, max)
     for node, count in free.items():
-        usual = _reference(free.values(), free, max)
-        if 2 * count < usual:
-            text = f"{_gib(count)} of memory are available, {_the_usual(free)} is {_gib(usual)}"
-            yield node, "memory", text
-    shm = {node: fact["shm"] for node, fact in facts.items() if fact["shm"] is not None}
-    for node, count in shm.items():
-        usual = _reference(shm.values(), shm, max)
-        if count < _FULL or 10 * count < usual:
-            text = f"shared memory (/dev/shm) has {_gib(count)} free, {_the_usual(shm)} is {_gib(usual)}"
+        text = f"{size_text(count)} of memory are available, "
+        if requested and 4 * count < min(requested, facts[node]["memory"]["total"]):
+            yield node, "memory", f"{text}the job requests {size_text(requested)}"
+        elif 2 * count < usual and count < (requested or usual):
+            yield node, "memory", f"{text}{the_usual(free)} is {size_text(usual)}"
+
+
+def shared_memory(facts):
+    """Shared memory that is nearly full, or far smaller than on the others."""
+    found = {node: fact["shm"] for node, fact in facts.items() if fact["shm"]}
+    free = {node: one["free"] for node, one in found.items()}
+    usual = reference(free.values(), free, max) if free else 0
+    for node, one in found.items():
+        text = f"shared memory (/dev/shm) has {size_text(one['free'])} free of {size_text(one['total'])}"
+        if one["free"] < max(_FULL, one["total"] / 10):
             yield node, "shm", text
+        elif 10 * one["free"] < usual:
+            yield node, "shm", f"{text}, {the_usual(free)} is {size_text(usual)}"
 
 
 def clocks(offsets):
@@ -149,15 +57,6 @@ def clocks(offsets):
         if abs(skew) - trip / 2 > SKEW:
             direction = "ahead of" if skew > 0 else "behind"
             yield node, "clock", f"its clock is {abs(skew):.1f} s {direction} {others}"
-
-
-def latencies(offsets):
-    """A connection to the first node with a much longer round trip than the others'."""
-    usual = _reference([trip for _, trip in offsets.values()], offsets, min)
-    for node, (_, trip) in offsets.items():
-        if trip > max(LATENCY, 10 * usual):
-            text = f"a round trip takes {trip * 1e3:.0f} ms, {_the_usual(offsets)} is {usual * 1e3:.1f} ms"
-            yield node, "latency", text
 
 
 def names(facts, owners):
@@ -196,78 +95,5 @@ def shared_folder(facts, missing, unseen, first):
             yield node, "shared-folder", "does not see the files of other nodes in the job's folder"
 
 
-def ports(faults, host, port, first):
-    """The port where ranks meet; `faults` are the results of the other nodes."""
-    failed = {node: fault for node, fault in faults.items() if fault}
-    if failed and len(failed) == len(faults):
-        fault = next(iter(failed.values()))
-        yield first, "port", f"no other node reaches its port {port}: {fault}"
-    for node, fault in failed.items():
-        if len(failed) < len(faults) or len(faults) == 1:
-            yield node, "port", f"cannot reach port {port} of {host}: {fault}"
-
-
-def links(pairs, floor):
-    """Nodes of which every connection is slow or broken; `pairs` are the results by (node, node)."""
-    slow = {pair for pair, _ in _slow(pairs, floor)}
-    return sorted(node for node in {node for pair in pairs for node in pair} if _all_slow(node, pairs, slow))
-
-
-def _all_slow(node, pairs, slow):
-    return all(pair in slow for pair in pairs if node in pair)
-
-
-def link_texts(pairs, floor):
-    """What is wrong with each slow connection, by pair."""
-    return dict(_slow(pairs, floor))
-
-
-def _slow(pairs, floor):
-    speeds = [result["speed"] for result in pairs.values() if "speed" in result]
-    usual = median(speeds) if speeds else 0.0
-    for pair, result in pairs.items():
-        if "error" in result:
-            yield pair, result["error"]
-        elif result["speed"] * SLOW_LINK < usual:
-            yield pair, f"{_speed(result['speed'])}, the median is {_speed(usual)}"
-        elif result["speed"] < floor:
-            yield pair, f"{_speed(result['speed'])}, less than the {_speed(floor)} that this site demands"
-
-
-def _reference(values, nodes, best):
-    """The value to compare with: the median, or of two nodes, where it is between both, the better one."""
-    return best(values) if len(nodes) == 2 else median(values)
-
-
-def _the_usual(nodes):
-    return "the better one" if len(nodes) == 2 else "the median"
-
-
-def _count(value):
-    return value if isinstance(value, int) else len(value)
-
-
-def _names(cards):
-    return " and ".join(sorted({card["name"] for card in cards}))
-
-
-def _usual(values):
-    """The most frequent value."""
-    found = list(values.values())
-    return max(sorted(set(found), reverse=True), key=found.count)
-
-
-def _counted(count, what):
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def _of(count, whole):
-    return f"{count} of {_counted(whole, 'node')}"
-
-
-def _speed(count):
-    return f"{count / 1e6:.1f} MB/s"
-
-
-def _gib(count):
-    return f"{count / _GIB:.2f} GiB"
+    return f"{count} of {counted(whole, 'node')}"

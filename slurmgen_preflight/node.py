@@ -1,5 +1,6 @@
 """The part that runs on each node: connect to the job, and carry out what it asks for, until it ends."""
 
+import errno
 import os
 import shutil
 import socket
@@ -17,6 +18,8 @@ _CONNECT = 10.0
 _VISIBLE = 3.0
 "Seconds until a file of another node must be visible; a shared folder may lag."
 _SHM = "/dev/shm"  # noqa: S108
+_NO_GPUS = dict.fromkeys(["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"], "")
+"So PyTorch sees none."
 
 
 def main():
@@ -61,18 +64,19 @@ class Node:
         """The clock of this node."""
         return {"time": time.time()}
 
-    def do_facts(self, names):
-        """All that this node finds out by itself."""
+    def do_facts(self, names, with_gpus):
+        """All that this node finds out by itself; without GPUs, those of other jobs are left alone."""
+        os.environ.update({} if with_gpus else _NO_GPUS)
         self._torch = product.load_torch()
-        cards, gpus_fault = gpus.listed()
+        cards, gpus_fault = gpus.listed() if with_gpus else ([], None)
         return {
             "gpus": cards,
             "gpus_fault": gpus_fault,
-            "torch_gpus": gpus.seen_by_torch(self._torch),
+            "torch_gpus": gpus.seen_by_torch(self._torch) if with_gpus else None,
             "products": product.products(self._torch),
             "copies": gpus.copies(self._torch),
-            "memory": _available_memory(),
-            "shm": shutil.disk_usage(_SHM).free if Path(_SHM).is_dir() else None,
+            "memory": _memory(),
+            "shm": _shared_memory(),
             "unresolved": [name for name in names if not _resolves(name)],
             "unwritable": self._write(str(self.number), "written"),
         }
@@ -99,8 +103,8 @@ class Node:
         try:
             self._listener = wire.listener(port)
         except OSError as error:
-            return {"fault": wire.reason(error)}
-        return {"fault": None}
+            return {"fault": wire.reason(error), "in_use": error.errno == errno.EADDRINUSE}
+        return {"fault": None, "in_use": False}
 
     def do_reach(self, host, port):
         """Connect to that port."""
@@ -127,10 +131,19 @@ class Node:
         return None
 
 
-def _available_memory():
-    """Bytes of memory that processes may still allocate."""
+def _memory():
+    """Bytes of memory that processes may still allocate, and of all memory."""
     fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    return int(fields["MemAvailable"].split()[0]) << 10
+    free, total = (int(fields[name].split()[0]) << 10 for name in ("MemAvailable", "MemTotal"))
+    return {"free": free, "total": total}
+
+
+def _shared_memory():
+    """The same of /dev/shm; None if there is none."""
+    if not Path(_SHM).is_dir():
+        return None
+    usage = shutil.disk_usage(_SHM)
+    return {"free": usage.free, "total": usage.total}
 
 
 def _resolves(name):

@@ -2,21 +2,32 @@
 
 import selectors
 import time
+from typing import NamedTuple
 
 from greetings import Greetings
 
-JOIN, FACTS, STEP = 25.0, 20.0, 10.0
-"Seconds that a node may take longer than half of the nodes: to start, to examine itself, for other requests."
-LONGEST = 300.0
-"Seconds until half of the nodes must have answered; a cold import of PyTorch may take long on all."
+
+class Limit(NamedTuple):
+    """How long nodes may take, in seconds."""
+
+    after_half: float
+    "Longer than half of the nodes."
+    longest: float
+    "For half of the nodes, and for one that is alone."
+
+
+JOIN, FACTS = Limit(25.0, 300.0), Limit(20.0, 300.0)
+"To start, and to examine itself: a cold import of PyTorch may take long on all nodes."
+STEP, TRANSFER = Limit(10.0, 60.0), Limit(20.0, 60.0)
+"For other requests, and to transfer data."
 
 
 class Nodes:
     """The nodes that are connected, by number."""
 
-    def __init__(self, count, token, lost):
-        self.hosts, self.ports, self.trips = {}, {}, {}
-        self._count, self._token, self._lost = count, token, lost
+    def __init__(self, count, token):
+        self.hosts, self.ports, self.trips, self.faults = {}, {}, {}, []
+        self._count, self._token = count, token
         self._channels = {}
         self._selector = selectors.DefaultSelector()
 
@@ -24,6 +35,11 @@ class Nodes:
     def numbers(self):
         """The nodes, sorted."""
         return sorted(self._channels)
+
+    @property
+    def are_complete(self):
+        """Whether no node is lost."""
+        return len(self._channels) == self._count
 
     def join(self, server, has_ended):
         """Accept connections until all nodes have joined, or the time is over."""
@@ -37,7 +53,7 @@ class Nodes:
         greetings.close()
 
     def _add(self, channel, greeting, host):
-        channel.socket.settimeout(STEP)
+        channel.socket.settimeout(STEP.after_half)
         number = greeting["node"]
         self._channels[number], self.hosts[number], self.ports[number] = channel, host, greeting["port"]
         self._selector.register(channel, selectors.EVENT_READ, number)
@@ -48,7 +64,7 @@ class Nodes:
         Args:
             requests: the request by node.
             what: what the nodes do, for the message about a lost one.
-            limit: seconds that a node may take longer than half of them.
+            limit: how long they may take.
         """
         answers, sent = {}, {}
         for number, request in requests.items():
@@ -63,7 +79,7 @@ class Nodes:
                 self.trips[number] = sent.get(number), time.time()
                 answers[number] = answer
         for number in set(sent) & set(self._channels) - set(answers):
-            self._drop(number, f"no answer for {limit:.0f} s after the others: {what}")
+            self._drop(number, f"{clock.text}: {what}")
         return self._without_errors(answers, what)
 
     def close(self):
@@ -89,7 +105,7 @@ class Nodes:
         good = {}
         for number, answer in sorted(answers.items()):
             if "failed" in answer:
-                self._lost(number, "check", f"{what}: {answer['failed']}")
+                self.faults.append((number, "check", f"{what}: {answer['failed']}"))
             else:
                 good[number] = answer
         return good
@@ -98,7 +114,7 @@ class Nodes:
         channel = self._channels.pop(number)
         self._selector.unregister(channel)
         channel.close()
-        self._lost(number, "peer", text)
+        self.faults.append((number, "peer", text))
 
 
 class _Clock:
@@ -106,12 +122,19 @@ class _Clock:
 
     def __init__(self, count, limit):
         self._half, self._limit = (count + 1) // 2, limit
-        self._end = time.monotonic() + LONGEST
+        self._end = time.monotonic() + limit.longest
         self._half_is_done = False
+
+    @property
+    def text(self):
+        """The limit that is over."""
+        if self._half_is_done:
+            return f"no answer for {self._limit.after_half:.0f} s after the others"
+        return f"no answer for {self._limit.longest:.0f} s"
 
     def is_over(self, done):
         """Whether the time is over, when so many nodes are done."""
         if done >= self._half and not self._half_is_done:
             self._half_is_done = True
-            self._end = time.monotonic() + self._limit
+            self._end = time.monotonic() + self._limit.after_half
         return time.monotonic() > self._end

@@ -5,7 +5,11 @@ import sys
 from contextlib import suppress
 
 BAD = 79
-"Exit status if a node is bad."
+"Exit status if the job cannot run on a node."
+PORT_IN_USE = "port-in-use"
+"The only check whose fault passes by itself: a node with no other fault is busy, not bad."
+_NAMED = 8
+"Nodes that the verdict names."
 
 
 def finish(names, findings, summaries, path):
@@ -15,23 +19,26 @@ def finish(names, findings, summaries, path):
     }
     for node, name in enumerate(names):
         texts = "; ".join(text for _, text in by_node[node])
-        _say(f"{name}: BAD: {texts}" if texts else f"{name}: healthy: {summaries.get(node, '')}")
-    bad = [name for node, name in enumerate(names) if by_node[node]]
-    _say(verdict(names, bad, findings))
+        mark = "BUSY" if _is_busy(by_node[node]) else "BAD"
+        _say(f"{name}: {mark}: {texts}" if texts else f"{name}: healthy: {summaries.get(node, '')}")
+    _say(verdict(names, by_node))
     _write(path, as_json(names, by_node))
-    return BAD if bad else 0
+    return BAD if any(by_node.values()) else 0
 
 
-def verdict(names, bad, findings):
-    """The result in words."""
+def verdict(names, by_node):
+    """The result in words: the first finding of each node that is bad."""
+    bad = [node for node in by_node if by_node[node]]
     if not bad:
         return f"verdict: {_counted(len(names))}, all healthy"
-    what = "; ".join(f"{names[node]}: {text}" for node, _, text in findings[:3])
-    more = f" (and {len(findings) - 3} more)" if len(findings) > 3 else ""
-    are = "is" if len(bad) == 1 else "are"
+    busy = all(_is_busy(by_node[node]) for node in bad)
+    what = "; ".join(f"{names[node]}: {by_node[node][0][1]}" for node in bad[:_NAMED])
+    more = f"; and {_counted(len(bad) - _NAMED)} more" if len(bad) > _NAMED else ""
     return (
-        f"verdict: {len(bad)} of {_counted(len(names))} {are} bad. {what}{more}. "
+        f"verdict: {len(bad)} of {_counted(len(names))} {'is' if len(bad) == 1 else 'are'} "
+        f"{'busy' if busy else 'bad'}. {what}{more}. "
         "The training was not started; this is not an error of your code."
+        + (" Submit the job again: each job has a port of its own." if busy else "")
     )
 
 
@@ -44,11 +51,16 @@ def as_json(names, by_node):
             {
                 "node": name,
                 "healthy": not by_node[node],
+                "busy": _is_busy(by_node[node]),
                 "findings": [{"check": check, "text": text} for check, text in by_node[node]],
             }
             for node, name in enumerate(names)
         ],
     }
+
+
+def _is_busy(findings):
+    return {check for check, _ in findings} == {PORT_IN_USE}
 
 
 def summary(fact, offset, speed):
@@ -58,7 +70,7 @@ def summary(fact, offset, speed):
     parts = [f"{len(cards)} x {cards[0]['name']}" if cards else unknown]
     for one in fact["products"][:2]:
         parts += [f"product {one['seconds'] * 1e3:.2f} ms ({one['device']})"] if one["seconds"] else []
-    parts += [f"{fact['memory'] / (1 << 30):.0f} GiB of memory"]
+    parts += [f"{fact['memory']['free'] / (1 << 30):.0f} GiB of memory"]
     parts += [f"{speed / 1e6:.0f} MB/s"] if speed else []
     parts += [f"clock {offset[0]:+.3f} s"] if offset else []
     return ", ".join(parts)

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_json
-from slurmgen.cli.route_options import json_option, project_dir
+from slurmgen.cli.route_options import json_option, project_dir, via_option
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.text import visible
@@ -28,10 +28,11 @@ _MIN_DAYS, _MAX_DAYS = 0.001, 3650
         "slurmgen nodes": "List the bad nodes of all sites",
         "slurmgen nodes --site daic --add gpu07 --because 'ECC errors'": "Exclude a node from new jobs",
         "slurmgen nodes --site daic --clear gpu07": "Let jobs use it again",
+        "slurmgen nodes --site daic --via twin": "List the bad nodes of its twin",
     },
 )
 @site_option
-@click.option("--twin", is_flag=True, help="With --site: the nodes of its twin.")
+@via_option
 @click.option("--add", "added", multiple=True, metavar="NODE", help="Exclude this node; repeatable.")
 @click.option("--because", metavar="TEXT", help="With --add: what is wrong with it.")
 @click.option(
@@ -45,7 +46,7 @@ _MIN_DAYS, _MAX_DAYS = 0.001, 3650
 @json_option
 def command(
     site: str | None,
-    twin: bool,
+    via: str | None,
     added: tuple[str, ...],
     because: str | None,
     days: float | None,
@@ -60,10 +61,10 @@ def command(
     """
     from slurmgen.jobs.bad_nodes import BadNodes
 
-    _check(site, twin, added, because, days, bool(cleared or clear_all))
+    _check(site, via, added, because, days, bool(cleared or clear_all))
     if cleared and clear_all:
         raise click.UsageError("--clear and --clear-all exclude each other.")
-    place = _place(site, twin)
+    place = _place(site, via)
     if place and added and because:
         _add(place, added, because, days)
     elif cleared or clear_all:
@@ -77,7 +78,7 @@ def command(
 
 def _check(
     site: str | None,
-    twin: bool,
+    via: str | None,
     added: tuple[str, ...],
     because: str | None,
     days: float | None,
@@ -85,8 +86,8 @@ def _check(
 ) -> None:
     if added and clears:
         raise click.UsageError("--add and --clear exclude each other.")
-    if twin and not site:
-        raise click.UsageError("--twin needs --site.")
+    if via and not site:
+        raise click.UsageError("--via needs --site.")
     if added and not (site and because and because.strip()):
         raise click.UsageError("--add needs --site and --because.")
     if days is not None and isnan(days):
@@ -95,12 +96,12 @@ def _check(
         raise click.UsageError("--because and --days need --add.")
 
 
-def _place(site: str | None, twin: bool) -> "Place | None":
+def _place(site: str | None, via: str | None) -> "Place | None":
     """The site or its twin; None for all."""
     from slurmgen.jobs.bad_nodes import Place
     from slurmgen.sites.profiles import load_site
 
-    return Place(load_site(site, project_dir()).name, twin) if site else None
+    return Place(load_site(site, project_dir()).name, via == "twin") if site else None
 
 
 def _add(place: "Place", names: Sequence[str], because: str, days: float | None) -> None:

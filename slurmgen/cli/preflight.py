@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
+from click.exceptions import Exit
 from msgspec import structs
 
 from slurmgen.bundled_scripts import PREFLIGHT
@@ -21,14 +23,18 @@ from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import is_full_path
 
 if TYPE_CHECKING:
+    from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.plan import Plan
     from slurmgen.remote.route import Route
 
 NAME = "preflight"
 _TIME = "00:10:00"
+_COMMANDLINE = ParameterSource.COMMANDLINE
 _TRAINING = ("true",)
 "The job only checks nodes; it trains nothing."
+_FRAMEWORKS = {True: "srun", False: "tensorflow"}
+"How the job starts that command, with and without GPUs: the latter allows several nodes without GPUs."
 _OF_PROJECT = (
     *("account", "partition", "qos", "gpu_type", "exclude"),
     *("container", "container_engine", "binds", "env", "modules"),
@@ -43,13 +49,20 @@ _OF_SBATCH = ("constraint", "reservation", "clusters", "nodelist", "exclude")
     examples={
         "slurmgen preflight --site daic --nodes 2": "Check two nodes",
         "slurmgen preflight --nodes 4 --partition accel": "Check four nodes of a partition",
+        "slurmgen preflight --nodelist gpu07": "Check a node that `slurmgen nodes` lists again",
         "slurmgen preflight --copy": "Copy the program for scripts with --preflight that sbatch runs",
     },
 )
 @site_option
-@click.option("--nodes", type=click.IntRange(min=1), default=1, metavar="N", help="Nodes; default: 1.")
+@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Number of nodes; default: 1.")
 @click.option(
-    "--gpus", type=click.IntRange(min=1), metavar="N", help="GPUs of all nodes; default: all that they have."
+    "--nodelist", metavar="NODE,...", help="Check these nodes; of those that are healthy, clear the entries."
+)
+@click.option(
+    "--gpus",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="GPUs of all nodes, 0 to check none; default: all that they have.",
 )
 @click.option("--gpu-type", metavar="TYPE", help="GPU type, by its name in Slurm.")
 @click.option("--account", metavar="NAME", help="Account to charge.")
@@ -66,8 +79,8 @@ _OF_SBATCH = ("constraint", "reservation", "clusters", "nodelist", "exclude")
 @route_options
 def command(
     site: str | None,
-    nodes: int,
-    gpus: int | None,
+    nodes: int | None,
+    nodelist: str | None,
     remote_dir: str | None,
     dry_run: bool,
     copy: bool,
@@ -77,23 +90,49 @@ def command(
 
     The job compares its nodes with each other: GPUs, memory, clocks, the shared folder, and the network
     between them. Its log follows, with one line per node and a verdict. docs/preflight.md lists the checks.
+    If all nodes are healthy, `slurmgen nodes` no longer lists those that earlier preflights found bad.
 
     Exits with 1 if a node is bad, or if the job failed for another reason.
     """
     from slurmgen.remote.route import find_route
 
     if copy:
+        _check_alone("copy")
         _copy(Path.cwd() / PREFLIGHT)
         return
     route_values = {key: values.pop(key) for key in ("via", "host", "ssh_config", "ssh_client")}
-    request = Request(
-        preflight=True, command=_TRAINING, framework="srun", name=NAME, nodes=nodes, gpus=gpus, **values
-    )
+    values |= _size(nodes, nodelist)
+    framework = _FRAMEWORKS[values["gpus"] != 0]
+    request = Request(preflight=True, command=_TRAINING, framework=framework, name=NAME, **values)
     job = _checking(load_spec(JobOptions(site=site, request=request), Path.cwd()))
     route = find_route(job.site, job.personal, **route_values)
     folder = cache_folder() / NAME  # always the same, so that a repeated command finds its unsettled job
     folder.mkdir(parents=True, exist_ok=True)
     _run(job, folder, route, remote_dir, dry_run=dry_run)
+
+
+def _check_alone(name: str) -> None:
+    """Refuse other options beside one, except those that come from the environment."""
+    context = click.get_current_context()
+    given = [key for key in context.params if context.get_parameter_source(key) is _COMMANDLINE]
+    others = [f"--{key.replace('_', '-')}" for key in given if key != name]
+    if others:
+        raise click.UsageError(f"{others[0]} has no effect with --{name}.")
+
+
+def _size(nodes: int | None, nodelist: str | None) -> dict[str, Any]:
+    """What a request has for the number of nodes, or for the nodes that the user names."""
+    from slurmgen.jobs.bad_nodes import is_node_name
+
+    if nodelist is None:
+        return {"nodes": nodes or 1}
+    if nodes:
+        raise click.UsageError("--nodes and --nodelist exclude each other.")
+    names = list(dict.fromkeys(nodelist.split(",")))
+    for name in names:
+        if not is_node_name(name):
+            raise RequestError(f"{name!r} is not the name of a node", "Name each node on its own.")
+    return {"nodes": len(names), "sbatch": {"nodelist": ",".join(names)}}
 
 
 def _copy(folder: Path) -> None:
@@ -109,7 +148,12 @@ def _checking(job: JobSpec) -> JobSpec:
     kept = {field: getattr(job.request, field) for field in _OF_PROJECT}
     if asked.container is None and _is_in_project(job, kept["container"]):
         kept |= {"container": None, "container_engine": None, "binds": None}
+    if asked.gpus == 0:
+        kept["gpu_type"] = asked.gpu_type
     sbatch = {option: value for option, value in job.request.sbatch.items() if option in _OF_SBATCH}
+    if "nodelist" in asked.sbatch:  # a node that the project excludes may be checked too
+        kept["exclude"] = None
+        sbatch.pop("exclude", None)
     request = _with_gpus(structs.replace(asked, **kept, sbatch=sbatch), job.site)
     return structs.replace(job, request=request, command=command_line(job.site.name, request))
 
@@ -122,8 +166,10 @@ def _is_in_project(job: JobSpec, container: str | None) -> bool:
 def _with_gpus(request: Request, site: Site) -> Request:
     from slurmgen.sites.nodes import place_of
 
+    if request.gpus is not None:
+        return request
     each = place_of(site, request.partition, request.gpu_type, request.qos).node.gpus or 1
-    return structs.replace(request, gpus=request.gpus or each * (request.nodes or 1))
+    return structs.replace(request, gpus=each * (request.nodes or 1))
 
 
 def _run(job: JobSpec, folder: Path, route: "Route", remote_dir: str | None, *, dry_run: bool) -> None:
@@ -143,7 +189,24 @@ def _run(job: JobSpec, folder: Path, route: "Route", remote_dir: str | None, *, 
         printer = Printer(prepared, plan)
         with submission(prepared, connecting.transport, observer=printer) as outcome:
             say_result(prepared, outcome)
-            follow_job(outcome, route, err=False)
+            try:
+                follow_job(outcome, route, err=False)
+            except Exit as end:
+                if not end.exit_code:
+                    _clear_healthy(outcome.record, route)
+                raise
+
+
+def _clear_healthy(record: "Record", route: "Route") -> None:
+    """Clear the entries of bad nodes that a job found healthy, and name them."""
+    from slurmgen.jobs.reported_nodes import clear_healthy
+    from slurmgen.text import listed
+
+    cleared, kept = clear_healthy(record, route)
+    if cleared:
+        say(f"healthy, and no longer excluded from new jobs: {listed(cleared)}")
+    if kept:
+        say(f"healthy, but you reported it as bad: {listed(kept)}; `slurmgen nodes --clear NODE` clears it")
 
 
 def _prepared(job: JobSpec, folder: Path, route: "Route", remote_dir: str | None) -> "tuple[Plan, Prepared]":

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from slurmgen.remote.transport import Transport
 
 
+via_option = click.option(
+    "--via",
+    type=click.Choice(["ssh", "local", "twin"]),
+    help="Use SSH, the Slurm of this machine, or a twin; default: ssh if the site has a login host.",
+)
 _OPTIONS = [
-    click.option(
-        "--via",
-        type=click.Choice(["ssh", "local", "twin"]),
-        help="Use SSH, the Slurm of this machine, or a twin; default: ssh if the site has a login host.",
-    ),
+    via_option,
     click.option(
         "--host",
         metavar="[USER@]HOST",

@@ -12,7 +12,7 @@ from slurmgen.cli.options import JobCommand, project_size_option, request_option
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, route_options
 from slurmgen.cli.submit_output import print_id, say_result, show, warn
-from slurmgen.errors import RequestError
+from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:
@@ -117,10 +117,14 @@ def _prepared(
 
 def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:
     from slurmgen.jobs.exactly_once import try_out
+    from slurmgen.jobs.submit import advised
 
     route = prepared.route
     with connecting.transport() as transport:
-        reply = try_out(transport, prepared.submission.script)
+        try:
+            reply = try_out(transport, prepared.submission.script)
+        except CommandFailed as error:
+            raise advised(error, prepared) from error
     if as_json:
         print_json({"site": route.site, "via": route.via, "answer": reply})
     name = f"the twin of {route.site}" if route.via == "twin" else route.site

@@ -48,6 +48,7 @@ class _Finding(Struct):
 class _Node(Struct):
     node: Annotated[str, Meta(pattern=rf"^{NODE_NAME}\Z")]
     healthy: bool
+    busy: bool = False
     findings: list[_Finding] = []
 
 
@@ -57,51 +58,68 @@ class _Report(Struct):
     nodes: list[_Node]
 
 
+_EXCLUDED = (
+    "`slurmgen submit` excludes it now, and `slurmgen nodes` lists it; "
+    'with on_bad_node = "retry" a job continues without it.'
+)
+_SUBMIT_AGAIN = "Submit it again: each job has a port of its own. The node is not excluded."
 Findings = Mapping[str, str]
 "What is wrong with each bad node, by its name."
 
 
-def read(transport: Transport, folders: Sequence[str]) -> list[dict[str, str]]:
-    """The findings about bad nodes in each run folder; one command reads all."""
+class Found(Struct, frozen=True):
+    """What reports say against nodes."""
+
+    bad: Findings = {}
+    busy: Findings = {}
+    "Nodes that are not bad, but that the job cannot use now, such as one with its port in use."
+
+    def __or__(self, other: "Found") -> "Found":
+        return Found({**self.bad, **other.bad}, {**self.busy, **other.busy})
+
+
+def read(transport: Transport, folders: Sequence[str]) -> list[Found]:
+    """The findings about nodes in each run folder; one command reads all."""
     argv = ["sh", "-c", _READ, "preflight", str(MAX_REPORT), str(MAX_REPORTS), *folders]
     reply = transport.run(argv, timeout=COMMAND_TIMEOUT)
-    found: list[dict[str, str]] = [{}]
+    found = [Found()]
     for text in reply.stdout.split(b"\0", len(folders) * (MAX_REPORTS + 1))[:-1]:
         if text == b".":
-            found.append({})
+            found.append(Found())
         else:
             found[-1] |= findings(text.removeprefix(b"r"))
-    return [*found, *[{}] * len(folders)][: len(folders)]
+    return [*found, *[Found()] * len(folders)][: len(folders)]
 
 
-def findings(report: bytes) -> dict[str, str]:
-    """What a report says against each bad node; nothing if it has not the expected form.
+def findings(report: bytes) -> Found:
+    """What a report says against nodes; nothing if it has not the expected form.
 
     Nothing either if it says that all of several nodes are bad: then the fault is hardly theirs.
     """
     try:
         content = json.decode(report, type=_Report)
     except (DecodeError, ValidationError, RecursionError):
-        return {}
-    bad = [node for node in content.nodes if not node.healthy]
-    if content.verdict == "healthy" or (len(bad) == len(content.nodes) > 1):
-        return {}
-    return {node.node: _in_words(node) for node in bad[:MAX_NODES]}
+        return Found()
+    named = [node for node in content.nodes if not node.healthy]
+    if content.verdict == "healthy" or (len(named) == len(content.nodes) > 1):
+        return Found()
+    bad, busy = (
+        {node.node: _in_words(node) for node in named[:MAX_NODES] if node.busy is is_busy}
+        for is_busy in (False, True)
+    )
+    return Found(bad, busy)
 
 
 def _in_words(node: _Node) -> str:
     return in_one_line("; ".join(finding.text for finding in node.findings)) or "its preflight failed"
 
 
-def why(found: Findings) -> Why | None:
+def why(found: Found) -> Why | None:
     """Why a job that ended with BAD_NODE failed; None if no report names a node."""
-    if not found:
+    named = found.bad or found.busy
+    if not named:
         return None
-    node, finding = next(iter(found.items()))
-    others = [name for name in found if name != node]
+    node, finding = next(iter(named.items()))
+    others = [name for name in named if name != node]
     more = f"; and {counted(len(others), 'more node')}: {listed(others)}" if others else ""
-    return Why(
-        f"not your code: node {node}: {finding}{more}",
-        "`slurmgen submit` excludes it now, and `slurmgen nodes` lists it; "
-        'with on_bad_node = "retry" a job continues without it.',
-    )
+    return Why(f"not your code: node {node}: {finding}{more}", _EXCLUDED if found.bad else _SUBMIT_AGAIN)

@@ -15,7 +15,7 @@ from slurmgen.errors import RequestError
 from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
 from slurmgen.paths import cache_folder
-from slurmgen.plan import Plan
+from slurmgen.plan import Plan, bad_nodes
 from slurmgen.python_env import needed_files
 from slurmgen.remote.route import Route
 from slurmgen.sites.model import Site
@@ -49,7 +49,7 @@ class Prepared(Struct, frozen=True):
     first: Parcel
     "The files to send, judged by that."
     refusals: dict[str, str] = {}
-    "What to do when the site refuses the job, by a part of the message."
+    "What to do when Slurm refuses the job, by a part of the message."
 
 
 def prepare(
@@ -92,7 +92,8 @@ def prepare(
         stderr=_options(plan).get("error", ""),
         retries=plan.request.on_bad_node == "retry",
     )
-    return Prepared(made, route, record, sent, expected(content, sent), plan.profile.refusals)
+    refusals = plan.profile.refusals | bad_nodes.refusals(plan.request)
+    return Prepared(made, route, record, sent, expected(content, sent), refusals)
 
 
 def _check_reachable(site: Site, parent: str) -> None:

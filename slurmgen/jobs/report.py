@@ -91,6 +91,16 @@ class Report(Struct, frozen=True, kw_only=True):
         return pending_reasons.words(self.main.reason) if self.state == "PENDING" else ""
 
     @property
+    def excludes(self) -> str:
+        """The nodes that it must not run on, while it is pending."""
+        return self.main.excluded if self.state == "PENDING" else ""
+
+    @property
+    def lacks_nodes(self) -> bool:
+        """Whether it waits for ever, because no other nodes than the excluded ones have what it requests."""
+        return bool(self.excludes) and self.main.reason == "BadConstraints"
+
+    @property
     def elapsed(self) -> int | None:
         """Seconds that it has run."""
         return whole_seconds(self.main.elapsed)
@@ -134,6 +144,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "waits": report.waits,
         "why": report.why,
         "bad_nodes": report.bad_nodes,
+        "excludes": report.excludes,
         "requeued": report.requeued,
         "start": main.start,
         "elapsed": report.elapsed,

@@ -12,6 +12,11 @@ from slurmgen.slurm.replies import JobState
 from slurmgen.slurm.usage import Usage
 from slurmgen.text import counted, visible
 
+USE_EXCLUDED = (
+    "Run `slurmgen cancel {}`. Then submit it for fewer nodes, or with --no-exclude-bad-nodes; "
+    "`slurmgen nodes` lists and clears bad nodes."
+)
+"For a job that no nodes are left for."
 MAX_TASKS = 20
 "Tasks of an array that are listed."
 
@@ -76,14 +81,7 @@ def _array_lines(report: Report) -> Iterator[str]:
 
 
 def _details(report: Report) -> Iterator[str]:
-    if report.waits:
-        yield f"why: {report.waits}"
-    if report.requeued:
-        yield f"requeued: {report.requeued.text}"
-    if report.is_stuck:
-        yield f"do: {WHAT_TO_DO.format(report.job.id)}"
-    if report.state == "PENDING" and report.main.start:
-        yield f"expected to start at {report.main.start}"
+    yield from _waiting(report)
     yield from _failure(report)
     if report.usage and report.elapsed and not report.is_array:
         used = ", ".join(_used(report.usage, report.elapsed, report.time_limit))
@@ -92,13 +90,27 @@ def _details(report: Report) -> Iterator[str]:
         yield f"remembered: {report.remembered}"
 
 
+def _waiting(report: Report) -> Iterator[str]:
+    """Why a job waits, and what to do if it waits for ever."""
+    if report.waits:
+        yield f"why: {report.waits}"
+    if report.requeued:
+        yield f"requeued: {report.requeued.text}"
+    if report.excludes:
+        yield f"excludes: {report.excludes}"
+    todo = WHAT_TO_DO if report.is_stuck else USE_EXCLUDED if report.lacks_nodes else ""
+    yield from (f"do: {text.format(report.job.id)}" for text in [todo] if text)
+    if report.state == "PENDING" and report.main.start:
+        yield f"expected to start at {report.main.start}"
+
+
 def _failure(report: Report) -> Iterator[str]:
-    """Why a job failed, or what its preflight found against nodes."""
+    """Why a job failed, and what the preflights of its runs found against nodes."""
     if report.why:
         yield f"why: {report.why.what}"
         yield from (f"log: {text}" for text in [report.why.line] if text)
         yield from (f"do: {text}" for text in [report.why.todo] if text)
-    else:
+    if not report.why or len(report.bad_nodes) > 1:
         yield from (f"bad node {node}: {finding}" for node, finding in report.bad_nodes.items())
 
 

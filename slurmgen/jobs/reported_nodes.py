@@ -11,7 +11,9 @@ from slurmgen.job_spec import JobSpec
 from slurmgen.jobs import preflight_reports
 from slurmgen.jobs.bad_nodes import DAYS, MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
 from slurmgen.jobs.failure import status_and_signal
-from slurmgen.jobs.preflight_reports import BAD_NODE
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.preflight_reports import BAD_NODE, Findings, Found
 from slurmgen.jobs.report import Report
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
@@ -27,12 +29,12 @@ def with_bad_nodes(transport: Transport, reports: Sequence[Report]) -> list[Repo
     folders = {
         report.job: report.job.record.folder
         for report in reports
-        if report.job.record and (_failed(report) or (report.job.record.retries and report.ended))
+        if report.job.record and (_failed(report) or report.job.record.retries)
     }
     if not folders:
         return list(reports)
     found = dict(zip(folders, preflight_reports.read(transport, list(folders.values())), strict=True))
-    return [_completed(report, found.get(report.job, {})) for report in reports]
+    return [_completed(report, found.get(report.job, Found())) for report in reports]
 
 
 def if_readable(transport: Transport, reports: Sequence[Report]) -> list[Report]:
@@ -50,13 +52,13 @@ def _failed(report: Report) -> bool:
     )
 
 
-def _completed(report: Report, reported: dict[str, str]) -> Report:
-    found = _of_job(report, reported)
+def _completed(report: Report, reported: Found) -> Report:
+    found = Found(_of_job(report, reported.bad), _of_job(report, reported.busy))
     cause = preflight_reports.why(found) if _failed(report) else None
-    return structs.replace(report, bad_nodes=found, why=cause or report.why)
+    return structs.replace(report, bad_nodes=found.bad, why=cause or report.why)
 
 
-def _of_job(report: Report, found: dict[str, str]) -> dict[str, str]:
+def _of_job(report: Report, found: Findings) -> Findings:
     """The findings about nodes of the job itself.
 
     Of a job that left bad nodes, Slurm lists those of its last run only; then all are kept.
@@ -83,6 +85,24 @@ def _bad_nodes(report: Report) -> Iterator[BadNode]:
     days = days_at(place.site) if report.bad_nodes else DAYS
     for node, finding in report.bad_nodes.items():
         yield bad_node(place, node, finding, job, days=days)
+
+
+def clear_healthy(record: Record, route: Route) -> tuple[list[str], list[str]]:
+    """Clear the entries of the nodes of a job that only checked them, and that has completed.
+
+    Returns:
+        The nodes that were cleared, and those that were not, since the user reported them.
+    """
+    states = [
+        state for found in Ledger().find(record.id, record.site) for state in Job.of(found, route).final
+    ]
+    entries = [
+        node
+        for node in BadNodes().current(place_of(route))
+        if any(state.state == "COMPLETED" and node_lists.contains(state.nodes, node.node) for state in states)
+    ]
+    BadNodes().clear(node for node in entries if node.job)
+    return [node.node for node in entries if node.job], [node.node for node in entries if not node.job]
 
 
 def nodes_to_exclude(job: JobSpec, place: Place) -> tuple[BadNode, ...]:

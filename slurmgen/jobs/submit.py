@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, json, structs
 
-from slurmgen.errors import ConfigError, RequestError, SlurmgenError, TransferFailed
+from slurmgen.errors import CommandFailed, ConfigError, RequestError, SlurmgenError, TransferFailed
 from slurmgen.job_spec import JobSpec, spec_of
 from slurmgen.jobs import exactly_once
 from slurmgen.jobs.exactly_once import Closed, Count, Refused, Submitted
@@ -155,11 +155,16 @@ def _send(
         return _send(transport, prepared, entry, ledger, count)
     except Refused as error:
         ledger.drop(entry.key)
-        advice = (text for part, text in prepared.refusals.items() if part in error.fact)
-        raise Refused(error.fact, next(advice, error.hint)) from error
+        raise advised(error, prepared) from error
     except TransferFailed:
         ledger.release(entry.key)
         raise
+
+
+def advised(error: CommandFailed, prepared: Prepared) -> Refused:
+    """A refusal, with what to do about it for this job at this site."""
+    advice = (text for part, text in prepared.refusals.items() if part in error.fact)
+    return Refused(error.fact, next(advice, error.hint))
 
 
 def _settled(prepared: Prepared, entry: Record, submitted: Submitted) -> Record:

@@ -67,6 +67,15 @@ def _check_requeue(request: Request) -> None:
         raise RequestError("--on-bad-node retry and --sbatch no-requeue exclude each other", "Leave one out.")
 
 
+def refusals(request: Request) -> dict[str, str]:
+    """What to do when Slurm has too few nodes for a job that excludes some, by a part of its message."""
+    todo = (
+        "The job excludes nodes: submit it with --no-exclude-bad-nodes, or clear some with `slurmgen nodes`. "
+        "Else request less, or another --partition or --gpu-type."
+    )
+    return {"node configuration is not available": todo} if request.exclude else {}
+
+
 def why_no_requeue(request: Request) -> str:
     """Why a job is not requeued at its time limit, if nothing is requested."""
     retry = request.on_bad_node == "retry"

@@ -37,6 +37,7 @@ SQUEUE = (
     Field("%l", "time_limit"),
     Field("%S", "start"),
     Field("%N", "nodes"),
+    Field("%x", "excluded"),
     Field("%j", "name", str),
 )
 # All are in 20.11 too (https://slurm.schedmd.com/archive/slurm-20.11.9/sacct.html).

@@ -47,6 +47,8 @@ class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     start: str = ""
     "Time when it started, or is expected to."
     nodes: str = ""
+    excluded: str = ""
+    "Nodes that it must not run on; only squeue reports them."
     exit_code: str = ""
     "Exit status and signal, as `1:0`."
     name: str = ""

@@ -156,11 +156,11 @@ def test_control_characters_in_a_name_are_escaped(slurmgen: Run, ledger: Ledger)
 
 def test_the_json_object_has_all_keys(slurmgen: Run, ledger: Ledger) -> None:
     jobs = json.loads(slurmgen("status", "--json").stdout)["jobs"]
-    keys = "id name site via cluster state ended exit_code signal reason waits why bad_nodes requeued start"
-    keys += (
-        " elapsed time_limit nodes usage tasks submitted folder log commit dirty key command directory error"
+    keys = (
+        "id name site via cluster state ended exit_code signal reason waits why bad_nodes excludes requeued "
+        "start elapsed time_limit nodes usage tasks submitted folder log commit dirty key command directory "
+        "error remembered"
     )
-    keys += " remembered"
     assert list(jobs[0]) == keys.split()
     assert [job["id"] for job in jobs] == ["1234567", "42"]
     assert (jobs[0]["commit"], jobs[0]["dirty"], jobs[0]["key"]) == (FAILED.commit, True, "k1")

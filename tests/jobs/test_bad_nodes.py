@@ -11,13 +11,16 @@ import pytest
 from msgspec import structs
 
 from slurmgen import load_job
-from slurmgen.errors import ConfigError
+from slurmgen.errors import CommandFailed, ConfigError
 from slurmgen.jobs.bad_nodes import MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
+from slurmgen.jobs.final_states import as_text
 from slurmgen.jobs.job import Job
-from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.prepare import prepare
 from slurmgen.jobs.report import Report
-from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, with_bad_nodes
+from slurmgen.jobs.report_text import lines
+from slurmgen.jobs.reported_nodes import clear_healthy, excluding, nodes_to_exclude, with_bad_nodes
+from slurmgen.jobs.submit import advised
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.route import Route
 from slurmgen.slurm import node_lists
@@ -266,7 +269,7 @@ def _age(node: dict[str, str]) -> timedelta:
         (["--add", "n1"], "--add needs --site and --because"),
         (["--site", "daic", "--add", "n1", "--because", " "], "--add needs --site and --because"),
         (["--because", "x"], "--because and --days need --add"),
-        (["--twin"], "--twin needs --site"),
+        (["--via", "twin"], "--via needs --site"),
         (["--clear", "n1"], "node n1 is not listed"),
         (["--clear", "n1", "--clear-all"], "--clear and --clear-all exclude each other"),
         (["--site", "daic", "--add", "n1", "--because", "x", "--days", "nan"], "--days is not a number"),
@@ -307,31 +310,116 @@ def test_a_node_is_found_in_a_list_of_slurm(nodes: str, name: str, *, expected: 
     assert node_lists.contains(nodes, name) is expected
 
 
-def reported(folder: Path, nodes: str, *, retries: bool = False) -> list[str]:
-    """The bad nodes of a job that ran on these nodes, and whose report calls n1 and other9 bad."""
-    bad = [{"node": node, "healthy": False, "findings": []} for node in ("n1", "other9")]
-    healthy = {"node": "n2", "healthy": True}
-    report = {"schema": 1, "verdict": "bad", "nodes": [*bad, healthy]}
-    (folder / ".preflight-12.json").write_text(json.dumps(report))
-    record = Record(
-        id="12",
-        site="daic",
-        via="local",
-        name="",
-        folder=str(folder),
-        output="",
-        submitted="",
-        retries=retries,
-    )
-    state = JobState(id="12", state="FAILED", exit_code="79:0", nodes=nodes)
+def finding(node: str, text: str, *, busy: bool = False) -> dict[str, object]:
+    """What a report says against a node."""
+    return {"node": node, "healthy": False, "busy": busy, "findings": [{"text": text}]}
+
+
+def report_of(
+    folder: Path, nodes: str, *reports: list[dict[str, object]], retries: bool = False, state: str = "FAILED"
+) -> Report:
+    """The report of a job whose runs left these reports, of which each also has a healthy node."""
+    for number, bad in enumerate(reports):
+        content = {"schema": 1, "verdict": "bad", "nodes": [*bad, {"node": "n2", "healthy": True}]}
+        (folder / f".preflight-12-{number}.json").write_text(json.dumps(content))
+    record = structs.replace(RECORD, folder=str(folder), retries=retries)
+    states = (JobState(id="12", state=state, exit_code="79:0", nodes=nodes),)
     job = Job(JobId("12"), Route(site="daic", via="local"), record)
-    (found,) = with_bad_nodes(LocalTransport(), [Report(job=job, state="FAILED", states=(state,))])
-    return list(found.bad_nodes)
+    (found,) = with_bad_nodes(LocalTransport(), [Report(job=job, state=state, states=states)])
+    return found
+
+
+RECORD = Record(id="12", site="daic", via="local", name="", folder="", output="", submitted="")
+BOTH = [finding("n1", "slow"), finding("other9", "slow")]
+PORT = "another program uses port 20007"
 
 
 def test_a_report_counts_only_against_nodes_of_its_job(tmp_path: Path) -> None:
-    assert reported(tmp_path, "n[1-2]") == ["n1"]
+    assert list(report_of(tmp_path, "n[1-2]", BOTH).bad_nodes) == ["n1"]
 
 
 def test_a_report_of_a_job_that_left_its_node_counts(tmp_path: Path) -> None:
-    assert reported(tmp_path, "n[3-4]", retries=True) == ["n1", "other9"]
+    assert list(report_of(tmp_path, "n[3-4]", BOTH, retries=True).bad_nodes) == ["n1", "other9"]
+
+
+def test_the_nodes_of_all_runs_of_a_job_are_printed(tmp_path: Path) -> None:
+    runs = [[finding(f"n{number}", f"fault {number}")] for number in (1, 3, 4)]
+    text = "\n".join(lines(report_of(tmp_path, "n[4-5]", *runs, retries=True)))
+    assert "why: not your code: node n1: fault 1; and 2 more nodes: n3, n4" in text
+    for number in (1, 3, 4):
+        assert f"bad node n{number}: fault {number}" in text
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+def test_a_job_that_starts_again_names_the_bad_nodes_of_its_earlier_runs(tmp_path: Path, state: str) -> None:
+    found = report_of(tmp_path, "", [finding("n1", "slow")], retries=True, state=state)
+    assert "  bad node n1: slow" in lines(found)
+
+
+def test_a_busy_node_is_the_cause_of_a_failure_but_not_remembered(tmp_path: Path) -> None:
+    found = report_of(tmp_path, "n[1-2]", [finding("n1", PORT, busy=True)])
+    assert not found.bad_nodes
+    assert found.why is not None
+    assert found.why.what == f"not your code: node n1: {PORT}"
+    assert found.why.todo.startswith("Submit it again")
+
+
+def pending(reason: str, excluded: str) -> list[str]:
+    state = JobState(id="12", state="PENDING", reason=reason, excluded=excluded)
+    job = Job(JobId("12"), Route(site="daic", via="local"), RECORD)
+    return list(lines(Report(job=job, state="PENDING", states=(state,))))
+
+
+def test_a_pending_job_names_the_nodes_that_it_excludes() -> None:
+    assert "  excludes: n[1-2]" in pending("Priority", "n[1-2]")
+
+
+def test_a_job_without_nodes_that_it_may_use_says_what_to_do() -> None:
+    (todo,) = [line for line in pending("BadConstraints", "n[1-2]") if line.startswith("  do: ")]
+    assert "slurmgen cancel 12" in todo
+    assert "--no-exclude-bad-nodes" in todo
+
+
+@pytest.mark.parametrize(("reason", "excluded"), [("Priority", "n1"), ("BadConstraints", "")])
+def test_another_pending_job_has_no_advice_about_excluded_nodes(reason: str, excluded: str) -> None:
+    assert "--no-exclude-bad-nodes" not in "\n".join(pending(reason, excluded))
+
+
+def test_a_refused_job_that_excludes_nodes_says_how_to_use_them(project: Path) -> None:
+    job = load_job("train", "daic", project)
+    route = Route(site="daic", via="ssh", host="h")
+    plan = job.plan()
+    prepared = prepare(plan, job.render(plan), route, project)
+    refusal = CommandFailed("sbatch: Requested node configuration is not available", "Request less.")
+    assert "--no-exclude-bad-nodes" in (advised(refusal, prepared).hint or "")
+
+
+@pytest.mark.parametrize(
+    ("state", "ran_on", "cleared"),
+    [("COMPLETED", "n[1-2]", ["n1"]), ("COMPLETED", "n[3-4]", []), ("FAILED", "n[1-2]", [])],
+)
+def test_a_check_that_completes_clears_the_nodes_that_it_ran_on(
+    state: str, ran_on: str, cleared: list[str]
+) -> None:
+    remember("n1")
+    states = (JobState(id="12", state=state, nodes=ran_on),)
+    Ledger().add(structs.replace(RECORD, final=as_text(states)))
+    route = Route(site="daic", via="local")
+    assert clear_healthy(RECORD, route) == (cleared, [])
+    assert names(BadNodes().current(DAIC)) == ([] if cleared else ["n1"])
+
+
+def test_a_node_that_the_user_reported_is_not_cleared() -> None:
+    BadNodes().add([report("n1", "", now=datetime.now(UTC))])
+    states = (JobState(id="12", state="COMPLETED", nodes="n1"),)
+    Ledger().add(structs.replace(RECORD, final=as_text(states)))
+    assert clear_healthy(RECORD, Route(site="daic", via="local")) == ([], ["n1"])
+    assert names(BadNodes().current(DAIC)) == ["n1"]
+
+
+def test_the_nodes_of_a_twin_are_named_by_the_option_of_other_commands(slurmgen: Run, tmp_path: Path) -> None:
+    on_twin = ("nodes", "--site", "daic", "--via", "twin", "--json")
+    slurmgen(*on_twin, "--add", "n1", "--because", "slow", cwd=tmp_path)
+    (node,) = json.loads(slurmgen(*on_twin, cwd=tmp_path).stdout)["nodes"]
+    assert (node["node"], node["twin"]) == ("n1", True)
+    assert json.loads(slurmgen("nodes", "--site", "daic", "--json", cwd=tmp_path).stdout)["nodes"] == []

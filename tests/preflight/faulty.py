@@ -68,11 +68,19 @@ def absent() -> None:
 
 def short_limits() -> None:
     """Not a fault: the job waits for a second only, so that a test is short."""
-    import controller  # type: ignore[import-not-found]
+    import check  # type: ignore[import-not-found]
     import nodes  # type: ignore[import-not-found]
 
-    nodes.JOIN = controller.FACTS = 1.5
-    nodes.Nodes.ask.__defaults__ = (1.5,)
+    nodes.JOIN = check.FACTS = nodes.Limit(1.5, 60.0)
+    nodes.Nodes.ask.__defaults__ = (nodes.Limit(1.5, 1.5),)
+    impatient()
+
+
+def impatient() -> None:
+    """Not a fault: the job waits only a moment for a command that has lost a node."""
+    import controller  # type: ignore[import-not-found]
+
+    controller._END = 0.1
 
 
 if __name__ == "__main__":

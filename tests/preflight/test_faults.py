@@ -78,6 +78,14 @@ def test_a_wrong_product_is_named(tmp_path: Path) -> None:
     assert (result.status, result.findings) == (79, {NAMES[2]: {"product": "the product is wrong (cpu)"}})
 
 
+def test_a_single_node_that_hangs_is_named(tmp_path: Path) -> None:
+    result = check(tmp_path, 1, special={0: fault("stopped")}, job=SHORT)
+    assert (result.status, result.findings) == (
+        79,
+        {NAMES[0]: {"peer": "no answer for 2 s: reading its clock"}},
+    )
+
+
 def test_lost_nodes_are_named(tmp_path: Path) -> None:
     faults = {1: "killed", 3: "stopped", 5: "absent"}
     result = check(tmp_path, special={node: fault(name) for node, name in faults.items()}, job=SHORT)
@@ -121,7 +129,7 @@ def test_a_full_shared_memory_is_named(tmp_path: Path) -> None:
     result = check(tmp_path, before={NODE: IN_FULL_SHM})
     assert result.status == 79, result.output
     assert list(result.findings) == [NAME]
-    assert "(/dev/shm) has 0.00 GiB free, the median is " in result.findings[NAME]["shm"]
+    assert "(/dev/shm) has 1 MiB free of 1 MiB" in result.findings[NAME]["shm"]
 
 
 def test_a_node_that_cannot_connect_says_why(tmp_path: Path) -> None:
@@ -143,5 +151,32 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         other.listen()
         port = other.getsockname()[1]
         result = check(tmp_path, 2, port=port)
-    text = f"cannot listen on port {port}: address already in use"
-    assert (result.status, result.findings) == (79, {NAMES[0]: {"port": text}})
+    text = f"another program uses port {port}, where the ranks would meet"
+    assert (result.status, result.findings) == (79, {NAMES[0]: {"port-in-use": text}})
+    assert [node["busy"] for node in result.report["nodes"]] == [True, False]
+    assert f"{NAMES[0]}: BUSY: {text}\n" in result.output
+    assert f"verdict: 1 of 2 nodes is busy. {NAMES[0]}: {text}. " in result.output
+    assert result.output.endswith("Submit the job again: each job has a port of its own.\n")
+
+
+def test_the_verdict_names_each_bad_node(tmp_path: Path) -> None:
+    before = dict.fromkeys(range(4), with_gpus(tmp_path / "healthy", 4))
+    before |= {1: with_gpus(tmp_path / "many", 3, ecc="2", slow="Active", used=40960)}
+    before |= {3: with_gpus(tmp_path / "missing", 3)}
+    result = check(tmp_path, 4, before=before, options=["--gpus=4"])
+    text = "3 GPUs, but the others have 4"
+    assert f"2 of 4 nodes are bad. {NAMES[1]}: {text}; {NAMES[3]}: {text}. " in result.output
+
+
+def test_gpus_that_a_job_does_not_request_are_not_checked(tmp_path: Path) -> None:
+    gpus = with_gpus(tmp_path / "of-other-jobs", 4, used=40960, ecc="2")
+    result = check(tmp_path, 1, before={0: gpus}, options=["--gpus=0"])
+    assert (result.status, result.findings) == (0, {}), result.output
+    assert ": healthy: no GPU, " in result.output
+
+
+def test_the_command_that_started_healthy_nodes_ends_by_itself(tmp_path: Path) -> None:
+    slow = ["sh", "-c", 'trap "echo terminated; exit 1" TERM; "$@"; sleep 0.5; echo ended', "sh"]
+    impatient = (*PYTHON, str(HERE / "faulty.py"), "impatient", PROGRAM)
+    result = check(tmp_path, 1, special={0: [*slow, *PYTHON, PROGRAM, "node"]}, job=impatient)
+    assert "\nended\n" in f"\n{result.output}", result.output

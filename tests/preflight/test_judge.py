@@ -9,6 +9,8 @@ from tests.preflight.checks import PROGRAM
 
 sys.path.insert(0, PROGRAM)
 import judge  # type: ignore[import-not-found]
+import judge_gpus  # type: ignore[import-not-found]
+import judge_network  # type: ignore[import-not-found]
 
 sys.path.remove(PROGRAM)
 
@@ -18,6 +20,11 @@ def facts(count: int, **changed: Any) -> dict[int, dict[str, Any]]:
     return {node: {"unwritable": None, **(changed if node == 1 else {})} for node in range(count)}
 
 
+def spaces(what: str, *free: int) -> dict[int, dict[str, dict[str, int]]]:
+    """The facts of nodes with so many GiB free of 128."""
+    return {node: {what: {"free": gib << 30, "total": 128 << 30}} for node, gib in enumerate(free)}
+
+
 def pairs(**speeds: float) -> dict[tuple[int, int], dict[str, float]]:
     """The results of pairs, as n01=1e9 for nodes 0 and 1."""
     return {(int(name[1]), int(name[2])): {"speed": speed} for name, speed in speeds.items()}
@@ -25,22 +32,22 @@ def pairs(**speeds: float) -> dict[tuple[int, int], dict[str, float]]:
 
 def test_a_node_is_blamed_that_is_slow_with_both_neighbours() -> None:
     found = pairs(n01=1e9, n23=1e6, n12=1e6, n30=1e9)
-    assert judge.links(found, 0) == [2]
+    assert judge_network.links(found, 0) == [2]
 
 
 def test_no_node_is_blamed_for_one_slow_pair() -> None:
-    assert judge.links(pairs(n01=1e9, n23=1e6, n12=1e9, n30=1e9), 0) == []
+    assert judge_network.links(pairs(n01=1e9, n23=1e6, n12=1e9, n30=1e9), 0) == []
 
 
 def test_two_nodes_with_one_connection_are_both_named() -> None:
-    assert judge.links(pairs(n01=1e6), 1e9) == [0, 1]
+    assert judge_network.links(pairs(n01=1e6), 1e9) == [0, 1]
 
 
 def test_torch_that_sees_fewer_gpus_than_on_other_nodes_is_a_fault() -> None:
     found = {node: {"gpus": None, "torch_gpus": 4} for node in range(3)} | {
         3: {"gpus": None, "torch_gpus": 2}
     }
-    assert list(judge.counts(found, 4)) == [
+    assert list(judge_gpus.counts(found, 4)) == [
         (3, "gpu-count", "2 GPUs for PyTorch, but the others have 4"),
     ]
 
@@ -48,26 +55,26 @@ def test_torch_that_sees_fewer_gpus_than_on_other_nodes_is_a_fault() -> None:
 def test_torch_without_gpus_on_all_nodes_is_not_a_fault_of_nodes() -> None:
     cards = [{"name": "x"}] * 4
     found = {node: {"gpus": cards, "torch_gpus": 0} for node in range(3)}
-    assert list(judge.counts(found, 4)) == []
+    assert list(judge_gpus.counts(found, 4)) == []
 
 
 def test_another_type_of_gpu_is_a_fault() -> None:
     found = {node: {"gpus": [{"name": "A100"}], "torch_gpus": None} for node in range(3)}
     found[1] = {"gpus": [{"name": "V100"}], "torch_gpus": None}
-    assert list(judge.counts(found, 1)) == [(1, "gpu-type", "V100, but the others have A100")]
+    assert list(judge_gpus.counts(found, 1)) == [(1, "gpu-type", "V100, but the others have A100")]
 
 
 def test_gpus_beyond_those_of_the_job_are_not_judged() -> None:
     used = {"name": "x", "memory_used": 9, "memory_total": 10}
-    assert list(judge.gpu_health({0: {"gpus": [used, used]}}, 1)) == []
-    assert list(judge.gpu_health({0: {"gpus": [used]}}, 1)) != []
+    assert list(judge_gpus.health({0: {"gpus": [used, used]}}, 1)) == []
+    assert list(judge_gpus.health({0: {"gpus": [used]}}, 1)) != []
 
 
 def test_a_lower_power_limit_is_a_fault() -> None:
     found = {node: {"gpus": [{"name": "x", "power": 700.0}]} for node in range(3)}
     found[2] = {"gpus": [{"name": "x", "power": 300.0}]}
     text = "GPU 0 is limited to 300 W, the median is 700 W"
-    assert list(judge.gpu_limits(found, 1)) == [(2, "gpu-power", text)]
+    assert list(judge_gpus.limits(found, 1)) == [(2, "gpu-power", text)]
 
 
 def test_a_slow_copy_between_gpus_is_a_fault() -> None:
@@ -76,7 +83,7 @@ def test_a_slow_copy_between_gpus_is_a_fault() -> None:
 
     found = {node: {"copies": [copy(4e9)]} for node in range(3)} | {3: {"copies": [copy(1e8)]}}
     text = "GPU 0 to GPU 1: 100.0 MB/s, the median is 4000.0 MB/s"
-    assert list(judge.copies(found)) == [(3, "gpu-link", text)]
+    assert list(judge_gpus.copies(found)) == [(3, "gpu-link", text)]
 
 
 def test_a_name_that_most_nodes_cannot_resolve_is_a_fault_of_its_owner() -> None:
@@ -120,7 +127,7 @@ def test_the_first_node_is_named_if_it_sees_no_file_of_others() -> None:
 @pytest.mark.parametrize(("trip", "faults"), [(0.001, 0), (0.019, 0), (0.1, 1)])
 def test_a_long_round_trip_is_a_fault_beyond_a_limit(trip: float, faults: int) -> None:
     offsets = {0: (0.0, 0.0001), 1: (0.0, 0.0001), 2: (0.0, trip)}
-    assert len(list(judge.latencies(offsets))) == faults
+    assert len(list(judge_network.latencies(offsets))) == faults
 
 
 def test_a_clock_is_not_blamed_for_a_slow_answer() -> None:
@@ -129,11 +136,36 @@ def test_a_clock_is_not_blamed_for_a_slow_answer() -> None:
 
 
 def test_memory_is_compared_with_the_median() -> None:
-    found = {node: {"memory": 64 << 30, "shm": None} for node in range(3)} | {
-        3: {"memory": 8 << 30, "shm": None}
-    }
+    found = spaces("memory", 64, 64, 64, 8)
     text = "8.00 GiB of memory are available, the median is 64.00 GiB"
-    assert list(judge.memory(found)) == [(3, "memory", text)]
+    assert list(judge.memory(found, None)) == [(3, "memory", text)]
+
+
+def test_memory_that_is_enough_for_the_job_is_not_a_fault() -> None:
+    assert list(judge.memory(spaces("memory", 64, 64, 64, 8), 4 << 30)) == []
+
+
+def test_each_of_several_nodes_without_the_memory_of_the_job_is_named() -> None:
+    text = "8.00 GiB of memory are available, the job requests 60.00 GiB"
+    expected = [(0, "memory", text), (1, "memory", text)]
+    assert list(judge.memory(spaces("memory", 8, 8, 64), 60 << 30)) == expected
+
+
+def test_each_of_several_nodes_with_a_full_shared_memory_is_named() -> None:
+    found = judge.shared_memory(spaces("shm", 1, 1, 64))
+    text = "shared memory (/dev/shm) has 1.00 GiB free of 128.00 GiB"
+    assert list(found) == [(0, "shm", text), (1, "shm", text)]
+
+
+def test_a_much_smaller_shared_memory_is_a_fault() -> None:
+    found = spaces("shm", 64, 64, 64)
+    found[1]["shm"] = {"free": 64 << 20, "total": 64 << 20}
+    text = "shared memory (/dev/shm) has 64 MiB free of 64 MiB, the median is 64.00 GiB"
+    assert list(judge.shared_memory(found)) == [(1, "shm", text)]
+
+
+def test_a_node_without_shared_memory_is_not_judged() -> None:
+    assert list(judge.shared_memory({0: {"shm": None}, 1: {"shm": None}})) == []
 
 
 FAULT = "nvidia-smi failed: it could not communicate with the driver"
@@ -145,19 +177,19 @@ def test_a_failed_list_of_gpus_is_a_fault_if_the_job_has_some_and_torch_sees_non
 ) -> None:
     found = {0: {"gpus": None, "gpus_fault": FAULT, "torch_gpus": torch}}
     texts = [(0, "gpu-count", f"its GPUs cannot be listed: {FAULT}")]
-    assert list(judge.unlisted(found, expected)) == texts[:faults]
+    assert list(judge_gpus.unlisted(found, expected)) == texts[:faults]
 
 
 def test_a_node_without_the_list_that_others_have_is_named() -> None:
     unknown: dict[str, Any] = {"gpus": None, "gpus_fault": None, "torch_gpus": None}
     found = {0: {**unknown, "gpus": [{"name": "x"}]}, 1: unknown}
     text = "its GPUs cannot be listed: neither nvidia-smi nor rocm-smi is there"
-    assert list(judge.unlisted(found, 1)) == [(1, "gpu-count", text)]
+    assert list(judge_gpus.unlisted(found, 1)) == [(1, "gpu-count", text)]
 
 
 def test_nodes_without_a_program_that_lists_gpus_are_not_judged() -> None:
     unknown = {"gpus": None, "gpus_fault": None, "torch_gpus": None}
-    assert list(judge.unlisted({0: unknown, 1: unknown}, 4)) == []
+    assert list(judge_gpus.unlisted({0: unknown, 1: unknown}, 4)) == []
 
 
 def test_of_two_nodes_the_slow_one_is_named() -> None:
@@ -166,16 +198,16 @@ def test_of_two_nodes_the_slow_one_is_named() -> None:
         for node, seconds in ((0, 0.001), (1, 0.009))
     }
     text = "a matrix product takes 9.0 times as long (cpu): 9.00 ms, the better one is 1.00 ms"
-    assert list(judge.slow_products(found)) == [(1, "slow", text)]
+    assert list(judge_gpus.slow_products(found)) == [(1, "slow", text)]
 
 
 def test_of_two_nodes_the_one_with_less_memory_is_named() -> None:
-    found = {0: {"memory": 100 << 30, "shm": 50 << 30}, 1: {"memory": 40 << 30, "shm": 3 << 30}}
-    assert [(node, check) for node, check, _ in judge.memory(found)] == [(1, "memory"), (1, "shm")]
+    found = spaces("memory", 100, 40)
+    assert [node for node, _, _ in judge.memory(found, None)] == [1]
 
 
 def test_of_two_nodes_the_second_one_has_the_long_round_trip() -> None:
-    assert [node for node, _, _ in judge.latencies({0: (0.0, 0.0001), 1: (0.0, 5.0)})] == [1]
+    assert [node for node, _, _ in judge_network.latencies({0: (0.0, 0.0001), 1: (0.0, 5.0)})] == [1]
 
 
 @pytest.mark.parametrize(("offset", "blamed"), [(0.9, []), (1.9, [1]), (-2.5, [1])])

@@ -107,6 +107,38 @@ def test_preflight_alone_requests_all_gpus_of_its_nodes(slurmgen: Run) -> None:
     assert "#SBATCH --gpus-per-node=4\n" in slurmgen("preflight", *args).stdout
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_preflight_alone_may_leave_the_gpus_out(nodes: int, tmp_path: Path, slurmgen: Run) -> None:
+    (tmp_path / "slurmgen.toml").write_text('site = "generic"\n[defaults]\ngpu_type = "a100"\n')
+    script = slurmgen("preflight", "--gpus", "0", "--nodes", str(nodes), "--via", "local", "--dry-run").stdout
+    assert "python3 -B slurmgen_preflight job --gpus=0 " in script
+    assert "gres" not in script
+
+
+def test_preflight_alone_checks_the_nodes_that_the_user_names(tmp_path: Path, slurmgen: Run) -> None:
+    text = 'site = "generic"\n[defaults]\nexclude = ["n1"]\n[defaults.sbatch]\nexclude = "n2"\n'
+    (tmp_path / "slurmgen.toml").write_text(text)
+    script = slurmgen("preflight", "--nodelist", "n1,n2", "--via", "local", "--dry-run").stdout
+    assert "#SBATCH --nodelist=n1,n2\n" in script
+    assert "#SBATCH --nodes=2\n" in script
+    assert "--exclude" not in script
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--nodelist", "n[1-2]"], "'n[1-2]' is not the name of a node. Name each node on its own."),
+        (["--nodelist", "n1", "--nodes", "2"], "--nodes and --nodelist exclude each other."),
+        (["--copy", "--nodes", "2"], "--nodes has no effect with --copy."),
+        (["--gpus", "-1"], "Invalid value for '--gpus'"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(args: list[str], message: str, slurmgen: Run) -> None:
+    reply = slurmgen("preflight", *args)
+    assert reply.returncode == 2
+    assert message in reply.stderr
+
+
 def test_preflight_alone_takes_only_nodes_and_software_from_a_project(tmp_path: Path, slurmgen: Run) -> None:
     (tmp_path / "slurmgen.toml").write_text(
         'site = "generic"\n[defaults]\naccount = "a1"\nmodules = ["cuda"]\nbefore = ["cp data ."]\n'

@@ -188,3 +188,24 @@ def test_the_preflight_finds_the_bad_node_and_the_job_trains_without_it(jobs: Jo
     trained = [line for line in jobs.user.log(jobs.real) if line.startswith("trained")]
     assert len(trained) == 4
     assert f"trained on {bad}" not in trained
+
+
+def test_a_job_that_excludes_all_nodes_is_refused_with_advice(jobs: Jobs) -> None:
+    reply = jobs.user("submit", "train", "--via", "twin", "--exclude", "127.0.0.[1-4]")
+    assert reply.returncode == 3
+    assert "Requested node configuration is not available. The job excludes nodes" in reply.stderr
+
+
+def test_a_pending_job_for_which_no_node_is_left_says_what_to_do(jobs: Jobs) -> None:
+    job = jobs.user.submit("--sbatch", "hold", "--exclude", "127.0.0.1", bad=0)
+    jobs.user.testbed.run("scontrol", "update", f"JobId={job}", "ExcNodeList=127.0.0.[1-4]")
+    jobs.user.testbed.run("scontrol", "release", job)
+
+    def status() -> str | None:
+        text = jobs.user("status", job).stdout
+        return text if "BadConstraints" in text else None
+
+    text = eventually(status, 120)
+    jobs.user.testbed.run("scancel", job)
+    assert "  excludes: 127.0.0.[1-4]\n" in text
+    assert f"  do: Run `slurmgen cancel {job}`." in text

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.preflight.test_faults import NVIDIA_SMI
-from tests.scenarios.conftest import Site
+from tests.scenarios.conftest import Job, Site
 
 ACCOUNT = ["--account", "ewi-insy-prb"]
 
@@ -23,26 +23,36 @@ def report(site: Site, job: str) -> dict[str, object]:
     return found
 
 
-def test_healthy_nodes_of_a_site_are_checked_alone(daic: Site) -> None:
-    remote = ["--remote-dir", str(daic.testbed.folder / "remote")]
-    reply = daic.slurmgen("preflight", "--site", "daic", "--nodes", "2", *ACCOUNT, *remote)
-    assert reply.returncode == 0, reply.stdout + reply.stderr
-    assert "preflight: verdict: 2 nodes, all healthy\n" in reply.stdout
-
-
-def test_a_job_on_a_bad_node_ends_with_79_before_training(daic: Site) -> None:
+@pytest.fixture(scope="module")
+def bad(daic: Site) -> Job:
+    """A job of two nodes, of which the second has a GPU less than the job requests."""
     (daic.project / "train.py").write_text("print('training')\n")
     programs = daic.testbed.folder / "programs"
     programs.mkdir()
-    # One node has a GPU less than the job requests.
     text = NVIDIA_SMI.format(gpus='"$((2 - SLURM_NODEID))"', used=0, ecc=0, slow="Not Active")
     (programs / "nvidia-smi").write_text(text)
     (programs / "nvidia-smi").chmod(0o755)
     path = ["--env", f"PATH={programs}:$PATH"]
     size = ["--gpus", "4", "--nodes", "2", "--framework", "ddp"]
-    job = daic.ended(daic.submit("--site", "daic", *size, "--script", "train.py", "--preflight", *path))
-    assert (job.state, job.exit_code) == ("FAILED", "79:0"), job.log
-    assert "training\n" not in job.log
-    nodes = report(daic, job.id)["nodes"]
+    return daic.ended(daic.submit("--site", "daic", *size, "--script", "train.py", "--preflight", *path))
+
+
+def test_a_job_on_a_bad_node_ends_with_79_before_training(daic: Site, bad: Job) -> None:
+    assert (bad.state, bad.exit_code) == ("FAILED", "79:0"), bad.log
+    assert "training\n" not in bad.log
+    nodes = report(daic, bad.id)["nodes"]
     found = [(one["node"], [fault["text"] for fault in one["findings"]]) for one in nodes]  # type: ignore[attr-defined]
-    assert found == [(job.nodes[0], []), (job.nodes[1], ["1 GPU, but the others have 2"])]
+    assert found == [(bad.nodes[0], []), (bad.nodes[1], ["1 GPU, but the others have 2"])]
+
+
+def test_a_bad_node_that_a_check_of_nodes_alone_finds_healthy_is_cleared(daic: Site, bad: Job) -> None:
+    assert f"node {bad.nodes[1]}: 1 GPU" in daic.slurmgen("status", bad.id).stdout
+    assert bad.nodes[1] in daic.slurmgen("nodes", "--site", "daic").stdout
+    remote = ["--remote-dir", str(daic.testbed.folder / "remote")]
+    nodes = ["--nodelist", ",".join(bad.nodes)]
+    reply = daic.slurmgen("preflight", "--site", "daic", *nodes, *ACCOUNT, *remote)
+    assert reply.returncode == 0, reply.stdout + reply.stderr
+    assert "preflight: verdict: 2 nodes, all healthy\n" in reply.stdout
+    assert "forcing job termination" not in reply.stdout
+    assert f"healthy, and no longer excluded from new jobs: {bad.nodes[1]}\n" in reply.stderr
+    assert daic.slurmgen("nodes", "--site", "daic").stderr == "no bad node is remembered\n"

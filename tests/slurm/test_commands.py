@@ -42,7 +42,7 @@ VALUES = {
     **{"%i": "12_3", "%T": "RUNNING", "%r": "None", "%M": "1:02", "%l": "5:00", "%S": "N/A", "%N": "n1"},
     **{"JobID": "12_3", "State": "RUNNING", "ExitCode": "0:0", "Elapsed": "1:02", "Timelimit": "5:00"},
     **{"Start": "Unknown", "NodeList": "n1", "AllocTRES": "cpu=2", "TotalCPU": "00:03"},
-    **{"TRESUsageInTot": "", "%j": "None", "JobName": "None"},
+    **{"TRESUsageInTot": "", "%x": "", "%j": "None", "JobName": "None"},
 }
 "What Slurm prints for each field."
 

@@ -77,7 +77,7 @@ def test_no_reply_makes_a_parser_fail(reply: str) -> None:
 
 @given(noise, names)
 def test_squeue_is_parsed_for_any_job_name(before: str, name: str) -> None:
-    (state,) = replies.squeue(f"{before}\n12|PENDING|Resources|0:00|1:00|N/A||{name}\n")
+    (state,) = replies.squeue(f"{before}\n12|PENDING|Resources|0:00|1:00|N/A|||{name}\n")
     assert state == JobState(
         id="12", state="PENDING", reason="Resources", elapsed="0:00", time_limit="1:00", name=name
     )
@@ -85,7 +85,7 @@ def test_squeue_is_parsed_for_any_job_name(before: str, name: str) -> None:
 
 @pytest.mark.parametrize("id_", ["12", "12_3", "12_[1-3]", "12_[1,5%2]", "12+1"])
 def test_squeue_accepts_every_form_of_an_id(id_: str) -> None:
-    assert replies.squeue(f"{id_}|RUNNING|None|1:02|5:00|N/A|n1|a\n")[0].id == id_
+    assert replies.squeue(f"{id_}|RUNNING|None|1:02|5:00|N/A|n1||a\n")[0].id == id_
 
 
 def test_a_line_of_a_shell_profile_is_not_a_job() -> None:
@@ -190,7 +190,7 @@ DIGITS = "9" * 4000
 )
 def test_an_id_has_few_digits_and_only_ascii_ones(id_: str) -> None:
     assert replies.job_id(f"{id_}\n") is None
-    assert replies.squeue(f"{id_}|RUNNING|None|1:02|5:00|N/A|n1|a\n") == ()
+    assert replies.squeue(f"{id_}|RUNNING|None|1:02|5:00|N/A|n1||a\n") == ()
     assert replies.sacct(f"{id_}|FAILED|1:0|0:15|1:00|Unknown|n1|cpu=1|0:01||a\n") == ()
     assert replies.scontrol(f"JobId={id_} JobName=a\n   JobState=FAILED Reason=None\n") == ()
 
@@ -202,7 +202,7 @@ def test_a_cluster_is_a_short_name(cluster: str) -> None:
 
 @pytest.mark.parametrize("state", ["RUNNING\t", "Running", "RUNNING now", "A" * 40, ""])
 def test_a_state_is_one_word(state: str) -> None:
-    assert replies.squeue(f"12|{state}|None|1:02|5:00|N/A|n1|a\n") == ()
+    assert replies.squeue(f"12|{state}|None|1:02|5:00|N/A|n1||a\n") == ()
 
 
 def test_numbers_that_are_too_long_count_as_unknown() -> None:

@@ -50,7 +50,10 @@ def test_the_script_says_what_the_training_must_do() -> None:
     [
         ({"requeue": True, "requeue_signal": "TERM@3600", "time": "1:00:00"}, "not within the 3600 seconds"),
         ({"requeue": True, "requeue_signal": "TERM@0"}, "not within"),
-        ({"requeue": True, "requeue_signal": "USR1"}, "requeue_signal"),
+        (
+            {"requeue": True, "requeue_signal": "USR1"},
+            "'USR1' is not valid; it must be USR2, TERM or file, .* as in TERM@300",
+        ),
         ({"requeue_signal": "TERM"}, "has no effect without --requeue"),
         ({"requeue": True, "env": {"STOP_FILE": "x"}}, "--env STOP_FILE"),
     ],

@@ -8,6 +8,7 @@ import pytest
 from slurmgen import Request, load_job, load_site, render, resolve
 from slurmgen.errors import ConfigError, RequestError
 from slurmgen.request import Then, merge
+from slurmgen.sync.needed_files import needed_files
 from slurmgen.sync.project_files import missing_files, project_files
 from tests.test_script import shellcheck
 
@@ -172,7 +173,7 @@ def test_the_scripts_of_further_steps_must_exist(tmp_path: Path) -> None:
     plan = resolve(Request(script="a.py", then=(Then(script="b.py"),)), load_site("generic"))
     assert missing_files(plan, tmp_path) == [f"there is no b.py in {tmp_path}, which the job runs"]
     with pytest.raises(RequestError, match=r"the script 'b\.py'"):
-        project_files(tmp_path, "a.py", later=plan.later_scripts)
+        project_files(tmp_path, needed_files(plan))
 
 
 def test_staging_reads_on_all_cpus_of_a_node() -> None:

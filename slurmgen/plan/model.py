@@ -81,7 +81,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def notes(self) -> dict[str, str]:
         """What users should know about the job, by topic."""
-        return notes_of(self.profile, self.place, self.settings, requeue=self.requeue)
+        threads = {"threads": self.launcher.threads} if self.launcher.threads else {}
+        return threads | notes_of(self.profile, self.place, self.settings, requeue=self.requeue)
 
     @property
     def framework(self) -> str:

@@ -52,7 +52,8 @@ def variables(
     check_names(request, launcher, layout, setup)
     prefix = ENGINES[setup.container.engine].env_prefix if setup.container else ""
     notes = site.env.notes
-    found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED}
+    found = {} if launcher.threads else {"OMP_NUM_THREADS": _threads(threads)}
+    found[_UNBUFFERED.name] = _UNBUFFERED
     if any(text.replace("_", "-").startswith("--max-restarts") for text in request.launcher_args or ()):
         found |= {
             name: Variable(name, *(value, value), why) for name, (value, why) in launcher.restart_env.items()

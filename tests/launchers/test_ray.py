@@ -28,6 +28,14 @@ def test_the_program_waits_for_all_nodes() -> None:
     assert "while len(ray.nodes()) < 2:" in in_task(text())
 
 
+def test_the_threads_of_each_worker_are_left_to_ray() -> None:
+    assert "export OMP_NUM_THREADS" not in text()
+    assert "# Ray sets OMP_NUM_THREADS" in in_task(text())
+    assert "export OMP_NUM_THREADS=4\n" in text(env={"OMP_NUM_THREADS": "4"})
+    asked = Request(framework="ray", gpus=8, script="train.py")
+    assert "Ray sets OMP_NUM_THREADS" in resolve(asked, load_site("generic")).notes["threads"]
+
+
 def test_ray_accepts_processes_of_the_job_only_and_has_no_dashboard() -> None:
     assert "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN\n" in text()
     assert "--include-dashboard=false" in in_task(text())

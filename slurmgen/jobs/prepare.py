@@ -88,6 +88,7 @@ def prepare(
         _pending(made, route, project_dir, commit, identity or script),
         stderr=_options(plan).get("error", ""),
         retries=plan.request.on_bad_node == "retry",
+        requeue=plan.requeue,
     )
     return Prepared(made, route, record, sent, expected(content, sent), plan.profile.refusals)
 

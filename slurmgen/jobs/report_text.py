@@ -82,7 +82,7 @@ def _details(report: Report) -> Iterator[str]:
         yield f"requeued: {report.requeued.text}"
     if report.is_stuck:
         yield f"do: {WHAT_TO_DO.format(report.job.id)}"
-    if report.state == "PENDING" and report.main.start:
+    if report.state == "PENDING" and report.main.start and not report.is_held:
         yield f"expected to start at {report.main.start}"
     yield from _failure(report)
     if report.usage and report.elapsed and not report.is_array:

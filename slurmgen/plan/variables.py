@@ -31,6 +31,7 @@ _REQUEUE = (
     "made",
     "job",
     "step",
+    "at",
     "run",
 )
 

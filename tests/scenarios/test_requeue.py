@@ -130,7 +130,7 @@ def test_a_job_without_progress_in_two_runs_is_held_with_the_reason(examples: di
     job = examples["stuck"]
     assert job.wait(240) == "held", job.log
     runs = re.findall(
-        r"^slurmgen: run (\d) is unfinished, at step 0, (\d) .*: scontrol (\w+)$", job.log, re.M
+        r"^slurmgen: run (\d) is unfinished, no step recorded, (\d) .*: scontrol (\w+)$", job.log, re.M
     )
     assert runs == [("1", "1", "requeue"), ("2", "2", "requeuehold")]
 

@@ -50,6 +50,8 @@ def explained(plan: "Plan") -> dict[str, Reason]:
 
 
 def _note(plan: "Plan", name: str) -> Reason:
+    if name == "threads":
+        return derived(plan.launcher.why)
     key = {"internet": "internet", "preemption": "partitions"}.get(name, f"when.{name}")
     return _of_profile(plan, f"when.{name}" if name in plan.settings.notes else key)
 

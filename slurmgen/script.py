@@ -20,6 +20,7 @@ from slurmgen.paths import bundled
 from slurmgen.plan import Plan
 from slurmgen.plan.bad_nodes import TRIES, excluded
 from slurmgen.plan.next_steps import NextStep
+from slurmgen.plan.ranks import Ranks
 from slurmgen.python_env import COMMENTS
 from slurmgen.slurm.node_step import on_each_node
 from slurmgen.slurm.shell import quote
@@ -199,7 +200,7 @@ def _values(plan: Plan) -> dict[str, Any]:
         "then": [_next_step(one) for one in plan.then],
         "rendezvous_suffix": quote(plan.rendezvous.suffix) if plan.rendezvous else "",
         "preflight_lines": [_wrapped(words) for words in plan.preflight],
-        "step_comment": _step_comment(plan.ntasks_per_node, plan.procs_per_task, plan.launcher.why),
+        "step_comment": _step_comment(plan.ranks),
         "expands_in_task": plan.step.expands_in_task,
         "step_lines": [_wrapped(words) for words in plan.step.lines],
     }
@@ -207,13 +208,16 @@ def _values(plan: Plan) -> dict[str, Any]:
 
 def _launchers(plan: Plan) -> list[Launcher]:
     """The launchers of all steps."""
-    return [plan.launcher, *(one.launcher for one in plan.then)]
+    return [ranks.launcher for ranks in (plan.ranks, *(one.ranks for one in plan.then))]
 
 
 def _next_step(one: NextStep) -> dict[str, Any]:
-    comment = _step_comment(one.ntasks_per_node, one.procs_per_task, one.launcher.why)
     lines = [_wrapped(words) for words in one.step.lines]
-    return {"comment": comment, "lines": lines, "expands_in_task": one.step.expands_in_task}
+    return {
+        "comment": _step_comment(one.ranks),
+        "lines": lines,
+        "expands_in_task": one.step.expands_in_task,
+    }
 
 
 def _module_checks(needs: tuple[str, ...]) -> list[str]:
@@ -222,7 +226,7 @@ def _module_checks(needs: tuple[str, ...]) -> list[str]:
 
 def _prepare(plan: Plan) -> list[str]:
     """The first lines; those for each node run in a step with one task per node."""
-    launch, nodes = plan.settings.launch, plan.nodes
+    launch, nodes = plan.ranks.settings.launch, plan.nodes
     of_launchers = dict.fromkeys(line for launcher in _launchers(plan) for line in launcher.before)
     first = [*plan.setup.fetch, *of_launchers, *launch.before]
     if not launch.before_on_each_node:
@@ -233,7 +237,7 @@ def _prepare(plan: Plan) -> list[str]:
 
 
 def _title(plan: Plan) -> str:
-    return f"{plan.name} on {plan.site}: {plan.framework}, {_where(plan.world_size, plan.layout)}"
+    return f"{plan.name} on {plan.site}: {plan.framework}, {_where(plan.world_size, plan.ranks.layout)}"
 
 
 def _where(world_size: int, layout: Layout) -> str:
@@ -242,8 +246,9 @@ def _where(world_size: int, layout: Layout) -> str:
     return f"{counted(world_size, 'rank')} on {counted(layout.nodes, 'node')} {gpus}{each}"
 
 
-def _step_comment(ntasks_per_node: int, procs_per_task: int, why: str) -> str:
-    return f"{counted(ntasks_per_node, 'task')} per node, {counted(procs_per_task, 'rank')} per task: {why}."
+def _step_comment(ranks: Ranks) -> str:
+    tasks, procs = counted(ranks.ntasks_per_node, "task"), counted(ranks.procs_per_task, "rank")
+    return f"{tasks} per node, {procs} per task: {ranks.launcher.why}."
 
 
 def _wrapped(words: tuple[str, ...]) -> str:

@@ -114,7 +114,7 @@ def right_script(request: Request, site: str) -> bool:
     checked = subprocess.run(["bash", "-n"], input=text.encode(), capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, b"")
     script = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("# Made by"))
-    without_values = script.rpartition(plan.program.words[0])[0]
+    without_values = script.rpartition(plan.ranks.program.words[0])[0]
     assert_ranks_are_gpus(without_values, plan.framework)
     return True
 

@@ -471,8 +471,8 @@ def wrong(template: str, folder: Path, name: str = "step.j2") -> str:
     [
         "{{ cycler.__init__.__globals__.os.popen('touch made').read() }}",
         "{{ lipsum.__globals__.os.system('touch made') }}",
-        "{{ plan.launcher.command.__globals__ }}",
-        "{{ plan.launcher.command | attr('__globals__') }}",
+        "{{ plan.ranks.launcher.command.__globals__ }}",
+        "{{ plan.ranks.launcher.command | attr('__globals__') }}",
         "{{ '{0.__class__.__mro__}'.format(plan) }}",
         "{{ self.__init__ }}",
         "{{ plan.__class__ }}",

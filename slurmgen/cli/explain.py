@@ -90,6 +90,9 @@ _SHOWN = frozenset(
     "mem mem-per-gpu mem-per-cpu output".split()
 )
 "Directives whose values have rows of their own."
+_OMITTED = frozenset(["script"])
+"Values that another row contains."
+_OMITTED_IF_UNSET = frozenset(["on_bad_node", "requeue_signal"])
 
 
 def _rows(values: dict[str, object]) -> list[tuple[str, str]]:
@@ -102,6 +105,8 @@ def _rows(values: dict[str, object]) -> list[tuple[str, str]]:
             rows += [(f"{key}.{name}", str(text)) for name, text in value.items()]
         elif isinstance(value, list):
             rows.append((key, "\n".join(value)))
+        elif key in _OMITTED or (value is None and key in _OMITTED_IF_UNSET):
+            continue
         else:
             rows.append((key, "-" if value is None else str(value)))
     return [(key, value) for key, value in rows if value]

@@ -21,7 +21,7 @@ def request(visit: Visit) -> str:
     """Whether the request fits the site profile."""
     visit.planned = visit.plan()
     plan = visit.planned[0]
-    gpus, nodes = counted(plan.layout.gpus, "GPU"), counted(plan.nodes, "node")
+    gpus, nodes = counted(plan.ranks.layout.gpus, "GPU"), counted(plan.nodes, "node")
     return f"{plan.name} on {plan.site}: {plan.framework}, {gpus} on {nodes}"
 
 

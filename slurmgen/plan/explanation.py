@@ -6,8 +6,9 @@ from slurmgen.launchers import Tasks
 from slurmgen.plan import bad_nodes
 from slurmgen.plan.reasons import DERIVED, PROFILE, Origin, Reason, default, derived, from_profile, origin_of
 from slurmgen.plan.requeue import REASONS as REQUEUE_REASONS
-from slurmgen.plan.staging import STAGED_DATA
+from slurmgen.plan.staging import STAGED_DATA, is_staged
 from slurmgen.plan.variables import OWN
+from slurmgen.request import PROGRAMS
 
 if TYPE_CHECKING:
     from slurmgen.plan.model import Plan
@@ -51,13 +52,13 @@ def explained(plan: "Plan") -> dict[str, Reason]:
 
 def _note(plan: "Plan", name: str) -> Reason:
     if name == "threads":
-        return derived(plan.launcher.why)
+        return derived(plan.ranks.launcher.why)
     key = {"internet": "internet", "preemption": "partitions"}.get(name, f"when.{name}")
-    return _of_profile(plan, f"when.{name}" if name in plan.settings.notes else key)
+    return _of_profile(plan, f"when.{name}" if name in plan.ranks.settings.notes else key)
 
 
 def _numbers(plan: "Plan") -> dict[str, Reason]:
-    shape = plan.launcher
+    shape = plan.ranks.launcher
     each, ranks, total = _SHAPES[shape.shape]
     product = f"{plan.nodes} x {plan.ntasks_per_node} x {plan.procs_per_task}"
     return {
@@ -66,7 +67,7 @@ def _numbers(plan: "Plan") -> dict[str, Reason]:
         "gpus_per_node": plan.layout_reason,
         "ntasks_per_node": derived(f"{each}: {shape.why}"),
         "procs_per_task": derived(ranks),
-        "cpus_per_task": plan.cpus.why,
+        "cpus_per_task": plan.ranks.cpus.why,
         "world_size": derived(f"nodes x tasks per node x ranks per task, {product}: {total}"),
         "mem": plan.memory.why,
         "time": plan.time_limit.why,
@@ -90,14 +91,17 @@ def _charge(plan: "Plan") -> Reason:
 def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
     """The reasons for the fields of the request, set or not."""
     if_unset = {
-        "framework": default("the default" if plan.layout.gpus else "the default of a job without GPUs"),
+        "framework": default(
+            "the default" if plan.ranks.layout.gpus else "the default of a job without GPUs"
+        ),
         "gpu_type": _gpu_type(plan),
         "name": derived("the name of the script, module or command"),
         "requeue": default(bad_nodes.why_no_requeue(plan.request)),
         "partition": _partition(plan),
         "account": default("none requested; the site may have a default"),
         "qos": _chosen(plan, "qos") if plan.place.qos else default("none requested"),
-        "script": _script(plan, origin),
+        "on_bad_node": default("the job ends"),
+        "requeue_signal": default(f"what a script for {plan.framework} can handle"),
         "log_dir": default(""),
     }
     found = {
@@ -110,14 +114,20 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
         cited = _of_profile(plan, "launch.ddp").text
         found["framework"] = Reason(PROFILE, f"ddp is one task per GPU, without torchrun, {cited}")
     if plan.account != plan.request.account:
-        suffix = plan.settings.account_suffix
+        suffix = plan.ranks.settings.account_suffix
         found["account"] = found["account"].within(f"{{}}, with {suffix} from the profile of {plan.site}")
-    return found | {"output": derived(f"one log per job{folder}")}
+    return found | _program(plan, origin) | {"output": derived(f"one log per job{folder}")}
 
 
-def _script(plan: "Plan", origin: Origin) -> Reason:
-    other = next((key for key in ("module", "command") if getattr(plan.request, key)), None)
-    return origin(other) if other else default("the bundled script, because none is named")
+def _program(plan: "Plan", origin: Origin) -> dict[str, Reason]:
+    """The reasons for what the job runs."""
+    named = next((key for key in PROGRAMS if getattr(plan.request, key)), None)
+    around = ("preflight", "before", "then", "after")
+    found = {key: origin(key) for key in around if getattr(plan.request, key)}
+    if is_staged(plan.request):
+        found["stage"] = origin("stage" if plan.request.stage else "stage_archives")
+    program = origin(named) if named else default("the bundled script, because none is named")
+    return found | {"program": program, "script": program}
 
 
 def _gpu_type(plan: "Plan") -> Reason:
@@ -150,8 +160,8 @@ def _variable(plan: "Plan", name: str, comment: str | None, origin: Origin) -> R
 
 
 def _in_task(plan: "Plan", name: str, comment: str | None) -> Reason:
-    if name not in plan.settings.task_env:
-        return derived(f"{plan.launcher.why_task_env}, because {plan.launcher.why}")
+    if name not in plan.ranks.settings.task_env:
+        return derived(f"{plan.ranks.launcher.why_task_env}, because {plan.ranks.launcher.why}")
     return Reason(PROFILE, comment) if comment else _of_profile(plan, f"env.task.{name}")
 
 

@@ -6,12 +6,11 @@ from msgspec import Struct
 
 from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
-from slurmgen.launchers import Command, Launcher, Layout, Options
+from slurmgen.launchers import Command, Launcher, Options
 from slurmgen.plan.environment import Setup
-from slurmgen.plan.program import Program
+from slurmgen.plan.ranks import Ranks
 from slurmgen.plan.requeue import Notice
 from slurmgen.request import Request, flag
-from slurmgen.sites.settings import Settings
 from slurmgen.slurm.shell import Variable, quote, word
 
 
@@ -26,34 +25,27 @@ class Step(Struct, frozen=True):
     "The variables that each task exports for itself."
 
 
+class Shared(Struct, frozen=True):
+    """What all steps of a job share."""
+
+    setup: Setup
+    "Its software, with a container if any."
+    further: dict[str, str]
+    "The sbatch options beyond those of every plan."
+    exported: tuple[str, ...]
+    "The names of the variables that the script exports."
+
+
 def find_step(
-    request: Request,
-    settings: Settings,
-    further: dict[str, str],
-    notice: Notice | None,
-    setup: Setup,
-    launcher: Launcher,
-    layout: Layout,
-    cpus_per_task: int,
-    program: Program,
-    variables: tuple[Variable, ...],
-    exported: tuple[str, ...],
-    size: tuple[str, ...] = (),
+    request: Request, ranks: Ranks, job: Shared, notice: Notice | None = None, size: tuple[str, ...] = ()
 ) -> Step:
     """How srun starts the ranks.
 
     Args:
         request: the request.
-        settings: options of srun and torchrun.
-        further: the sbatch options beyond those of every plan.
+        ranks: the ranks of the step.
+        job: what all steps share.
         notice: how the ranks learn that the time limit is near.
-        setup: its container, if any.
-        launcher: the framework that each task runs.
-        layout: nodes and GPUs.
-        cpus_per_task: the value of the header.
-        program: what the ranks run.
-        variables: the variables that each task exports for itself.
-        exported: the names of the variables that the script exports.
         size: srun's options for nodes and tasks, where they differ from those of the header.
 
     `--cpus-per-task` is repeated because srun does not inherit it since Slurm 22.05.
@@ -61,26 +53,21 @@ def find_step(
     Raises:
         RequestError: an option has no effect with this launcher, or a bind has no container.
     """
+    launcher, setup, variables = ranks.launcher, job.setup, ranks.variables
     _check_engine(launcher, setup)
-    folders = setup.container.multi_node_library_path if setup.container and layout.nodes > 1 else ()
-    launch = settings.launch
-    options = _options(request, launcher)._replace(
-        torchrun=tuple(map(word, launch.torchrun)),
-        torchrun_options=tuple(map(word, launch.torchrun_options)),
-        mpi=launch.mpi or Options().mpi,
-    )
-    command = _started(launcher, layout, options, program)
+    command = _started(ranks, _options(request, ranks))
+    folders = setup.container.multi_node_library_path if setup.container and ranks.layout.nodes > 1 else ()
     head, in_task = _head(command, folders)
-    in_srun, in_task_words = container_words(setup, (*exported, *(one.name for one in variables)))
-    export, own = export_words(further), _in_each_task(variables, _ignored_signal(further))
+    in_srun, in_task_words = container_words(setup, (*job.exported, *(one.name for one in variables)))
+    export, own = export_words(job.further), _in_each_task(variables, _ignored_signal(job.further))
     timer = _timer(launcher, notice) if notice and notice.by == "TERM" else ()
-    srun = (*export, *_srun_options(launch.srun, command.srun), *in_srun)
+    srun = (*export, *_srun_options(ranks.settings.launch.srun, command.srun), *in_srun)
     lines = (
-        ("srun", *size, f"--cpus-per-task={cpus_per_task}", "--kill-on-bad-exit=1", *srun),
+        ("srun", *size, f"--cpus-per-task={ranks.cpus.per_task}", "--kill-on-bad-exit=1", *srun),
         own,
         in_task_words,
         timer,
-        *_joined(head, (*program.words, *command.arguments)),
+        *_joined(head, (*ranks.program.words, *command.arguments)),
     )
     return Step(tuple(filter(None, lines)), in_task or bool(own or timer or setup.line_in_task), variables)
 
@@ -144,15 +131,16 @@ def _joined(head: tuple[str, ...], program: tuple[str, ...]) -> tuple[tuple[str,
     return ((*head, *program),) if len(head) <= _SHORT else (head, program)
 
 
-def _started(launcher: Launcher, layout: Layout, options: Options, program: Program) -> Command:
+def _started(ranks: Ranks, options: Options) -> Command:
     """The launcher's command before the program: without `python` if Python does not run it.
 
     Raises:
         RequestError: an option of the request is one that the plan sets.
     """
-    command = launcher.command(layout, options)
+    launcher = ranks.launcher
+    command = launcher.command(ranks.layout, options)
     _check_further(launcher, command, options.further)
-    if program.is_python:
+    if ranks.program.is_python:
         return command
     words = (*command.words, *launcher.program) if launcher.program else ()
     return command._replace(words=words)
@@ -212,7 +200,8 @@ def _quoted(words: Sequence[str]) -> tuple[str, ...]:
 _SUPPORTED_BY_FEW = ("rendezvous", "mixed_precision", "launcher_args", "launcher_config")
 
 
-def _options(request: Request, launcher: Launcher) -> Options:
+def _options(request: Request, ranks: Ranks) -> Options:
+    launcher, launch = ranks.launcher, ranks.settings.launch
     for name in _SUPPORTED_BY_FEW:
         if getattr(request, name) is not None and name not in launcher.takes:
             raise RequestError(f"{flag(name)} has no effect with {launcher.name}", "Leave it out.")
@@ -221,4 +210,7 @@ def _options(request: Request, launcher: Launcher) -> Options:
         mixed_precision=request.mixed_precision,
         config=word(request.launcher_config) if request.launcher_config else None,
         further=tuple(map(word, request.launcher_args or ())),
+        torchrun=tuple(map(word, launch.torchrun)),
+        torchrun_options=tuple(map(word, launch.torchrun_options)),
+        mpi=launch.mpi or Options().mpi,
     )

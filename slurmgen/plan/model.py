@@ -2,22 +2,20 @@
 
 from msgspec import Struct
 
-from slurmgen.launchers import Launcher, Layout
 from slurmgen.plan.charge import charged
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.explanation import explained
 from slurmgen.plan.job_step import Step
 from slurmgen.plan.next_steps import NextStep
-from slurmgen.plan.program import Program
+from slurmgen.plan.ranks import Ranks
 from slurmgen.plan.reasons import Reason
 from slurmgen.plan.refusals import notes_of
 from slurmgen.plan.requeue import Notice
-from slurmgen.plan.resources import Cpus, Reasoned
+from slurmgen.plan.resources import Reasoned
 from slurmgen.plan.staging import Staging
 from slurmgen.request import Request
 from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place
-from slurmgen.sites.settings import Settings
 from slurmgen.slurm import durations
 from slurmgen.slurm.shell import Variable
 
@@ -29,16 +27,13 @@ class Plan(Struct, frozen=True, kw_only=True):
     profile: Site
     name: str
     "Name of the job."
-    launcher: Launcher
     place: Place
-    layout: Layout
     layout_reason: Reason
-    cpus: Cpus
-    program: Program
+    ranks: Ranks
+    "Those of the first step, which the header describes."
     memory: Reasoned
     "Of one node."
     time_limit: Reasoned
-    settings: Settings
     setup: Setup
     variables: tuple[Variable, ...]
     rendezvous: Rendezvous | None
@@ -65,39 +60,40 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def account(self) -> str | None:
         """The account that is charged, with the suffix that the site adds."""
-        account, suffix = self.request.account, self.settings.account_suffix
+        account, suffix = self.request.account, self.ranks.settings.account_suffix
         return account + suffix if account and not account.endswith(suffix) else account
 
     @property
     def gpu_hours(self) -> float:
         """GPU hours of a job that uses its whole time limit."""
-        return self.layout.gpus * self.time_seconds / 3600
+        return self.ranks.layout.gpus * self.time_seconds / 3600
 
     @property
     def charge(self) -> str | None:
         """The largest charge of the job in the site's unit; None if the profile states none."""
-        return charged(self.profile, self.place, self.layout, self.time_seconds)
+        return charged(self.profile, self.place, self.ranks.layout, self.time_seconds)
 
     @property
     def notes(self) -> dict[str, str]:
         """What users should know about the job, by topic."""
-        threads = {"threads": self.launcher.threads} if self.launcher.threads else {}
-        return threads | notes_of(self.profile, self.place, self.settings, requeue=self.requeue)
+        why = self.ranks.launcher.threads
+        threads = {"threads": why} if why else {}
+        return threads | notes_of(self.profile, self.place, self.ranks.settings, requeue=self.requeue)
 
     @property
     def framework(self) -> str:
         """Name of the launcher."""
-        return self.launcher.name
+        return self.ranks.launcher.name
 
     @property
     def nodes(self) -> int:
         """Nodes of the job."""
-        return self.layout.nodes
+        return self.ranks.layout.nodes
 
     @property
     def gpus_per_node(self) -> int:
         """GPUs on each node."""
-        return self.layout.gpus_per_node
+        return self.ranks.layout.gpus_per_node
 
     @property
     def world_size(self) -> int:
@@ -107,17 +103,17 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def ntasks_per_node(self) -> int:
         """Tasks that srun starts on each node."""
-        return self.launcher.ntasks_per_node(self.gpus_per_node)
+        return self.ranks.ntasks_per_node
 
     @property
     def procs_per_task(self) -> int:
         """Ranks of each task."""
-        return self.launcher.procs_per_task(self.gpus_per_node)
+        return self.ranks.procs_per_task
 
     @property
     def cpus_per_task(self) -> int:
         """CPUs of each task."""
-        return self.cpus.per_task
+        return self.ranks.cpus.per_task
 
     @property
     def mem(self) -> str | None:
@@ -142,7 +138,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def script(self) -> str | None:
         """The script, relative to the folder that the job starts in; None for a module or a command."""
-        return self.program.script
+        return self.ranks.program.script
 
     @property
     def requeue(self) -> bool:
@@ -152,7 +148,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def later_scripts(self) -> tuple[str, ...]:
         """The scripts of the further steps."""
-        return tuple([one.script for one in self.then if one.script is not None])
+        scripts = (one.ranks.program.script for one in self.then)
+        return tuple([script for script in scripts if script is not None])
 
     @property
     def goes_on(self) -> bool:
@@ -226,11 +223,23 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "env": plan.env,
         "task_env": {variable.name: variable.value for variable in plan.step.variables},
         "notes": plan.notes,
-        "launch": [" ".join(words) for words in plan.step.lines],
+        "launch": _joined(plan.step.lines),
         "script": plan.script,
+        "program": " ".join(plan.ranks.program.words),
+        "preflight": _joined(plan.preflight),
+        "on_bad_node": (plan.request.on_bad_node or "stop") if plan.preflight else None,
+        "requeue_signal": f"{plan.notice.by}@{plan.notice.lead}" if plan.notice else None,
+        "stage": [*(plan.request.stage or ()), *(plan.request.stage_archives or ())],
+        "before": list(plan.request.before or ()),
+        "then": [" ".join(_joined(one.step.lines)) for one in plan.then],
+        "after": list(plan.request.after or ()),
         "output": plan.output,
         "command": plan.command,
         "cited": cited(plan),
         "reasons": {key: reason.text for key, reason in why.items()},
         "sources": {key: reason.source for key, reason in why.items()},
     }
+
+
+def _joined(lines: tuple[tuple[str, ...], ...]) -> list[str]:
+    return [" ".join(words) for words in lines]

@@ -9,27 +9,27 @@ from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.launchers import LAUNCHERS, Launcher, Layout
 from slurmgen.plan.bad_nodes import with_bad_nodes
 from slurmgen.plan.directives import gpu_directive, mem_directive
-from slurmgen.plan.environment import Setup, find_setup, uses_container
-from slurmgen.plan.job_step import find_step
+from slurmgen.plan.environment import Setup, find_setup
+from slurmgen.plan.job_step import Shared, find_step
 from slurmgen.plan.layout import check_shape, lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
 from slurmgen.plan.model import Plan
-from slurmgen.plan.next_steps import next_requests, next_step
+from slurmgen.plan.next_steps import next_ranks, next_requests, next_step
 from slurmgen.plan.placement import check_limits, find_place, roomier
 from slurmgen.plan.preflight import find_preflight
-from slurmgen.plan.program import find_program
+from slurmgen.plan.ranks import Ranks, find_ranks
 from slurmgen.plan.reasons import Origin, Reason, derived, origin_of
 from slurmgen.plan.refusals import check_options, check_refusals
 from slurmgen.plan.requeue import find_notice, further_options
-from slurmgen.plan.resources import cpus, memory, time
+from slurmgen.plan.resources import memory, time
 from slurmgen.plan.staging import find_staging
-from slurmgen.plan.variables import check_per_task, task_variables, variables
+from slurmgen.plan.variables import variables
 from slurmgen.request import FILE_ONLY, Request, check_form, check_text, command_of
 from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place
-from slurmgen.sites.settings import Settings, Shape, settings_of
+from slurmgen.sites.settings import Settings
 from slurmgen.slurm import sbatch_options
-from slurmgen.slurm.shell import unprintable
+from slurmgen.slurm.shell import Variable, unprintable
 
 DEFAULT_FRAMEWORK = "ddp"
 FRAMEWORK_WITHOUT_GPUS = "python"
@@ -59,56 +59,43 @@ def resolve(
     launcher = _launcher(request, site)
     place = find_place(request, site, _gpus(request))
     layout, layout_reason = _layout(request, site, place, launcher, origin)
-    shape = Shape(*layout, launcher.shape == "task-per-gpu", uses_container(request, site))
-    settings = settings_of(site, place, shape)
+    ranks = find_ranks(request, origin, site, place, launcher, layout)
+    settings = ranks.settings
     check_refusals(site, settings)
     _check_account(request, site, settings)
     vendor = site.gpu.vendor_of(place.gpu_type) if layout.gpus else None
     setup = find_setup(request, origin, site, settings.modules, layout.nodes, vendor)
-    program = find_program(request, launcher)
-    cpu = cpus(request, origin, site, launcher, layout, place.node)
-    mem = memory(request, origin, site, layout, place.node, cpu.per_node)
+    mem = memory(request, origin, site, layout, place.node, ranks.cpus.per_node)
     limit = time(request, origin, site, place.limits, layout.nodes)
     notice = find_notice(request, launcher, limit.value)
     further = with_bad_nodes(request, further_options(request, settings.sbatch, place.constraint, notice))
-    in_task = task_variables(request, site, settings, launcher, layout)
-    exports = variables(request, site, settings, launcher, layout, setup, cpu.per_rank)
-    later = [(asked, _launcher(asked, site)) for asked in next_requests(request)]
-    launchers = [launcher, *(one for _, one in later)]
-    exported = (
-        *(variable.name for variable in exports),
-        *(name for one in launchers for name in one.exports),
-    )
-    then = tuple(
-        next_step(asked, one, launcher, site, place, layout, setup, further, exported) for asked, one in later
-    )
-    meets = launcher.meets(layout) or any(one.launcher.meets(one.layout) for one in then)
+    later = [
+        (asked, next_ranks(asked, site, place, _launcher(asked, site), layout))
+        for asked in next_requests(request)
+    ]
+    all_ranks = [ranks, *(one for _, one in later)]
+    exports = variables(request, site, settings, launcher, layout, setup, ranks.cpus.per_rank)
+    job = Shared(setup, further, _names(exports, all_ranks))
+    meets = any(one.launcher.meets(one.layout) for one in all_ranks)
     plan = Plan(
         site=site.name,
         profile=site,
-        name=_job_name(request.name or program.name, launchers),
-        launcher=launcher,
+        name=_job_name(request.name or ranks.program.name, all_ranks),
         place=place,
-        layout=layout,
         layout_reason=layout_reason,
-        cpus=cpu,
-        program=program,
+        ranks=ranks,
         memory=mem,
         time_limit=limit,
-        settings=settings,
         setup=setup,
         variables=exports,
         rendezvous=_rendezvous(request, site, setup) if meets else None,
         notice=notice,
-        step=find_step(
-            *(request, settings, further, notice, setup, launcher, layout, cpu.per_task, program, in_task),
-            exported,
-        ),
-        preflight=find_preflight(*(request, site, settings, further, setup, layout, meets), exported),
-        then=then,
-        staging=find_staging(request, layout.nodes, cpu.per_node, further),
+        step=find_step(request, ranks, job, notice),
+        preflight=find_preflight(request, site, ranks, job, meets),
+        then=tuple(next_step(asked, one, ranks, job) for asked, one in later),
+        staging=find_staging(request, layout.nodes, ranks.cpus.per_node, further),
         gpu_directive=gpu_directive(site.gpu.request, place.requested_type, layout),
-        mem_directive=mem_directive(site, mem.value, layout, cpu.per_node),
+        mem_directive=mem_directive(site, mem.value, layout, ranks.cpus.per_node),
         extra_directives=tuple(sbatch_options.checked(key, value) for key, value in further.items()),
         log_dir=_log_dir(request, further),
         command=command or own_command,
@@ -117,6 +104,14 @@ def resolve(
     )
     check_options(request, site, [name for name, _ in plan.directives])
     return plan
+
+
+def _names(exports: tuple[Variable, ...], steps: list[Ranks]) -> tuple[str, ...]:
+    """The names of the variables that the script exports, those of the launchers of all steps included."""
+    return (
+        *(variable.name for variable in exports),
+        *(name for ranks in steps for name in ranks.launcher.exports),
+    )
 
 
 def _checked_command(request: Request, site: Site) -> str:
@@ -144,7 +139,6 @@ def _layout(
     if not gpus:
         layout, reason = _without_gpus(request, launcher, origin)
         check_limits(request, site, place, 0, layout.nodes)
-        check_per_task(request, layout.nodes)
         return layout, reason
     if request.cpus:
         raise RequestError("--cpus is for jobs without GPUs", "Use --cpus-per-gpu, or --gpus 0.")
@@ -157,7 +151,6 @@ def _layout(
         raise RequestError(error.fact, error.hint + hint) from None
     check_shape(launcher, layout)
     check_limits(request, site, place, gpus, layout.nodes)
-    check_per_task(request, layout.nodes * launcher.ntasks_per_node(layout.gpus_per_node))
     return layout, reason
 
 
@@ -189,8 +182,8 @@ def _without_gpus(request: Request, launcher: Launcher, origin: Origin) -> tuple
     return layout, origin("nodes") if request.nodes else derived("one node, since the job has no GPUs")
 
 
-def _job_name(name: str, launchers: list[Launcher]) -> str:
-    for launcher in launchers:
+def _job_name(name: str, steps: list[Ranks]) -> str:
+    for launcher in (ranks.launcher for ranks in steps):
         if name in launcher.refused_names:
             raise RequestError(
                 f"{launcher.name} treats a job named {name!r} as interactive", "Choose another --name."

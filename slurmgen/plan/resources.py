@@ -67,7 +67,18 @@ def cpus(
             "Leave --cpus-per-gpu out.",
         )
     gpus = launcher.gpus_per_task(layout.gpus_per_node)
-    per_task, multiple = per_gpu * gpus, site.cpu.multiple_of
+    _check_multiple(site, per_gpu, gpus)
+    _check_node(site, per_gpu, layout.gpus_per_node, node)
+    procs = launcher.procs_per_task(layout.gpus_per_node)
+    unit = "ranks" if procs > 1 else "GPUs"
+    share = f" x {gpus} {unit} per task" if gpus > 1 else ""
+    why = source.within(f"{counted(per_gpu, 'CPU')} per GPU ({{}}){share}")
+    return Cpus(per_gpu * gpus // procs, per_gpu * gpus, per_gpu * layout.gpus_per_node, why)
+
+
+def _check_multiple(site: Site, per_gpu: int, gpus: int) -> None:
+    """Refuse a number of CPUs of a task with so many GPUs that the site does not allocate."""
+    multiple, per_task = site.cpu.multiple_of, per_gpu * gpus
     if per_task % multiple:
         step = multiple // gcd(multiple, gpus)
         below = per_gpu // step * step
@@ -76,19 +87,17 @@ def cpus(
             f"{counted(per_task, 'CPU')} per task: {site.name} allocates CPUs in multiples of {multiple}",
             f"Ask for --cpus-per-gpu {' or '.join(choices)}.",
         )
-    total = per_gpu * layout.gpus_per_node
-    if node.cpus and total > node.cpus:
+
+
+def _check_node(site: Site, per_gpu: int, gpus: int, node: Node) -> None:
+    """Refuse more CPUs than a node has, of which the job uses so many GPUs."""
+    if node.cpus and per_gpu * gpus > node.cpus:
         raise RequestError(
-            f"the job needs {total} CPUs per node, but a node of {site.name} has {node.cpus}",
-            f"Ask for at most --cpus-per-gpu {node.cpus // layout.gpus_per_node}."
-            if node.cpus >= layout.gpus_per_node
+            f"the job needs {per_gpu * gpus} CPUs per node, but a node of {site.name} has {node.cpus}",
+            f"Ask for at most --cpus-per-gpu {node.cpus // gpus}."
+            if node.cpus >= gpus
             else "Ask for fewer GPUs on each node.",
         )
-    procs = launcher.procs_per_task(layout.gpus_per_node)
-    unit = "ranks" if procs > 1 else "GPUs"
-    share = f" x {gpus} {unit} per task" if gpus > 1 else ""
-    why = source.within(f"{counted(per_gpu, 'CPU')} per GPU ({{}}){share}")
-    return Cpus(per_task // procs, per_task, total, why)
 
 
 def _cpus_without_gpus(request: Request, origin: Origin, site: Site, node: Node) -> Cpus:

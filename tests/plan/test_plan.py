@@ -8,6 +8,7 @@ from msgspec import structs
 from slurmgen import Request, load_site, resolve
 from slurmgen.errors import RequestError
 from slurmgen.plan import as_dict
+from slurmgen.request import Then
 from slurmgen.sites.model import Container, Cpu, Gpu, GpuType, Memory, Node, Partition, Qos, Rendezvous, Site
 
 ACCOUNT = {"daic": "a", "olivia": "nn1k", "generic": None}
@@ -471,3 +472,23 @@ def test_a_site_image_that_begins_with_a_dash_is_rejected() -> None:
 def test_a_control_character_in_a_variable_is_rejected(value: str) -> None:
     with pytest.raises(RequestError, match="env has a control character"):
         resolve(Request(env={"A": value}), load_site("generic"))
+
+
+def test_a_module_and_what_runs_around_it_have_values_and_reasons() -> None:
+    plan = plan_of(
+        "generic",
+        module="pkg.train",
+        before=("mkdir out",),
+        then=(Then(module="pkg.test", framework="python"),),
+        after=("rm -r out",),
+        stage=("/data/a",),
+        preflight=True,
+        requeue=True,
+    )
+    values = as_dict(plan)
+    assert (values["program"], values["script"]) == ("-m pkg.train", None)
+    assert (values["before"], values["after"], values["stage"]) == (["mkdir out"], ["rm -r out"], ["/data/a"])
+    assert (values["on_bad_node"], values["requeue_signal"]) == ("stop", "USR2@120")
+    assert [text.endswith("python -m pkg.test") for text in values["then"]] == [True]  # type: ignore[attr-defined]
+    asked = ["program", "before", "then", "after", "stage", "preflight", "requeue"]
+    assert {plan.reasons[key] for key in asked} == {"as requested"}

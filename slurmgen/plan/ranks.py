@@ -1,0 +1,66 @@
+"""The ranks of one step: what they run, and with which launcher, nodes, CPUs and variables."""
+
+from msgspec import Struct
+
+from slurmgen.launchers import Launcher, Layout
+from slurmgen.plan.environment import uses_container
+from slurmgen.plan.layout import check_shape
+from slurmgen.plan.program import Program, find_program
+from slurmgen.plan.reasons import Origin
+from slurmgen.plan.resources import Cpus, cpus
+from slurmgen.plan.variables import check_per_task, task_variables
+from slurmgen.request import Request
+from slurmgen.sites.model import Site
+from slurmgen.sites.nodes import Place
+from slurmgen.sites.settings import Settings, Shape, settings_of
+from slurmgen.slurm.shell import Variable
+
+
+class Ranks(Struct, frozen=True, kw_only=True):
+    """What decides how srun starts the ranks of a step."""
+
+    launcher: Launcher
+    layout: Layout
+    settings: Settings
+    program: Program
+    cpus: Cpus
+    variables: tuple[Variable, ...]
+    "The variables that each task exports for itself."
+
+    @property
+    def ntasks_per_node(self) -> int:
+        """Tasks that srun starts on each node."""
+        return self.launcher.ntasks_per_node(self.layout.gpus_per_node)
+
+    @property
+    def procs_per_task(self) -> int:
+        """Ranks of each task."""
+        return self.launcher.procs_per_task(self.layout.gpus_per_node)
+
+    @property
+    def size(self) -> tuple[str, ...]:
+        """Srun's options for its nodes and tasks."""
+        nodes, tasks = self.layout.nodes, self.ntasks_per_node
+        return (f"--nodes={nodes}", f"--ntasks={nodes * tasks}", f"--ntasks-per-node={tasks}")
+
+
+def find_ranks(
+    request: Request, origin: Origin, site: Site, place: Place, launcher: Launcher, layout: Layout
+) -> Ranks:
+    """The ranks of a step on the nodes of a layout.
+
+    Raises:
+        RequestError: the launcher cannot start the program there.
+    """
+    check_shape(launcher, layout)
+    check_per_task(request, layout.nodes * launcher.ntasks_per_node(layout.gpus_per_node))
+    shape = Shape(*layout, launcher.shape == "task-per-gpu", uses_container(request, site))
+    settings = settings_of(site, place, shape)
+    return Ranks(
+        launcher=launcher,
+        layout=layout,
+        settings=settings,
+        program=find_program(request, launcher),
+        cpus=cpus(request, origin, site, launcher, layout, place.node),
+        variables=task_variables(request, site, settings, launcher, layout),
+    )

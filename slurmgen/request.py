@@ -8,6 +8,7 @@ from msgspec import Meta, Struct, convert, to_builtins
 from slurmgen.errors import RequestError
 from slurmgen.slurm.sbatch_options import SbatchOptions, given
 from slurmgen.slurm.shell import VariableName, quote, unprintable
+from slurmgen.toml_errors import explained
 
 Rendezvous = Literal["static", "c10d"]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
@@ -15,7 +16,7 @@ RequeueSignal = Annotated[
     str,
     Meta(
         pattern=r"^(USR2|TERM|file)(@[0-9]{1,6})?\Z",
-        description="USR2, TERM or file, and optionally @SECONDS",
+        description="USR2, TERM or file, optionally with seconds before the time limit, as in TERM@300",
     ),
 ]
 NONE = "none"
@@ -156,9 +157,8 @@ def check_form(request: Request) -> dict[str, Any]:
         values: dict[str, Any] = to_builtins(request)
         convert(values, Request)
     except (TypeError, ValueError) as error:
-        raise RequestError(
-            f"the request is wrong: {error}".replace("$.", ""), "Correct that value."
-        ) from None
+        problem = explained(str(error), values, Request)
+        raise RequestError(f"the request is wrong: {problem.fact}", problem.hint) from None
     if request.command == ():
         raise RequestError("--command is empty", "Leave it out, or give it a value.")
     if "" in values.values() or any("" in values.get(key, ()) for key in _LISTS):

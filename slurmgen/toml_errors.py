@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 
 import msgspec
 
@@ -116,7 +116,10 @@ def _walk(place: str, data: Any, kind: Any) -> tuple[list[str], Any, Any]:
             kind = kind.__args__[-1]
             step = next((key for key, value in data.items() if not _fits(value, kind)), step)
         elif step.startswith("["):
-            break  # an item of a list; its key suffices
+            if not hasattr(item := _item_of(kind), "__struct_fields__"):
+                break  # an item of a list; its key suffices
+            kind, data = item, data[int(step[1:-1])]
+            continue
         else:
             fields = msgspec.structs.fields(_struct_in(kind))
             kind = next(field.type for field in fields if field.name == step)
@@ -131,6 +134,12 @@ def _fits(value: Any, kind: Any) -> bool:
     except msgspec.ValidationError:
         return False
     return True
+
+
+def _item_of(kind: Any) -> Any:
+    """The type of the items in `list[Item]` or `tuple[Item, ...] | None`; None for another type."""
+    lists = (one for one in (kind, *getattr(kind, "__args__", ())) if get_origin(one) in (list, tuple))
+    return next((one.__args__[0] for one in lists), None)
 
 
 def _struct_in(kind: Any) -> Any:

@@ -96,7 +96,7 @@ def convert(data: dict[str, Any], kind: type[T], path: Path) -> T:
 
 
 def _error(problem: Problem, path: Path) -> ConfigError:
-    place = located(path, problem.keys) if problem.keys else str(path)
+    place = located(path, problem.keys, problem.keys[:-1] or problem.keys) if problem.keys else str(path)
     return ConfigError(f"{place}: {shortened(problem.fact)}", problem.hint)
 
 

@@ -113,7 +113,7 @@ def test_a_script_without_a_job_is_made_from_the_defaults(project: Path) -> None
         (None, {}, "slurmgen.toml has several jobs: train, eval", "Name one, such as train"),
         ("trian", {}, "there is no job 'trian' in slurmgen.toml", "Did you mean train?"),
         ("train", {"gpu": 4}, "a request has no 'gpu'", "Did you mean gpus?"),
-        ("train", {"gpus": "4"}, "Expected `int | null`, got `str`", "Correct that value."),
+        ("train", {"gpus": "4"}, "gpus: expected a whole number, got a string", "Correct that value."),
         ("train", {"gpus": -1}, "--gpus is -1", "at most 100,000"),
         ("train", {"account": ""}, "--account is empty", "Leave it out"),
     ],

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from string import Template
 
+from slurmgen.launchers import LAUNCHERS
 from slurmgen.sites.model import Site
 
 _STARTER = Template("""\
@@ -16,7 +17,7 @@ $account
 time = "01:00:00"
 
 [job.cifar]  # `slurmgen submit cifar`
-framework = "ddp"  # or python, lightning, srun, accelerate
+framework = "ddp"  # or $others
 gpus = 1  # total of the job, as in Slurm
 script = "training/train_ddp.py"  # an example of slurmgen; replace it by your own
 script_args = ["--data", "synthetic", "--limit", "512", "--epochs", "2"]
@@ -32,7 +33,8 @@ _CLUSTER_NAME = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 def starter(site: Site) -> str:
     """A slurmgen.toml for a site, with a job that runs unchanged and comments on what to change."""
     hint = site.account.hint or "the account to charge, if the site needs one"
-    return _STARTER.substitute(site=site.name, account=f'# account = "..."  # {hint}')
+    others = ", ".join(name for name in LAUNCHERS if name != "ddp")
+    return _STARTER.substitute(site=site.name, account=f'# account = "..."  # {hint}', others=others)
 
 
 def site_here(host: str, slurm_config: str, sites: Iterable[Site]) -> str | None:

@@ -12,6 +12,11 @@ RUN_AGAIN = (
     "Ask for more with --time; or use --requeue, with a script that saves when it is asked to and then "
     "continues (docs/requeue.md)."
 )
+STOP_EARLIER = (
+    "--requeue asked it to stop, and it had not stopped yet: docs/requeue.md says what its script must do; "
+    "more seconds in --requeue-signal, as in USR2@300, ask it earlier."
+)
+"Instead, for a job that was submitted with --requeue."
 CONSEQUENCE = re.compile(
     r"[Cc]onnection (?:reset|closed|refused|aborted|was likely closed)|Broken pipe|BrokenPipeError"
     r"|Connection\w{0,20}Error:? \[Errno|ChildFailedError|SignalException|SIGTERMException|KeyboardInterrupt"

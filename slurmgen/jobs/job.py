@@ -11,6 +11,7 @@ from slurmgen.jobs.failure import Why
 from slurmgen.jobs.final_states import from_text, why_from_text
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.logs import log_path
+from slurmgen.jobs.requeued import Requeued, from_ledger
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
@@ -53,6 +54,16 @@ class Job(Struct, frozen=True):
     def why(self) -> Why | None:
         """The reason of a failure that the ledger keeps."""
         return why_from_text(self.record.why) if self.record else None
+
+    @property
+    def may_requeue(self) -> bool:
+        """Whether it was submitted with --requeue."""
+        return self.record is not None and self.record.requeue
+
+    @property
+    def requeued(self) -> Requeued | None:
+        """The last unfinished run that the ledger keeps."""
+        return from_ledger(self.record.requeued) if self.record else None
 
     @property
     def needs_query(self) -> bool:

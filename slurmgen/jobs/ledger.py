@@ -54,6 +54,10 @@ _MIGRATIONS = (
     ),
     ("ALTER TABLE jobs ADD COLUMN stderr TEXT NOT NULL DEFAULT ''",),
     ("ALTER TABLE jobs ADD COLUMN retries INTEGER NOT NULL DEFAULT 0",),
+    (
+        "ALTER TABLE jobs ADD COLUMN requeue INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE jobs ADD COLUMN requeued TEXT NOT NULL DEFAULT ''",
+    ),
 )
 "The statements that lead to each schema version from the one before."
 
@@ -100,6 +104,10 @@ class Record(Struct, frozen=True, kw_only=True):
     "The value of --error, if stderr has a file of its own; `output` is then that of stdout alone."
     retries: bool = False
     "Whether it leaves bad nodes and runs again, so that it may report some even if it succeeds."
+    requeue: bool = False
+    "Whether it was submitted with --requeue."
+    requeued: str = ""
+    "Its last unfinished run, once it was seen, as `slurmgen.jobs.requeued` writes it."
 
     @property
     def pending(self) -> bool:
@@ -113,7 +121,10 @@ _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
 _INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
 _DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] = ?"
-_SAVE_FINAL = "UPDATE jobs SET final = ?, why = ? WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
+_SAVE_FINAL = (
+    "UPDATE jobs SET final = ?, why = ?, requeued = ? "
+    "WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
+)
 _SETTLE = f"""{_INSERT} ON CONFLICT ([key]) WHERE [key] != '' DO UPDATE SET """ + ", ".join(
     f"[{name}] = excluded.[{name}]" for name in _FIELDS
 )
@@ -173,8 +184,11 @@ class Ledger(StateFile):
         with self._writing() as database:
             database.execute(_INSERT, structs.asdict(record))
 
-    def save_final_states(self, ends: Mapping[Record, tuple[str, str]]) -> None:
-        """Record how jobs ended and why they failed; both are empty for a job that was requeued."""
+    def save_final_states(self, ends: Mapping[Record, tuple[str, str, str]]) -> None:
+        """Record how jobs ended, why they failed, and their last unfinished run.
+
+        The first two are empty for a job that was requeued.
+        """
         rows = [(*end, job.id, job.site, job.submitted, job.key) for job, end in ends.items()]
         with self._writing() as database:
             database.executemany(_SAVE_FINAL, rows)

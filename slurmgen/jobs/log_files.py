@@ -13,16 +13,21 @@ _HEAD = 4096
 _SEARCHED = 4 << 20
 "Bytes of a log's end that the remote host reads: a failure of Lightning writes 20 kB for each rank."
 # Without the frames of tracebacks, the failures of many ranks fit into LOG_END.
-# A NUL ends each log, so the logs themselves must not contain one.
+# A NUL ends each log, so the logs themselves must not contain one. The line of the last unfinished run comes
+# first: what a long run writes after it may be more than is kept.
 _ENDS = r"""
 export LC_ALL=C
-searched=$1 kept=$2
-shift 2
+searched=$1 kept=$2 longest=$3
+shift 3
 for file do
+  tail -c "$searched" "$file" 2>/dev/null | tr -d '\000' |
+    grep '^slurmgen: run [0-9]* is unfinished' | tail -n 1 | head -c "$longest"
   tail -c "$searched" "$file" 2>/dev/null | tr -d '\000' |
     sed -e '/^\(\[[^]]*\]: *\)*  File "/d' -e '/^\(\[[^]]*\]: \{0,1\}\)*    /d' | tail -c "$kept"
   printf '\000'
 done"""
+_LINE = 200
+"Bytes of that line, at most."
 _LOOK = '[ ! -f "$2" ] || { wc -c <"$2" && head -c "$1" "$2"; }'
 
 
@@ -37,7 +42,8 @@ class LogFile(Struct, frozen=True):
 
 def ends(transport: Transport, paths: Sequence[str]) -> list[str]:
     """The end of each log without the frames of tracebacks; an empty text for a log that cannot be read."""
-    argv = ["sh", "-c", _ENDS, "ends", str(_SEARCHED), str(LOG_END), *paths]
+    sizes = (_SEARCHED, LOG_END - _LINE, _LINE)
+    argv = ["sh", "-c", _ENDS, "ends", *map(str, sizes), *paths]
     completed = transport.run(argv, timeout=COMMAND_TIMEOUT)
     texts = [text[-LOG_END:] for text in completed.out.split("\0", len(paths))]
     return [*texts, *[""] * len(paths)][: len(paths)]

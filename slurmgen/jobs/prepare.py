@@ -16,13 +16,13 @@ from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
 from slurmgen.paths import cache_folder
 from slurmgen.plan import Plan, bad_nodes
-from slurmgen.python_env import needed_files
 from slurmgen.remote.route import Route
 from slurmgen.sites.model import Site
 from slurmgen.slurm.sizes import of_bytes
 from slurmgen.sync.delta import Parcel, expected
 from slurmgen.sync.files import Snapshot
 from slurmgen.sync.manifest import Manifest, Sent, manifest
+from slurmgen.sync.needed_files import needed_files
 from slurmgen.sync.project_files import project_files, with_preflight
 from slurmgen.sync.remote_paths import parent_folder
 from slurmgen.sync.revision import Revision, revision
@@ -91,6 +91,7 @@ def prepare(
         _pending(made, route, project_dir, commit, identity or script),
         stderr=_options(plan).get("error", ""),
         retries=plan.request.on_bad_node == "retry",
+        requeue=plan.requeue,
     )
     refusals = plan.profile.refusals | bad_nodes.refusals(plan.request)
     return Prepared(made, route, record, sent, expected(content, sent), refusals)
@@ -172,7 +173,7 @@ def _pending(
 
 def _files(plan: Plan, project_dir: Path, send: tuple[str, ...]) -> Snapshot:
     setup = plan.setup
-    files = project_files(project_dir, plan.script, needed_files(setup.python_env), send, plan.later_scripts)
+    files = project_files(project_dir, needed_files(plan), send)
     files = with_preflight(files) if plan.preflight else files
     return with_environment(files, setup.python_env, setup.modules, cache_folder() / "environments")
 

@@ -123,7 +123,7 @@ def read_report(transport: Transport, record: Record, waiting: Callable[[Record]
         raise Interrupted(
             f"interrupted; job {record.id} goes on", "The same command again reads its report."
         ) from None
-    Ledger().save_final_states({record: (as_text(states), "")})
+    Ledger().save_final_states({record: (as_text(states), "", "")})
     lines = report(bytes(log))
     if not is_complete(lines):
         raise CommandFailed(

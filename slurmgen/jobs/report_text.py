@@ -100,7 +100,7 @@ def _waiting(report: Report) -> Iterator[str]:
         yield f"excludes: {report.excludes}"
     todo = WHAT_TO_DO if report.is_stuck else USE_EXCLUDED if report.lacks_nodes else ""
     yield from (f"do: {text.format(report.job.id)}" for text in [todo] if text)
-    if report.state == "PENDING" and report.main.start:
+    if report.state == "PENDING" and report.main.start and not report.is_held:
         yield f"expected to start at {report.main.start}"
 
 

@@ -2,12 +2,13 @@
 
 import re
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct, json
 
 from slurmgen.text import counted
 
 _LINE = re.compile(
-    r"^slurmgen: run ([0-9]{1,9}) is unfinished, at step ([0-9]{1,18}), ([0-9]{1,9}) without progress: "
+    r"^slurmgen: run ([0-9]{1,9}) is unfinished, (?:at step ([0-9]{1,18})|no step recorded), "
+    r"([0-9]{1,9}) without progress: "
     r"scontrol (requeue|requeuehold)$",
     re.MULTILINE,
 )
@@ -32,6 +33,19 @@ class Requeued(Struct, frozen=True):
         return f"{counted(self.runs, 'run')} ended unfinished{step}{idle}"
 
 
+def for_ledger(run: Requeued | None) -> str:
+    """An unfinished run as the ledger keeps it; empty if there was none."""
+    return json.encode(run).decode() if run else ""
+
+
+def from_ledger(text: str) -> Requeued | None:
+    """What the ledger keeps; None if that is nothing, or cannot be read."""
+    try:
+        return json.decode(text, type=Requeued) if text else None
+    except DecodeError:
+        return None
+
+
 NO_PROGRESS = "its script held it, because two runs in a row made no progress"
 WHAT_TO_DO = (
     "Make the script save, report its step and continue (docs/requeue.md); then `scontrol release {}`, "
@@ -45,4 +59,4 @@ def requeued(log: str) -> Requeued | None:
     if not found:
         return None
     runs, step, idle, command = found[-1].groups()
-    return Requeued(int(runs), int(step), int(idle), command == "requeuehold")
+    return Requeued(int(runs), int(step or 0), int(idle), command == "requeuehold")

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from slurmgen.errors import ConfigError, SlurmgenError, TwinError
 from slurmgen.jobs.failure import Why, why
+from slurmgen.jobs.failure_patterns import RUN_AGAIN, STOP_EARLIER
 from slurmgen.jobs.final_states import as_text, why_as_text, with_final
 from slurmgen.jobs.job import Connect, Job, group_by_route
 from slurmgen.jobs.ledger import Ledger
@@ -14,7 +15,7 @@ from slurmgen.jobs.log_files import ends
 from slurmgen.jobs.logs import recorded_logs
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.reported_nodes import remember, with_bad_nodes
-from slurmgen.jobs.requeued import requeued
+from slurmgen.jobs.requeued import for_ledger, requeued
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.replies import ENDED, JobState
@@ -53,7 +54,7 @@ def query_site(
         transport: the connection to it.
         jobs: its jobs.
         explain: read the ends of the logs of those that failed.
-        with_requeues: read also those of jobs that have not ended, which may have been requeued.
+        with_requeues: read also those of other jobs that may have been requeued.
 
     Raises:
         CommandFailed: Slurm did not reply.
@@ -64,8 +65,13 @@ def query_site(
     logs = _log_ends(transport, states, with_requeues) if explain else {}
     reasons = _reasons(states, logs) if explain else {}
     reports = [make_report(job, *known[job], reasons.get(job)) for job in jobs]
-    reports = [structs.replace(report, requeued=requeued(logs.get(report.job, ""))) for report in reports]
+    reports = [_with_requeues(report, logs.get(report.job, "")) for report in reports]
     return with_bad_nodes(transport, reports) if explain else reports
+
+
+def _with_requeues(report: Report, log: str) -> Report:
+    """The report with the last unfinished run that the log shows, else that of the ledger."""
+    return structs.replace(report, requeued=requeued(log) or report.requeued)
 
 
 def make_report(
@@ -83,8 +89,22 @@ def make_report(
         reason = job.why
     if not states and job.is_new:
         return Report(job=job, state=UNKNOWN, why=reason, error=_NOT_YET_LISTED)
-    report = Report(job=job, state=outcome(states), states=tuple(states), why=reason, remembered=remembered)
+    report = Report(
+        job=job,
+        state=outcome(states),
+        states=tuple(states),
+        why=_advised(job, reason),
+        requeued=job.requeued,
+        remembered=remembered,
+    )
     return report if report.state != UNKNOWN else structs.replace(report, error=report.main.reason)
+
+
+def _advised(job: Job, reason: Why | None) -> Why | None:
+    """The reason, without the advice to use --requeue for a job that has used it."""
+    if reason is None or reason.todo != RUN_AGAIN or not job.may_requeue:
+        return reason
+    return structs.replace(reason, todo=STOP_EARLIER)
 
 
 def recall(job: Job, remembered: str) -> Report | None:
@@ -110,11 +130,19 @@ def save_final_states(reports: Iterable[Report]) -> None:
     reports = list(reports)
     remember(reports)
     seen = {
-        report.job.record: (as_text(report.states), why_as_text(report.why))
+        report.job.record: (
+            as_text(report.states),
+            why_as_text(report.why),
+            for_ledger(report.requeued or report.job.requeued),
+        )
         for report in reports
         if report.states and report.job.is_recorded
     }
-    changed = {record: end for record, end in seen.items() if record and end != (record.final, record.why)}
+    changed = {
+        record: end
+        for record, end in seen.items()
+        if record and end != (record.final, record.why, record.requeued)
+    }
     if changed:
         with suppress(ConfigError):  # the next query finds them again
             Ledger().save_final_states(changed)
@@ -123,20 +151,23 @@ def save_final_states(reports: Iterable[Report]) -> None:
 def _log_ends(
     transport: Transport, states_of: Mapping[Job, Sequence[JobState]], with_requeues: bool
 ) -> dict[Job, str]:
-    """The ends of the logs of jobs that failed; one command reads them all."""
-    read = {job: _state_to_read(states, with_requeues) for job, states in states_of.items()}
+    """The ends of the logs of jobs that failed or may have been requeued; one command reads them all."""
+    read = {
+        job: _state_to_read(states, with_requeues=with_requeues and job.may_requeue)
+        for job, states in states_of.items()
+    }
     logs = {job: _logs_of(job, state) for job, state in read.items() if state}
     paths = list(dict.fromkeys(path for files in logs.values() for path in files))
     texts = dict(zip(paths, ends(transport, paths), strict=True)) if paths else {}
     return {job: "\n".join(texts[path] for path in files).strip() for job, files in logs.items()}
 
 
-def _state_to_read(states: Sequence[JobState], with_requeues: bool) -> JobState | None:
+def _state_to_read(states: Sequence[JobState], *, with_requeues: bool) -> JobState | None:
     """The state of the job, or of its task, whose log explains something."""
     failed = _failed(states)
-    if failed:
-        return failed if failed.state == "FAILED" else None
-    return next((state for state in states if not state.ended), None) if with_requeues else None
+    if not with_requeues:
+        return failed if failed and failed.state == "FAILED" else None
+    return failed or next((state for state in states if not state.ended), next(iter(states), None))
 
 
 def _failed(states: Sequence[JobState]) -> JobState | None:

@@ -97,6 +97,8 @@ class Launcher(NamedTuple):
     "How --requeue asks its ranks to save their state: USR2, TERM or file."
     why_not_term: str | None = None
     "Why TERM does not work with it."
+    threads: str | None = None
+    "Why OMP_NUM_THREADS is left to it."
     refused_names: tuple[str, ...] = ()
     "Job names that make the framework ignore Slurm."
 

@@ -8,6 +8,8 @@ https://docs.ray.io/en/latest/cluster/vms/user-guides/community/slurm.html
 
 from slurmgen.launchers.base import Command, Launcher, Layout, Options, always
 
+_THREADS = "Ray sets OMP_NUM_THREADS, where it is unset, to the CPUs of each of its tasks."
+"""https://docs.ray.io/en/latest/ray-core/configure.html"""
 _START = '''\
 # The first task starts the head and the program; the others join until the head has ended.
 folder="$(mktemp -d /tmp/ray-XXXXXX)"  # short: the path of a socket has at most 107 bytes
@@ -17,6 +19,7 @@ stop() {{  # a reaper of Ray ends its other processes
 trap stop EXIT
 is_up() {{ (: > "/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2> /dev/null; }}
 is_running() {{ kill -0 $! || {{ cat "$folder/start.log"; exit 1; }} >&2; }}
+# {threads}
 start() {{
   exec ray start --block --temp-dir="$folder" --disable-usage-stats \\
     --num-cpus="$SLURM_CPUS_PER_TASK" --num-gpus={gpus} "$@" > "$folder/start.log" 2>&1
@@ -43,7 +46,7 @@ _TOKEN = (
 
 def command(layout: Layout, _options: Options) -> Command:
     """`python SCRIPT` on the first node, after `ray start` on every node."""
-    script = _START.format(gpus=layout.gpus_per_node, nodes=layout.nodes)
+    script = _START.format(gpus=layout.gpus_per_node, nodes=layout.nodes, threads=_THREADS)
     return Command(("python",), expands_in_task=True, script=script)
 
 
@@ -56,5 +59,6 @@ LAUNCHER = Launcher(
     sets=("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"),
     before=_TOKEN,
     exports=("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"),
+    threads=_THREADS,
     why_not_term="the signal would end the shell that starts Ray and the program",
 )

@@ -30,6 +30,10 @@ class Call(NamedTuple):
     constants: dict[str, Constant]
     complete: bool
     "Whether all keywords are known; `**options` may contain others."
+    owner: str = ""
+    "What the function is an attribute of, such as `jax.distributed`."
+    positional: int = 0
+    "Arguments without a keyword."
 
     def number(self, keyword: str, default: int | None = None) -> int | None:
         """The number of a keyword; `default` if the call is known to omit it; None if unknown."""
@@ -109,7 +113,20 @@ def _call(node: ast.Call, names: dict[str, Constant]) -> Call:
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     constants = {word.arg: _constant(word.value, names) for word in node.keywords if word.arg}
-    return Call(name, node.lineno, constants, all(word.arg for word in node.keywords))
+    complete = all(word.arg for word in node.keywords)
+    return Call(name, node.lineno, constants, complete, _dotted(function).rpartition(".")[0], len(node.args))
+
+
+def _dotted(node: ast.expr) -> str:
+    """A name with its attributes; empty for another expression.
+
+    >>> _dotted(ast.parse("jax.distributed.initialize", mode="eval").body)
+    'jax.distributed.initialize'
+    """
+    if isinstance(node, ast.Attribute):
+        owner = _dotted(node.value)
+        return f"{owner}.{node.attr}" if owner else ""
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _constant(node: ast.expr, names: dict[str, Constant]) -> Constant:

@@ -51,6 +51,8 @@ def explained(plan: "Plan") -> dict[str, Reason]:
 
 
 def _note(plan: "Plan", name: str) -> Reason:
+    if name == "threads":
+        return derived(plan.ranks.launcher.why)
     key = {"internet": "internet", "preemption": "partitions"}.get(name, f"when.{name}")
     return _of_profile(plan, f"when.{name}" if name in plan.ranks.settings.notes else key)
 
@@ -172,7 +174,7 @@ def _partition(plan: "Plan") -> Reason:
 def _chosen(plan: "Plan", what: str) -> Reason:
     """The reason for a default partition or QoS, of which there may be several."""
     site, names = plan.profile, plan.place.partitions
-    if what == "partition" and not plan.layout.gpus:
+    if what == "partition" and not plan.ranks.layout.gpus:
         return Reason(PROFILE, f"the partition of {plan.site} for jobs without GPUs")
     if what == "partition" and not set(names) & set(site.default_partitions):
         of_qos = plan.request.qos in site.qos and site.qos[plan.request.qos].partitions

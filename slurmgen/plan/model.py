@@ -77,7 +77,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def notes(self) -> dict[str, str]:
         """What users should know about the job, by topic."""
-        return notes_of(self.profile, self.place, self.ranks.settings, requeue=self.requeue)
+        why = self.ranks.launcher.threads
+        threads = {"threads": why} if why else {}
+        return threads | notes_of(self.profile, self.place, self.ranks.settings, requeue=self.requeue)
 
     @property
     def framework(self) -> str:

@@ -15,6 +15,8 @@ STAGED_DATA = "STAGED_DATA"
 "The variable with the folder of the data."
 _FOLDER = f'"${STAGED_DATA}"'
 _COPY = "copy"
+_NO_FILES = ("", "~", ".", "..")
+"Last parts of paths that name a folder."
 _TAR_OPTIONS = {
     ".tar": "-x",
     ".tar.gz": "-xz",
@@ -88,7 +90,7 @@ def find_staging(request: Request, nodes: int, cpus: int, further: dict[str, str
 
 
 def _checked(key: str, file: str) -> str:
-    if not is_full_path(file) or file.endswith("/"):
+    if not is_full_path(file) or file.rpartition("/")[2] in _NO_FILES:
         raise RequestError(
             f"{key}: {file!r} is not the full path of a file",
             "Write a path that begins with /, ~/ or a $NAME; pack a folder with tar, for stage_archives.",

@@ -31,6 +31,7 @@ _REQUEUE = (
     "made",
     "job",
     "step",
+    "at",
     "run",
 )
 
@@ -52,7 +53,8 @@ def variables(
     check_names(request, launcher, layout, setup)
     prefix = ENGINES[setup.container.engine].env_prefix if setup.container else ""
     notes = site.env.notes
-    found = {"OMP_NUM_THREADS": _threads(threads), _UNBUFFERED.name: _UNBUFFERED}
+    found = {} if launcher.threads else {"OMP_NUM_THREADS": _threads(threads)}
+    found[_UNBUFFERED.name] = _UNBUFFERED
     if any(text.replace("_", "-").startswith("--max-restarts") for text in request.launcher_args or ()):
         found |= {
             name: Variable(name, *(value, value), why) for name, (value, why) in launcher.restart_env.items()
@@ -66,6 +68,8 @@ def variables(
         found[name] = Variable(name, value, word(value), None, prefix)
     if is_staged(request):
         found[STAGED_DATA] = data_folder(site)
+        for name in [name for name, one in found.items() if STAGED_DATA in variables_in(one.value)]:
+            found[name] = found.pop(name)  # those that use it come after it
     return tuple(found.values())
 
 
@@ -78,6 +82,7 @@ def check_names(request: Request, launcher: Launcher, layout: Layout, setup: Set
     for name, reason in _set_later(request, launcher, layout, setup):
         if name in request.env:
             raise RequestError(f"--env {name} would have no effect: {reason}", "Leave it out.")
+    _check_staged(request)
     if setup.container:
         for name in ENGINES[setup.container.engine].refused_variables:
             if name in request.env:
@@ -85,6 +90,19 @@ def check_names(request: Request, launcher: Launcher, layout: Layout, setup: Set
                     f"--env {name} is ignored by {setup.container.engine}",
                     "Leave it out, or bind the folder with --bind.",
                 )
+
+
+def _check_staged(request: Request) -> None:
+    """Refuse a path in the staged data of a request that stages none."""
+    is_set = is_staged(request) or STAGED_DATA in request.env
+    if is_set or any(STAGED_DATA in line for line in request.before or ()):
+        return
+    for what, text in _expanded(request):
+        if STAGED_DATA in variables_in(text):
+            raise RequestError(
+                f"{what} has ${STAGED_DATA}, but the job stages no data",
+                "Name the files with stage or stage_archives in slurmgen.toml.",
+            )
 
 
 def task_variables(
@@ -107,22 +125,26 @@ def check_per_task(request: Request, tasks: int) -> None:
     Raises:
         RequestError: a value has such a variable.
     """
-    texts = [("--container", request.container or ""), ("--python-env", request.python_env or "")]
-    texts += [("--bind", bind) for bind in request.binds or ()]
-    texts += [(key, file) for key in ("stage", "stage_archives") for file in getattr(request, key) or ()]
-    texts += [(f"--env {name}", value) for name, value in request.env.items()]
-    texts += [("--launcher-config", request.launcher_config or "")]
-    texts += [("--launcher-arg", text) for text in request.launcher_args or ()]
-    texts += [
-        (f"the argument {text!r}", text) for text in (*(request.command or ()), *(request.script_args or ()))
-    ]
-    for what, text in texts if tasks > 1 else ():
+    for what, text in _expanded(request) if tasks > 1 else ():
         for name in variables_in(text):
             if name in PER_TASK:
                 raise RequestError(
                     f"{what} has ${name}, which the batch script expands once for all {tasks} tasks",
                     "Read it in the training script, or set a variable from it in [env.task] of the profile.",
                 )
+
+
+def _expanded(request: Request) -> Iterator[tuple[str, str]]:
+    """The values whose variables the batch script expands, and what they are."""
+    yield "--container", request.container or ""
+    yield "--python-env", request.python_env or ""
+    yield from (("--bind", bind) for bind in request.binds or ())
+    yield from ((key, file) for key in ("stage", "stage_archives") for file in getattr(request, key) or ())
+    yield from ((f"--env {name}", value) for name, value in request.env.items())
+    yield "--launcher-config", request.launcher_config or ""
+    yield from (("--launcher-arg", text) for text in request.launcher_args or ())
+    arguments = (*(request.command or ()), *(request.script_args or ()))
+    yield from ((f"the argument {text!r}", text) for text in arguments)
 
 
 def _set_later(

@@ -1,35 +1,28 @@
 """Which files of a project are sent with a job."""
 
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from slurmgen.bundled_scripts import FOLDER, PREFLIGHT, REPLACED, is_bundled
 from slurmgen.errors import RequestError
 from slurmgen.paths import bundled
-from slurmgen.python_env import needed_files
-from slurmgen.slurm.shell import is_full_path
 from slurmgen.sync.files import Snapshot, snapshot
+from slurmgen.sync.needed_files import Needed, needed_files
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
 
 
-def project_files(
-    project_dir: Path,
-    script: str | None,
-    needed: tuple[str, ...] = (),
-    send: tuple[str, ...] = (),
-    later: tuple[str, ...] = (),
-) -> Snapshot:
-    """The project's files, with the bundled training folder if `script` is part of it and not of the project.
+def project_files(project_dir: Path, needed: Iterable[Needed], send: tuple[str, ...] = ()) -> Snapshot:
+    """The project's files, with the bundled training folder if a script is part of it and not of the project.
 
     Args:
         project_dir: the folder that is sent.
-        script: the training script, relative to that folder; None if the job has none.
-        needed: the files that the Python environment is made from or is in.
+        needed: the files that the job needs.
         send: files that are sent although their names suggest secrets, or they are ignored.
-        later: the scripts of further steps.
 
     Raises:
         RequestError: one of these files would not be sent, so the job could only fail; the script is one of
@@ -41,21 +34,17 @@ def project_files(
             "Go to the folder of the project, and submit from there.",
         )
     found = snapshot(project_dir, send)
-    for one in (script, *later):
-        found = _with_script(one, found, project_dir) if one is not None else found
-    for path in needed:
-        what = f"{str(PurePosixPath(path))!r}, which the Python environment needs,"
-        _demand(what, path, found, project_dir, _NO_PROJECT)
+    for one in needed:
+        found = _with_bundled(one, found, project_dir)
+        _demand(one, found, project_dir)
     return found
 
 
-def _with_script(script: str, found: Snapshot, project_dir: Path) -> Snapshot:
-    _refuse_replaced(script, project_dir)
-    name = str(PurePosixPath(script))
-    if name not in found.files and is_bundled(name):
-        found = found.over(snapshot(bundled(FOLDER)).under(FOLDER))
-    _demand(f"the script {script!r}", script, found, project_dir, _IGNORED)
-    return found
+def _with_bundled(one: Needed, found: Snapshot, project_dir: Path) -> Snapshot:
+    _refuse_replaced(one.path, project_dir)
+    if one.path in found.files or not is_bundled(one.path):
+        return found
+    return found.over(snapshot(bundled(FOLDER)).under(FOLDER))
 
 
 def with_preflight(files: Snapshot) -> Snapshot:
@@ -80,16 +69,16 @@ def missing_files(plan: "Plan", project_dir: Path) -> list[str]:
     Raises:
         RequestError: the script is one of an earlier slurmgen.
     """
-    causes = dict.fromkeys(needed_files(plan.setup.python_env), "the Python environment needs")
-    folders = [project_dir]
-    for script in filter(None, (plan.script, *plan.later_scripts)):
-        _refuse_replaced(script, project_dir)
-        folders += [bundled(FOLDER).parent] if is_bundled(script) else []
-        causes = {script: "the job runs", **causes}
+    needed = list(needed_files(plan))
+    for one in needed:
+        _refuse_replaced(one.path, project_dir)
+    with_training = any(is_bundled(one.path) for one in needed)
+    folders = [project_dir, *([bundled(FOLDER).parent] if with_training else [])]
     return [
-        f"there is no {PurePosixPath(path)} in {project_dir}, which {cause}"
-        for path, cause in causes.items()
-        if not is_full_path(path) and not any((folder / path).exists() for folder in folders)
+        f"there is no {one.path} in {project_dir}, which {one.cause}"
+        for one in needed
+        if not any((folder / path).exists() for folder in folders for path in one.paths)
+        and _is_of_project(one, project_dir)
     ]
 
 
@@ -106,21 +95,24 @@ def _refuse_replaced(script: str, project_dir: Path) -> None:
     )
 
 
-_IGNORED = (
-    "Check its path relative to that folder, and whether a .gitignore or .slurmgenignore leaves it out."
-)
-_NO_PROJECT = (
-    "Write a pyproject.toml (`uv init`), or name another environment with --python-env: the full path of one "
-    "on the remote host, or none."
-)
 _UNSENT = "Rename it, or send it with --send PATH."
 
 
-def _demand(what: str, path: str, found: Snapshot, project_dir: Path, hint: str) -> None:
-    name = str(PurePosixPath(path))
-    if path.startswith("/") or name in found.files:
+def _is_of_project(one: Needed, project_dir: Path) -> bool:
+    """Whether the project must have the file: a module may also be installed in the environment."""
+    if not one.package or (project_dir / f"{one.package}.py").exists():
+        return True
+    folder = project_dir / one.package
+    return not folder.is_symlink() and any(folder.rglob("*.py"))  # a link may lead anywhere
+
+
+def _demand(one: Needed, found: Snapshot, project_dir: Path) -> None:
+    if any(path in found.files for path in one.paths) or not _is_of_project(one, project_dir):
         return
-    for secret, content in found.secrets.items():
-        if f"{name}/".startswith(f"{secret.rstrip('/')}/"):
-            raise RequestError(f"{what} is not sent: by its name, {visible(secret)} holds {content}", _UNSENT)
-    raise RequestError(f"{what} is not among the files of {visible(str(project_dir))} that are sent", hint)
+    for path, (secret, content) in product(one.paths, found.secrets.items()):
+        if f"{path}/".startswith(f"{secret.rstrip('/')}/"):
+            fact = f"{one.what} is not sent: by its name, {visible(secret)} holds {content}"
+            raise RequestError(fact, _UNSENT)
+    raise RequestError(
+        f"{one.what} is not among the files of {visible(str(project_dir))} that are sent", one.hint
+    )

@@ -10,6 +10,7 @@ import pytest
 
 from slurmgen import load_site
 from slurmgen.config.init_file import site_here, starter
+from slurmgen.launchers import LAUNCHERS
 from tests.conftest import REPOSITORY, Run
 
 SITES = [load_site(name) for name in ("daic", "generic", "olivia")]
@@ -50,6 +51,11 @@ def test_a_host_belongs_to_the_site_of_its_domain(host: str, site: str | None) -
 def test_the_cluster_name_of_slurm_is_the_site() -> None:
     config = "AuthType = auth/munge\nClusterName             = Olivia\nx = daic\n"
     assert site_here("login1", config, SITES) == "olivia"
+
+
+def test_the_starter_names_every_launcher() -> None:
+    comment = next(line for line in starter(SITES[0]).splitlines() if line.startswith("framework"))
+    assert set(re.findall(r"[a-z-]+", comment.replace("framework", ""))) == {"or", *LAUNCHERS}
 
 
 def test_init_queries_the_slurm_of_this_machine(

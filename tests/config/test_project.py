@@ -189,6 +189,11 @@ def test_the_sites_of_a_job_are_its_own_else_the_projects_else_those_of_its_tabl
         ),
         ("[defaults]\ngpus = 'two'", r"defaults\.gpus: expected a whole number, got a string: 'two'"),
         ("[jobs.a]", "unknown key jobs. Did you mean job"),
+        (
+            "[job.a]\nthen = [{scripts = 'x'}]",
+            r"toml:2: unknown key job\.a\.then\.scripts\. .* Known: command, ",
+        ),
+        ("[[job.a.then]]\nx = 1", r"toml:2: unknown key job\.a\.then\.x\. Known: command, framework, "),
         ("[defaults]\nenv = { 'A-B' = '1' }", r"slurmgen\.toml:2: defaults\.env\.A-B: .* Correct that key"),
         ("[job.a]\n[job.'b c']", r"slurmgen\.toml:2: job\.b c: .* Correct that key"),
         ("site =\n", r"slurmgen\.toml:1: it is not TOML: Invalid value at column 7"),

@@ -119,7 +119,7 @@ def test_a_file_of_the_first_schema_is_migrated_without_loss(ledger: Ledger, ver
 def test_a_file_without_final_states_is_migrated(ledger: Ledger) -> None:
     ledger.add(record("12"))
     with closing(sqlite3.connect(ledger.path)) as database:
-        later = ("final", "why", "command", "directory", "stderr", "retries")
+        later = ("final", "why", "command", "directory", "stderr", "retries", "requeue", "requeued")
         steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in later)
         database.executescript(f"{steps} PRAGMA user_version = 2;")
     assert ledger.find("12") == (record("12"),)
@@ -133,21 +133,22 @@ def test_a_file_without_reasons_of_failures_is_migrated(ledger: Ledger) -> None:
     with closing(sqlite3.connect(ledger.path)) as database:
         steps = "".join(
             f"ALTER TABLE jobs DROP COLUMN {name};"
-            for name in ("why", "command", "directory", "stderr", "retries")
+            for name in ("why", "command", "directory", "stderr", "retries", "requeue", "requeued")
         )
         database.executescript(f"{steps} PRAGMA user_version = 3;")
     assert ledger.all() == (ended, pending("a", "same"))
-    ledger.save_final_states({ended: (ended.final, "so")})
+    ledger.save_final_states({ended: (ended.final, "so", "")})
     assert [one.why for one in ledger.all()] == ["so", ""]
 
 
 def test_a_final_state_is_saved_only_for_its_own_job(ledger: Ledger) -> None:
     for one in (record("12"), record("12", "olivia"), record("13")):
         ledger.add(one)
-    ledger.save_final_states({record("12"): ("well", "")})
+    ledger.save_final_states({record("12"): ("well", "", "")})
     assert [one.final for one in ledger.all()] == ["well", "", ""]
-    ledger.save_final_states({record("12"): ("", ""), record("13"): ("badly", "since")})
+    ledger.save_final_states({record("12"): ("", "", "[2]"), record("13"): ("badly", "since", "")})
     assert [(one.final, one.why) for one in ledger.all()] == [("", ""), ("", ""), ("badly", "since")]
+    assert [one.requeued for one in ledger.all()] == ["[2]", "", ""]
 
 
 def test_an_unsettled_entry_is_found_by_its_key_and_by_its_name(ledger: Ledger) -> None:

@@ -132,6 +132,7 @@ def test_a_ledger_without_the_files_of_stderr_is_read(tmp_path: Path) -> None:
     ledger.add(record)
     with closing(sqlite3.connect(ledger.path)) as database:
         database.executescript(
+            "ALTER TABLE jobs DROP COLUMN requeue; ALTER TABLE jobs DROP COLUMN requeued;"
             "ALTER TABLE jobs DROP COLUMN retries;"
             "ALTER TABLE jobs DROP COLUMN stderr; PRAGMA user_version = 4;"
         )

@@ -28,6 +28,15 @@ def test_the_program_waits_for_all_nodes() -> None:
     assert "while len(ray.nodes()) < 2:" in in_task(text())
 
 
+def test_the_threads_of_each_worker_are_left_to_ray() -> None:
+    assert "export OMP_NUM_THREADS" not in text()
+    assert "# Ray sets OMP_NUM_THREADS" in in_task(text())
+    assert "export OMP_NUM_THREADS=4\n" in text(env={"OMP_NUM_THREADS": "4"})
+    plan = resolve(Request(framework="ray", gpus=8, script="train.py"), load_site("generic"))
+    assert "Ray sets OMP_NUM_THREADS" in plan.notes["threads"]
+    assert plan.reasons["notes.threads"] == "Ray starts its own workers on each node"
+
+
 def test_ray_accepts_processes_of_the_job_only_and_has_no_dashboard() -> None:
     assert "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN\n" in text()
     assert "--include-dashboard=false" in in_task(text())

@@ -8,6 +8,7 @@ import pytest
 from slurmgen import Request, load_job, load_site, render, resolve
 from slurmgen.errors import ConfigError, RequestError
 from slurmgen.request import Then, merge
+from slurmgen.sync.needed_files import needed_files
 from slurmgen.sync.project_files import missing_files, project_files
 from tests.test_script import shellcheck
 
@@ -104,6 +105,16 @@ def test_the_command_of_the_header_omits_what_no_option_sets() -> None:
         ),
         ({"stage": ("data/a.bin",)}, "stage: 'data/a.bin' is not the full path of a file"),
         ({"stage": ("/data/",)}, "stage: '/data/' is not the full path of a file"),
+        *(
+            ({"stage": (file,)}, "is not the full path of a file")
+            for file in ("~", "..", "/", "~/..", "/a/.")
+        ),
+        (
+            {"script_args": ("$STAGED_DATA/x",)},
+            r"'\$STAGED_DATA/x' has \$STAGED_DATA, but the job stages no data",
+        ),
+        ({"env": {"DATA": "$STAGED_DATA"}}, r"--env DATA has \$STAGED_DATA"),
+        ({"then": (Then(script="a.py", script_args=("$STAGED_DATA",)),)}, "the job stages no data"),
         ({"stage_archives": ("/data/a.zip",)}, "stage_archives: '/data/a.zip' is not a tar archive"),
         ({"stage": ("/a/x.tar",), "stage_archives": ("/b/x.tar",)}, "two staged files have the name 'x.tar'"),
         ({**STAGE, "env": {"STAGED_DATA": "/x"}}, "--env STAGED_DATA would have no effect"),
@@ -179,12 +190,29 @@ def test_an_unknown_key_of_a_further_step_is_reported_with_its_line(tmp_path: Pa
         load_job("x", project_dir=tmp_path)
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"env": {"STAGED_DATA": "/x"}},
+        {"before": ("export STAGED_DATA=/x",)},
+        {"script_args": ("$$STAGED_DATA",)},
+    ],
+)
+def test_a_job_without_staged_data_may_set_the_variable_itself(own: dict[str, Any]) -> None:
+    assert script(**{"script_args": ("$STAGED_DATA",), **own})
+
+
+def test_a_variable_that_uses_the_staged_data_follows_it() -> None:
+    text = script(**STAGE, env={"DATA": "$STAGED_DATA/x"})
+    assert text.index("\nexport STAGED_DATA=") < text.index('\nexport DATA="$STAGED_DATA/x"\n')
+
+
 def test_the_scripts_of_further_steps_must_exist(tmp_path: Path) -> None:
     (tmp_path / "a.py").touch()
     plan = resolve(Request(script="a.py", then=(Then(script="b.py"),)), load_site("generic"))
     assert missing_files(plan, tmp_path) == [f"there is no b.py in {tmp_path}, which the job runs"]
     with pytest.raises(RequestError, match=r"the script 'b\.py'"):
-        project_files(tmp_path, "a.py", later=plan.later_scripts)
+        project_files(tmp_path, needed_files(plan))
 
 
 def test_staging_reads_on_all_cpus_of_a_node() -> None:

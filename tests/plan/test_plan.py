@@ -239,7 +239,7 @@ def test_the_gpu_type_determines_the_gpus_per_node() -> None:
         (
             "generic",
             {"gpus": "4"},
-            "wrong: Expected `int | null`, got `str` - at `gpus`",
+            "wrong: gpus: expected a whole number, got a string: '4'",
             "Correct",
         ),
         ("generic", {"mixed_precision": "no; touch x"}, "the request is wrong", "Correct"),

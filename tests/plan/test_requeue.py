@@ -1,5 +1,7 @@
 """How a job asks its ranks to stop before the time limit, and when it is held."""
 
+from pathlib import Path
+
 import pytest
 
 from slurmgen import Request, load_site, render, resolve
@@ -50,7 +52,10 @@ def test_the_script_says_what_the_training_must_do() -> None:
     [
         ({"requeue": True, "requeue_signal": "TERM@3600", "time": "1:00:00"}, "not within the 3600 seconds"),
         ({"requeue": True, "requeue_signal": "TERM@0"}, "not within"),
-        ({"requeue": True, "requeue_signal": "USR1"}, "requeue_signal"),
+        (
+            {"requeue": True, "requeue_signal": "USR1"},
+            "'USR1' is not valid; it must be USR2, TERM or file, .* as in TERM@300",
+        ),
         ({"requeue_signal": "TERM"}, "has no effect without --requeue"),
         ({"requeue": True, "env": {"STOP_FILE": "x"}}, "--env STOP_FILE"),
     ],
@@ -83,3 +88,15 @@ def test_a_job_is_held_after_two_runs_without_progress(
         again = {"SLURM_RESTART_COUNT": str(number)}
         called += run_under_stand_ins(text, steps, folder, **again)[1][-1:]
     assert [line.split()[0] for line in called] == commands
+
+
+@pytest.mark.parametrize(
+    ("report", "shown"),
+    [("true >", "no step recorded"), ("echo 0 >", "at step 0"), ("echo 07 >", "at step 7")],
+)
+def test_the_log_names_a_step_only_if_the_script_has_written_one(
+    report: str, shown: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = script_of("generic", gpus=2, requeue=True)
+    run_under_stand_ins(text, f'{report} "$REQUEUE_FILE"; exit 1', tmp_path)
+    assert f"slurmgen: run 1 is unfinished, {shown}, " in capfd.readouterr().out

@@ -108,13 +108,16 @@ def examples(site: Callable[[str], Site]) -> dict[str, Job]:
         "plain": job("plain", "ddp"),
         "with_lightning": job("with_lightning", "lightning"),
         "with_accelerate": job("with_accelerate", "accelerate"),
+        "with_spawn": job("with_spawn", "spawn"),
     }
     with ThreadPoolExecutor() as pool:
         list(pool.map(Job.signal, signalled.values()))
     return started | signalled
 
 
-@pytest.mark.parametrize("name", ["watch_file", "terminated", "plain", "with_lightning", "with_accelerate"])
+@pytest.mark.parametrize(
+    "name", ["watch_file", "terminated", "plain", "with_lightning", "with_accelerate", "with_spawn"]
+)
 def test_an_example_of_the_documentation_is_requeued_continues_and_ends(
     name: str, examples: dict[str, Job]
 ) -> None:
@@ -126,11 +129,18 @@ def test_an_example_of_the_documentation_is_requeued_continues_and_ends(
     assert not list(job.folder.glob(".[rp]*")), "files are left"
 
 
+def test_a_script_that_spawns_its_ranks_ends_with_their_exit_status(examples: dict[str, Job]) -> None:
+    job = examples["with_spawn"]
+    assert job.wait(240) == "COMPLETED", job.log
+    assert set(re.findall(r"Exited with exit code (\d+)", job.log)) == {"75"}
+    assert "Traceback" not in job.log
+
+
 def test_a_job_without_progress_in_two_runs_is_held_with_the_reason(examples: dict[str, Job]) -> None:
     job = examples["stuck"]
     assert job.wait(240) == "held", job.log
     runs = re.findall(
-        r"^slurmgen: run (\d) is unfinished, at step 0, (\d) .*: scontrol (\w+)$", job.log, re.M
+        r"^slurmgen: run (\d) is unfinished, no step recorded, (\d) .*: scontrol (\w+)$", job.log, re.M
     )
     assert runs == [("1", "1", "requeue"), ("2", "2", "requeuehold")]
 

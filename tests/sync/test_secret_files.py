@@ -7,6 +7,7 @@ import pytest
 
 from slurmgen.errors import RequestError
 from slurmgen.sync.files import snapshot
+from slurmgen.sync.needed_files import of_script
 from slurmgen.sync.project_files import project_files
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import JOB, Machine
@@ -110,13 +111,16 @@ def test_a_script_that_is_a_secret_is_refused_with_the_reason(tmp_path: Path) ->
     with pytest.raises(
         RequestError, match="'id_rsa' is not sent: by its name, id_rsa holds SSH keys"
     ) as caught:
-        project_files(tmp_path, "id_rsa")
+        project_files(tmp_path, [of_script("id_rsa")])
     assert caught.value.hint == "Rename it, or send it with --send PATH."
     with pytest.raises(RequestError, match=r"by its name, \.aws/ holds credentials of a cloud"):
-        project_files(tmp_path, ".aws/train.py")
+        project_files(tmp_path, [of_script(".aws/train.py")])
     with pytest.raises(RequestError, match="is not among the files"):
-        project_files(tmp_path, "id_rs")
-    assert ".aws/train.py" in project_files(tmp_path, ".aws/train.py", send=(".aws/train.py",)).files
+        project_files(tmp_path, [of_script("id_rs")])
+    assert (
+        ".aws/train.py"
+        in project_files(tmp_path, [of_script(".aws/train.py")], send=(".aws/train.py",)).files
+    )
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """Ranks on several nodes use localhost as their rendezvous address.
 
 ## What it checks
-Checks the rendezvous address of jobs with several nodes for `localhost`, `127.0.0.1` and `0.0.0.0`, including
-as a fallback if the lookup of the first node fails, and for a literal IP address.
+Checks the rendezvous address of jobs with several nodes, also in `JAX_COORDINATOR_ADDRESS`, for `localhost`,
+`127.0.0.1` and `0.0.0.0`, including as a fallback if the lookup of the first node fails, and for a literal IP
+address.
 
 ## Why it matters
 On each node, localhost is that node. With `|| echo localhost`, a failure of scontrol makes the whole job
@@ -34,6 +35,8 @@ CODE = "SG307"
 SEVERITY = "error"
 SUMMARY = "localhost is a different host on every node"
 
+_NAMES = {"MASTER_ADDR", "JAX_COORDINATOR_ADDRESS"}
+_PORT = r"(?<=[^:]):[^:]*$"
 _LOCAL = r"(localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|::1)"
 _LITERAL = r"(\d+\.\d+\.\d+\.\d+|(?=[a-z\d.-]*\d)[a-z][a-z\d-]*(\.[a-z\d-]+)*)(?=:|$)"
 "A literal IP address, or a host name, which contains a number."
@@ -61,10 +64,11 @@ _ADVICE = 'use the first host of `scontrol show hostnames "$SLURM_JOB_NODELIST"`
 
 def _addresses(script: Script, launch: Launch) -> Iterator[tuple[Span, bool]]:
     """The literal addresses of a launch, and whether each means the local node."""
-    for found in in_force(script, launch, variables_in(launch, "addr") | {"MASTER_ADDR"}):
-        if re.fullmatch(_LOCAL, found.value) or re.search(_FALLBACK, found.raw):
+    for found in in_force(script, launch, variables_in(launch, "addr") | _NAMES):
+        host = re.sub(_PORT, "", found.value)
+        if re.fullmatch(_LOCAL, host) or re.search(_FALLBACK, found.raw):
             yield found.span, True
-        elif re.fullmatch(_LITERAL, found.value):
+        elif re.fullmatch(_LITERAL, host):
             yield found.span, False
     for given in rendezvous(launch, "addr"):
         value = re.sub(r"^\w+://", "", given.value)

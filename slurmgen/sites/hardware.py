@@ -11,7 +11,7 @@ MemoryForm = Literal["mem", "mem-per-gpu", "mem-per-cpu", "optional", "none"]
 
 
 class Node(Fact, frozen=True):
-    """One GPU node, as Slurm counts it."""
+    """A node, as Slurm counts it."""
 
     gpus: Count | None = None
     "GPUs of the node."

@@ -55,7 +55,7 @@ def test_every_bundled_site_runs_it_without_naming_a_partition(name: str) -> Non
 
 @pytest.mark.parametrize("name", sorted(NAMING))
 def test_explain_says_where_a_partition_must_be_named(name: str) -> None:
-    assert "add --partition" in plan(load_site(name)).settings.notes["without_gpus"]
+    assert "add --partition" in plan(load_site(name)).ranks.settings.notes["without_gpus"]
 
 
 @pytest.mark.parametrize("name", REFUSING)

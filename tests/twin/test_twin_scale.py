@@ -40,6 +40,7 @@ def test_64_ranks_on_64_nodes_reduce_in_rendered_script(large: Testbed, tmp_path
         log = large.batch(
             render(resolve(request, load_site("generic"))), PATH=f"{tmp_path}:{os.environ['PATH']}"
         )
-    lines = sorted(line.split()[1:] for line in log.splitlines())
+    # PyTorch warns of a host that it cannot name, between the ranks' own lines.
+    lines = sorted(line.split()[1:] for line in log.splitlines() if line.startswith("rank "))
     nodes = enumerate(large.twin.nodes)
     assert lines == sorted([str(rank), node, str(NODES)] for rank, node in nodes), log

@@ -29,8 +29,8 @@ def test_partitions_have_the_sites_limits_and_cpu_partitions_no_gpus(olivia: Tes
     found = olivia.run("sinfo", "-h", "-o", "%P %l %D %c %m %G").splitlines()
     assert found == [
         "accel* 7-00:00:00 2 288 827392 gpu:4",
-        "small infinite 2 288 827392 (null)",
-        "large infinite 2 288 827392 (null)",
+        "small 7-00:00:00 2 256 758784 (null)",
+        "large 7-00:00:00 2 256 758784 (null)",
     ]
 
 

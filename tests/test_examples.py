@@ -14,6 +14,8 @@ from slurmgen.site_trial import try_scripts
 from slurmgen.sites.profiles import load_profile, profile_warnings
 from tests.conftest import REPOSITORY, Run
 
+AT_EXIT = str(Path(__file__).parent / "support" / "at_exit")
+"Without it, gloo may abort a script that has ended; see there."
 EXAMPLES = REPOSITORY / "examples"
 JOBS = [
     (path.parent.name, job)
@@ -63,7 +65,7 @@ def test_the_training_runs(example: str, launcher: list[str], tmp_path: Path) ->
     done = subprocess.run(
         [sys.executable, *launcher, "train.py", "--epochs", "2"],
         cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": AT_EXIT},
         capture_output=True,
         text=True,
         timeout=300,

@@ -22,7 +22,7 @@ OUTER = re.compile(
 )
 OWN = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")} | {
     "OMP_NUM_THREADS": "1",
-    "PYTHONPATH": str(Path(__file__).with_name("at_exit")),
+    "PYTHONPATH": str(REPOSITORY / "tests" / "support" / "at_exit"),
 }
 LIMIT = 300  # seconds; a machine may be busy
 

@@ -28,8 +28,10 @@ class Printer(Observer):
         if entry.key != self._prepared.record.key:
             say(f"the submission of {entry.submitted} is unsettled; checking whether it became a job")
         say(f"submitting {amount_of(self._prepared)} to {where}")
-        if self._prepared.submission.login_script:
-            say("before_login runs there first, unless the same lines have run before")
+        submission = self._prepared.submission
+        if submission.login_script:
+            log = f"{submission.parent}/before_login/{submission.login_hash}.log"
+            say(f"before_login runs there first, unless the same lines have run before; its output: {log}")
 
     @contextmanager
     def sending(self) -> Iterator[Count | None]:

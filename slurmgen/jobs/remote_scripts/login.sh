@@ -23,14 +23,13 @@ call_login() { # in a copy of the project: what the lines leave there is in no r
   at=staging/$temp.login log=$PWD/before_login/$login.log
   copy_files "staging/$temp" "$at" || failed "$message"
   printf '%s' "$login_text" >"$at.sh" || failed "cannot write in $PWD/staging"
+  began=$(date +%s)
   (cd "$at" && exec bash -p -c "$as_started" slurmgen "$$" timeout -k 10 "$login_seconds" \
     sh -c "$mark_login" slurmgen "../$temp.login.sh" "../../before_login/$login") >"$log" 2>&1 3<&- </dev/null
   status=$?
-  case $status in
-    0) return ;;
-    124) ended="did not end within $login_seconds seconds" ;;
-    *) ended="ended with exit status $status" ;;
-  esac
+  [ "$status" != 0 ] || return 0
+  ended="ended with exit status $status"
+  [ "$(($(date +%s) - began))" -lt "$login_seconds" ] || ended="did not end within $login_seconds seconds"
   reply stopped "$ended on $host
 $log:
 $(tail -n 10 "$log" | tail -c 600)"

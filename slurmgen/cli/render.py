@@ -82,7 +82,7 @@ def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> 
     plan = job.plan()
     text = job.render(plan, cache_dir())
     preflight = missing_preflight(plan, job.project_dir) if write else []
-    for warning in missing_files(plan, job.project_dir) + preflight:
+    for warning in [*plan.ranks.settings.notes.values(), *missing_files(plan, job.project_dir), *preflight]:
         warn(warning)
     if write:
         path = job.project_dir / script_path(job.project, job.name or plan.name, plan.site)

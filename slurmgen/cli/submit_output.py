@@ -123,6 +123,8 @@ def warn(prepared: "Prepared", plan: "Plan") -> None:
     files = prepared.submission.files
     for notice in filter(None, (*files.notices, files.secrets_notice())):
         say(notice)
+    for note in plan.ranks.settings.notes.values():
+        say(note)
     if not plan.request.names_program:
         say(f"no script is named: the bundled example {plan.script} is sent; name yours with --script")
     if prepared.submission.content.size > LARGE:

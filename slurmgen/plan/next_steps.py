@@ -70,5 +70,20 @@ def next_step(request: Request, ranks: Ranks, first: Ranks, job: Shared) -> Next
         RequestError: the launcher cannot start the program.
     """
     check_names(request, ranks.launcher, ranks.layout, job.setup)
+    _check_settings(ranks, first)
     size = () if ranks.size == first.size else ranks.size
     return NextStep(find_step(request, ranks, job, size=size), ranks)
+
+
+def _check_settings(ranks: Ranks, first: Ranks) -> None:
+    """Refuse a step that needs more of the site's settings than the script makes for the first step."""
+    own, made = ranks.settings, first.settings
+    has_env = own.env.items() <= made.env.items()
+    lines = [(own.modules.load, made.modules.load), (own.launch.before, made.launch.before)]
+    lines += [(own.launch.before_on_each_node, made.launch.before_on_each_node)]
+    if not has_env or any(not set(these) <= set(those) for these, those in lines):
+        raise RequestError(
+            f"then: the site sets variables, modules or commands for {ranks.launcher.name} "
+            f"that the job does not have, because its first step uses {first.launcher.name}",
+            "Submit the step as a job of its own, or use one framework for both.",
+        )

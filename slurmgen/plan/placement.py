@@ -17,7 +17,7 @@ from slurmgen.sites.nodes import (
     place_of,
     places_of,
 )
-from slurmgen.slurm import durations
+from slurmgen.slurm import durations, sizes
 from slurmgen.text import counted
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
@@ -47,8 +47,9 @@ def find_place(request: Request, site: Site, gpus: int) -> Place:
     _check_required(request, site, gpus)
     _check_types(request, site, partitions)
     _check_qos(request, site, partitions)
-    *preferred, last = places_of(site, request.partition, request.gpu_type, request.qos, with_gpus=gpus > 0)
-    place = next((place for place in preferred if _fits(place, request, gpus)), last)
+    places = [*places_of(site, request.partition, request.gpu_type, request.qos, with_gpus=gpus > 0)]
+    large = [place for place in places if _has_room(place, request, gpus)]
+    place = next((place for place in large if _fits(place, request, gpus)), (large or places)[-1])
     _check_accepted(request, site, place, gpus)
     return place
 
@@ -88,7 +89,7 @@ def check_partition(site: Site, place: Place, gpus: int) -> None:
     if site.partitions and not place.partitions and not gpus:
         raise RequestError(
             f"the profile of {site.name} has no partition without GPUs",
-            "Name the --partition that accepts such jobs, or add one to the profile with `max_gpus = 0`.",
+            "If the site has one, add it to the profile, with `max_gpus = 0`.",
         )
 
 
@@ -101,7 +102,8 @@ def _check_required(request: Request, site: Site, gpus: int) -> None:
     if gpus and site.gpu.type_required and not (request.gpu_type or default_type(site)):
         known = f", one of {', '.join(site.gpu.types)}" if site.gpu.types else ""
         raise RequestError(f"{site.name} needs a GPU type", f"Add --gpu-type{known}.")
-    if site.qos_required and not (request.qos or site.default_qos):
+    refuses = not gpus and any(table.refuse and table.has_gpus is False for table in site.when.values())
+    if site.qos_required and not (request.qos or site.default_qos) and not refuses:
         known = f", one of {', '.join(site.qos)}" if site.qos else ""
         raise RequestError(f"{site.name} needs a QoS", f"Add --qos{known}.")
 
@@ -142,12 +144,35 @@ def _check_qos(request: Request, site: Site, partitions: Iterable[str]) -> None:
         )
 
 
+def _has_room(place: Place, request: Request, gpus: int) -> bool:
+    """Whether a place allows so many nodes and GPUs."""
+    nodes = _nodes(place, request, gpus)
+    return not any(one for limits in place.limits.values() for one in _excess(limits, gpus, nodes))
+
+
 def _fits(place: Place, request: Request, gpus: int) -> bool:
-    """Whether the limits of a place allow the job, and its nodes have the CPUs."""
-    if (request.cpus or 0) > (place.node.cpus or request.cpus or 0):
-        return False
-    nodes = request.nodes or -(-gpus // (place.node.gpus or gpus or 1)) or 1
-    return all(_allows(limits, gpus, nodes, requested_seconds(request)) for limits in place.limits.values())
+    """Whether the limits of a place allow the job, and its nodes have the CPUs and the memory."""
+    nodes, seconds = _nodes(place, request, gpus), requested_seconds(request)
+    in_limits = all(_allows(limits, gpus, nodes, seconds) for limits in place.limits.values())
+    return in_limits and _holds(place.node, request)
+
+
+def _nodes(place: Place, request: Request, gpus: int) -> int:
+    return request.nodes or -(-gpus // (place.node.gpus or gpus or 1)) or 1
+
+
+def _holds(node: Node, request: Request) -> bool:
+    """Whether a node has the CPUs and the memory that a request names, as far as it is known."""
+    has_cpus = not (node.cpus and request.cpus) or request.cpus <= node.cpus
+    return has_cpus and not (node.memory and _megabytes(request.mem) > sizes.megabytes(node.memory))
+
+
+def _megabytes(text: str | None) -> int:
+    """The memory of a request; 0 if it names none, or one that is reported later as wrong."""
+    try:
+        return sizes.megabytes(text) if text else 0
+    except ValueError:
+        return 0
 
 
 def requested_seconds(request: Request) -> int:
@@ -198,7 +223,8 @@ def _with_room(request: Request, site: Site, gpus: int, nodes: int) -> Iterator[
         partition = site.partitions[name]
         has_type = not request.gpu_type or partition.gpu_type in (None, request.gpu_type)
         has_qos = not request.qos or accepts(site, request.qos, [name])
-        if has_type and has_qos and _allows(partition, gpus, nodes, requested_seconds(request)):
+        holds = _holds(place_of(site, name, with_gpus=gpus > 0).node, request)
+        if has_type and has_qos and holds and _allows(partition, gpus, nodes, requested_seconds(request)):
             yield name
 
 

@@ -61,6 +61,6 @@ def find_ranks(
         layout=layout,
         settings=settings,
         program=find_program(request, launcher),
-        cpus=cpus(request, origin, site, launcher, layout, place.node),
+        cpus=cpus(request, origin, site, launcher, layout, place),
         variables=task_variables(request, site, settings, launcher, layout),
     )

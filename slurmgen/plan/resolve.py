@@ -61,7 +61,10 @@ def resolve(
     layout, layout_reason = _layout(request, site, place, launcher, origin)
     ranks = find_ranks(request, origin, site, place, launcher, layout)
     settings = ranks.settings
-    check_refusals(site, settings)
+    later = _later(request, site, place, layout)
+    all_ranks = [ranks, *(one for _, one in later)]
+    for one in all_ranks:
+        check_refusals(site, one.settings)
     check_partition(site, place, layout.gpus)
     _check_account(request, site, settings)
     vendor = site.gpu.vendor_of(place.gpu_type) if layout.gpus else None
@@ -70,11 +73,6 @@ def resolve(
     limit = time(request, origin, site, place.limits, layout.nodes)
     notice = find_notice(request, launcher, limit.value)
     further = with_bad_nodes(request, further_options(request, settings.sbatch, place.constraint, notice))
-    later = [
-        (asked, next_ranks(asked, site, place, _launcher(asked, site), layout))
-        for asked in next_requests(request)
-    ]
-    all_ranks = [ranks, *(one for _, one in later)]
     exports = variables(request, site, settings, launcher, layout, setup, ranks.cpus.per_rank)
     job = Shared(setup, further, _names(exports, all_ranks))
     meets = any(one.launcher.meets(one.layout) for one in all_ranks)
@@ -105,6 +103,14 @@ def resolve(
     )
     check_options(request, site, [name for name, _ in plan.directives])
     return plan
+
+
+def _later(request: Request, site: Site, place: Place, layout: Layout) -> list[tuple[Request, Ranks]]:
+    """The request and the ranks of each further step."""
+    return [
+        (asked, next_ranks(asked, site, place, _launcher(asked, site), layout))
+        for asked in next_requests(request)
+    ]
 
 
 def _names(exports: tuple[Variable, ...], steps: list[Ranks]) -> tuple[str, ...]:

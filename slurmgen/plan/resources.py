@@ -10,6 +10,7 @@ from slurmgen.launchers import Launcher, Layout
 from slurmgen.plan.reasons import PROFILE, Origin, Reason, default, derived, from_profile
 from slurmgen.request import Request
 from slurmgen.sites.model import Limits, Node, Site
+from slurmgen.sites.nodes import Place, gives_whole_nodes
 from slurmgen.slurm import durations, sizes
 from slurmgen.text import counted
 
@@ -45,15 +46,16 @@ class Cpus(Struct, frozen=True):
 
 
 def cpus(
-    request: Request, origin: Origin, site: Site, launcher: Launcher, layout: Layout, node: Node
+    request: Request, origin: Origin, site: Site, launcher: Launcher, layout: Layout, place: Place
 ) -> Cpus:
     """CPUs for each task.
 
     Raises:
         RequestError: not a multiple of what the site allocates, or more than a node has.
     """
+    node = place.node
     if not layout.gpus:
-        return _cpus_without_gpus(request, origin, site, node)
+        return _cpus_without_gpus(request, origin, site, place)
     per_gpu, source = _first(
         (request.cpus_per_gpu, origin("cpus_per_gpu")),
         (node.cpus_per_gpu, from_profile(site, "node.cpus_per_gpu")),
@@ -100,12 +102,15 @@ def _check_node(site: Site, per_gpu: int, gpus: int, node: Node) -> None:
         )
 
 
-def _cpus_without_gpus(request: Request, origin: Origin, site: Site, node: Node) -> Cpus:
-    """CPUs of the only task of each node."""
-    multiple = site.cpu.multiple_of
+def _cpus_without_gpus(request: Request, origin: Origin, site: Site, place: Place) -> Cpus:
+    """CPUs of the only task of each node: all of them where a job gets whole nodes."""
+    multiple, node = site.cpu.multiple_of, place.node
+    of_node = node.cpus if gives_whole_nodes(site, place) else None
     usual = -(-DEFAULT_CPUS // multiple) * multiple
     count, source = _first(
-        (request.cpus, origin("cpus")), (usual, default("slurmgen's default for a job without GPUs"))
+        (request.cpus, origin("cpus")),
+        (of_node, Reason(PROFILE, "all of a node, since jobs get whole nodes")),
+        (usual, default("slurmgen's default for a job without GPUs")),
     )
     if count % multiple:
         raise RequestError(

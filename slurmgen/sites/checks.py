@@ -79,6 +79,7 @@ def _limits(site: Site) -> Iterator[tuple[tuple[str, ...], Limits]]:
 def _sizes(site: Site) -> Iterator[tuple[tuple[str, ...], str | None]]:
     yield ("memory", "per_gpu"), site.memory.per_gpu
     yield from _node_sizes(("node",), site.node)
+    yield from _node_sizes(("cpu_node",), site.cpu_node)
     for name, kind in site.gpu.types.items():
         yield from _node_sizes(("gpu", "types", name), kind)
     for name, partition in site.partitions.items():

@@ -11,7 +11,7 @@ import msgspec
 
 from slurmgen.sites.checks import Fault
 from slurmgen.sites.model import Container, Limits, Node, Partition, Site, When
-from slurmgen.sites.nodes import Place, gpu_partitions, place_of, places_of
+from slurmgen.sites.nodes import Place, cpu_partitions, gpu_partitions, place_of, places_of
 from slurmgen.slurm import durations
 from slurmgen.text import listed
 
@@ -146,7 +146,7 @@ def unreachable_settings(site: Site) -> Iterator[Fault]:
 
 def _unmet(site: Site, table: When) -> Iterator[tuple[str, str]]:
     """The conditions of a table that no job meets, each with the reason."""
-    names = (table.partition,) if table.partition else gpu_partitions(site)
+    names = (table.partition,) if table.partition else _suitable(site, table)
     partitions = [site.partitions[name] for name in names]
     if table.has_gpus and partitions and not any(partition.has_gpus for partition in partitions):
         yield "partition", "the partition has no GPUs"
@@ -156,11 +156,17 @@ def _unmet(site: Site, table: When) -> Iterator[tuple[str, str]]:
         yield "gpu_type", f"no GPU of {listed(names)} has this type"
     if table.qos and table.qos not in site.qos:
         yield "qos", f"the profile does not list the QoS {table.qos!r}"
-    places = [place_of(site, name) for name in names or (None,)]
+    places = [place_of(site, name, with_gpus=table.has_gpus is not False) for name in names or (None,)]
     if table.nodes == "several" and all(map(_is_one_node, places)):
         yield "nodes", "the limits allow no job on several nodes"
     if table.whole_nodes is not None and not table.gpu_type and not any(place.node.gpus for place in places):
         yield "whole_nodes", "the profile does not state how many GPUs a node has"
+
+
+def _suitable(site: Site, table: When) -> tuple[str, ...]:
+    """The partitions of the jobs that a table may be for."""
+    of_gpus = gpu_partitions(site) if table.has_gpus is not False else ()
+    return (*of_gpus, *(cpu_partitions(site) if not table.has_gpus else ()))
 
 
 def _is_one_node(place: Place) -> bool:

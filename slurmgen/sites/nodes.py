@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from slurmgen.sites.model import GpuType, Limits, Node, Site
+from slurmgen.sites.model import GpuType, Limits, Node, Partition, Site
 from slurmgen.slurm import sizes
 
 
@@ -136,6 +136,12 @@ def cpu_partitions(site: Site, qos: str | None = None) -> tuple[str, ...]:
     return tuple(name for name in names if qos is None or accepts(site, qos, [name]))
 
 
+def gives_whole_nodes(site: Site, place: Place) -> bool:
+    """Whether each job of a place gets whole nodes."""
+    known = [site.partitions[name] for name in place.partitions if name in site.partitions]
+    return bool(known) and all(partition.whole_nodes for partition in known)
+
+
 def over(base: Node, own: Node) -> Node:
     """The node `base` with the facts in which `own` differs."""
     fields = Node.__struct_fields__
@@ -143,13 +149,14 @@ def over(base: Node, own: Node) -> Node:
 
 
 def _node(site: Site, partition: str | None, gpu_type: str | None, *, with_gpus: bool) -> Node:
-    own = site.partitions[partition].node if partition in site.partitions else None
-    if partition in site.partitions and not site.partitions[partition].has_gpus:
-        return over(site.cpu_node, own or Node())  # `[node]` describes the GPU nodes
-    node = over(site.node, own or Node())
-    if not with_gpus:
+    known = site.partitions.get(partition or "", Partition())
+    own = known.node or Node()
+    if not known.has_gpus:
+        return over(site.cpu_node, own)  # `[node]` describes the GPU nodes
+    node = over(site.node, own)
+    if not with_gpus and partition not in site.partitions:
         return over(node, site.cpu_node)
-    kind = site.gpu.types.get(gpu_type or "")
+    kind = site.gpu.types.get(gpu_type or known.gpu_type or "")
     if kind and kind.gpus and node.gpus and kind.gpus != node.gpus:
         node = Node()  # another machine: its CPUs and memory are those of the type, or unknown
     return over(node, kind) if kind else node

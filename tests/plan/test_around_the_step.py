@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from slurmgen import Request, load_job, load_site, render, resolve
 from slurmgen.errors import ConfigError, RequestError
 from slurmgen.request import Then, merge
+from slurmgen.sites.model import LaunchOptions, When
 from slurmgen.sync.needed_files import needed_files
 from slurmgen.sync.project_files import missing_files, project_files
 from tests.test_script import shellcheck
@@ -218,3 +220,15 @@ def test_the_scripts_of_further_steps_must_exist(tmp_path: Path) -> None:
 def test_staging_reads_on_all_cpus_of_a_node() -> None:
     text = script(gpus=4, cpus_per_gpu=6, framework="srun", **STAGE)
     assert "\nsrun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=24 \\\n  bash -c " in text
+
+
+@pytest.mark.parametrize(
+    "table", [When(env={"A": "1"}), When(launch=LaunchOptions(before=("a",))), When(refuse="no such jobs")]
+)
+def test_a_further_step_that_the_site_treats_differently_is_refused(table: When) -> None:
+    per_gpu = structs.replace(table, tasks="per-gpu")
+    site = structs.replace(load_site("generic"), when={"x": per_gpu})
+    request = Request(script="a.py", gpus=2, then=(Then(script="b.py", framework="srun"),))
+    with pytest.raises(RequestError, match=r"then: the site sets|no such jobs"):
+        resolve(request, site)
+    assert resolve(structs.replace(request, then=()), site)

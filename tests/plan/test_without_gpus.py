@@ -1,6 +1,7 @@
 """Jobs without GPUs: their partition, node, settings and launchers, and the sites that refuse them."""
 
 import pytest
+from msgspec import structs
 
 from slurmgen import Request, Site, lint, load_site, render, resolve
 from slurmgen.errors import RequestError
@@ -12,8 +13,8 @@ from slurmgen.sites.profiles import profile_paths
 ONE_GPU = Node(gpus=4, cpus=32, memory="64G")
 REFUSING = {
     "isambard-ai": ("allocates one GPU at least", "Ask for --gpus 1"),
-    "jupiter": ("has no partition without GPUs", "Name the --partition"),
-    "juwels-booster": ("has no partition without GPUs", "Name the --partition"),
+    "jupiter": ("has no partition without GPUs", "add it to the profile"),
+    "juwels-booster": ("has no partition without GPUs", "add it to the profile"),
     "marenostrum5-acc": ("MareNostrum 5 GPP, with login nodes", "glogin1.bsc.es"),
     "roihu": ("CPU nodes are Roihu-CPU", "roihu-cpu.csc.fi"),
 }
@@ -181,3 +182,51 @@ def test_one_process_with_more_gpus_than_a_node_has_is_shown_larger_nodes(
         resolve(Request(framework="python", gpus=gpus, account="p1"), load_site(name))
     assert "python starts one process" in raised.value.fact
     assert hint in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ACCEPTING)
+def test_a_job_with_all_cpus_of_a_node_has_no_finding(name: str) -> None:
+    site = load_site(name)
+    every = plan(site).place.node.cpus or 8
+    assert not lint(render(plan(site, cpus=every)), site=site)
+
+
+def test_a_job_on_whole_nodes_gets_all_their_cpus() -> None:
+    whole = structs.replace(
+        SIZES,
+        partitions={"cpu": Partition(max_gpus=0, whole_nodes=True)},
+        cpu_node=Node(cpus=64, memory="128G"),
+    )
+    found = plan(whole)
+    assert (found.cpus_per_task, found.mem) == (64, "128G")
+    assert plan(whole, cpus=8).cpus_per_task == 8
+
+
+def test_the_memory_selects_the_partition() -> None:
+    assert plan(SIZES, mem="100G").place.partitions == ("part",)
+    small = structs.replace(
+        SIZES,
+        partitions={
+            "small": Partition(max_gpus=0, node=Node(cpus=16, memory="64G")),
+            "large": Partition(max_gpus=0, node=Node(cpus=16, memory="512G")),
+        },
+    )
+    assert plan(small, mem="100G").place.partitions == ("large",)
+
+
+def test_a_named_gpu_partition_keeps_its_own_nodes() -> None:
+    gpu = structs.replace(SIZES, partitions={"gpu": Partition(default=True)})
+    with pytest.raises(RequestError, match="has 32"):
+        plan(gpu, partition="gpu", cpus=64)
+
+
+def test_a_limit_that_no_partition_meets_is_that_of_one_with_enough_nodes() -> None:
+    limited = structs.replace(
+        SIZES,
+        partitions={
+            "few": Partition(max_gpus=0, max_nodes=1, max_time="01:00:00"),
+            "many": Partition(max_gpus=0, min_nodes=4),
+        },
+    )
+    with pytest.raises(RequestError, match="partition few allows 01:00:00"):
+        plan(limited, time="02:00:00")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from slurmgen.errors import ConfigError
 from slurmgen.paths import bundled
 from slurmgen.sites.contradictions import CHECKS
 from slurmgen.sites.profiles import load_profile, profile_warnings
@@ -204,3 +205,16 @@ def test_an_image_of_a_registry_contradicts_nodes_without_the_internet(table: st
     assert re.search(rf"x.toml:5: {table}\.image: it needs the internet", str(warning))
     file = write(tmp_path, text.replace("docker://a/b:1", "/images/b.sif"))
     assert profile_warnings(file) == []
+
+
+def test_conditions_of_jobs_without_gpus_are_compared_with_their_partitions(tmp_path: Path) -> None:
+    text = (
+        "[node]\ngpus = 4\n[partitions.a]\ndefault = true\nmax_nodes = 1\n[partitions.cpu]\nmax_gpus = 0\n"
+        "[when.w]\nhas_gpus = false\nnodes = 'several'"
+    )
+    assert profile_warnings(write(tmp_path, text)) == []
+
+
+def test_the_memory_of_nodes_without_gpus_is_checked(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"x\.toml:2: cpu_node\.memory: '252 gigs' is not"):
+        load_profile(write(tmp_path, "[cpu_node]\nmemory = '252 gigs'"))

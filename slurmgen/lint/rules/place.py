@@ -16,7 +16,10 @@ def place(script: Script, site: Site) -> "Place":
     from slurmgen.sites.nodes import place_of  # takes 20 ms, which a run without a site does not need
 
     header = script.header
-    return place_of(site, header.value("partition"), gpu_type(script, site), header.value("qos"))
+    with_gpus = script.job.has_gpus or site.gpu.request == "none"  # whose jobs do not ask for GPUs
+    return place_of(
+        site, header.value("partition"), gpu_type(script, site), header.value("qos"), with_gpus=with_gpus
+    )
 
 
 def settings(script: Script, site: Site, launch: Launch | None = None) -> "Settings":

@@ -205,7 +205,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("body", HOSTILE)
-def test_hostile_input_takes_less_than_five_seconds(body: str) -> None:
-    start = time.monotonic()
+def test_hostile_input_takes_less_than_five_seconds_of_a_cpu(body: str) -> None:
+    start = time.process_time()
     lint(HEAD + HOSTILE[body] + "\n")
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5

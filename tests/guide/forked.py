@@ -6,9 +6,11 @@ They get the variables of torchrun, and start in a fraction of a second.
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -72,6 +74,7 @@ def _run(argv: list[str], environments: list[dict[str, str]], cwd: Path) -> Fork
 
 
 def _be_rank(argv: list[str], environ: dict[str, str], cwd: Path, log: Path) -> None:
+    os.setsid()  # so that `_ended` can end the processes that the rank leaves
     for name in filter(OUTER.match, list(os.environ)):
         del os.environ[name]
     os.environ.update(OWN | environ)
@@ -102,6 +105,9 @@ def _ended(processes: list[BaseProcess]) -> list[int]:
             process.join(GRACE)
             process.kill()
             process.join()
+            assert process.pid
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # such as workers of a data loader
     return [process.exitcode or 0 for process in processes]
 
 

@@ -7,9 +7,11 @@ test_training_runs.py starts the launchers themselves.
 import importlib
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -98,6 +100,7 @@ def start(script: str, argv: list[str], environ: dict[str, str], log: Path, fold
 
 
 def be_rank(script: str, argv: list[str], environ: dict[str, str], log: Path, folder: Path) -> None:
+    os.setsid()  # so that `ended` can end the processes that the rank leaves
     for name in filter(OUTER.match, list(os.environ)):
         del os.environ[name]
     os.environ.update(ALONE | environ)
@@ -120,4 +123,8 @@ def ended(processes: list[BaseProcess]) -> list[int]:
             for process in running:
                 process.kill()
                 process.join()
+    for process in processes:
+        assert process.pid
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # such as workers of a data loader
     return [process.exitcode or 0 for process in processes]

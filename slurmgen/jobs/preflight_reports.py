@@ -22,6 +22,9 @@ MAX_REPORTS = 10
 "Of one job: the first of its runs or tasks that name a bad node."
 MAX_NODES = 64
 "Bad nodes of one job that are remembered."
+MAX_FINDINGS = 64
+"Of one node; there are fewer checks."
+CHECK_NAME = "[a-z][a-z-]{0,31}"
 # A NUL ends each report, so the reports themselves must not contain one; a lone dot ends those of a folder.
 _READ = r"""
 export LC_ALL=C
@@ -43,13 +46,14 @@ done"""
 
 class _Finding(Struct):
     text: str
+    check: Annotated[str, Meta(pattern=rf"^{CHECK_NAME}\Z")]
 
 
 class _Node(Struct):
     node: Annotated[str, Meta(pattern=rf"^{NODE_NAME}\Z")]
     healthy: bool
     busy: bool = False
-    findings: list[_Finding] = []
+    findings: Annotated[list[_Finding], Meta(max_length=MAX_FINDINGS)] = []
 
 
 class _Report(Struct):
@@ -63,7 +67,18 @@ _EXCLUDED = (
     'with on_bad_node = "retry" a job continues without it.'
 )
 _SUBMIT_AGAIN = "Submit it again: each job has a port of its own. The node is not excluded."
-Findings = Mapping[str, str]
+
+
+class Finding(Struct, frozen=True):
+    """What is wrong with a node."""
+
+    text: str
+    "In one line."
+    checks: tuple[str, ...]
+    "The checks that found it."
+
+
+Findings = Mapping[str, Finding]
 "What is wrong with each bad node, by its name."
 
 
@@ -104,14 +119,16 @@ def findings(report: bytes) -> Found:
     if content.verdict == "healthy" or (len(named) == len(content.nodes) > 1):
         return Found()
     bad, busy = (
-        {node.node: _in_words(node) for node in named[:MAX_NODES] if node.busy is is_busy}
+        {node.node: _finding(node) for node in named[:MAX_NODES] if node.busy is is_busy}
         for is_busy in (False, True)
     )
     return Found(bad, busy)
 
 
-def _in_words(node: _Node) -> str:
-    return in_one_line("; ".join(finding.text for finding in node.findings)) or "its preflight failed"
+def _finding(node: _Node) -> Finding:
+    text = in_one_line("; ".join(finding.text for finding in node.findings))
+    checks = dict.fromkeys(finding.check for finding in node.findings)
+    return Finding(text or "its preflight failed", tuple(checks))
 
 
 def why(found: Found) -> Why | None:
@@ -122,4 +139,4 @@ def why(found: Found) -> Why | None:
     node, finding = next(iter(named.items()))
     others = [name for name in named if name != node]
     more = f"; and {counted(len(others), 'more node')}: {listed(others)}" if others else ""
-    return Why(f"not your code: node {node}: {finding}{more}", _EXCLUDED if found.bad else _SUBMIT_AGAIN)
+    return Why(f"not your code: node {node}: {finding.text}{more}", _EXCLUDED if found.bad else _SUBMIT_AGAIN)

@@ -111,7 +111,7 @@ def _failure(report: Report) -> Iterator[str]:
         yield from (f"log: {text}" for text in [report.why.line] if text)
         yield from (f"do: {text}" for text in [report.why.todo] if text)
     if not report.why or len(report.bad_nodes) > 1:
-        yield from (f"bad node {node}: {finding}" for node, finding in report.bad_nodes.items())
+        yield from (f"bad node {node}: {finding.text}" for node, finding in report.bad_nodes.items())
 
 
 def _used(usage: Usage, elapsed: int, time_limit: int | None) -> Iterator[str]:

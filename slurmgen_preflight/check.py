@@ -75,13 +75,13 @@ class Check:
         self._facts = facts = self._nodes.ask(requests, "examining itself", FACTS)
         if not facts:
             return
+        self._measure_slow_again()
         for judged in (judge_gpus.counts, judge_gpus.unlisted, judge_gpus.health, judge_gpus.limits):
             self._add(judged(facts, gpus))
         for judged in (judge_gpus.wrong_products, judge_gpus.copies, judge.shared_memory):
             self._add(judged(facts))
         self._add(judge.memory(facts, _requested_memory()))
         self._add(judge.names(facts, {name: node for node, name in enumerate(self._names)}))
-        self._measure_slow_again()
         self._add(judge_gpus.slow_products(facts))
         self._print_topology()
 
@@ -98,7 +98,7 @@ class Check:
                 return
             requests = {node: {"do": "products"} for node in slow}
             for node, answer in self._nodes.ask(requests, "multiplying again", FACTS).items():
-                self._facts[node] = _faster(self._facts[node], answer["products"])
+                self._facts[node] = _with_products(self._facts[node], answer["products"])
 
     def _print_topology(self):
         node = next((node for node, fact in sorted(self._facts.items()) if len(fact["gpus"] or ()) > 1), None)
@@ -168,7 +168,11 @@ def _following(numbers, node):
     return ring[:2]
 
 
-def _faster(fact, products):
-    """The facts with the better time of each device."""
-    pairs = zip(fact["products"], products)
-    return dict(fact, products=[min(pair, key=lambda one: one["seconds"] or 0) for pair in pairs])
+def _with_products(fact, products):
+    """The facts after a further measurement: for each device the fault of either, else the better time."""
+    return dict(fact, products=[_worst_or_faster(*pair) for pair in zip(fact["products"], products)])
+
+
+def _worst_or_faster(first, second):
+    faulty = [one for one in (first, second) if one["fault"]]
+    return faulty[0] if faulty else min(first, second, key=lambda one: one["seconds"])

@@ -78,6 +78,11 @@ def test_a_wrong_product_is_named(tmp_path: Path) -> None:
     assert (result.status, result.findings) == (79, {NAMES[2]: {"product": "the product is wrong (cpu)"}})
 
 
+def test_a_wrong_product_of_a_repeated_measurement_is_named(tmp_path: Path) -> None:
+    result = check(tmp_path, 3, special={2: fault("nan_when_repeated")})
+    assert (result.status, result.findings) == (79, {NAMES[2]: {"product": "the product has NaN (cpu)"}})
+
+
 def test_a_single_node_that_hangs_is_named(tmp_path: Path) -> None:
     result = check(tmp_path, 1, special={0: fault("stopped")}, job=SHORT)
     assert (result.status, result.findings) == (

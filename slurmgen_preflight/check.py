@@ -11,8 +11,8 @@ from nodes import FACTS
 
 _ROUNDS = 6
 "Round trips for the clocks; the shortest one counts."
-_ALL_NAMES = 64
-"Nodes, up to which each resolves the names of all."
+_ALL_NAMES, _NEXT_NAMES = 64, 3
+"Nodes, up to which each resolves the names of all; of more, each resolves those of the next ones in a ring."
 
 
 class Check:
@@ -71,7 +71,8 @@ class Check:
 
     def _examine(self, gpus):
         request = {"do": "facts", "with_gpus": gpus != 0}
-        requests = {node: dict(request, names=self._to_resolve(node)) for node in self._nodes.numbers}
+        asked = {node: to_resolve(self._names, node) for node in self._nodes.numbers}
+        requests = {node: dict(request, names=names) for node, names in asked.items()}
         self._facts = facts = self._nodes.ask(requests, "examining itself", FACTS)
         if not facts:
             return
@@ -81,14 +82,9 @@ class Check:
         for judged in (judge_gpus.wrong_products, judge_gpus.copies, judge.shared_memory):
             self._add(judged(facts))
         self._add(judge.memory(facts, _requested_memory()))
-        self._add(judge.names(facts, {name: node for node, name in enumerate(self._names)}))
+        self._add(judge.names(facts, asked, {name: node for node, name in enumerate(self._names)}))
         self._add(judge_gpus.slow_products(facts))
         self._print_topology()
-
-    def _to_resolve(self, node):
-        if len(self._names) <= _ALL_NAMES:
-            return self._names
-        return [self._names[0], self._names[node], self._names[(node + 1) % len(self._names)]]
 
     def _measure_slow_again(self):
         """Measure the products of nodes that seem slow once more, while the others are idle."""
@@ -147,6 +143,14 @@ class Check:
         answers = self._nodes.ask(dict.fromkeys(others, request), "connecting to the first node")
         faults = {node: answer["fault"] for node, answer in answers.items()}
         self._add(judge_network.ports(faults, self._first, port, 0))
+
+
+def to_resolve(names, node, at_once=_ALL_NAMES):
+    """The names that a node must resolve: of many nodes, those of the first, its own, and of the next ones."""
+    if len(names) <= at_once:
+        return names
+    ring = [(node + step) % len(names) for step in range(_NEXT_NAMES + 1)]
+    return [names[number] for number in dict.fromkeys([0, *ring])]
 
 
 def _requested_memory():

@@ -9,12 +9,17 @@ SLOW = 2.0
 
 
 def counts(facts, expected):
-    """GPUs that are missing, of another type, or that PyTorch does not see."""
-    for key, seen, least in (("gpus", "", expected or 0), ("torch_gpus", " for PyTorch", 0)):
+    """GPUs that are missing, of another type, or that PyTorch does not see.
+
+    If the number of the job is known, more on other nodes are not a fault. That PyTorch sees none on all nodes
+    is the fault of PyTorch.
+    """
+    for key, seen in (("gpus", ""), ("torch_gpus", " for PyTorch")):
         found = {node: _count(fact[key]) for node, fact in facts.items() if fact[key] is not None}
         for node, count in found.items():
             usual = _usual(found)
-            if count < max(least, usual):
+            wanted = min(expected or usual, usual) if key == "torch_gpus" else expected or usual
+            if count < wanted:
                 yield node, "gpu-count", f"{counted(count, 'GPU')}{seen}, {_but(count, usual, expected)}"
     names = {node: _names(fact["gpus"]) for node, fact in facts.items() if fact["gpus"]}
     for node, name in names.items():

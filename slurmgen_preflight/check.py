@@ -12,7 +12,7 @@ from nodes import FACTS
 _ROUNDS = 6
 "Round trips for the clocks; the shortest one counts."
 _ALL_NAMES, _NEXT_NAMES = 64, 3
-"Nodes, up to which each resolves the names of all; of more, each resolves those of the next ones in a ring."
+"Nodes, up to which each resolves the names of all; of more, each resolves some, in a ring."
 
 
 class Check:
@@ -146,7 +146,7 @@ class Check:
 
 
 def to_resolve(names, node, at_once=_ALL_NAMES):
-    """The names that a node must resolve: of many nodes, those of the first, its own, and of the next ones."""
+    """The names that a node must resolve: of many, that of the first node, its own, and the next ones."""
     if len(names) <= at_once:
         return names
     ring = [(node + step) % len(names) for step in range(_NEXT_NAMES + 1)]

@@ -11,8 +11,8 @@ SLOW = 2.0
 def counts(facts, expected):
     """GPUs that are missing, of another type, or that PyTorch does not see.
 
-    If the number of the job is known, more on other nodes are not a fault. That PyTorch sees none on all nodes
-    is the fault of PyTorch.
+    If the number of the job is known, more on other nodes are not a fault. If PyTorch sees none on any node,
+    that is the fault of PyTorch.
     """
     for key, seen in (("gpus", ""), ("torch_gpus", " for PyTorch")):
         found = {node: _count(fact[key]) for node, fact in facts.items() if fact[key] is not None}

@@ -51,7 +51,8 @@ class _Finding(Struct):
 
 class _Node(Struct):
     node: Annotated[str, Meta(pattern=rf"^{NODE_NAME}\Z")]
-    healthy: bool
+    healthy: bool | None
+    "None if it was not checked."
     busy: bool = False
     findings: Annotated[list[_Finding], Meta(max_length=MAX_FINDINGS)] = []
 
@@ -109,14 +110,15 @@ def read(transport: Transport, folders: Sequence[str]) -> list[Found]:
 def findings(report: bytes) -> Found:
     """What a report says against nodes; nothing if it has not the expected form.
 
-    Nothing either if it says that all of several nodes are bad: then the fault is hardly theirs.
+    Nothing either if it says that all checked nodes of several are bad: then the fault is hardly theirs.
     """
     try:
         content = json.decode(report, type=_Report)
     except (DecodeError, ValidationError, RecursionError):
         return Found()
-    named = [node for node in content.nodes if not node.healthy]
-    if content.verdict == "healthy" or (len(named) == len(content.nodes) > 1):
+    named = [node for node in content.nodes if node.healthy is False]
+    has_healthy = any(node.healthy for node in content.nodes)
+    if content.verdict == "healthy" or (len(content.nodes) > 1 and not has_healthy):
         return Found()
     bad, busy = (
         {node.node: _finding(node) for node in named[:MAX_NODES] if node.busy is is_busy}

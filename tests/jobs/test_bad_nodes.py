@@ -17,6 +17,7 @@ from slurmgen.jobs.final_states import as_text
 from slurmgen.jobs.healthy_nodes import Checked, clear_healthy
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.preflight_reports import Found, findings
 from slurmgen.jobs.prepare import prepare
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.report_text import lines
@@ -342,6 +343,18 @@ def test_a_report_counts_only_against_nodes_of_its_job(tmp_path: Path) -> None:
 
 def test_a_report_of_a_job_that_left_its_node_counts(tmp_path: Path) -> None:
     assert list(report_of(tmp_path, "n[3-4]", BOTH, retries=True).bad_nodes) == ["n1", "other9"]
+
+
+def test_a_report_without_a_healthy_node_names_none() -> None:
+    unchecked = {"node": "n2", "healthy": None}
+    content = {"schema": 1, "verdict": "bad", "nodes": [finding("n1", "no port"), unchecked]}
+    assert findings(json.dumps(content).encode()) == Found()
+
+
+def test_a_node_that_was_not_checked_is_not_bad() -> None:
+    others = [{"node": "n2", "healthy": None}, {"node": "n3", "healthy": True}]
+    content = {"schema": 1, "verdict": "bad", "nodes": [finding("n1", "slow"), *others]}
+    assert list(findings(json.dumps(content).encode()).bad) == ["n1"]
 
 
 def test_the_nodes_of_all_runs_of_a_job_are_printed(tmp_path: Path) -> None:

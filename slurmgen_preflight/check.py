@@ -79,8 +79,9 @@ class Check:
         self._measure_slow_again()
         for judged in (judge_gpus.counts, judge_gpus.unlisted, judge_gpus.health, judge_gpus.limits):
             self._add(judged(facts, gpus))
-        for judged in (judge_gpus.wrong_products, judge_gpus.copies, judge.shared_memory):
+        for judged in (judge_gpus.without_torch, judge_gpus.wrong_products, judge_gpus.copies):
             self._add(judged(facts))
+        self._add(judge.shared_memory(facts))
         self._add(judge.memory(facts, _requested_memory()))
         self._add(judge.names(facts, asked, {name: node for node, name in enumerate(self._names)}))
         self._add(judge_gpus.slow_products(facts))

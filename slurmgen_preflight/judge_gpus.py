@@ -3,6 +3,7 @@
 from statistics import median
 
 from compare import SLOW_LINK, counted, reference, speed_text, the_usual
+from product import PLAIN
 
 SLOW = 2.0
 "A product is too slow from this multiple of the median on."
@@ -77,6 +78,14 @@ def _cards(facts, expected):
     }
 
 
+def without_torch(facts):
+    """PyTorch that cannot be imported, although at least half of the nodes have it."""
+    faults = {node: fact["torch_fault"] for node, fact in facts.items() if fact["torch_fault"]}
+    for node, fault in faults.items():
+        if 2 * len(faults) <= len(facts):
+            yield node, "torch", f"PyTorch cannot be imported, which the others can: {fault}"
+
+
 def wrong_products(facts):
     """A matrix product that is NaN or wrong, or that failed."""
     for node, fact in facts.items():
@@ -87,7 +96,7 @@ def wrong_products(facts):
 
 def slow_products(facts):
     """A matrix product that takes longer than on the same kind of device of the others."""
-    for kind in ("cpu", "cuda"):
+    for kind in ("cpu", "cuda", PLAIN):
         times = {
             (node, one["device"]): one["seconds"]
             for node, fact in facts.items()

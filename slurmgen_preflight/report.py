@@ -28,7 +28,7 @@ def finish(names, findings, summaries, path):
 
 
 def verdict(names, by_node, checked):
-    """The result in words: the first finding of each node that is bad; `checked` has those that were checked."""
+    """The result in words: the first finding of each bad node, and how many nodes were not checked."""
     bad = [node for node in by_node if by_node[node]]
     if not bad:
         return f"verdict: {_counted(len(names))}, all healthy"

@@ -13,6 +13,7 @@ import judge  # type: ignore[import-not-found]
 import judge_gpus  # type: ignore[import-not-found]
 import judge_network  # type: ignore[import-not-found]
 import links  # type: ignore[import-not-found]
+import product  # type: ignore[import-not-found]
 
 sys.path.remove(PROGRAM)
 
@@ -273,6 +274,33 @@ def test_of_two_nodes_the_slow_one_is_named() -> None:
     }
     text = "a matrix product takes 9.0 times as long (cpu): 9.00 ms, the better one is 1.00 ms"
     assert list(judge_gpus.slow_products(found)) == [(1, "slow", text)]
+
+
+def test_a_product_in_plain_python_is_not_compared_with_one_of_pytorch() -> None:
+    found = {
+        node: {"products": [{"device": device, "seconds": seconds, "fault": None}]}
+        for node, (device, seconds) in enumerate([("cpu", 0.001), ("cpu", 0.001), (product.PLAIN, 0.009)])
+    }
+    assert list(judge_gpus.slow_products(found)) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "blamed"), [([1], [1]), ([0, 1], [0, 1]), ([0, 1, 2], []), ([0, 1, 2, 3], [])]
+)
+def test_nodes_without_the_pytorch_that_the_others_have_are_named(
+    broken: list[int], blamed: list[int]
+) -> None:
+    fault = "OSError: libcudart.so.12: cannot open shared object file"
+    found = {node: {"torch_fault": fault if node in broken else None} for node in range(4)}
+    text = f"PyTorch cannot be imported, which the others can: {fault}"
+    assert list(judge_gpus.without_torch(found)) == [(node, "torch", text) for node in blamed]
+
+
+def test_why_pytorch_cannot_be_imported_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    torch, fault = product.load_torch()
+    assert torch is None
+    assert "torch" in fault
 
 
 def test_of_two_nodes_the_one_with_less_memory_is_named() -> None:

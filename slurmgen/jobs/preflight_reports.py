@@ -11,6 +11,7 @@ from msgspec import DecodeError, Meta, Struct, ValidationError, json
 
 from slurmgen.jobs.bad_nodes import NODE_NAME, in_one_line
 from slurmgen.jobs.failure import Why
+from slurmgen.jobs.remote_scripts import MARK, after_mark
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
 from slurmgen.text import counted, listed
 
@@ -25,11 +26,13 @@ MAX_NODES = 64
 MAX_FINDINGS = 64
 "Of one node; there are fewer checks."
 CHECK_NAME = "[a-z][a-z-]{0,31}"
-# A NUL ends each report, so the reports themselves must not contain one; a lone dot ends those of a folder.
+# What a remote profile prints comes before the mark. A NUL ends each report, so the reports themselves must not
+# contain one; a lone dot ends those of a folder.
 _READ = r"""
 export LC_ALL=C
-size=$1 most=$2 bad='"healthy": *false'
-shift 2
+mark=$1 size=$2 most=$3 bad='"healthy": *false'
+shift 3
+printf '\000%s\000' "$mark"
 for folder do
   left=$most
   for file in "$folder"/.preflight-*.json; do
@@ -96,10 +99,10 @@ class Found(Struct, frozen=True):
 
 def read(transport: Transport, folders: Sequence[str]) -> list[Found]:
     """The findings about nodes in each run folder; one command reads all."""
-    argv = ["sh", "-c", _READ, "preflight", str(MAX_REPORT), str(MAX_REPORTS), *folders]
+    argv = ["sh", "-c", _READ, "preflight", MARK, str(MAX_REPORT), str(MAX_REPORTS), *folders]
     reply = transport.run(argv, timeout=COMMAND_TIMEOUT)
     found = [Found()]
-    for text in reply.stdout.split(b"\0", len(folders) * (MAX_REPORTS + 1))[:-1]:
+    for text in after_mark(reply.stdout).split(b"\0", len(folders) * (MAX_REPORTS + 1))[:-1]:
         if text == b".":
             found.append(Found())
         else:

@@ -26,8 +26,8 @@ MAX_NODES = 64
 MAX_FINDINGS = 64
 "Of one node; there are fewer checks."
 CHECK_NAME = "[a-z][a-z-]{0,31}"
-# What a remote profile prints comes before the mark. A NUL ends each report, so the reports themselves must not
-# contain one; a lone dot ends those of a folder.
+# What a remote profile prints comes before the mark. A NUL ends each report, so the reports themselves must
+# not contain one; a lone dot ends those of a folder.
 _READ = r"""
 export LC_ALL=C
 mark=$1 size=$2 most=$3 bad='"healthy": *false'

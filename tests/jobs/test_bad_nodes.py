@@ -13,6 +13,7 @@ from msgspec import structs
 from slurmgen import load_job
 from slurmgen.errors import CommandFailed, ConfigError
 from slurmgen.jobs.bad_nodes import MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
+from slurmgen.jobs.failure import Why
 from slurmgen.jobs.final_states import as_text
 from slurmgen.jobs.healthy_nodes import Checked, clear_healthy
 from slurmgen.jobs.job import Job
@@ -369,6 +370,17 @@ def test_the_nodes_of_all_runs_of_a_job_are_printed(tmp_path: Path) -> None:
 def test_a_job_that_starts_again_names_the_bad_nodes_of_its_earlier_runs(tmp_path: Path, state: str) -> None:
     found = report_of(tmp_path, "", [finding("n1", "slow")], retries=True, state=state)
     assert "  bad node n1: slow" in lines(found)
+
+
+def test_a_bad_node_is_named_beside_another_cause_of_the_failure(tmp_path: Path) -> None:
+    found = report_of(tmp_path, "n[3-4]", [finding("n1", "slow")], retries=True, state="OUT_OF_MEMORY")
+    other = structs.replace(found, why=Why("a rank ran out of memory", ""))
+    assert "  bad node n1: slow" in lines(other)
+
+
+def test_the_only_bad_node_that_is_the_cause_of_the_failure_is_named_once(tmp_path: Path) -> None:
+    text = "\n".join(lines(report_of(tmp_path, "n[1-2]", [finding("n1", "slow")])))
+    assert text.count("slow") == 1
 
 
 def test_a_busy_node_is_the_cause_of_a_failure_but_not_remembered(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def wrong_products(facts):
     for node, fact in facts.items():
         for one in fact["products"]:
             if one["fault"]:
-                yield node, "product", f"{one['fault']} ({one['device']})"
+                yield node, _check("product", one["device"]), f"{one['fault']} ({one['device']})"
 
 
 def slow_products(facts):
@@ -108,7 +108,7 @@ def slow_products(facts):
             if seconds > SLOW * usual:
                 ms = f"{seconds * 1e3:.2f} ms, {the_usual(facts)} is {usual * 1e3:.2f} ms"
                 text = f"a matrix product takes {seconds / usual:.1f} times as long ({device}): {ms}"
-                yield node, "slow", text
+                yield node, _check("slow", device), text
 
 
 def copies(facts):
@@ -121,6 +121,11 @@ def copies(facts):
             elif one["speed"] * SLOW_LINK < median(speeds):
                 usual = speed_text(median(speeds))
                 yield node, "gpu-link", f"{one['pair']}: {speed_text(one['speed'])}, the median is {usual}"
+
+
+def _check(name, device):
+    """The name of a check of a device: those of GPUs need PyTorch."""
+    return f"gpu-{name}" if device.startswith("cuda") else name
 
 
 def _count(value):

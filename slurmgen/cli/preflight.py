@@ -23,6 +23,7 @@ from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import is_full_path
 
 if TYPE_CHECKING:
+    from slurmgen.jobs.healthy_nodes import Scope
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.plan import Plan
@@ -36,8 +37,9 @@ _TRAINING = ("true",)
 _FRAMEWORKS = {True: "srun", False: "tensorflow"}
 "How the job starts that command, with and without GPUs: the latter allows several nodes without GPUs."
 _HOW_TO_REPEAT = (
-    "Check it with all its GPUs beside a node that is not listed: --nodelist NODE,HEALTHY; "
-    "or clear it: `slurmgen nodes --clear NODE`."
+    "Check it beside a node that is not listed (--nodelist NODE,HEALTHY); "
+    "checks of GPUs need all GPUs (no --gpus), and gpu-link, gpu-product and gpu-slow need PyTorch "
+    "(--container or --python-env). Or clear it: `slurmgen nodes --clear NODE`."
 )
 _OF_PROJECT = (
     *("account", "partition", "qos", "gpu_type", "exclude"),
@@ -200,16 +202,23 @@ def _run(
                 follow_job(outcome, route, err=False)
             except Exit as end:
                 if not end.exit_code:
-                    _clear_healthy(outcome.record, route, job.request.nodes or 1, all_gpus=all_gpus)
+                    _clear_healthy(outcome.record, route, _scope(plan, all_gpus=all_gpus))
                 raise
 
 
-def _clear_healthy(record: "Record", route: "Route", nodes: int, *, all_gpus: bool) -> None:
+def _scope(plan: "Plan", *, all_gpus: bool) -> "Scope":
+    from slurmgen.jobs.healthy_nodes import Scope
+
+    with_torch = plan.setup.container is not None or plan.setup.python_env != NONE
+    return Scope(nodes=plan.request.nodes or 1, all_gpus=all_gpus, with_torch=with_torch)
+
+
+def _clear_healthy(record: "Record", route: "Route", scope: "Scope") -> None:
     """Clear the entries of bad nodes that a job found healthy, and name them and those that stay."""
     from slurmgen.jobs.healthy_nodes import clear_healthy
     from slurmgen.text import listed
 
-    checked = clear_healthy(record, route, nodes=nodes, all_gpus=all_gpus)
+    checked = clear_healthy(record, route, scope)
     if checked.cleared:
         say(f"healthy, and no longer excluded from new jobs: {listed(checked.cleared)}")
     if checked.by_hand:

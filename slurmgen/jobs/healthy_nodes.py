@@ -11,10 +11,23 @@ from slurmgen.jobs.reported_nodes import place_of
 from slurmgen.remote.route import Route
 from slurmgen.slurm import node_lists
 
-OF_ONE_NODE = frozenset({"check", "gpu-count", "gpu-ecc", "gpu-memory", "peer", "product"})
+OF_ONE_NODE = frozenset({"check", "gpu-count", "gpu-ecc", "gpu-memory", "gpu-product", "peer", "product"})
 "The checks that need no other node; each other one may compare nodes, and sees nothing on one alone."
 _OF_GPUS = "gpu-"
 "What the names of checks begin with that need the GPUs of a node."
+_OF_TORCH = frozenset({"gpu-link", "gpu-product", "gpu-slow"})
+"The checks that need PyTorch too."
+
+
+class Scope(Struct, frozen=True, kw_only=True):
+    """What a job that checks nodes could see."""
+
+    nodes: int
+    "How many it had."
+    all_gpus: bool
+    "Whether it requested all GPUs of its nodes."
+    with_torch: bool
+    "Whether it had an environment that is expected to contain PyTorch."
 
 
 class Checked(Struct, frozen=True):
@@ -28,18 +41,11 @@ class Checked(Struct, frozen=True):
     "Those that stay excluded because of checks that the job could not repeat, with these checks."
 
 
-def clear_healthy(record: Record, route: Route, *, nodes: int, all_gpus: bool) -> Checked:
-    """Clear the reports of jobs about the nodes of a job that only checked them, and that has completed.
-
-    Args:
-        record: the job.
-        route: where it ran.
-        nodes: how many nodes it had.
-        all_gpus: whether it checked all GPUs of its nodes.
-    """
+def clear_healthy(record: Record, route: Route, scope: Scope) -> Checked:
+    """Clear the reports of jobs about the nodes of a job that only checked them, and that has completed."""
     reports = _reports_of_nodes(record, route)
-    has_reference = nodes > len({one.node for one in reports})
-    unseen = {one: _unseen(one, has_reference, all_gpus) for one in reports if one.job}
+    has_reference = scope.nodes > len({one.node for one in reports})
+    unseen = {one: _unseen(one, scope, has_reference=has_reference) for one in reports if one.job}
     BadNodes().clear(one for one, checks in unseen.items() if not checks)
     by_hand = _names(one for one in reports if not one.job)
     stay: dict[str, tuple[str, ...]] = {}
@@ -61,12 +67,14 @@ def _reports_of_nodes(record: Record, route: Route) -> list[BadNode]:
     ]
 
 
-def _unseen(report: BadNode, has_reference: bool, all_gpus: bool) -> tuple[str, ...]:
+def _unseen(report: BadNode, scope: Scope, *, has_reference: bool) -> tuple[str, ...]:
     """The checks of a report that a job did not repeat."""
     return tuple(
         check
         for check in report.checks or ("unknown",)
-        if (check.startswith(_OF_GPUS) and not all_gpus) or not (has_reference or check in OF_ONE_NODE)
+        if not (has_reference or check in OF_ONE_NODE)
+        or (check.startswith(_OF_GPUS) and not scope.all_gpus)
+        or (check in _OF_TORCH and not scope.with_torch)
     )
 
 

@@ -15,7 +15,7 @@ from slurmgen.errors import CommandFailed, ConfigError
 from slurmgen.jobs.bad_nodes import MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
 from slurmgen.jobs.failure import Why
 from slurmgen.jobs.final_states import as_text
-from slurmgen.jobs.healthy_nodes import Checked, clear_healthy
+from slurmgen.jobs.healthy_nodes import Checked, Scope, clear_healthy
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.preflight_reports import Found, findings
@@ -434,11 +434,17 @@ def test_a_check_that_completes_clears_the_nodes_that_it_ran_on(
 
 
 def cleared_by_check(
-    state: str = "COMPLETED", ran_on: str = "n[1-2]", nodes: int = 2, *, all_gpus: bool = True
+    state: str = "COMPLETED",
+    ran_on: str = "n[1-2]",
+    nodes: int = 2,
+    *,
+    all_gpus: bool = True,
+    torch: bool = True,
 ) -> Checked:
     """What a job clears that only checks nodes."""
     Ledger().add(structs.replace(RECORD, final=as_text((JobState(id="12", state=state, nodes=ran_on),))))
-    return clear_healthy(RECORD, Route(site="daic", via="local"), nodes=nodes, all_gpus=all_gpus)
+    scope = Scope(nodes=nodes, all_gpus=all_gpus, with_torch=torch)
+    return clear_healthy(RECORD, Route(site="daic", via="local"), scope)
 
 
 def add(*checks: str, node: str = "n1", job: str = "12") -> None:
@@ -469,6 +475,11 @@ def test_two_bad_nodes_are_no_reference_for_each_other() -> None:
 def test_a_check_without_all_gpus_does_not_clear_a_fault_of_gpus() -> None:
     add("gpu-ecc")
     assert cleared_by_check(all_gpus=False).unseen == {"n1": ("gpu-ecc",)}
+
+
+def test_a_check_without_pytorch_does_not_clear_a_fault_that_only_pytorch_finds() -> None:
+    add("gpu-count", "gpu-product", "gpu-link")
+    assert cleared_by_check(torch=False).unseen == {"n1": ("gpu-product", "gpu-link")}
 
 
 def test_a_report_that_was_not_checked_stays_when_another_one_is_cleared() -> None:

@@ -163,7 +163,7 @@ def test_a_name_is_a_fault_of_its_owner_if_all_others_of_those_that_asked_cannot
     ]
 
 
-def test_a_node_that_resolves_nothing_is_no_witness_against_another_one() -> None:
+def test_a_node_that_resolves_nothing_does_not_count_against_another_one() -> None:
     found: dict[int, dict[str, list[str]]] = {0: {"unresolved": ["n0", "n1"]}, 1: {"unresolved": []}}
     blamed = [node for node, _, _ in judge.names(found, asked(2), {"n0": 0, "n1": 1})]
     assert blamed == [0]
@@ -301,6 +301,15 @@ def test_why_pytorch_cannot_be_imported_is_known(monkeypatch: pytest.MonkeyPatch
     torch, fault = product.load_torch()
     assert torch is None
     assert "torch" in fault
+
+
+def test_products_of_gpus_have_checks_of_their_own() -> None:
+    found = {
+        node: {"products": [{"device": "cuda:0", "seconds": seconds, "fault": fault}]}
+        for node, seconds, fault in ((0, 0.1, None), (1, 0.9, None), (2, 0.1, "wrong"), (3, 0.1, None))
+    }
+    assert [finding[:2] for finding in judge_gpus.slow_products(found)] == [(1, "gpu-slow")]
+    assert [finding[:2] for finding in judge_gpus.wrong_products(found)] == [(2, "gpu-product")]
 
 
 def test_of_two_nodes_the_one_with_less_memory_is_named() -> None:

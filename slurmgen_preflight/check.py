@@ -11,8 +11,8 @@ from nodes import FACTS
 
 _ROUNDS = 6
 "Round trips for the clocks; the shortest one counts."
-_ALL_NAMES = 64
-"Nodes, up to which each resolves the names of all."
+_ALL_NAMES, _NEXT_NAMES = 64, 3
+"Nodes, up to which each resolves the names of all; of more, each resolves some, in a ring."
 
 
 class Check:
@@ -71,24 +71,21 @@ class Check:
 
     def _examine(self, gpus):
         request = {"do": "facts", "with_gpus": gpus != 0}
-        requests = {node: dict(request, names=self._to_resolve(node)) for node in self._nodes.numbers}
+        asked = {node: to_resolve(self._names, node) for node in self._nodes.numbers}
+        requests = {node: dict(request, names=names) for node, names in asked.items()}
         self._facts = facts = self._nodes.ask(requests, "examining itself", FACTS)
         if not facts:
             return
+        self._measure_slow_again()
         for judged in (judge_gpus.counts, judge_gpus.unlisted, judge_gpus.health, judge_gpus.limits):
             self._add(judged(facts, gpus))
-        for judged in (judge_gpus.wrong_products, judge_gpus.copies, judge.shared_memory):
+        for judged in (judge_gpus.without_torch, judge_gpus.wrong_products, judge_gpus.copies):
             self._add(judged(facts))
+        self._add(judge.shared_memory(facts))
         self._add(judge.memory(facts, _requested_memory()))
-        self._add(judge.names(facts, {name: node for node, name in enumerate(self._names)}))
-        self._measure_slow_again()
+        self._add(judge.names(facts, asked, {name: node for node, name in enumerate(self._names)}))
         self._add(judge_gpus.slow_products(facts))
         self._print_topology()
-
-    def _to_resolve(self, node):
-        if len(self._names) <= _ALL_NAMES:
-            return self._names
-        return [self._names[0], self._names[node], self._names[(node + 1) % len(self._names)]]
 
     def _measure_slow_again(self):
         """Measure the products of nodes that seem slow once more, while the others are idle."""
@@ -98,7 +95,7 @@ class Check:
                 return
             requests = {node: {"do": "products"} for node in slow}
             for node, answer in self._nodes.ask(requests, "multiplying again", FACTS).items():
-                self._facts[node] = _faster(self._facts[node], answer["products"])
+                self._facts[node] = _with_products(self._facts[node], answer["products"])
 
     def _print_topology(self):
         node = next((node for node, fact in sorted(self._facts.items()) if len(fact["gpus"] or ()) > 1), None)
@@ -149,6 +146,14 @@ class Check:
         self._add(judge_network.ports(faults, self._first, port, 0))
 
 
+def to_resolve(names, node, at_once=_ALL_NAMES):
+    """The names that a node must resolve: of many, that of the first node, its own, and the next ones."""
+    if len(names) <= at_once:
+        return names
+    ring = [(node + step) % len(names) for step in range(_NEXT_NAMES + 1)]
+    return [names[number] for number in dict.fromkeys([0, *ring])]
+
+
 def _requested_memory():
     """Bytes of memory that the job requests on each node; None if unknown."""
     text = os.environ.get("SLURM_MEM_PER_NODE", "")
@@ -168,7 +173,11 @@ def _following(numbers, node):
     return ring[:2]
 
 
-def _faster(fact, products):
-    """The facts with the better time of each device."""
-    pairs = zip(fact["products"], products)
-    return dict(fact, products=[min(pair, key=lambda one: one["seconds"] or 0) for pair in pairs])
+def _with_products(fact, products):
+    """The facts after a further measurement: for each device the fault of either, else the better time."""
+    return dict(fact, products=[_worst_or_faster(*pair) for pair in zip(fact["products"], products)])
+
+
+def _worst_or_faster(first, second):
+    faulty = [one for one in (first, second) if one["fault"]]
+    return faulty[0] if faulty else min(first, second, key=lambda one: one["seconds"])

@@ -59,16 +59,35 @@ def clocks(offsets):
             yield node, "clock", f"its clock is {abs(skew):.1f} s {direction} {others}"
 
 
-def names(facts, owners):
-    """Host names that do not resolve: the owner's fault if most nodes fail, else the resolver's."""
+def names(facts, asked, owners):
+    """Host names that do not resolve: the owner's fault if most others fail, else the resolver's.
+
+    Args:
+        facts: what each node found out.
+        asked: the names that each node had to resolve.
+        owners: the node of each name.
+    """
     failed = {name: [node for node, fact in facts.items() if name in fact["unresolved"]] for name in owners}
+    others = {name: _witnesses(name, facts, asked) - {owner} for name, owner in owners.items()}
+    unknown = {
+        name for name in owners if 2 * len(others[name].intersection(failed[name])) > len(others[name])
+    }
     for name, nodes in failed.items():
-        if 2 * len(nodes) > len(facts):
-            if any(2 * len(others) <= len(facts) for others in failed.values()):
-                yield owners[name], "dns", f"its name does not resolve on {_of(len(nodes), len(facts))}"
-        else:
+        if name in unknown and len(unknown) < len(owners):
+            count = sum(name in asked[node] for node in facts)
+            yield owners[name], "dns", f"its name does not resolve on {_of(len(nodes), count)}"
+        elif others[name] and name not in unknown:
             for node in nodes:
                 yield node, "dns", f"cannot resolve {name}, which the others resolve"
+
+
+def _witnesses(name, facts, asked):
+    """The nodes that had to resolve a name, except those that resolve nothing."""
+    return {
+        node
+        for node, fact in facts.items()
+        if name in asked[node] and set(asked[node]) - set(fact["unresolved"])
+    }
 
 
 def shared_folder(facts, missing, unseen, first):

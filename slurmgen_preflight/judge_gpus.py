@@ -3,18 +3,24 @@
 from statistics import median
 
 from compare import SLOW_LINK, counted, reference, speed_text, the_usual
+from product import PLAIN
 
 SLOW = 2.0
 "A product is too slow from this multiple of the median on."
 
 
 def counts(facts, expected):
-    """GPUs that are missing, of another type, or that PyTorch does not see."""
-    for key, seen, least in (("gpus", "", expected or 0), ("torch_gpus", " for PyTorch", 0)):
+    """GPUs that are missing, of another type, or that PyTorch does not see.
+
+    If the number of the job is known, more on other nodes are not a fault. If PyTorch sees none on any node,
+    that is the fault of PyTorch.
+    """
+    for key, seen in (("gpus", ""), ("torch_gpus", " for PyTorch")):
         found = {node: _count(fact[key]) for node, fact in facts.items() if fact[key] is not None}
         for node, count in found.items():
             usual = _usual(found)
-            if count < max(least, usual):
+            wanted = min(expected or usual, usual) if key == "torch_gpus" else expected or usual
+            if count < wanted:
                 yield node, "gpu-count", f"{counted(count, 'GPU')}{seen}, {_but(count, usual, expected)}"
     names = {node: _names(fact["gpus"]) for node, fact in facts.items() if fact["gpus"]}
     for node, name in names.items():
@@ -72,17 +78,25 @@ def _cards(facts, expected):
     }
 
 
+def without_torch(facts):
+    """PyTorch that cannot be imported, although at least half of the nodes have it."""
+    faults = {node: fact["torch_fault"] for node, fact in facts.items() if fact["torch_fault"]}
+    for node, fault in faults.items():
+        if 2 * len(faults) <= len(facts):
+            yield node, "torch", f"PyTorch cannot be imported, which the others can: {fault}"
+
+
 def wrong_products(facts):
     """A matrix product that is NaN or wrong, or that failed."""
     for node, fact in facts.items():
         for one in fact["products"]:
             if one["fault"]:
-                yield node, "product", f"{one['fault']} ({one['device']})"
+                yield node, _check("product", one["device"]), f"{one['fault']} ({one['device']})"
 
 
 def slow_products(facts):
     """A matrix product that takes longer than on the same kind of device of the others."""
-    for kind in ("cpu", "cuda"):
+    for kind in ("cpu", "cuda", PLAIN):
         times = {
             (node, one["device"]): one["seconds"]
             for node, fact in facts.items()
@@ -94,7 +108,7 @@ def slow_products(facts):
             if seconds > SLOW * usual:
                 ms = f"{seconds * 1e3:.2f} ms, {the_usual(facts)} is {usual * 1e3:.2f} ms"
                 text = f"a matrix product takes {seconds / usual:.1f} times as long ({device}): {ms}"
-                yield node, "slow", text
+                yield node, _check("slow", device), text
 
 
 def copies(facts):
@@ -107,6 +121,11 @@ def copies(facts):
             elif one["speed"] * SLOW_LINK < median(speeds):
                 usual = speed_text(median(speeds))
                 yield node, "gpu-link", f"{one['pair']}: {speed_text(one['speed'])}, the median is {usual}"
+
+
+def _check(name, device):
+    """The name of a check of a device: those of GPUs need PyTorch."""
+    return f"gpu-{name}" if device.startswith("cuda") else name
 
 
 def _count(value):

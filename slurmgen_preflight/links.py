@@ -15,10 +15,10 @@ class Links:
         self._names, self._nodes, self._first, self._floor = names, nodes, first, floor
 
     def measure(self):
-        """Transfer data in two rounds of pairs; the nodes of which every connection is slow."""
+        """Transfer data in rounds of pairs; the nodes of which every connection is slow."""
         pairs = {}
-        for number in range(2 if len(self._nodes.numbers) > 2 else 1):
-            pairs.update(self._transfer(_pairs(self._nodes.numbers, number)))
+        for one in rounds(self._nodes.numbers):
+            pairs.update(self._transfer(one))
         for pair, result in pairs.items():
             for node in pair:
                 self.speeds[node] = max(result.get("speed", 0.0), self.speeds.get(node, 0.0))
@@ -53,10 +53,13 @@ class Links:
         return {"do": "transfer", "host": host, "port": self._nodes.ports[node]}
 
 
-def _pairs(numbers, offset):
-    """Neighbours in a ring, from an offset on; one of an odd number is left out."""
-    ring = numbers[offset:] + numbers[:offset]
-    return list(zip(ring[::2], ring[1::2]))
+def rounds(numbers):
+    """The pairs of neighbours in a ring, in rounds in which each node has one neighbour at most."""
+    pairs = list(zip(numbers, numbers[1:] + numbers[:1]))
+    if len(numbers) < 3:
+        return [pairs[: len(numbers) // 2]]
+    last = [pairs.pop()] if len(pairs) % 2 else []  # which closes a ring of an odd number
+    return [one for one in (pairs[::2], pairs[1::2], last) if one]
 
 
 def _better(pairs, again):

@@ -67,12 +67,13 @@ class Node:
     def do_facts(self, names, with_gpus):
         """All that this node finds out by itself; without GPUs, those of other jobs are left alone."""
         os.environ.update({} if with_gpus else _NO_GPUS)
-        self._torch = product.load_torch()
+        self._torch, torch_fault = product.load_torch()
         cards, gpus_fault = gpus.listed() if with_gpus else ([], None)
         return {
             "gpus": cards,
             "gpus_fault": gpus_fault,
             "torch_gpus": gpus.seen_by_torch(self._torch) if with_gpus else None,
+            "torch_fault": torch_fault,
             "products": product.products(self._torch),
             "copies": gpus.copies(self._torch),
             "memory": _memory(),

@@ -9,21 +9,23 @@ SECONDS = 0.5
 "Time for one device; the best of the products counts, since other processes delay some of them."
 _CPU, _GPU, _PLAIN = 512, 4096, 40
 "Rows: a product takes some milliseconds."
+PLAIN = "plain Python"
+"Instead of a device: its time is not comparable with that of PyTorch on the same processor."
 
 
 def load_torch():
-    """PyTorch; None where it is not installed or does not work."""
+    """PyTorch and None, or None and why it cannot be imported."""
     try:
         import torch
-    except Exception:  # a broken installation may raise anything
-        return None
-    return torch
+    except Exception as error:  # a broken installation may raise anything
+        return None, f"{type(error).__name__}: {error}".splitlines()[0]
+    return torch, None
 
 
 def products(torch):
     """For each device: its name, the best time in seconds, and what is wrong with the result, if anything."""
     if torch is None:
-        return [_measured("cpu", plain_product)]
+        return [_measured(PLAIN, plain_product)]
     torch.set_num_threads(1)
     gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     return [_with_torch(torch, device) for device in ["cpu", *gpus]]

@@ -20,20 +20,23 @@ def finish(names, findings, summaries, path):
     for node, name in enumerate(names):
         texts = "; ".join(text for _, text in by_node[node])
         mark = "BUSY" if _is_busy(by_node[node]) else "BAD"
-        _say(f"{name}: {mark}: {texts}" if texts else f"{name}: healthy: {summaries.get(node, '')}")
-    _say(verdict(names, by_node))
-    _write(path, as_json(names, by_node))
+        healthy = f"healthy: {summaries[node]}" if node in summaries else "not checked"
+        _say(f"{name}: {mark}: {texts}" if texts else f"{name}: {healthy}")
+    _say(verdict(names, by_node, summaries))
+    _write(path, as_json(names, by_node, summaries))
     return BAD if any(by_node.values()) else 0
 
 
-def verdict(names, by_node):
-    """The result in words: the first finding of each node that is bad."""
+def verdict(names, by_node, checked):
+    """The result in words: the first finding of each bad node, and how many nodes were not checked."""
     bad = [node for node in by_node if by_node[node]]
     if not bad:
         return f"verdict: {_counted(len(names))}, all healthy"
     busy = all(_is_busy(by_node[node]) for node in bad)
     what = "; ".join(f"{names[node]}: {by_node[node][0][1]}" for node in bad[:_NAMED])
     more = f"; and {_counted(len(bad) - _NAMED)} more" if len(bad) > _NAMED else ""
+    unchecked = len([node for node in by_node if not by_node[node] and node not in checked])
+    more += f". Not checked: {_counted(unchecked)}" if unchecked else ""
     return (
         f"verdict: {len(bad)} of {_counted(len(names))} {'is' if len(bad) == 1 else 'are'} "
         f"{'busy' if busy else 'bad'}. {what}{more}. "
@@ -42,15 +45,15 @@ def verdict(names, by_node):
     )
 
 
-def as_json(names, by_node):
-    """The result for programs."""
+def as_json(names, by_node, checked):
+    """The result for programs; "healthy" is null for a node that was not checked."""
     return {
         "schema": 1,
         "verdict": "bad" if any(by_node.values()) else "healthy",
         "nodes": [
             {
                 "node": name,
-                "healthy": not by_node[node],
+                "healthy": False if by_node[node] else True if node in checked else None,
                 "busy": _is_busy(by_node[node]),
                 "findings": [{"check": check, "text": text} for check, text in by_node[node]],
             }

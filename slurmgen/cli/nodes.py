@@ -125,7 +125,7 @@ def _clear(place: "Place | None", names: Sequence[str]) -> None:
         raise RequestError(
             f"node {unknown[0]} is not listed{f' for {place}' if place else ''}", "See `slurmgen nodes`."
         )
-    BadNodes().clear(node for node in listed if not names or node.node in names)
+    BadNodes().clear(one for one in BadNodes().reports(place) if not names or one.node in names)
 
 
 def _print_table(nodes: "Sequence[BadNode]") -> None:

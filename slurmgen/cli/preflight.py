@@ -23,6 +23,7 @@ from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import is_full_path
 
 if TYPE_CHECKING:
+    from slurmgen.jobs.healthy_nodes import Scope
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.plan import Plan
@@ -35,6 +36,11 @@ _TRAINING = ("true",)
 "The job only checks nodes; it trains nothing."
 _FRAMEWORKS = {True: "srun", False: "tensorflow"}
 "How the job starts that command, with and without GPUs: the latter allows several nodes without GPUs."
+_HOW_TO_REPEAT = (
+    "Check it beside a node that is not listed (--nodelist NODE,HEALTHY); "
+    "checks of GPUs need all GPUs (no --gpus), and gpu-link, gpu-product and gpu-slow need PyTorch "
+    "(--container or --python-env). Or clear it: `slurmgen nodes --clear NODE`."
+)
 _OF_PROJECT = (
     *("account", "partition", "qos", "gpu_type", "exclude"),
     *("container", "container_engine", "binds", "env", "modules"),
@@ -49,7 +55,7 @@ _OF_SBATCH = ("constraint", "reservation", "clusters", "nodelist", "exclude")
     examples={
         "slurmgen preflight --site daic --nodes 2": "Check two nodes",
         "slurmgen preflight --nodes 4 --partition accel": "Check four nodes of a partition",
-        "slurmgen preflight --nodelist gpu07": "Check a node that `slurmgen nodes` lists again",
+        "slurmgen preflight --nodelist gpu07,gpu08": "Check gpu07 again, beside gpu08, which is healthy",
         "slurmgen preflight --copy": "Copy the program for scripts with --preflight that sbatch runs",
     },
 )
@@ -90,7 +96,8 @@ def command(
 
     The job compares its nodes with each other: GPUs, memory, clocks, the shared folder, and the network
     between them. Its log follows, with one line per node and a verdict. docs/preflight.md lists the checks.
-    If all nodes are healthy, `slurmgen nodes` no longer lists those that earlier preflights found bad.
+    If all nodes are healthy, `slurmgen nodes` no longer lists those that earlier preflights found bad. A slow
+    node is found only beside a healthy one, so name one that is not listed too.
 
     Exits with 1 if a node is bad, or if the job failed for another reason.
     """
@@ -108,7 +115,7 @@ def command(
     route = find_route(job.site, job.personal, **route_values)
     folder = cache_folder() / NAME  # always the same, so that a repeated command finds its unsettled job
     folder.mkdir(parents=True, exist_ok=True)
-    _run(job, folder, route, remote_dir, dry_run=dry_run)
+    _run(job, folder, route, remote_dir, all_gpus=request.gpus is None, dry_run=dry_run)
 
 
 def _check_alone(name: str) -> None:
@@ -172,7 +179,9 @@ def _with_gpus(request: Request, site: Site) -> Request:
     return structs.replace(request, gpus=each * (request.nodes or 1))
 
 
-def _run(job: JobSpec, folder: Path, route: "Route", remote_dir: str | None, *, dry_run: bool) -> None:
+def _run(
+    job: JobSpec, folder: Path, route: "Route", remote_dir: str | None, *, all_gpus: bool, dry_run: bool
+) -> None:
     """Submit the job from an empty folder, and show its log until it ends."""
     from slurmgen.cli.submit_output import show
 
@@ -193,20 +202,30 @@ def _run(job: JobSpec, folder: Path, route: "Route", remote_dir: str | None, *, 
                 follow_job(outcome, route, err=False)
             except Exit as end:
                 if not end.exit_code:
-                    _clear_healthy(outcome.record, route)
+                    _clear_healthy(outcome.record, route, _scope(plan, all_gpus=all_gpus))
                 raise
 
 
-def _clear_healthy(record: "Record", route: "Route") -> None:
-    """Clear the entries of bad nodes that a job found healthy, and name them."""
-    from slurmgen.jobs.reported_nodes import clear_healthy
+def _scope(plan: "Plan", *, all_gpus: bool) -> "Scope":
+    from slurmgen.jobs.healthy_nodes import Scope
+
+    with_torch = plan.setup.container is not None or plan.setup.python_env != NONE
+    return Scope(nodes=plan.request.nodes or 1, all_gpus=all_gpus, with_torch=with_torch)
+
+
+def _clear_healthy(record: "Record", route: "Route", scope: "Scope") -> None:
+    """Clear the entries of bad nodes that a job found healthy, and name them and those that stay."""
+    from slurmgen.jobs.healthy_nodes import clear_healthy
     from slurmgen.text import listed
 
-    cleared, kept = clear_healthy(record, route)
-    if cleared:
-        say(f"healthy, and no longer excluded from new jobs: {listed(cleared)}")
-    if kept:
-        say(f"healthy, but you reported it as bad: {listed(kept)}; `slurmgen nodes --clear NODE` clears it")
+    checked = clear_healthy(record, route, scope)
+    if checked.cleared:
+        say(f"healthy, and no longer excluded from new jobs: {listed(checked.cleared)}")
+    if checked.by_hand:
+        names = listed(checked.by_hand)
+        say(f"healthy, but you reported it as bad: {names}; `slurmgen nodes --clear NODE` clears it")
+    for node, checks in checked.unseen.items():
+        say(f"{node} stays excluded, since this job could not repeat: {listed(checks)}. {_HOW_TO_REPEAT}")
 
 
 def _prepared(job: JobSpec, folder: Path, route: "Route", remote_dir: str | None) -> "tuple[Plan, Prepared]":

@@ -63,6 +63,8 @@ class BadNode(Struct, frozen=True, kw_only=True):
     "The job that reported it."
     finding: str
     "What is wrong with it, in one line."
+    checks: tuple[str, ...] = ()
+    "The checks that found it; empty if unknown."
     since: str
     "Time of the report, as ISO 8601 in UTC, like `until`."
     until: str
@@ -86,12 +88,11 @@ class BadNode(Struct, frozen=True, kw_only=True):
 _FIELDS = BadNode.__struct_fields__
 _NAMES = ", ".join(_FIELDS)
 _VALUES = f"({_NAMES}) VALUES ({', '.join(f':{name}' for name in _FIELDS)})"
-# Of several reports about a node, the newest counts; SQLite takes the other columns from the row of max().
-_CURRENT = (
-    f"SELECT {_NAMES}, max(since) FROM reports WHERE NOT cleared AND until > ? "  # noqa: S608 (own names)
-    "GROUP BY site, twin, node ORDER BY site, twin, since DESC, node"
+_REPORTS = (
+    f"SELECT {_NAMES} FROM reports WHERE NOT cleared AND until > ? "  # noqa: S608 (own names)
+    "ORDER BY site, twin, since DESC, node"
 )
-_CLEAR = "UPDATE reports SET cleared = 1 WHERE site = ? AND twin = ? AND node = ?"
+_CLEAR = "UPDATE reports SET cleared = 1 WHERE site = ? AND twin = ? AND node = ? AND job = ?"
 
 
 class BadNodes(StateFile):
@@ -100,7 +101,7 @@ class BadNodes(StateFile):
     Every method raises ConfigError if the file cannot be used.
     """
 
-    migrations = ((_TABLE,),)
+    migrations = ((_TABLE,), ("ALTER TABLE reports ADD COLUMN checks TEXT NOT NULL DEFAULT ''",))
     purpose = "It records bad nodes"
 
     def __init__(self, path: Path | None = None) -> None:
@@ -108,24 +109,34 @@ class BadNodes(StateFile):
 
     def add(self, nodes: Iterable[BadNode]) -> None:
         """Record reports. Each report of a job counts once, even after it expired or was cleared."""
-        rows = [structs.asdict(node) for node in nodes]
+        rows = [structs.asdict(node) | {"checks": ",".join(node.checks)} for node in nodes]
         with self._writing() as database:
             for row in rows:
                 verb = "INSERT OR IGNORE" if row["job"] else "INSERT OR REPLACE"
                 database.execute(f"{verb} INTO reports {_VALUES}", row)
 
     def current(self, place: Place | None = None, now: datetime | None = None) -> tuple[BadNode, ...]:
-        """The nodes that jobs exclude now, of one place or of all; the newest first."""
+        """The nodes that jobs exclude now, of one place or of all, each with its newest report.
+
+        The newest come first.
+        """
+        newest: dict[tuple[Place, str], BadNode] = {}
+        for node in self.reports(place, now):
+            newest.setdefault((node.place, node.node), node)
+        return tuple(newest.values())
+
+    def reports(self, place: Place | None = None, now: datetime | None = None) -> tuple[BadNode, ...]:
+        """All reports because of which jobs exclude nodes now; the newest first."""
         if not self.path.exists():
             return ()
         with self._open() as database:
             found = _select(database, as_text(now or datetime.now(UTC)))
         return tuple(node for node in found if place in (None, node.place))
 
-    def clear(self, nodes: Iterable[BadNode]) -> None:
-        """Let jobs use these nodes again."""
+    def clear(self, reports: Iterable[BadNode]) -> None:
+        """Let these reports exclude no node any more."""
         with self._writing() as database:
-            database.executemany(_CLEAR, [(node.site, node.twin, node.node) for node in nodes])
+            database.executemany(_CLEAR, [(one.site, one.twin, one.node, one.job) for one in reports])
 
 
 def as_text(time: datetime) -> str:
@@ -139,6 +150,7 @@ def bad_node(
     finding: str,
     job: str = BY_HAND,
     *,
+    checks: tuple[str, ...] = (),
     days: float = DAYS,
     now: datetime | None = None,
 ) -> BadNode:
@@ -151,6 +163,7 @@ def bad_node(
         node=node,
         job=job,
         finding=finding,
+        checks=checks,
         since=as_text(since),
         until=as_text(until),
     )
@@ -175,6 +188,8 @@ def is_node_name(text: str) -> bool:
 
 
 def _select(database: sqlite3.Connection, now: str) -> list[BadNode]:
-    rows = database.execute(_CURRENT, (now,))
-    named = (dict(zip(_FIELDS, row[: len(_FIELDS)], strict=True)) for row in rows)
-    return [BadNode(**{**row, "twin": bool(row["twin"])}) for row in named]
+    rows = (dict(zip(_FIELDS, row, strict=True)) for row in database.execute(_REPORTS, (now,)))
+    return [
+        BadNode(**{**row, "twin": bool(row["twin"]), "checks": tuple(filter(None, row["checks"].split(",")))})
+        for row in rows
+    ]

@@ -11,6 +11,7 @@ from msgspec import DecodeError, Meta, Struct, ValidationError, json
 
 from slurmgen.jobs.bad_nodes import NODE_NAME, in_one_line
 from slurmgen.jobs.failure import Why
+from slurmgen.jobs.remote_scripts import MARK, after_mark
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
 from slurmgen.text import counted, listed
 
@@ -22,11 +23,16 @@ MAX_REPORTS = 10
 "Of one job: the first of its runs or tasks that name a bad node."
 MAX_NODES = 64
 "Bad nodes of one job that are remembered."
-# A NUL ends each report, so the reports themselves must not contain one; a lone dot ends those of a folder.
+MAX_FINDINGS = 64
+"Of one node; there are fewer checks."
+CHECK_NAME = "[a-z][a-z-]{0,31}"
+# What a remote profile prints comes before the mark. A NUL ends each report, so the reports themselves must
+# not contain one; a lone dot ends those of a folder.
 _READ = r"""
 export LC_ALL=C
-size=$1 most=$2 bad='"healthy": *false'
-shift 2
+mark=$1 size=$2 most=$3 bad='"healthy": *false'
+shift 3
+printf '\000%s\000' "$mark"
 for folder do
   left=$most
   for file in "$folder"/.preflight-*.json; do
@@ -43,13 +49,15 @@ done"""
 
 class _Finding(Struct):
     text: str
+    check: Annotated[str, Meta(pattern=rf"^{CHECK_NAME}\Z")]
 
 
 class _Node(Struct):
     node: Annotated[str, Meta(pattern=rf"^{NODE_NAME}\Z")]
-    healthy: bool
+    healthy: bool | None
+    "None if it was not checked."
     busy: bool = False
-    findings: list[_Finding] = []
+    findings: Annotated[list[_Finding], Meta(max_length=MAX_FINDINGS)] = []
 
 
 class _Report(Struct):
@@ -63,7 +71,18 @@ _EXCLUDED = (
     'with on_bad_node = "retry" a job continues without it.'
 )
 _SUBMIT_AGAIN = "Submit it again: each job has a port of its own. The node is not excluded."
-Findings = Mapping[str, str]
+
+
+class Finding(Struct, frozen=True):
+    """What is wrong with a node."""
+
+    text: str
+    "In one line."
+    checks: tuple[str, ...]
+    "The checks that found it."
+
+
+Findings = Mapping[str, Finding]
 "What is wrong with each bad node, by its name."
 
 
@@ -80,10 +99,10 @@ class Found(Struct, frozen=True):
 
 def read(transport: Transport, folders: Sequence[str]) -> list[Found]:
     """The findings about nodes in each run folder; one command reads all."""
-    argv = ["sh", "-c", _READ, "preflight", str(MAX_REPORT), str(MAX_REPORTS), *folders]
+    argv = ["sh", "-c", _READ, "preflight", MARK, str(MAX_REPORT), str(MAX_REPORTS), *folders]
     reply = transport.run(argv, timeout=COMMAND_TIMEOUT)
     found = [Found()]
-    for text in reply.stdout.split(b"\0", len(folders) * (MAX_REPORTS + 1))[:-1]:
+    for text in after_mark(reply.stdout).split(b"\0", len(folders) * (MAX_REPORTS + 1))[:-1]:
         if text == b".":
             found.append(Found())
         else:
@@ -94,24 +113,27 @@ def read(transport: Transport, folders: Sequence[str]) -> list[Found]:
 def findings(report: bytes) -> Found:
     """What a report says against nodes; nothing if it has not the expected form.
 
-    Nothing either if it says that all of several nodes are bad: then the fault is hardly theirs.
+    Nothing either if it says that all checked nodes of several are bad: then the fault is hardly theirs.
     """
     try:
         content = json.decode(report, type=_Report)
     except (DecodeError, ValidationError, RecursionError):
         return Found()
-    named = [node for node in content.nodes if not node.healthy]
-    if content.verdict == "healthy" or (len(named) == len(content.nodes) > 1):
+    named = [node for node in content.nodes if node.healthy is False]
+    has_healthy = any(node.healthy for node in content.nodes)
+    if content.verdict == "healthy" or (len(content.nodes) > 1 and not has_healthy):
         return Found()
     bad, busy = (
-        {node.node: _in_words(node) for node in named[:MAX_NODES] if node.busy is is_busy}
+        {node.node: _finding(node) for node in named[:MAX_NODES] if node.busy is is_busy}
         for is_busy in (False, True)
     )
     return Found(bad, busy)
 
 
-def _in_words(node: _Node) -> str:
-    return in_one_line("; ".join(finding.text for finding in node.findings)) or "its preflight failed"
+def _finding(node: _Node) -> Finding:
+    text = in_one_line("; ".join(finding.text for finding in node.findings))
+    checks = dict.fromkeys(finding.check for finding in node.findings)
+    return Finding(text or "its preflight failed", tuple(checks))
 
 
 def why(found: Found) -> Why | None:
@@ -122,4 +144,4 @@ def why(found: Found) -> Why | None:
     node, finding = next(iter(named.items()))
     others = [name for name in named if name != node]
     more = f"; and {counted(len(others), 'more node')}: {listed(others)}" if others else ""
-    return Why(f"not your code: node {node}: {finding}{more}", _EXCLUDED if found.bad else _SUBMIT_AGAIN)
+    return Why(f"not your code: node {node}: {finding.text}{more}", _EXCLUDED if found.bad else _SUBMIT_AGAIN)

@@ -143,7 +143,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "reason": report.reason,
         "waits": report.waits,
         "why": report.why,
-        "bad_nodes": report.bad_nodes,
+        "bad_nodes": {node: finding.text for node, finding in report.bad_nodes.items()},
         "excludes": report.excludes,
         "requeued": report.requeued,
         "start": main.start,

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from slurmgen.jobs import preflight_reports
+from slurmgen.jobs.preflight_reports import Found
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.requeued import WHAT_TO_DO
 from slurmgen.slurm import sizes
@@ -110,8 +112,14 @@ def _failure(report: Report) -> Iterator[str]:
         yield f"why: {report.why.what}"
         yield from (f"log: {text}" for text in [report.why.line] if text)
         yield from (f"do: {text}" for text in [report.why.todo] if text)
-    if not report.why or len(report.bad_nodes) > 1:
-        yield from (f"bad node {node}: {finding}" for node, finding in report.bad_nodes.items())
+    if not _names_its_bad_node(report):
+        yield from (f"bad node {node}: {finding.text}" for node, finding in report.bad_nodes.items())
+
+
+def _names_its_bad_node(report: Report) -> bool:
+    """Whether the only bad node is why the job failed."""
+    cause = preflight_reports.why(Found(report.bad_nodes)) if len(report.bad_nodes) == 1 else None
+    return bool(cause and report.why and cause.what == report.why.what)
 
 
 def _used(usage: Usage, elapsed: int, time_limit: int | None) -> Iterator[str]:

@@ -11,8 +11,6 @@ from slurmgen.job_spec import JobSpec
 from slurmgen.jobs import preflight_reports
 from slurmgen.jobs.bad_nodes import DAYS, MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
 from slurmgen.jobs.failure import status_and_signal
-from slurmgen.jobs.job import Job
-from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.preflight_reports import BAD_NODE, Findings, Found
 from slurmgen.jobs.report import Report
 from slurmgen.remote.route import Route
@@ -84,25 +82,7 @@ def _bad_nodes(report: Report) -> Iterator[BadNode]:
     place, job = place_of(report.job.route), str(report.job.id)
     days = days_at(place.site) if report.bad_nodes else DAYS
     for node, finding in report.bad_nodes.items():
-        yield bad_node(place, node, finding, job, days=days)
-
-
-def clear_healthy(record: Record, route: Route) -> tuple[list[str], list[str]]:
-    """Clear the entries of the nodes of a job that only checked them, and that has completed.
-
-    Returns:
-        The nodes that were cleared, and those that were not, since the user reported them.
-    """
-    states = [
-        state for found in Ledger().find(record.id, record.site) for state in Job.of(found, route).final
-    ]
-    entries = [
-        node
-        for node in BadNodes().current(place_of(route))
-        if any(state.state == "COMPLETED" and node_lists.contains(state.nodes, node.node) for state in states)
-    ]
-    BadNodes().clear(node for node in entries if node.job)
-    return [node.node for node in entries if node.job], [node.node for node in entries if not node.job]
+        yield bad_node(place, node, finding.text, job, checks=finding.checks, days=days)
 
 
 def nodes_to_exclude(job: JobSpec, place: Place) -> tuple[BadNode, ...]:

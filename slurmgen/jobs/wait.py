@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable, Sequence
 
+from msgspec import structs
+
 from slurmgen.errors import AuthenticationFailed, HostKeyError, RemoteError
 from slurmgen.jobs.final_states import FINAL
 from slurmgen.jobs.job import Connect, Job, group_by_route
@@ -86,7 +88,12 @@ class Watch:
             forgotten = [state for state in last.states if state.ended and state.id not in listed]
             if forgotten:
                 states = sorted((*forgotten, *report.states), key=task_order)
-                report = make_report(report.job, states, reason=report.why or last.why)
+                complete = make_report(report.job, states, reason=report.why or last.why)
+                report = structs.replace(
+                    complete,
+                    bad_nodes={**last.bad_nodes, **report.bad_nodes},
+                    requeued=report.requeued or last.requeued,
+                )
         if report.states:
             self._last[report.job] = report
         return report

@@ -21,10 +21,10 @@ def on_network() -> Iterator[None]:
         yield
 
 
-def checked(folder: Path, *options: str) -> Checked:
+def checked(folder: Path, *options: str, count: int = COUNT) -> Checked:
     """The result of a check with each node in its namespace, and the job's part in the first one."""
-    before = {node: networks.inside(node) for node in range(COUNT)}
-    return check(folder, COUNT, names=NAMES, before=before, options=options, port=PORT)
+    before = {node: networks.inside(node) for node in range(count)}
+    return check(folder, count, names=NAMES[:count], before=before, options=options, port=PORT)
 
 
 @pytest.mark.usefixtures("on_network")
@@ -58,6 +58,13 @@ def test_a_slow_link_is_named(tmp_path: Path) -> None:
     assert set(result.findings) == {NAMES[NODE]}, result.output
     assert " MB/s, the median is " in result.findings[NAMES[NODE]]["link"]
     assert result.seconds < 60
+
+
+@pytest.mark.usefixtures("on_network")
+def test_the_slow_link_of_the_middle_one_of_three_nodes_is_named(tmp_path: Path) -> None:
+    networks.limit(1, "20mbit")
+    result = checked(tmp_path, count=3)
+    assert set(result.findings) == {NAMES[1]}, result.output
 
 
 @pytest.mark.usefixtures("on_network")

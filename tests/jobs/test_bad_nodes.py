@@ -13,13 +13,17 @@ from msgspec import structs
 from slurmgen import load_job
 from slurmgen.errors import CommandFailed, ConfigError
 from slurmgen.jobs.bad_nodes import MOST_EXCLUDED, BadNode, BadNodes, Place, bad_node
+from slurmgen.jobs.failure import Why
 from slurmgen.jobs.final_states import as_text
+from slurmgen.jobs.healthy_nodes import Checked, Scope, clear_healthy
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.preflight_reports import Found, findings
 from slurmgen.jobs.prepare import prepare
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.report_text import lines
-from slurmgen.jobs.reported_nodes import clear_healthy, excluding, nodes_to_exclude, with_bad_nodes
+from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, with_bad_nodes
+from slurmgen.jobs.reported_nodes import remember as remember_reported
 from slurmgen.jobs.submit import advised
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.route import Route
@@ -45,7 +49,7 @@ def nodes(tmp_path: Path) -> BadNodes:
 
 
 def report(node: str, job: str = "12", days: float = 7, now: datetime = NOW, place: Place = DAIC) -> BadNode:
-    return bad_node(place, node, "3 GPUs", job, days=days, now=now)
+    return bad_node(place, node, "3 GPUs", job, checks=("gpu-count",), days=days, now=now)
 
 
 def names(found: Sequence[BadNode]) -> list[str]:
@@ -312,7 +316,7 @@ def test_a_node_is_found_in_a_list_of_slurm(nodes: str, name: str, *, expected: 
 
 def finding(node: str, text: str, *, busy: bool = False) -> dict[str, object]:
     """What a report says against a node."""
-    return {"node": node, "healthy": False, "busy": busy, "findings": [{"text": text}]}
+    return {"node": node, "healthy": False, "busy": busy, "findings": [{"check": "slow", "text": text}]}
 
 
 def report_of(
@@ -342,6 +346,18 @@ def test_a_report_of_a_job_that_left_its_node_counts(tmp_path: Path) -> None:
     assert list(report_of(tmp_path, "n[3-4]", BOTH, retries=True).bad_nodes) == ["n1", "other9"]
 
 
+def test_a_report_without_a_healthy_node_names_none() -> None:
+    unchecked = {"node": "n2", "healthy": None}
+    content = {"schema": 1, "verdict": "bad", "nodes": [finding("n1", "no port"), unchecked]}
+    assert findings(json.dumps(content).encode()) == Found()
+
+
+def test_a_node_that_was_not_checked_is_not_bad() -> None:
+    others = [{"node": "n2", "healthy": None}, {"node": "n3", "healthy": True}]
+    content = {"schema": 1, "verdict": "bad", "nodes": [finding("n1", "slow"), *others]}
+    assert list(findings(json.dumps(content).encode()).bad) == ["n1"]
+
+
 def test_the_nodes_of_all_runs_of_a_job_are_printed(tmp_path: Path) -> None:
     runs = [[finding(f"n{number}", f"fault {number}")] for number in (1, 3, 4)]
     text = "\n".join(lines(report_of(tmp_path, "n[4-5]", *runs, retries=True)))
@@ -354,6 +370,17 @@ def test_the_nodes_of_all_runs_of_a_job_are_printed(tmp_path: Path) -> None:
 def test_a_job_that_starts_again_names_the_bad_nodes_of_its_earlier_runs(tmp_path: Path, state: str) -> None:
     found = report_of(tmp_path, "", [finding("n1", "slow")], retries=True, state=state)
     assert "  bad node n1: slow" in lines(found)
+
+
+def test_a_bad_node_is_named_beside_another_cause_of_the_failure(tmp_path: Path) -> None:
+    found = report_of(tmp_path, "n[3-4]", [finding("n1", "slow")], retries=True, state="OUT_OF_MEMORY")
+    other = structs.replace(found, why=Why("a rank ran out of memory", ""))
+    assert "  bad node n1: slow" in lines(other)
+
+
+def test_the_only_bad_node_that_is_the_cause_of_the_failure_is_named_once(tmp_path: Path) -> None:
+    text = "\n".join(lines(report_of(tmp_path, "n[1-2]", [finding("n1", "slow")])))
+    assert text.count("slow") == 1
 
 
 def test_a_busy_node_is_the_cause_of_a_failure_but_not_remembered(tmp_path: Path) -> None:
@@ -402,19 +429,86 @@ def test_a_check_that_completes_clears_the_nodes_that_it_ran_on(
     state: str, ran_on: str, cleared: list[str]
 ) -> None:
     remember("n1")
-    states = (JobState(id="12", state=state, nodes=ran_on),)
-    Ledger().add(structs.replace(RECORD, final=as_text(states)))
-    route = Route(site="daic", via="local")
-    assert clear_healthy(RECORD, route) == (cleared, [])
+    assert cleared_by_check(state=state, ran_on=ran_on).cleared == tuple(cleared)
     assert names(BadNodes().current(DAIC)) == ([] if cleared else ["n1"])
 
 
-def test_a_node_that_the_user_reported_is_not_cleared() -> None:
-    BadNodes().add([report("n1", "", now=datetime.now(UTC))])
-    states = (JobState(id="12", state="COMPLETED", nodes="n1"),)
-    Ledger().add(structs.replace(RECORD, final=as_text(states)))
-    assert clear_healthy(RECORD, Route(site="daic", via="local")) == ([], ["n1"])
+def cleared_by_check(
+    state: str = "COMPLETED",
+    ran_on: str = "n[1-2]",
+    nodes: int = 2,
+    *,
+    all_gpus: bool = True,
+    torch: bool = True,
+) -> Checked:
+    """What a job clears that only checks nodes."""
+    Ledger().add(structs.replace(RECORD, final=as_text((JobState(id="12", state=state, nodes=ran_on),))))
+    scope = Scope(nodes=nodes, all_gpus=all_gpus, with_torch=torch)
+    return clear_healthy(RECORD, Route(site="daic", via="local"), scope)
+
+
+def add(*checks: str, node: str = "n1", job: str = "12") -> None:
+    """Remember a report of this moment."""
+    BadNodes().add([structs.replace(report(node, job, now=datetime.now(UTC)), checks=checks)])
+
+
+@pytest.mark.parametrize("check", ["slow", "link", "clock", "latency", "gpu-type", "gpu-power", "memory"])
+def test_a_node_that_is_checked_alone_is_not_cleared_of_what_only_a_comparison_finds(check: str) -> None:
+    add("product", check)
+    found = cleared_by_check(ran_on="n1", nodes=1)
+    assert (found.cleared, found.unseen) == ((), {"n1": (check,)})
     assert names(BadNodes().current(DAIC)) == ["n1"]
+
+
+def test_a_node_beside_a_healthy_one_is_cleared_of_what_a_comparison_finds() -> None:
+    add("slow", "link")
+    assert cleared_by_check().cleared == ("n1",)
+
+
+def test_two_bad_nodes_are_no_reference_for_each_other() -> None:
+    add("slow")
+    add("slow", node="n2")
+    found = cleared_by_check()
+    assert (found.cleared, found.unseen) == ((), {"n1": ("slow",), "n2": ("slow",)})
+
+
+def test_a_check_without_all_gpus_does_not_clear_a_fault_of_gpus() -> None:
+    add("gpu-ecc")
+    assert cleared_by_check(all_gpus=False).unseen == {"n1": ("gpu-ecc",)}
+
+
+def test_a_check_without_pytorch_does_not_clear_a_fault_that_only_pytorch_finds() -> None:
+    add("gpu-count", "gpu-product", "gpu-link")
+    assert cleared_by_check(torch=False).unseen == {"n1": ("gpu-product", "gpu-link")}
+
+
+def test_a_report_that_was_not_checked_stays_when_another_one_is_cleared() -> None:
+    add("product", job="13")
+    add("slow", job="14")
+    assert cleared_by_check(ran_on="n1", nodes=1).unseen == {"n1": ("slow",)}
+    assert [one.job for one in BadNodes().reports(DAIC)] == ["14"]
+
+
+def test_the_report_of_a_job_keeps_the_names_of_its_checks(tmp_path: Path) -> None:
+    remember_reported([report_of(tmp_path, "n[1-2]", [finding("n1", "slow")])])
+    assert [one.checks for one in BadNodes().current(DAIC)] == [("slow",)]
+
+
+@pytest.mark.parametrize("newest", ["", "13"])
+def test_a_node_that_the_user_reported_stays_when_the_report_of_a_job_is_cleared(newest: str) -> None:
+    now = datetime.now(UTC)
+    for job in ("", "13"):
+        age = timedelta(hours=0 if job == newest else 1)
+        BadNodes().add([report("n1", job, now=now - age)])
+    found = cleared_by_check()
+    assert (found.cleared, found.by_hand) == ((), ("n1",))
+    assert [one.job for one in BadNodes().reports(DAIC)] == [""]
+
+
+def test_a_clear_by_hand_removes_all_reports_of_a_node(slurmgen: Run, tmp_path: Path) -> None:
+    add("slow")
+    add("slow", job="")
+    assert slurmgen("nodes", "--clear", "n1", cwd=tmp_path).stderr == "no bad node is remembered\n"
 
 
 def test_the_nodes_of_a_twin_are_named_by_the_option_of_other_commands(slurmgen: Run, tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
 """Waiting without a cluster: when it queries, which errors it survives, and when it stops."""
 
+from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec import structs
 
 from slurmgen.errors import AuthenticationFailed, CommandFailed, ConnectionFailed, RemoteError
 from slurmgen.jobs import wait as waiting
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.preflight_reports import Finding
 from slurmgen.jobs.report import Report
+from slurmgen.jobs.requeued import Requeued
 from slurmgen.jobs.status import make_report
 from slurmgen.jobs.wait import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_FOR_USAGE, wait
 from slurmgen.remote.route import Route
@@ -30,6 +34,8 @@ class Story:
 
     def __init__(self, *replies: "str | RemoteError | tuple[JobState, ...]") -> None:
         self.replies = list(replies)
+        self.read: list[dict[str, Any]] = []
+        "What each query finds besides the states."
         self.pauses: list[float] = []
         self.logins = 0
         self.warnings: list[str] = []
@@ -40,7 +46,8 @@ class Story:
         if isinstance(reply, RemoteError):
             raise reply
         states = reply if isinstance(reply, tuple) else (JobState(id="12", state=reply),) if reply else ()
-        return [make_report(job, states) for job in jobs]
+        read = self.read.pop(0) if self.read else {}
+        return [structs.replace(make_report(job, states), **read) for job in jobs]
 
     def connect(self, _route: Route) -> Connection:
         self.logins += 1
@@ -156,6 +163,24 @@ def test_a_failed_task_counts_even_if_slurm_forgets_it_before_the_array_ends() -
     (report,) = Story((failed, running), (running,), (good,)).reports()
     assert (report.state, report.code) == ("FAILED", 7)
     assert [state.id for state in report.states] == ["12_0", "12_1"]
+
+
+def test_what_was_read_of_a_forgotten_task_is_kept() -> None:
+    failed = JobState(id="12_0", state="FAILED", exit_code="79:0", unaccounted=True)
+    running, good = (
+        JobState(id="12_1", state="RUNNING"),
+        JobState(id="12_1", state="COMPLETED", unaccounted=True),
+    )
+    story = Story((failed, running), (good,))
+    slow, nan = Finding("slow", ("slow",)), Finding("NaN", ("product",))
+    requeued = Requeued(runs=2, step=5, idle=0, held=False)
+    story.read = [
+        {"bad_nodes": {"n1": slow}, "requeued": requeued},
+        {"bad_nodes": {"n2": nan}},
+    ]
+    (report,) = story.reports()
+    assert report.bad_nodes == {"n1": slow, "n2": nan}
+    assert report.requeued == requeued
 
 
 def test_an_ended_job_that_slurm_forgets_between_two_queries_is_not_gone() -> None:

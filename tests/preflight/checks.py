@@ -33,7 +33,7 @@ class Checked(NamedTuple):
         return {
             node["node"]: {one["check"]: one["text"] for one in node["findings"]}
             for node in self.report["nodes"]
-            if not node["healthy"]
+            if node["healthy"] is False
         }
 
 

@@ -31,6 +31,19 @@ def wrong() -> None:
     product.multiply_plainly = off_by_one
 
 
+def nan_when_repeated() -> None:
+    """The first products are slow, so that they are measured again; those have a NaN."""
+    import product
+
+    measure, faults = product.products, [slow]
+
+    def products(torch: object) -> object:
+        faults.pop(0)() if faults else nan()
+        return measure(torch)
+
+    product.products = products
+
+
 def clock() -> None:
     """What Python takes for the time of day is five seconds late."""
     correct = time.time

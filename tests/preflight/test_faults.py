@@ -65,17 +65,28 @@ def test_faults_are_named_each_on_its_node(tmp_path: Path) -> None:
     assert (result.status, found) == (
         79,
         {
-            NAMES[1]: {"product": "the product has NaN (cpu)"},
+            NAMES[1]: {"product": "the product has NaN (plain Python)"},
             NAMES[3]: {"clock": "its clock is 5.0 s behind the others"},
             NAMES[5]: {},
         },
     )
-    assert f"verdict: 3 of 8 nodes are bad. {NAMES[1]}: the product has NaN (cpu); " in result.output
+    assert f"verdict: 3 of 8 nodes are bad. {NAMES[1]}: the product has NaN (plain Python); " in result.output
 
 
 def test_a_wrong_product_is_named(tmp_path: Path) -> None:
     result = check(tmp_path, 3, special={2: fault("wrong")})
-    assert (result.status, result.findings) == (79, {NAMES[2]: {"product": "the product is wrong (cpu)"}})
+    assert (result.status, result.findings) == (
+        79,
+        {NAMES[2]: {"product": "the product is wrong (plain Python)"}},
+    )
+
+
+def test_a_wrong_product_of_a_repeated_measurement_is_named(tmp_path: Path) -> None:
+    result = check(tmp_path, 3, special={2: fault("nan_when_repeated")})
+    assert (result.status, result.findings) == (
+        79,
+        {NAMES[2]: {"product": "the product has NaN (plain Python)"}},
+    )
 
 
 def test_a_single_node_that_hangs_is_named(tmp_path: Path) -> None:

@@ -8,9 +8,12 @@ import pytest
 from tests.preflight.checks import PROGRAM
 
 sys.path.insert(0, PROGRAM)
+import check  # type: ignore[import-not-found]
 import judge  # type: ignore[import-not-found]
 import judge_gpus  # type: ignore[import-not-found]
 import judge_network  # type: ignore[import-not-found]
+import links  # type: ignore[import-not-found]
+import product  # type: ignore[import-not-found]
 
 sys.path.remove(PROGRAM)
 
@@ -30,9 +33,41 @@ def pairs(**speeds: float) -> dict[tuple[int, int], dict[str, float]]:
     return {(int(name[1]), int(name[2])): {"speed": speed} for name, speed in speeds.items()}
 
 
+OWNERS = {"n0": 0, "n1": 1, "n2": 2}
+
+
+def asked(count: int) -> dict[int, list[str]]:
+    """The names that nodes had to resolve: each those of all."""
+    return {node: [f"n{number}" for number in range(count)] for node in range(count)}
+
+
 def test_a_node_is_blamed_that_is_slow_with_both_neighbours() -> None:
     found = pairs(n01=1e9, n23=1e6, n12=1e6, n30=1e9)
     assert judge_network.links(found, 0) == [2]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pairs(n01=1e6, n12=1e6, n20=1e9),
+        pairs(n01=1e6, n23=1e9, n12=1e6, n30=1e9, n13=1e6),
+        {(0, 1): {"error": "timed out"}, (1, 2): {"error": "timed out"}, (2, 0): {"speed": 1e9}},
+    ],
+)
+def test_one_of_few_nodes_is_blamed_that_is_slow_with_all_others(
+    found: dict[tuple[int, int], dict[str, Any]],
+) -> None:
+    assert judge_network.links(found, 0) == [1]
+
+
+@pytest.mark.parametrize("count", range(3, 10))
+def test_each_node_is_measured_with_two_others(count: int) -> None:
+    rounds = links.rounds(list(range(count)))
+    for pairs_of_round in rounds:
+        nodes = [node for pair in pairs_of_round for node in pair]
+        assert len(nodes) == len(set(nodes))
+    found = [node for one in rounds for pair in one for node in pair]
+    assert {node: found.count(node) for node in range(count)} == dict.fromkeys(range(count), 2)
 
 
 def test_no_node_is_blamed_for_one_slow_pair() -> None:
@@ -50,6 +85,15 @@ def test_torch_that_sees_fewer_gpus_than_on_other_nodes_is_a_fault() -> None:
     assert list(judge_gpus.counts(found, 4)) == [
         (3, "gpu-count", "2 GPUs for PyTorch, but the others have 4"),
     ]
+
+
+@pytest.mark.parametrize("key", ["gpus", "torch_gpus"])
+def test_a_node_with_the_gpus_of_the_job_is_healthy_although_others_have_more(key: str) -> None:
+    unknown: dict[str, Any] = {"gpus": None, "torch_gpus": None}
+    found = {node: {**unknown, key: [{"name": "x"}] * 8 if key == "gpus" else 8} for node in range(3)}
+    found[3] = {**unknown, key: [{"name": "x"}] * 4 if key == "gpus" else 4}
+    assert list(judge_gpus.counts(found, 4)) == []
+    assert [node for node, _, _ in judge_gpus.counts(found, None)] == [3]
 
 
 def test_torch_without_gpus_on_all_nodes_is_not_a_fault_of_nodes() -> None:
@@ -88,18 +132,49 @@ def test_a_slow_copy_between_gpus_is_a_fault() -> None:
 
 def test_a_name_that_most_nodes_cannot_resolve_is_a_fault_of_its_owner() -> None:
     found = {node: {"unresolved": ["n2"]} for node in range(3)} | {2: {"unresolved": []}}
-    owners = {"n0": 0, "n1": 1, "n2": 2}
-    assert list(judge.names(found, owners)) == [(2, "dns", "its name does not resolve on 2 of 3 nodes")]
+    assert list(judge.names(found, asked(3), OWNERS)) == [
+        (2, "dns", "its name does not resolve on 2 of 3 nodes")
+    ]
 
 
 def test_a_name_that_one_node_cannot_resolve_is_its_own_fault() -> None:
     found = {node: {"unresolved": ["n2"] if node == 1 else []} for node in range(3)}
-    assert list(judge.names(found, {"n2": 2})) == [(1, "dns", "cannot resolve n2, which the others resolve")]
+    text = "cannot resolve n2, which the others resolve"
+    assert list(judge.names(found, asked(3), OWNERS)) == [(1, "dns", text)]
 
 
 def test_names_that_resolve_nowhere_are_no_fault_of_a_node() -> None:
     found = {node: {"unresolved": ["n0", "n1"]} for node in range(2)}
-    assert list(judge.names(found, {"n0": 0, "n1": 1})) == []
+    assert list(judge.names(found, asked(2), {"n0": 0, "n1": 1})) == []
+
+
+def test_names_that_only_their_owners_resolve_are_no_fault_of_a_node() -> None:
+    found = {node: {"unresolved": [name for name in OWNERS if name != f"n{node}"]} for node in range(3)}
+    assert list(judge.names(found, asked(3), OWNERS)) == []
+
+
+def test_a_name_is_a_fault_of_its_owner_if_all_others_of_those_that_asked_cannot_resolve_it() -> None:
+    found: dict[int, dict[str, list[str]]] = {node: {"unresolved": []} for node in range(100)}
+    found[6]["unresolved"] = ["n7"]
+    names = {node: [f"n{node}", f"n{(node + 1) % 100}"] for node in range(100)}
+    owners = {f"n{node}": node for node in range(100)}
+    assert list(judge.names(found, names, owners)) == [
+        (7, "dns", "its name does not resolve on 1 of 2 nodes")
+    ]
+
+
+def test_a_node_that_resolves_nothing_does_not_count_against_another_one() -> None:
+    found: dict[int, dict[str, list[str]]] = {0: {"unresolved": ["n0", "n1"]}, 1: {"unresolved": []}}
+    blamed = [node for node, _, _ in judge.names(found, asked(2), {"n0": 0, "n1": 1})]
+    assert blamed == [0]
+
+
+@pytest.mark.parametrize(("count", "node"), [(3, 1), (4, 1), (4, 3), (5, 4)])
+def test_each_of_the_others_resolves_a_name_of_many_nodes(count: int, node: int) -> None:
+    names = [f"n{number}" for number in range(count)]
+    assert check.to_resolve(names, node, at_once=2) == list(
+        dict.fromkeys(["n0", *(names[(node + step) % count] for step in range(4))])
+    )
 
 
 def test_a_node_that_cannot_write_is_named() -> None:
@@ -199,6 +274,42 @@ def test_of_two_nodes_the_slow_one_is_named() -> None:
     }
     text = "a matrix product takes 9.0 times as long (cpu): 9.00 ms, the better one is 1.00 ms"
     assert list(judge_gpus.slow_products(found)) == [(1, "slow", text)]
+
+
+def test_a_product_in_plain_python_is_not_compared_with_one_of_pytorch() -> None:
+    found = {
+        node: {"products": [{"device": device, "seconds": seconds, "fault": None}]}
+        for node, (device, seconds) in enumerate([("cpu", 0.001), ("cpu", 0.001), (product.PLAIN, 0.009)])
+    }
+    assert list(judge_gpus.slow_products(found)) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "blamed"), [([1], [1]), ([0, 1], [0, 1]), ([0, 1, 2], []), ([0, 1, 2, 3], [])]
+)
+def test_nodes_without_the_pytorch_that_the_others_have_are_named(
+    broken: list[int], blamed: list[int]
+) -> None:
+    fault = "OSError: libcudart.so.12: cannot open shared object file"
+    found = {node: {"torch_fault": fault if node in broken else None} for node in range(4)}
+    text = f"PyTorch cannot be imported, which the others can: {fault}"
+    assert list(judge_gpus.without_torch(found)) == [(node, "torch", text) for node in blamed]
+
+
+def test_why_pytorch_cannot_be_imported_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    torch, fault = product.load_torch()
+    assert torch is None
+    assert "torch" in fault
+
+
+def test_products_of_gpus_have_checks_of_their_own() -> None:
+    found = {
+        node: {"products": [{"device": "cuda:0", "seconds": seconds, "fault": fault}]}
+        for node, seconds, fault in ((0, 0.1, None), (1, 0.9, None), (2, 0.1, "wrong"), (3, 0.1, None))
+    }
+    assert [finding[:2] for finding in judge_gpus.slow_products(found)] == [(1, "gpu-slow")]
+    assert [finding[:2] for finding in judge_gpus.wrong_products(found)] == [(2, "gpu-product")]
 
 
 def test_of_two_nodes_the_one_with_less_memory_is_named() -> None:

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from slurmgen.jobs.bad_nodes import BadNodes, Place, bad_node
 from tests.preflight.test_faults import NVIDIA_SMI
 from tests.scenarios.conftest import Job, Site
 
@@ -56,3 +58,14 @@ def test_a_bad_node_that_a_check_of_nodes_alone_finds_healthy_is_cleared(daic: S
     assert "forcing job termination" not in reply.stdout
     assert f"healthy, and no longer excluded from new jobs: {bad.nodes[1]}\n" in reply.stderr
     assert daic.slurmgen("nodes", "--site", "daic").stderr == "no bad node is remembered\n"
+
+
+def test_a_node_that_is_checked_alone_stays_excluded_for_its_slow_product(daic: Site, bad: Job) -> None:
+    name = bad.nodes[0]
+    reports = BadNodes(Path(daic.testbed.environ["XDG_STATE_HOME"]) / "slurmgen" / "bad-nodes.sqlite")
+    reports.add([bad_node(Place("daic"), name, "a product is slow", "1", checks=("slow", "product"))])
+    remote = ["--remote-dir", str(daic.testbed.folder / "remote")]
+    reply = daic.slurmgen("preflight", "--site", "daic", "--nodelist", name, *ACCOUNT, *remote)
+    assert reply.returncode == 0, reply.stdout + reply.stderr
+    assert f"{name} stays excluded, since this job could not repeat: slow. Check it beside " in reply.stderr
+    assert name in daic.slurmgen("nodes", "--site", "daic").stdout

@@ -3,12 +3,15 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.jobs.bad_nodes import LONGEST, BadNodes, Place, bad_node
-from slurmgen.jobs.preflight_reports import MAX_NODES, MAX_REPORT, MAX_REPORTS, findings, read
+from slurmgen.jobs.preflight_reports import MAX_NODES, MAX_REPORT, MAX_REPORTS, Finding, Found, findings, read
+from slurmgen.jobs.remote_scripts import MARK
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.transport import Completed
 from tests.conftest import Run
@@ -16,8 +19,20 @@ from tests.conftest import Run
 EVIL = "\x1b]0;pwned\x07a\x9b2J\u202eb\n#SBATCH --wrap=id\r::error::x ##[add-mask]y $(id) `id` '\""
 
 
-def node(name: object = "n1", text: object = "slow", *, healthy: object = False) -> dict[str, object]:
-    return {"node": name, "healthy": healthy, "findings": [{"check": "c", "text": text}]}
+SLOW = Finding("slow", ("c",))
+FOUND = Found({"n1": SLOW})
+
+
+def node(
+    name: object = "n1", text: object = "slow", *, check: object = "c", healthy: object = False
+) -> dict[str, object]:
+    return {"node": name, "healthy": healthy, "findings": [{"check": check, "text": text}]}
+
+
+def evil_finding(times: int = 1) -> str:
+    """What is kept of a finding that is an attack."""
+    (found,) = findings(report(node(text=EVIL * times), node("ok", healthy=True))).bad.values()
+    return found.text
 
 
 def report(*nodes: object, **other: object) -> bytes:
@@ -26,7 +41,7 @@ def report(*nodes: object, **other: object) -> bytes:
 
 def test_an_honest_report_names_its_bad_nodes() -> None:
     found = findings(report(node(), node("n2", healthy=True)))
-    assert found == {"n1": "slow"}
+    assert found == FOUND
 
 
 @pytest.mark.parametrize(
@@ -42,6 +57,8 @@ def test_an_honest_report_names_its_bad_nodes() -> None:
         report(node(), nodes={"n1": False}),
         report(node(healthy="no")),
         report(node(text=7)),
+        report(node(check="a,b")),
+        report({"node": "n1", "healthy": False, "findings": [{"check": "c", "text": "t"}] * 1000}),
         report(node(None)),
         report("n1"),
         *map(
@@ -55,11 +72,11 @@ def test_an_honest_report_names_its_bad_nodes() -> None:
     ],
 )
 def test_a_report_of_another_form_is_ignored(data: bytes) -> None:
-    assert findings(data) == {}
+    assert findings(data) == Found()
 
 
 def test_a_finding_is_one_short_line_without_control_characters() -> None:
-    (text,) = findings(report(node(text=EVIL * 1000))).values()
+    text = evil_finding(1000)
     assert text.isprintable()
     assert len(text) == LONGEST
     assert "##[" not in text
@@ -67,11 +84,11 @@ def test_a_finding_is_one_short_line_without_control_characters() -> None:
 
 def test_a_report_names_only_so_many_nodes() -> None:
     many = [node(f"n{number}") for number in range(10_000)]
-    assert len(findings(report(*many, node("ok", healthy=True)))) == MAX_NODES
+    assert len(findings(report(*many, node("ok", healthy=True))).bad) == MAX_NODES
 
 
 def test_a_hostile_finding_stays_a_comment_in_a_script() -> None:
-    (text,) = findings(report(node(text=EVIL))).values()
+    text = evil_finding()
     request = Request(exclude=(f"n1={bad_node(Place('daic'), 'n1', text, '12').reason}",))
     plain, script = (render(resolve(one, load_site("generic"))) for one in (Request(), request))
     added = [line for line in script.splitlines() if line not in plain.splitlines()]
@@ -80,7 +97,7 @@ def test_a_hostile_finding_stays_a_comment_in_a_script() -> None:
 
 
 def test_a_hostile_finding_is_listed_without_control_characters(slurmgen: Run, tmp_path: Path) -> None:
-    (text,) = findings(report(node(text=EVIL))).values()
+    text = evil_finding()
     BadNodes().add([bad_node(Place("daic"), "n1", text, EVIL)])
     for option in ([], ["--json"]):
         shown = slurmgen("nodes", *option, cwd=tmp_path).stdout
@@ -93,14 +110,14 @@ def test_only_so_much_of_a_folder_is_read(tmp_path: Path) -> None:
     for number in range(MAX_REPORTS + 5):
         (folder / f".preflight-{number:02}.json").write_bytes(report(node(f"n{number}")))
     (found,) = read(LocalTransport(), [str(folder)])
-    assert list(found) == [f"n{number}" for number in range(MAX_REPORTS)]
+    assert list(found.bad) == [f"n{number}" for number in range(MAX_REPORTS)]
 
 
 def test_healthy_reports_do_not_hide_a_bad_one(tmp_path: Path) -> None:
     for number in range(MAX_REPORTS + 5):
         (tmp_path / f".preflight-{number:02}.json").write_bytes(report(node(healthy=True), verdict="healthy"))
     (tmp_path / ".preflight-99.json").write_bytes(report(node("n9"), node("n1", healthy=True)))
-    assert read(LocalTransport(), [str(tmp_path)]) == [{"n9": "slow"}]
+    assert read(LocalTransport(), [str(tmp_path)]) == [Found({"n9": SLOW})]
 
 
 def test_other_files_do_not_hide_a_report(tmp_path: Path) -> None:
@@ -115,13 +132,30 @@ def test_other_files_do_not_hide_a_report(tmp_path: Path) -> None:
     (second / ".preflight-1.json").write_bytes(report(node("n2")))
     none = tmp_path / "none"
     found = read(LocalTransport(), [str(first), str(none), str(second)])
-    assert found == [{"n1": "slow"}, {}, {"n2": "slow"}]
+    assert found == [FOUND, Found(), Found({"n2": SLOW})]
 
 
+@pytest.mark.parametrize("printed", [b"Welcome\n", b".\0"])
+def test_output_of_a_remote_profile_does_not_move_reports_to_other_jobs(
+    tmp_path: Path, printed: bytes
+) -> None:
+    class Greeting(LocalTransport):
+        def run(self, *args: Any, **options: Any) -> Completed:
+            reply = super().run(*args, **options)
+            return structs.replace(reply, stdout=printed + reply.stdout)
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, name in ((first, "n1"), (second, "n2")):
+        folder.mkdir()
+        (folder / ".preflight-1.json").write_bytes(report(node(name), node("ok", healthy=True)))
+    assert read(Greeting(), [str(first), str(second)]) == [FOUND, Found({"n2": SLOW})]
+
+
+@pytest.mark.parametrize("marked", [b"", f"\0{MARK}\0".encode()])
 @pytest.mark.parametrize("reply", [b"", b"\0" * 1_000_000, b".\0" * 1_000_000, b"r{}\0", os.urandom(1 << 20)])
-def test_a_hostile_reply_names_no_node(reply: bytes) -> None:
+def test_a_hostile_reply_names_no_node(reply: bytes, marked: bytes) -> None:
     class Liar(LocalTransport):
         def run(self, *_args: object, **_options: object) -> Completed:
-            return Completed(0, reply, b"")
+            return Completed(0, marked + reply, b"")
 
-    assert read(Liar(), ["/a", "/b"]) == [{}, {}]
+    assert read(Liar(), ["/a", "/b"]) == [Found(), Found()]

@@ -5,7 +5,7 @@ import os
 import judge
 import judge_gpus
 import judge_network
-import report
+import verdict
 from links import AGAIN, Links
 from nodes import FACTS
 
@@ -48,7 +48,7 @@ class Check:
     def summaries(self):
         """What was found out about each node, for its line."""
         return {
-            node: report.summary(fact, self._offsets.get(node), self._speeds.get(node))
+            node: verdict.summary(fact, self._offsets.get(node), self._speeds.get(node))
             for node, fact in self._facts.items()
         }
 
@@ -101,7 +101,7 @@ class Check:
         node = next((node for node, fact in sorted(self._facts.items()) if len(fact["gpus"] or ()) > 1), None)
         if node is not None:
             answer = self._nodes.ask({node: {"do": "topology"}}, "listing its links", FACTS).get(node, {})
-            report.topology(self._names[node], answer.get("text", ""))
+            verdict.topology(self._names[node], answer.get("text", ""))
 
     def _see_files(self):
         written = [node for node, fact in self._facts.items() if not fact["unwritable"]]

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import report
+import verdict
 import wire
 from check import Check
 from nodes import JOIN, Nodes
@@ -53,7 +53,7 @@ def _checked(command, gpus, floor, rendezvous):
     if check.unwritable:
         reason = unwritable or check.unwritable
         sys.stderr.write(f"preflight: no node can write to the job's folder: {reason}\n")
-    return report.finish(names, check.findings, check.summaries(), Path(f".preflight-{job}.json"))
+    return verdict.finish(names, check.findings, check.summaries(), Path(f".preflight-{job}.json"))
 
 
 def _make(folder):

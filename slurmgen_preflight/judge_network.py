@@ -4,7 +4,7 @@ from operator import itemgetter
 from statistics import median
 
 from compare import SLOW_LINK, reference, speed_text, the_usual
-from report import PORT_IN_USE
+from verdict import PORT_IN_USE
 
 LATENCY = 0.02
 "Seconds of a round trip, below which no difference counts."

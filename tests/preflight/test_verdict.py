@@ -9,7 +9,7 @@ import pytest
 from tests.preflight.checks import PROGRAM
 
 sys.path.insert(0, PROGRAM)
-import report  # type: ignore[import-not-found]
+import verdict  # type: ignore[import-not-found]
 
 sys.path.remove(PROGRAM)
 
@@ -17,8 +17,8 @@ sys.path.remove(PROGRAM)
 def test_nodes_that_were_not_checked_are_not_called_healthy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, fault = tmp_path / "report.json", (0, "port", "3 of 5 nodes cannot connect")
-    assert report.finish(["n1", "n2", "n3"], [fault], {1: "no GPU"}, file) == 79
+    file, fault = tmp_path / "verdict.json", (0, "port", "3 of 5 nodes cannot connect")
+    assert verdict.finish(["n1", "n2", "n3"], [fault], {1: "no GPU"}, file) == 79
     shown = capsys.readouterr().out.splitlines()
     assert shown[1:3] == ["preflight: n2: healthy: no GPU", "preflight: n3: not checked"]
     assert "n1: 3 of 5 nodes cannot connect. Not checked: 1 node. " in shown[3]

@@ -100,8 +100,8 @@ def examples(site: Callable[[str], Site]) -> dict[str, Job]:
     stuck = testbed.folder / "stuck.py"
     stuck.write_text("raise SystemExit(75)")
     started = {
-        "watch_file": job("watch_file", "python", "file@45", 20, gpus=1, time="1"),
-        "terminated": job("terminated", "ddp", "TERM@40", 25, time="1"),
+        "watch_file": job("watch_file", "python", "file@90", 40, gpus=1, time="2"),
+        "terminated": job("terminated", "ddp", "TERM@80", 50, time="2"),
         "stuck": job("stuck", "python", gpus=1, script=str(stuck)),
     }
     signalled = {

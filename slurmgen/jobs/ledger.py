@@ -58,6 +58,14 @@ _MIGRATIONS = (
         "ALTER TABLE jobs ADD COLUMN requeue INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE jobs ADD COLUMN requeued TEXT NOT NULL DEFAULT ''",
     ),
+    (
+        "ALTER TABLE jobs ADD COLUMN request TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE jobs ADD COLUMN part_of TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE jobs ADD COLUMN tasks TEXT NOT NULL DEFAULT ''",
+        "CREATE INDEX of_an_id ON jobs (id)",
+        "CREATE INDEX of_a_name ON jobs (name, submitted)",
+        "CREATE INDEX of_a_group ON jobs (part_of) WHERE part_of != ''",
+    ),
 )
 "The statements that lead to each schema version from the one before."
 
@@ -108,6 +116,12 @@ class Record(Struct, frozen=True, kw_only=True):
     "Whether it was submitted with --requeue."
     requeued: str = ""
     "Its last unfinished run, once it was seen, as `slurmgen.jobs.requeued` writes it."
+    request: str = ""
+    "What was asked for, as JSON, so that it can be asked for again; without the values of secrets."
+    part_of: str = ""
+    "The key that all jobs of one sweep, chain or graph share; empty for a single job."
+    tasks: str = ""
+    "The parameters of each task of a sweep, as JSON."
 
     @property
     def pending(self) -> bool:

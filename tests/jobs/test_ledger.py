@@ -116,11 +116,15 @@ def test_a_file_of_the_first_schema_is_migrated_without_loss(ledger: Ledger, ver
     assert [one.id for one in ledger.all()] == ["12", ""]
 
 
+INDEXES = "DROP INDEX of_an_id; DROP INDEX of_a_name; DROP INDEX of_a_group;"
+GROUPS = ("request", "part_of", "tasks")
+
+
 def test_a_file_without_final_states_is_migrated(ledger: Ledger) -> None:
     ledger.add(record("12"))
     with closing(sqlite3.connect(ledger.path)) as database:
-        later = ("final", "why", "command", "directory", "stderr", "retries", "requeue", "requeued")
-        steps = "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in later)
+        later = ("final", "why", "command", "directory", "stderr", "retries", "requeue", "requeued", *GROUPS)
+        steps = INDEXES + "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in later)
         database.executescript(f"{steps} PRAGMA user_version = 2;")
     assert ledger.find("12") == (record("12"),)
 
@@ -131,9 +135,9 @@ def test_a_file_without_reasons_of_failures_is_migrated(ledger: Ledger) -> None:
     for one in (ended, pending("a", "same")):
         ledger.add(one)
     with closing(sqlite3.connect(ledger.path)) as database:
-        steps = "".join(
+        steps = INDEXES + "".join(
             f"ALTER TABLE jobs DROP COLUMN {name};"
-            for name in ("why", "command", "directory", "stderr", "retries", "requeue", "requeued")
+            for name in ("why", "command", "directory", "stderr", "retries", "requeue", "requeued", *GROUPS)
         )
         database.executescript(f"{steps} PRAGMA user_version = 3;")
     assert ledger.all() == (ended, pending("a", "same"))

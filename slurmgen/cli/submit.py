@@ -7,6 +7,7 @@ import click
 from msgspec import structs
 
 from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
+from slurmgen.cli.completion import complete_jobs
 from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.jobs.submit import Outcome
     from slurmgen.plan import Plan
+    from slurmgen.slurm.dependencies import After
     from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
 
@@ -41,6 +43,14 @@ if TYPE_CHECKING:
 @send_option
 @bad_nodes_option(default=True)
 @click.option(
+    "--after",
+    multiple=True,
+    metavar="[TYPE:]JOB",
+    shell_complete=complete_jobs,
+    help="Start when that job has COMPLETED (TYPE ok), failed (notok) or ended (any); repeatable; none for "
+    "no job.",
+)
+@click.option(
     "--again", is_flag=True, help="Submit a new job even if the outcome of an earlier submission is unknown."
 )
 @click.option("--test-only", is_flag=True, help="Check whether Slurm would accept the job; submit nothing.")
@@ -55,6 +65,7 @@ def command(
     max_size: int,
     send: tuple[str, ...],
     exclude_bad_nodes: bool,
+    after: tuple[str, ...],
     again: bool,
     test_only: bool,
     dry_run: bool,
@@ -81,7 +92,8 @@ def command(
         if exclude_bad_nodes:
             job = without_bad_nodes(job, twin=route.via == "twin")
         plan = _plan(job, follow=follow)
-        prepared = _prepared(job, plan, route, remote_dir, max_size, send)
+        afters = () if test_only else job.after(after)
+        prepared = _prepared(job, plan, route, remote_dir, max_size, send, afters)
         if test_only:
             _test_only(connecting, prepared, as_json)
         elif dry_run:
@@ -102,14 +114,20 @@ def _plan(job: JobSpec, *, follow: bool) -> "Plan":
 
 
 def _prepared(
-    job: JobSpec, plan: "Plan", route: "Route", remote_dir: str | None, max_size: int, send: tuple[str, ...]
+    job: JobSpec,
+    plan: "Plan",
+    route: "Route",
+    remote_dir: str | None,
+    max_size: int,
+    send: tuple[str, ...],
+    after: "tuple[After, ...]",
 ) -> "Prepared":
     from slurmgen.jobs.prepare import prepare  # 50 ms, during which the login is already under way
 
     script = job.render(plan, cache_dir())
     folder = remote_dir or job.personal.remote_dir
     identity = job.identity(cache_dir())
-    prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send, identity)
+    prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send, identity, after)
     command, directory = typed(click.get_current_context()), str(Path.cwd())
     record = structs.replace(prepared.record, command=command, directory=directory)
     return structs.replace(prepared, record=record)

@@ -96,6 +96,9 @@ class Submission(Struct, frozen=True, kw_only=True):
     login_hash: str = ""
     "The name of what runs there: once for each."
 
+    dependency: str = ""
+    "The value of --dependency; it is no part of the script."
+
     @property
     def run(self) -> str:
         """The name of its run folder."""
@@ -225,6 +228,7 @@ def _run(
         *(f"{submission.comment} {COMMENT}{submission.key}".strip(), submission.clusters),
         *(str(timeouts.sbatch), str(timeouts.grace)),
         *(submission.login_hash, submission.login_script, str(timeouts.login)),
+        submission.dependency,
     ]
     size = 0 if parcel.base == "?" else submission.content.size
     login = 2 * timeouts.login if submission.login_script else 0

@@ -12,12 +12,15 @@ from secrets import token_hex
 from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
+from slurmgen.jobs import dependencies
+from slurmgen.jobs.dependencies import Dependency
 from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
 from slurmgen.paths import cache_folder
 from slurmgen.plan import Plan, bad_nodes
 from slurmgen.remote.route import Route
 from slurmgen.sites.model import Site
+from slurmgen.slurm.dependencies import After
 from slurmgen.slurm.sizes import of_bytes
 from slurmgen.sync.delta import Parcel, expected
 from slurmgen.sync.files import Snapshot
@@ -48,6 +51,8 @@ class Prepared(Struct, frozen=True):
     "What was sent to the same folder before."
     first: Parcel
     "The files to send, judged by that."
+    after: tuple[Dependency, ...] = ()
+    "The jobs that must end first."
     refusals: dict[str, str] = {}
     "What to do when Slurm refuses the job, by a part of the message."
 
@@ -61,6 +66,7 @@ def prepare(
     max_size: int = MAX_SIZE,
     send: Sequence[str] = (),
     identity: str | None = None,
+    after: Sequence[After] = (),
 ) -> Prepared:
     """Read the project, and make all that a submission needs. It connects to no host.
 
@@ -73,9 +79,11 @@ def prepare(
         max_size: bytes of the project, above which it is refused.
         send: files to send although they may hold secrets or are ignored.
         identity: the text by which a repeated submission is found; default: that of the script.
+        after: the jobs that must end first. A repeated submission is found by their names, because `last` may
+            mean another job then.
 
     Raises:
-        RequestError: the project cannot be sent so.
+        RequestError: the project cannot be sent so, or there is no job to wait for.
         TransferFailed: a file cannot be read.
     """
     parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
@@ -88,13 +96,14 @@ def prepare(
     made = _submission(plan, script, files, content, parent)
     sent = Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
     record = structs.replace(
-        _pending(made, route, project_dir, commit, identity or script),
+        _pending(made, route, project_dir, commit, [identity or script, *(one.text for one in after)]),
         stderr=_options(plan).get("error", ""),
         retries=plan.request.on_bad_node == "retry",
         requeue=plan.requeue,
     )
     refusals = plan.profile.refusals | bad_nodes.refusals(plan.request)
-    return Prepared(made, route, record, sent, expected(content, sent), refusals)
+    waits = dependencies.find(record, after)
+    return Prepared(made, route, record, sent, expected(content, sent), waits, refusals)
 
 
 def _check_reachable(site: Site, parent: str) -> None:
@@ -149,7 +158,7 @@ def _options(plan: Plan) -> dict[str, str]:
 
 
 def _pending(
-    submission: Submission, route: Route, project_dir: Path, commit: Revision, identity: str
+    submission: Submission, route: Route, project_dir: Path, commit: Revision, identity: Sequence[str]
 ) -> Record:
     return Record(
         id="",
@@ -161,7 +170,7 @@ def _pending(
         key=submission.key,
         fingerprint=_hash(
             *(route.site, route.via, route.host or "", submission.parent),
-            *(str(project_dir.resolve()), identity),
+            *(str(project_dir.resolve()), *identity),
         ),
         state="pending",
         snapshot=submission.content.hash,

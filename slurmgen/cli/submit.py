@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.jobs.submit import Outcome
     from slurmgen.plan import Plan
-    from slurmgen.slurm.dependencies import After
     from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
+    from slurmgen.slurm.dependencies import After
 
 
 @click.command(

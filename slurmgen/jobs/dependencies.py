@@ -1,4 +1,4 @@
-"""The jobs that a submission waits for: find them in the ledger, and see whether they can still be waited for."""
+"""The jobs that a submission waits for: find them in the ledger, and check whether they may still be met."""
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -80,7 +80,7 @@ def _is_other(record: Record, own: Record) -> bool:
 
 
 def _is_near(record: Record, own: Record) -> bool:
-    return _route(record) == _route(own) and record.cluster == own.cluster
+    return all(getattr(record, key) == getattr(own, key) for key in ("site", "via", "host", "cluster"))
 
 
 def _project(record: Record) -> str:
@@ -109,7 +109,11 @@ def _check(record: Record, own: Record) -> None:
 
 
 def _where(record: Record) -> str:
-    parts = [record.site, record.cluster and f"cluster {record.cluster}", record.host and f"host {record.host}"]
+    parts = [
+        record.site,
+        record.cluster and f"cluster {record.cluster}",
+        record.host and f"host {record.host}",
+    ]
     of_twin = ["a twin"] if record.via == "twin" else []
     return ", ".join(filter(None, [*parts, *of_twin]))
 
@@ -118,8 +122,7 @@ def _nothing(after: After, own: Record) -> RequestError:
     if after.of_project:
         return RequestError(
             f"{own.name} depends on {after.job}, which was not submitted to {own.site}",
-            "`slurmgen submit --all` submits all jobs of slurmgen.toml in their order; --after JOB waits for "
-            "another job; --after none does not wait.",
+            f"Submit {after.job} first; --after JOB waits for another job, and --after none for no job.",
         )
     what = "" if after.job == LAST else f" called {after.job!r}"
     return RequestError(
@@ -164,4 +167,3 @@ def _is_over(dependency: Dependency, report: Report) -> bool:
 def as_option(dependencies: Sequence[Dependency]) -> str:
     """The value of --dependency; empty for none."""
     return option((one.type, one.job.id) for one in dependencies)
-

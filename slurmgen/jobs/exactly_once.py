@@ -97,7 +97,7 @@ class Submission(Struct, frozen=True, kw_only=True):
     "The name of what runs there: once for each."
 
     dependency: str = ""
-    "The value of --dependency; it is no part of the script."
+    "The value of --dependency; the script does not have it."
 
     @property
     def run(self) -> str:

@@ -155,9 +155,7 @@ def _connected(ledger: Ledger, entry: Record, connect: Callable[[], Transport]) 
         raise
 
 
-def _waits(
-    transport: Transport, prepared: Prepared, entry: Record, ledger: Ledger
-) -> tuple[Dependency, ...]:
+def _waits(transport: Transport, prepared: Prepared, entry: Record, ledger: Ledger) -> tuple[Dependency, ...]:
     """The jobs that this one still waits for; if Slurm does not reply, the entry is released."""
     try:
         return needed(transport, prepared.after)

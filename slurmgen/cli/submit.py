@@ -124,11 +124,13 @@ def _prepared(
     job: JobSpec, plan: "Plan", route: "Route", remote_dir: str | None, max_size: int, send: tuple[str, ...]
 ) -> "Prepared":
     from slurmgen.jobs.prepare import prepare  # 50 ms, during which the login is already under way
+    from slurmgen.jobs.recorded_request import with_request
 
     script = job.render(plan, cache_dir())
     folder = remote_dir or job.personal.remote_dir
     identity = job.identity(cache_dir())
-    return prepare(plan, script, route, job.project_dir, folder, max_size, send, identity)
+    prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send, identity)
+    return with_request(prepared, job, send)
 
 
 def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:

@@ -54,12 +54,14 @@ def test_a_killed_submission_is_repeated_as_the_same_job_with_the_same_bytes(
     (project / "data.txt").write_text("the data\n")
     script = written(project, name="slurm/own.sbatch")
     sbatch = subprocess.check_output(["which", "sbatch"], env=testbed.environ, text=True).strip()
-    (wrapper / "sbatch").write_text(f'#!/bin/bash\nkill -KILL "$(<~/client)" 2>/dev/null\nexec {sbatch} "$@"\n')
+    kill = 'kill -KILL "$(<~/client)" 2>/dev/null'
+    (wrapper / "sbatch").write_text(f'#!/bin/bash\n{kill}\nexec {sbatch} "$@"\n')
     (wrapper / "sbatch").chmod(0o755)
     environ = {**testbed.environ, "HOME": str(home), "PATH": f"{wrapper}:{testbed.environ['PATH']}"}
     way = ["submit", script, "--site", "generic", "--via", "local"]
     start = f'echo $$ > ~/client; exec {sys.executable} -m slurmgen "$@"'
-    killed = subprocess.run(["bash", "-c", start, "bash", *way], cwd=project, env=environ, capture_output=True)
+    words = ["bash", "-c", start, "bash", *way]
+    killed = subprocess.run(words, cwd=project, env=environ, capture_output=True)
     assert killed.returncode == -signal.SIGKILL
 
     again = slurmgen(*way, cwd=project, env=environ)
@@ -67,8 +69,8 @@ def test_a_killed_submission_is_repeated_as_the_same_job_with_the_same_bytes(
     assert "is the earlier submission" in again.stderr
     job = again.stdout.strip()
     assert slurmgen("wait", job, cwd=project, env=environ).returncode == 0
-    with_key = testbed.run("squeue", "--noheader", "--states=all", "--name=my run", "--format=%A %k").split("\n")
-    assert [line.partition(" slurmgen:")[0] for line in with_key if line] == [f"{job} for ada"]
+    jobs = testbed.run("squeue", "--noheader", "--states=all", "--name=my run", "--format=%A %k")
+    assert [line.partition(" slurmgen:")[0] for line in jobs.splitlines()] == [f"{job} for ada"]
 
     log = subprocess.run(
         [sys.executable, "-m", "slurmgen", "logs", job], cwd=project, env=environ, capture_output=True

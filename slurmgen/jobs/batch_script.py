@@ -75,7 +75,7 @@ def find_script(name: str | None, project: Project, folder: Path) -> Path | None
     A job of slurmgen.toml comes first: `./NAME` names the file.
 
     Raises:
-        RequestError: it looks like a file, and there is none, or it is no batch script.
+        RequestError: it looks like a file, and there is none, or it is not a batch script.
     """
     if name is None or name in project.job:
         return None

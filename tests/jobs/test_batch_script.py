@@ -162,7 +162,7 @@ def test_a_job_of_slurmgen_toml_comes_before_a_file_of_its_name(refused: Machine
         ("ignored.sh", "the batch script 'ignored.sh' is not among the files"),
     ],
 )
-def test_what_is_no_script_of_the_project_is_refused(refused: Machine, name: str, why: str) -> None:
+def test_other_files_than_scripts_of_the_project_are_refused(refused: Machine, name: str, why: str) -> None:
     written(refused.project.parent, header(), "out.sh")
     written(refused.project, header(), "ignored.sh")
     (refused.project / "linked.sh").symlink_to(refused.project.parent / "out.sh")

@@ -61,7 +61,7 @@ def find_log(transport: Transport, record: Record | None, job: JobId, *, stderr:
     """The log file of a job, from the ledger or, where that does not suffice, from Slurm.
 
     Raises:
-        CommandFailed: the job is a whole array, of which each task has a log, or Slurm does not know the file.
+        CommandFailed: the job is a whole array, of which each task has a log, or Slurm knows none.
         RequestError: stderr has no file of its own.
     """
     if record is None:

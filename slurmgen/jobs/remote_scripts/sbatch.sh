@@ -8,7 +8,7 @@ give_up() { # give_up MESSAGE: this attempt makes no job, and the next one may
 }
 
 # The user may have variables of the same names as ours, and the job gets the user's. Not by `env NAME=VALUE`: every user
-# of the host can see arguments. What is no name in bash, such as BASH_FUNC_x%%, it passes on as it is.
+# of the host can see arguments. Names that bash cannot set, such as BASH_FUNC_x%%, it passes on.
 # shellcheck disable=SC2016  # bash expands that
 as_started='set +p
 export -n OLDPWD PWD SHLVL

@@ -31,8 +31,8 @@ from slurmgen.errors import ConfigError, RequestError, did_you_mean
 from slurmgen.request import NONE, Request, check_form, command_line, merge
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site, profile_paths
-from slurmgen.slurm.dependencies import NONE as NO_JOB
-from slurmgen.slurm.dependencies import After, parse
+from slurmgen.slurm import dependencies
+from slurmgen.slurm.dependencies import After
 from slurmgen.slurm.sbatch_options import given
 from slurmgen.text import toml_key
 from slurmgen.toml_structs import located
@@ -112,13 +112,9 @@ class JobSpec(Struct, frozen=True, kw_only=True):
         Raises:
             RequestError: a word names no job, or an sbatch option names dependencies too.
         """
-        afters = tuple(map(parse, words)) if words and tuple(words) != (NO_JOB,) else ()
-        if not words and self.name:
-            afters = depends_on(self.project, self.name, self.site.name)
-        if afters and "dependency" in given(self.request.sbatch):
-            raise RequestError(
-                "--sbatch dependency and --after or depends_on exclude each other", "Leave one out."
-            )
+        of_project = depends_on(self.project, self.name, self.site.name) if self.name else ()
+        afters = dependencies.given(words) if words else of_project
+        dependencies.check_alone(afters, given(self.request.sbatch).get("dependency"))
         return afters
 
     def plan(self) -> "Plan":

@@ -14,7 +14,7 @@ from slurmgen.jobs.closing import close
 from slurmgen.jobs.dependencies import Dependency, NeverMet, as_option, needed
 from slurmgen.jobs.exactly_once import Closed, Count, Refused, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.prepare import MAX_SIZE, Prepared, new_key, now, prepare
+from slurmgen.jobs.prepare import MAX_SIZE, Prepared, dependent, new_key, now, prepare
 from slurmgen.jobs.recorded_request import with_request
 from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, place_of
 from slurmgen.plan import Plan
@@ -103,9 +103,9 @@ def submit(
         plan = spec.plan() if isinstance(job, JobSpec) else job
         folder = remote_dir or spec.personal.remote_dir
         prepared = prepare(
-            *(plan, spec.render(plan), route, spec.project_dir, folder, max_size, send),
-            *(spec.identity(), spec.after(after)),
+            *(plan, spec.render(plan), route, spec.project_dir, folder, max_size, send), spec.identity()
         )
+        prepared = dependent(prepared, spec.after(after))
         prepared = with_request(prepared, spec, send)
         with submission(prepared, connecting.transport, again=again, observer=observer) as outcome:
             return outcome.record

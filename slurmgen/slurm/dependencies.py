@@ -49,6 +49,29 @@ def parse(text: str) -> After:
     return after
 
 
+def given(words: Iterable[str]) -> tuple[After, ...]:
+    """The dependencies of a command; `none` alone is none.
+
+    Raises:
+        RequestError: a word names no job.
+    """
+    words = tuple(words)
+    return () if words == (NONE,) else tuple(map(parse, words))
+
+
+def check_alone(afters: Iterable[After], own: object) -> None:
+    """Refuse dependencies of a job whose script has the option --dependency itself.
+
+    Raises:
+        RequestError: it has both.
+    """
+    if own and any(True for _ in afters):
+        raise RequestError(
+            "--after or depends_on excludes the sbatch option dependency, which the script has",
+            "Leave one out.",
+        )
+
+
 def is_met(kind: str, state: str) -> bool:
     """Whether a job that ended in a state satisfies a dependency of that type.
 

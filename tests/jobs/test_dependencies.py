@@ -138,7 +138,7 @@ def test_a_job_that_cannot_be_found_is_refused(call: Call, testbed: Testbed) -> 
     assert "no job called 'nosuch' was submitted" in refusal("--after", "nosuch")
     assert "'any:' names no job" in refusal("--after", "any:")
     assert "Slurm does not know job 4711 any more, or never did" in refusal("--after", "any:4711")
-    assert "exclude each other" in refusal("--after", "4711", "--sbatch", "dependency=singleton")
+    assert "excludes the sbatch option" in refusal("--after", "4711", "--sbatch", "dependency=singleton")
     first = submitted(call("submit", "prepare"))
     path = Path(testbed.environ["XDG_STATE_HOME"], "slurmgen", "ledger.sqlite")
     with sqlite3.connect(path) as ledger:

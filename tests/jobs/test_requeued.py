@@ -1,6 +1,5 @@
 """What status reports of a job that was requeued."""
 
-import json
 from pathlib import Path
 from typing import Any, cast
 

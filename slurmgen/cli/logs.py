@@ -12,6 +12,7 @@ from slurmgen.cli.log_output import LogOutput
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 
 if TYPE_CHECKING:
+    from slurmgen.cli.objects.jobs import Log
     from slurmgen.jobs.job import Job
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.logs import Shown
@@ -205,16 +206,15 @@ def _show(transport: "Transport", job: "Job", path: str, start: int, *, stderr: 
     return False
 
 
-def _metadata(transport: "Transport", job: "Job", *, stderr: bool) -> tuple[dict[str, object], bool]:
+def _metadata(transport: "Transport", job: "Job", *, stderr: bool) -> "tuple[Log, bool]":
     """Where a log is and how long, and whether it was pruned."""
-    from msgspec import structs
-
+    from slurmgen.cli.objects.jobs import Log
     from slurmgen.jobs.log_files import look
 
     log = look(transport, _path(transport, job, stderr=stderr))
     if pruned := log.size is None and _is_pruned(transport, job):
         _echo(_pruned(job))
-    return {"id": job.id.number, "site": job.route.site, **structs.asdict(log)}, pruned
+    return Log(id=job.id.number, site=job.route.site, path=log.path, size=log.size, text=log.text), pruned
 
 
 def _is_pruned(transport: "Transport", job: "Job") -> bool:

@@ -227,11 +227,9 @@ def _offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:
 
 def path_of(transport: "Transport", job: "Job", *, stderr: bool) -> str:
     """The log of a job: from the ledger, else from Slurm."""
-    from slurmgen.jobs.logs import query_path, recorded_log
+    from slurmgen.jobs.logs import find_log
 
-    if job.record is None:
-        return query_path(transport, job.id, stderr=stderr)
-    return recorded_log(job.record, str(job.id), stderr=stderr)
+    return find_log(transport, job.record, job.id, stderr=stderr)
 
 
 def _show(

@@ -12,6 +12,7 @@ from slurmgen.cli.log_output import LogOutput, writer
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 
 if TYPE_CHECKING:
+    from slurmgen.cli.objects.jobs import Log
     from slurmgen.jobs.job import Job
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.logs import Shown
@@ -254,16 +255,15 @@ def _show(
     return False
 
 
-def _metadata(transport: "Transport", job: "Job", *, stderr: bool) -> tuple[dict[str, object], bool]:
+def _metadata(transport: "Transport", job: "Job", *, stderr: bool) -> "tuple[Log, bool]":
     """Where a log is and how long, and whether it was pruned."""
-    from msgspec import structs
-
+    from slurmgen.cli.objects.jobs import Log
     from slurmgen.jobs.log_files import look
 
     log = look(transport, path_of(transport, job, stderr=stderr))
     if gone := log.size is None and is_pruned(transport, job):
         _echo(pruned(job))
-    return {"id": job.id.number, "site": job.route.site, **structs.asdict(log)}, gone
+    return Log(id=job.id.number, site=job.route.site, path=log.path, size=log.size, text=log.text), gone
 
 
 def is_pruned(transport: "Transport", job: "Job") -> bool:

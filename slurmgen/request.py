@@ -66,6 +66,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Another container engine that the site offers."
     binds: tuple[str, ...] | None = None
     env: dict[VariableName, str] = {}
+    secrets: tuple[VariableName, ...] | None = None
+    "Variables with secret values, which `submit` sends into a file that the job reads; from all layers."
     modules: tuple[str, ...] | None = None
     "Instead of the site's modules; an empty list loads none."
     python_env: str | None = None
@@ -123,6 +125,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 def merge(*layers: Request) -> Request:
     """Merge requests: later ones overrule earlier ones; `env` and `sbatch` are merged key by key.
 
+    The `secrets` of all are united.
+
     A later `container` of none also removes the engine and the binds of earlier requests; a later script,
     module or command replaces an earlier one of any kind.
     """
@@ -134,6 +138,8 @@ def merge(*layers: Request) -> Request:
             value = getattr(layer, key)
             if isinstance(value, dict):
                 values[key] = {**values.get(key, {}), **value}  # type: ignore[dict-item]
+            elif key == "secrets" and value:
+                values[key] = tuple(dict.fromkeys([*values.get(key, ()), *value]))  # type: ignore[misc]
             elif value is not None:
                 values[key] = value
         if layer.container == NONE:
@@ -232,6 +238,7 @@ _FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__
     "modules": "--module",
     "binds": "--bind",
     "module": "--python-module",
+    "secrets": "--secret",
     "launcher_args": "--launcher-arg",
     **{key: key for key in FILE_ONLY},
 }
@@ -242,7 +249,7 @@ def flag(field: str) -> str:
     return _FLAGS[field]
 
 
-_LISTS = ("modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
+_LISTS = ("secrets", "modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
 
 
 def _option(key: str, value: str | int) -> str:

@@ -12,6 +12,7 @@ from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.jobs.submit import Observer
 from slurmgen.plan import Plan
+from slurmgen.remote.ssh.prompt import Terminal, terminal_prompt
 from slurmgen.slurm.sizes import of_bytes
 
 
@@ -21,6 +22,10 @@ class Printer(Observer):
     def __init__(self, prepared: Prepared, plan: Plan) -> None:
         self._prepared = prepared
         self._plan = plan
+
+    def questions(self) -> Terminal | None:
+        """See Observer."""
+        return terminal_prompt()
 
     def connected(self, where: str, entry: Record) -> None:
         """See Observer."""

@@ -11,9 +11,11 @@ from secrets import token_hex
 
 from msgspec import Struct, structs
 
+from slurmgen.config.project import FILE_NAME
 from slurmgen.errors import RequestError
 from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.secret_values import Wanted
 from slurmgen.paths import cache_folder
 from slurmgen.plan import Plan, bad_nodes
 from slurmgen.remote.route import Route
@@ -48,6 +50,8 @@ class Prepared(Struct, frozen=True):
     "What was sent to the same folder before."
     first: Parcel
     "The files to send, judged by that."
+    secrets: Wanted = Wanted()
+    "Their values are added when the job is submitted."
     refusals: dict[str, str] = {}
     "What to do when Slurm refuses the job, by a part of the message."
 
@@ -94,7 +98,14 @@ def prepare(
         requeue=plan.requeue,
     )
     refusals = plan.profile.refusals | bad_nodes.refusals(plan.request)
-    return Prepared(made, route, record, sent, expected(content, sent), refusals)
+    secrets = _secrets(plan, project_dir)
+    return Prepared(made, route, record, sent, expected(content, sent), secrets, refusals)
+
+
+def _secrets(plan: Plan, project_dir: Path) -> Wanted:
+    names = plan.request.secrets or ()
+    by_project = tuple(name for name in names if plan.files.get(f"secrets.{name}") == FILE_NAME)
+    return Wanted(names, by_project, str(project_dir.resolve()))
 
 
 def _check_reachable(site: Site, parent: str) -> None:

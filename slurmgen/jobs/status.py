@@ -16,6 +16,7 @@ from slurmgen.jobs.logs import recorded_logs
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.reported_nodes import remember, with_bad_nodes
 from slurmgen.jobs.requeued import for_ledger, requeued
+from slurmgen.jobs.secret_removal import remove_secrets
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.replies import ENDED, JobState
@@ -66,6 +67,7 @@ def query_site(
     reasons = _reasons(states, logs) if explain else {}
     reports = [make_report(job, *known[job], reasons.get(job)) for job in jobs]
     reports = [_with_requeues(report, logs.get(report.job, "")) for report in reports]
+    remove_secrets(transport, (report.job for report in reports if as_text(report.states)))
     return with_bad_nodes(transport, reports) if explain else reports
 
 

@@ -1,5 +1,6 @@
 """What `slurmgen submit` prints: what it would send, warnings, and the job."""
 
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,13 @@ from slurmgen.slurm.sizes import of_bytes
 from slurmgen.text import counted
 
 if TYPE_CHECKING:
+    from slurmgen.cli.objects.jobs import DryRun, Submitted
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.jobs.submit import Outcome
     from slurmgen.plan import Plan
 
 LARGE = 100 << 20
 "Bytes, above which the user may not have meant to send the whole project."
-_JSON_KEYS = "id cluster site via host name folder key snapshot commit dirty submitted".split()
 
 
 def show(prepared: "Prepared", as_json: bool) -> None:
@@ -40,24 +41,30 @@ def show(prepared: "Prepared", as_json: bool) -> None:
     if prepared.secrets.names:
         say(f"would send the secrets {', '.join(prepared.secrets.names)}, into a file that the job reads")
     say(f"would submit to site {route.site}, {routes[route.via]}")
+    for one in prepared.after:
+        say(f"would depend on another job: it {one.text}")
     say(f"would send {amount_of(prepared)} to {_from_home(submission.folder)}:")
-    for name in (*submission.files.files, submission.script_name):
+    own = () if submission.file else (submission.script_name,)
+    for name in (*submission.files.files, *own):
         say(f"  {name}")
     say(_sent_before(prepared))
 
 
-def _dry_run(prepared: "Prepared") -> dict[str, object]:
+def _dry_run(prepared: "Prepared") -> "DryRun":
+    from slurmgen.cli.objects.jobs import Awaited, DryRun
+
     submission = prepared.submission
-    return {
-        "script": submission.script,
-        "before_login": submission.login_script,
-        "folder": submission.folder,
-        "snapshot": submission.content.hash,
-        "bytes": submission.content.size,
-        "files": list(submission.files.files),
-        "secrets": list(submission.files.secrets),
-        "secret_variables": list(prepared.secrets.names),
-    }
+    return DryRun(
+        script=submission.script,
+        before_login=submission.login_script,
+        after=[Awaited(id=one.job.id.number, type=one.type) for one in prepared.after],
+        folder=submission.folder,
+        snapshot=submission.content.hash,
+        bytes=submission.content.size,
+        files=list(submission.files.files),
+        secrets=list(submission.files.secrets),
+        secret_variables=list(prepared.secrets.names),
+    )
 
 
 def _sent_before(prepared: "Prepared") -> str:
@@ -89,9 +96,12 @@ def print_id(outcome: "Outcome", as_json: bool) -> None:
         ) from None
 
 
-def _as_json(outcome: "Outcome") -> dict[str, object]:
-    values = structs.asdict(outcome.record)
-    return {**{key: values[key] for key in _JSON_KEYS}, "earlier": outcome.submitted.earlier}
+def _as_json(outcome: "Outcome") -> "Submitted":
+    from slurmgen.cli.objects.jobs import Submitted
+
+    known = set(Submitted.__struct_fields__)
+    values = {key: value for key, value in structs.asdict(outcome.record).items() if key in known}
+    return Submitted(**values, earlier=outcome.submitted.earlier)
 
 
 def say_result(prepared: "Prepared", outcome: "Outcome") -> None:
@@ -105,6 +115,8 @@ def say_result(prepared: "Prepared", outcome: "Outcome") -> None:
         )
     else:
         say(f"submitted job {done.job}; {folder}")
+    for one in outcome.waits:
+        say(f"it {one.text}")
     if done.warning:
         say(f"warning: {done.warning}; docs/reliability.md says what a group's folder needs")
 
@@ -115,20 +127,26 @@ def _older_files(prepared: "Prepared", outcome: "Outcome") -> str:
     return " It runs the files of that time; --again submits the current ones."
 
 
+def notes_of(plan: "Plan") -> Iterator[str]:
+    """What the user may not have meant in a plan."""
+    yield from plan.ranks.settings.notes.values()
+    if not plan.request.names_program:
+        yield f"no script is named: the bundled example {plan.script} is sent; name yours with --script"
+
+
 def amount_of(prepared: "Prepared") -> str:
     """How many files the project has, with the batch script, and their size."""
     content = prepared.submission.content
-    return f"{counted(len(content.entries) + 1, 'file')} ({of_bytes(content.size)})"
+    count = len(content.entries) + (not prepared.submission.file)
+    return f"{counted(count, 'file')} ({of_bytes(content.size)})"
 
 
-def warn(prepared: "Prepared", plan: "Plan") -> None:
-    """Point out what the user may not have meant."""
+def warn(prepared: "Prepared", notes: Iterable[str]) -> None:
+    """Point out what the user may not have meant; `notes` are those of the job."""
     files = prepared.submission.files
     for notice in filter(None, (*files.notices, files.secrets_notice())):
         say(notice)
-    for note in plan.ranks.settings.notes.values():
+    for note in notes:
         say(note)
-    if not plan.request.names_program:
-        say(f"no script is named: the bundled example {plan.script} is sent; name yours with --script")
     if prepared.submission.content.size > LARGE:
         say("the project is large; list what the job does not need in .slurmgenignore")

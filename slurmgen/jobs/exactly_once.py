@@ -98,11 +98,16 @@ class Submission(Struct, frozen=True, kw_only=True):
     "The name of what runs there: once for each."
     secrets: SecretValues = SecretValues()
     "Sent with the job, for a file that the batch script reads."
+    file: str = ""
+    "The path of the script in the run folder, if it is one of the project's own files."
+
+    dependency: str = ""
+    "The value of --dependency; the script does not have it."
 
     @property
     def run(self) -> str:
         """The name of its run folder."""
-        return f"{plain(self.name)[:_MAX_NAME]}-{self.key}"
+        return f"{plain(self.name)[:_MAX_NAME] or 'job'}-{self.key}"
 
     @property
     def folder(self) -> str:
@@ -111,8 +116,8 @@ class Submission(Struct, frozen=True, kw_only=True):
 
     @property
     def script_name(self) -> str:
-        """The name of the script in the folder."""
-        return f"{plain(self.name)[:_MAX_NAME]}.sbatch"
+        """The path of the script in the folder."""
+        return self.file or f"{plain(self.name)[:_MAX_NAME]}.sbatch"
 
     @property
     def log_dir(self) -> str:
@@ -229,6 +234,7 @@ def _run(
         *(f"{submission.comment} {COMMENT}{submission.key}".strip(), submission.clusters),
         *(str(timeouts.sbatch), str(timeouts.grace)),
         *(submission.login_hash, submission.login_script, str(timeouts.login)),
+        submission.dependency,
         str(len(secrets)),
     ]
     size = 0 if parcel.base == "?" else submission.content.size
@@ -329,7 +335,9 @@ def try_out(transport: Transport, script: str) -> str:
         CommandFailed: Slurm would refuse it.
     """
     argv = commands.sbatch_test()
-    completed = call(transport, argv, data=script.encode(), timeout=float(TIMEOUTS.sbatch))
+    completed = call(
+        transport, argv, data=script.encode(errors="surrogateescape"), timeout=float(TIMEOUTS.sbatch)
+    )
     if completed.returncode:
         raise refusal(argv, completed)
     return visible(replies.trial(completed.err))

@@ -14,6 +14,7 @@ from slurmgen.plan.job_secrets import find_secrets
 from slurmgen.plan.job_step import Shared, find_step
 from slurmgen.plan.layout import check_shape, lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
+from slurmgen.plan.mail import with_mail
 from slurmgen.plan.model import Plan
 from slurmgen.plan.next_steps import next_ranks, next_requests, next_step
 from slurmgen.plan.placement import check_limits, check_one_node, check_partition, find_place, roomier
@@ -74,6 +75,7 @@ def resolve(
     limit = time(request, origin, site, place.limits, layout.nodes)
     notice = find_notice(request, launcher, limit.value)
     further = with_bad_nodes(request, further_options(request, settings.sbatch, place.constraint, notice))
+    further = with_mail(request, further)
     exports = variables(request, site, settings, launcher, layout, setup, ranks.cpus.per_rank)
     secrets = find_secrets(request, launcher, layout, setup, further)
     job = Shared(setup, further, (*_names(exports, all_ranks), *(request.secrets or ())))

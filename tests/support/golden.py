@@ -27,7 +27,7 @@ WITHOUT_GPUS = {
     "olivia.python.cpus": Request(gpus=0, cpus=8, script="prep.py", account=ACCOUNTS["olivia"]),
     "generic.ray.cpus": Request(framework="ray", gpus=0, cpus=8, nodes=2, script="prep.py"),
 }
-SECRET = "olivia.ddp.2nodes"
+WITH_SECRETS = "olivia.ddp.2nodes"
 REQUEUED = ("generic.python.1gpu", "daic.lightning.node", "generic.ddp.node", "olivia.accelerate.2nodes")
 
 
@@ -48,9 +48,9 @@ def golden_requests() -> dict[str, tuple[str, Request]]:
     }
     without_gpus = {name: (name.partition(".")[0], asked) for name, asked in WITHOUT_GPUS.items()}
     secret = {
-        f"{SECRET}.secrets": (
-            plain[SECRET][0],
-            replace(plain[SECRET][1], secrets=("HF_TOKEN",), requeue=True),
+        f"{WITH_SECRETS}.secrets": (
+            plain[WITH_SECRETS][0],
+            replace(plain[WITH_SECRETS][1], secrets=("HF_TOKEN",), requeue=True),
         )
     }
     return plain | secret | checked | again | around | without_gpus

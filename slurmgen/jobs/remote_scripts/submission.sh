@@ -27,9 +27,8 @@ parent=$1 name=$2 key=$3 hash=$4 base=$5 gone_bytes=$6
 script=$7 script_text=$8 record=$9
 shift 9
 log_dir=$1 log_prefix=$2 comment=$3 clusters=$4 sbatch_seconds=$5 grace=$6
-login=${7-} login_text=${8-} login_seconds=${9-}
-[ $# -lt 9 ] || shift 9
-secret_bytes=${1-}
+login=${7-} login_text=${8-} login_seconds=${9-} dependency=${10-}
+secret_bytes=${11-}
 
 secrets=.slurmgen/secrets # below the run folder; plan/job_secrets.py has the same path
 

@@ -60,7 +60,8 @@ def find_step(
     in_srun, in_task_words = container_words(setup, (*job.exported, *(one.name for one in variables)))
     export, own = export_words(job.further), _in_each_task(variables, _ignored_signal(job.further))
     timer = _timer(launcher, notice) if notice and notice.by == "TERM" else ()
-    srun = (*export, *_srun_options(ranks.settings.launch.srun, command.srun), *in_srun)
+    beside = ("--overlap",) if request.sweep and (request.sweep.runs_per_gpu or 1) > 1 else ()
+    srun = (*beside, *export, *_srun_options(ranks.settings.launch.srun, command.srun), *in_srun)
     lines = (
         ("srun", *size, f"--cpus-per-task={ranks.cpus.per_task}", "--kill-on-bad-exit=1", *srun),
         own,

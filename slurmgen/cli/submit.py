@@ -105,6 +105,7 @@ def _prepared(
     job: JobSpec, plan: "Plan", route: "Route", remote_dir: str | None, max_size: int, send: tuple[str, ...]
 ) -> "Prepared":
     from slurmgen.jobs.prepare import prepare  # 50 ms, during which the login is already under way
+    from slurmgen.jobs.recorded_request import with_request
 
     script = job.render(plan, cache_dir())
     folder = remote_dir or job.personal.remote_dir
@@ -112,7 +113,7 @@ def _prepared(
     prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send, identity)
     command, directory = typed(click.get_current_context()), str(Path.cwd())
     record = structs.replace(prepared.record, command=command, directory=directory)
-    return structs.replace(prepared, record=record)
+    return with_request(structs.replace(prepared, record=record), job, send)
 
 
 def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:

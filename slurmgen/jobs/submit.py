@@ -13,6 +13,7 @@ from slurmgen.jobs import exactly_once
 from slurmgen.jobs.exactly_once import Closed, Count, Refused, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.prepare import MAX_SIZE, Prepared, new_key, now, prepare
+from slurmgen.jobs.recorded_request import with_request
 from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, place_of
 from slurmgen.plan import Plan
 from slurmgen.remote.background import BackgroundLogin
@@ -98,6 +99,7 @@ def submit(
         prepared = prepare(
             *(plan, spec.render(plan), route, spec.project_dir, folder, max_size, send), spec.identity()
         )
+        prepared = with_request(prepared, spec, send)
         with submission(prepared, connecting.transport, again=again, observer=observer) as outcome:
             return outcome.record
 

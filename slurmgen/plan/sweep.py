@@ -195,7 +195,7 @@ def _arrays(tasks: Sequence[int], size: int, limit: int | None) -> tuple[Array, 
     firsts = dict.fromkeys(number // size * size for number in tasks)
     if limit and limit < len(firsts):
         raise RequestError(
-            f"--sweep-limit {limit} is less than the {len(firsts)} arrays of the sweep, of at most {size} tasks",
+            f"--sweep-limit {limit} is less than its {len(firsts)} arrays of at most {size} tasks",
             "The arrays run beside each other: sweep fewer values, or raise the limit.",
             "sweep",
         )

@@ -182,6 +182,8 @@ def _offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:
 def _path(transport: "Transport", job: "Job", *, stderr: bool) -> str:
     from slurmgen.jobs.logs import query_path, recorded_log
 
+    if job.run is not None and not stderr:
+        return job.log
     if job.record is None:
         return query_path(transport, job.id, stderr=stderr)
     return recorded_log(job.record, str(job.id), stderr=stderr)

@@ -11,7 +11,7 @@ from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, route_options
-from slurmgen.cli.submit_output import print_id, say_result, show, warn
+from slurmgen.cli.submit_output import print_id, print_ids, say_result, show, warn
 from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
@@ -82,13 +82,16 @@ def command(
             job = without_bad_nodes(job, twin=route.via == "twin")
         plan = _plan(job, follow=follow)
         prepared = _prepared(job, plan, route, remote_dir, max_size, send)
+        from slurmgen.jobs.prepare import with_further_arrays
+
         if test_only:
             _test_only(connecting, prepared, as_json)
         elif dry_run:
             warn(prepared, plan)
             show(prepared, as_json)
         else:
-            _submit(connecting, prepared, plan, again, follow, as_json)
+            arrays = with_further_arrays(prepared, plan, lambda one: job.render(one, cache_dir()))
+            _submit(connecting, arrays, plan, again, follow, as_json)
 
 
 def _plan(job: JobSpec, *, follow: bool) -> "Plan":
@@ -134,16 +137,23 @@ def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: boo
 
 def _submit(
     connecting: "BackgroundLogin",
-    prepared: "Prepared",
+    arrays: "list[Prepared]",
     plan: "Plan",
     again: bool,
     follow: bool,
     as_json: bool,
 ) -> None:
     from slurmgen.cli.submit_progress import Printer
-    from slurmgen.jobs.submit import submission
+    from slurmgen.jobs.submit import submission, submissions
 
+    prepared = arrays[0]
     printer = Printer(prepared, plan)
+    if len(arrays) > 1:
+        with submissions(arrays, connecting.transport, again=again, observer=printer) as outcomes:
+            print_ids(outcomes, as_json)
+            for outcome in outcomes:
+                say_result(prepared, outcome)
+        return
     with submission(prepared, connecting.transport, again=again, observer=printer) as outcome:
         print_id(outcome, as_json)
         say_result(prepared, outcome)

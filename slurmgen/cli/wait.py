@@ -43,6 +43,7 @@ def command(
     if it was out of memory. It is 3 if Slurm no longer knows the job, and 124 if --timeout expired.
     """
     from slurmgen.jobs.status import save_final_states
+    from slurmgen.jobs.sweep_report import joined
     from slurmgen.jobs.wait import wait
 
     if timeout is not None and isnan(timeout):
@@ -57,7 +58,7 @@ def command(
             print_report(report)
 
     left = wait(jobs, connect, lambda text: click.echo(visible(text), err=True), on_end, timeout)
-    ended = [reports[job] for job in jobs if job in reports]
+    ended = joined([reports[job] for job in jobs if job in reports])
     if as_json:
         print_report_objects(ended, several=len(job_ids) > 1 or not ended)
     for job in left:

@@ -1,7 +1,7 @@
 """Preparing a submission without a connection: the files, the script, and the entry for the ledger."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -12,10 +12,12 @@ from secrets import token_hex
 from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
+from slurmgen.jobs import sweep_table
 from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
 from slurmgen.paths import cache_folder
 from slurmgen.plan import Plan, bad_nodes
+from slurmgen.plan.sweep import array_plans
 from slurmgen.remote.route import Route
 from slurmgen.sites.model import Site
 from slurmgen.slurm.sizes import of_bytes
@@ -92,9 +94,33 @@ def prepare(
         stderr=_options(plan).get("error", ""),
         retries=plan.request.on_bad_node == "retry",
         requeue=plan.requeue,
+        tasks=sweep_table.as_text(plan.sweep),
     )
     refusals = plan.profile.refusals | bad_nodes.refusals(plan.request)
     return Prepared(made, route, record, sent, expected(content, sent), refusals)
+
+
+def with_further_arrays(prepared: Prepared, plan: Plan, render: Callable[[Plan], str]) -> list[Prepared]:
+    """The submission of each array of a sweep, all of the same files; of another job, that one alone.
+
+    Args:
+        prepared: the first array.
+        plan: its plan.
+        render: makes the script of a plan.
+    """
+    return [prepared, *(_further(prepared, one, render(one)) for one in array_plans(plan)[1:])]
+
+
+def _further(prepared: Prepared, plan: Plan, script: str) -> Prepared:
+    made = structs.replace(prepared.submission, script=script, key=new_key())
+    record = structs.replace(
+        prepared.record,
+        key=made.key,
+        folder=made.folder,
+        fingerprint=_hash(prepared.record.fingerprint, str(plan.sweep and plan.sweep.array.first)),
+        tasks=sweep_table.as_text(plan.sweep),
+    )
+    return structs.replace(prepared, submission=made, record=record)
 
 
 def _check_reachable(site: Site, parent: str) -> None:

@@ -71,7 +71,7 @@ def literal(text: str) -> str:
     >>> print(literal("it's $HOME"), literal("a b"))
     "it's \$HOME" 'a b'
     """
-    return '"' + re.sub(r'([\\"`$])', r"\\\1", text) + '"' if re.search("['$`]", text) else quote(text)
+    return '"' + re.sub(r'([\\"`$])', r"\\\1", text) + '"' if re.search(r"['$`\\]", text) else quote(text)
 
 
 def in_one_word(words: Iterable[str], separator: str) -> str:

@@ -66,7 +66,8 @@ def print_json(value: Any) -> None:
 def print_script(text: str) -> None:
     """Print a script exactly; on a terminal, escape its control characters."""
     is_shown = sys.stdout is not None and sys.stdout.isatty()
-    click.echo(visible(text, keep="\n\t") if is_shown else text, nl=False)
+    exact = text.encode(errors="surrogateescape")
+    click.echo(visible(text, keep="\n\t") if is_shown else exact, nl=False)
 
 
 def exit_code(reports: "Sequence[Report]") -> int:

@@ -180,13 +180,11 @@ def _offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:
 
 
 def _path(transport: "Transport", job: "Job", *, stderr: bool) -> str:
-    from slurmgen.jobs.logs import query_path, recorded_log
+    from slurmgen.jobs.logs import find_log
 
     if job.run is not None and not stderr:
         return job.log
-    if job.record is None:
-        return query_path(transport, job.id, stderr=stderr)
-    return recorded_log(job.record, str(job.id), stderr=stderr)
+    return find_log(transport, job.record, job.id, stderr=stderr)
 
 
 def _show(transport: "Transport", job: "Job", path: str, start: int, *, stderr: bool) -> bool:

@@ -191,11 +191,11 @@ def _run(
             show(prepared, as_json=False)
             return
         from slurmgen.cli.submit import follow_job
-        from slurmgen.cli.submit_output import say_result
+        from slurmgen.cli.submit_output import notes_of, say_result
         from slurmgen.cli.submit_progress import Printer
         from slurmgen.jobs.submit import submission
 
-        printer = Printer(prepared, plan)
+        printer = Printer(prepared, notes_of(plan))
         with submission(prepared, connecting.transport, observer=printer) as outcome:
             say_result(prepared, outcome)
             try:

@@ -11,7 +11,8 @@ from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, route_options
-from slurmgen.cli.submit_output import print_id, print_ids, say_result, show, warn
+from slurmgen.cli.submit_file import FileJob, find_file_job
+from slurmgen.cli.submit_output import notes_of, print_id, print_ids, say_result, show, warn
 from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         "slurmgen submit train --dry-run": "Show the script and what would be sent",
         "slurmgen submit train --follow": "Submit the job train of slurmgen.toml and show its log",
         "slurmgen submit --script train.py --gpus 2 -- --epochs 20": "Submit your own script, with arguments",
+        "slurmgen submit slurm/train.sbatch --site daic": "Submit a batch script of your own as it is",
     },
 )
 @request_options
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 @click.option(
     "--again", is_flag=True, help="Submit a new job even if the outcome of an earlier submission is unknown."
 )
+@click.option("--no-lint", is_flag=True, help="Submit a batch script even if the linter finds an error.")
 @click.option("--test-only", is_flag=True, help="Check whether Slurm would accept the job; submit nothing.")
 @click.option("--dry-run", is_flag=True, help="Print the script and what would be sent, without connecting.")
 @click.option(
@@ -56,6 +59,7 @@ def command(
     send: tuple[str, ...],
     exclude_bad_nodes: bool,
     again: bool,
+    no_lint: bool,
     test_only: bool,
     dry_run: bool,
     follow: bool,
@@ -67,6 +71,8 @@ def command(
     JOB is a job of slurmgen.toml; default: its only job. With --script and no JOB, the job is made from
     [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted.
 
+    JOB can also be the path of a batch script, which is submitted as it is unless the linter finds an error.
+
     The job id is printed to stdout, everything else to stderr. After a failure, repeat the command: it
     finds the job, or submits it if there is none. It never submits a second one.
     """
@@ -74,34 +80,44 @@ def command(
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
-    job = load_spec(options, Path.cwd())
+    job = find_file_job(options) or load_spec(options, Path.cwd())
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
     with connect_in_background(route, starts=not dry_run) as connecting:
-        if exclude_bad_nodes:
-            job = without_bad_nodes(job, twin=route.via == "twin")
-        plan = _plan(job, follow=follow)
-        prepared = _prepared(job, plan, route, remote_dir, max_size, send)
-        from slurmgen.jobs.prepare import with_further_arrays
-
+        notes: tuple[str, ...] = ()
+        if isinstance(job, FileJob):
+            script = job.read(lint=not no_lint)
+            _check_follow(follow, is_array=script.is_array)
+            prepared = job.prepare(script, route, remote_dir, max_size, send)
+        else:
+            if exclude_bad_nodes:
+                job = without_bad_nodes(job, twin=route.via == "twin")
+            plan = job.plan()
+            _check_follow(follow, is_array="array" in dict(plan.extra_directives))
+            prepared, notes = _prepared(job, plan, route, remote_dir, max_size, send), tuple(notes_of(plan))
+        prepared = _named(prepared)
         if test_only:
             _test_only(connecting, prepared, as_json)
         elif dry_run:
-            warn(prepared, plan)
+            warn(prepared, notes)
             show(prepared, as_json)
         else:
-            arrays = with_further_arrays(prepared, plan, lambda one: job.render(one, cache_dir()))
-            _submit(connecting, arrays, plan, again, follow, as_json)
+            _submit(connecting, _arrays(job, prepared), notes, again, follow, as_json)
 
 
-def _plan(job: JobSpec, *, follow: bool) -> "Plan":
-    plan = job.plan()
-    if follow and any(key == "array" for key, _ in plan.extra_directives):
+def _check_follow(follow: bool, *, is_array: bool) -> None:
+    if follow and is_array:
         raise RequestError(
             "--follow shows one log, and each task of an array has its own",
             "Leave out --follow; `slurmgen logs -f ID_TASK` follows one.",
         )
-    return plan
+
+
+def _named(prepared: "Prepared") -> "Prepared":
+    """With the command and its folder in the record."""
+    command, directory = typed(click.get_current_context()), str(Path.cwd())
+    record = structs.replace(prepared.record, command=command, directory=directory)
+    return structs.replace(prepared, record=record)
 
 
 def _prepared(
@@ -114,9 +130,16 @@ def _prepared(
     folder = remote_dir or job.personal.remote_dir
     identity = job.identity(cache_dir())
     prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send, identity)
-    command, directory = typed(click.get_current_context()), str(Path.cwd())
-    record = structs.replace(prepared.record, command=command, directory=directory)
-    return with_request(structs.replace(prepared, record=record), job, send)
+    return with_request(prepared, job, send)
+
+
+def _arrays(job: JobSpec | FileJob, prepared: "Prepared") -> "list[Prepared]":
+    """What is submitted: more than one only for a sweep beyond the site's array size."""
+    if isinstance(job, FileJob) or not prepared.record.tasks:
+        return [prepared]
+    from slurmgen.jobs.sweep_arrays import arrays_of
+
+    return arrays_of(prepared, job.plan(), lambda plan: job.render(plan, cache_dir()))
 
 
 def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:
@@ -138,7 +161,7 @@ def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: boo
 def _submit(
     connecting: "BackgroundLogin",
     arrays: "list[Prepared]",
-    plan: "Plan",
+    notes: tuple[str, ...],
     again: bool,
     follow: bool,
     as_json: bool,
@@ -146,8 +169,7 @@ def _submit(
     from slurmgen.cli.submit_progress import Printer
     from slurmgen.jobs.submit import submission, submissions
 
-    prepared = arrays[0]
-    printer = Printer(prepared, plan)
+    prepared, printer = arrays[0], Printer(arrays[0], notes)
     if len(arrays) > 1:
         with submissions(arrays, connecting.transport, again=again, observer=printer) as outcomes:
             print_ids(outcomes, as_json)
@@ -164,11 +186,11 @@ def _submit(
 def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
     """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
     from slurmgen.cli.logs import follow_to_end
-    from slurmgen.jobs.logs import log_path
+    from slurmgen.jobs.logs import find_log
     from slurmgen.jobs.slurm_client import job_states
 
     record, job, transport = outcome.record, outcome.submitted.job, outcome.transport
-    path = log_path(record.folder, record.output, record.name, str(job))
+    path = find_log(transport, record, job)
     for state in job_states(transport, job):
         if state.state == "PENDING":
             reason = f" ({state.reason})" if state.reason else ""

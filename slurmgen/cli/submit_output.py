@@ -1,6 +1,6 @@
 """What `slurmgen submit` prints: what it would send, warnings, and the job."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,8 @@ def show(prepared: "Prepared", as_json: bool) -> None:
             say(f"  {line}")
     say(f"would submit to site {route.site}, {routes[route.via]}")
     say(f"would send {amount_of(prepared)} to {_from_home(submission.folder)}:")
-    for name in (*submission.files.files, submission.script_name):
+    own = () if submission.file else (submission.script_name,)
+    for name in (*submission.files.files, *own):
         say(f"  {name}")
     say(_sent_before(prepared))
 
@@ -122,20 +123,26 @@ def _older_files(prepared: "Prepared", outcome: "Outcome") -> str:
     return " It runs the files of that time; --again submits the current ones."
 
 
+def notes_of(plan: "Plan") -> Iterator[str]:
+    """What the user may not have meant in a plan."""
+    yield from plan.ranks.settings.notes.values()
+    if not plan.request.names_program:
+        yield f"no script is named: the bundled example {plan.script} is sent; name yours with --script"
+
+
 def amount_of(prepared: "Prepared") -> str:
     """How many files the project has, with the batch script, and their size."""
     content = prepared.submission.content
-    return f"{counted(len(content.entries) + 1, 'file')} ({of_bytes(content.size)})"
+    count = len(content.entries) + (not prepared.submission.file)
+    return f"{counted(count, 'file')} ({of_bytes(content.size)})"
 
 
-def warn(prepared: "Prepared", plan: "Plan") -> None:
-    """Point out what the user may not have meant."""
+def warn(prepared: "Prepared", notes: Iterable[str]) -> None:
+    """Point out what the user may not have meant; `notes` are those of the job."""
     files = prepared.submission.files
     for notice in filter(None, (*files.notices, files.secrets_notice())):
         say(notice)
-    for note in plan.ranks.settings.notes.values():
+    for note in notes:
         say(note)
-    if not plan.request.names_program:
-        say(f"no script is named: the bundled example {plan.script} is sent; name yours with --script")
     if prepared.submission.content.size > LARGE:
         say("the project is large; list what the job does not need in .slurmgenignore")

@@ -95,11 +95,13 @@ class Submission(Struct, frozen=True, kw_only=True):
     "What runs on the login node first; empty for nothing."
     login_hash: str = ""
     "The name of what runs there: once for each."
+    file: str = ""
+    "The path of the script in the run folder, if it is one of the project's own files."
 
     @property
     def run(self) -> str:
         """The name of its run folder."""
-        return f"{plain(self.name)[:_MAX_NAME]}-{self.key}"
+        return f"{plain(self.name)[:_MAX_NAME] or 'job'}-{self.key}"
 
     @property
     def folder(self) -> str:
@@ -108,8 +110,8 @@ class Submission(Struct, frozen=True, kw_only=True):
 
     @property
     def script_name(self) -> str:
-        """The name of the script in the folder."""
-        return f"{plain(self.name)[:_MAX_NAME]}.sbatch"
+        """The path of the script in the folder."""
+        return self.file or f"{plain(self.name)[:_MAX_NAME]}.sbatch"
 
     @property
     def log_dir(self) -> str:
@@ -321,7 +323,9 @@ def try_out(transport: Transport, script: str) -> str:
         CommandFailed: Slurm would refuse it.
     """
     argv = commands.sbatch_test()
-    completed = call(transport, argv, data=script.encode(), timeout=float(TIMEOUTS.sbatch))
+    completed = call(
+        transport, argv, data=script.encode(errors="surrogateescape"), timeout=float(TIMEOUTS.sbatch)
+    )
     if completed.returncode:
         raise refusal(argv, completed)
     return visible(replies.trial(completed.err))

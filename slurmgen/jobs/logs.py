@@ -21,6 +21,9 @@ LONGEST_PAUSE = 10.0
 READS_AFTER_END = 3
 "Reads of a log after the job ended, even if the log still grows."
 
+_WIDEST = 10
+_PATTERN = re.compile(r"%(\d*)([xjJAa%])", re.ASCII)
+
 # Slurm creates the log when the job starts; before that there is nothing to read.
 _READ = '[ ! -e "$1" ] || exec tail -c "+$2" "$1"'
 
@@ -39,9 +42,33 @@ def log_path(folder: str, output: str, name: str, job: str) -> str:
         raise CommandFailed(
             f"job {job} is an array, and each task has a log", f"Name one task, such as {job}_0."
         )
-    values = {"%x": name, "%j": number, "%A": number, "%a": task, "%%": "%"}
-    file = re.sub("%[xjAa%]", lambda match: values[match[0]], output)
+    values = {"x": name, "j": number, "J": number, "A": number, "a": task, "%": "%"}
+    file = _PATTERN.sub(lambda match: _filled(values[match[2]], match[1]), output)
     return str(PurePosixPath(folder) / file)
+
+
+def _filled(value: str, width: str) -> str:
+    """The value of a pattern; Slurm pads a number to the width, as in %4a."""
+    return value.zfill(min(int(width or 0), _WIDEST)) if value.isdigit() else value
+
+
+def is_known(output: str) -> bool:
+    """Whether `log_path` knows all of the patterns; others, such as %N, need what only Slurm knows."""
+    return "%" not in _PATTERN.sub("", output)
+
+
+def find_log(transport: Transport, record: Record | None, job: JobId, *, stderr: bool = False) -> str:
+    """The log file of a job, from the ledger or, where that does not suffice, from Slurm.
+
+    Raises:
+        CommandFailed: the job is a whole array, of which each task has a log, or Slurm knows none.
+        RequestError: stderr has no file of its own.
+    """
+    if record is None:
+        return query_path(transport, job, stderr=stderr)
+    path = recorded_log(record, str(job), stderr=stderr)
+    is_filled = is_known(record.stderr if stderr else record.output)
+    return path if is_filled else query_path(transport, job, stderr=stderr)
 
 
 def recorded_log(record: Record, job: str, *, stderr: bool = False) -> str:

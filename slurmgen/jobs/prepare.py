@@ -1,7 +1,7 @@
 """Preparing a submission without a connection: the files, the script, and the entry for the ledger."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -13,18 +13,18 @@ from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
 from slurmgen.jobs import sweep_table
+from slurmgen.jobs.batch_script import BatchScript
 from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
 from slurmgen.paths import cache_folder
 from slurmgen.plan import Plan, bad_nodes
-from slurmgen.plan.sweep import array_plans
 from slurmgen.remote.route import Route
 from slurmgen.sites.model import Site
 from slurmgen.slurm.sizes import of_bytes
 from slurmgen.sync.delta import Parcel, expected
 from slurmgen.sync.files import Snapshot
 from slurmgen.sync.manifest import Manifest, Sent, manifest
-from slurmgen.sync.needed_files import needed_files
+from slurmgen.sync.needed_files import needed_files, of_batch_script
 from slurmgen.sync.project_files import project_files, with_preflight
 from slurmgen.sync.remote_paths import parent_folder
 from slurmgen.sync.revision import Revision, revision
@@ -88,7 +88,7 @@ def prepare(
         _refuse_nesting(parent, project_dir)
     content, commit = _read(files, project_dir, max_size)
     made = _submission(plan, script, files, content, parent)
-    sent = Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
+    sent = _sent(route, parent)
     record = structs.replace(
         _pending(made, route, project_dir, commit, identity or script),
         stderr=_options(plan).get("error", ""),
@@ -100,27 +100,58 @@ def prepare(
     return Prepared(made, route, record, sent, expected(content, sent), refusals)
 
 
-def with_further_arrays(prepared: Prepared, plan: Plan, render: Callable[[Plan], str]) -> list[Prepared]:
-    """The submission of each array of a sweep, all of the same files; of another job, that one alone.
+def prepare_script(
+    script: BatchScript,
+    site: Site,
+    route: Route,
+    project_dir: Path,
+    remote_dir: str | None = None,
+    max_size: int = MAX_SIZE,
+    send: Sequence[str] = (),
+) -> Prepared:
+    """`prepare` for a batch script that is submitted as it is; it must be a file of the project.
 
     Args:
-        prepared: the first array.
-        plan: its plan.
-        render: makes the script of a plan.
+        script: the batch script.
+        site: the cluster.
+        route: how to reach it.
+        project_dir: the folder to send.
+        remote_dir: the remote folder for submissions.
+        max_size: bytes of the project, above which it is refused.
+        send: files to send although they may hold secrets or are ignored.
+
+    Raises:
+        RequestError: the project cannot be sent so, or the script is not among its files.
+        TransferFailed: a file cannot be read.
     """
-    return [prepared, *(_further(prepared, one, render(one)) for one in array_plans(plan)[1:])]
-
-
-def _further(prepared: Prepared, plan: Plan, script: str) -> Prepared:
-    made = structs.replace(prepared.submission, script=script, key=new_key())
-    record = structs.replace(
-        prepared.record,
-        key=made.key,
-        folder=made.folder,
-        fingerprint=_hash(prepared.record.fingerprint, str(plan.sweep and plan.sweep.array.first)),
-        tasks=sweep_table.as_text(plan.sweep),
+    parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
+    if route.via != "twin":
+        _check_reachable(site, parent)
+    if route.via != "ssh":
+        _refuse_nesting(parent, project_dir)
+    files = project_files(project_dir, [of_batch_script(script.file)], tuple(send))
+    content, commit = _read(files, project_dir, max_size)
+    made = Submission(
+        name=script.name,
+        script=script.text,
+        files=files,
+        content=content,
+        parent=parent,
+        key=new_key(),
+        output=script.output,
+        comment=script.option("comment"),
+        clusters=script.option("clusters"),
+        file=script.file,
     )
-    return structs.replace(prepared, submission=made, record=record)
+    record = _pending(made, route, project_dir, commit, f"{script.file}\0{script.text}")
+    record = structs.replace(record, stderr=script.option("error"))
+    sent = _sent(route, parent)
+    return Prepared(made, route, record, sent, expected(content, sent), site.refusals)
+
+
+def _sent(route: Route, parent: str) -> Sent:
+    """What was sent to a folder before."""
+    return Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
 
 
 def _check_reachable(site: Site, parent: str) -> None:

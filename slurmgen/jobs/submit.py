@@ -19,9 +19,10 @@ from slurmgen.job_spec import JobSpec, spec_of
 from slurmgen.jobs import exactly_once
 from slurmgen.jobs.exactly_once import Closed, Count, Refused, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.prepare import MAX_SIZE, Prepared, new_key, now, prepare, with_further_arrays
+from slurmgen.jobs.prepare import MAX_SIZE, Prepared, new_key, now, prepare
 from slurmgen.jobs.recorded_request import with_request
 from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, place_of
+from slurmgen.jobs.sweep_arrays import arrays_of
 from slurmgen.plan import Plan
 from slurmgen.remote.background import BackgroundLogin
 from slurmgen.remote.route import SshClient, Via, find_route
@@ -110,7 +111,7 @@ def submit(
             *(plan, spec.render(plan), route, spec.project_dir, folder, max_size, send), spec.identity()
         )
         prepared = with_request(prepared, spec, send)
-        arrays = with_further_arrays(prepared, plan, spec.render)
+        arrays = arrays_of(prepared, plan, spec.render)
         if len(arrays) > 1:
             with submissions(arrays, connecting.transport, again=again, observer=observer) as outcomes:
                 return outcomes[0].record

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from slurmgen.cli.options import JobCommand, request_options
+from slurmgen.cli.route_options import json_option
 from slurmgen.job_spec import JobOptions, load_spec
 
 Row = tuple[str, str, str]
@@ -22,7 +23,7 @@ Row = tuple[str, str, str]
     },
 )
 @request_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option
 def command(options: JobOptions, as_json: bool) -> None:
     """Show every value of the plan and the reason for it."""
     from slurmgen.plan import as_dict

@@ -55,12 +55,12 @@ def print_jobs(objects: Sequence[Any], *, several: bool) -> None:
     print_json({"jobs": list(objects)} if several else objects[0])
 
 
-def print_json(value: Any) -> None:
-    """Print a value as JSON."""
+def print_json(value: Any, *, indent: int | None = None) -> None:
+    """Print an object of `slurmgen.cli.objects`, or a list of them, as JSON."""
     from msgspec import to_builtins
 
     # Structs are converted one by one, because an array may have very many tasks.
-    click.echo(visible_json(value, default=to_builtins), nl=False)
+    click.echo(visible_json(value, indent, default=to_builtins), nl=False)
 
 
 def print_script(text: str) -> None:

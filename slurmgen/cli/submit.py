@@ -10,7 +10,7 @@ from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
 from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
-from slurmgen.cli.route_options import connect_in_background, route_options
+from slurmgen.cli.route_options import connect_in_background, json_option, route_options
 from slurmgen.cli.submit_file import FileJob, find_file_job
 from slurmgen.cli.submit_output import notes_of, print_id, print_ids, say_result, show, warn
 from slurmgen.errors import CommandFailed, RequestError
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--follow", is_flag=True, help="Show the log until the job ends; exit 0 if it COMPLETED, else 1."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the id.")
+@json_option
 def command(
     options: JobOptions,
     remote_dir: str | None,
@@ -153,7 +153,9 @@ def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: boo
         except CommandFailed as error:
             raise advised(error, prepared) from error
     if as_json:
-        print_json({"site": route.site, "via": route.via, "answer": reply})
+        from slurmgen.cli.objects.jobs import Accepted
+
+        print_json(Accepted(site=route.site, via=route.via, answer=reply))
     name = f"the twin of {route.site}" if route.via == "twin" else route.site
     say(f"{name} would accept the job: {reply}")
 

@@ -13,13 +13,13 @@ from slurmgen.slurm.sizes import of_bytes
 from slurmgen.text import counted
 
 if TYPE_CHECKING:
+    from slurmgen.cli.objects.jobs import DryRun, Submitted
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.jobs.submit import Outcome
     from slurmgen.plan import Plan
 
 LARGE = 100 << 20
 "Bytes, above which the user may not have meant to send the whole project."
-_JSON_KEYS = "id cluster site via host name folder key snapshot commit dirty submitted".split()
 
 
 def show(prepared: "Prepared", as_json: bool) -> None:
@@ -46,17 +46,19 @@ def show(prepared: "Prepared", as_json: bool) -> None:
     say(_sent_before(prepared))
 
 
-def _dry_run(prepared: "Prepared") -> dict[str, object]:
+def _dry_run(prepared: "Prepared") -> "DryRun":
+    from slurmgen.cli.objects.jobs import DryRun
+
     submission = prepared.submission
-    return {
-        "script": submission.script,
-        "before_login": submission.login_script,
-        "folder": submission.folder,
-        "snapshot": submission.content.hash,
-        "bytes": submission.content.size,
-        "files": list(submission.files.files),
-        "secrets": list(submission.files.secrets),
-    }
+    return DryRun(
+        script=submission.script,
+        before_login=submission.login_script,
+        folder=submission.folder,
+        snapshot=submission.content.hash,
+        bytes=submission.content.size,
+        files=list(submission.files.files),
+        secrets=list(submission.files.secrets),
+    )
 
 
 def _sent_before(prepared: "Prepared") -> str:
@@ -91,15 +93,20 @@ def print_id(outcome: "Outcome", as_json: bool) -> None:
 def print_ids(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
     """Print the id of each array of a sweep, one on a line."""
     if as_json:
-        print_json({"jobs": [_as_json(outcome) for outcome in outcomes]})
+        from slurmgen.cli.objects.jobs import SubmittedList
+
+        print_json(SubmittedList(jobs=[_as_json(outcome) for outcome in outcomes]))
         return
     for outcome in outcomes:
         print_id(outcome, as_json=False)
 
 
-def _as_json(outcome: "Outcome") -> dict[str, object]:
-    values = structs.asdict(outcome.record)
-    return {**{key: values[key] for key in _JSON_KEYS}, "earlier": outcome.submitted.earlier}
+def _as_json(outcome: "Outcome") -> "Submitted":
+    from slurmgen.cli.objects.jobs import Submitted
+
+    known = set(Submitted.__struct_fields__)
+    values = {key: value for key, value in structs.asdict(outcome.record).items() if key in known}
+    return Submitted(**values, earlier=outcome.submitted.earlier)
 
 
 def say_result(prepared: "Prepared", outcome: "Outcome") -> None:

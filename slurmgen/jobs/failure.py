@@ -33,7 +33,9 @@ class Why(Struct, frozen=True):
     """Why a job failed."""
 
     what: str
+    "The cause, in words."
     todo: str = ""
+    "What to do about it; empty if that is not known."
     line: str = ""
     "The line of the log that shows it."
 

@@ -23,6 +23,11 @@ SiteRoute = Callable[[str], Route]
 "Returns the route to a site."
 
 
+def is_id(name: str) -> bool:
+    """Whether a name has the form of an id, such as 12, or 12_3 for a task of an array."""
+    return bool(_JOB_ID.fullmatch(name))
+
+
 def find_jobs(names: Sequence[str], site: str | None, options: Options, site_route: SiteRoute) -> list[Job]:
     """Submitted jobs as `find_job` finds them, without duplicates.
 
@@ -63,11 +68,6 @@ def _tasks(arrays: Sequence[Job], asked: Selection) -> list[Job]:
     if not found:
         check_parameters([array.record for array in arrays if array.record], asked)
     return found
-
-
-def is_id(name: str) -> bool:
-    """Whether a name has the form of an id, such as 12, or 12_3 for a task of an array."""
-    return bool(_JOB_ID.fullmatch(name))
 
 
 def find_job(name: str, site: str | None, options: Options, site_route: SiteRoute) -> Job:

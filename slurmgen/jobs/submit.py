@@ -17,9 +17,11 @@ from slurmgen.errors import (
 )
 from slurmgen.job_spec import JobSpec, spec_of
 from slurmgen.jobs import exactly_once
+from slurmgen.jobs.closing import close
+from slurmgen.jobs.dependencies import Dependency, NeverMet, as_option, needed
 from slurmgen.jobs.exactly_once import Closed, Count, Refused, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.prepare import MAX_SIZE, Prepared, new_key, now, prepare
+from slurmgen.jobs.prepare import MAX_SIZE, Prepared, dependent, new_key, now, prepare
 from slurmgen.jobs.recorded_request import with_request
 from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, place_of
 from slurmgen.jobs.sweep_arrays import arrays_of
@@ -37,6 +39,8 @@ class Outcome(Struct, frozen=True):
     record: Record
     submitted: Submitted
     transport: Transport
+    waits: tuple[Dependency, ...] = ()
+    "The jobs that it still waits for."
 
 
 class Observer:
@@ -63,6 +67,7 @@ def submit(
     send: Sequence[str] = (),
     max_size: int = MAX_SIZE,
     exclude_bad_nodes: bool = True,
+    after: Sequence[str] = (),
     via: Via | None = None,
     host: str | None = None,
     ssh_config: str | None = None,
@@ -82,6 +87,7 @@ def submit(
         send: files to send although they may hold secrets or are ignored.
         max_size: bytes of the project, above which nothing is sent.
         exclude_bad_nodes: for a job of `load_job`, exclude the nodes that are remembered as bad.
+        after: the jobs that must end first, each `[TYPE:]JOB`; default: those of slurmgen.toml.
         via: how to reach the site; default: ssh if it has a login host, else local.
         host: login host, as `[USER@]HOST`; default: that of personal.toml, else of the profile.
         ssh_config: OpenSSH configuration; default: ~/.ssh/config.
@@ -110,6 +116,7 @@ def submit(
         prepared = prepare(
             *(plan, spec.render(plan), route, spec.project_dir, folder, max_size, send), spec.identity()
         )
+        prepared = dependent(prepared, spec.after(after))
         prepared = with_request(prepared, spec, send)
         arrays = arrays_of(prepared, plan, spec.render)
         if len(arrays) > 1:
@@ -142,11 +149,9 @@ def submission(
     entry = ledger.claim(prepared.record, again=again)
     with _connected(ledger, [entry], connect) as transport:
         observer.connected(transport.where, entry)
-        with observer.sending() as count:
-            entry, submitted = _send(transport, prepared, entry, ledger, count)
-        record = _settled(prepared, entry, submitted)
-        _settle(ledger, record, observer)
-        yield Outcome(record, submitted, transport)
+        outcome = _made(transport, prepared, entry, ledger, observer)
+        _settle(ledger, [outcome.record], observer)
+        yield outcome
 
 
 @contextmanager
@@ -177,15 +182,27 @@ def submissions(
         observer.connected(transport.where, entries[0])
         try:
             for one, entry in zip(prepared, entries, strict=True):
-                with observer.sending() as count:
-                    sent, submitted = _send(transport, one, entry, ledger, count)
-                outcomes.append(Outcome(_settled(one, sent, submitted), submitted, transport))
+                outcomes.append(_made(transport, one, entry, ledger, observer))
         except RemoteError as error:
             _release(ledger, entries[len(outcomes) + 1 :])
             raise _partly(error, outcomes, len(prepared)) from error
         outcomes = _grouped(outcomes)
-        _settle_all(ledger, [outcome.record for outcome in outcomes], observer)
+        _settle(ledger, [outcome.record for outcome in outcomes], observer)
         yield outcomes
+
+
+def _made(
+    transport: Transport, prepared: Prepared, entry: Record, ledger: Ledger, observer: Observer
+) -> Outcome:
+    """The job of an entry that was claimed."""
+    try:
+        waits = _waits(transport, prepared, entry, ledger)
+    except NeverMet as error:
+        waits, submitted = (), _earlier(transport, entry, ledger, error)
+    else:
+        with observer.sending() as count:
+            entry, submitted = _send(transport, _after(prepared, waits), entry, ledger, count)
+    return Outcome(_settled(prepared, entry, submitted), submitted, transport, waits)
 
 
 def _grouped(outcomes: list[Outcome]) -> list[Outcome]:
@@ -207,7 +224,7 @@ def _release(ledger: Ledger, entries: Sequence[Record]) -> None:
         ledger.release(entry.key)
 
 
-def _settle_all(ledger: Ledger, records: Sequence[Record], observer: Observer) -> None:
+def _settle(ledger: Ledger, records: Sequence[Record], observer: Observer) -> None:
     """Record jobs; they are submitted even if that fails."""
     try:
         ledger.settle_all(records)
@@ -223,6 +240,36 @@ def _connected(ledger: Ledger, entries: Sequence[Record], connect: Callable[[], 
     except (SlurmgenError, KeyboardInterrupt):
         _release(ledger, entries)
         raise
+
+
+def _waits(transport: Transport, prepared: Prepared, entry: Record, ledger: Ledger) -> tuple[Dependency, ...]:
+    """The jobs that this one still waits for; if Slurm does not reply, the entry is released."""
+    try:
+        return needed(transport, prepared.after)
+    except NeverMet:
+        raise
+    except (SlurmgenError, KeyboardInterrupt):
+        ledger.release(entry.key)
+        raise
+
+
+def _earlier(transport: Transport, entry: Record, ledger: Ledger, error: NeverMet) -> Submitted:
+    """The job that an earlier try made, if there is one; otherwise there will be none.
+
+    Raises:
+        NeverMet: there is none.
+    """
+    submitted = close(transport, entry)
+    if submitted is None:
+        ledger.drop(entry.key)
+        raise error
+    return submitted
+
+
+def _after(prepared: Prepared, waits: Sequence[Dependency]) -> Prepared:
+    """The same job, which Slurm starts after these."""
+    waiting = structs.replace(prepared.submission, dependency=as_option(waits))
+    return structs.replace(prepared, submission=waiting)
 
 
 def _send(
@@ -266,8 +313,3 @@ def _settled(prepared: Prepared, entry: Record, submitted: Submitted) -> Record:
         commit=source.commit,
         dirty=source.dirty,
     )
-
-
-def _settle(ledger: Ledger, record: Record, observer: Observer) -> None:
-    """Record the job. It is submitted even if that fails, so that its id must not be lost in an error."""
-    _settle_all(ledger, [record], observer)

@@ -53,6 +53,14 @@ class SubmittedList(Struct, frozen=True, kw_only=True):
     "One for each array."
 
 
+class Awaited(Struct, frozen=True, kw_only=True):
+    """A job that must end first."""
+
+    id: str
+    type: str
+    "ok, notok or any."
+
+
 class DryRun(Struct, frozen=True, kw_only=True):
     """What --dry-run would send."""
 
@@ -60,6 +68,8 @@ class DryRun(Struct, frozen=True, kw_only=True):
     "The batch script."
     before_login: str
     "What would first run on the login node; empty for nothing."
+    after: list[Awaited]
+    "The jobs that must end first."
     folder: str
     "The folder on the cluster for submissions, relative to the home folder."
     snapshot: str

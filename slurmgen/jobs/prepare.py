@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from slurmgen.config.project import FILE_NAME
 from slurmgen.errors import RequestError
-from slurmgen.jobs import dependencies
+from slurmgen.jobs import dependencies, sweep_table
 from slurmgen.jobs.batch_script import BatchScript
 from slurmgen.jobs.dependencies import Dependency
 from slurmgen.jobs.exactly_once import Submission
@@ -102,6 +102,7 @@ def prepare(
         stderr=_options(plan).get("error", ""),
         retries=plan.request.on_bad_node == "retry",
         requeue=plan.requeue,
+        tasks=sweep_table.as_text(plan.sweep),
     )
     refusals = plan.profile.refusals | bad_nodes.refusals(plan.request)
     first, secrets = expected(content, sent), _secrets(plan, project_dir)

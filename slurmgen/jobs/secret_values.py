@@ -106,7 +106,7 @@ def find_values(wanted: Wanted, route: Route, ask: Questions | None) -> SecretVa
     Args:
         wanted: which secrets.
         route: where they are sent.
-        ask: asks the user; None if nobody can be asked.
+        ask: asks the user; None without a terminal.
 
     Raises:
         RequestError: the user does not agree, or a secret has no value.

@@ -66,6 +66,12 @@ _MIGRATIONS = (
         "CREATE INDEX of_a_name ON jobs (name, submitted)",
         "CREATE INDEX of_a_group ON jobs (part_of) WHERE part_of != ''",
     ),
+    (
+        "CREATE INDEX of_a_time ON jobs (submitted)",
+        "CREATE INDEX of_a_site ON jobs (site, submitted)",
+        "CREATE INDEX of_a_name_at_a_site ON jobs (site, name, submitted)",
+        "CREATE INDEX unsettled ON jobs (fingerprint) WHERE state = 'pending'",
+    ),
 )
 "The statements that lead to each schema version from the one before."
 
@@ -135,6 +141,9 @@ _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
 _INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
 _DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] = ?"
+_UNSETTLED = "INDEXED BY unsettled WHERE state = 'pending'"  # SQLite would read all, in order
+_IN_ORDER = "ORDER BY submitted, number"
+_LAST = "ORDER BY submitted DESC, number DESC LIMIT ?"
 _SAVE_FINAL = (
     "UPDATE jobs SET final = ?, why = ?, requeued = ? "
     "WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
@@ -173,7 +182,9 @@ class Ledger(StateFile):
         with self._writing() as database:
             found = _select(database, "WHERE state = 'pending' AND fingerprint = ?", record.fingerprint)
             if found and not again:
-                database.execute("UPDATE jobs SET claims = claims + 1 WHERE [key] = ?", (found[-1].key,))
+                database.execute(
+                    "UPDATE jobs SET claims = claims + 1 WHERE [key] != '' AND [key] = ?", (found[-1].key,)
+                )
                 return found[-1]
             database.execute(_INSERT, structs.asdict(record))
             return record
@@ -214,18 +225,33 @@ class Ledger(StateFile):
 
     def unsettled(self, name: str, site: str | None = None) -> tuple[Record, ...]:
         """The pending entries with that key or that name, at one site or at all."""
-        found = self._records("WHERE state = 'pending' AND ([key] = ? OR name = ?)", name, name)
+        found = self._records(f"{_UNSETTLED} AND ([key] = ? OR name = ?)", name, name)
         return tuple(entry for entry in found if site in (None, entry.site))
 
-    def all(self) -> tuple[Record, ...]:
-        """Every entry, also the pending ones, in the order of submission."""
-        return self._records("")
+    def last(self, limit: int = 1, *, site: str | None = None, name: str | None = None) -> tuple[Record, ...]:
+        """The last entries, also the pending ones, in the order of submission.
 
-    def _records(self, where: str, *values: str) -> tuple[Record, ...]:
+        Args:
+            limit: how many; 0 for all.
+            site: only those at this site.
+            name: only jobs of this name.
+        """
+        given = {"name": name, "site": site}
+        conditions = [f"{column} = ?" for column, value in given.items() if value is not None]
+        values = [value for value in given.values() if value is not None]
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        found = self._records(f"{where} {_LAST}", *values, limit or -1, order="")
+        return found[::-1]
+
+    def all(self) -> tuple[Record, ...]:
+        """Every entry, also the pending ones, in the order of submission; there may be very many."""
+        return self.last(0)
+
+    def _records(self, where: str, *values: str | int, order: str = _IN_ORDER) -> tuple[Record, ...]:
         if not self.path.exists():
             return ()
         with self._open() as database:
-            return _select(database, where, *values)
+            return _select(database, where, *values, order=order)
 
 
 def default_path() -> Path:
@@ -233,8 +259,10 @@ def default_path() -> Path:
     return state_folder() / "ledger.sqlite"
 
 
-def _select(database: sqlite3.Connection, where: str, *values: str) -> tuple[Record, ...]:
-    rows = database.execute(f"SELECT {_NAMES} FROM jobs {where} ORDER BY submitted, number", values)  # noqa: S608
+def _select(
+    database: sqlite3.Connection, where: str, *values: str | int, order: str = _IN_ORDER
+) -> tuple[Record, ...]:
+    rows = database.execute(f"SELECT {_NAMES} FROM jobs {where} {order}", values)  # noqa: S608
     return tuple(map(_record, rows))
 
 

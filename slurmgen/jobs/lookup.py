@@ -116,21 +116,19 @@ def _by_id(job_id: str, site: str | None) -> Record | None:
     return records[0] if records else None
 
 
-def _called(name: str, site: str | None) -> list[Record]:
-    return [
-        record for record in Ledger().all() if site in (None, record.site) and name in (LAST, record.name)
-    ]
+def _called(name: str, site: str | None) -> Record | None:
+    """The job of that name that was submitted last; a job may be called `last` too."""
+    return next(iter(Ledger().last(site=site, name=None if name == LAST else name)), None)
 
 
 def _by_name(name: str, site: str | None) -> Record:
-    records = _called(name, site)
-    if not records:
+    record = _called(name, site)
+    if record is None:
         of_name, at_site = "" if name == LAST else f" called {name!r}", f" at {site}" if site else ""
         raise RequestError(
             f"no job{of_name} was submitted from this machine{at_site}",
             "A job is named by its id, by its name, or as `last`; `slurmgen status` lists yours.",
         )
-    record = records[-1]
     if record.pending:
         raise RequestError(
             f"it is not known whether the last submission of {record.name} became a job",

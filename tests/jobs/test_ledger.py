@@ -1,4 +1,5 @@
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -40,6 +41,52 @@ def test_a_recorded_job_is_found_by_its_id(ledger: Ledger) -> None:
 def test_reading_does_not_create_the_ledger(ledger: Ledger) -> None:
     assert ledger.all() == ()
     assert not ledger.path.parent.exists()
+
+
+def test_the_last_entries_are_those_of_a_site_and_a_name(ledger: Ledger) -> None:
+    for id_, site, name in [("1", "daic", "a"), ("2", "olivia", "a"), ("3", "daic", "b"), ("4", "daic", "a")]:
+        ledger.add(structs.replace(record(id_, site), name=name, submitted=f"2026-01-0{id_}"))
+    ledger.add(structs.replace(record("0"), name="a", submitted="2025-01-01"))
+
+    def ids(*args: int, **options: str) -> list[str]:
+        return [one.id for one in ledger.last(*args, **options)]
+
+    assert ids() == ["4"]
+    assert ids(2) == ["3", "4"]
+    assert ids(9, name="a") == ["0", "1", "2", "4"]
+    assert ids(2, site="daic") == ["3", "4"]
+    assert ids(1, site="olivia", name="a") == ["2"]
+    assert ids(0) == [one.id for one in ledger.all()] == ["0", "1", "2", "3", "4"]
+
+
+def test_no_query_reads_the_whole_ledger(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.add(record("1"))
+    statements: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*args: object, **options: object) -> sqlite3.Connection:
+        database: sqlite3.Connection = connect(*args, **options)  # type: ignore[call-overload]
+        database.set_trace_callback(statements.append)
+        return database
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    ledger.find("1")
+    for options in ({}, {"site": "daic"}, {"name": "n"}, {"site": "daic", "name": "n"}):
+        ledger.last(20, **options)
+    ledger.claim(pending("k", "f"))
+    ledger.claim(pending("l", "f"))
+    ledger.unsettled("k")
+    ledger.save_final_states({record("1"): ("[]", "", "")})
+    ledger.release("k")
+    ledger.settle(structs.replace(record("2"), key="k"))
+    ledger.drop("k")
+    with closing(connect(ledger.path)) as database:
+        queries = [text for text in statements if re.match("SELECT|UPDATE|DELETE|INSERT", text)]
+        assert len(queries) == 14
+        for text in queries:
+            for *_, step in database.execute(f"EXPLAIN QUERY PLAN {text}"):
+                assert "SCAN" not in step or "LIMIT" in text or "INDEX unsettled" in step, text
+                assert "TEMP B-TREE" not in step or "LIMIT" not in text, text
 
 
 def test_only_the_owner_may_read_the_ledger(ledger: Ledger) -> None:
@@ -116,7 +163,10 @@ def test_a_file_of_the_first_schema_is_migrated_without_loss(ledger: Ledger, ver
     assert [one.id for one in ledger.all()] == ["12", ""]
 
 
-INDEXES = "DROP INDEX of_an_id; DROP INDEX of_a_name; DROP INDEX of_a_group;"
+INDEXES = "".join(
+    f"DROP INDEX {name};"
+    for name in "of_an_id of_a_name of_a_group of_a_time of_a_site of_a_name_at_a_site unsettled".split()
+)
 GROUPS = ("request", "part_of", "tasks")
 
 

@@ -7,6 +7,7 @@ import click
 from msgspec import structs
 
 from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
+from slurmgen.cli.completion import complete_jobs
 from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from slurmgen.plan import Plan
     from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
+    from slurmgen.slurm.dependencies import After
 
 
 @click.command(
@@ -43,6 +45,14 @@ if TYPE_CHECKING:
 @send_option
 @bad_nodes_option(default=True)
 @click.option(
+    "--after",
+    multiple=True,
+    metavar="[TYPE:]JOB",
+    shell_complete=complete_jobs,
+    help="Start when that job has COMPLETED (TYPE ok), failed (notok) or ended (any); repeatable; none for "
+    "no job.",
+)
+@click.option(
     "--again", is_flag=True, help="Submit a new job even if the outcome of an earlier submission is unknown."
 )
 @click.option("--no-lint", is_flag=True, help="Submit a batch script even if the linter finds an error.")
@@ -58,6 +68,7 @@ def command(
     max_size: int,
     send: tuple[str, ...],
     exclude_bad_nodes: bool,
+    after: tuple[str, ...],
     again: bool,
     no_lint: bool,
     test_only: bool,
@@ -89,13 +100,16 @@ def command(
             script = job.read(lint=not no_lint)
             _check_follow(follow, is_array=script.is_array)
             prepared = job.prepare(script, route, remote_dir, max_size, send)
+            afters = job.after(script, after)
         else:
             if exclude_bad_nodes:
                 job = without_bad_nodes(job, twin=route.via == "twin")
             plan = job.plan()
             _check_follow(follow, is_array="array" in dict(plan.extra_directives))
             prepared, notes = _prepared(job, plan, route, remote_dir, max_size, send), tuple(notes_of(plan))
+            afters = job.after(after)
         prepared = _named(prepared)
+        prepared = prepared if test_only else _dependent(prepared, afters)
         if test_only:
             _test_only(connecting, prepared, as_json)
         elif dry_run:
@@ -118,6 +132,12 @@ def _named(prepared: "Prepared") -> "Prepared":
     command, directory = typed(click.get_current_context()), str(Path.cwd())
     record = structs.replace(prepared.record, command=command, directory=directory)
     return structs.replace(prepared, record=record)
+
+
+def _dependent(prepared: "Prepared", afters: "tuple[After, ...]") -> "Prepared":
+    from slurmgen.jobs.prepare import dependent
+
+    return dependent(prepared, afters)
 
 
 def _prepared(

@@ -39,6 +39,8 @@ def show(prepared: "Prepared", as_json: bool) -> None:
         for line in submission.login_script.splitlines():
             say(f"  {line}")
     say(f"would submit to site {route.site}, {routes[route.via]}")
+    for one in prepared.after:
+        say(f"would depend on another job: it {one.text}")
     say(f"would send {amount_of(prepared)} to {_from_home(submission.folder)}:")
     own = () if submission.file else (submission.script_name,)
     for name in (*submission.files.files, *own):
@@ -47,12 +49,13 @@ def show(prepared: "Prepared", as_json: bool) -> None:
 
 
 def _dry_run(prepared: "Prepared") -> "DryRun":
-    from slurmgen.cli.objects.jobs import DryRun
+    from slurmgen.cli.objects.jobs import Awaited, DryRun
 
     submission = prepared.submission
     return DryRun(
         script=submission.script,
         before_login=submission.login_script,
+        after=[Awaited(id=one.job.id.number, type=one.type) for one in prepared.after],
         folder=submission.folder,
         snapshot=submission.content.hash,
         bytes=submission.content.size,
@@ -109,6 +112,8 @@ def say_result(prepared: "Prepared", outcome: "Outcome") -> None:
         )
     else:
         say(f"submitted job {done.job}; {folder}")
+    for one in outcome.waits:
+        say(f"it {one.text}")
     if done.warning:
         say(f"warning: {done.warning}; docs/reliability.md says what a group's folder needs")
 

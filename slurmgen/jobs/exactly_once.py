@@ -98,6 +98,9 @@ class Submission(Struct, frozen=True, kw_only=True):
     file: str = ""
     "The path of the script in the run folder, if it is one of the project's own files."
 
+    dependency: str = ""
+    "The value of --dependency; the script does not have it."
+
     @property
     def run(self) -> str:
         """The name of its run folder."""
@@ -227,6 +230,7 @@ def _run(
         *(f"{submission.comment} {COMMENT}{submission.key}".strip(), submission.clusters),
         *(str(timeouts.sbatch), str(timeouts.grace)),
         *(submission.login_hash, submission.login_script, str(timeouts.login)),
+        submission.dependency,
     ]
     size = 0 if parcel.base == "?" else submission.content.size
     login = 2 * timeouts.login if submission.login_script else 0

@@ -12,13 +12,16 @@ from secrets import token_hex
 from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
+from slurmgen.jobs import dependencies
 from slurmgen.jobs.batch_script import BatchScript
+from slurmgen.jobs.dependencies import Dependency
 from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
 from slurmgen.paths import cache_folder
 from slurmgen.plan import Plan, bad_nodes
 from slurmgen.remote.route import Route
 from slurmgen.sites.model import Site
+from slurmgen.slurm.dependencies import After
 from slurmgen.slurm.sizes import of_bytes
 from slurmgen.sync.delta import Parcel, expected
 from slurmgen.sync.files import Snapshot
@@ -51,6 +54,8 @@ class Prepared(Struct, frozen=True):
     "The files to send, judged by that."
     refusals: dict[str, str] = {}
     "What to do when Slurm refuses the job, by a part of the message."
+    after: tuple[Dependency, ...] = ()
+    "The jobs that must end first."
 
 
 def prepare(
@@ -145,6 +150,21 @@ def prepare_script(
     record = structs.replace(record, stderr=script.option("error"))
     sent = _sent(route, parent)
     return Prepared(made, route, record, sent, expected(content, sent), site.refusals)
+
+
+def dependent(prepared: Prepared, afters: Sequence[After]) -> Prepared:
+    """The same job, which starts after others.
+
+    A repeated submission is found by their names, because `last` may mean another job then.
+
+    Raises:
+        RequestError: there is no such job, or it cannot be waited for.
+    """
+    if not afters:
+        return prepared
+    fingerprint = _hash(prepared.record.fingerprint, *(one.text for one in afters))
+    record = structs.replace(prepared.record, fingerprint=fingerprint)
+    return structs.replace(prepared, record=record, after=dependencies.find(record, afters))
 
 
 def _sent(route: Route, parent: str) -> Sent:

@@ -46,6 +46,14 @@ class Submitted(Struct, frozen=True, kw_only=True):
     "Whether the job is from an earlier submission, and nothing was submitted now."
 
 
+class Awaited(Struct, frozen=True, kw_only=True):
+    """A job that must end first."""
+
+    id: str
+    type: str
+    "ok, notok or any."
+
+
 class DryRun(Struct, frozen=True, kw_only=True):
     """What --dry-run would send."""
 
@@ -53,6 +61,8 @@ class DryRun(Struct, frozen=True, kw_only=True):
     "The batch script."
     before_login: str
     "What would first run on the login node; empty for nothing."
+    after: list[Awaited]
+    "The jobs that must end first."
     folder: str
     "The folder on the cluster for submissions, relative to the home folder."
     snapshot: str

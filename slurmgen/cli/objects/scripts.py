@@ -111,6 +111,8 @@ class Explained(Struct, frozen=True, kw_only=True):
     "Why each value is what it is."
     sources: dict[str, str]
     "Where each value comes from, such as the profile or the command line."
+    depends_on: list[str]
+    "The jobs of slurmgen.toml that must end first, each as TYPE:JOB."
 
 
 class Mismatch(Struct, frozen=True, kw_only=True):

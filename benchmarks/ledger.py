@@ -7,8 +7,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
+
+from msgspec import structs
 
 from slurmgen.jobs.final_states import as_text
 from slurmgen.jobs.ledger import Ledger, Record
@@ -32,13 +35,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         few, many = (_filled(Path(name, str(number)), number) for number in (FEW, JOBS))
         for label, argv in COMMANDS.items():
-            completes = label == "completion"
-            times = _alternated(
-                lambda: _run(argv, few, completes=completes), lambda: _run(argv, many, completes=completes)
-            )
+            run = partial(_run, argv, completes=label == "completion")
+            times = _alternated(partial(run, few), partial(run, many))
             _report(f"slurmgen {label}", *times)
         for label, action in METHODS.items():
-            times = _alternated(lambda: action(Ledger(_path(few))), lambda: action(Ledger(_path(many))))
+            times = _alternated(partial(action, Ledger(_path(few))), partial(action, Ledger(_path(many))))
             _report(label, *times)
 
 
@@ -87,8 +88,6 @@ def _record(number: int) -> Record:
 
 
 def _pending() -> Record:
-    from msgspec import structs
-
     key = f"{random.getrandbits(64):x}"
     return structs.replace(_record(7), id="", key=key, fingerprint=key, state="pending", final="")
 

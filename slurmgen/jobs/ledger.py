@@ -144,6 +144,7 @@ _DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] = ?"
 _UNSETTLED = "INDEXED BY unsettled WHERE state = 'pending'"  # SQLite would read all, in order
 _IN_ORDER = "ORDER BY submitted, number"
 _LAST = "ORDER BY submitted DESC, number DESC LIMIT ?"
+_CLAIM_AGAIN = "UPDATE jobs SET claims = claims + 1 WHERE [key] != '' AND [key] = ?"
 _SAVE_FINAL = (
     "UPDATE jobs SET final = ?, why = ?, requeued = ? "
     "WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
@@ -182,9 +183,7 @@ class Ledger(StateFile):
         with self._writing() as database:
             found = _select(database, "WHERE state = 'pending' AND fingerprint = ?", record.fingerprint)
             if found and not again:
-                database.execute(
-                    "UPDATE jobs SET claims = claims + 1 WHERE [key] != '' AND [key] = ?", (found[-1].key,)
-                )
+                database.execute(_CLAIM_AGAIN, (found[-1].key,))
                 return found[-1]
             database.execute(_INSERT, structs.asdict(record))
             return record
@@ -220,8 +219,12 @@ class Ledger(StateFile):
 
     def find(self, job_id: str, site: str | None = None) -> tuple[Record, ...]:
         """The jobs with that id, at one site or at all: the last submitted at each site."""
-        found = [job for job in self._records("WHERE id = ?", job_id) if site in (None, job.site)]
+        found = [job for job in self.with_id(job_id) if site in (None, job.site)]
         return tuple({job.site: job for job in found}.values())
+
+    def with_id(self, job_id: str) -> tuple[Record, ...]:
+        """Every job with that id, also those of a cluster that has used the id again since."""
+        return self._records("WHERE id = ?", job_id)
 
     def unsettled(self, name: str, site: str | None = None) -> tuple[Record, ...]:
         """The pending entries with that key or that name, at one site or at all."""

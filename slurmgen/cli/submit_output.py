@@ -1,6 +1,6 @@
 """What `slurmgen submit` prints: what it would send, warnings, and the job."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -91,6 +91,17 @@ def print_id(outcome: "Outcome", as_json: bool) -> None:
             f"job {job} is submitted, but its id could not be printed: {error.strerror}",
             f"`slurmgen status {job}` shows it.",
         ) from None
+
+
+def print_ids(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
+    """Print the id of each array of a sweep, one on a line."""
+    if as_json:
+        from slurmgen.cli.objects.jobs import SubmittedList
+
+        print_json(SubmittedList(jobs=[_as_json(outcome) for outcome in outcomes]))
+        return
+    for outcome in outcomes:
+        print_id(outcome, as_json=False)
 
 
 def _as_json(outcome: "Outcome") -> "Submitted":

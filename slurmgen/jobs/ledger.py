@@ -8,7 +8,7 @@ the id of the job is known. Until then the same command uses the same key again,
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -193,6 +193,11 @@ class Ledger(StateFile):
         with self._writing() as database:
             database.execute(_SETTLE, structs.asdict(record))
 
+    def settle_all(self, records: Sequence[Record]) -> None:
+        """Record several jobs at once: all of them or, if that fails, none."""
+        with self._writing() as database:
+            database.executemany(_SETTLE, [structs.asdict(record) for record in records])
+
     def drop(self, key: str) -> None:
         """Remove the entry of a key that will never have a job."""
         with self._writing() as database:
@@ -230,6 +235,12 @@ class Ledger(StateFile):
         """The pending entries with that key or that name, at one site or at all."""
         found = self._records(f"{_UNSETTLED} AND ([key] = ? OR name = ?)", name, name)
         return tuple(entry for entry in found if site in (None, entry.site))
+
+    def group(self, record: Record) -> tuple[Record, ...]:
+        """The submitted jobs of the group of a record, in order; that one alone if it is in none."""
+        if not record.part_of:
+            return (record,)
+        return self._records("WHERE part_of != '' AND part_of = ? AND state = 'submitted'", record.part_of)
 
     def last(self, limit: int = 1, *, site: str | None = None, name: str | None = None) -> tuple[Record, ...]:
         """The last entries, also the pending ones, in the order of submission.

@@ -18,6 +18,7 @@ from slurmgen.jobs.reported_nodes import remember, with_bad_nodes
 from slurmgen.jobs.requeued import requeued
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
 from slurmgen.jobs.struct_text import to_text
+from slurmgen.jobs.sweep_table import tasks_of
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.replies import ENDED, JobState
 
@@ -132,7 +133,7 @@ def save_final_states(reports: Iterable[Report]) -> None:
     remember(reports)
     seen = {
         report.job.record: (
-            as_text(report.states),
+            as_text(report.states, tasks_of(report.job.record)),
             to_text(report.why),
             to_text(report.requeued or report.job.requeued),
         )

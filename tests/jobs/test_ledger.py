@@ -73,6 +73,7 @@ def test_no_query_reads_the_whole_ledger(ledger: Ledger, monkeypatch: pytest.Mon
     ledger.find("1")
     for options in ({}, {"site": "daic"}, {"name": "n"}, {"site": "daic", "name": "n"}):
         ledger.last(20, **options)
+    ledger.group(structs.replace(record("1"), part_of="p"))
     ledger.claim(pending("k", "f"))
     ledger.claim(pending("l", "f"))
     ledger.unsettled("k")
@@ -82,7 +83,7 @@ def test_no_query_reads_the_whole_ledger(ledger: Ledger, monkeypatch: pytest.Mon
     ledger.drop("k")
     with closing(connect(ledger.path)) as database:
         queries = [text for text in statements if re.match("SELECT|UPDATE|DELETE|INSERT", text)]
-        assert len(queries) == 14
+        assert len(queries) == 15
         for text in queries:
             for *_, step in database.execute(f"EXPLAIN QUERY PLAN {text}"):
                 assert "SCAN" not in step or "LIMIT" in text or "INDEX unsettled" in step, text

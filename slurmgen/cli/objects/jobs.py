@@ -46,6 +46,13 @@ class Submitted(Struct, frozen=True, kw_only=True):
     "Whether the job is from an earlier submission, and nothing was submitted now."
 
 
+class SubmittedList(Struct, frozen=True, kw_only=True):
+    """The arrays of a sweep beyond the site's array size."""
+
+    jobs: list[Submitted]
+    "One for each array."
+
+
 class Awaited(Struct, frozen=True, kw_only=True):
     """A job that must end first."""
 

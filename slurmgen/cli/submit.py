@@ -12,7 +12,7 @@ from slurmgen.cli.options import JobCommand, project_size_option, request_option
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, route_options
 from slurmgen.cli.submit_output import print_id, say_result, show, warn
-from slurmgen.errors import CommandFailed, RequestError
+from slurmgen.errors import CommandFailed, RequestError, UnknownJob
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def command(
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
-    job = load_spec(options, Path.cwd())
+    job = _load(options)
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
     with connect_in_background(route, starts=not dry_run) as connecting:
@@ -89,6 +89,19 @@ def command(
             show(prepared, as_json)
         else:
             _submit(connecting, prepared, plan, again, follow, as_json)
+
+
+def _load(options: JobOptions) -> JobSpec:
+    """The job; the error for a submitted one names `slurmgen resubmit`."""
+    try:
+        return load_spec(options, Path.cwd())
+    except UnknownJob as error:
+        from slurmgen.jobs.lookup import earlier
+
+        if found := earlier(str(options.job)):
+            hint = f"`slurmgen resubmit {found.id}` submits job {found.id} ({found.name}) again."
+            raise UnknownJob(error.fact, hint) from None
+        raise
 
 
 def _plan(job: JobSpec, *, follow: bool) -> "Plan":
@@ -111,9 +124,14 @@ def _prepared(
     folder = remote_dir or job.personal.remote_dir
     identity = job.identity(cache_dir())
     prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send, identity)
+    return with_command(with_request(prepared, job, send))
+
+
+def with_command(prepared: "Prepared") -> "Prepared":
+    """The prepared submission, whose entry keeps the command line of this process."""
     command, directory = typed(click.get_current_context()), str(Path.cwd())
     record = structs.replace(prepared.record, command=command, directory=directory)
-    return with_request(structs.replace(prepared, record=record), job, send)
+    return structs.replace(prepared, record=record)
 
 
 def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """What `slurmgen submit` prints: what it would send, warnings, and the job."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 LARGE = 100 << 20
 "Bytes, above which the user may not have meant to send the whole project."
+NOTHING: Mapping[str, object] = {}
 _JSON_KEYS = "id cluster site via host name folder key snapshot commit dirty submitted".split()
 
 
@@ -70,15 +72,15 @@ def _from_home(folder: str) -> str:
     return folder if folder.startswith("/") else f"~/{folder.removeprefix('./')}"
 
 
-def print_id(outcome: "Outcome", as_json: bool) -> None:
-    """Print the id of the job.
+def print_id(outcome: "Outcome", as_json: bool, more: Mapping[str, object] = NOTHING) -> None:
+    """Print the id of the job, or an object with `more`.
 
     Raises:
         SlurmgenError: it cannot be printed; the error names it, so that it is not lost.
     """
     job = outcome.submitted.job
     try:
-        print_json(_as_json(outcome)) if as_json else click.echo(job)
+        print_json({**_as_json(outcome), **more}) if as_json else click.echo(job)
     except OSError as error:
         raise SlurmgenError(
             f"job {job} is submitted, but its id could not be printed: {error.strerror}",

@@ -50,6 +50,17 @@ def find_job(name: str, site: str | None, options: Options, site_route: SiteRout
     return Job.of(record, _route(record, options, site_route))
 
 
+def earlier(name: str) -> Record | None:
+    """The job that was submitted last with that id or name, or as `last`; None if there is none.
+
+    Raises:
+        ConfigError: the ledger cannot be used.
+    """
+    of_id = Ledger().find(name.partition("_")[0]) if _JOB_ID.fullmatch(name) else ()
+    found = of_id[-1] if of_id else _last(name, None)
+    return None if found is None or found.pending else found
+
+
 def find_submission(name: str, site: str | None) -> Record:
     """Find an unsettled submission by its key or by the name of its job.
 

@@ -57,6 +57,7 @@ EVERY = {
     ],
     "explain": [["cifar"], ["cifar", "--json"], ["cifar", "--account", NAME], ["cifar", "--script", NAME]],
     "submit": [["cifar", "--dry-run"], ["cifar", "--dry-run", "--json"], [NAME, "--dry-run"]],
+    "resubmit": [[NAME], ["1", "--site", NAME], [NAME, "--time", NAME, "--dry-run"]],
     "status": [[NAME], ["--site", NAME], []],
     "logs": [[NAME], ["1", "--site", NAME], [NAME, "--stderr"]],
     "wait": [[NAME]],

@@ -49,6 +49,10 @@ CASES = {
         Case("submit a --dry-run --via twin --json", programs=GIT),
         Case("submit a --test-only --via twin", programs=GIT | SHELL | SLURM),
     ],
+    "resubmit": [
+        Case("resubmit {job} --dry-run", programs=SHELL | SLURM),
+        Case("resubmit {job} --present-files --dry-run --json", programs=SHELL | SLURM | GIT),
+    ],
     "status": [
         Case("status", programs=SHELL | SLURM),
         Case("status {job} --json", programs=SHELL | SLURM),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, convert, structs
 
 from slurmgen.config import user
+from slurmgen.config.dependencies import check_dependencies, depends_on
 from slurmgen.config.project import (
     DEFAULT_SITE,
     FILE_NAME,
@@ -30,6 +31,9 @@ from slurmgen.errors import ConfigError, RequestError, UnknownJob, did_you_mean
 from slurmgen.request import NONE, Request, check_form, command_line, merge
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site, profile_paths
+from slurmgen.slurm import dependencies
+from slurmgen.slurm.dependencies import After
+from slurmgen.slurm.sbatch_options import given
 from slurmgen.text import toml_key
 from slurmgen.toml_structs import located
 
@@ -98,6 +102,20 @@ class JobSpec(Struct, frozen=True, kw_only=True):
             cache_dir: a private folder for compiled templates.
         """
         return self.on_all_nodes.render(self.on_all_nodes.plan(), cache_dir) if self.on_all_nodes else None
+
+    def after(self, words: Sequence[str] = ()) -> tuple[After, ...]:
+        """The jobs that must end before this one starts.
+
+        Args:
+            words: each `[TYPE:]JOB`, instead of those of slurmgen.toml; `none` for no job.
+
+        Raises:
+            RequestError: a word names no job, or an sbatch option names dependencies too.
+        """
+        of_project = depends_on(self.project, self.name, self.site.name) if self.name else ()
+        afters = dependencies.given(words) if words else of_project
+        dependencies.check_alone(afters, given(self.request.sbatch).get("dependency"))
+        return afters
 
     def plan(self) -> "Plan":
         """Resolve the request on its site.
@@ -277,6 +295,7 @@ def check_names(project: Project, project_dir: Path) -> None:
             raise ConfigError(
                 f"{place}: job {name} on {site}: there is no site {site!r}", did_you_mean(site, known)
             )
+    check_dependencies(project, project_dir)
 
 
 def _files(request: Request, merged: Request, overrides: Request) -> dict[str, str]:

@@ -97,6 +97,12 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "After a preflight that found a bad node: stop, or requeue the job without it."
     requeue_signal: RequeueSignal | None = None
     "How the ranks are asked to stop, and optionally how many seconds before the time limit."
+    label_ranks: bool | None = None
+    "Begin each line of the log with the rank that wrote it."
+    mail: str | None = None
+    "The events that Slurm sends mail for, such as `end,fail`, or `none`."
+    mail_user: str | None = None
+    "The address for that; default: that of personal.toml, else the user's on the cluster."
     name: str | None = None
     "Name of the job."
     log_dir: str | None = None

@@ -119,6 +119,12 @@ def test_the_toml_examples_of_the_readme_are_valid() -> None:
     ]
 
 
+def test_the_page_of_json_output_is_that_of_the_code() -> None:
+    """If not: python docs/json_page.py."""
+    text = runpy.run_path(str(REPOSITORY / "docs" / "json_page.py"))["page"]()
+    assert (REPOSITORY / "docs" / "json.md").read_text() == text
+
+
 def test_the_page_of_profile_keys_is_that_of_the_code() -> None:
     """If not: python docs/profile_keys.py."""
     text = runpy.run_path(str(REPOSITORY / "docs" / "profile_keys.py"))["page"]()

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import to_builtins
 
 from slurmgen.cli.color import color_option, style_of, styled_diff
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import warn
 from slurmgen.cli.paths import cache_dir, shown
+from slurmgen.cli.route_options import json_format_option
 from slurmgen.config.project import FILE_NAME
 from slurmgen.text import annotation, counted, visible, visible_json
 
@@ -43,7 +45,8 @@ _HINT = (
     help="Format of the report; github: annotations in a pull request.",
 )
 @color_option
-def command(folder: Path, format_: str, color: str) -> int:
+@json_format_option
+def command(folder: Path, format_: str, color: str, as_json: bool) -> int:
     """Check that the scripts in the project match slurmgen.toml.
 
     Exits with 1 and shows the difference if a script is missing, outdated or edited by hand, or if no job
@@ -56,7 +59,9 @@ def command(folder: Path, format_: str, color: str) -> int:
     require_project(folder)
     wanted = expected(folder, project, cache_dir(), warn)
     findings = compare(wanted, found(script_folder(folder, project), wanted))
-    click.echo(_REPORTS[format_](findings, len(wanted), style_of(color)), nl=False, color=True)
+    click.echo(
+        _REPORTS["json" if as_json else format_](findings, len(wanted), style_of(color)), nl=False, color=True
+    )
     return int(bool(findings))
 
 
@@ -79,16 +84,13 @@ def _block(finding: "Finding", style: Style) -> str:
 
 
 def _as_json(findings: "Sequence[Finding]", scripts: int, _style: Style) -> str:
+    from slurmgen.cli.objects.scripts import Checked, Mismatch
+
     objects = [
-        {
-            "path": shown(finding.path),
-            "kind": finding.kind,
-            "message": finding.message,
-            "diff": _diff(finding),
-        }
+        Mismatch(path=shown(finding.path), kind=finding.kind, message=finding.message, diff=_diff(finding))
         for finding in findings
     ]
-    return visible_json({"scripts": scripts, "findings": objects}, indent=2)
+    return visible_json(Checked(scripts=scripts, findings=objects), indent=2, default=to_builtins)
 
 
 def _as_github(findings: "Sequence[Finding]", _scripts: int, _style: Style) -> str:

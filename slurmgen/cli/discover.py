@@ -9,7 +9,8 @@ import click
 from slurmgen.cli.completion import complete_hosts, complete_sites
 from slurmgen.cli.discover_probe import ProbeOptions, probe_options, probed
 from slurmgen.cli.help import Command
-from slurmgen.cli.route_options import connect, project_dir, route_options
+from slurmgen.cli.job_output import print_json
+from slurmgen.cli.route_options import connect, json_option, project_dir, route_options
 from slurmgen.cli.site_option import not_empty
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ _TIMEOUT = 120
     help="Compare with a profile; exit with 1 if a fact differs.",
 )
 @route_options
+@json_option
 @probe_options
 def command(
     login_host: str | None,
@@ -59,6 +61,7 @@ def command(
     output: Path | None,
     diff: str | None,
     probe: ProbeOptions | None,
+    as_json: bool,
     **options: Any,
 ) -> int:
     """Print a site profile from what Slurm on a login node reports, or write it to a file.
@@ -85,10 +88,13 @@ def command(
     with connect(route) as transport:
         found, cluster = _query(transport, host)
         if probe:
-            found = probed(probe, transport, route, found, _site(found, diff, name or cluster))
+            site = _site(found, diff, name or cluster)
+            found = probed(probe, transport, route, found, site, as_json=as_json)
     if probe and probe.dry_run:
         return 0
-    return _compare(diff, found, options["via"]) if diff else _write(found, name or cluster, output)
+    if diff:
+        return _compare(diff, found, options["via"], as_json)
+    return _write(found, name or cluster, output, as_json)
 
 
 def _check_name(name: str | None) -> None:
@@ -176,7 +182,8 @@ def _query(transport: "Transport", host: str | None) -> "tuple[Discovery, str]":
     return discover(replies, host), cluster_name(replies)
 
 
-def _compare(name: str, found: "Discovery", via: str | None) -> int:
+def _compare(name: str, found: "Discovery", via: str | None, as_json: bool) -> int:
+    from slurmgen.cli.objects.sites import Compared, ProfileDifference
     from slurmgen.sites.discover import differences
     from slurmgen.sites.profiles import load_site
     from slurmgen.text import visible
@@ -184,22 +191,37 @@ def _compare(name: str, found: "Discovery", via: str | None) -> int:
     wrong = list(differences(load_site(name, project_dir()), found, all_types=via != "twin"))
     for command in found.failed:
         click.echo(f"not compared: `{command}` failed on the cluster", err=True)
-    for one in wrong:
+    if as_json:
+        objects = [ProfileDifference(**one._asdict()) for one in wrong]
+        print_json(Compared(site=name, differences=objects, failed=[*found.failed]), indent=2)
+    for one in wrong if not as_json else ():
         click.echo(visible(f"{one.key}: {one.profile} in the profile, {one.cluster} on the cluster"))
     if not wrong:
         click.echo(f"the profile of {name} agrees with the cluster", err=True)
     return 1 if wrong else 0
 
 
-def _write(found: "Discovery", name: str, output: Path | None) -> int:
-    from slurmgen.cli.paths import removed_on_error
-    from slurmgen.errors import RequestError
+def _write(found: "Discovery", name: str, output: Path | None, as_json: bool) -> int:
+    """Write the profile to a file, or print it."""
     from slurmgen.sites.discover import profile_text
 
     text = profile_text(found, name, _today())
-    if output is None:
+    if output is not None:
+        _write_file(text, output)
+    if as_json:
+        from slurmgen.cli.objects.sites import DiscoveredProfile
+
+        path, unknown = (str(output) if output else None), [*found.unknown]
+        print_json(DiscoveredProfile(name=name, path=path, profile=text, unknown=unknown), indent=2)
+    elif output is None:
         click.echo(text, nl=False)
-        return 0
+    return 0
+
+
+def _write_file(text: str, output: Path) -> None:
+    from slurmgen.cli.paths import removed_on_error
+    from slurmgen.errors import RequestError
+
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with output.open("x", encoding="utf-8") as file, removed_on_error(output):
@@ -208,4 +230,3 @@ def _write(found: "Discovery", name: str, output: Path | None) -> int:
     except OSError as error:
         raise RequestError(f"{output} cannot be written: {error.strerror}", "Name a new file.") from None
     click.echo(f"wrote {output}: check it with `slurmgen sites validate {output}`", err=True)
-    return 0

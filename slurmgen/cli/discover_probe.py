@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from slurmgen.cli.job_output import say
+from slurmgen.cli.job_output import print_json, say
 from slurmgen.text import counted, visible
 
 if TYPE_CHECKING:
@@ -58,7 +58,13 @@ def probe_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def probed(
-    options: ProbeOptions, transport: "Transport", route: "Route", found: "Discovery", site: "Site"
+    options: ProbeOptions,
+    transport: "Transport",
+    route: "Route",
+    found: "Discovery",
+    site: "Site",
+    *,
+    as_json: bool = False,
 ) -> "Discovery":
     """The discovery with the report of a probe job, which is submitted unless an earlier one is unread.
 
@@ -73,7 +79,7 @@ def probed(
     account = options.account or own.account
     plan = probe_plan(site, account, options.partition, qos=options.qos, gpu_type=options.gpu_type)
     if options.dry_run:
-        _show(plan)
+        _show(plan, as_json)
         return found
     earlier = unread(transport, route)
     if earlier:
@@ -86,11 +92,15 @@ def probed(
     return with_probe(found, submit_probe(transport, prepared, _wait_for))
 
 
-def _show(plan: "Plan") -> None:
+def _show(plan: "Plan", as_json: bool) -> None:
+    from slurmgen.cli.objects.sites import ProbeJob
     from slurmgen.jobs.probe import batch_script
     from slurmgen.sites.discover.probe import SCRIPT_NAME, script
 
-    click.echo(f"{batch_script(plan)}\n# {SCRIPT_NAME}:\n{script()}", nl=False)
+    if as_json:
+        print_json(ProbeJob(script=batch_script(plan), program=script()))
+    else:
+        click.echo(f"{batch_script(plan)}\n# {SCRIPT_NAME}:\n{script()}", nl=False)
 
 
 def _is_confirmed(plan: "Plan", where: str) -> bool:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.color import color_option, style_of, terminal_width
+from slurmgen.cli.job_output import print_json
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
 from slurmgen.cli.paths import cache_dir
-from slurmgen.cli.route_options import connect, route_options
+from slurmgen.cli.route_options import connect, json_option, route_options
 from slurmgen.cli.submit_output import amount_of
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:
+    from slurmgen.cli.objects.jobs import Diagnosis
     from slurmgen.doctor import Step
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.plan import Plan
@@ -40,7 +42,7 @@ _WIDTH, _NAME_WIDTH = 11, 15
 @project_size_option
 @send_option
 @color_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@json_option
 def command(
     options: JobOptions,
     remote_dir: str | None,
@@ -84,7 +86,7 @@ def command(
             if not as_json:
                 click.echo(_lines(step, style, width), color=True)
     if as_json:
-        click.echo(_json(job.site.name, steps), nl=False)
+        print_json(_diagnosis(job.site.name, steps), indent=2)
     return exit_code(steps)
 
 
@@ -119,12 +121,10 @@ def _wrapped(text: str, width: int | None) -> list[str]:
     return textwrap.wrap(visible(text), room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def _json(site: str, steps: "list[Step]") -> str:
-    from slurmgen.text import visible_json
+def _diagnosis(site: str, steps: "list[Step]") -> "Diagnosis":
+    from slurmgen.cli.objects.jobs import Diagnosis, DoctorStep
 
     objects = [
-        {"step": step.name, "state": step.state, "said": step.fact, "hint": step.hint or None}
-        for step in steps
+        DoctorStep(step=step.name, state=step.state, said=step.fact, hint=step.hint or None) for step in steps
     ]
-    ok = all(step.state != "failed" for step in steps)
-    return visible_json({"site": site, "ok": ok, "steps": objects}, indent=2)
+    return Diagnosis(site=site, ok=all(step.state != "failed" for step in steps), steps=objects)

@@ -6,6 +6,8 @@ from pathlib import Path
 import click
 
 from slurmgen.cli.options import JobCommand, request_options
+from slurmgen.cli.route_options import json_option
+from slurmgen.config.project import FILE_NAME
 from slurmgen.job_spec import JobOptions, load_spec
 
 Row = tuple[str, str, str]
@@ -22,12 +24,15 @@ Row = tuple[str, str, str]
     },
 )
 @request_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option
 def command(options: JobOptions, as_json: bool) -> None:
     """Show every value of the plan and the reason for it."""
     from slurmgen.plan import as_dict
 
-    values = as_dict(load_spec(options, Path.cwd()).plan())
+    spec = load_spec(options, Path.cwd())
+    values = as_dict(spec.plan())
+    values["depends_on"] = [one.text for one in spec.after()]
+    values["reasons"] |= {"depends_on": FILE_NAME} if spec.after() else {}  # type: ignore[operator]
     if as_json:
         from slurmgen.text import visible_json
 

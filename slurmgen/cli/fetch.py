@@ -13,6 +13,7 @@ from slurmgen.cli.size_option import max_size_option
 from slurmgen.text import counted, visible
 
 if TYPE_CHECKING:
+    from slurmgen.cli.objects.jobs import FetchedFiles
     from slurmgen.jobs.job import Job
     from slurmgen.jobs.results.local_folder import Results
     from slurmgen.remote.transport import Transport
@@ -79,9 +80,11 @@ def command(
     ctx.exit(any(results.kept or results.refused for results in fetched))
 
 
-def _as_json(job: "Job", results: "Results") -> dict[str, Any]:
+def _as_json(job: "Job", results: "Results") -> "FetchedFiles":
+    from slurmgen.cli.objects.jobs import FetchedFiles
+
     values = structs.asdict(results)
-    return {"id": job.id.number, "site": job.route.site, "to": str(values.pop("folder")), **values}
+    return FetchedFiles(id=job.id.number, site=job.route.site, to=str(values.pop("folder")), **values)
 
 
 def _report(job: "Job", fetched: "Results", *, quiet: bool) -> None:

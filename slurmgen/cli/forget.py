@@ -1,19 +1,21 @@
 """`slurmgen forget`: give up a submission that may not have become a job."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from slurmgen.cli.completion import complete_submissions
 from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import print_report, say, warn
-from slurmgen.cli.route_options import connect, route_options
+from slurmgen.cli.job_output import print_json, print_report, say, warn
+from slurmgen.cli.route_options import connect, json_option, route_options
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import SlurmgenError
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
+    from slurmgen.cli.objects.jobs import Forgotten
     from slurmgen.jobs.ledger import Record
+    from slurmgen.jobs.report import Report
     from slurmgen.remote.route import Route
 
 _FORCE_HINT = "Nothing was changed. --force removes the entry from your records, although a job may exist."
@@ -36,7 +38,10 @@ _FORCE_HINT = "Nothing was changed. --force removes the entry from your records,
     is_flag=True,
     help="Remove the entry even if the remote host is not reached; a job may exist.",
 )
-def command(submission: str, site: str | None, cancel: bool, force: bool, **options: Any) -> None:
+@json_option
+def command(
+    submission: str, site: str | None, cancel: bool, force: bool, as_json: bool, **options: Any
+) -> None:
     """Forget a submission that may not have become a job.
 
     Name it by its job or by its key, which `slurmgen status` shows. If the remote host has a job for it, the
@@ -55,10 +60,16 @@ def command(submission: str, site: str | None, cancel: bool, force: bool, **opti
             raise type(error)(error.fact, f"{error.hint} {_FORCE_HINT}".strip()) from None
         Ledger().drop(entry.key)
         warn(f"{error.fact}. The entry was removed, but a job may exist: look in the queue of {entry.site}.")
+        if as_json:
+            print_json(_forgotten(entry, "forced"))
     else:
-        _print_outcome(entry, settled)
-        if settled and cancel:
-            _cancel(settled, route)
+        if not as_json:
+            _print_outcome(entry, settled)
+        cancelled = _cancel(settled, route) if settled and cancel else None
+        if as_json:
+            print_json(_forgotten(entry, "recorded" if settled else "removed", settled, cancelled))
+        elif cancelled:
+            print_report(cancelled)
 
 
 def _settle(entry: "Record", route: "Route") -> "Record | None":
@@ -74,7 +85,26 @@ def _print_outcome(entry: "Record", settled: "Record | None") -> None:
     click.echo(visible(f"submission {entry.key} ({entry.name}) {outcome}"))
 
 
-def _cancel(settled: "Record", route: "Route") -> None:
+def _forgotten(
+    entry: "Record",
+    outcome: Literal["recorded", "removed", "forced"],
+    settled: "Record | None" = None,
+    cancelled: "Report | None" = None,
+) -> "Forgotten":
+    from slurmgen.cli.objects.jobs import Forgotten
+    from slurmgen.jobs.report import to_json
+
+    return Forgotten(
+        key=entry.key,
+        name=entry.name,
+        site=entry.site,
+        outcome=outcome,
+        job=settled.id if settled else None,
+        cancelled=to_json(cancelled) if cancelled else None,
+    )
+
+
+def _cancel(settled: "Record", route: "Route") -> "Report":
     from slurmgen.jobs.cancel import cancel_jobs
     from slurmgen.jobs.job import Job
     from slurmgen.jobs.status import save_final_states
@@ -82,5 +112,4 @@ def _cancel(settled: "Record", route: "Route") -> None:
     with connect(route) as transport:
         reports = cancel_jobs(transport, [Job.of(settled, route)], say)
     save_final_states(reports)
-    for report in reports:
-        print_report(report)
+    return reports[0]

@@ -11,7 +11,10 @@ import click
 
 from slurmgen.bundled_scripts import FOLDER as TRAINING
 from slurmgen.cli.help import Command
+from slurmgen.cli.job_output import print_json
+from slurmgen.cli.objects.scripts import Started
 from slurmgen.cli.paths import shown
+from slurmgen.cli.route_options import json_option
 from slurmgen.cli.site_option import site_option
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME
 from slurmgen.errors import RequestError
@@ -29,7 +32,8 @@ from slurmgen.text import visible
 )
 @site_option
 @click.option("--training", is_flag=True, help="Also copy the training examples to training/.")
-def command(site: str | None, training: bool) -> None:
+@json_option
+def command(site: str | None, training: bool, as_json: bool) -> None:
     """Create a commented slurmgen.toml in the current folder.
 
     An existing file is never overwritten. On a login node the site is detected. Elsewhere slurmgen
@@ -39,12 +43,15 @@ def command(site: str | None, training: bool) -> None:
     from slurmgen.sites.profiles import load_site
 
     folder = Path.cwd()
-    for name in (FILE_NAME, *([TRAINING] if training else [])):
+    names = [FILE_NAME, *([TRAINING] if training else [])]
+    for name in names:
         _refuse_existing(folder / name)
     place = load_site(site or _find_site(folder), folder)
     _write(folder / FILE_NAME, starter(place))
     if training:
         _copy_training(folder / TRAINING)
+    if as_json:
+        print_json(Started(site=place.name, wrote=names))
     _print_next_steps(place)
 
 

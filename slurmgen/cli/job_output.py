@@ -55,18 +55,19 @@ def print_jobs(objects: Sequence[Any], *, several: bool) -> None:
     print_json({"jobs": list(objects)} if several else objects[0])
 
 
-def print_json(value: Any) -> None:
-    """Print a value as JSON."""
+def print_json(value: Any, *, indent: int | None = None) -> None:
+    """Print an object of `slurmgen.cli.objects`, or a list of them, as JSON."""
     from msgspec import to_builtins
 
     # Structs are converted one by one, because an array may have very many tasks.
-    click.echo(visible_json(value, default=to_builtins), nl=False)
+    click.echo(visible_json(value, indent, default=to_builtins), nl=False)
 
 
 def print_script(text: str) -> None:
     """Print a script exactly; on a terminal, escape its control characters."""
     is_shown = sys.stdout is not None and sys.stdout.isatty()
-    click.echo(visible(text, keep="\n\t") if is_shown else text, nl=False)
+    exact = text.encode(errors="surrogateescape")
+    click.echo(visible(text, keep="\n\t") if is_shown else exact, nl=False)
 
 
 def exit_code(reports: "Sequence[Report]") -> int:

@@ -11,14 +11,18 @@ import click
 from slurmgen.cli.color import color_option, style_of, styled_diff, terminal_width
 from slurmgen.cli.completion import complete_rules
 from slurmgen.cli.help import Command
+from slurmgen.cli.job_output import print_json
 from slurmgen.cli.paths import write as write_file
+from slurmgen.cli.route_options import json_format_option
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from slurmgen.cli.objects.scripts import LintRule
     from slurmgen.lint.engine import Fixed
+    from slurmgen.lint.finding import Rule
     from slurmgen.lint.reports import Linted
     from slurmgen.sites.model import Site
 
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Format of the report.",
 )
+@json_format_option
 @color_option
 @click.option(
     "--select",
@@ -72,6 +77,7 @@ def command(
     files: tuple[str, ...],
     site: str | None,
     format_: str,
+    as_json: bool,
     color: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -88,7 +94,7 @@ def command(
     it stands alone.
     """
     if explain:
-        return _explain(explain)
+        return _explain(explain, as_json)
     if not files:
         raise click.UsageError("Name a file, or - for standard input.")
     if fix and "-" in files:
@@ -104,11 +110,12 @@ def command(
         if diff:
             if not unsafe_fixes:
                 _hint_at_unsafe_fixes(sum(_count_unsafe(file, place, codes) for file in linted))
-            return _show_changes(changed, style_of(color))
+            return _print_changes(changed) if as_json else _show_changes(changed, style_of(color))
         linted = [_write(file, changes, place, codes) for file, changes in changed]
     from slurmgen.lint.reports import report
 
-    click.echo(report(format_, linted, style=style_of(color), width=terminal_width()), nl=False, color=True)
+    form = "json" if as_json else format_
+    click.echo(report(form, linted, style=style_of(color), width=terminal_width()), nl=False, color=True)
     return int(any(file.reports for file in linted))
 
 
@@ -209,16 +216,42 @@ def _show_changes(changed: "list[tuple[Linted, Fixed]]", style: "Callable[..., s
     return int(any(file.reports for file, _ in changed))
 
 
+def _print_changes(changed: "list[tuple[Linted, Fixed]]") -> int:
+    """Print the patch of each file as JSON."""
+    from slurmgen.cli.objects.scripts import LintChange
+    from slurmgen.lint.patch import patch
+
+    changes = [
+        LintChange(file=file.name, findings=len(file.reports), diff=patch(file.name, file.text, fixed.text))
+        for file, fixed in changed
+    ]
+    print_json(changes, indent=2)
+    return int(any(file.reports for file, _ in changed))
+
+
 def _path(name: str) -> Path | None:
     return None if name == "-" else Path(name)
 
 
-def _explain(code: str) -> int:
+def _explain(code: str, as_json: bool) -> int:
     from slurmgen.lint import chosen
     from slurmgen.lint.docs import explain
     from slurmgen.lint.rules import all_rules
 
-    for known in chosen([code], notes=True):
-        if known.startswith(code.upper()):  # not the rule that always runs
-            click.echo(explain(all_rules()[known]), nl=False)
+    codes = [known for known in chosen([code], notes=True) if known.startswith(code.upper())]
+    rules = [all_rules()[known] for known in codes]  # not the rule that always runs
+    if as_json:
+        print_json([_as_object(rule) for rule in rules], indent=2)
+        return 0
+    for rule in rules:
+        click.echo(explain(rule), nl=False)
     return 0
+
+
+def _as_object(rule: "Rule") -> "LintRule":
+    from slurmgen.cli.objects.scripts import LintRule
+    from slurmgen.lint.docs import explain
+
+    return LintRule(
+        code=rule.code, name=rule.name, severity=rule.severity, summary=rule.summary, doc=explain(rule)
+    )

@@ -5,7 +5,6 @@ from math import isnan
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import structs
 
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_json
@@ -71,7 +70,9 @@ def command(
         _clear(place, cleared)
     nodes = BadNodes().current(place)
     if as_json:
-        print_json({"nodes": [structs.asdict(node) for node in nodes]})
+        from slurmgen.cli.objects.jobs import BadNodeList
+
+        print_json(BadNodeList(nodes=list(nodes)))
     else:
         _print_table(nodes)
 

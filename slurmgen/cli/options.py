@@ -278,6 +278,17 @@ _OPTIONS = [
         type=click.Choice(["stop", "retry"]),
         help="If the preflight finds a bad node: stop, or requeue the job without it; default: stop.",
     ),
+    click.option(
+        "--label-ranks/--no-label-ranks",
+        default=None,
+        help="Begin each line of the log with its rank, for `logs --rank`.",
+    ),
+    click.option(
+        "--mail", metavar="EVENTS", help="Have Slurm send mail on these events, such as end,fail, or none."
+    ),
+    click.option(
+        "--mail-user", metavar="ADDRESS", help="Address for --mail; default: mail_user in personal.toml."
+    ),
     click.option("--name", metavar="NAME", help="Job name; default: the name of the script."),
     click.option(
         "--log-dir",

@@ -11,9 +11,9 @@ from msgspec import structs
 
 from slurmgen.bundled_scripts import PREFLIGHT
 from slurmgen.cli.help import Command
-from slurmgen.cli.job_output import say
+from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.paths import cache_dir
-from slurmgen.cli.route_options import connect_in_background, route_options
+from slurmgen.cli.route_options import connect_in_background, json_option, route_options
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
@@ -23,7 +23,8 @@ from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import is_full_path
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.healthy_nodes import Scope
+    from slurmgen.cli.objects.jobs import Preflight
+    from slurmgen.jobs.healthy_nodes import Checked, Scope
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.plan import Plan
@@ -83,6 +84,7 @@ _OF_SBATCH = ("constraint", "reservation", "clusters", "nodelist", "exclude")
 @click.option("--dry-run", is_flag=True, help="Print the script, without connecting.")
 @click.option("--copy", is_flag=True, help="Copy the program into the current folder, and submit nothing.")
 @route_options
+@json_option
 def command(
     site: str | None,
     nodes: int | None,
@@ -90,6 +92,7 @@ def command(
     remote_dir: str | None,
     dry_run: bool,
     copy: bool,
+    as_json: bool,
     **values: Any,
 ) -> None:
     """Check nodes of a site by a short job.
@@ -104,8 +107,8 @@ def command(
     from slurmgen.remote.route import find_route
 
     if copy:
-        _check_alone("copy")
-        _copy(Path.cwd() / PREFLIGHT)
+        _check_alone("copy", "as_json")
+        _copy(Path.cwd() / PREFLIGHT, as_json)
         return
     route_values = {key: values.pop(key) for key in ("via", "host", "ssh_config", "ssh_client")}
     values |= _size(nodes, nodelist)
@@ -115,14 +118,15 @@ def command(
     route = find_route(job.site, job.personal, **route_values)
     folder = cache_folder() / NAME  # always the same, so that a repeated command finds its unsettled job
     folder.mkdir(parents=True, exist_ok=True)
-    _run(job, folder, route, remote_dir, all_gpus=request.gpus is None, dry_run=dry_run)
+    all_gpus = request.gpus is None
+    _run(job, folder, route, remote_dir, all_gpus=all_gpus, dry_run=dry_run, as_json=as_json)
 
 
-def _check_alone(name: str) -> None:
+def _check_alone(name: str, *allowed: str) -> None:
     """Refuse other options beside one, except those that come from the environment."""
     context = click.get_current_context()
     given = [key for key in context.params if context.get_parameter_source(key) is _COMMANDLINE]
-    others = [f"--{key.replace('_', '-')}" for key in given if key != name]
+    others = [f"--{key.replace('_', '-')}" for key in given if key not in (name, *allowed)]
     if others:
         raise click.UsageError(f"{others[0]} has no effect with --{name}.")
 
@@ -142,11 +146,15 @@ def _size(nodes: int | None, nodelist: str | None) -> dict[str, Any]:
     return {"nodes": len(names), "sbatch": {"nodelist": ",".join(names)}}
 
 
-def _copy(folder: Path) -> None:
+def _copy(folder: Path, as_json: bool) -> None:
     if folder.exists():
         raise RequestError(f"{folder.name} exists already", "Remove it first, or keep it.")
     shutil.copytree(bundled(PREFLIGHT), folder, ignore=shutil.ignore_patterns("__pycache__"))
     say(f"copied the program that checks nodes to {folder.name}/")
+    if as_json:
+        from slurmgen.cli.objects.jobs import Copied
+
+        print_json(Copied(folder=folder.name))
 
 
 def _checking(job: JobSpec) -> JobSpec:
@@ -180,7 +188,14 @@ def _with_gpus(request: Request, site: Site) -> Request:
 
 
 def _run(
-    job: JobSpec, folder: Path, route: "Route", remote_dir: str | None, *, all_gpus: bool, dry_run: bool
+    job: JobSpec,
+    folder: Path,
+    route: "Route",
+    remote_dir: str | None,
+    *,
+    all_gpus: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Submit the job from an empty folder, and show its log until it ends."""
     from slurmgen.cli.submit_output import show
@@ -188,22 +203,42 @@ def _run(
     with connect_in_background(route, starts=not dry_run) as connecting:
         plan, prepared = _prepared(job, folder, route, remote_dir)
         if dry_run:
-            show(prepared, as_json=False)
+            show(prepared, as_json)
             return
         from slurmgen.cli.submit import follow_job
-        from slurmgen.cli.submit_output import say_result
+        from slurmgen.cli.submit_output import notes_of, say_result
         from slurmgen.cli.submit_progress import Printer
         from slurmgen.jobs.submit import submission
 
-        printer = Printer(prepared, plan)
+        printer = Printer(prepared, notes_of(plan))
         with submission(prepared, connecting.transport, observer=printer) as outcome:
             say_result(prepared, outcome)
             try:
-                follow_job(outcome, route, err=False)
+                follow_job(outcome, route, err=as_json)
             except Exit as end:
+                checked = None
                 if not end.exit_code:
-                    _clear_healthy(outcome.record, route, _scope(plan, all_gpus=all_gpus))
+                    checked = _clear_healthy(outcome.record, route, _scope(plan, all_gpus=all_gpus))
+                if as_json and end.exit_code in (0, 1):
+                    print_json(_result(outcome.record, checked))
                 raise
+
+
+def _result(record: "Record", checked: "Checked | None") -> "Preflight":
+    """What --json prints; `checked` is what a job without bad nodes found, else None."""
+    from slurmgen.cli.objects.jobs import Preflight
+    from slurmgen.jobs.bad_nodes import BadNodes, Place
+
+    listed = BadNodes().current(Place(record.site, record.via == "twin"))
+    return Preflight(
+        id=record.id,
+        site=record.site,
+        healthy=checked is not None,
+        bad=[node for node in listed if node.job == record.id],
+        cleared=list(checked.cleared) if checked else [],
+        by_hand=list(checked.by_hand) if checked else [],
+        unseen={node: list(checks) for node, checks in checked.unseen.items()} if checked else {},
+    )
 
 
 def _scope(plan: "Plan", *, all_gpus: bool) -> "Scope":
@@ -213,7 +248,7 @@ def _scope(plan: "Plan", *, all_gpus: bool) -> "Scope":
     return Scope(nodes=plan.request.nodes or 1, all_gpus=all_gpus, with_torch=with_torch)
 
 
-def _clear_healthy(record: "Record", route: "Route", scope: "Scope") -> None:
+def _clear_healthy(record: "Record", route: "Route", scope: "Scope") -> "Checked":
     """Clear the entries of bad nodes that a job found healthy, and name them and those that stay."""
     from slurmgen.jobs.healthy_nodes import clear_healthy
     from slurmgen.text import listed
@@ -226,6 +261,7 @@ def _clear_healthy(record: "Record", route: "Route", scope: "Scope") -> None:
         say(f"healthy, but you reported it as bad: {names}; `slurmgen nodes --clear NODE` clears it")
     for node, checks in checked.unseen.items():
         say(f"{node} stays excluded, since this job could not repeat: {listed(checks)}. {_HOW_TO_REPEAT}")
+    return checked
 
 
 def _prepared(job: JobSpec, folder: Path, route: "Route", remote_dir: str | None) -> "tuple[Plan, Prepared]":

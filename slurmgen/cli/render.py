@@ -1,20 +1,25 @@
 """`slurmgen render`: write the batch script to stdout or to a file."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
-from slurmgen.cli.job_output import print_script, warn
+from slurmgen.cli.job_output import print_json, print_script, warn
 from slurmgen.cli.options import JobCommand, request_options
 from slurmgen.cli.paths import cache_dir, shown, write_in_project
 from slurmgen.cli.paths import write as write_file
+from slurmgen.cli.route_options import json_option
 from slurmgen.job_spec import JobOptions, JobSpec, check_names, load_spec
 from slurmgen.text import visible
 
-_WITH_ALL = {"all_jobs", "write", "force"}
+if TYPE_CHECKING:
+    from slurmgen.cli.objects.scripts import Rendered, RenderedScript
+
+_WITH_ALL = {"all_jobs", "write", "force", "as_json"}
 
 
 @click.command(
@@ -41,6 +46,7 @@ _WITH_ALL = {"all_jobs", "write", "force"}
 )
 @bad_nodes_option(default=False)
 @click.option("--force", is_flag=True, help="Overwrite a script that was edited by hand.")
+@json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -50,6 +56,7 @@ def command(
     all_jobs: bool,
     exclude_bad_nodes: bool,
     force: bool,
+    as_json: bool,
 ) -> None:
     """Write the batch script of a job to stdout or to a file.
 
@@ -66,15 +73,20 @@ def command(
         )
     if all_jobs:
         _refuse_more_than_all(ctx, write)
-        _write_all(force)
+        rendered = _write_all(force)
     else:
         job = load_spec(options, Path.cwd(), personal=not (output or write))
         if exclude_bad_nodes:
             job = without_bad_nodes(job)
-        _render_one(job, output, write, force)
+        rendered = _render_one(job, output, write, force)
+    if as_json:
+        print_json(rendered)
+    elif not (output or write):
+        print_script(rendered.scripts[0].script)
 
 
-def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> None:
+def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> "Rendered":
+    from slurmgen.cli.objects.scripts import Rendered, RenderedScript
     from slurmgen.config.project import script_path
     from slurmgen.signature import signed
     from slurmgen.sync.project_files import missing_files, missing_preflight
@@ -82,15 +94,17 @@ def _render_one(job: JobSpec, output: Path | None, write: bool, force: bool) -> 
     plan = job.plan()
     text = job.render(plan, cache_dir())
     preflight = missing_preflight(plan, job.project_dir) if write else []
-    for warning in [*plan.ranks.settings.notes.values(), *missing_files(plan, job.project_dir), *preflight]:
+    warnings = [*plan.ranks.settings.notes.values(), *missing_files(plan, job.project_dir), *preflight]
+    for warning in warnings:
         warn(warning)
     if write:
         path = job.project_dir / script_path(job.project, job.name or plan.name, plan.site)
-        _write_scripts(job.project_dir, {path: signed(text)}, force)
+        scripts = _write_scripts(job.project_dir, {path: signed(text)}, force)
     elif output:
-        _write_output(output, signed(text), force)
+        scripts = [_write_output(output, signed(text), force)]
     else:
-        print_script(text)
+        scripts = [RenderedScript(path=None, changed=False, script=text)]
+    return Rendered(scripts=scripts, warnings=warnings)
 
 
 def _refuse_more_than_all(ctx: click.Context, write: bool) -> None:
@@ -101,30 +115,38 @@ def _refuse_more_than_all(ctx: click.Context, write: bool) -> None:
         raise click.UsageError("--all takes no JOB and no other options: slurmgen.toml defines each job.")
 
 
-def _write_all(force: bool) -> None:
+def _write_all(force: bool) -> "Rendered":
     from slurmgen.checked_in import expected
+    from slurmgen.cli.objects.scripts import Rendered
     from slurmgen.config.project import find_project, require_project
 
     folder, project = find_project(Path.cwd())
     require_project(folder)
     check_names(project, folder)
-    _write_scripts(folder, expected(folder, project, cache_dir(), warn), force)
+    warnings: list[str] = []
+
+    def note(text: str) -> None:
+        warnings.append(text)
+        warn(text)
+
+    scripts = _write_scripts(folder, expected(folder, project, cache_dir(), note), force)
+    return Rendered(scripts=scripts, warnings=warnings)
 
 
-def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> None:
+def _write_scripts(folder: Path, scripts: Mapping[Path, bytes], force: bool) -> "list[RenderedScript]":
     """Write the scripts of a project that differ; none of them if one was edited by hand."""
     from slurmgen.checked_in import read
 
     existing = read(scripts)
     if not force:
         _refuse_edited(existing)
-    for path, script in scripts.items():
-        if _is_new(path, script, existing):
-            write_in_project(folder, path, script)
-            click.echo(visible(f"wrote {shown(path)}"), err=True)
+    return [
+        _written(path, script, existing, lambda path, script: write_in_project(folder, path, script))
+        for path, script in scripts.items()
+    ]
 
 
-def _write_output(path: Path, script: bytes, force: bool) -> None:
+def _write_output(path: Path, script: bytes, force: bool) -> "RenderedScript":
     from slurmgen.files import read_bytes
     from slurmgen.toml_structs import unreadable
 
@@ -134,15 +156,20 @@ def _write_output(path: Path, script: bytes, force: bool) -> None:
         raise unreadable(path, error) from error
     if not force:
         _refuse_edited(existing)
-    if _is_new(path, script, existing):
-        write_file(path, script)
-        click.echo(visible(f"wrote {shown(path)}"), err=True)
+    return _written(path, script, existing, write_file)
 
 
-def _is_new(path: Path, script: bytes, existing: Mapping[Path, bytes]) -> bool:
-    if existing.get(path) == script:
-        click.echo(visible(f"{shown(path)} is up to date"), err=True)
-    return existing.get(path) != script
+def _written(
+    path: Path, script: bytes, existing: Mapping[Path, bytes], write: Callable[[Path, bytes], None]
+) -> "RenderedScript":
+    """Write a script unless its file has it already, and report which."""
+    from slurmgen.cli.objects.scripts import RenderedScript
+
+    changed = existing.get(path) != script
+    if changed:
+        write(path, script)
+    click.echo(visible(f"wrote {shown(path)}" if changed else f"{shown(path)} is up to date"), err=True)
+    return RenderedScript(path=shown(path), changed=changed, script=script.decode())
 
 
 def _refuse_edited(existing: Mapping[Path, bytes]) -> None:

@@ -1,9 +1,10 @@
 """`slurmgen resubmit`: submit a job again, with changes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from msgspec import structs
 
 from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
 from slurmgen.cli.job_output import print_json, print_script, say
@@ -16,6 +17,7 @@ from slurmgen.request import merge
 
 if TYPE_CHECKING:
     from slurmgen.jobs.resubmit import Again, Original
+    from slurmgen.jobs.submit import Outcome
     from slurmgen.remote.route import Route
 
 
@@ -130,23 +132,24 @@ def _origin(original: "Original", made: "Again") -> str:
     return f"job {record.id} ({record.name}) of {record.submitted} again, with {files}"
 
 
-def _as_json(original: "Original", made: "Again") -> dict[str, object]:
-    return {
-        "resubmits": original.record.id,
-        "files": "present" if made.present_files else "snapshot",
-        "snapshot": made.prepared.record.snapshot,
-    }
-
-
 def _show(connection: Connection, original: "Original", made: "Again", *, as_json: bool) -> None:
     """Print how the script differs from that of the original."""
+    from slurmgen.cli.objects.jobs import ResubmitDryRun
     from slurmgen.jobs.resubmit import original_script, script_diff
 
     script = made.prepared.submission.script
     before = original_script(connection.to(original.job.route), original)
     diff = script_diff(before, script)
     if as_json:
-        print_json(_as_json(original, made) | {"script": script, "diff": diff})
+        print_json(
+            ResubmitDryRun(
+                resubmits=original.record.id,
+                files="present" if made.present_files else "snapshot",
+                snapshot=made.prepared.record.snapshot,
+                script=script,
+                diff=diff if before else None,
+            )
+        )
         return
     if not before:
         say(f"the run folder of job {original.record.id} is gone; this is the whole script")
@@ -158,13 +161,19 @@ def _show(connection: Connection, original: "Original", made: "Again", *, as_jso
 def _submit(
     connection: Connection, original: "Original", made: "Again", *, again: bool, as_json: bool
 ) -> None:
+    from slurmgen.cli.objects.jobs import Resubmitted
     from slurmgen.cli.submit import with_command
-    from slurmgen.cli.submit_output import print_id, say_result
+    from slurmgen.cli.submit_output import as_object, notes_of, print_id, say_result
     from slurmgen.cli.submit_progress import Printer
     from slurmgen.jobs.submit import submission
 
     prepared = with_command(made.prepared)
-    printer = Printer(prepared, made.spec.plan())
+    printer = Printer(prepared, notes_of(made.spec.plan()))
+
+    def as_again(outcome: "Outcome") -> Resubmitted:
+        files: Literal["present", "snapshot"] = "present" if made.present_files else "snapshot"
+        return Resubmitted(**structs.asdict(as_object(outcome)), resubmits=original.record.id, files=files)
+
     with submission(prepared, connection.transport, again=again, observer=printer) as outcome:
-        print_id(outcome, as_json=as_json, more=_as_json(original, made))
+        print_id(outcome, as_json, as_again)
         say_result(prepared, outcome)

@@ -53,6 +53,7 @@ def route_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+json_format_option = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 
 
 def jobs_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,8 +12,9 @@ from slurmgen.cli.answers import answered, is_terminal, printable
 from slurmgen.cli.completion import complete_hosts
 from slurmgen.cli.discover import discover_cluster
 from slurmgen.cli.help import Command
+from slurmgen.cli.job_output import print_json
 from slurmgen.cli.paths import shown, write_new
-from slurmgen.cli.route_options import project_dir, route_options
+from slurmgen.cli.route_options import json_option, project_dir, route_options
 from slurmgen.errors import RequestError
 from slurmgen.sites.new import DISCOVERED, QUESTIONS, Author, Question, Stated, new_faults, new_profile
 from slurmgen.text import visible
@@ -63,12 +64,14 @@ def _question_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--remark", metavar="TEXT", help=f"{_REMARK}.")
 @click.option("--page", metavar="URL", help=f"{_PAGE}.")
 @route_options
+@json_option
 def command(
     name: str,
     from_discover: str | None,
     output: Path | None,
     remark: str | None,
     page: str | None,
+    as_json: bool,
     **options: Any,
 ) -> None:
     """Write a commented profile of a new site.
@@ -90,7 +93,11 @@ def command(
     by = Author(_user(), _today(), page)
     write_new(project, path, new_profile(name, facts, found, remarks, by))
     click.echo(visible(f"wrote {shown(path)}"), err=True)
-    _print_next_steps(name, path, project)
+    errors = _print_next_steps(name, path, project)
+    if as_json:
+        from slurmgen.cli.objects.sites import NewProfile
+
+        print_json(NewProfile(name=name, path=shown(path), errors=errors))
 
 
 def _order() -> str:
@@ -220,10 +227,12 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _print_next_steps(name: str, path: Path, project: Path) -> None:
+def _print_next_steps(name: str, path: Path, project: Path) -> list[str]:
+    """Print the errors of a new profile, which it returns, and what to do next."""
     from slurmgen.sites.profiles import profile_errors
 
-    for error in profile_errors(path, project):
+    errors = [str(error) for error in profile_errors(path, project)]
+    for error in errors:
         click.echo(visible(f"error: {error}", keep="\n"), err=True)
     steps = {
         f"$EDITOR {shown(path)}": "answer the lines that begin with `# ?`",
@@ -234,3 +243,4 @@ def _print_next_steps(name: str, path: Path, project: Path) -> None:
     width = max(map(len, steps))
     lines = [f"  {step:{width}}  # {why}" for step, why in steps.items()]
     click.echo(visible("\n".join(["Next:", *lines]), keep="\n"), err=True)
+    return errors

@@ -7,7 +7,8 @@ import click
 
 from slurmgen.cli.completion import complete_sites
 from slurmgen.cli.help import Command
-from slurmgen.cli.route_options import project_dir
+from slurmgen.cli.job_output import print_json
+from slurmgen.cli.route_options import json_option, project_dir
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 @click.option("--partition", metavar="NAME", help="Partition of the jobs; default: that of the site.")
 @click.option("--qos", metavar="NAME", help="QoS of the jobs; default: that of the site.")
 @click.option("--gpu-type", metavar="TYPE", help="GPU type of the jobs; default: that of the site.")
-def command(name: str, twin: bool | None, **options: str | None) -> int:
+@json_option
+def command(name: str, twin: bool | None, as_json: bool, **options: str | None) -> int:
     """Try a site profile with six jobs, and run one on a twin.
 
     The jobs are python on one GPU; ddp, lightning and accelerate on one node; ddp and lightning on two. Each
@@ -59,7 +61,7 @@ def command(name: str, twin: bool | None, **options: str | None) -> int:
         click.echo("note: shellcheck is not installed, so the scripts are not checked with it", err=True)
     if others := _untried(site, options["partition"]):
         click.echo(visible(f"note: not tried without --partition NAME: {', '.join(others)}"), err=True)
-    return _try(site, Request(**options), use_twin=use_twin)  # type: ignore[arg-type]
+    return _try(site, Request(**options), use_twin=use_twin, as_json=as_json)  # type: ignore[arg-type]
 
 
 def _may_start_twin(name: str) -> bool:
@@ -83,7 +85,7 @@ def _untried(site: "Site", partition: str | None) -> list[str]:
     return [name for name in gpu_partitions(site) if not (partition or site.partitions[name].default)]
 
 
-def _try(site: "Site", options: "Request", *, use_twin: bool) -> int:
+def _try(site: "Site", options: "Request", *, use_twin: bool, as_json: bool) -> int:
     from slurmgen.errors import TwinError
     from slurmgen.site_trial import try_scripts
 
@@ -91,9 +93,10 @@ def _try(site: "Site", options: "Request", *, use_twin: bool) -> int:
     try:
         trials = _on_twin(site, options, trials) if use_twin else trials
     except TwinError as error:
-        _print(trials)
+        if not as_json:
+            _print(trials)
         raise TwinError(error.fact, f"{error.hint} Or add --no-twin.".strip()) from None
-    _print(trials)
+    _print_object(site.name, use_twin, trials) if as_json else _print(trials)
     results = {trial.result for trial in trials}
     return int("failed" in results or "passed" not in results)
 
@@ -114,6 +117,13 @@ def _on_twin(site: "Site", options: "Request", trials: "Sequence[Trial]") -> "li
         folder = Path(name)
         checked = [try_on_twin(trial, twin, folder) for trial in trials]
         return [*checked, try_hello(site, options, twin, folder)]
+
+
+def _print_object(site: str, twin: bool, trials: "Sequence[Trial]") -> None:
+    from slurmgen.cli.objects.sites import SiteTrial, TrialResult
+
+    results = [TrialResult(**trial._asdict()) for trial in trials]
+    print_json(SiteTrial(site=site, twin=twin, trials=results))
 
 
 def _print(trials: "Sequence[Trial]") -> None:

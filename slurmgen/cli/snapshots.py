@@ -69,7 +69,9 @@ def command(
         days = DAYS if older_than is None else older_than
         complaint, items = kept(transport, folder, prune=prune, days=days)
     if as_json:
-        print_json({"kept": items, "complaint": complaint})
+        from slurmgen.cli.objects.jobs import Snapshots
+
+        print_json(Snapshots(kept=list(items), complaint=complaint))
     else:
         _print_rows(items)
     _print_sum(items, complaint, prune)

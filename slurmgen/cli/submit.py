@@ -7,11 +7,13 @@ import click
 from msgspec import structs
 
 from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
+from slurmgen.cli.completion import complete_jobs
 from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
-from slurmgen.cli.route_options import connect_in_background, route_options
-from slurmgen.cli.submit_output import print_id, say_result, show, warn
+from slurmgen.cli.route_options import connect_in_background, json_option, route_options
+from slurmgen.cli.submit_file import FileJob, find_file_job
+from slurmgen.cli.submit_output import notes_of, print_id, say_result, show, warn
 from slurmgen.errors import CommandFailed, RequestError, UnknownJob
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from slurmgen.plan import Plan
     from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
+    from slurmgen.slurm.dependencies import After
 
 
 @click.command(
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
         "slurmgen submit train --dry-run": "Show the script and what would be sent",
         "slurmgen submit train --follow": "Submit the job train of slurmgen.toml and show its log",
         "slurmgen submit --script train.py --gpus 2 -- --epochs 20": "Submit your own script, with arguments",
+        "slurmgen submit slurm/train.sbatch --site daic": "Submit a batch script of your own as it is",
     },
 )
 @request_options
@@ -41,21 +45,32 @@ if TYPE_CHECKING:
 @send_option
 @bad_nodes_option(default=True)
 @click.option(
+    "--after",
+    multiple=True,
+    metavar="[TYPE:]JOB",
+    shell_complete=complete_jobs,
+    help="Start when that job has COMPLETED (TYPE ok), failed (notok) or ended (any); repeatable; none for "
+    "no job.",
+)
+@click.option(
     "--again", is_flag=True, help="Submit a new job even if the outcome of an earlier submission is unknown."
 )
+@click.option("--no-lint", is_flag=True, help="Submit a batch script even if the linter finds an error.")
 @click.option("--test-only", is_flag=True, help="Check whether Slurm would accept the job; submit nothing.")
 @click.option("--dry-run", is_flag=True, help="Print the script and what would be sent, without connecting.")
 @click.option(
     "--follow", is_flag=True, help="Show the log until the job ends; exit 0 if it COMPLETED, else 1."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the id.")
+@json_option
 def command(
     options: JobOptions,
     remote_dir: str | None,
     max_size: int,
     send: tuple[str, ...],
     exclude_bad_nodes: bool,
+    after: tuple[str, ...],
     again: bool,
+    no_lint: bool,
     test_only: bool,
     dry_run: bool,
     follow: bool,
@@ -67,6 +82,8 @@ def command(
     JOB is a job of slurmgen.toml; default: its only job. With --script and no JOB, the job is made from
     [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted.
 
+    JOB can also be the path of a batch script, which is submitted as it is unless the linter finds an error.
+
     The job id is printed to stdout, everything else to stderr. After a failure, repeat the command: it
     finds the job, or submits it if there is none. It never submits a second one.
     """
@@ -74,21 +91,32 @@ def command(
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
-    job = _load(options)
+    job = find_file_job(options) or _load(options)
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
     with connect_in_background(route, starts=not dry_run) as connecting:
-        if exclude_bad_nodes:
-            job = without_bad_nodes(job, twin=route.via == "twin")
-        plan = _plan(job, follow=follow)
-        prepared = _prepared(job, plan, route, remote_dir, max_size, send)
+        notes: tuple[str, ...] = ()
+        if isinstance(job, FileJob):
+            script = job.read(lint=not no_lint)
+            _check_follow(follow, is_array=script.is_array)
+            prepared = job.prepare(script, route, remote_dir, max_size, send)
+            afters = job.after(script, after)
+        else:
+            if exclude_bad_nodes:
+                job = without_bad_nodes(job, twin=route.via == "twin")
+            plan = job.plan()
+            _check_follow(follow, is_array="array" in dict(plan.extra_directives))
+            prepared, notes = _prepared(job, plan, route, remote_dir, max_size, send), tuple(notes_of(plan))
+            afters = job.after(after)
+        prepared = with_command(prepared)
+        prepared = prepared if test_only else _dependent(prepared, afters)
         if test_only:
             _test_only(connecting, prepared, as_json)
         elif dry_run:
-            warn(prepared, plan)
+            warn(prepared, notes)
             show(prepared, as_json)
         else:
-            _submit(connecting, prepared, plan, again, follow, as_json)
+            _submit(connecting, prepared, notes, again, follow, as_json)
 
 
 def _load(options: JobOptions) -> JobSpec:
@@ -104,14 +132,25 @@ def _load(options: JobOptions) -> JobSpec:
         raise
 
 
-def _plan(job: JobSpec, *, follow: bool) -> "Plan":
-    plan = job.plan()
-    if follow and any(key == "array" for key, _ in plan.extra_directives):
+def _check_follow(follow: bool, *, is_array: bool) -> None:
+    if follow and is_array:
         raise RequestError(
             "--follow shows one log, and each task of an array has its own",
             "Leave out --follow; `slurmgen logs -f ID_TASK` follows one.",
         )
-    return plan
+
+
+def with_command(prepared: "Prepared") -> "Prepared":
+    """The prepared submission, whose entry keeps the command line of this process."""
+    command, directory = typed(click.get_current_context()), str(Path.cwd())
+    record = structs.replace(prepared.record, command=command, directory=directory)
+    return structs.replace(prepared, record=record)
+
+
+def _dependent(prepared: "Prepared", afters: "tuple[After, ...]") -> "Prepared":
+    from slurmgen.jobs.prepare import dependent
+
+    return dependent(prepared, afters)
 
 
 def _prepared(
@@ -124,14 +163,7 @@ def _prepared(
     folder = remote_dir or job.personal.remote_dir
     identity = job.identity(cache_dir())
     prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send, identity)
-    return with_command(with_request(prepared, job, send))
-
-
-def with_command(prepared: "Prepared") -> "Prepared":
-    """The prepared submission, whose entry keeps the command line of this process."""
-    command, directory = typed(click.get_current_context()), str(Path.cwd())
-    record = structs.replace(prepared.record, command=command, directory=directory)
-    return structs.replace(prepared, record=record)
+    return with_request(prepared, job, send)
 
 
 def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:
@@ -145,7 +177,9 @@ def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: boo
         except CommandFailed as error:
             raise advised(error, prepared) from error
     if as_json:
-        print_json({"site": route.site, "via": route.via, "answer": reply})
+        from slurmgen.cli.objects.jobs import Accepted
+
+        print_json(Accepted(site=route.site, via=route.via, answer=reply))
     name = f"the twin of {route.site}" if route.via == "twin" else route.site
     say(f"{name} would accept the job: {reply}")
 
@@ -153,7 +187,7 @@ def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: boo
 def _submit(
     connecting: "BackgroundLogin",
     prepared: "Prepared",
-    plan: "Plan",
+    notes: tuple[str, ...],
     again: bool,
     follow: bool,
     as_json: bool,
@@ -161,7 +195,7 @@ def _submit(
     from slurmgen.cli.submit_progress import Printer
     from slurmgen.jobs.submit import submission
 
-    printer = Printer(prepared, plan)
+    printer = Printer(prepared, notes)
     with submission(prepared, connecting.transport, again=again, observer=printer) as outcome:
         print_id(outcome, as_json)
         say_result(prepared, outcome)
@@ -172,11 +206,11 @@ def _submit(
 def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
     """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
     from slurmgen.cli.logs import follow_to_end
-    from slurmgen.jobs.logs import log_path
+    from slurmgen.jobs.logs import find_log
     from slurmgen.jobs.slurm_client import job_states
 
     record, job, transport = outcome.record, outcome.submitted.job, outcome.transport
-    path = log_path(record.folder, record.output, record.name, str(job))
+    path = find_log(transport, record, job)
     for state in job_states(transport, job):
         if state.state == "PENDING":
             reason = f" ({state.reason})" if state.reason else ""

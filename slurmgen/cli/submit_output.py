@@ -1,6 +1,6 @@
 """What `slurmgen submit` prints: what it would send, warnings, and the job."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,13 @@ from slurmgen.slurm.sizes import of_bytes
 from slurmgen.text import counted
 
 if TYPE_CHECKING:
+    from slurmgen.cli.objects.jobs import DryRun, Submitted
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.jobs.submit import Outcome
     from slurmgen.plan import Plan
 
 LARGE = 100 << 20
 "Bytes, above which the user may not have meant to send the whole project."
-NOTHING: Mapping[str, object] = {}
-_JSON_KEYS = "id cluster site via host name folder key snapshot commit dirty submitted".split()
 
 
 def show(prepared: "Prepared", as_json: bool) -> None:
@@ -40,23 +39,29 @@ def show(prepared: "Prepared", as_json: bool) -> None:
         for line in submission.login_script.splitlines():
             say(f"  {line}")
     say(f"would submit to site {route.site}, {routes[route.via]}")
+    for one in prepared.after:
+        say(f"would depend on another job: it {one.text}")
     say(f"would send {amount_of(prepared)} to {_from_home(submission.folder)}:")
-    for name in (*submission.files.files, submission.script_name):
+    own = () if submission.file else (submission.script_name,)
+    for name in (*submission.files.files, *own):
         say(f"  {name}")
     say(_sent_before(prepared))
 
 
-def _dry_run(prepared: "Prepared") -> dict[str, object]:
+def _dry_run(prepared: "Prepared") -> "DryRun":
+    from slurmgen.cli.objects.jobs import Awaited, DryRun
+
     submission = prepared.submission
-    return {
-        "script": submission.script,
-        "before_login": submission.login_script,
-        "folder": submission.folder,
-        "snapshot": submission.content.hash,
-        "bytes": submission.content.size,
-        "files": list(submission.files.files),
-        "secrets": list(submission.files.secrets),
-    }
+    return DryRun(
+        script=submission.script,
+        before_login=submission.login_script,
+        after=[Awaited(id=one.job.id.number, type=one.type) for one in prepared.after],
+        folder=submission.folder,
+        snapshot=submission.content.hash,
+        bytes=submission.content.size,
+        files=list(submission.files.files),
+        secrets=list(submission.files.secrets),
+    )
 
 
 def _sent_before(prepared: "Prepared") -> str:
@@ -72,15 +77,15 @@ def _from_home(folder: str) -> str:
     return folder if folder.startswith("/") else f"~/{folder.removeprefix('./')}"
 
 
-def print_id(outcome: "Outcome", as_json: bool, more: Mapping[str, object] = NOTHING) -> None:
-    """Print the id of the job, or an object with `more`.
+def print_id(outcome: "Outcome", as_json: bool, make: "Callable[[Outcome], Submitted] | None" = None) -> None:
+    """Print the id of the job, or the object that `make` returns.
 
     Raises:
         SlurmgenError: it cannot be printed; the error names it, so that it is not lost.
     """
     job = outcome.submitted.job
     try:
-        print_json({**_as_json(outcome), **more}) if as_json else click.echo(job)
+        print_json((make or as_object)(outcome)) if as_json else click.echo(job)
     except OSError as error:
         raise SlurmgenError(
             f"job {job} is submitted, but its id could not be printed: {error.strerror}",
@@ -88,9 +93,13 @@ def print_id(outcome: "Outcome", as_json: bool, more: Mapping[str, object] = NOT
         ) from None
 
 
-def _as_json(outcome: "Outcome") -> dict[str, object]:
-    values = structs.asdict(outcome.record)
-    return {**{key: values[key] for key in _JSON_KEYS}, "earlier": outcome.submitted.earlier}
+def as_object(outcome: "Outcome") -> "Submitted":
+    """The object of --json for a submitted job."""
+    from slurmgen.cli.objects.jobs import Submitted
+
+    known = set(Submitted.__struct_fields__)
+    values = {key: value for key, value in structs.asdict(outcome.record).items() if key in known}
+    return Submitted(**values, earlier=outcome.submitted.earlier)
 
 
 def say_result(prepared: "Prepared", outcome: "Outcome") -> None:
@@ -104,6 +113,8 @@ def say_result(prepared: "Prepared", outcome: "Outcome") -> None:
         )
     else:
         say(f"submitted job {done.job}; {folder}")
+    for one in outcome.waits:
+        say(f"it {one.text}")
     if done.warning:
         say(f"warning: {done.warning}; docs/reliability.md says what a group's folder needs")
 
@@ -114,20 +125,26 @@ def _older_files(prepared: "Prepared", outcome: "Outcome") -> str:
     return " It runs the files of that time; --again submits the current ones."
 
 
+def notes_of(plan: "Plan") -> Iterator[str]:
+    """What the user may not have meant in a plan."""
+    yield from plan.ranks.settings.notes.values()
+    if not plan.request.names_program:
+        yield f"no script is named: the bundled example {plan.script} is sent; name yours with --script"
+
+
 def amount_of(prepared: "Prepared") -> str:
     """How many files the project has, with the batch script, and their size."""
     content = prepared.submission.content
-    return f"{counted(len(content.entries) + 1, 'file')} ({of_bytes(content.size)})"
+    count = len(content.entries) + (not prepared.submission.file)
+    return f"{counted(count, 'file')} ({of_bytes(content.size)})"
 
 
-def warn(prepared: "Prepared", plan: "Plan") -> None:
-    """Point out what the user may not have meant."""
+def warn(prepared: "Prepared", notes: Iterable[str]) -> None:
+    """Point out what the user may not have meant; `notes` are those of the job."""
     files = prepared.submission.files
     for notice in filter(None, (*files.notices, files.secrets_notice())):
         say(notice)
-    for note in plan.ranks.settings.notes.values():
+    for note in notes:
         say(note)
-    if not plan.request.names_program:
-        say(f"no script is named: the bundled example {plan.script} is sent; name yours with --script")
     if prepared.submission.content.size > LARGE:
         say("the project is large; list what the job does not need in .slurmgenignore")

@@ -1,7 +1,7 @@
 """Prints how a submission proceeds: what is sent where, with a bar on a terminal."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from slurmgen.cli.job_output import say
@@ -11,20 +11,19 @@ from slurmgen.jobs.exactly_once import Count
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.jobs.submit import Observer
-from slurmgen.plan import Plan
 from slurmgen.slurm.sizes import of_bytes
 
 
 class Printer(Observer):
     """Prints each event of a submission to stderr."""
 
-    def __init__(self, prepared: Prepared, plan: Plan) -> None:
+    def __init__(self, prepared: Prepared, notes: Iterable[str]) -> None:
         self._prepared = prepared
-        self._plan = plan
+        self._notes = tuple(notes)
 
     def connected(self, where: str, entry: Record) -> None:
         """See Observer."""
-        warn(self._prepared, self._plan)
+        warn(self._prepared, self._notes)
         if entry.key != self._prepared.record.key:
             say(f"the submission of {entry.submitted} is unsettled; checking whether it became a job")
         say(f"submitting {amount_of(self._prepared)} to {where}")

@@ -9,9 +9,12 @@ import click
 
 from slurmgen.cli.completion import complete_sites, complete_twins
 from slurmgen.cli.help import Group
+from slurmgen.cli.job_output import print_json
+from slurmgen.cli.route_options import json_option
 from slurmgen.cli.site_option import not_empty
 
 if TYPE_CHECKING:
+    from slurmgen.cli.objects.sites import TwinObject
     from slurmgen.twin import Twin
 
 
@@ -60,6 +63,7 @@ def _named(name: str | None, site: str | None) -> str | None:
     help="Account that jobs may be charged to; default: any is accepted.",
 )
 @click.option("--ssh", is_flag=True, help="Also start an SSH server, to reach the twin like a login node.")
+@json_option
 def up(
     name: str | None,
     site: str | None,
@@ -68,6 +72,7 @@ def up(
     ssh: bool,
     release: str | None,
     accounts: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Start a twin of SITE and wait until its nodes are idle."""
     from slurmgen import twin
@@ -84,6 +89,9 @@ def up(
     shape = load_site(site, project_dir())
     slurm = find(release, lambda line: click.echo(visible(line), err=True))
     started = twin.up(shape, nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm, accounts=accounts)
+    if as_json:
+        print_json(_object(started))
+        return
     account = (
         f" --account {quote(next(iter(accounts), 'NAME'))}" if shape.account.required or accounts else ""
     )
@@ -99,7 +107,8 @@ def up(
     help="Twin to stop; not needed if only one runs.",
 )
 @click.option("--all", "everything", is_flag=True, help="Stop all twins.")
-def down(name: str | None, site: str | None, everything: bool) -> None:
+@json_option
+def down(name: str | None, site: str | None, everything: bool, as_json: bool) -> None:
     """Stop the twin of SITE, and remove its jobs and files."""
     from slurmgen import twin
     from slurmgen.text import visible
@@ -108,14 +117,20 @@ def down(name: str | None, site: str | None, everything: bool) -> None:
     names = twin.stored() if everything else [site or _only()]
     for each in names:
         twin.down(each)
-        click.echo(visible(f"the twin of {each} is stopped"))
+        if not as_json:
+            click.echo(visible(f"the twin of {each} is stopped"))
+    if as_json:
+        from slurmgen.cli.objects.sites import StoppedTwins
+
+        print_json(StoppedTwins(stopped=names))
 
 
 @command.command()
 @click.argument("name", metavar="[SITE]", required=False, callback=not_empty, shell_complete=complete_twins)
 @click.option("--site", metavar="NAME", shell_complete=complete_twins, help="Show only this twin.")
+@json_option
 @click.pass_context
-def status(ctx: click.Context, name: str | None, site: str | None) -> None:
+def status(ctx: click.Context, name: str | None, site: str | None, as_json: bool) -> None:
     """Show the running twins with their nodes and jobs.
 
     Exits with 1 if no twin runs.
@@ -125,11 +140,31 @@ def status(ctx: click.Context, name: str | None, site: str | None) -> None:
 
     site = _named(name, site)
     twins = [each for each in twin.running() if site in (None, each.site)]
+    if as_json:
+        from slurmgen.cli.objects.sites import TwinList
+
+        print_json(TwinList(twins=[_object(each) for each in twins]))
+        ctx.exit(0 if twins else 1)
     for each in twins:
         click.echo(visible(_report(each), keep="\n"))
     if not twins:
         click.echo("no twin runs" if site is None else visible(f"no twin of {site} runs"))
         ctx.exit(1)
+
+
+def _object(twin: Twin) -> TwinObject:
+    from slurmgen.cli.objects.sites import TwinObject
+
+    return TwinObject(
+        site=twin.site,
+        folder=str(twin.folder),
+        nodes=list(twin.nodes),
+        partitions=twin.shapes,
+        assumptions=list(twin.assumptions),
+        environment=twin.environ(),
+        ssh_host=twin.ssh_host,
+        ssh_config=str(twin.ssh_config) if twin.ssh_config else None,
+    )
 
 
 def _only() -> str:

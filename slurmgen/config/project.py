@@ -25,6 +25,8 @@ Folder = Annotated[str, Meta(min_length=1)]
 class Job(Request, frozen=True):
     """One named job, `[job.NAME]`: a request, and its differences on some sites."""
 
+    depends_on: str | tuple[str, ...] = ()
+    "The jobs that must end first, each as JOB or TYPE:JOB, where TYPE is ok (the default), notok or any."
     sites: tuple[Name, ...] | None = None
     "The sites that it has a checked-in script for; default: see `Project.sites`."
     site: dict[Name, Request] = {}

@@ -14,6 +14,7 @@ from slurmgen.config.user import Personal
 from slurmgen.field_notes import field_notes
 from slurmgen.sites.model import Site
 
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMAS: dict[str, tuple[Any, str]] = {
     "site.json": (Site, "A slurmgen site profile"),
     "slurmgen.json": (Project, "slurmgen.toml"),
@@ -25,24 +26,24 @@ def schema_text(file_name: str) -> str:
     """The text of a schema file."""
     kind, title = SCHEMAS[file_name]
     schema = msgspec.json.schema(kind)
-    structs = _structs_in(kind)
+    structs = structs_in(kind)
     for name, definition in schema.get("$defs", {}).items():
-        _describe(definition, structs[name])
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+        describe(definition, structs[name])
+    head = {"$schema": DIALECT, "title": title}
     # JSON Schema uses the patterns of ECMA-262, in which `$` is the end of the text.
     return json.dumps(head | schema, indent=2).replace(r"\\Z", "$") + "\n"
 
 
-def _structs_in(kind: Any) -> dict[str, type]:
+def structs_in(kind: Any) -> dict[str, type]:
     """The structs that a type consists of, by name."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         types, structs = [field.type for field in msgspec.structs.fields(kind)], {kind.__name__: kind}
     else:
         types, structs = list(get_args(kind)), {}
-    return {name: found for each in types for name, found in _structs_in(each).items()} | structs
+    return {name: found for each in types for name, found in structs_in(each).items()} | structs
 
 
-def _describe(definition: dict[str, Any], kind: type) -> None:
+def describe(definition: dict[str, Any], kind: type) -> None:
     """Put the string below each field of the class into its schema."""
     for name, text in field_notes(kind).items():
         if name in definition.get("properties", {}):

@@ -97,11 +97,16 @@ class Submission(Struct, frozen=True, kw_only=True):
     "The name of what runs there: once for each."
     is_stored: bool = False
     "Whether only the remote host has the content, so that nothing can be sent."
+    file: str = ""
+    "The path of the script in the run folder, if it is one of the project's own files."
+
+    dependency: str = ""
+    "The value of --dependency; the script does not have it."
 
     @property
     def run(self) -> str:
         """The name of its run folder."""
-        return f"{plain(self.name)[:_MAX_NAME]}-{self.key}"
+        return f"{plain(self.name)[:_MAX_NAME] or 'job'}-{self.key}"
 
     @property
     def folder(self) -> str:
@@ -110,8 +115,8 @@ class Submission(Struct, frozen=True, kw_only=True):
 
     @property
     def script_name(self) -> str:
-        """The name of the script in the folder."""
-        return script_name(self.name)
+        """The path of the script in the folder."""
+        return self.file or script_name(self.name)
 
     @property
     def log_dir(self) -> str:
@@ -243,6 +248,7 @@ def _run(
         *(f"{submission.comment} {COMMENT}{submission.key}".strip(), submission.clusters),
         *(str(timeouts.sbatch), str(timeouts.grace)),
         *(submission.login_hash, submission.login_script, str(timeouts.login)),
+        submission.dependency,
     ]
     size = 0 if parcel.base == "?" else submission.content.size
     login = 2 * timeouts.login if submission.login_script else 0
@@ -339,7 +345,9 @@ def try_out(transport: Transport, script: str) -> str:
         CommandFailed: Slurm would refuse it.
     """
     argv = commands.sbatch_test()
-    completed = call(transport, argv, data=script.encode(), timeout=float(TIMEOUTS.sbatch))
+    completed = call(
+        transport, argv, data=script.encode(errors="surrogateescape"), timeout=float(TIMEOUTS.sbatch)
+    )
     if completed.returncode:
         raise refusal(argv, completed)
     return visible(replies.trial(completed.err))

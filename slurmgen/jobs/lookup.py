@@ -22,6 +22,11 @@ SiteRoute = Callable[[str], Route]
 "Returns the route to a site."
 
 
+def is_id(name: str) -> bool:
+    """Whether a name has the form of an id, such as 12, or 12_3 for a task of an array."""
+    return bool(_JOB_ID.fullmatch(name))
+
+
 def find_jobs(names: Sequence[str], site: str | None, options: Options, site_route: SiteRoute) -> list[Job]:
     """Submitted jobs as `find_job` finds them, without duplicates."""
     return list(dict.fromkeys(find_job(name, site, options, site_route) for name in names))
@@ -41,7 +46,7 @@ def find_job(name: str, site: str | None, options: Options, site_route: SiteRout
     Raises:
         RequestError: there is no such job, or it is at several sites.
     """
-    if _JOB_ID.fullmatch(name):
+    if is_id(name):
         if record := _by_id(name, site):
             return Job(JobId(name, record.cluster), _route(record, options, site_route), record)
         if site or not _last(name, None):

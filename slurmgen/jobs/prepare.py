@@ -12,17 +12,21 @@ from secrets import token_hex
 from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
+from slurmgen.jobs import dependencies
+from slurmgen.jobs.batch_script import BatchScript
+from slurmgen.jobs.dependencies import Dependency
 from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
 from slurmgen.paths import cache_folder
 from slurmgen.plan import Plan, bad_nodes
 from slurmgen.remote.route import Route
 from slurmgen.sites.model import Site
+from slurmgen.slurm.dependencies import After
 from slurmgen.slurm.sizes import of_bytes
 from slurmgen.sync.delta import Parcel, expected
 from slurmgen.sync.files import Snapshot
 from slurmgen.sync.manifest import Manifest, Sent, manifest
-from slurmgen.sync.needed_files import needed_files
+from slurmgen.sync.needed_files import needed_files, of_batch_script
 from slurmgen.sync.project_files import project_files, with_preflight
 from slurmgen.sync.remote_paths import parent_folder
 from slurmgen.sync.revision import Revision, revision
@@ -50,6 +54,8 @@ class Prepared(Struct, frozen=True):
     "The files to send, judged by that."
     refusals: dict[str, str] = {}
     "What to do when Slurm refuses the job, by a part of the message."
+    after: tuple[Dependency, ...] = ()
+    "The jobs that must end first."
 
 
 def prepare(
@@ -86,7 +92,7 @@ def prepare(
         _refuse_nesting(parent, project_dir)
     content, commit = _read(files, project_dir, max_size)
     made = _submission(plan, script, files, content, parent)
-    sent = Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
+    sent = _sent(route, parent)
     record = _pending(made, route, project_dir, commit, identity or script)
     return _prepared(plan, made, route, record, sent, expected(content, sent))
 
@@ -127,6 +133,75 @@ def _prepared(
     )
     refusals = plan.profile.refusals | bad_nodes.refusals(plan.request)
     return Prepared(made, route, of_plan, sent, first, refusals)
+
+
+def prepare_script(
+    script: BatchScript,
+    site: Site,
+    route: Route,
+    project_dir: Path,
+    remote_dir: str | None = None,
+    max_size: int = MAX_SIZE,
+    send: Sequence[str] = (),
+) -> Prepared:
+    """`prepare` for a batch script that is submitted as it is; it must be a file of the project.
+
+    Args:
+        script: the batch script.
+        site: the cluster.
+        route: how to reach it.
+        project_dir: the folder to send.
+        remote_dir: the remote folder for submissions.
+        max_size: bytes of the project, above which it is refused.
+        send: files to send although they may hold secrets or are ignored.
+
+    Raises:
+        RequestError: the project cannot be sent so, or the script is not among its files.
+        TransferFailed: a file cannot be read.
+    """
+    parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
+    if route.via != "twin":
+        _check_reachable(site, parent)
+    if route.via != "ssh":
+        _refuse_nesting(parent, project_dir)
+    files = project_files(project_dir, [of_batch_script(script.file)], tuple(send))
+    content, commit = _read(files, project_dir, max_size)
+    made = Submission(
+        name=script.name,
+        script=script.text,
+        files=files,
+        content=content,
+        parent=parent,
+        key=new_key(),
+        output=script.output,
+        comment=script.option("comment"),
+        clusters=script.option("clusters"),
+        file=script.file,
+    )
+    record = _pending(made, route, project_dir, commit, f"{script.file}\0{script.text}")
+    record = structs.replace(record, stderr=script.option("error"))
+    sent = _sent(route, parent)
+    return Prepared(made, route, record, sent, expected(content, sent), site.refusals)
+
+
+def dependent(prepared: Prepared, afters: Sequence[After]) -> Prepared:
+    """The same job, which starts after others.
+
+    A repeated submission is found by their names, because `last` may mean another job then.
+
+    Raises:
+        RequestError: there is no such job, or it cannot be waited for.
+    """
+    if not afters:
+        return prepared
+    fingerprint = _hash(prepared.record.fingerprint, *(one.text for one in afters))
+    record = structs.replace(prepared.record, fingerprint=fingerprint)
+    return structs.replace(prepared, record=record, after=dependencies.find(record, afters))
+
+
+def _sent(route: Route, parent: str) -> Sent:
+    """What was sent to a folder before."""
+    return Sent(cache_folder() / "manifests" / _short(route.site, route.via, route.host or "", parent))
 
 
 def _check_reachable(site: Site, parent: str) -> None:

@@ -96,7 +96,7 @@ def recorded_request(record: Record) -> Recorded:
     """
     if not record.request:
         raise RequestError(
-            f"the request of job {record.id or record.name} is not recorded, as of an earlier slurmgen",
+            f"the request of job {record.id or record.name} is not recorded, as of a batch script",
             f"Repeat its command: {record.command}" if record.command else "Use `slurmgen submit`.",
         )
     try:

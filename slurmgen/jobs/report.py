@@ -1,6 +1,4 @@
-"""Report: all that is known of a job after its submission, and the object that --json prints. Pure."""
-
-from typing import Any
+"""Report: all that is known of a job after its submission. Pure."""
 
 from msgspec import Struct
 
@@ -8,6 +6,7 @@ from slurmgen.jobs.failure import Why, status_and_signal
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.preflight_reports import Findings
+from slurmgen.jobs.report_object import JobObject, TaskObject
 from slurmgen.jobs.requeued import NO_PROGRESS, Requeued
 from slurmgen.jobs.slurm_client import GONE, ended
 from slurmgen.slurm import pending_reasons
@@ -126,56 +125,56 @@ class Report(Struct, frozen=True, kw_only=True):
         return status or (128 + signal if signal else 1)
 
 
-def to_json(report: Report) -> dict[str, Any]:
-    """The object that --json prints: always the same keys, which docs/jobs.md lists."""
+def to_json(report: Report) -> JobObject:
+    """The object that --json prints: always the same keys."""
     job, main, record = report.job, report.main, report.job.record or _NO_RECORD
     exit_code, signal = _status_and_signal(main)
-    return {
-        "id": job.id.number,
-        "name": report.name,
-        "site": job.route.site,
-        "via": job.route.via,
-        "cluster": job.id.cluster,
-        "state": report.state,
-        "ended": report.ended,
-        "exit_code": exit_code,
-        "signal": signal,
-        "reason": report.reason,
-        "waits": report.waits,
-        "why": report.why,
-        "bad_nodes": {node: finding.text for node, finding in report.bad_nodes.items()},
-        "excludes": report.excludes,
-        "requeued": report.requeued,
-        "start": main.start,
-        "elapsed": report.elapsed,
-        "time_limit": report.time_limit,
-        "nodes": main.nodes,
-        "usage": report.usage,
-        "tasks": [_task(state) for state in report.states] if report.is_array else [],
-        "submitted": record.submitted,
-        "folder": record.folder,
-        "log": job.log,
-        "commit": record.commit,
-        "dirty": record.dirty,
-        "key": record.key,
-        "command": record.command,
-        "directory": record.directory,
-        "error": report.error,
-        "remembered": report.remembered,
-    }
+    return JobObject(
+        id=job.id.number,
+        name=report.name,
+        site=job.route.site,
+        via=job.route.via,
+        cluster=job.id.cluster,
+        state=report.state,
+        ended=report.ended,
+        exit_code=exit_code,
+        signal=signal,
+        reason=report.reason,
+        waits=report.waits,
+        why=report.why,
+        bad_nodes={node: finding.text for node, finding in report.bad_nodes.items()},
+        excludes=report.excludes,
+        requeued=report.requeued,
+        start=main.start,
+        elapsed=report.elapsed,
+        time_limit=report.time_limit,
+        nodes=main.nodes,
+        usage=report.usage,
+        tasks=[_task(state) for state in report.states] if report.is_array else [],
+        submitted=record.submitted,
+        folder=record.folder,
+        log=job.log,
+        commit=record.commit,
+        dirty=record.dirty,
+        key=record.key,
+        command=record.command,
+        directory=record.directory,
+        error=report.error,
+        remembered=report.remembered,
+    )
 
 
-def _task(state: JobState) -> dict[str, Any]:
+def _task(state: JobState) -> TaskObject:
     exit_code, signal = _status_and_signal(state)
-    return {
-        "id": state.id,
-        "state": state.state,
-        "exit_code": exit_code,
-        "signal": signal,
-        "reason": _reason(state),
-        "elapsed": whole_seconds(state.elapsed),
-        "nodes": state.nodes,
-    }
+    return TaskObject(
+        id=state.id,
+        state=state.state,
+        exit_code=exit_code,
+        signal=signal,
+        reason=_reason(state),
+        elapsed=whole_seconds(state.elapsed),
+        nodes=state.nodes,
+    )
 
 
 def _reason(state: JobState) -> str:

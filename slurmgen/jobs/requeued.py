@@ -24,6 +24,7 @@ class Requeued(Struct, frozen=True):
     idle: int
     "The last runs in a row without progress."
     held: bool
+    "Whether the script held the job, because it made no progress."
 
     @property
     def text(self) -> str:

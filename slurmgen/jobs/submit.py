@@ -10,9 +10,11 @@ from msgspec import Struct, json, structs
 from slurmgen.errors import CommandFailed, ConfigError, RequestError, SlurmgenError, TransferFailed
 from slurmgen.job_spec import JobSpec, spec_of
 from slurmgen.jobs import exactly_once
+from slurmgen.jobs.closing import close
+from slurmgen.jobs.dependencies import Dependency, NeverMet, as_option, needed
 from slurmgen.jobs.exactly_once import Closed, Count, Refused, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.prepare import MAX_SIZE, Prepared, new_key, now, prepare
+from slurmgen.jobs.prepare import MAX_SIZE, Prepared, dependent, new_key, now, prepare
 from slurmgen.jobs.recorded_request import with_request
 from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, place_of
 from slurmgen.plan import Plan
@@ -29,6 +31,8 @@ class Outcome(Struct, frozen=True):
     record: Record
     submitted: Submitted
     transport: Transport
+    waits: tuple[Dependency, ...] = ()
+    "The jobs that it still waits for."
 
 
 class Observer:
@@ -55,6 +59,7 @@ def submit(
     send: Sequence[str] = (),
     max_size: int = MAX_SIZE,
     exclude_bad_nodes: bool = True,
+    after: Sequence[str] = (),
     via: Via | None = None,
     host: str | None = None,
     ssh_config: str | None = None,
@@ -74,6 +79,7 @@ def submit(
         send: files to send although they may hold secrets or are ignored.
         max_size: bytes of the project, above which nothing is sent.
         exclude_bad_nodes: for a job of `load_job`, exclude the nodes that are remembered as bad.
+        after: the jobs that must end first, each `[TYPE:]JOB`; default: those of slurmgen.toml.
         via: how to reach the site; default: ssh if it has a login host, else local.
         host: login host, as `[USER@]HOST`; default: that of personal.toml, else of the profile.
         ssh_config: OpenSSH configuration; default: ~/.ssh/config.
@@ -99,6 +105,7 @@ def submit(
         prepared = prepare(
             *(plan, spec.render(plan), route, spec.project_dir, folder, max_size, send), spec.identity()
         )
+        prepared = dependent(prepared, spec.after(after))
         prepared = with_request(prepared, spec, send)
         with submission(prepared, connecting.transport, again=again, observer=observer) as outcome:
             return outcome.record
@@ -127,11 +134,16 @@ def submission(
     entry = ledger.claim(prepared.record, again=again)
     with _connected(ledger, entry, connect) as transport:
         observer.connected(transport.where, entry)
-        with observer.sending() as count:
-            entry, submitted = _send(transport, prepared, entry, ledger, count)
+        try:
+            waits = _waits(transport, prepared, entry, ledger)
+        except NeverMet as error:
+            waits, submitted = (), _earlier(transport, entry, ledger, error)
+        else:
+            with observer.sending() as count:
+                entry, submitted = _send(transport, _after(prepared, waits), entry, ledger, count)
         record = _settled(prepared, entry, submitted)
         _settle(ledger, record, observer)
-        yield Outcome(record, submitted, transport)
+        yield Outcome(record, submitted, transport, waits)
 
 
 def _connected(ledger: Ledger, entry: Record, connect: Callable[[], Transport]) -> Transport:
@@ -141,6 +153,36 @@ def _connected(ledger: Ledger, entry: Record, connect: Callable[[], Transport]) 
     except (SlurmgenError, KeyboardInterrupt):
         ledger.release(entry.key)
         raise
+
+
+def _waits(transport: Transport, prepared: Prepared, entry: Record, ledger: Ledger) -> tuple[Dependency, ...]:
+    """The jobs that this one still waits for; if Slurm does not reply, the entry is released."""
+    try:
+        return needed(transport, prepared.after)
+    except NeverMet:
+        raise
+    except (SlurmgenError, KeyboardInterrupt):
+        ledger.release(entry.key)
+        raise
+
+
+def _earlier(transport: Transport, entry: Record, ledger: Ledger, error: NeverMet) -> Submitted:
+    """The job that an earlier try made, if there is one; otherwise there will be none.
+
+    Raises:
+        NeverMet: there is none.
+    """
+    submitted = close(transport, entry)
+    if submitted is None:
+        ledger.drop(entry.key)
+        raise error
+    return submitted
+
+
+def _after(prepared: Prepared, waits: Sequence[Dependency]) -> Prepared:
+    """The same job, which Slurm starts after these."""
+    waiting = structs.replace(prepared.submission, dependency=as_option(waits))
+    return structs.replace(prepared, submission=waiting)
 
 
 def _send(

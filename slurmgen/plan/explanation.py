@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from slurmgen.launchers import Tasks
 from slurmgen.plan import bad_nodes
+from slurmgen.plan.mail import FIELDS as MAIL
 from slurmgen.plan.reasons import DERIVED, PROFILE, Origin, Reason, default, derived, from_profile, origin_of
 from slurmgen.plan.requeue import REASONS as REQUEUE_REASONS
 from slurmgen.plan.staging import STAGED_DATA, is_staged
@@ -146,6 +147,8 @@ def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
         return derived(text)
     if option in plan.request.sbatch:
         return origin(f"sbatch.{option}")
+    if option in MAIL:
+        return origin(MAIL[option])
     if plan.requeue and option in REQUEUE_REASONS:
         return Reason(DERIVED, REQUEUE_REASONS[option])
     return _of_profile(plan, f"sbatch.{option}" if option in plan.profile.sbatch else "when")

@@ -13,6 +13,7 @@ from slurmgen.plan.environment import Setup, find_setup
 from slurmgen.plan.job_step import Shared, find_step
 from slurmgen.plan.layout import check_shape, lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
+from slurmgen.plan.mail import with_mail
 from slurmgen.plan.model import Plan
 from slurmgen.plan.next_steps import next_ranks, next_requests, next_step
 from slurmgen.plan.placement import check_limits, check_one_node, check_partition, find_place, roomier
@@ -73,6 +74,7 @@ def resolve(
     limit = time(request, origin, site, place.limits, layout.nodes)
     notice = find_notice(request, launcher, limit.value)
     further = with_bad_nodes(request, further_options(request, settings.sbatch, place.constraint, notice))
+    further = with_mail(request, further)
     exports = variables(request, site, settings, launcher, layout, setup, ranks.cpus.per_rank)
     job = Shared(setup, further, _names(exports, all_ranks))
     meets = any(one.launcher.meets(one.layout) for one in all_ranks)

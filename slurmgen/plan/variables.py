@@ -7,6 +7,8 @@ from slurmgen.errors import RequestError
 from slurmgen.launchers import Launcher, Layout
 from slurmgen.launchers.ddp import RESTART_ENV
 from slurmgen.plan.environment import Setup
+from slurmgen.plan.rank_labels import NAME as LABEL
+from slurmgen.plan.rank_labels import label_variables
 from slurmgen.plan.staging import STAGED_DATA, data_folder, is_staged
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
@@ -14,7 +16,7 @@ from slurmgen.sites.settings import Settings
 from slurmgen.slurm.shell import PER_TASK, Variable, variables_in, word
 
 _UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "Write output to the log at once.")
-OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV)
+OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV, LABEL)
 "Variables that every job sets; a value of the request or the profile replaces them."
 
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
@@ -59,6 +61,7 @@ def variables(
         found |= {
             name: Variable(name, *(value, value), why) for name, (value, why) in launcher.restart_env.items()
         }
+    found |= label_variables(request, launcher, prefix)
     for name, value in settings.env.items():
         found[name] = Variable(name, value, word(value), notes.get(name))
     if setup.container:

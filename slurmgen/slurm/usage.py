@@ -16,6 +16,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     """What a job was allocated, and what it used."""
 
     cpus: int = 0
+    "CPUs that were allocated."
     gpus: int = 0
     "0 if the site does not account for GPUs."
     memory: int | None = None
@@ -23,6 +24,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     memory_used: int | None = None
     "MiB of all tasks of the largest step, each at its maximum; None if Slurm took no sample."
     cpu_seconds: int | None = None
+    "Seconds of CPU time of all tasks."
 
 
 def usage(allocated: str, cpu_time: str, used: str = "") -> Usage:

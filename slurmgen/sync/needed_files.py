@@ -60,6 +60,11 @@ def of_script(script: str) -> Needed:
     return Needed((_plain(script),), f"the script {script!r}", "the job runs", _IGNORED)
 
 
+def of_batch_script(script: str) -> Needed:
+    """A batch script of the user's own."""
+    return Needed((_plain(script),), f"the batch script {script!r}", "Slurm runs", _IGNORED)
+
+
 def _of_module(module: str) -> Needed:
     path = module.replace(".", "/")
     hint = (

@@ -56,7 +56,12 @@ EVERY = {
         [f"--{NAME}"],
     ],
     "explain": [["cifar"], ["cifar", "--json"], ["cifar", "--account", NAME], ["cifar", "--script", NAME]],
-    "submit": [["cifar", "--dry-run"], ["cifar", "--dry-run", "--json"], [NAME, "--dry-run"]],
+    "submit": [
+        ["cifar", "--dry-run"],
+        ["cifar", "--dry-run", "--json"],
+        [NAME, "--dry-run"],
+        [f"{NAME}.sbatch", "--dry-run"],
+    ],
     "resubmit": [[NAME], ["1", "--site", NAME], [NAME, "--time", NAME, "--dry-run"]],
     "status": [[NAME], ["--site", NAME], []],
     "logs": [[NAME], ["1", "--site", NAME], [NAME, "--stderr"]],

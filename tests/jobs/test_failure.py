@@ -272,7 +272,7 @@ def test_a_job_that_slurm_does_not_know_has_exit_code_3() -> None:
 def test_an_array_with_running_tasks_is_running() -> None:
     states = [JobState(id=f"12_{n}", state=word) for n, word in enumerate(["FAILED", "PENDING", "RUNNING"])]
     report = to_json(make_report(JOB, states))
-    assert (report["state"], report["ended"], [task["state"] for task in report["tasks"]]) == (
+    assert (report.state, report.ended, [task.state for task in report.tasks]) == (
         "RUNNING",
         False,
         ["FAILED", "PENDING", "RUNNING"],

@@ -6,6 +6,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -176,9 +177,19 @@ def test_nothing_is_pruned_where_another_user_may_write(machine: Machine) -> Non
     assert not list(runs.iterdir())
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash"])
+UNUSUAL = {
+    "BASH_FUNC_module%%": "() {  echo it\n}",
+    "a.b": "1",
+    "A+": "2",
+    "UID": str(os.getuid()),
+    "EMPTY": "",
+}
+"Variables that not every shell can set."
+
+
+@pytest.mark.parametrize("sh", ["dash", "bash"])
 def test_a_job_gets_the_users_own_variables_whatever_their_names(
-    machine: Machine, tmp_path: Path, shell: str
+    machine: Machine, tmp_path: Path, sh: str
 ) -> None:
     """Submitted through a shell that has exported each name in the program."""
     text = remote_scripts.program("submit") + CLEAN
@@ -186,12 +197,45 @@ def test_a_job_gets_the_users_own_variables_whatever_their_names(
         *re.findall(r"\b([a-z_]+)=", text),
         *re.findall(r"for (\w+)\b", text),
         *re.findall(r"read -r (\w+)", text),
-    }
-    own = {name: f"mine\n it's {name}" for name in names}
+    } - {"slurmgen_entry"}
+    own = {name: f"mine\n it's {name}" for name in names} | UNUSUAL
     machine.answers("sbatch", f"cat /proc/$$/environ >'{tmp_path}/env'; echo 12")
-    (machine.bin / "sh").symlink_to(f"/bin/{shell}")
+    (machine.bin / "sh").symlink_to(f"/bin/{sh}")
     machine.environ |= own
     code, out, err = machine.submit()
     assert (code, out) == (0, "12\n"), err
     got = dict(entry.split("=", 1) for entry in (tmp_path / "env").read_text().split("\0")[:-1])
     assert {name: got.get(name) for name in own} == own
+    assert got.keys() - {"SHLVL", "_"} <= machine.environ.keys()
+
+
+def test_no_program_of_a_submission_has_a_variable_of_the_user_among_its_arguments(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """As every user of the host can see them: in each execve of the client and of the login node."""
+    value = "value-that-other-users-must-not-see"
+    machine.answers("sbatch", f'[ "$KEY" = {value} ] && echo 12')
+    job = 'framework = "python"\nscript = "train.py"\nbefore_login = ["true"]\n'
+    (machine.project / "slurmgen.toml").write_text(f"[job.mine]\n{job}")
+    command = [sys.executable, "-m", "slurmgen", "submit", "mine", *WAY]
+    traced = [
+        "strace",
+        "-f",
+        "-qq",
+        "-e",
+        "trace=execve",
+        "-s",
+        "1000000",
+        "-o",
+        f"{tmp_path}/trace",
+        *command,
+    ]
+    environ = machine.environ | {"KEY": value}
+    reply = subprocess.run(
+        traced, cwd=machine.project, env=environ, capture_output=True, text=True, timeout=120
+    )
+    assert (reply.returncode, reply.stdout) == (0, "12\n"), reply.stderr
+    calls = (tmp_path / "trace").read_text()
+    assert '"--parsable"' in calls
+    assert ".login.sh" in calls
+    assert value not in calls

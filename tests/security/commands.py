@@ -48,6 +48,8 @@ CASES = {
         Case("submit b --dry-run --via local", programs=GIT),
         Case("submit a --dry-run --via twin --json", programs=GIT),
         Case("submit a --test-only --via twin", programs=GIT | SHELL | SLURM),
+        Case("submit hand.sbatch --dry-run --via local", 1),
+        Case("submit linked.sbatch --dry-run --via local --no-lint", 2),
     ],
     "resubmit": [
         Case("resubmit {job} --dry-run", programs=SHELL | SLURM),

@@ -25,6 +25,8 @@ PARTS: dict[Program, tuple[str, ...]] = {
 # Standard input moves to descriptor 3, so that no profile reads from it. The program is sent there and not as
 # an argument: csh could not read its line feeds, and every user of the host can see arguments.
 _START = 'exec 3<&0 </dev/null; exec "$@"'
+# A dash would drop the variables whose names are not those of a shell, such as BASH_FUNC_module%%.
+_SHELL = ("bash", "--posix", "-p")
 _END = "# slurmgen: the end"
 # If the connection is cut within the program, none of it is run.
 _READ = (
@@ -87,7 +89,8 @@ def after_mark(stdout: bytes) -> bytes:
 
 def start(shell: tuple[str, str]) -> list[str]:
     """The command that reads and runs any program: it can start before the program is known."""
-    return ["sh", "-c", _START, "slurmgen", *shell, CLEAN, "slurmgen", "sh", "-c", _READ, "slurmgen"]
+    read = [*_SHELL, "-c", _READ, "slurmgen"]
+    return [*_SHELL, "-c", _START, "slurmgen", *shell, CLEAN, "slurmgen", *read]
 
 
 def _with_program(name: Program, args: Sequence[str], data: bytes | Iterable[bytes]) -> Iterator[bytes]:

@@ -7,12 +7,16 @@ give_up() { # give_up MESSAGE: this attempt makes no job, and the next one may
   failed "$1"
 }
 
-# The user may have variables of the same names as ours, and the job gets the user's.
+# The user may have variables of the same names as ours, and the job gets the user's. Not by `env NAME=VALUE`: every user
+# of the host can see arguments. Names that bash cannot set, such as BASH_FUNC_x%%, it passes on.
 # shellcheck disable=SC2016  # bash expands that
-as_started='own=()
-while IFS= read -r -d "" one; do own+=("$one"); done <"/proc/$1/environ"
+as_started='set +p
+export -n OLDPWD PWD SHLVL
+{ while IFS= read -r -d "" slurmgen_entry; do
+  case ${slurmgen_entry%%=*} in [0-9]* | *[!A-Za-z0-9_]*) ;; *) export "$slurmgen_entry" ;; esac
+done <"/proc/$1/environ"; } 2>/dev/null
 shift
-exec ${own[0]+env -i -- "${own[@]}"} "$@"'
+exec "$@"'
 
 is_job() { # whether that is ID or ID;CLUSTER
   case ${1%%;*} in '' | *[!0-9]*) return 1 ;; esac
@@ -27,7 +31,8 @@ call_sbatch() { # sets $job, empty if sbatch printed none, and $status
   [ "$up" -le "$((intended + 30))" ] || give_up 'this machine is too busy'
   [ ! -e "$records/intent.$number.over" ] || give_up 'another process has given up this attempt'
   bash -p -c "$as_started" slurmgen "$$" \
-    timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" "$run/$script" \
+    timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" \
+    ${dependency:+"--dependency=$dependency"} ${dependency:+--kill-on-invalid-dep=yes} "$run/$script" \
     >"$out" 2>"$err" 3<&- </dev/null
   status=$?
   job=

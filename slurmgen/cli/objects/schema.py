@@ -1,0 +1,87 @@
+"""The JSON Schema of what each command prints with --json.
+
+`python -m slurmgen.cli.objects.schema` writes them to schemas/output/; a test keeps them current.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from slurmgen.cli.objects import jobs, scripts, sites
+from slurmgen.config.schema import DIALECT, describe, structs_in
+from slurmgen.jobs.report_object import JobObject
+
+OUTPUTS: dict[str, tuple[Any, ...]] = {
+    "cancel": (JobObject, jobs.JobList),
+    "check": (scripts.Checked,),
+    "doctor": (jobs.Diagnosis,),
+    "explain": (scripts.Explained,),
+    "fetch": (jobs.FetchedFiles, jobs.FetchedList),
+    "forget": (jobs.Forgotten,),
+    "init": (scripts.Started,),
+    "lint": (list[scripts.LintFinding], list[scripts.LintChange], list[scripts.LintRule]),
+    "logs": (jobs.Log, jobs.LogList),
+    "nodes": (jobs.BadNodeList,),
+    "preflight": (jobs.Preflight, jobs.DryRun, jobs.Copied),
+    "render": (scripts.Rendered,),
+    "resubmit": (jobs.Resubmitted, jobs.ResubmitDryRun),
+    "sites": (sites.SiteList,),
+    "sites discover": (sites.DiscoveredProfile, sites.Compared, sites.ProbeJob),
+    "sites list": (sites.SiteList,),
+    "sites new": (sites.NewProfile,),
+    "sites show": (sites.Facts,),
+    "sites test": (sites.SiteTrial,),
+    "sites validate": (sites.Validated,),
+    "snapshots": (jobs.Snapshots,),
+    "status": (JobObject, jobs.JobList),
+    "submit": (jobs.Submitted, jobs.DryRun, jobs.Accepted),
+    "twin down": (sites.StoppedTwins,),
+    "twin status": (sites.TwinList,),
+    "twin up": (sites.TwinObject,),
+    "wait": (JobObject, jobs.JobList),
+}
+"The types of the object that each command prints; several if its options or the number of jobs decide."
+WITHOUT = {
+    "lsp": "speaks the Language Server Protocol on stdout",
+    "twin": "only has subcommands",
+}
+"The commands without --json, and why."
+FOLDER = Path("schemas", "output")
+
+
+def file_name(command: str) -> str:
+    """The file of the schema of a command.
+
+    >>> file_name("twin up")
+    'twin-up.json'
+    """
+    return f"{command.replace(' ', '-')}.json"
+
+
+def schema_of(command: str) -> dict[str, Any]:
+    """The schema of what a command prints with --json."""
+    kinds = OUTPUTS[command]
+    types, definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    structs = structs_of(kinds)
+    for name, definition in definitions.items():
+        describe(definition, structs[name])
+    head = {"$schema": DIALECT, "title": f"slurmgen {command} --json"}
+    body = types[0] if len(types) == 1 else {"anyOf": list(types)}
+    return head | body | ({"$defs": definitions} if definitions else {})
+
+
+def structs_of(kinds: tuple[Any, ...]) -> dict[str, type]:
+    """The structs that these types consist of, by name."""
+    return {name: struct for kind in kinds for name, struct in structs_in(kind).items()}
+
+
+def schema_text(command: str) -> str:
+    """The text of the file of a schema."""
+    return json.dumps(schema_of(command), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    for name in OUTPUTS:
+        (FOLDER / file_name(name)).write_text(schema_text(name), encoding="utf-8")

@@ -26,6 +26,7 @@ from slurmgen.config.project import (
     job_request,
     own_templates,
 )
+from slurmgen.config.sweep_file import with_file
 from slurmgen.config.user import Personal, fill, load_personal
 from slurmgen.errors import ConfigError, RequestError, UnknownJob, did_you_mean
 from slurmgen.request import NONE, Request, check_form, command_line, merge
@@ -200,7 +201,7 @@ def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> Jo
     written = job_request(project, job, site.name)
     if written.container == NONE:
         written = merge(written, Request(container=NONE))  # without its engine and binds
-    merged = _merged(written, options)
+    merged = _with_sweep(_merged(written, options), project_dir)
     request = fill(merged, own, site)
     return JobSpec(
         request=request,
@@ -273,6 +274,13 @@ def _merged(written: Request, options: JobOptions) -> Request:
     if options.replace_args or overrides.script_args is None:
         return merged
     return structs.replace(merged, script_args=(written.script_args or ()) + overrides.script_args)
+
+
+def _with_sweep(request: Request, project_dir: Path) -> Request:
+    """The request with the parameters of its sweep, which may be in a file of the project."""
+    if request.sweep is None:
+        return request
+    return structs.replace(request, sweep=with_file(request.sweep, project_dir))
 
 
 def _command(options: JobOptions, site: Site, job: str | None, written: Request, merged: Request) -> str:

@@ -19,6 +19,7 @@ from slurmgen.job_spec import JobOptions
 from slurmgen.request import FILE_ONLY, NONE, OMITTED, Request
 from slurmgen.sites.model import EngineName, Site
 from slurmgen.sites.profiles import load_site
+from slurmgen.sweep import Sweep
 
 _SCRIPT_ARGS = "slurmgen.script_args"
 project_size_option = max_size_option("1G", "Refuse to send a project that is larger than this.")
@@ -127,6 +128,21 @@ def _sbatch(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
             raise click.BadParameter(f"{text!r} is neither KEY=VALUE nor KEY.")
         found[key] = value if equals else True
     return found
+
+
+def _sweep(
+    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, tuple[str, ...]]:
+    """`NAME=V,V` words as a dict."""
+    grid: dict[str, tuple[str, ...]] = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE,VALUE.")
+        if name in grid:
+            raise click.BadParameter(f"{name} is there twice.")
+        grid[name] = tuple(value.split(","))
+    return grid
 
 
 _JOB = click.argument("job", required=False, shell_complete=_complete_jobs)
@@ -279,6 +295,16 @@ _OPTIONS = [
         help="If the preflight finds a bad node: stop, or requeue the job without it; default: stop.",
     ),
     click.option(
+        "--sweep",
+        multiple=True,
+        callback=_sweep,
+        metavar="NAME=V,V...",
+        help="Run every combination of these values of the script's parameters; repeatable.",
+    ),
+    click.option(
+        "--sweep-limit", type=int, metavar="N", help="The most tasks of a sweep that run at a time."
+    ),
+    click.option(
         "--label-ranks/--no-label-ranks",
         default=None,
         help="Begin each line of the log with its rank, for `logs --rank`.",
@@ -323,6 +349,8 @@ def _with_request(
     def call(**params: Any) -> Any:
         script_args = JobCommand.script_args(click.get_current_context())
         request = {key: params.pop(key) for key in _REQUEST_KEYS}
+        grid, limit = request["sweep"] or None, params.pop("sweep_limit")
+        request["sweep"] = Sweep(grid=grid, limit=limit) if grid or limit is not None else None
         options = JobOptions(
             request=Request(**_without_empty(request), script_args=script_args),
             **{key: params.pop(key) for key in ("job", "site", "replace_args")},

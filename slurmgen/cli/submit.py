@@ -13,7 +13,7 @@ from slurmgen.cli.options import JobCommand, project_size_option, request_option
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, json_option, route_options
 from slurmgen.cli.submit_file import FileJob, find_file_job
-from slurmgen.cli.submit_output import notes_of, print_id, say_result, show, warn
+from slurmgen.cli.submit_output import notes_of, print_id, print_ids, say_result, show, warn
 from slurmgen.errors import CommandFailed, RequestError, UnknownJob
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
@@ -116,7 +116,7 @@ def command(
             warn(prepared, notes)
             show(prepared, as_json)
         else:
-            _submit(connecting, prepared, notes, again, follow, as_json)
+            _submit(connecting, _arrays(job, prepared), notes, again, follow, as_json)
 
 
 def _load(options: JobOptions) -> JobSpec:
@@ -166,6 +166,15 @@ def _prepared(
     return with_request(prepared, job, send)
 
 
+def _arrays(job: JobSpec | FileJob, prepared: "Prepared") -> "list[Prepared]":
+    """What is submitted: more than one only for a sweep beyond the site's array size."""
+    if isinstance(job, FileJob) or not prepared.record.tasks:
+        return [prepared]
+    from slurmgen.jobs.sweep_arrays import arrays_of
+
+    return arrays_of(prepared, job.plan(), lambda plan: job.render(plan, cache_dir()))
+
+
 def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:
     from slurmgen.jobs.exactly_once import try_out
     from slurmgen.jobs.submit import advised
@@ -186,16 +195,22 @@ def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: boo
 
 def _submit(
     connecting: "BackgroundLogin",
-    prepared: "Prepared",
+    arrays: "list[Prepared]",
     notes: tuple[str, ...],
     again: bool,
     follow: bool,
     as_json: bool,
 ) -> None:
     from slurmgen.cli.submit_progress import Printer
-    from slurmgen.jobs.submit import submission
+    from slurmgen.jobs.submit import submission, submissions
 
-    printer = Printer(prepared, notes)
+    prepared, printer = arrays[0], Printer(arrays[0], notes)
+    if len(arrays) > 1:
+        with submissions(arrays, connecting.transport, again=again, observer=printer) as outcomes:
+            print_ids(outcomes, as_json)
+            for outcome in outcomes:
+                say_result(prepared, outcome)
+        return
     with submission(prepared, connecting.transport, again=again, observer=printer) as outcome:
         print_id(outcome, as_json)
         say_result(prepared, outcome)

@@ -1,6 +1,6 @@
 """What `slurmgen submit` prints: what it would send, warnings, and the job."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -91,6 +91,17 @@ def print_id(outcome: "Outcome", as_json: bool, make: "Callable[[Outcome], Submi
             f"job {job} is submitted, but its id could not be printed: {error.strerror}",
             f"`slurmgen status {job}` shows it.",
         ) from None
+
+
+def print_ids(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
+    """Print the id of each array of a sweep, one on a line."""
+    if as_json:
+        from slurmgen.cli.objects.jobs import SubmittedList
+
+        print_json(SubmittedList(jobs=[as_object(outcome) for outcome in outcomes]))
+        return
+    for outcome in outcomes:
+        print_id(outcome, as_json=False)
 
 
 def as_object(outcome: "Outcome") -> "Submitted":

@@ -8,7 +8,7 @@ the id of the job is known. Until then the same command uses the same key again,
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -188,6 +188,11 @@ class Ledger(StateFile):
         with self._writing() as database:
             database.execute(_SETTLE, structs.asdict(record))
 
+    def settle_all(self, records: Sequence[Record]) -> None:
+        """Record several jobs at once: all of them or, if that fails, none."""
+        with self._writing() as database:
+            database.executemany(_SETTLE, [structs.asdict(record) for record in records])
+
     def drop(self, key: str) -> None:
         """Remove the entry of a key that will never have a job."""
         with self._writing() as database:
@@ -242,6 +247,12 @@ class Ledger(StateFile):
         pending = "SELECT number FROM jobs INDEXED BY of_a_command WHERE state = 'pending'"
         found = self._records(f"WHERE number IN ({pending}) AND ? IN ([key], name)", name)
         return tuple(entry for entry in found if site in (None, entry.site))
+
+    def group(self, record: Record) -> tuple[Record, ...]:
+        """The submitted jobs of the group of a record, in order; that one alone if it is in none."""
+        if not record.part_of:
+            return (record,)
+        return self._records("WHERE part_of = ? AND state = 'submitted'", record.part_of)
 
     def all(self, site: str | None = None) -> tuple[Record, ...]:
         """Every entry, at one site or at all, also the pending ones, in the order of submission."""

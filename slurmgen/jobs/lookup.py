@@ -10,6 +10,7 @@ from msgspec import structs
 from slurmgen.errors import RequestError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.sweep_table import Selection, check_parameters, chosen, selection
 from slurmgen.remote.route import Route, find_route
 from slurmgen.slurm.commands import JobId
 
@@ -28,8 +29,45 @@ def is_id(name: str) -> bool:
 
 
 def find_jobs(names: Sequence[str], site: str | None, options: Options, site_route: SiteRoute) -> list[Job]:
-    """Submitted jobs as `find_job` finds them, without duplicates."""
-    return list(dict.fromkeys(find_job(name, site, options, site_route) for name in names))
+    """Submitted jobs as `find_job` finds them, without duplicates.
+
+    The name of a sweep is that of all its arrays, and `NAME[lr=1e-3]` that of the tasks with such parameters.
+
+    Raises:
+        RequestError: as `find_job`; or no task has such parameters.
+    """
+    found = (job for name in names for job in _jobs(name, site, options, site_route))
+    return list(dict.fromkeys(found))
+
+
+def _jobs(name: str, site: str | None, options: Options, site_route: SiteRoute) -> list[Job]:
+    asked = selection(name)
+    job = find_job(asked.job if asked else name, site, options, site_route)
+    if asked is None and is_id(name):
+        return [job]
+    arrays = _arrays(job)
+    return _tasks(arrays, asked) if asked else arrays
+
+
+def _arrays(job: Job) -> list[Job]:
+    """All arrays of a sweep; another job alone."""
+    record = job.record
+    if record is None or record.pending or not record.tasks:
+        return [job]
+    return [Job.of(one, job.route) for one in Ledger().group(record)]
+
+
+def _tasks(arrays: Sequence[Job], asked: Selection) -> list[Job]:
+    """The tasks with such parameters."""
+    found = [
+        Job(JobId(f"{array.id}_{task}", array.id.cluster), array.route, array.record, run)
+        for array in arrays
+        if array.record
+        for task, run in chosen(array.record, asked.parameters)
+    ]
+    if not found:
+        check_parameters([array.record for array in arrays if array.record], asked)
+    return found
 
 
 def find_job(name: str, site: str | None, options: Options, site_route: SiteRoute) -> Job:

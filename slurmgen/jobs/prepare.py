@@ -12,7 +12,7 @@ from secrets import token_hex
 from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
-from slurmgen.jobs import dependencies
+from slurmgen.jobs import dependencies, sweep_table
 from slurmgen.jobs.batch_script import BatchScript
 from slurmgen.jobs.dependencies import Dependency
 from slurmgen.jobs.exactly_once import Submission
@@ -130,6 +130,7 @@ def _prepared(
         stderr=_options(plan).get("error", ""),
         retries=plan.request.on_bad_node == "retry",
         requeue=plan.requeue,
+        tasks=sweep_table.as_text(plan.sweep),
     )
     refusals = plan.profile.refusals | bad_nodes.refusals(plan.request)
     return Prepared(made, route, of_plan, sent, first, refusals)

@@ -10,6 +10,7 @@ from slurmgen.plan.environment import Setup
 from slurmgen.plan.rank_labels import NAME as LABEL
 from slurmgen.plan.rank_labels import label_variables
 from slurmgen.plan.staging import STAGED_DATA, data_folder, is_staged
+from slurmgen.plan.sweep import ARGUMENTS, RUN_DIR, sweep_variables
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
 from slurmgen.sites.settings import Settings
@@ -55,7 +56,8 @@ def variables(
     check_names(request, launcher, layout, setup)
     prefix = ENGINES[setup.container.engine].env_prefix if setup.container else ""
     notes = site.env.notes
-    found = {} if launcher.threads else {"OMP_NUM_THREADS": _threads(threads)}
+    found = sweep_variables(request)
+    found |= {} if launcher.threads else {"OMP_NUM_THREADS": _threads(threads)}
     found[_UNBUFFERED.name] = _UNBUFFERED
     if any(text.replace("_", "-").startswith("--max-restarts") for text in request.launcher_args or ()):
         found |= {
@@ -163,8 +165,7 @@ def _set_later(
         yield from ((name, "the script uses that name") for name in _TEMPORARY)
     if is_staged(request):
         yield STAGED_DATA, "the script sets it to the folder of the staged data"
-    if request.after:
-        yield "status", "the script uses that name"
+    yield from _set_by_the_script(request)
     if request.on_bad_node == "retry":
         yield from ((name, "the script uses that name") for name in _RETRY)
     if setup.fetch:
@@ -174,6 +175,14 @@ def _set_later(
     if setup.python_env.partition(":")[0] == "uv":
         yield "UV_PROJECT_ENVIRONMENT", "--python-env sets the folder of the environment"
     yield from ((name, f"{launcher.name} sets it for each rank") for name in launcher.sets)
+
+
+def _set_by_the_script(request: Request) -> Iterator[tuple[str, str]]:
+    if request.after:
+        yield "status", "the script uses that name"
+    if request.sweep:
+        yield RUN_DIR, "the script sets it to the folder of each task"
+        yield from ((name, "the script uses that name") for name in (ARGUMENTS, "first", "run", "runs"))
 
 
 def _threads(count: int) -> Variable:

@@ -70,6 +70,13 @@ class ResubmitDryRun(Struct, frozen=True, kw_only=True):
     "How it differs from that of the other job, as a unified diff; null if that one is gone."
 
 
+class SubmittedList(Struct, frozen=True, kw_only=True):
+    """The arrays of a sweep beyond the site's array size."""
+
+    jobs: list[Submitted]
+    "One for each array."
+
+
 class Awaited(Struct, frozen=True, kw_only=True):
     """A job that must end first."""
 

@@ -100,8 +100,8 @@ def _submitted(ledger: Ledger) -> None:
 METHODS: dict[str, Callable[[Ledger], object]] = {
     "find by id": lambda ledger: ledger.find("17"),
     "last": lambda ledger: ledger.last(),
-    "last by name": lambda ledger: ledger.last(name="train17"),
-    "last by name and site": lambda ledger: ledger.last(name="train17", site="daic"),
+    "last by name": lambda ledger: ledger.last("train17"),
+    "last by name and site": lambda ledger: ledger.last("train17", "daic"),
     "claim and drop": _submitted,
     "save a final state": lambda ledger: ledger.save_final_states({_record(16): ("[]", "", "")}),
 }

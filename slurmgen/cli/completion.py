@@ -81,7 +81,7 @@ def _records(ctx: click.Context) -> "list[Record]":
 
     site = ctx.params.get("site")
     with suppress(SlurmgenError):
-        return list(Ledger().last(MAX_JOBS, site=site))
+        return list(Ledger().recent(MAX_JOBS, site))
     return []
 
 

@@ -75,8 +75,8 @@ def _named(name: str, own: Record) -> Sequence[Record]:
     if is_id(name) and (found := ledger.with_id(name.partition("_")[0])):
         return found
     if name == LAST:
-        return ledger.last(_READ)
-    return (*ledger.last(_READ, name=name), *ledger.last(_READ, name=name, site=own.site))
+        return ledger.recent(_READ)
+    return (*ledger.recent(_READ, name=name), *ledger.recent(_READ, own.site, name))
 
 
 def _is_other(record: Record, own: Record) -> bool:

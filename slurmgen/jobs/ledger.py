@@ -67,10 +67,10 @@ _MIGRATIONS = (
         "CREATE INDEX of_a_group ON jobs (part_of) WHERE part_of != ''",
     ),
     (
-        "CREATE INDEX of_a_time ON jobs (submitted)",
-        "CREATE INDEX of_a_site ON jobs (site, submitted)",
-        "CREATE INDEX of_a_name_at_a_site ON jobs (site, name, submitted)",
-        "CREATE INDEX unsettled ON jobs (fingerprint) WHERE state = 'pending'",
+        "CREATE INDEX of_a_time ON jobs (submitted, number)",
+        "CREATE INDEX of_a_site ON jobs (site, submitted, number)",
+        "CREATE INDEX of_a_name_at_a_site ON jobs (site, name, submitted, number)",
+        "CREATE INDEX of_a_command ON jobs (fingerprint) WHERE state = 'pending'",
     ),
 )
 "The statements that lead to each schema version from the one before."
@@ -140,10 +140,7 @@ _FIELDS = Record.__struct_fields__
 _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
 _INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
-_DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] = ?"
-_UNSETTLED = "INDEXED BY unsettled WHERE state = 'pending'"  # SQLite would read all, in order
-_IN_ORDER = "ORDER BY submitted, number"
-_LAST = "ORDER BY submitted DESC, number DESC LIMIT ?"
+_DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] != '' AND [key] = ?"
 _CLAIM_AGAIN = "UPDATE jobs SET claims = claims + 1 WHERE [key] != '' AND [key] = ?"
 _SAVE_FINAL = (
     "UPDATE jobs SET final = ?, why = ?, requeued = ? "
@@ -231,9 +228,30 @@ class Ledger(StateFile):
         """Every job with that id, also those of a cluster that has used the id again since."""
         return self._records("WHERE id = ?", job_id)
 
+    def last(self, name: str | None = None, site: str | None = None) -> Record | None:
+        """The job that was submitted last: of that name, at that site, or of all; also a pending one."""
+        found = self._newest(1, name, site)
+        return found[0] if found else None
+
+    def recent(self, most: int, site: str | None = None, name: str | None = None) -> tuple[Record, ...]:
+        """The last `most` entries, at one site or at all, of one name or all, in the order of submission."""
+        return self._newest(most, name, site)
+
+    def of_key(self, key: str) -> Record | None:
+        """The entry with that key."""
+        return next(iter(self._records("WHERE [key] = ? AND [key] != ''", key)), None)
+
+    def _newest(self, most: int, name: str | None, site: str | None) -> tuple[Record, ...]:
+        given = {column: value for column, value in {"name": name, "site": site}.items() if value is not None}
+        where = " AND ".join(["1", *(f"{column} = ?" for column in given)])
+        newest = f"SELECT number FROM jobs WHERE {where} ORDER BY submitted DESC, number DESC LIMIT {most:d}"  # noqa: S608
+        return self._records(f"WHERE number IN ({newest})", *given.values())
+
     def unsettled(self, name: str, site: str | None = None) -> tuple[Record, ...]:
         """The pending entries with that key or that name, at one site or at all."""
-        found = self._records(f"{_UNSETTLED} AND ([key] = ? OR name = ?)", name, name)
+        # SQLite does not choose this index by itself, since it does not know that few entries are pending.
+        pending = "SELECT number FROM jobs INDEXED BY of_a_command WHERE state = 'pending'"
+        found = self._records(f"WHERE number IN ({pending}) AND ? IN ([key], name)", name)
         return tuple(entry for entry in found if site in (None, entry.site))
 
     def group(self, record: Record) -> tuple[Record, ...]:
@@ -242,30 +260,15 @@ class Ledger(StateFile):
             return (record,)
         return self._records("WHERE part_of != '' AND part_of = ? AND state = 'submitted'", record.part_of)
 
-    def last(self, limit: int = 1, *, site: str | None = None, name: str | None = None) -> tuple[Record, ...]:
-        """The last entries, also the pending ones, in the order of submission.
+    def all(self, site: str | None = None) -> tuple[Record, ...]:
+        """Every entry, at one site or at all, also the pending ones, in the order of submission."""
+        return self._records("WHERE site = ?", site) if site else self._records("")
 
-        Args:
-            limit: how many; 0 for all.
-            site: only those at this site.
-            name: only jobs of this name.
-        """
-        given = {"name": name, "site": site}
-        conditions = [f"{column} = ?" for column, value in given.items() if value is not None]
-        values = [value for value in given.values() if value is not None]
-        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        found = self._records(f"{where} {_LAST}", *values, limit or -1, order="")
-        return found[::-1]
-
-    def all(self) -> tuple[Record, ...]:
-        """Every entry, also the pending ones, in the order of submission; there may be very many."""
-        return self.last(0)
-
-    def _records(self, where: str, *values: str | int, order: str = _IN_ORDER) -> tuple[Record, ...]:
+    def _records(self, where: str, *values: str) -> tuple[Record, ...]:
         if not self.path.exists():
             return ()
         with self._open() as database:
-            return _select(database, where, *values, order=order)
+            return _select(database, where, *values)
 
 
 def default_path() -> Path:
@@ -273,10 +276,8 @@ def default_path() -> Path:
     return state_folder() / "ledger.sqlite"
 
 
-def _select(
-    database: sqlite3.Connection, where: str, *values: str | int, order: str = _IN_ORDER
-) -> tuple[Record, ...]:
-    rows = database.execute(f"SELECT {_NAMES} FROM jobs {where} {order}", values)  # noqa: S608
+def _select(database: sqlite3.Connection, where: str, *values: str) -> tuple[Record, ...]:
+    rows = database.execute(f"SELECT {_NAMES} FROM jobs {where} ORDER BY submitted, number", values)  # noqa: S608
     return tuple(map(_record, rows))
 
 

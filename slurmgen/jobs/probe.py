@@ -24,6 +24,8 @@ from slurmgen.slurm.replies import JobState
 NAME = "slurmgen-probe"
 _SECONDS = 60
 Lines = tuple[tuple[str, str], ...]
+_PROBES = 100
+"Records of probes that are read, the last ones."
 
 
 def probe_plan(
@@ -79,7 +81,7 @@ def prepare_probe(plan: Plan, route: Route, remote_dir: str | None = None) -> Pr
 
 def unread(transport: Transport, route: Route) -> Record | None:
     """The last probe of this route if its report was not read yet, and still can be."""
-    named = Ledger().last(0, site=route.site, name=NAME)
+    named = Ledger().recent(_PROBES, route.site, NAME)
     records = [record for record in named if (record.via, record.host) == (route.via, route.host)]
     if not records or records[-1].final or records[-1].pending:
         return None

@@ -26,8 +26,9 @@ from slurmgen.config.project import (
     job_request,
     own_templates,
 )
+from slurmgen.config.sweep_file import with_file
 from slurmgen.config.user import Personal, fill, load_personal
-from slurmgen.errors import ConfigError, RequestError, did_you_mean
+from slurmgen.errors import ConfigError, RequestError, UnknownJob, did_you_mean
 from slurmgen.request import NONE, Request, check_form, command_line, merge
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site, profile_paths
@@ -200,7 +201,7 @@ def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> Jo
     written = job_request(project, job, site.name)
     if written.container == NONE:
         written = merge(written, Request(container=NONE))  # without its engine and binds
-    merged = _merged(written, options)
+    merged = _with_sweep(_merged(written, options), project_dir)
     request = fill(merged, own, site)
     return JobSpec(
         request=request,
@@ -245,7 +246,7 @@ def _request(values: dict[str, Any]) -> Request:
 def _job_name(options: JobOptions, project: Project, project_dir: Path) -> str | None:
     """The job that the options name, else the only one; None for a script of its own."""
     if options.job is not None and not project.job:
-        raise RequestError(
+        raise UnknownJob(
             f"there is no job {options.job!r}: {project_dir} has no {FILE_NAME} with jobs", _HINT
         )
     if options.job is not None or options.request.names_program or not project.job:
@@ -273,6 +274,13 @@ def _merged(written: Request, options: JobOptions) -> Request:
     if options.replace_args or overrides.script_args is None:
         return merged
     return structs.replace(merged, script_args=(written.script_args or ()) + overrides.script_args)
+
+
+def _with_sweep(request: Request, project_dir: Path) -> Request:
+    """The request with the parameters of its sweep, which may be in a file of the project."""
+    if request.sweep is None:
+        return request
+    return structs.replace(request, sweep=with_file(request.sweep, project_dir))
 
 
 def _command(options: JobOptions, site: Site, job: str | None, written: Request, merged: Request) -> str:
@@ -305,6 +313,8 @@ def _files(request: Request, merged: Request, overrides: Request) -> dict[str, s
         value, override = getattr(request, key), getattr(overrides, key)
         if isinstance(value, dict):
             files |= {f"{key}.{name}": FILE_NAME for name in value.keys() - override.keys()}
+        elif key == "secrets":  # a name of the caller counts as consent
+            files |= {f"{key}.{name}": FILE_NAME for name in value or () if name not in (override or ())}
         elif value != getattr(merged, key):
             files[key] = user.FILE_NAME
         elif override is None and value is not None:

@@ -97,7 +97,7 @@ _SHOWN = frozenset(
 "Directives whose values have rows of their own."
 _OMITTED = frozenset(["script"])
 "Values that another row contains."
-_OMITTED_IF_UNSET = frozenset(["on_bad_node", "requeue_signal"])
+_OMITTED_IF_UNSET = frozenset(["on_bad_node", "requeue_signal", "sweep"])
 
 
 def _rows(values: dict[str, object]) -> list[tuple[str, str]]:

@@ -13,8 +13,8 @@ from slurmgen.cli.options import JobCommand, project_size_option, request_option
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, json_option, route_options
 from slurmgen.cli.submit_file import FileJob, find_file_job
-from slurmgen.cli.submit_output import notes_of, print_id, say_result, show, warn
-from slurmgen.errors import CommandFailed, RequestError
+from slurmgen.cli.submit_output import notes_of, print_id, print_ids, say_result, show, warn
+from slurmgen.errors import CommandFailed, RequestError, UnknownJob
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def command(
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
-    job = find_file_job(options) or load_spec(options, Path.cwd())
+    job = find_file_job(options) or _load(options)
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
     with connect_in_background(route, starts=not dry_run) as connecting:
@@ -108,7 +108,7 @@ def command(
             _check_follow(follow, is_array="%a" in plan.output)
             prepared, notes = _prepared(job, plan, route, remote_dir, max_size, send), tuple(notes_of(plan))
             afters = job.after(after)
-        prepared = _named(prepared)
+        prepared = with_command(prepared)
         prepared = prepared if test_only else _dependent(prepared, afters)
         if test_only:
             _test_only(connecting, prepared, as_json)
@@ -116,7 +116,20 @@ def command(
             warn(prepared, notes)
             show(prepared, as_json)
         else:
-            _submit(connecting, prepared, notes, again, follow, as_json)
+            _submit(connecting, _arrays(job, prepared), notes, again, follow, as_json)
+
+
+def _load(options: JobOptions) -> JobSpec:
+    """The job; the error for a submitted one names `slurmgen resubmit`."""
+    try:
+        return load_spec(options, Path.cwd())
+    except UnknownJob as error:
+        from slurmgen.jobs.lookup import earlier
+
+        if found := earlier(str(options.job)):
+            hint = f"`slurmgen resubmit {found.id}` submits job {found.id} ({found.name}) again."
+            raise UnknownJob(error.fact, hint) from None
+        raise
 
 
 def _check_follow(follow: bool, *, is_array: bool) -> None:
@@ -127,8 +140,8 @@ def _check_follow(follow: bool, *, is_array: bool) -> None:
         )
 
 
-def _named(prepared: "Prepared") -> "Prepared":
-    """With the command and its folder in the record."""
+def with_command(prepared: "Prepared") -> "Prepared":
+    """The prepared submission, whose entry keeps the command line of this process."""
     command, directory = typed(click.get_current_context()), str(Path.cwd())
     record = structs.replace(prepared.record, command=command, directory=directory)
     return structs.replace(prepared, record=record)
@@ -153,6 +166,15 @@ def _prepared(
     return with_request(prepared, job, send)
 
 
+def _arrays(job: JobSpec | FileJob, prepared: "Prepared") -> "list[Prepared]":
+    """What is submitted: more than one only for a sweep beyond the site's array size."""
+    if isinstance(job, FileJob) or not prepared.record.tasks:
+        return [prepared]
+    from slurmgen.jobs.sweep_arrays import arrays_of
+
+    return arrays_of(prepared, job.plan(), lambda plan: job.render(plan, cache_dir()))
+
+
 def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:
     from slurmgen.jobs.exactly_once import try_out
     from slurmgen.jobs.submit import advised
@@ -173,16 +195,22 @@ def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: boo
 
 def _submit(
     connecting: "BackgroundLogin",
-    prepared: "Prepared",
+    arrays: "list[Prepared]",
     notes: tuple[str, ...],
     again: bool,
     follow: bool,
     as_json: bool,
 ) -> None:
     from slurmgen.cli.submit_progress import Printer
-    from slurmgen.jobs.submit import submission
+    from slurmgen.jobs.submit import submission, submissions
 
-    printer = Printer(prepared, notes)
+    prepared, printer = arrays[0], Printer(arrays[0], notes)
+    if len(arrays) > 1:
+        with submissions(arrays, connecting.transport, again=again, observer=printer) as outcomes:
+            print_ids(outcomes, as_json)
+            for outcome in outcomes:
+                say_result(prepared, outcome)
+        return
     with submission(prepared, connecting.transport, again=again, observer=printer) as outcome:
         print_id(outcome, as_json)
         say_result(prepared, outcome)

@@ -2,7 +2,7 @@
 
 import re
 
-from msgspec import DecodeError, Struct, json
+from msgspec import Struct
 
 from slurmgen.text import counted
 
@@ -49,19 +49,6 @@ class Requeued(Struct, frozen=True):
             return f"segment {self.runs} of {self.of} {self.end}"
         idle = f"; the last {counted(self.idle, what)} made no progress" if self.idle else ""
         return f"{counted(self.runs, what)} ended unfinished{step}{idle}"
-
-
-def for_ledger(run: Requeued | None) -> str:
-    """An unfinished run as the ledger keeps it; empty if there was none."""
-    return json.encode(run).decode() if run else ""
-
-
-def from_ledger(text: str) -> Requeued | None:
-    """What the ledger keeps; None if that is nothing, or cannot be read."""
-    try:
-        return json.decode(text, type=Requeued) if text else None
-    except DecodeError:
-        return None
 
 
 NO_PROGRESS = "its script held it, because two runs in a row made no progress"

@@ -24,6 +24,7 @@ def options(request: Request) -> dict[str, str]:
         "--requeue": request.requeue,
         "--on-bad-node retry": request.on_bad_node == "retry",
         "--sbatch array": "array" in request.sbatch,
+        "--sweep": request.sweep is not None,
     }
     for option, is_asked in contradictions.items():
         if is_asked:

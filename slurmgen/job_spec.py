@@ -28,7 +28,7 @@ from slurmgen.config.project import (
 )
 from slurmgen.config.sweep_file import with_file
 from slurmgen.config.user import Personal, fill, load_personal
-from slurmgen.errors import ConfigError, RequestError, did_you_mean
+from slurmgen.errors import ConfigError, RequestError, UnknownJob, did_you_mean
 from slurmgen.request import NONE, Request, check_form, command_line, merge
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site, profile_paths
@@ -246,7 +246,7 @@ def _request(values: dict[str, Any]) -> Request:
 def _job_name(options: JobOptions, project: Project, project_dir: Path) -> str | None:
     """The job that the options name, else the only one; None for a script of its own."""
     if options.job is not None and not project.job:
-        raise RequestError(
+        raise UnknownJob(
             f"there is no job {options.job!r}: {project_dir} has no {FILE_NAME} with jobs", _HINT
         )
     if options.job is not None or options.request.names_program or not project.job:

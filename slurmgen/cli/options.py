@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import click
 
+from slurmgen.cli.completion import complete_jobs
 from slurmgen.cli.help import Command
 from slurmgen.cli.site_option import site_option
 from slurmgen.cli.size_option import max_size_option
@@ -144,8 +145,9 @@ def _sweep(
     return grid
 
 
+_JOB = click.argument("job", required=False, shell_complete=_complete_jobs)
+_ID = click.argument("job", metavar="ID", shell_complete=complete_jobs)
 _OPTIONS = [
-    click.argument("job", required=False, shell_complete=_complete_jobs),
     site_option,
     click.option(
         "--framework",
@@ -332,7 +334,17 @@ send_option = click.option(
 
 def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the JOB argument and every request option; it is called with a JobOptions first."""
+    return _with_request(function, _JOB)
 
+
+def changes_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same with the ID of a submitted job, whose request the options change."""
+    return _with_request(function, _ID)
+
+
+def _with_request(
+    function: Callable[..., Any], argument: Callable[[Callable[..., Any]], Any]
+) -> Callable[..., Any]:
     @wraps(function)
     def call(**params: Any) -> Any:
         script_args = JobCommand.script_args(click.get_current_context())
@@ -347,7 +359,8 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     for option in reversed(_OPTIONS):
         call = option(call)
-    return call
+    with_argument: Callable[..., Any] = argument(call)
+    return with_argument
 
 
 _REQUEST_KEYS = [key for key in Request.__struct_fields__ if key not in ("script_args", *FILE_ONLY)]

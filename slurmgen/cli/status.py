@@ -89,7 +89,8 @@ def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict
     from slurmgen.jobs.ledger import Ledger
     from slurmgen.jobs.lookup import recorded_route
 
-    records = [record for record in Ledger().all() if site in (None, record.site)][-limit:]
+    ledger = Ledger()
+    records = ledger.recent(limit, site) if limit else ledger.all(site)
     if not records and not as_json:
         click.echo("no job was submitted from this machine yet", err=True)
         return 0

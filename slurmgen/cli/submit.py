@@ -14,7 +14,7 @@ from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, json_option, route_options
 from slurmgen.cli.submit_file import FileJob, find_file_job
 from slurmgen.cli.submit_output import notes_of, print_id, print_ids, say_result, show, warn
-from slurmgen.errors import CommandFailed, RequestError
+from slurmgen.errors import CommandFailed, RequestError, UnknownJob
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def command(
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
-    job = find_file_job(options) or load_spec(options, Path.cwd())
+    job = find_file_job(options) or _load(options)
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
     with connect_in_background(route, starts=not dry_run) as connecting:
@@ -108,7 +108,7 @@ def command(
             _check_follow(follow, is_array="array" in dict(plan.extra_directives))
             prepared, notes = _prepared(job, plan, route, remote_dir, max_size, send), tuple(notes_of(plan))
             afters = job.after(after)
-        prepared = _named(prepared)
+        prepared = with_command(prepared)
         prepared = prepared if test_only else _dependent(prepared, afters)
         if test_only:
             _test_only(connecting, prepared, as_json)
@@ -119,6 +119,19 @@ def command(
             _submit(connecting, _arrays(job, prepared), notes, again, follow, as_json)
 
 
+def _load(options: JobOptions) -> JobSpec:
+    """The job; the error for a submitted one names `slurmgen resubmit`."""
+    try:
+        return load_spec(options, Path.cwd())
+    except UnknownJob as error:
+        from slurmgen.jobs.lookup import earlier
+
+        if found := earlier(str(options.job)):
+            hint = f"`slurmgen resubmit {found.id}` submits job {found.id} ({found.name}) again."
+            raise UnknownJob(error.fact, hint) from None
+        raise
+
+
 def _check_follow(follow: bool, *, is_array: bool) -> None:
     if follow and is_array:
         raise RequestError(
@@ -127,8 +140,8 @@ def _check_follow(follow: bool, *, is_array: bool) -> None:
         )
 
 
-def _named(prepared: "Prepared") -> "Prepared":
-    """With the command and its folder in the record."""
+def with_command(prepared: "Prepared") -> "Prepared":
+    """The prepared submission, whose entry keeps the command line of this process."""
     command, directory = typed(click.get_current_context()), str(Path.cwd())
     record = structs.replace(prepared.record, command=command, directory=directory)
     return structs.replace(prepared, record=record)

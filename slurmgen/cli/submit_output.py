@@ -1,6 +1,6 @@
 """What `slurmgen submit` prints: what it would send, warnings, and the job."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -77,15 +77,15 @@ def _from_home(folder: str) -> str:
     return folder if folder.startswith("/") else f"~/{folder.removeprefix('./')}"
 
 
-def print_id(outcome: "Outcome", as_json: bool) -> None:
-    """Print the id of the job.
+def print_id(outcome: "Outcome", as_json: bool, make: "Callable[[Outcome], Submitted] | None" = None) -> None:
+    """Print the id of the job, or the object that `make` returns.
 
     Raises:
         SlurmgenError: it cannot be printed; the error names it, so that it is not lost.
     """
     job = outcome.submitted.job
     try:
-        print_json(_as_json(outcome)) if as_json else click.echo(job)
+        print_json((make or as_object)(outcome)) if as_json else click.echo(job)
     except OSError as error:
         raise SlurmgenError(
             f"job {job} is submitted, but its id could not be printed: {error.strerror}",
@@ -98,13 +98,14 @@ def print_ids(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
     if as_json:
         from slurmgen.cli.objects.jobs import SubmittedList
 
-        print_json(SubmittedList(jobs=[_as_json(outcome) for outcome in outcomes]))
+        print_json(SubmittedList(jobs=[as_object(outcome) for outcome in outcomes]))
         return
     for outcome in outcomes:
         print_id(outcome, as_json=False)
 
 
-def _as_json(outcome: "Outcome") -> "Submitted":
+def as_object(outcome: "Outcome") -> "Submitted":
+    """The object of --json for a submitted job."""
     from slurmgen.cli.objects.jobs import Submitted
 
     known = set(Submitted.__struct_fields__)

@@ -87,10 +87,21 @@ def find_job(name: str, site: str | None, options: Options, site_route: SiteRout
     if is_id(name):
         if record := _by_id(name, site):
             return Job(JobId(name, record.cluster), _route(record, options, site_route), record)
-        if site or not _called(name, None):
+        if site or not _last(name, None):
             return Job(JobId(name), _route_to(site, name, site_route))
     record = _by_name(name, site)
     return Job.of(record, _route(record, options, site_route))
+
+
+def earlier(name: str) -> Record | None:
+    """The job that was submitted last with that id or name, or as `last`; None if there is none.
+
+    Raises:
+        ConfigError: the ledger cannot be used.
+    """
+    of_id = Ledger().find(name.partition("_")[0]) if _JOB_ID.fullmatch(name) else ()
+    found = of_id[-1] if of_id else _last(name, None)
+    return None if found is None or found.pending else found
 
 
 def find_submission(name: str, site: str | None) -> Record:
@@ -159,21 +170,19 @@ def _by_id(job_id: str, site: str | None) -> Record | None:
     return records[0] if records else None
 
 
-def _called(name: str, site: str | None) -> list[Record]:
-    return [
-        record for record in Ledger().all() if site in (None, record.site) and name in (LAST, record.name)
-    ]
+def _last(name: str, site: str | None) -> Record | None:
+    """The job of that name that was submitted last."""
+    return Ledger().last(None if name == LAST else name, site)
 
 
 def _by_name(name: str, site: str | None) -> Record:
-    records = _called(name, site)
-    if not records:
+    record = _last(name, site)
+    if record is None:
         of_name, at_site = "" if name == LAST else f" called {name!r}", f" at {site}" if site else ""
         raise RequestError(
             f"no job{of_name} was submitted from this machine{at_site}",
             "A job is named by its id, by its name, or as `last`; `slurmgen status` lists yours.",
         )
-    record = records[-1]
     if record.pending:
         raise RequestError(
             f"it is not known whether the last submission of {record.name} became a job",

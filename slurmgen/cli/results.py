@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     examples={
         "slurmgen results train": "Show what each run of the sweep train measured",
         "slurmgen results train --metric accuracy --descending": "The best run first",
-        "slurmgen results train --csv > runs.csv": "Read them in a program",
+        "slurmgen results train --csv": "Print them for another program",
         "slurmgen results train --metric loss --plot loss.svg": "Draw a bar for each run",
     },
 )

@@ -12,6 +12,7 @@ from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, json_option, route_options
+from slurmgen.cli.submit_all import check_all, load_all, submit_all
 from slurmgen.cli.submit_file import FileJob, find_file_job
 from slurmgen.cli.submit_output import notes_of, print_id, print_ids, say_result, show, warn
 from slurmgen.errors import CommandFailed, RequestError, UnknownJob
@@ -45,6 +46,12 @@ if TYPE_CHECKING:
 @send_option
 @bad_nodes_option(default=True)
 @click.option(
+    "--all",
+    "all_jobs",
+    is_flag=True,
+    help="Submit all jobs of slurmgen.toml as one group; with JOB, that one and those it depends on.",
+)
+@click.option(
     "--after",
     multiple=True,
     metavar="[TYPE:]JOB",
@@ -68,6 +75,7 @@ def command(
     max_size: int,
     send: tuple[str, ...],
     exclude_bad_nodes: bool,
+    all_jobs: bool,
     after: tuple[str, ...],
     again: bool,
     no_lint: bool,
@@ -91,6 +99,21 @@ def command(
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
+    if all_jobs:
+        others = {"--after": after, "--test-only": test_only, "--follow": follow}
+        check_all(options, others | {"--dry-run --json": dry_run and as_json})
+        specs = load_all(options)
+        route = find_route(specs[0].site, specs[0].personal, **route_values)
+
+        def made(job: JobSpec) -> "tuple[Prepared, tuple[str, ...]]":
+            job = without_bad_nodes(job, twin=route.via == "twin") if exclude_bad_nodes else job
+            plan = job.plan()
+            one = _prepared(job, plan, route, remote_dir, max_size, send)
+            return with_command(one), tuple(notes_of(plan))
+
+        with connect_in_background(route, starts=not dry_run) as connecting:
+            submit_all(connecting, specs, made, again=again, dry_run=dry_run, as_json=as_json)
+        return
     job = find_file_job(options) or _load(options)
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.

@@ -127,7 +127,8 @@ def _nothing(after: After, own: Record) -> RequestError:
     if after.of_project:
         return RequestError(
             f"{own.name} depends on {after.job}, which was not submitted to {own.site}",
-            f"Submit {after.job} first; --after JOB waits for another job, and --after none for no job.",
+            f"`slurmgen submit {own.name} --all` submits both; --after JOB waits for another job, and "
+            "--after none for no job.",
         )
     what = "" if after.job == LAST else f" called {after.job!r}"
     return RequestError(

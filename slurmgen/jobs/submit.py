@@ -20,6 +20,7 @@ from slurmgen.jobs import exactly_once
 from slurmgen.jobs.closing import close
 from slurmgen.jobs.dependencies import Dependency, NeverMet, as_option, needed
 from slurmgen.jobs.exactly_once import Closed, Count, Refused, Submitted
+from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.prepare import MAX_SIZE, Prepared, dependent, new_key, now, prepare
 from slurmgen.jobs.recorded_request import with_request
@@ -169,13 +170,13 @@ def submissions(
     again: bool = False,
     observer: Observer | None = None,
 ) -> Iterator[list[Outcome]]:
-    """Submit the arrays of a sweep, each exactly once, as one group of the ledger.
+    """Submit the arrays of a sweep or jobs that depend on each other, each exactly once, as one group.
 
     They are recorded together at the end: if that is not reached, the same call finds those that were
     submitted by their entries, which are still pending.
 
     Args:
-        prepared: the arrays, in order.
+        prepared: the arrays or jobs, in an order in which each comes after those that it needs.
         connect: connects to their route.
         again: submit new jobs even if an earlier submission is unsettled.
         observer: is called as the submission proceeds.
@@ -190,9 +191,12 @@ def submissions(
         observer.connected(transport.where, entries[0])
         try:
             for one, entry in zip(prepared, entries, strict=True):
-                outcomes.append(_made(transport, one, entry, ledger, observer))
-        except RemoteError as error:
+                outcomes.append(_made(transport, _following(one, outcomes), entry, ledger, observer))
+        except (RemoteError, NeverMet) as error:
             _release(ledger, entries[len(outcomes) + 1 :])
+            if isinstance(error, NeverMet):  # the others are never submitted in this group
+                _settle(ledger, [outcome.record for outcome in _grouped(outcomes)], observer)
+                raise
             raise _partly(error, outcomes, len(prepared)) from error
         outcomes = _grouped(outcomes)
         _settle(ledger, [outcome.record for outcome in outcomes], observer)
@@ -221,16 +225,23 @@ def _made(
     return Outcome(_settled(prepared, entry, submitted), submitted, transport, waits)
 
 
+def _following(prepared: Prepared, outcomes: Sequence[Outcome]) -> Prepared:
+    """The submission, which waits also for the jobs of its group that it needs."""
+    jobs = [Job.of(one.record, prepared.route) for one in outcomes]
+    within = tuple(Dependency(jobs[place], kind) for place, kind in prepared.needs)
+    return structs.replace(prepared, after=(*prepared.after, *within))
+
+
 def _grouped(outcomes: list[Outcome]) -> list[Outcome]:
-    group = outcomes[0].record.key
+    group = outcomes[0].record.key if outcomes else ""
     return [structs.replace(one, record=structs.replace(one.record, part_of=group)) for one in outcomes]
 
 
 def _partly(error: RemoteError, done: Sequence[Outcome], count: int) -> RemoteError:
-    """The error of one array, with the jobs of those before it."""
+    """The error of one job, with the jobs of those before it."""
     if done:
         jobs = ", ".join(one.record.id for one in done)
-        there = f"{len(done)} of {count} arrays are submitted: {jobs}. The same command submits the others."
+        there = f"{len(done)} of {count} jobs are submitted: {jobs}. The same command submits the others."
         return type(error)(error.fact, f"{error.hint} {there}".strip())
     return error
 

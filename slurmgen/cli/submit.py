@@ -87,15 +87,18 @@ def command(
         notes: tuple[str, ...] = ()
         if isinstance(job, FileJob):
             script = job.read(lint=not no_lint)
-            _check_follow(follow, is_array=script.is_array)
+            check_follow(follow, is_array=script.is_array)
             prepared = job.prepare(script, route, remote_dir, max_size, send)
         else:
             if exclude_bad_nodes:
                 job = without_bad_nodes(job, twin=route.via == "twin")
             plan = job.plan()
-            _check_follow(follow, is_array="array" in dict(plan.extra_directives))
-            prepared, notes = _prepared(job, plan, route, remote_dir, max_size, send), tuple(notes_of(plan))
-        prepared = _named(prepared)
+            check_follow(follow, is_array="array" in dict(plan.extra_directives))
+            prepared, notes = (
+                prepared_job(job, plan, route, remote_dir, max_size, send),
+                tuple(notes_of(plan)),
+            )
+        prepared = named(prepared)
         if test_only:
             _test_only(connecting, prepared, as_json)
         elif dry_run:
@@ -105,7 +108,12 @@ def command(
             _submit(connecting, prepared, notes, again, follow, as_json)
 
 
-def _check_follow(follow: bool, *, is_array: bool) -> None:
+def check_follow(follow: bool, *, is_array: bool) -> None:
+    """Refuse to follow an array.
+
+    Raises:
+        RequestError: it is one.
+    """
     if follow and is_array:
         raise RequestError(
             "--follow shows one log, and each task of an array has its own",
@@ -113,16 +121,17 @@ def _check_follow(follow: bool, *, is_array: bool) -> None:
         )
 
 
-def _named(prepared: "Prepared") -> "Prepared":
+def named(prepared: "Prepared") -> "Prepared":
     """With the command and its folder in the record."""
     command, directory = typed(click.get_current_context()), str(Path.cwd())
     record = structs.replace(prepared.record, command=command, directory=directory)
     return structs.replace(prepared, record=record)
 
 
-def _prepared(
+def prepared_job(
     job: JobSpec, plan: "Plan", route: "Route", remote_dir: str | None, max_size: int, send: tuple[str, ...]
 ) -> "Prepared":
+    """The submission of a plan, with its script."""
     from slurmgen.jobs.prepare import prepare  # 50 ms, during which the login is already under way
     from slurmgen.jobs.recorded_request import with_request
 

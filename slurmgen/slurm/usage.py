@@ -36,7 +36,7 @@ def usage(allocated: str, cpu_time: str, used: str = "") -> Usage:
     >>> usage("billing=2,cpu=2,gres/gpu=1,mem=2G,node=1", "00:03.016", "mem=222132K,gres/gpuutil=57")
     Usage(nodes=1, cpus=2, gpus=1, memory=2048, memory_used=217, cpu_seconds=3, gpu_percent=57)
     """
-    tres, measured = _pairs(allocated), _pairs(used)
+    tres, measured = pairs(allocated), pairs(used)
     gpus = _count(tres.get("gres/gpu", ""))
     return Usage(
         nodes=_count(tres.get("node", "")),
@@ -65,7 +65,8 @@ def mebibytes(text: str) -> int | None:
     return ceil(float(match[1]) * _MEBIBYTES[match[2]]) if match else None
 
 
-def _pairs(text: str) -> dict[str, str]:
+def pairs(text: str) -> dict[str, str]:
+    """The trackable resources of a text such as `cpu=2,mem=2G`, by name."""
     return dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
 
 

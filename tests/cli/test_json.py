@@ -103,6 +103,7 @@ TWIN = "--site generic --via twin"
 ON_TWIN = {
     "doctor": f"doctor hello {TWIN}",
     "submit": f"submit hello {TWIN} --dry-run; submit hello {TWIN} --test-only; submit hello {TWIN}",
+    "top": "top",
     "wait": "wait last; wait last last",
     "status": "status last; status last last; status",
     "logs": "logs last; logs last last",

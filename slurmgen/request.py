@@ -8,6 +8,7 @@ from msgspec import Meta, Struct, convert, to_builtins
 from slurmgen.errors import RequestError
 from slurmgen.slurm.sbatch_options import SbatchOptions, given
 from slurmgen.slurm.shell import VariableName, quote, unprintable
+from slurmgen.sweep import Sweep, merged, text_of
 from slurmgen.toml_errors import explained
 
 Rendezvous = Literal["static", "c10d"]
@@ -66,6 +67,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Another container engine that the site offers."
     binds: tuple[str, ...] | None = None
     env: dict[VariableName, str] = {}
+    secrets: tuple[VariableName, ...] | None = None
+    "Variables with secret values, which `submit` sends into a file that the job reads; from all layers."
     modules: tuple[str, ...] | None = None
     "Instead of the site's modules; an empty list loads none."
     python_env: str | None = None
@@ -119,6 +122,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Files on the cluster that each node copies to its local storage, `$STAGED_DATA`."
     stage_archives: tuple[str, ...] | None = None
     "Tar archives on the cluster that each node unpacks there."
+    sweep: Sweep | None = None
+    "Many runs of the job in a job array, each with parameters of its own."
 
     @property
     def names_program(self) -> bool:
@@ -129,6 +134,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 def merge(*layers: Request) -> Request:
     """Merge requests: later ones overrule earlier ones; `env` and `sbatch` are merged key by key.
 
+    The `secrets` of all are united.
+
     A later `container` of none also removes the engine and the binds of earlier requests; a later script,
     module or command replaces an earlier one of any kind.
     """
@@ -138,13 +145,20 @@ def merge(*layers: Request) -> Request:
             values = {key: value for key, value in values.items() if key not in PROGRAMS}
         for key in Request.__struct_fields__:
             value = getattr(layer, key)
-            if isinstance(value, dict):
-                values[key] = {**values.get(key, {}), **value}  # type: ignore[dict-item]
-            elif value is not None:
-                values[key] = value
+            if value is not None:
+                values[key] = _merged(key, values.get(key), value)
         if layer.container == NONE:
             values = {key: value for key, value in values.items() if key not in _drops(layer)}
     return Request(**values)  # type: ignore[arg-type]
+
+
+def _merged(key: str, earlier: Any, value: Any) -> object:
+    """The value of a field after a further layer."""
+    if isinstance(value, Sweep):
+        return merged(earlier, value)
+    if isinstance(value, dict):
+        return {**(earlier or {}), **value}
+    return tuple(dict.fromkeys([*(earlier or ()), *value])) if key == "secrets" else value
 
 
 def _drops(layer: Request) -> set[str]:
@@ -219,14 +233,7 @@ def command_of(
     for key, value in values.items():
         if key == "script_args" or key in FILE_ONLY:
             continue
-        if key == "command":
-            value = shlex.join(value)
-        if isinstance(value, bool):
-            words.append(_switch(key, value))
-        elif isinstance(value, (str, int)):
-            words.append(_option(key, value))
-        else:
-            words += [_option(key, text) for text in _texts(key, value)]
+        words += _words(key, shlex.join(value) if key == "command" else value)
     if replace_args:
         words.append("--replace-args")
     if script_args:
@@ -238,6 +245,7 @@ _FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__
     "modules": "--module",
     "binds": "--bind",
     "module": "--python-module",
+    "secrets": "--secret",
     "launcher_args": "--launcher-arg",
     **{key: key for key in FILE_ONLY},
 }
@@ -248,7 +256,26 @@ def flag(field: str) -> str:
     return _FLAGS[field]
 
 
-_LISTS = ("modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
+_LISTS = ("secrets", "modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
+
+
+def _words(key: str, value: Any) -> list[str]:
+    """The options of one field."""
+    if key == "sweep":
+        return _sweep_words(value)
+    if isinstance(value, bool):
+        return [_switch(key, value)]
+    if isinstance(value, (str, int)):
+        return [_option(key, value)]
+    return [_option(key, text) for text in _texts(key, value)]
+
+
+def _sweep_words(sweep: dict[str, Any]) -> list[str]:
+    """The options of a sweep; what only slurmgen.toml can set is left out, as FILE_ONLY is."""
+    grid = sweep.get("grid") or {}
+    texts = [f"{name}={','.join(map(text_of, values))}" for name, values in grid.items()]
+    words = [_option("sweep", text) for text in texts]
+    return [*words, *([f"--sweep-limit {sweep['limit']}"] if "limit" in sweep else [])]
 
 
 def _option(key: str, value: str | int) -> str:

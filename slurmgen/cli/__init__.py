@@ -28,6 +28,7 @@ SECTIONS = {
     "Jobs": {
         "submit": "Send the project to the site and submit the job.",
         "run": "Run a job in this terminal: show its log, exit with its exit code, cancel it on ^C.",
+        "resubmit": "Submit a job again, with changes.",
         "status": "Show the state of submitted jobs; without ID, list the last ones.",
         "top": "Watch the jobs that have not ended, or the GPUs of one job.",
         "logs": "Show the log of a job, or follow it until the job ends.",

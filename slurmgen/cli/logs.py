@@ -230,6 +230,8 @@ def path_of(transport: "Transport", job: "Job", *, stderr: bool) -> str:
     """The log of a job: from the ledger, else from Slurm."""
     from slurmgen.jobs.logs import find_log
 
+    if job.run is not None and not stderr:
+        return job.log
     return find_log(transport, job.record, job.id, stderr=stderr)
 
 

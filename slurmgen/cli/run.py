@@ -10,7 +10,7 @@ from slurmgen.cli.job_output import say
 from slurmgen.cli.log_output import LogOutput
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
 from slurmgen.cli.route_options import connect, connect_in_background, route_options
-from slurmgen.cli.submit import check_follow, named, prepared_job
+from slurmgen.cli.submit import check_follow, prepared_job, with_command
 from slurmgen.cli.submit_output import notes_of, say_result
 from slurmgen.errors import SlurmgenError
 from slurmgen.job_spec import JobOptions, load_spec
@@ -57,6 +57,7 @@ def command(
     on, and its log is followed again. JOB is a job of slurmgen.toml; default: its only job.
     """
     from slurmgen.cli.submit_progress import Printer
+    from slurmgen.jobs.prepare import dependent
     from slurmgen.jobs.submit import submission
     from slurmgen.remote.route import find_route
 
@@ -67,7 +68,8 @@ def command(
             job = without_bad_nodes(job, twin=route.via == "twin")
         plan = job.plan()
         check_follow(True, is_array="array" in dict(plan.extra_directives))
-        prepared = named(prepared_job(job, plan, route, remote_dir, max_size, send))
+        prepared = with_command(prepared_job(job, plan, route, remote_dir, max_size, send))
+        prepared = dependent(prepared, job.after(()))
         printer = Printer(prepared, tuple(notes_of(plan)))
         with submission(prepared, connecting.transport, observer=printer) as outcome:
             say_result(prepared, outcome)

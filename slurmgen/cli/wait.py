@@ -77,6 +77,7 @@ def command(
     SLURMGEN_EXIT_CODE describe the jobs, separated by blanks.
     """
     from slurmgen.jobs.status import save_final_states
+    from slurmgen.jobs.sweep_report import joined
     from slurmgen.jobs.wait import wait
 
     if timeout is not None and isnan(timeout):
@@ -93,7 +94,7 @@ def command(
             print_report(report)
 
     left = wait(jobs, connect, lambda text: click.echo(visible(text), err=True), on_end, timeout)
-    ended = [reports[job] for job in jobs if job in reports]
+    ended = joined([reports[job] for job in jobs if job in reports])
     if as_json:
         print_report_objects(ended, several=len(job_ids) > 1 or not ended)
     for job in left:

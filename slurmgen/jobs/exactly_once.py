@@ -16,6 +16,7 @@ from slurmgen.errors import (
     Unresolved,
 )
 from slurmgen.jobs import remote_scripts
+from slurmgen.jobs.secret_values import SecretValues
 from slurmgen.jobs.slurm_client import NO_SLURM, call, hint_for, refusal
 from slurmgen.remote.transport import Completed, Transport
 from slurmgen.slurm import commands, replies
@@ -95,8 +96,15 @@ class Submission(Struct, frozen=True, kw_only=True):
     "What runs on the login node first; empty for nothing."
     login_hash: str = ""
     "The name of what runs there: once for each."
+    secrets: SecretValues = SecretValues()
+    "Sent with the job, for a file that the batch script reads."
+    is_stored: bool = False
+    "Whether only the remote host has the content, so that nothing can be sent."
     file: str = ""
     "The path of the script in the run folder, if it is one of the project's own files."
+
+    dependency: str = ""
+    "The value of --dependency; the script does not have it."
 
     @property
     def run(self) -> str:
@@ -111,7 +119,7 @@ class Submission(Struct, frozen=True, kw_only=True):
     @property
     def script_name(self) -> str:
         """The path of the script in the folder."""
-        return self.file or f"{plain(self.name)[:_MAX_NAME]}.sbatch"
+        return self.file or script_name(self.name)
 
     @property
     def log_dir(self) -> str:
@@ -122,6 +130,11 @@ class Submission(Struct, frozen=True, kw_only=True):
     def log_prefix(self) -> str:
         """See `log_prefix`."""
         return log_prefix(self.output, self.name)
+
+
+def script_name(name: str) -> str:
+    """The name of the batch script in the run folder of a job."""
+    return f"{plain(name)[:_MAX_NAME]}.sbatch"
 
 
 def log_prefix(output: str, name: str) -> str:
@@ -147,6 +160,10 @@ class Submitted(Struct, frozen=True):
 
 class Closed(CommandFailed):
     """An earlier submission with this key was refused or given up, and the key is not used again."""
+
+
+class SnapshotGone(TransferFailed):
+    """The remote host no longer has the content of an earlier job, and there is no new job."""
 
 
 class LoginFailed(TransferFailed):
@@ -177,6 +194,7 @@ def submit(
 
     Raises:
         TransferFailed: the project could not be sent, and there is no job.
+        SnapshotGone: the submission is of a stored snapshot, which is gone, and there is no job.
         LoginFailed: a line of `before_login` failed, and there is no job.
         Refused, Closed: Slurm refused the job, now or before, and there is no job.
         Unresolved: there may be a job.
@@ -207,6 +225,12 @@ def _submit(
         outcome, *texts = _run(transport, submission, parcel, data, timeouts)
         if outcome != "wanted":
             break
+        if submission.is_stored:
+            raise SnapshotGone(
+                f"{transport.where} no longer has the files that the job ran: snapshot "
+                f"{submission.content.hash[:12]} in {submission.parent}",
+                "--present-files sends the project as it is now.",
+            )
         parcel = difference(submission.content, sent, texts)
     if outcome == "submitted" and parcel.base != "?":
         sent.add(submission.content)
@@ -219,6 +243,7 @@ def _run(
     transport: Transport, submission: Submission, parcel: Parcel, data: Iterable[bytes], timeouts: Timeouts
 ) -> list[str]:
     names = b"".join(name.encode(errors="surrogateescape") + b"\0" for name in parcel.gone)
+    secrets = submission.secrets.lines()
     args = [
         *(submission.parent, submission.run, submission.key, submission.content.hash),
         *(parcel.base, str(len(names))),
@@ -227,11 +252,16 @@ def _run(
         *(f"{submission.comment} {COMMENT}{submission.key}".strip(), submission.clusters),
         *(str(timeouts.sbatch), str(timeouts.grace)),
         *(submission.login_hash, submission.login_script, str(timeouts.login)),
+        submission.dependency,
+        str(len(secrets)),
     ]
     size = 0 if parcel.base == "?" else submission.content.size
     login = 2 * timeouts.login if submission.login_script else 0
     timeout = timeouts.reply + login + size / SLOWEST_LINK
-    return remote_scripts.run(transport, "submit", args, chain([names], data), timeout=timeout) + [""] * 5
+    return (
+        remote_scripts.run(transport, "submit", args, chain([secrets, names], data), timeout=timeout)
+        + [""] * 5
+    )
 
 
 def _counted(parts: Iterable[bytes], total: int, count: Count) -> Iterator[bytes]:

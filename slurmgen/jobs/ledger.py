@@ -8,7 +8,7 @@ the id of the job is known. Until then the same command uses the same key again,
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,6 +65,12 @@ _MIGRATIONS = (
         "CREATE INDEX of_an_id ON jobs (id)",
         "CREATE INDEX of_a_name ON jobs (name, submitted)",
         "CREATE INDEX of_a_group ON jobs (part_of) WHERE part_of != ''",
+    ),
+    (
+        "CREATE INDEX of_a_time ON jobs (submitted, number)",
+        "CREATE INDEX of_a_site ON jobs (site, submitted, number)",
+        "CREATE INDEX of_a_name_at_a_site ON jobs (site, name, submitted, number)",
+        "CREATE INDEX of_a_command ON jobs (fingerprint) WHERE state = 'pending'",
     ),
 )
 "The statements that lead to each schema version from the one before."
@@ -134,7 +140,8 @@ _FIELDS = Record.__struct_fields__
 _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
 _INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
-_DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] = ?"
+_DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] != '' AND [key] = ?"
+_CLAIM_AGAIN = "UPDATE jobs SET claims = claims + 1 WHERE [key] != '' AND [key] = ?"
 _SAVE_FINAL = (
     "UPDATE jobs SET final = ?, why = ?, requeued = ? "
     "WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
@@ -173,7 +180,7 @@ class Ledger(StateFile):
         with self._writing() as database:
             found = _select(database, "WHERE state = 'pending' AND fingerprint = ?", record.fingerprint)
             if found and not again:
-                database.execute("UPDATE jobs SET claims = claims + 1 WHERE [key] = ?", (found[-1].key,))
+                database.execute(_CLAIM_AGAIN, (found[-1].key,))
                 return found[-1]
             database.execute(_INSERT, structs.asdict(record))
             return record
@@ -182,6 +189,11 @@ class Ledger(StateFile):
         """Record the job of the entry with that key, even if another terminal dropped the entry."""
         with self._writing() as database:
             database.execute(_SETTLE, structs.asdict(record))
+
+    def settle_all(self, records: Sequence[Record]) -> None:
+        """Record several jobs at once: all of them or, if that fails, none."""
+        with self._writing() as database:
+            database.executemany(_SETTLE, [structs.asdict(record) for record in records])
 
     def drop(self, key: str) -> None:
         """Remove the entry of a key that will never have a job."""
@@ -209,17 +221,48 @@ class Ledger(StateFile):
 
     def find(self, job_id: str, site: str | None = None) -> tuple[Record, ...]:
         """The jobs with that id, at one site or at all: the last submitted at each site."""
-        found = [job for job in self._records("WHERE id = ?", job_id) if site in (None, job.site)]
+        found = [job for job in self.with_id(job_id) if site in (None, job.site)]
         return tuple({job.site: job for job in found}.values())
+
+    def with_id(self, job_id: str) -> tuple[Record, ...]:
+        """Every job with that id, also those of a cluster that has used the id again since."""
+        return self._records("WHERE id = ?", job_id)
+
+    def last(self, name: str | None = None, site: str | None = None) -> Record | None:
+        """The job that was submitted last: of that name, at that site, or of all; also a pending one."""
+        found = self._newest(1, name, site)
+        return found[0] if found else None
+
+    def recent(self, most: int, site: str | None = None, name: str | None = None) -> tuple[Record, ...]:
+        """The last `most` entries, at one site or at all, of one name or all, in the order of submission."""
+        return self._newest(most, name, site)
+
+    def of_key(self, key: str) -> Record | None:
+        """The entry with that key."""
+        return next(iter(self._records("WHERE [key] = ? AND [key] != ''", key)), None)
+
+    def _newest(self, most: int, name: str | None, site: str | None) -> tuple[Record, ...]:
+        given = {column: value for column, value in {"name": name, "site": site}.items() if value is not None}
+        where = " AND ".join(["1", *(f"{column} = ?" for column in given)])
+        newest = f"SELECT number FROM jobs WHERE {where} ORDER BY submitted DESC, number DESC LIMIT {most:d}"  # noqa: S608
+        return self._records(f"WHERE number IN ({newest})", *given.values())
 
     def unsettled(self, name: str, site: str | None = None) -> tuple[Record, ...]:
         """The pending entries with that key or that name, at one site or at all."""
-        found = self._records("WHERE state = 'pending' AND ([key] = ? OR name = ?)", name, name)
+        # SQLite does not choose this index by itself, since it does not know that few entries are pending.
+        pending = "SELECT number FROM jobs INDEXED BY of_a_command WHERE state = 'pending'"
+        found = self._records(f"WHERE number IN ({pending}) AND ? IN ([key], name)", name)
         return tuple(entry for entry in found if site in (None, entry.site))
 
-    def all(self) -> tuple[Record, ...]:
-        """Every entry, also the pending ones, in the order of submission."""
-        return self._records("")
+    def group(self, record: Record) -> tuple[Record, ...]:
+        """The submitted jobs of the group of a record, in order; that one alone if it is in none."""
+        if not record.part_of:
+            return (record,)
+        return self._records("WHERE part_of != '' AND part_of = ? AND state = 'submitted'", record.part_of)
+
+    def all(self, site: str | None = None) -> tuple[Record, ...]:
+        """Every entry, at one site or at all, also the pending ones, in the order of submission."""
+        return self._records("WHERE site = ?", site) if site else self._records("")
 
     def _records(self, where: str, *values: str) -> tuple[Record, ...]:
         if not self.path.exists():

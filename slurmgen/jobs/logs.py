@@ -99,8 +99,13 @@ def recorded_log(record: Record, job: str, *, stderr: bool = False) -> str:
 
     Raises:
         CommandFailed: the job is a whole array, of which each task has a log.
-        RequestError: stderr has no file of its own.
+        RequestError: it is a whole sweep; or stderr has no file of its own.
     """
+    if record.tasks and job == record.id:
+        raise RequestError(
+            f"job {job} is a sweep, and each task has a log",
+            f"Name a task, such as {job}_0, or its parameters, as in {record.name}[lr=1e-3].",
+        )
     if stderr and not record.stderr:
         raise RequestError(f"job {job} writes stderr to its log", "Leave out --stderr.")
     return log_path(record.folder, record.stderr if stderr else record.output, record.name, job)

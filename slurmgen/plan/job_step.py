@@ -62,7 +62,9 @@ def find_step(
     labels = srun_labels(request, launcher)
     export, own = export_words(job.further), _in_each_task(variables, _ignored_signal(job.further))
     timer = _timer(launcher, notice) if notice and notice.by == "TERM" else ()
-    srun = (*export, *labels, *_srun_options(ranks.settings.launch.srun, command.srun), *in_srun)
+    beside = ("--overlap",) if request.sweep and (request.sweep.runs_per_gpu or 1) > 1 else ()
+    of_site = _srun_options(ranks.settings.launch.srun, command.srun)
+    srun = (*beside, *export, *labels, *of_site, *in_srun)
     lines = (
         ("srun", *size, f"--cpus-per-task={ranks.cpus.per_task}", "--kill-on-bad-exit=1", *srun),
         own,

@@ -10,6 +10,7 @@ from slurmgen.launchers import LAUNCHERS, Launcher, Layout
 from slurmgen.plan.bad_nodes import with_bad_nodes
 from slurmgen.plan.directives import gpu_directive, mem_directive
 from slurmgen.plan.environment import Setup, find_setup
+from slurmgen.plan.job_secrets import find_secrets
 from slurmgen.plan.job_step import Shared, find_step
 from slurmgen.plan.layout import check_shape, lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
@@ -24,6 +25,7 @@ from slurmgen.plan.refusals import check_options, check_refusals
 from slurmgen.plan.requeue import find_notice, further_options
 from slurmgen.plan.resources import memory, time
 from slurmgen.plan.staging import find_staging
+from slurmgen.plan.sweep import find_sweep, with_array
 from slurmgen.plan.variables import variables
 from slurmgen.request import FILE_ONLY, Request, check_form, check_text, command_of
 from slurmgen.sites.model import Rendezvous, Site
@@ -73,10 +75,13 @@ def resolve(
     mem = memory(request, origin, site, layout, place.node, ranks.cpus.per_node)
     limit = time(request, origin, site, place.limits, layout.nodes)
     notice = find_notice(request, launcher, limit.value)
+    sweep = find_sweep(request, site, layout)
     further = with_bad_nodes(request, further_options(request, settings.sbatch, place.constraint, notice))
-    further = with_mail(request, further)
-    exports = variables(request, site, settings, launcher, layout, setup, ranks.cpus.per_rank)
-    job = Shared(setup, further, _names(exports, all_ranks))
+    further = with_array(sweep, with_mail(request, further))
+    threads = max(1, ranks.cpus.per_rank // (sweep.per_task if sweep else 1))
+    exports = variables(request, site, settings, launcher, layout, setup, threads)
+    secrets = find_secrets(request, launcher, layout, setup, further)
+    job = Shared(setup, further, (*_names(exports, all_ranks), *(request.secrets or ())))
     meets = any(one.launcher.meets(one.layout) for one in all_ranks)
     plan = Plan(
         site=site.name,
@@ -89,8 +94,10 @@ def resolve(
         time_limit=limit,
         setup=setup,
         variables=exports,
+        secrets=secrets,
         rendezvous=_rendezvous(request, site, setup) if meets else None,
         notice=notice,
+        sweep=sweep,
         step=find_step(request, ranks, job, notice),
         preflight=find_preflight(request, site, ranks, job, meets),
         then=tuple(next_step(asked, one, ranks, job) for asked, one in later),
@@ -127,7 +134,7 @@ def _checked_command(request: Request, site: Site) -> str:
     """The command line of the request; it contains most values, so that one search finds a bad character."""
     values = check_form(request)
     command = command_of(site.name, values)
-    if unprintable(command) or unprintable([values.get(key) for key in ("env", *FILE_ONLY)]):
+    if unprintable(command) or unprintable([values.get(key) for key in ("env", "sweep", *FILE_ONLY)]):
         check_text(request)
     return command
 

@@ -10,6 +10,7 @@ from slurmgen.plan.environment import Setup
 from slurmgen.plan.rank_labels import NAME as LABEL
 from slurmgen.plan.rank_labels import label_variables
 from slurmgen.plan.staging import STAGED_DATA, data_folder, is_staged
+from slurmgen.plan.sweep import ARGUMENTS, RUN_DIR, sweep_variables
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
 from slurmgen.sites.settings import Settings
@@ -55,7 +56,8 @@ def variables(
     check_names(request, launcher, layout, setup)
     prefix = ENGINES[setup.container.engine].env_prefix if setup.container else ""
     notes = site.env.notes
-    found = {} if launcher.threads else {"OMP_NUM_THREADS": _threads(threads)}
+    found = sweep_variables(request)
+    found |= {} if launcher.threads else {"OMP_NUM_THREADS": _threads(threads)}
     found[_UNBUFFERED.name] = _UNBUFFERED
     if any(text.replace("_", "-").startswith("--max-restarts") for text in request.launcher_args or ()):
         found |= {
@@ -82,7 +84,7 @@ def check_names(request: Request, launcher: Launcher, layout: Layout, setup: Set
     Raises:
         RequestError: the script, the launcher or the container overrules one.
     """
-    for name, reason in _set_later(request, launcher, layout, setup):
+    for name, reason in names_set_later(request, launcher, layout, setup):
         if name in request.env:
             raise RequestError(f"--env {name} would have no effect: {reason}", "Leave it out.")
     _check_staged(request)
@@ -100,7 +102,7 @@ def _check_staged(request: Request) -> None:
     is_set = is_staged(request) or STAGED_DATA in request.env
     if is_set or any(STAGED_DATA in line for line in request.before or ()):
         return
-    for what, text in _expanded(request):
+    for what, text in expanded(request):
         if STAGED_DATA in variables_in(text):
             raise RequestError(
                 f"{what} has ${STAGED_DATA}, but the job stages no data",
@@ -128,7 +130,7 @@ def check_per_task(request: Request, tasks: int) -> None:
     Raises:
         RequestError: a value has such a variable.
     """
-    for what, text in _expanded(request) if tasks > 1 else ():
+    for what, text in expanded(request) if tasks > 1 else ():
         for name in variables_in(text):
             if name in PER_TASK:
                 raise RequestError(
@@ -137,7 +139,7 @@ def check_per_task(request: Request, tasks: int) -> None:
                 )
 
 
-def _expanded(request: Request) -> Iterator[tuple[str, str]]:
+def expanded(request: Request) -> Iterator[tuple[str, str]]:
     """The values whose variables the batch script expands, and what they are."""
     yield "--container", request.container or ""
     yield "--python-env", request.python_env or ""
@@ -150,7 +152,7 @@ def _expanded(request: Request) -> Iterator[tuple[str, str]]:
     yield from ((f"the argument {text!r}", text) for text in arguments)
 
 
-def _set_later(
+def names_set_later(
     request: Request, launcher: Launcher, layout: Layout, setup: Setup
 ) -> Iterator[tuple[str, str]]:
     """The variables that the script or the launcher sets, and why a requested value has no effect."""
@@ -163,8 +165,7 @@ def _set_later(
         yield from ((name, "the script uses that name") for name in _TEMPORARY)
     if is_staged(request):
         yield STAGED_DATA, "the script sets it to the folder of the staged data"
-    if request.after:
-        yield "status", "the script uses that name"
+    yield from _set_by_the_script(request)
     if request.on_bad_node == "retry":
         yield from ((name, "the script uses that name") for name in _RETRY)
     if setup.fetch:
@@ -174,6 +175,14 @@ def _set_later(
     if setup.python_env.partition(":")[0] == "uv":
         yield "UV_PROJECT_ENVIRONMENT", "--python-env sets the folder of the environment"
     yield from ((name, f"{launcher.name} sets it for each rank") for name in launcher.sets)
+
+
+def _set_by_the_script(request: Request) -> Iterator[tuple[str, str]]:
+    if request.after:
+        yield "status", "the script uses that name"
+    if request.sweep:
+        yield RUN_DIR, "the script sets it to the folder of each task"
+        yield from ((name, "the script uses that name") for name in (ARGUMENTS, "first", "run", "runs"))
 
 
 def _threads(count: int) -> Variable:

@@ -122,6 +122,12 @@ def trial(text: str) -> str:
     return f"it would start at {start} on {nodes}{where}, with {counted(int(processors), 'processor')}"
 
 
+def trial_start(text: str) -> str:
+    """The start in the reply of `sbatch --test-only`, in the site's local time; empty if it has none."""
+    match = _TEST_REPLY.search(text)
+    return match[1] if match else ""
+
+
 def complaint(text: str, program: str) -> str:
     """The error messages of a program, without their prefixes and without the output of a shell profile."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]

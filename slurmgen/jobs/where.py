@@ -208,7 +208,9 @@ def _replied(
     if status.strip() != "0":
         message = replies.complaint(text, "sbatch")
         return structs.replace(option, refused=f"Slurm: {message}. {hint_for(message)}".strip())
-    start = _start(text, zone)
+    printed, partition = replies.trial_start(text)
+    option = structs.replace(option, partition=option.partition or partition)
+    start = _start(printed, zone)
     known = [frees[name] for name in option.partition.split(",") if name in frees]
     return structs.replace(
         option,
@@ -223,7 +225,7 @@ def _replied(
 def _start(text: str, zone: timezone) -> datetime | None:
     """The estimated start in UTC; Slurm prints the local time of the site."""
     try:
-        local = datetime.fromisoformat(replies.trial_start(text))
+        local = datetime.fromisoformat(text)
         return local.replace(tzinfo=zone).astimezone(UTC)
     except (ValueError, OverflowError):
         return None

@@ -206,6 +206,13 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
         help="Environment variable; $NAME in V is expanded in the job; repeatable.",
     ),
     click.option(
+        "--secret",
+        "secrets",
+        multiple=True,
+        metavar="NAME",
+        help="Variable with a secret value, from the environment, the keyring or a prompt; repeatable.",
+    ),
+    click.option(
         "--module",
         "modules",
         multiple=True,

@@ -67,7 +67,7 @@ def command(
         if exclude_bad_nodes:
             job = without_bad_nodes(job, twin=route.via == "twin")
         plan = job.plan()
-        check_follow(True, is_array="array" in dict(plan.extra_directives))
+        check_follow(True, is_array="%a" in plan.output)
         prepared = with_command(prepared_job(job, plan, route, remote_dir, max_size, send))
         prepared = dependent(prepared, job.after(()))
         printer = Printer(prepared, tuple(notes_of(plan)))

@@ -43,6 +43,7 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
     "twin status": (sites.TwinList,),
     "twin up": (sites.TwinObject,),
     "top": (Sample, jobs.JobList),
+    "where": (jobs.WhereList,),
     "wait": (JobObject, jobs.JobList),
 }
 "The types of the object that each command prints; several if its options or the number of jobs decide."

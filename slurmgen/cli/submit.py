@@ -108,7 +108,7 @@ def command(
         def made(job: JobSpec) -> "tuple[Prepared, tuple[str, ...]]":
             job = without_bad_nodes(job, twin=route.via == "twin") if exclude_bad_nodes else job
             plan = job.plan()
-            one = _prepared(job, plan, route, remote_dir, max_size, send)
+            one = prepared_job(job, plan, route, remote_dir, max_size, send)
             return with_command(one), tuple(notes_of(plan))
 
         with connect_in_background(route, starts=not dry_run) as connecting:

@@ -11,6 +11,7 @@ from slurmgen.plan.environment import Setup
 from slurmgen.plan.ranks import Ranks
 from slurmgen.plan.requeue import Notice
 from slurmgen.request import Request, flag
+from slurmgen.slurm.sbatch_options import leaves_out
 from slurmgen.slurm.shell import Variable, quote, word
 
 
@@ -61,8 +62,9 @@ def find_step(
     export, own = export_words(job.further), _in_each_task(variables, _ignored_signal(job.further))
     timer = _timer(launcher, notice) if notice and notice.by == "TERM" else ()
     srun = (*export, *_srun_options(ranks.settings.launch.srun, command.srun), *in_srun)
+    cpus = () if leaves_out(request.sbatch, "cpus-per-task") else (f"--cpus-per-task={ranks.cpus.per_task}",)
     lines = (
-        ("srun", *size, f"--cpus-per-task={ranks.cpus.per_task}", "--kill-on-bad-exit=1", *srun),
+        ("srun", *size, *cpus, "--kill-on-bad-exit=1", *srun),
         own,
         in_task_words,
         timer,

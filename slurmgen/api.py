@@ -16,7 +16,7 @@ from slurmgen.jobs.cancel import cancel_jobs
 from slurmgen.jobs.follow import follow_through
 from slurmgen.jobs.job import Job, group_by_route
 from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.logs import Shown, query_path, read, recorded_log
+from slurmgen.jobs.logs import Followed, Shown, query_path, read, recorded_log
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.reported_nodes import if_readable
 from slurmgen.jobs.results.fetch import MAX_SIZE
@@ -162,8 +162,9 @@ def follow(job: AnyJob, write: Callable[[str], object], *, start: int = 0, **whe
 
     with reconnect() as transport:
         path = _log_path(transport, found)
-        states = follow_through(transport, reconnect, found.id, path, shown, _log.warning, resume)
-        (report,) = if_readable(transport, [make_report(found, states)])
+        logs = [Followed(found.id, path, shown)]
+        states = follow_through(transport, reconnect, logs, _log.warning, resume)
+        (report,) = if_readable(transport, [make_report(found, states[found.id])])
     save_final_states([report])
     return report
 

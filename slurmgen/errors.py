@@ -2,7 +2,8 @@
 
     SlurmgenError                 2 unless noted
     ├── RequestError              the request is invalid, on this site or on any
-    │   └── LimitExceeded         the site allows no job of that size
+    │   ├── LimitExceeded         the site allows no job of that size
+    │   └── UnknownJob            slurmgen.toml has no such job
     ├── ConfigError               a profile, slurmgen.toml or personal.toml is wrong
     ├── TwinError                 the twin could not be started or found (3)
     └── RemoteError               the remote host failed (3)
@@ -37,6 +38,10 @@ class RequestError(SlurmgenError):
     def __init__(self, fact: str, hint: str = "", field: str = "") -> None:
         super().__init__(fact, hint)
         self.field = field
+
+
+class UnknownJob(RequestError):
+    """slurmgen.toml has no such job."""
 
 
 class LimitExceeded(RequestError):

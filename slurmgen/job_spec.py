@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, convert, structs
 
 from slurmgen.config import user
+from slurmgen.config.dependencies import check_dependencies, depends_on
 from slurmgen.config.project import (
     DEFAULT_SITE,
     FILE_NAME,
@@ -25,11 +26,15 @@ from slurmgen.config.project import (
     job_request,
     own_templates,
 )
+from slurmgen.config.sweep_file import with_file
 from slurmgen.config.user import Personal, fill, load_personal
-from slurmgen.errors import ConfigError, RequestError, did_you_mean
+from slurmgen.errors import ConfigError, RequestError, UnknownJob, did_you_mean
 from slurmgen.request import NONE, Request, check_form, command_line, merge
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site, profile_paths
+from slurmgen.slurm import dependencies
+from slurmgen.slurm.dependencies import After
+from slurmgen.slurm.sbatch_options import given
 from slurmgen.text import toml_key
 from slurmgen.toml_structs import located
 
@@ -98,6 +103,20 @@ class JobSpec(Struct, frozen=True, kw_only=True):
             cache_dir: a private folder for compiled templates.
         """
         return self.on_all_nodes.render(self.on_all_nodes.plan(), cache_dir) if self.on_all_nodes else None
+
+    def after(self, words: Sequence[str] = ()) -> tuple[After, ...]:
+        """The jobs that must end before this one starts.
+
+        Args:
+            words: each `[TYPE:]JOB`, instead of those of slurmgen.toml; `none` for no job.
+
+        Raises:
+            RequestError: a word names no job, or an sbatch option names dependencies too.
+        """
+        of_project = depends_on(self.project, self.name, self.site.name) if self.name else ()
+        afters = dependencies.given(words) if words else of_project
+        dependencies.check_alone(afters, given(self.request.sbatch).get("dependency"))
+        return afters
 
     def plan(self) -> "Plan":
         """Resolve the request on its site.
@@ -182,7 +201,7 @@ def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> Jo
     written = job_request(project, job, site.name)
     if written.container == NONE:
         written = merge(written, Request(container=NONE))  # without its engine and binds
-    merged = _merged(written, options)
+    merged = _with_sweep(_merged(written, options), project_dir)
     request = fill(merged, own, site)
     return JobSpec(
         request=request,
@@ -227,7 +246,7 @@ def _request(values: dict[str, Any]) -> Request:
 def _job_name(options: JobOptions, project: Project, project_dir: Path) -> str | None:
     """The job that the options name, else the only one; None for a script of its own."""
     if options.job is not None and not project.job:
-        raise RequestError(
+        raise UnknownJob(
             f"there is no job {options.job!r}: {project_dir} has no {FILE_NAME} with jobs", _HINT
         )
     if options.job is not None or options.request.names_program or not project.job:
@@ -257,6 +276,13 @@ def _merged(written: Request, options: JobOptions) -> Request:
     return structs.replace(merged, script_args=(written.script_args or ()) + overrides.script_args)
 
 
+def _with_sweep(request: Request, project_dir: Path) -> Request:
+    """The request with the parameters of its sweep, which may be in a file of the project."""
+    if request.sweep is None:
+        return request
+    return structs.replace(request, sweep=with_file(request.sweep, project_dir))
+
+
 def _command(options: JobOptions, site: Site, job: str | None, written: Request, merged: Request) -> str:
     """The command for the header: short for a named job, else complete without slurmgen.toml."""
     if job:
@@ -277,6 +303,7 @@ def check_names(project: Project, project_dir: Path) -> None:
             raise ConfigError(
                 f"{place}: job {name} on {site}: there is no site {site!r}", did_you_mean(site, known)
             )
+    check_dependencies(project, project_dir)
 
 
 def _files(request: Request, merged: Request, overrides: Request) -> dict[str, str]:

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct, convert, to_builtins
 from slurmgen.errors import RequestError
 from slurmgen.slurm.sbatch_options import SbatchOptions, given
 from slurmgen.slurm.shell import VariableName, quote, unprintable
+from slurmgen.sweep import Sweep, merged, text_of
 from slurmgen.toml_errors import explained
 
 Rendezvous = Literal["static", "c10d"]
@@ -99,6 +100,12 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "After a preflight that found a bad node: stop, or requeue the job without it."
     requeue_signal: RequeueSignal | None = None
     "How the ranks are asked to stop, and optionally how many seconds before the time limit."
+    label_ranks: bool | None = None
+    "Begin each line of the log with the rank that wrote it."
+    mail: str | None = None
+    "The events that Slurm sends mail for, such as `end,fail`, or `none`."
+    mail_user: str | None = None
+    "The address for that; default: that of personal.toml, else the user's on the cluster."
     name: str | None = None
     "Name of the job."
     log_dir: str | None = None
@@ -115,6 +122,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Files on the cluster that each node copies to its local storage, `$STAGED_DATA`."
     stage_archives: tuple[str, ...] | None = None
     "Tar archives on the cluster that each node unpacks there."
+    sweep: Sweep | None = None
+    "Many runs of the job in a job array, each with parameters of its own."
 
     @property
     def names_program(self) -> bool:
@@ -136,6 +145,8 @@ def merge(*layers: Request) -> Request:
             value = getattr(layer, key)
             if isinstance(value, dict):
                 values[key] = {**values.get(key, {}), **value}  # type: ignore[dict-item]
+            elif isinstance(value, Sweep):
+                values[key] = merged(values.get(key), value)  # type: ignore[arg-type]
             elif value is not None:
                 values[key] = value
         if layer.container == NONE:
@@ -215,14 +226,7 @@ def command_of(
     for key, value in values.items():
         if key == "script_args" or key in FILE_ONLY:
             continue
-        if key == "command":
-            value = shlex.join(value)
-        if isinstance(value, bool):
-            words.append(_switch(key, value))
-        elif isinstance(value, (str, int)):
-            words.append(_option(key, value))
-        else:
-            words += [_option(key, text) for text in _texts(key, value)]
+        words += _words(key, shlex.join(value) if key == "command" else value)
     if replace_args:
         words.append("--replace-args")
     if script_args:
@@ -245,6 +249,25 @@ def flag(field: str) -> str:
 
 
 _LISTS = ("modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
+
+
+def _words(key: str, value: Any) -> list[str]:
+    """The options of one field."""
+    if key == "sweep":
+        return _sweep_words(value)
+    if isinstance(value, bool):
+        return [_switch(key, value)]
+    if isinstance(value, (str, int)):
+        return [_option(key, value)]
+    return [_option(key, text) for text in _texts(key, value)]
+
+
+def _sweep_words(sweep: dict[str, Any]) -> list[str]:
+    """The options of a sweep; what only slurmgen.toml can set is left out, as FILE_ONLY is."""
+    grid = sweep.get("grid") or {}
+    texts = [f"{name}={','.join(map(text_of, values))}" for name, values in grid.items()]
+    words = [_option("sweep", text) for text in texts]
+    return [*words, *([f"--sweep-limit {sweep['limit']}"] if "limit" in sweep else [])]
 
 
 def _option(key: str, value: str | int) -> str:

@@ -189,6 +189,7 @@ def _values(plan: Plan) -> dict[str, Any]:
         "python_setup": plan.setup.python_setup,
         "python_comment": COMMENTS.get(plan.setup.python_env.partition(":")[0]),
         "variables": plan.variables,
+        "sweep": plan.sweep,
         "rendezvous": plan.rendezvous,
         "needs_workers": plan.nodes > 1 and any(launcher.needs_workers for launcher in _launchers(plan)),
         "stage_step": plan.staging.step if plan.staging else "",
@@ -238,7 +239,8 @@ def _prepare(plan: Plan) -> list[str]:
 
 
 def _title(plan: Plan) -> str:
-    return f"{plan.name} on {plan.site}: {plan.framework}, {_where(plan.world_size, plan.ranks.layout)}"
+    each = f"a sweep of {counted(len(plan.sweep.runs), 'run')}, each with " if plan.sweep else ""
+    return f"{plan.name} on {plan.site}: {plan.framework}, {each}{_where(plan.world_size, plan.ranks.layout)}"
 
 
 def _where(world_size: int, layout: Layout) -> str:

@@ -28,6 +28,7 @@ SECTIONS = {
     },
     "Jobs": {
         "submit": "Send the project to the site and submit the job.",
+        "resubmit": "Submit a job again, with changes.",
         "status": "Show the state of submitted jobs; without ID, list the last ones.",
         "logs": "Show the log of a job, or follow it until the job ends.",
         "wait": "Wait until jobs have ended, and exit with their exit code.",

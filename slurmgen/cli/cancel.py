@@ -33,6 +33,7 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **options
     from slurmgen.jobs.cancel import cancel_jobs
     from slurmgen.jobs.job import group_by_route
     from slurmgen.jobs.status import save_final_states
+    from slurmgen.jobs.sweep_report import joined
 
     jobs = find_jobs(job_ids, site, **options)
     reports: list[Report] = []
@@ -40,5 +41,6 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **options
         with connect(route) as transport:
             reports += cancel_jobs(transport, group, say)
     save_final_states(reports)
+    reports = joined(reports)
     print_reports(reports, as_json=as_json, several=len(job_ids) > 1)
     return UNKNOWN_JOB if any(not report.states for report in reports) else 0

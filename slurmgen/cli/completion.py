@@ -81,7 +81,7 @@ def _records(ctx: click.Context) -> "list[Record]":
 
     site = ctx.params.get("site")
     with suppress(SlurmgenError):
-        return [record for record in Ledger().all() if site in (None, record.site)][-MAX_JOBS:]
+        return list(Ledger().recent(MAX_JOBS, site))
     return []
 
 

@@ -7,6 +7,7 @@ import click
 
 from slurmgen.cli.options import JobCommand, request_options
 from slurmgen.cli.route_options import json_option
+from slurmgen.config.project import FILE_NAME
 from slurmgen.job_spec import JobOptions, load_spec
 
 Row = tuple[str, str, str]
@@ -28,7 +29,10 @@ def command(options: JobOptions, as_json: bool) -> None:
     """Show every value of the plan and the reason for it."""
     from slurmgen.plan import as_dict
 
-    values = as_dict(load_spec(options, Path.cwd()).plan())
+    spec = load_spec(options, Path.cwd())
+    values = as_dict(spec.plan())
+    values["depends_on"] = [one.text for one in spec.after()]
+    values["reasons"] |= {"depends_on": FILE_NAME} if spec.after() else {}  # type: ignore[operator]
     if as_json:
         from slurmgen.text import visible_json
 
@@ -93,7 +97,7 @@ _SHOWN = frozenset(
 "Directives whose values have rows of their own."
 _OMITTED = frozenset(["script"])
 "Values that another row contains."
-_OMITTED_IF_UNSET = frozenset(["on_bad_node", "requeue_signal"])
+_OMITTED_IF_UNSET = frozenset(["on_bad_node", "requeue_signal", "sweep"])
 
 
 def _rows(values: dict[str, object]) -> list[tuple[str, str]]:

@@ -3,13 +3,29 @@
 import codecs
 import re
 import sys
+from collections.abc import Callable
+from typing import Protocol
 
 import click
 
 # Kept: backspace, tab, line feed, carriage return, SGR (colours) and EL (erase the line).
 # Bytes 80 to 9F that are not part of UTF-8 are decoded to DC80 to DC9F.
 _CONTROLS = re.compile("\x1b\\[[0-9;:]{0,64}[mK]|([\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udc9f])")
+_NO_LABELS = (
+    "no line is labelled with rank {}; with --label-ranks, or label_ranks in slurmgen.toml, each line of a "
+    "new job begins with its rank"
+)
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z")
+
+
+class Write(Protocol):
+    """Shows a log part by part."""
+
+    def __call__(self, part: bytes, /) -> None:
+        """Show the next part."""
+
+    def finish(self) -> None:
+        """Show what was held back."""
 
 
 class LogOutput:
@@ -59,3 +75,25 @@ def _escaped(match: re.Match[str]) -> str:
     if match[1] is None:
         return match[0]
     return "".join(f"\\x{byte:02x}" for byte in match[1].encode(errors="surrogateescape"))
+
+
+def writer(rank: int | None, write: Write) -> tuple[Callable[[bytes], None], Callable[[], None]]:
+    """Two functions: one shows the next part of a log, the other is called at its end.
+
+    Args:
+        rank: show only the lines that are labelled with this rank; None for all lines.
+        write: shows what is left of the log.
+    """
+    if rank is None:
+        return write, write.finish
+    from slurmgen.jobs.logs import OfRank
+
+    lines = OfRank(write, rank)
+
+    def finish() -> None:
+        lines.finish()
+        write.finish()
+        if not lines.found:
+            click.echo(_NO_LABELS.format(rank), err=True)
+
+    return lines, finish

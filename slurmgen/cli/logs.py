@@ -8,7 +8,7 @@ import click
 
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_jobs
-from slurmgen.cli.log_output import LogOutput
+from slurmgen.cli.log_output import LogOutput, writer
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from slurmgen.slurm.commands import JobId
     from slurmgen.slurm.replies import JobState
 
+
 INTERRUPTED = 130
 "Exit code after ^C."
 
@@ -30,6 +31,8 @@ INTERRUPTED = 130
     cls=Command,
     examples={
         "slurmgen logs last --follow": "Show the log of the last job until it ends",
+        "slurmgen logs -f 1234567 1234568": "Follow two jobs; each line begins with the id of its job",
+        "slurmgen logs last --tail 20 --rank 3": "Show the last 20 lines of rank 3",
         "slurmgen logs 1234567_3": "Show the log of one task of an array",
     },
 )
@@ -40,6 +43,15 @@ INTERRUPTED = 130
 @click.option(
     "--start", type=click.IntRange(min=0), default=0, metavar="BYTE", help="First byte to show; default: 0."
 )
+@click.option(
+    "--tail", type=click.IntRange(1), metavar="N", help="Show only the last N lines, and what follows them."
+)
+@click.option(
+    "--rank",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Show only the lines that are labelled with rank N; see label_ranks.",
+)
 @click.option("--stderr", is_flag=True, help="Show the file of stderr, if --sbatch error=FILE gave it one.")
 def command(
     job_ids: tuple[str, ...],
@@ -47,36 +59,65 @@ def command(
     as_json: bool,
     follow: bool,
     start: int,
+    tail: int | None,
+    rank: int | None,
     stderr: bool,
     **options: Any,
 ) -> int:
     """Show the log of a job, or follow it until the job ends.
 
     ID is a job id, ID_TASK in an array, a job name, or `last`. If the connection breaks, --follow reconnects;
-    it neither loses nor repeats a byte. --json prints where the logs are, not their content. Exits with 1 if
-    the folder of a job was pruned, and the log with it.
+    it neither loses nor repeats a byte. It follows several jobs together, and begins each line with the id of
+    its job. --json prints where the logs are, not their content. Exits with 1 if the folder of a job was
+    pruned, and the log with it.
     """
-    if follow and (as_json or len(job_ids) > 1):
-        raise click.UsageError("--follow shows one log, and goes without --json.")
+    _check(as_json=as_json, follow=follow, start=start, tail=tail, rank=rank)
     from slurmgen.jobs.job import for_each
 
     jobs = find_jobs(job_ids, site, **options)
+    if follow and len(jobs) > 1:
+        if start:
+            raise click.UsageError("--start is a byte of one log. Name one job, or use --tail.")
+        from slurmgen.cli.logs_together import follow_together
+
+        return follow_together(jobs, tail, rank, stderr=stderr)
 
     def show(transport: "Transport", job: "Job") -> bool:
-        path = _path(transport, job, stderr=stderr)
+        path = path_of(transport, job, stderr=stderr)
         if follow:
-            if pruned := _is_pruned(transport, job):
-                _echo(_pruned(job))
-            follow_to_end(transport, job.route, job.id, path, start=start, fails=pruned, stderr=stderr)
+            if gone := is_pruned(transport, job):
+                _echo(pruned(job))
+            first = first_byte(transport, path, start, tail, rank)
+            follow_to_end(
+                transport, job.route, job.id, path, start=first, fails=gone, stderr=stderr, rank=rank
+            )
         if len(jobs) > 1:
             _print_heading(job, path)
-        return _show(transport, job, path, start, stderr=stderr)
+        return _show(
+            transport, job, path, first_byte(transport, path, start, tail, rank), rank, stderr=stderr
+        )
 
     if not as_json:
         return int(any(for_each(jobs, connect, show)))
     logs = for_each(jobs, connect, lambda transport, job: _metadata(transport, job, stderr=stderr))
     print_jobs([log for log, _ in logs], several=len(job_ids) > 1)
-    return int(any(pruned for _, pruned in logs))
+    return int(any(gone for _, gone in logs))
+
+
+def _check(*, as_json: bool, follow: bool, start: int, tail: int | None, rank: int | None) -> None:
+    if follow and as_json:
+        raise click.UsageError("--follow goes without --json.")
+    if tail and start:
+        raise click.UsageError("--tail and --start exclude each other.")
+    if as_json and (tail or rank is not None):
+        raise click.UsageError("--json shows no lines, and goes without --tail and --rank.")
+
+
+def first_byte(transport: "Transport", path: str, start: int, tail: int | None, rank: int | None) -> int:
+    """The first byte of a log to show, by --start or --tail."""
+    from slurmgen.jobs.logs import tail_start
+
+    return tail_start(transport, path, tail, rank) if tail else start
 
 
 def follow_to_end(
@@ -89,6 +130,7 @@ def follow_to_end(
     err: bool = False,
     fails: bool = False,
     stderr: bool = False,
+    rank: int | None = None,
 ) -> None:
     """Follow the log until the job ends, and print its state; exits with 0 if it COMPLETED, else 1.
 
@@ -101,19 +143,22 @@ def follow_to_end(
         err: write to stderr.
         fails: exit with 1 in any case.
         stderr: the log is the file of the job's stderr.
+        rank: show only the lines of this rank.
     """
     from slurmgen.jobs.logs import Shown
     from slurmgen.jobs.report_text import describe
     from slurmgen.jobs.slurm_client import outcome
 
-    write = LogOutput(err=err)
-    options = f"--site {route.site}{' --stderr' if stderr else ''}"
+    show, finish = writer(rank, LogOutput(err=err))
+    options = (
+        f"--site {route.site}{' --stderr' if stderr else ''}{f' --rank {rank}' if rank is not None else ''}"
+    )
     try:
-        states = _follow(transport, route, job, path, Shown(write, start), options)
+        states = _follow(transport, route, job, path, Shown(show, start), options)
     finally:
-        write.finish()
-    records = _records(route, job)
-    _save_final_states(transport, records, route, job, states)
+        finish()
+    records = records_of(route, job)
+    save_ends(transport, records, route, job, states)
     for line in describe(states, job, transport.where):
         click.echo(line, err=True)
     if not stderr:
@@ -125,24 +170,24 @@ def _follow(
     transport: "Transport", route: "Route", job: "JobId", path: str, shown: "Shown", options: str
 ) -> "tuple[JobState, ...]":
     from slurmgen.jobs.follow import follow_through
+    from slurmgen.jobs.logs import Followed
 
     try:
-        return follow_through(
+        states = follow_through(
             transport,
             lambda: connect(route, interactive=False),
-            job,
-            path,
-            shown,
+            [Followed(job, path, shown)],
             report=_echo,
             resume_command=lambda: f"slurmgen logs -f {job} {options} --start {shown.bytes}",
         )
+        return states[job]
     except KeyboardInterrupt:
         _echo("")
         _echo(f"job {job} is not cancelled; see `slurmgen logs -f {job}` and `slurmgen cancel {job}`")
         click.get_current_context().exit(INTERRUPTED)
 
 
-def _records(route: "Route", job: "JobId") -> "tuple[Record, ...]":
+def records_of(route: "Route", job: "JobId") -> "tuple[Record, ...]":
     """The records of a job; none if the ledger cannot be read, since the log was shown all the same."""
     from slurmgen.errors import ConfigError
     from slurmgen.jobs.ledger import Ledger
@@ -152,13 +197,14 @@ def _records(route: "Route", job: "JobId") -> "tuple[Record, ...]":
     return ()
 
 
-def _save_final_states(
+def save_ends(
     transport: "Transport",
     records: "Iterable[Record]",
     route: "Route",
     job: "JobId",
     states: "tuple[JobState, ...]",
 ) -> None:
+    """Keep in the ledger how a job ended, and print the bad nodes that its preflight found."""
     from slurmgen.jobs.job import Job
     from slurmgen.jobs.reported_nodes import if_readable
     from slurmgen.jobs.status import make_report, save_final_states
@@ -180,23 +226,28 @@ def _offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:
             _echo(f"stderr is in {path}; `slurmgen logs {job} --stderr` shows it")
 
 
-def _path(transport: "Transport", job: "Job", *, stderr: bool) -> str:
+def path_of(transport: "Transport", job: "Job", *, stderr: bool) -> str:
+    """The log of a job: from the ledger, else from Slurm."""
     from slurmgen.jobs.logs import find_log
 
+    if job.run is not None and not stderr:
+        return job.log
     return find_log(transport, job.record, job.id, stderr=stderr)
 
 
-def _show(transport: "Transport", job: "Job", path: str, start: int, *, stderr: bool) -> bool:
+def _show(
+    transport: "Transport", job: "Job", path: str, start: int, rank: int | None, *, stderr: bool
+) -> bool:
     """Print a log, or why there is none; returns whether it was pruned."""
     from slurmgen.jobs.logs import read
 
-    is_empty, write = True, LogOutput()
+    is_empty, (show, finish) = True, writer(rank, LogOutput())
     for chunk in read(transport, path, start):
-        write(chunk)
+        show(chunk)
         is_empty = False
-    write.finish()
-    if is_empty and _is_pruned(transport, job):
-        _echo(_pruned(job))
+    finish()
+    if is_empty and is_pruned(transport, job):
+        _echo(pruned(job))
         return True
     if is_empty:
         _echo(f"{path} is empty or does not exist")
@@ -211,20 +262,21 @@ def _metadata(transport: "Transport", job: "Job", *, stderr: bool) -> "tuple[Log
     from slurmgen.cli.objects.jobs import Log
     from slurmgen.jobs.log_files import look
 
-    log = look(transport, _path(transport, job, stderr=stderr))
-    if pruned := log.size is None and _is_pruned(transport, job):
-        _echo(_pruned(job))
-    return Log(id=job.id.number, site=job.route.site, path=log.path, size=log.size, text=log.text), pruned
+    log = look(transport, path_of(transport, job, stderr=stderr))
+    if gone := log.size is None and is_pruned(transport, job):
+        _echo(pruned(job))
+    return Log(id=job.id.number, site=job.route.site, path=log.path, size=log.size, text=log.text), gone
 
 
-def _is_pruned(transport: "Transport", job: "Job") -> bool:
+def is_pruned(transport: "Transport", job: "Job") -> bool:
     """Whether the folder that the job ran in no longer exists."""
     from slurmgen.jobs.log_files import has_folder
 
     return job.record is not None and not has_folder(transport, job.record.folder)
 
 
-def _pruned(job: "Job") -> str:
+def pruned(job: "Job") -> str:
+    """That there is no log any more."""
     return f"job {job.id} was pruned: its folder at {job.route.site} is gone, and its log with it"
 
 

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import click
 
+from slurmgen.cli.completion import complete_jobs
 from slurmgen.cli.help import Command
 from slurmgen.cli.site_option import site_option
 from slurmgen.cli.size_option import max_size_option
@@ -18,6 +19,7 @@ from slurmgen.job_spec import JobOptions
 from slurmgen.request import FILE_ONLY, NONE, OMITTED, Request
 from slurmgen.sites.model import EngineName, Site
 from slurmgen.sites.profiles import load_site
+from slurmgen.sweep import Sweep
 
 _SCRIPT_ARGS = "slurmgen.script_args"
 project_size_option = max_size_option("1G", "Refuse to send a project that is larger than this.")
@@ -128,8 +130,24 @@ def _sbatch(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     return found
 
 
+def _sweep(
+    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, tuple[str, ...]]:
+    """`NAME=V,V` words as a dict."""
+    grid: dict[str, tuple[str, ...]] = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE,VALUE.")
+        if name in grid:
+            raise click.BadParameter(f"{name} is there twice.")
+        grid[name] = tuple(value.split(","))
+    return grid
+
+
+_JOB = click.argument("job", required=False, shell_complete=_complete_jobs)
+_ID = click.argument("job", metavar="ID", shell_complete=complete_jobs)
 _OPTIONS = [
-    click.argument("job", required=False, shell_complete=_complete_jobs),
     site_option,
     click.option(
         "--framework",
@@ -287,6 +305,27 @@ _OPTIONS = [
         type=click.Choice(["stop", "retry"]),
         help="If the preflight finds a bad node: stop, or requeue the job without it; default: stop.",
     ),
+    click.option(
+        "--sweep",
+        multiple=True,
+        callback=_sweep,
+        metavar="NAME=V,V...",
+        help="Run every combination of these values of the script's parameters; repeatable.",
+    ),
+    click.option(
+        "--sweep-limit", type=int, metavar="N", help="The most tasks of a sweep that run at a time."
+    ),
+    click.option(
+        "--label-ranks/--no-label-ranks",
+        default=None,
+        help="Begin each line of the log with its rank, for `logs --rank`.",
+    ),
+    click.option(
+        "--mail", metavar="EVENTS", help="Have Slurm send mail on these events, such as end,fail, or none."
+    ),
+    click.option(
+        "--mail-user", metavar="ADDRESS", help="Address for --mail; default: mail_user in personal.toml."
+    ),
     click.option("--name", metavar="NAME", help="Job name; default: the name of the script."),
     click.option(
         "--log-dir",
@@ -306,11 +345,23 @@ send_option = click.option(
 
 def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the JOB argument and every request option; it is called with a JobOptions first."""
+    return _with_request(function, _JOB)
 
+
+def changes_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same with the ID of a submitted job, whose request the options change."""
+    return _with_request(function, _ID)
+
+
+def _with_request(
+    function: Callable[..., Any], argument: Callable[[Callable[..., Any]], Any]
+) -> Callable[..., Any]:
     @wraps(function)
     def call(**params: Any) -> Any:
         script_args = JobCommand.script_args(click.get_current_context())
         request = {key: params.pop(key) for key in _REQUEST_KEYS}
+        grid, limit = request["sweep"] or None, params.pop("sweep_limit")
+        request["sweep"] = Sweep(grid=grid, limit=limit) if grid or limit is not None else None
         options = JobOptions(
             request=Request(**_without_empty(request), script_args=script_args),
             **{key: params.pop(key) for key in ("job", "site", "replace_args")},
@@ -319,7 +370,8 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     for option in reversed(_OPTIONS):
         call = option(call)
-    return call
+    with_argument: Callable[..., Any] = argument(call)
+    return with_argument
 
 
 _REQUEST_KEYS = [key for key in Request.__struct_fields__ if key not in ("script_args", *FILE_ONLY)]

@@ -11,6 +11,7 @@ from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import exit_code, print_report_objects, print_reports
 from slurmgen.cli.route_options import connect, find_jobs, json_option, route_options
 from slurmgen.cli.site_option import site_option
+from slurmgen.cli.sweep_table import print_tasks
 
 if TYPE_CHECKING:
     from slurmgen.jobs.job import Job
@@ -31,6 +32,7 @@ ENDED = "it had ended at the last query"
     examples={
         "slurmgen status": "List your last jobs",
         "slurmgen status last": "Show the job that was submitted last",
+        "slurmgen status train --tasks": "Show the parameters and the state of each task of a sweep",
         "slurmgen status 1234567 --json": "Read the state of a job in a program",
     },
 )
@@ -46,6 +48,7 @@ ENDED = "it had ended at the last query"
     help="Without ID: list only the last N jobs.",
 )
 @click.option("--all", "everything", is_flag=True, help="Without ID: list all jobs.")
+@click.option("--tasks", is_flag=True, help="Of a sweep: list the parameters and the state of each task.")
 @color_option
 @json_option
 def command(
@@ -53,6 +56,7 @@ def command(
     site: str | None,
     limit: int,
     everything: bool,
+    tasks: bool,
     color: str,
     as_json: bool,
     **options: Any,
@@ -65,9 +69,15 @@ def command(
     if not job_ids:
         return _list(site, 0 if everything else limit, color, as_json, options)
     from slurmgen.jobs.status import query, save_final_states
+    from slurmgen.jobs.sweep_report import is_sweep, joined
 
     reports = query(find_jobs(job_ids, site, **options), connect)
     save_final_states(reports)
+    reports = joined(reports)
+    if tasks and not as_json:
+        for report in filter(is_sweep, reports):
+            print_tasks(report, color)
+        return exit_code(reports)
     print_reports(reports, as_json=as_json, several=len(job_ids) > 1, origins=True)
     return exit_code(reports)
 
@@ -79,7 +89,8 @@ def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict
     from slurmgen.jobs.ledger import Ledger
     from slurmgen.jobs.lookup import recorded_route
 
-    records = [record for record in Ledger().all() if site in (None, record.site)][-limit:]
+    ledger = Ledger()
+    records = ledger.recent(limit, site) if limit else ledger.all(site)
     if not records and not as_json:
         click.echo("no job was submitted from this machine yet", err=True)
         return 0
@@ -95,6 +106,7 @@ def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict
 def _reports(jobs: "Sequence[Job]") -> "list[Report]":
     """The reports of jobs. Only those whose final state is not in the ledger are queried."""
     from slurmgen.jobs.status import make_report, query, recall, save_final_states
+    from slurmgen.jobs.sweep_report import joined
 
     # Of jobs with the same id, Slurm knows only the last.
     last = {(job.route.site, job.route.via, job.id): job for job in jobs}
@@ -107,7 +119,7 @@ def _reports(jobs: "Sequence[Job]") -> "list[Report]":
     queried = query([job for job in jobs if job not in reports], connect, lenient=True)
     save_final_states(queried)
     reports |= {report.job: report for report in queried}
-    return [reports[job] for job in jobs]
+    return joined([reports[job] for job in jobs])
 
 
 def _unsettled(job: "Job", record: "Record") -> "Report":

@@ -100,7 +100,11 @@ def _time(report: "Report") -> str:
 
 
 def _reasons(report: "Report") -> Iterator[str]:
+    from slurmgen.jobs.sweep_report import is_sweep, tally
+
     record = report.job.record
+    if is_sweep(report) and report.states:
+        yield tally(report)
     yield from filter(None, [report.waits or report.reason])
     if report.why:
         yield report.why.what

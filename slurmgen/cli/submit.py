@@ -7,13 +7,14 @@ import click
 from msgspec import structs
 
 from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
+from slurmgen.cli.completion import complete_jobs
 from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, json_option, route_options
 from slurmgen.cli.submit_file import FileJob, find_file_job
-from slurmgen.cli.submit_output import notes_of, print_id, say_result, show, warn
-from slurmgen.errors import CommandFailed, RequestError
+from slurmgen.cli.submit_output import notes_of, print_id, print_ids, say_result, show, warn
+from slurmgen.errors import CommandFailed, RequestError, UnknownJob
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from slurmgen.plan import Plan
     from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
+    from slurmgen.slurm.dependencies import After
 
 
 @click.command(
@@ -43,6 +45,14 @@ if TYPE_CHECKING:
 @send_option
 @bad_nodes_option(default=True)
 @click.option(
+    "--after",
+    multiple=True,
+    metavar="[TYPE:]JOB",
+    shell_complete=complete_jobs,
+    help="Start when that job has COMPLETED (TYPE ok), failed (notok) or ended (any); repeatable; none for "
+    "no job.",
+)
+@click.option(
     "--again", is_flag=True, help="Submit a new job even if the outcome of an earlier submission is unknown."
 )
 @click.option("--no-lint", is_flag=True, help="Submit a batch script even if the linter finds an error.")
@@ -58,6 +68,7 @@ def command(
     max_size: int,
     send: tuple[str, ...],
     exclude_bad_nodes: bool,
+    after: tuple[str, ...],
     again: bool,
     no_lint: bool,
     test_only: bool,
@@ -80,7 +91,7 @@ def command(
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
-    job = find_file_job(options) or load_spec(options, Path.cwd())
+    job = find_file_job(options) or _load(options)
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
     with connect_in_background(route, starts=not dry_run) as connecting:
@@ -89,20 +100,36 @@ def command(
             script = job.read(lint=not no_lint)
             _check_follow(follow, is_array=script.is_array)
             prepared = job.prepare(script, route, remote_dir, max_size, send)
+            afters = job.after(script, after)
         else:
             if exclude_bad_nodes:
                 job = without_bad_nodes(job, twin=route.via == "twin")
             plan = job.plan()
             _check_follow(follow, is_array="array" in dict(plan.extra_directives))
             prepared, notes = _prepared(job, plan, route, remote_dir, max_size, send), tuple(notes_of(plan))
-        prepared = _named(prepared)
+            afters = job.after(after)
+        prepared = with_command(prepared)
+        prepared = prepared if test_only else _dependent(prepared, afters)
         if test_only:
             _test_only(connecting, prepared, as_json)
         elif dry_run:
             warn(prepared, notes)
             show(prepared, as_json)
         else:
-            _submit(connecting, prepared, notes, again, follow, as_json)
+            _submit(connecting, _arrays(job, prepared), notes, again, follow, as_json)
+
+
+def _load(options: JobOptions) -> JobSpec:
+    """The job; the error for a submitted one names `slurmgen resubmit`."""
+    try:
+        return load_spec(options, Path.cwd())
+    except UnknownJob as error:
+        from slurmgen.jobs.lookup import earlier
+
+        if found := earlier(str(options.job)):
+            hint = f"`slurmgen resubmit {found.id}` submits job {found.id} ({found.name}) again."
+            raise UnknownJob(error.fact, hint) from None
+        raise
 
 
 def _check_follow(follow: bool, *, is_array: bool) -> None:
@@ -113,11 +140,17 @@ def _check_follow(follow: bool, *, is_array: bool) -> None:
         )
 
 
-def _named(prepared: "Prepared") -> "Prepared":
-    """With the command and its folder in the record."""
+def with_command(prepared: "Prepared") -> "Prepared":
+    """The prepared submission, whose entry keeps the command line of this process."""
     command, directory = typed(click.get_current_context()), str(Path.cwd())
     record = structs.replace(prepared.record, command=command, directory=directory)
     return structs.replace(prepared, record=record)
+
+
+def _dependent(prepared: "Prepared", afters: "tuple[After, ...]") -> "Prepared":
+    from slurmgen.jobs.prepare import dependent
+
+    return dependent(prepared, afters)
 
 
 def _prepared(
@@ -131,6 +164,15 @@ def _prepared(
     identity = job.identity(cache_dir())
     prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send, identity)
     return with_request(prepared, job, send)
+
+
+def _arrays(job: JobSpec | FileJob, prepared: "Prepared") -> "list[Prepared]":
+    """What is submitted: more than one only for a sweep beyond the site's array size."""
+    if isinstance(job, FileJob) or not prepared.record.tasks:
+        return [prepared]
+    from slurmgen.jobs.sweep_arrays import arrays_of
+
+    return arrays_of(prepared, job.plan(), lambda plan: job.render(plan, cache_dir()))
 
 
 def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:
@@ -153,16 +195,22 @@ def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: boo
 
 def _submit(
     connecting: "BackgroundLogin",
-    prepared: "Prepared",
+    arrays: "list[Prepared]",
     notes: tuple[str, ...],
     again: bool,
     follow: bool,
     as_json: bool,
 ) -> None:
     from slurmgen.cli.submit_progress import Printer
-    from slurmgen.jobs.submit import submission
+    from slurmgen.jobs.submit import submission, submissions
 
-    printer = Printer(prepared, notes)
+    prepared, printer = arrays[0], Printer(arrays[0], notes)
+    if len(arrays) > 1:
+        with submissions(arrays, connecting.transport, again=again, observer=printer) as outcomes:
+            print_ids(outcomes, as_json)
+            for outcome in outcomes:
+                say_result(prepared, outcome)
+        return
     with submission(prepared, connecting.transport, again=again, observer=printer) as outcome:
         print_id(outcome, as_json)
         say_result(prepared, outcome)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from slurmgen.lint.finding import Report
     from slurmgen.remote.route import Route
     from slurmgen.sites.model import Site
+    from slurmgen.slurm.dependencies import After
 
 
 class FileJob:
@@ -47,6 +48,13 @@ class FileJob:
         if lint:
             refuse_errors(script, _print_findings(script, self.site))
         return script
+
+    def after(self, script: "BatchScript", words: Sequence[str]) -> "tuple[After, ...]":
+        """The jobs that it waits for."""
+        from slurmgen.slurm.dependencies import check_alone, given
+
+        check_alone(afters := given(words), script.option("dependency"))
+        return afters
 
     def prepare(
         self,

@@ -1,6 +1,6 @@
 """What `slurmgen submit` prints: what it would send, warnings, and the job."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,8 @@ def show(prepared: "Prepared", as_json: bool) -> None:
         for line in submission.login_script.splitlines():
             say(f"  {line}")
     say(f"would submit to site {route.site}, {routes[route.via]}")
+    for one in prepared.after:
+        say(f"would depend on another job: it {one.text}")
     say(f"would send {amount_of(prepared)} to {_from_home(submission.folder)}:")
     own = () if submission.file else (submission.script_name,)
     for name in (*submission.files.files, *own):
@@ -47,12 +49,13 @@ def show(prepared: "Prepared", as_json: bool) -> None:
 
 
 def _dry_run(prepared: "Prepared") -> "DryRun":
-    from slurmgen.cli.objects.jobs import DryRun
+    from slurmgen.cli.objects.jobs import Awaited, DryRun
 
     submission = prepared.submission
     return DryRun(
         script=submission.script,
         before_login=submission.login_script,
+        after=[Awaited(id=one.job.id.number, type=one.type) for one in prepared.after],
         folder=submission.folder,
         snapshot=submission.content.hash,
         bytes=submission.content.size,
@@ -74,15 +77,15 @@ def _from_home(folder: str) -> str:
     return folder if folder.startswith("/") else f"~/{folder.removeprefix('./')}"
 
 
-def print_id(outcome: "Outcome", as_json: bool) -> None:
-    """Print the id of the job.
+def print_id(outcome: "Outcome", as_json: bool, make: "Callable[[Outcome], Submitted] | None" = None) -> None:
+    """Print the id of the job, or the object that `make` returns.
 
     Raises:
         SlurmgenError: it cannot be printed; the error names it, so that it is not lost.
     """
     job = outcome.submitted.job
     try:
-        print_json(_as_json(outcome)) if as_json else click.echo(job)
+        print_json((make or as_object)(outcome)) if as_json else click.echo(job)
     except OSError as error:
         raise SlurmgenError(
             f"job {job} is submitted, but its id could not be printed: {error.strerror}",
@@ -90,7 +93,19 @@ def print_id(outcome: "Outcome", as_json: bool) -> None:
         ) from None
 
 
-def _as_json(outcome: "Outcome") -> "Submitted":
+def print_ids(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
+    """Print the id of each array of a sweep, one on a line."""
+    if as_json:
+        from slurmgen.cli.objects.jobs import SubmittedList
+
+        print_json(SubmittedList(jobs=[as_object(outcome) for outcome in outcomes]))
+        return
+    for outcome in outcomes:
+        print_id(outcome, as_json=False)
+
+
+def as_object(outcome: "Outcome") -> "Submitted":
+    """The object of --json for a submitted job."""
     from slurmgen.cli.objects.jobs import Submitted
 
     known = set(Submitted.__struct_fields__)
@@ -109,6 +124,8 @@ def say_result(prepared: "Prepared", outcome: "Outcome") -> None:
         )
     else:
         say(f"submitted job {done.job}; {folder}")
+    for one in outcome.waits:
+        say(f"it {one.text}")
     if done.warning:
         say(f"warning: {done.warning}; docs/reliability.md says what a group's folder needs")
 

@@ -1,5 +1,10 @@
 """`slurmgen wait`: wait until jobs end, and exit with their exit code."""
 
+import os
+import shlex
+import shutil
+import subprocess
+import sys
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +13,7 @@ import click
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_report, print_report_objects
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
+from slurmgen.errors import RequestError
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
@@ -18,12 +24,26 @@ TIMED_OUT = 124
 "Exit code at the end of --timeout, as of timeout(1)."
 
 
+def _argv(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """The words of a command."""
+    if text is None:
+        return None
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not a command: {error}.") from None
+    if not words:
+        raise click.BadParameter("it is empty.")
+    return words
+
+
 @click.command(
     "wait",
     cls=Command,
     examples={
         "slurmgen wait last": "Wait until the last job has ended",
         "slurmgen wait train --timeout 3600": "Wait for the job train, but at most an hour",
+        "slurmgen wait last --then 'slurmgen fetch last'": "Fetch its results when it has ended",
     },
 )
 @jobs_options
@@ -33,20 +53,37 @@ TIMED_OUT = 124
     metavar="SECONDS",
     help="Stop waiting after this time, with exit code 124; default: no limit.",
 )
+@click.option(
+    "--then",
+    callback=_argv,
+    metavar="CMD",
+    help="Run this command here when all jobs have ended, without a shell; its words are split as by one.",
+)
 def command(
-    job_ids: tuple[str, ...], site: str | None, as_json: bool, timeout: float | None, **options: Any
+    job_ids: tuple[str, ...],
+    site: str | None,
+    as_json: bool,
+    timeout: float | None,
+    then: tuple[str, ...] | None,
+    **options: Any,
 ) -> int:
     """Wait until jobs have ended, and exit with their exit code.
 
     ID is a job id, ID_TASK in an array, a job name, or `last`. Of several jobs, the first exit code that is
     not 0 counts. It is 128 + N if signal N ended the job: 143 at its time limit or if it was cancelled, 137
-    if it was out of memory. It is 3 if Slurm no longer knows the job, and 124 if --timeout expired.
+    if it was out of memory. It is 3 if Slurm no longer knows the job, and 124 if --timeout expired. The
+    command of --then runs once, whether the jobs succeeded or not, but not after --timeout; its exit
+    code counts if that of the jobs is 0. SLURMGEN_JOB_ID, SLURMGEN_JOB_NAME, SLURMGEN_STATE and
+    SLURMGEN_EXIT_CODE describe the jobs, separated by blanks.
     """
     from slurmgen.jobs.status import save_final_states
+    from slurmgen.jobs.sweep_report import joined
     from slurmgen.jobs.wait import wait
 
     if timeout is not None and isnan(timeout):
         raise click.BadParameter("nan is not a number of seconds.", param_hint="--timeout")
+    if then and shutil.which(then[0]) is None:
+        raise click.BadParameter(f"there is no program {then[0]!r} on this machine.", param_hint="--then")
     jobs = find_jobs(job_ids, site, **options)
     reports: dict[Job, Report] = {}
 
@@ -57,10 +94,33 @@ def command(
             print_report(report)
 
     left = wait(jobs, connect, lambda text: click.echo(visible(text), err=True), on_end, timeout)
-    ended = [reports[job] for job in jobs if job in reports]
+    ended = joined([reports[job] for job in jobs if job in reports])
     if as_json:
         print_report_objects(ended, several=len(job_ids) > 1 or not ended)
     for job in left:
         click.echo(f"job {job.id} has not ended after {timeout:g} s", err=True)
     codes = [reports[job].code if job in reports else TIMED_OUT for job in jobs]
+    if then and not left:
+        codes.append(_run(then, ended, err=as_json))
     return next(filter(None, codes), 0)
+
+
+def _run(argv: tuple[str, ...], reports: "list[Report]", *, err: bool) -> int:
+    """Run the command of --then and return its exit code; with `err`, its output goes to stderr."""
+    described = {
+        "SLURMGEN_JOB_ID": [report.job.id.number for report in reports],
+        "SLURMGEN_JOB_NAME": [report.name for report in reports],
+        "SLURMGEN_STATE": [report.state for report in reports],
+        "SLURMGEN_EXIT_CODE": [str(report.code) for report in reports],
+    }
+    variables = {name: " ".join(texts) for name, texts in described.items()}
+    sys.stdout.flush()
+    try:
+        status = subprocess.run(
+            argv, env={**os.environ, **variables}, stdout=sys.stderr if err else None, check=False
+        ).returncode
+    except OSError as error:
+        raise RequestError(
+            f"--then {argv[0]}: {error.strerror}", "Check the program; the jobs have ended."
+        ) from None
+    return status if status >= 0 else 128 - status

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from slurmgen.errors import ConfigError, RequestError, did_you_mean
+from slurmgen.errors import ConfigError, RequestError, UnknownJob, did_you_mean
 from slurmgen.files import OutsideFolder, is_inside, refuse_links
 from slurmgen.paths import bundled, controlled_by_others
 from slurmgen.request import Request, merge
@@ -25,6 +25,8 @@ Folder = Annotated[str, Meta(min_length=1)]
 class Job(Request, frozen=True):
     """One named job, `[job.NAME]`: a request, and its differences on some sites."""
 
+    depends_on: str | tuple[str, ...] = ()
+    "The jobs that must end first, each as JOB or TYPE:JOB, where TYPE is ok (the default), notok or any."
     sites: tuple[Name, ...] | None = None
     "The sites that it has a checked-in script for; default: see `Project.sites`."
     site: dict[Name, Request] = {}
@@ -157,7 +159,7 @@ def job_request(project: Project, job: str | None, site: str) -> Request:
     if job is None:
         return project.defaults
     if job not in project.job:
-        raise RequestError(f"there is no job {job!r} in {FILE_NAME}", did_you_mean(job, project.job))
+        raise UnknownJob(f"there is no job {job!r} in {FILE_NAME}", did_you_mean(job, project.job))
     entry = project.job[job]
     request = Request(**{key: getattr(entry, key) for key in Request.__struct_fields__})
     return merge(project.defaults, Request(name=job), request, entry.site.get(site, Request()))

@@ -32,6 +32,8 @@ class Personal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ssh_config: str | None = None
     ssh_client: Literal["paramiko", "openssh"] | None = None
     "SSH client: paramiko, or openssh, which can share a login between commands."
+    mail_user: str | None = None
+    "Address for the mail of jobs with `mail`."
     bad_node_days: Annotated[float, Meta(ge=0, le=3650)] | None = None
     "Days for which new jobs exclude a bad node; default: 7."
 
@@ -49,12 +51,13 @@ def load_personal(site: str) -> Personal:
 
 
 def fill(request: Request, personal: Personal, site: Site) -> Request:
-    """The request, with the user's own account and image where they are unset."""
+    """The request, with the user's own account, image and address where they are unset."""
     image = site.container.image if site.container else None
     wants_python = (request.python_env or "none") != "none"
     own_image = None if image or wants_python else personal.image
     return structs.replace(
         request,
         account=personal.account if request.account is None else request.account,
+        mail_user=personal.mail_user if request.mail and request.mail_user is None else request.mail_user,
         container=own_image if request.container is None else request.container,
     )

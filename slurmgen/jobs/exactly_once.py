@@ -95,8 +95,13 @@ class Submission(Struct, frozen=True, kw_only=True):
     "What runs on the login node first; empty for nothing."
     login_hash: str = ""
     "The name of what runs there: once for each."
+    is_stored: bool = False
+    "Whether only the remote host has the content, so that nothing can be sent."
     file: str = ""
     "The path of the script in the run folder, if it is one of the project's own files."
+
+    dependency: str = ""
+    "The value of --dependency; the script does not have it."
 
     @property
     def run(self) -> str:
@@ -111,7 +116,7 @@ class Submission(Struct, frozen=True, kw_only=True):
     @property
     def script_name(self) -> str:
         """The path of the script in the folder."""
-        return self.file or f"{plain(self.name)[:_MAX_NAME]}.sbatch"
+        return self.file or script_name(self.name)
 
     @property
     def log_dir(self) -> str:
@@ -122,6 +127,11 @@ class Submission(Struct, frozen=True, kw_only=True):
     def log_prefix(self) -> str:
         """See `log_prefix`."""
         return log_prefix(self.output, self.name)
+
+
+def script_name(name: str) -> str:
+    """The name of the batch script in the run folder of a job."""
+    return f"{plain(name)[:_MAX_NAME]}.sbatch"
 
 
 def log_prefix(output: str, name: str) -> str:
@@ -147,6 +157,10 @@ class Submitted(Struct, frozen=True):
 
 class Closed(CommandFailed):
     """An earlier submission with this key was refused or given up, and the key is not used again."""
+
+
+class SnapshotGone(TransferFailed):
+    """The remote host no longer has the content of an earlier job, and there is no new job."""
 
 
 class LoginFailed(TransferFailed):
@@ -177,6 +191,7 @@ def submit(
 
     Raises:
         TransferFailed: the project could not be sent, and there is no job.
+        SnapshotGone: the submission is of a stored snapshot, which is gone, and there is no job.
         LoginFailed: a line of `before_login` failed, and there is no job.
         Refused, Closed: Slurm refused the job, now or before, and there is no job.
         Unresolved: there may be a job.
@@ -207,6 +222,12 @@ def _submit(
         outcome, *texts = _run(transport, submission, parcel, data, timeouts)
         if outcome != "wanted":
             break
+        if submission.is_stored:
+            raise SnapshotGone(
+                f"{transport.where} no longer has the files that the job ran: snapshot "
+                f"{submission.content.hash[:12]} in {submission.parent}",
+                "--present-files sends the project as it is now.",
+            )
         parcel = difference(submission.content, sent, texts)
     if outcome == "submitted" and parcel.base != "?":
         sent.add(submission.content)
@@ -227,6 +248,7 @@ def _run(
         *(f"{submission.comment} {COMMENT}{submission.key}".strip(), submission.clusters),
         *(str(timeouts.sbatch), str(timeouts.grace)),
         *(submission.login_hash, submission.login_script, str(timeouts.login)),
+        submission.dependency,
     ]
     size = 0 if parcel.base == "?" else submission.content.size
     login = 2 * timeouts.login if submission.login_script else 0

@@ -82,7 +82,15 @@ def status_and_signal(job: JobState) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
+NEVER_SATISFIED = Why(
+    "a job that it depends on did not end as required, so that it never started",
+    "Submit that job again, then this one; or this one with --after any:JOB.",
+)
+
+
 def _recorded(job: JobState) -> Why:
+    if job.state == "CANCELLED" and job.reason == "DependencyNeverSatisfied":
+        return NEVER_SATISFIED
     limit = f" of {job.time_limit}" if job.time_limit else ""
     node = f" ({job.nodes})" if job.nodes else ""
     by = f" by user {job.cancelled_by}" if job.cancelled_by else ""

@@ -14,13 +14,19 @@ FINAL = frozenset({"CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMOR
 _FORGOTTEN = "Slurm has no record of it any more"
 
 
-def as_text(states: Sequence[JobState]) -> str:
+def as_text(states: Sequence[JobState], tasks: int = 0) -> str:
     """The final states of a job, one for each task; empty if it has not ended, or may be requeued.
 
     Without accounting, Slurm forgets the tasks of an array one by one, and these may not be all of them.
+
+    Args:
+        states: as Slurm reports them.
+        tasks: how many tasks a sweep has; 0 if it is not known.
     """
-    are_all = (len(states) == 1 and "_" not in states[0].id) or all(
-        state.usage is not None for state in states
+    are_all = (
+        (len(states) == 1 and "_" not in states[0].id)
+        or (tasks and len(states) == tasks)
+        or all(state.usage is not None for state in states)
     )
     is_final = bool(states) and are_all and all(state.state in FINAL for state in states)
     return json.encode(states).decode() if is_final else ""

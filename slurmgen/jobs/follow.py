@@ -1,10 +1,10 @@
 """Following a log over a connection that may break: log in again, and continue at the byte reached."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, RemoteError
-from slurmgen.jobs.logs import Shown, follow
+from slurmgen.jobs.logs import Followed, follow_all
 from slurmgen.remote.transport import TimedOut, Transport
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -20,13 +20,13 @@ class Outage:
 
     def __init__(
         self,
-        shown: Shown,
+        steps: Callable[[], int],
         report: Callable[[str], None],
         resume_command: Callable[[], str],
         clock: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
-        self._shown = shown
+        self._replies = steps
         self._report = report
         self._resume_command = resume_command
         self._clock = clock
@@ -39,8 +39,8 @@ class Outage:
         Raises:
             RemoteError: the outage has lasted too long; the same error, with the command that resumes.
         """
-        if self._shown.steps != self._steps:  # the host has replied since
-            self._steps, self._since, self._pause = self._shown.steps, self._clock(), FIRST_PAUSE
+        if (steps := self._replies()) != self._steps:  # the host has replied since
+            self._steps, self._since, self._pause = steps, self._clock(), FIRST_PAUSE
         if self._clock() - self._since > PATIENCE:
             raise type(error)(
                 f"{error.fact}, and the host has not replied for {PATIENCE / 60:g} minutes", self._resume()
@@ -72,23 +72,19 @@ class Outage:
 def follow_through(
     transport: Transport,
     reconnect: Callable[[], Transport],
-    job: JobId,
-    path: str,
-    shown: Shown,
+    logs: Sequence[Followed],
     report: Callable[[str], None],
     resume_command: Callable[[], str],
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> tuple[JobState, ...]:
-    """Show a log until the job ends, even if the connection breaks; returns how the job ended.
+) -> dict[JobId, tuple[JobState, ...]]:
+    """Show logs until their jobs end, even if the connection breaks; returns how the jobs ended.
 
     Args:
-        transport: the connection to the job's site; it is closed at the end.
+        transport: the connection to the site; it is closed at the end.
         reconnect: connects again, without a prompt.
-        job: the job.
-        path: its log.
-        shown: shows the log, from the byte that it has reached.
+        logs: the logs, each shown from the byte that it has reached.
         report: is called with each problem meanwhile.
         resume_command: the command line that continues from here.
         clock: the time in seconds.
@@ -99,11 +95,11 @@ def follow_through(
         AuthenticationFailed: the connection broke, and a new login needs the user.
         HostKeyError, CommandFailed: as for any command.
     """
-    outage = Outage(shown, report, resume_command, clock, sleep)
+    outage = Outage(lambda: sum(one.shown.steps for one in logs), report, resume_command, clock, sleep)
     try:
         while True:
             try:
-                return follow(transport, job, path, shown, sleep)
+                return follow_all(transport, logs, sleep)
             except TimedOut as error:  # the connection is there, so the login is still valid
                 outage.wait(error)
             except ConnectionFailed as error:

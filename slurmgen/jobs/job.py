@@ -12,6 +12,8 @@ from slurmgen.jobs.final_states import from_text, why_from_text
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.logs import log_path
 from slurmgen.jobs.requeued import Requeued, from_ledger
+from slurmgen.jobs.sweep_table import run_folder
+from slurmgen.plan.sweep import RUN_LOG
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
@@ -29,6 +31,8 @@ class Job(Struct, frozen=True):
     id: JobId
     route: Route
     record: Record | None = None
+    run: int | None = None
+    "The run that is meant, of a task of a sweep that has several."
 
     @classmethod
     def of(cls, record: Record, route: Route) -> "Job":
@@ -40,6 +44,8 @@ class Job(Struct, frozen=True):
         """Path of the log; empty if it is not known, or if each task has a log of its own."""
         if self.record is None or self.record.pending:
             return ""
+        if self.run is not None:
+            return f"{run_folder(self.record, str(self.id), self.run)}/{RUN_LOG}"
         try:
             return log_path(self.record.folder, self.record.output, self.record.name, str(self.id))
         except SlurmgenError:

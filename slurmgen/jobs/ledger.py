@@ -8,7 +8,7 @@ the id of the job is known. Until then the same command uses the same key again,
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,6 +65,11 @@ _MIGRATIONS = (
         "CREATE INDEX of_an_id ON jobs (id)",
         "CREATE INDEX of_a_name ON jobs (name, submitted)",
         "CREATE INDEX of_a_group ON jobs (part_of) WHERE part_of != ''",
+    ),
+    (
+        "CREATE INDEX of_a_time ON jobs (submitted, number)",
+        "CREATE INDEX of_a_site ON jobs (site, submitted, number)",
+        "CREATE INDEX of_a_command ON jobs (fingerprint) WHERE state = 'pending'",
     ),
 )
 "The statements that lead to each schema version from the one before."
@@ -183,6 +188,11 @@ class Ledger(StateFile):
         with self._writing() as database:
             database.execute(_SETTLE, structs.asdict(record))
 
+    def settle_all(self, records: Sequence[Record]) -> None:
+        """Record several jobs at once: all of them or, if that fails, none."""
+        with self._writing() as database:
+            database.executemany(_SETTLE, [structs.asdict(record) for record in records])
+
     def drop(self, key: str) -> None:
         """Remove the entry of a key that will never have a job."""
         with self._writing() as database:
@@ -212,14 +222,41 @@ class Ledger(StateFile):
         found = [job for job in self._records("WHERE id = ?", job_id) if site in (None, job.site)]
         return tuple({job.site: job for job in found}.values())
 
+    def last(self, name: str | None = None, site: str | None = None) -> Record | None:
+        """The job that was submitted last: of that name, at that site, or of all; also a pending one."""
+        found = self._newest(1, name, site)
+        return found[0] if found else None
+
+    def recent(self, most: int, site: str | None = None) -> tuple[Record, ...]:
+        """The last `most` entries, at one site or at all, in the order of submission."""
+        return self._newest(most, None, site)
+
+    def of_key(self, key: str) -> Record | None:
+        """The entry with that key."""
+        return next(iter(self._records("WHERE [key] = ? AND [key] != ''", key)), None)
+
+    def _newest(self, most: int, name: str | None, site: str | None) -> tuple[Record, ...]:
+        given = {column: value for column, value in {"name": name, "site": site}.items() if value is not None}
+        where = " AND ".join(["1", *(f"{column} = ?" for column in given)])
+        newest = f"SELECT number FROM jobs WHERE {where} ORDER BY submitted DESC, number DESC LIMIT {most:d}"  # noqa: S608
+        return self._records(f"WHERE number IN ({newest})", *given.values())
+
     def unsettled(self, name: str, site: str | None = None) -> tuple[Record, ...]:
         """The pending entries with that key or that name, at one site or at all."""
-        found = self._records("WHERE state = 'pending' AND ([key] = ? OR name = ?)", name, name)
+        # SQLite does not choose this index by itself, since it does not know that few entries are pending.
+        pending = "SELECT number FROM jobs INDEXED BY of_a_command WHERE state = 'pending'"
+        found = self._records(f"WHERE number IN ({pending}) AND ? IN ([key], name)", name)
         return tuple(entry for entry in found if site in (None, entry.site))
 
-    def all(self) -> tuple[Record, ...]:
-        """Every entry, also the pending ones, in the order of submission."""
-        return self._records("")
+    def group(self, record: Record) -> tuple[Record, ...]:
+        """The submitted jobs of the group of a record, in order; that one alone if it is in none."""
+        if not record.part_of:
+            return (record,)
+        return self._records("WHERE part_of = ? AND state = 'submitted'", record.part_of)
+
+    def all(self, site: str | None = None) -> tuple[Record, ...]:
+        """Every entry, at one site or at all, also the pending ones, in the order of submission."""
+        return self._records("WHERE site = ?", site) if site else self._records("")
 
     def _records(self, where: str, *values: str) -> tuple[Record, ...]:
         if not self.path.exists():

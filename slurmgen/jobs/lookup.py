@@ -10,6 +10,7 @@ from msgspec import structs
 from slurmgen.errors import RequestError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.sweep_table import Selection, check_parameters, chosen, selection
 from slurmgen.remote.route import Route, find_route
 from slurmgen.slurm.commands import JobId
 
@@ -22,9 +23,51 @@ SiteRoute = Callable[[str], Route]
 "Returns the route to a site."
 
 
+def is_id(name: str) -> bool:
+    """Whether a name has the form of an id, such as 12, or 12_3 for a task of an array."""
+    return bool(_JOB_ID.fullmatch(name))
+
+
 def find_jobs(names: Sequence[str], site: str | None, options: Options, site_route: SiteRoute) -> list[Job]:
-    """Submitted jobs as `find_job` finds them, without duplicates."""
-    return list(dict.fromkeys(find_job(name, site, options, site_route) for name in names))
+    """Submitted jobs as `find_job` finds them, without duplicates.
+
+    The name of a sweep is that of all its arrays, and `NAME[lr=1e-3]` that of the tasks with such parameters.
+
+    Raises:
+        RequestError: as `find_job`; or no task has such parameters.
+    """
+    found = (job for name in names for job in _jobs(name, site, options, site_route))
+    return list(dict.fromkeys(found))
+
+
+def _jobs(name: str, site: str | None, options: Options, site_route: SiteRoute) -> list[Job]:
+    asked = selection(name)
+    job = find_job(asked.job if asked else name, site, options, site_route)
+    if asked is None and is_id(name):
+        return [job]
+    arrays = _arrays(job)
+    return _tasks(arrays, asked) if asked else arrays
+
+
+def _arrays(job: Job) -> list[Job]:
+    """All arrays of a sweep; another job alone."""
+    record = job.record
+    if record is None or record.pending or not record.tasks:
+        return [job]
+    return [Job.of(one, job.route) for one in Ledger().group(record)]
+
+
+def _tasks(arrays: Sequence[Job], asked: Selection) -> list[Job]:
+    """The tasks with such parameters."""
+    found = [
+        Job(JobId(f"{array.id}_{task}", array.id.cluster), array.route, array.record, run)
+        for array in arrays
+        if array.record
+        for task, run in chosen(array.record, asked.parameters)
+    ]
+    if not found:
+        check_parameters([array.record for array in arrays if array.record], asked)
+    return found
 
 
 def find_job(name: str, site: str | None, options: Options, site_route: SiteRoute) -> Job:
@@ -41,13 +84,24 @@ def find_job(name: str, site: str | None, options: Options, site_route: SiteRout
     Raises:
         RequestError: there is no such job, or it is at several sites.
     """
-    if _JOB_ID.fullmatch(name):
+    if is_id(name):
         if record := _by_id(name, site):
             return Job(JobId(name, record.cluster), _route(record, options, site_route), record)
-        if site or not _called(name, None):
+        if site or not _last(name, None):
             return Job(JobId(name), _route_to(site, name, site_route))
     record = _by_name(name, site)
     return Job.of(record, _route(record, options, site_route))
+
+
+def earlier(name: str) -> Record | None:
+    """The job that was submitted last with that id or name, or as `last`; None if there is none.
+
+    Raises:
+        ConfigError: the ledger cannot be used.
+    """
+    of_id = Ledger().find(name.partition("_")[0]) if _JOB_ID.fullmatch(name) else ()
+    found = of_id[-1] if of_id else _last(name, None)
+    return None if found is None or found.pending else found
 
 
 def find_submission(name: str, site: str | None) -> Record:
@@ -116,21 +170,19 @@ def _by_id(job_id: str, site: str | None) -> Record | None:
     return records[0] if records else None
 
 
-def _called(name: str, site: str | None) -> list[Record]:
-    return [
-        record for record in Ledger().all() if site in (None, record.site) and name in (LAST, record.name)
-    ]
+def _last(name: str, site: str | None) -> Record | None:
+    """The job of that name that was submitted last."""
+    return Ledger().last(None if name == LAST else name, site)
 
 
 def _by_name(name: str, site: str | None) -> Record:
-    records = _called(name, site)
-    if not records:
+    record = _last(name, site)
+    if record is None:
         of_name, at_site = "" if name == LAST else f" called {name!r}", f" at {site}" if site else ""
         raise RequestError(
             f"no job{of_name} was submitted from this machine{at_site}",
             "A job is named by its id, by its name, or as `last`; `slurmgen status` lists yours.",
         )
-    record = records[-1]
     if record.pending:
         raise RequestError(
             f"it is not known whether the last submission of {record.name} became a job",

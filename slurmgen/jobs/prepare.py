@@ -6,19 +6,22 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from hashlib import sha256
 from os import stat_result
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from secrets import token_hex
 
 from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
+from slurmgen.jobs import dependencies, sweep_table
 from slurmgen.jobs.batch_script import BatchScript
+from slurmgen.jobs.dependencies import Dependency
 from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
 from slurmgen.paths import cache_folder
 from slurmgen.plan import Plan, bad_nodes
 from slurmgen.remote.route import Route
 from slurmgen.sites.model import Site
+from slurmgen.slurm.dependencies import After
 from slurmgen.slurm.sizes import of_bytes
 from slurmgen.sync.delta import Parcel, expected
 from slurmgen.sync.files import Snapshot
@@ -51,6 +54,8 @@ class Prepared(Struct, frozen=True):
     "The files to send, judged by that."
     refusals: dict[str, str] = {}
     "What to do when Slurm refuses the job, by a part of the message."
+    after: tuple[Dependency, ...] = ()
+    "The jobs that must end first."
 
 
 def prepare(
@@ -88,14 +93,47 @@ def prepare(
     content, commit = _read(files, project_dir, max_size)
     made = _submission(plan, script, files, content, parent)
     sent = _sent(route, parent)
-    record = structs.replace(
-        _pending(made, route, project_dir, commit, identity or script),
+    record = _pending(made, route, project_dir, commit, identity or script)
+    return _prepared(plan, made, route, record, sent, expected(content, sent))
+
+
+def prepare_stored(
+    plan: Plan, script: str, route: Route, project_dir: Path, earlier: Record, identity: str
+) -> Prepared:
+    """Make all that a submission needs that runs the files of an earlier job, which the cluster still has.
+
+    Args:
+        plan: the plan.
+        script: the text of its batch script.
+        route: how to reach the site of that job.
+        project_dir: the folder of the project, which is not read.
+        earlier: that job.
+        identity: the text by which a repeated submission is found.
+    """
+    content = Manifest.stored(earlier.snapshot)
+    made = _submission(plan, script, Snapshot({}), content, parent_of(earlier))
+    record = _pending(made, route, project_dir, Revision(earlier.commit, earlier.dirty), identity)
+    nothing = Sent(cache_folder() / "manifests" / "none")
+    return _prepared(plan, structs.replace(made, is_stored=True), route, record, nothing, Parcel("?"))
+
+
+def parent_of(record: Record) -> str:
+    """The folder of the project on the cluster, from the run folder of one of its jobs."""
+    return record.folder.removesuffix(f"/runs/{PurePosixPath(record.folder).name}")
+
+
+def _prepared(
+    plan: Plan, made: Submission, route: Route, record: Record, sent: Sent, first: Parcel
+) -> Prepared:
+    of_plan = structs.replace(
+        record,
         stderr=_options(plan).get("error", ""),
         retries=plan.request.on_bad_node == "retry",
         requeue=plan.requeue,
+        tasks=sweep_table.as_text(plan.sweep),
     )
     refusals = plan.profile.refusals | bad_nodes.refusals(plan.request)
-    return Prepared(made, route, record, sent, expected(content, sent), refusals)
+    return Prepared(made, route, of_plan, sent, first, refusals)
 
 
 def prepare_script(
@@ -145,6 +183,21 @@ def prepare_script(
     record = structs.replace(record, stderr=script.option("error"))
     sent = _sent(route, parent)
     return Prepared(made, route, record, sent, expected(content, sent), site.refusals)
+
+
+def dependent(prepared: Prepared, afters: Sequence[After]) -> Prepared:
+    """The same job, which starts after others.
+
+    A repeated submission is found by their names, because `last` may mean another job then.
+
+    Raises:
+        RequestError: there is no such job, or it cannot be waited for.
+    """
+    if not afters:
+        return prepared
+    fingerprint = _hash(prepared.record.fingerprint, *(one.text for one in afters))
+    record = structs.replace(prepared.record, fingerprint=fingerprint)
+    return structs.replace(prepared, record=record, after=dependencies.find(record, afters))
 
 
 def _sent(route: Route, parent: str) -> Sent:

@@ -4,7 +4,7 @@
 A request is kept complete, so that neither slurmgen.toml nor personal.toml is needed to make it again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import DecodeError, Struct, json, structs
@@ -12,7 +12,7 @@ from msgspec import DecodeError, Struct, json, structs
 from slurmgen.config.project import Project, find_project, own_templates
 from slurmgen.config.user import load_personal
 from slurmgen.errors import ConfigError, RequestError
-from slurmgen.job_spec import JobOptions, JobSpec
+from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.request import Request, command_line, merge
@@ -96,7 +96,7 @@ def recorded_request(record: Record) -> Recorded:
     """
     if not record.request:
         raise RequestError(
-            f"the request of job {record.id or record.name} is not recorded, as of an earlier slurmgen",
+            f"the request of job {record.id or record.name} is not recorded, as of a batch script",
             f"Repeat its command: {record.command}" if record.command else "Use `slurmgen submit`.",
         )
     try:
@@ -120,12 +120,7 @@ def spec_again(kept: Recorded, changes: Request = UNCHANGED) -> JobSpec:
         RequestError: the value of a secret is missing.
         ConfigError: the profile of the site or personal.toml is wrong, or is gone.
     """
-    missing = [name for name in kept.secrets if name not in changes.env]
-    if missing:
-        raise RequestError(
-            f"the values of secrets are not recorded: {listed(missing)}",
-            f"Give each again, as in --env {missing[0]}=...",
-        )
+    _require_secrets(kept, changes.env)
     project_dir = Path(kept.project)
     replace_args = kept.replace_args or changes.script_args is not None
     asked = merge(kept.options, changes)
@@ -146,6 +141,45 @@ def spec_again(kept: Recorded, changes: Request = UNCHANGED) -> JobSpec:
         name=kept.job,
         options=options,
     )
+
+
+def spec_at(kept: Recorded, site: str, changes: Request = UNCHANGED) -> JobSpec:
+    """The same job at another site: the options of that time and changes, on the present slurmgen.toml.
+
+    What slurmgen.toml and personal.toml had for the first site does not fit another one.
+
+    Raises:
+        RequestError: the project or the job is gone, or the value of a secret is missing.
+        ConfigError: slurmgen.toml, personal.toml or the site's profile is wrong.
+    """
+    if not Path(kept.project).is_dir():
+        raise RequestError(
+            f"the project is gone: there is no folder {kept.project}", f"Leave out --site {site}."
+        )
+    replace_args = kept.replace_args or changes.script_args is not None
+    options = JobOptions(
+        job=kept.job, site=site, request=merge(kept.options, changes), replace_args=replace_args
+    )
+    spec = load_spec(options, Path(kept.project))
+    _require_secrets(kept, spec.request.env)
+    return spec
+
+
+def resubmits(record: Record) -> str:
+    """The key of the job that a record resubmits; empty if it is not a resubmission, or cannot be read."""
+    try:
+        return recorded_request(record).resubmits
+    except RequestError:
+        return ""
+
+
+def _require_secrets(kept: Recorded, env: Mapping[str, str]) -> None:
+    missing = [name for name in kept.secrets if name not in env]
+    if missing:
+        raise RequestError(
+            f"the values of secrets are not recorded: {listed(missing)}",
+            f"Give each again, as in --env {missing[0]}=...",
+        )
 
 
 def _is_changed(key: str, changes: Request) -> bool:

@@ -1,5 +1,7 @@
 """Report: all that is known of a job after its submission. Pure."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from slurmgen.jobs.failure import Why, status_and_signal
@@ -9,6 +11,7 @@ from slurmgen.jobs.preflight_reports import Findings
 from slurmgen.jobs.report_object import JobObject, TaskObject
 from slurmgen.jobs.requeued import NO_PROGRESS, Requeued
 from slurmgen.jobs.slurm_client import GONE, ended
+from slurmgen.jobs.sweep_table import Table, parameters_of, table_of
 from slurmgen.slurm import pending_reasons
 from slurmgen.slurm.replies import JobState
 from slurmgen.slurm.usage import Usage, whole_seconds
@@ -45,6 +48,8 @@ class Report(Struct, frozen=True, kw_only=True):
     "What its preflight found against nodes, by their names."
     remembered: str = ""
     "Why the states come from the ledger and not from Slurm; empty if they are Slurm's."
+    further: tuple[Record, ...] = ()
+    "The records of the other arrays of a sweep, whose states are among these."
 
     @property
     def ended(self) -> bool:
@@ -66,6 +71,11 @@ class Report(Struct, frozen=True, kw_only=True):
     def is_array(self) -> bool:
         """Whether Slurm listed tasks of an array, or components of a heterogeneous job."""
         return any(state.id != self.job.id.number for state in self.states)
+
+    @property
+    def table(self) -> Table | None:
+        """The parameters of the tasks, if it is a sweep or a task of one."""
+        return table_of(self.job.record)
 
     @property
     def reason(self) -> str:
@@ -129,6 +139,7 @@ def to_json(report: Report) -> JobObject:
     """The object that --json prints: always the same keys."""
     job, main, record = report.job, report.main, report.job.record or _NO_RECORD
     exit_code, signal = _status_and_signal(main)
+    tables = tables_of(report)
     return JobObject(
         id=job.id.number,
         name=report.name,
@@ -150,7 +161,7 @@ def to_json(report: Report) -> JobObject:
         time_limit=report.time_limit,
         nodes=main.nodes,
         usage=report.usage,
-        tasks=[_task(state) for state in report.states] if report.is_array else [],
+        tasks=[_task(state, tables) for state in report.states] if report.is_array else [],
         submitted=record.submitted,
         folder=record.folder,
         log=job.log,
@@ -164,7 +175,13 @@ def to_json(report: Report) -> JobObject:
     )
 
 
-def _task(state: JobState) -> TaskObject:
+def tables_of(report: Report) -> dict[str, Table]:
+    """The table of each array of a sweep, by the id of the array."""
+    records = [record for record in (report.job.record, *report.further) if record]
+    return {record.id: table for record in records if (table := table_of(record))}
+
+
+def _task(state: JobState, tables: Mapping[str, Table]) -> TaskObject:
     exit_code, signal = _status_and_signal(state)
     return TaskObject(
         id=state.id,
@@ -174,6 +191,7 @@ def _task(state: JobState) -> TaskObject:
         reason=_reason(state),
         elapsed=whole_seconds(state.elapsed),
         nodes=state.nodes,
+        parameters=parameters_of(state.id, tables),
     )
 
 

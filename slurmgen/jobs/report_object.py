@@ -24,6 +24,8 @@ class TaskObject(Struct, frozen=True, kw_only=True):
     "Seconds that it has run."
     nodes: str
     "Its nodes, in Slurm's notation."
+    parameters: list[dict[str, str]]
+    "Of a sweep: the parameters of each run of the task; else empty."
 
 
 class JobObject(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from slurmgen.jobs import preflight_reports
 from slurmgen.jobs.preflight_reports import Found
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.requeued import WHAT_TO_DO
+from slurmgen.jobs.sweep_report import is_sweep, tally
 from slurmgen.slurm import sizes
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -64,7 +65,7 @@ def _head(report: Report) -> Iterator[str]:
         yield f"job {job.id} is {report.state}: {report.error}"
     elif not report.states:
         yield _gone(job.id, job.route.site)
-    elif report.is_array:
+    elif report.is_array or is_sweep(report):
         yield from _array_lines(report)
     else:
         yield _state_line(report.states[0])
@@ -72,9 +73,12 @@ def _head(report: Report) -> Iterator[str]:
 
 def _array_lines(report: Report) -> Iterator[str]:
     states = report.states
+    if is_sweep(report):
+        yield f"job {report.job.id} ({report.name}) is {report.state}: {tally(report)}"
+        return
     counts = Counter(state.state for state in states)
-    tally = ", ".join(f"{number} {state}" for state, number in counts.most_common())
-    yield f"job {report.job.id} ({report.name}) is {report.state}, an array of {len(states)}: {tally}"
+    numbers = ", ".join(f"{number} {state}" for state, number in counts.most_common())
+    yield f"job {report.job.id} ({report.name}) is {report.state}, an array of {len(states)}: {numbers}"
     # Tasks that need attention come first.
     ordered = sorted(states, key=lambda state: (state.state in {"COMPLETED", "PENDING"}, state.state))
     yield from (f"  {_state_line(state)}" for state in ordered[:MAX_TASKS])

@@ -17,6 +17,7 @@ from slurmgen.jobs.report import Report
 from slurmgen.jobs.reported_nodes import remember, with_bad_nodes
 from slurmgen.jobs.requeued import for_ledger, requeued
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
+from slurmgen.jobs.sweep_table import tasks_of
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.replies import ENDED, JobState
 
@@ -131,7 +132,7 @@ def save_final_states(reports: Iterable[Report]) -> None:
     remember(reports)
     seen = {
         report.job.record: (
-            as_text(report.states),
+            as_text(report.states, tasks_of(report.job.record)),
             why_as_text(report.why),
             for_ledger(report.requeued or report.job.requeued),
         )

@@ -7,14 +7,24 @@ from pathlib import Path
 
 from msgspec import Struct, json, structs
 
-from slurmgen.errors import CommandFailed, ConfigError, RequestError, SlurmgenError, TransferFailed
+from slurmgen.errors import (
+    CommandFailed,
+    ConfigError,
+    RemoteError,
+    RequestError,
+    SlurmgenError,
+    TransferFailed,
+)
 from slurmgen.job_spec import JobSpec, spec_of
 from slurmgen.jobs import exactly_once
+from slurmgen.jobs.closing import close
+from slurmgen.jobs.dependencies import Dependency, NeverMet, as_option, needed
 from slurmgen.jobs.exactly_once import Closed, Count, Refused, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.prepare import MAX_SIZE, Prepared, new_key, now, prepare
+from slurmgen.jobs.prepare import MAX_SIZE, Prepared, dependent, new_key, now, prepare
 from slurmgen.jobs.recorded_request import with_request
 from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, place_of
+from slurmgen.jobs.sweep_arrays import arrays_of
 from slurmgen.plan import Plan
 from slurmgen.remote.background import BackgroundLogin
 from slurmgen.remote.route import SshClient, Via, find_route
@@ -29,6 +39,8 @@ class Outcome(Struct, frozen=True):
     record: Record
     submitted: Submitted
     transport: Transport
+    waits: tuple[Dependency, ...] = ()
+    "The jobs that it still waits for."
 
 
 class Observer:
@@ -55,6 +67,7 @@ def submit(
     send: Sequence[str] = (),
     max_size: int = MAX_SIZE,
     exclude_bad_nodes: bool = True,
+    after: Sequence[str] = (),
     via: Via | None = None,
     host: str | None = None,
     ssh_config: str | None = None,
@@ -74,11 +87,15 @@ def submit(
         send: files to send although they may hold secrets or are ignored.
         max_size: bytes of the project, above which nothing is sent.
         exclude_bad_nodes: for a job of `load_job`, exclude the nodes that are remembered as bad.
+        after: the jobs that must end first, each `[TYPE:]JOB`; default: those of slurmgen.toml.
         via: how to reach the site; default: ssh if it has a login host, else local.
         host: login host, as `[USER@]HOST`; default: that of personal.toml, else of the profile.
         ssh_config: OpenSSH configuration; default: ~/.ssh/config.
         ssh_client: SSH client; default: paramiko.
         observer: is called as the submission proceeds.
+
+    Returns:
+        The record of the job; of a sweep with several arrays, that of the first, whose `part_of` all share.
 
     Raises:
         RequestError, ConfigError: the request or the project is invalid; nothing was sent.
@@ -99,7 +116,12 @@ def submit(
         prepared = prepare(
             *(plan, spec.render(plan), route, spec.project_dir, folder, max_size, send), spec.identity()
         )
+        prepared = dependent(prepared, spec.after(after))
         prepared = with_request(prepared, spec, send)
+        arrays = arrays_of(prepared, plan, spec.render)
+        if len(arrays) > 1:
+            with submissions(arrays, connecting.transport, again=again, observer=observer) as outcomes:
+                return outcomes[0].record
         with submission(prepared, connecting.transport, again=again, observer=observer) as outcome:
             return outcome.record
 
@@ -125,22 +147,129 @@ def submission(
     """
     ledger, observer = Ledger(), observer or Observer()
     entry = ledger.claim(prepared.record, again=again)
-    with _connected(ledger, entry, connect) as transport:
+    with _connected(ledger, [entry], connect) as transport:
         observer.connected(transport.where, entry)
+        outcome = _made(transport, prepared, entry, ledger, observer)
+        _settle(ledger, [outcome.record], observer)
+        yield outcome
+
+
+@contextmanager
+def submissions(
+    prepared: Sequence[Prepared],
+    connect: Callable[[], Transport],
+    *,
+    again: bool = False,
+    observer: Observer | None = None,
+) -> Iterator[list[Outcome]]:
+    """Submit the arrays of a sweep, each exactly once, as one group of the ledger.
+
+    They are recorded together at the end: if that is not reached, the same call finds those that were
+    submitted by their entries, which are still pending.
+
+    Args:
+        prepared: the arrays, in order.
+        connect: connects to their route.
+        again: submit new jobs even if an earlier submission is unsettled.
+        observer: is called as the submission proceeds.
+
+    Raises:
+        RemoteError: as for `submission`; it says which arrays are submitted.
+    """
+    ledger, observer, outcomes = Ledger(), observer or Observer(), list[Outcome]()
+    entries = [ledger.claim(one.record, again=again) for one in prepared]
+    with _connected(ledger, entries, connect) as transport:
+        observer.connected(transport.where, entries[0])
+        try:
+            for one, entry in zip(prepared, entries, strict=True):
+                outcomes.append(_made(transport, one, entry, ledger, observer))
+        except RemoteError as error:
+            _release(ledger, entries[len(outcomes) + 1 :])
+            raise _partly(error, outcomes, len(prepared)) from error
+        outcomes = _grouped(outcomes)
+        _settle(ledger, [outcome.record for outcome in outcomes], observer)
+        yield outcomes
+
+
+def _made(
+    transport: Transport, prepared: Prepared, entry: Record, ledger: Ledger, observer: Observer
+) -> Outcome:
+    """The job of an entry that was claimed."""
+    try:
+        waits = _waits(transport, prepared, entry, ledger)
+    except NeverMet as error:
+        waits, submitted = (), _earlier(transport, entry, ledger, error)
+    else:
         with observer.sending() as count:
-            entry, submitted = _send(transport, prepared, entry, ledger, count)
-        record = _settled(prepared, entry, submitted)
-        _settle(ledger, record, observer)
-        yield Outcome(record, submitted, transport)
+            entry, submitted = _send(transport, _after(prepared, waits), entry, ledger, count)
+    return Outcome(_settled(prepared, entry, submitted), submitted, transport, waits)
 
 
-def _connected(ledger: Ledger, entry: Record, connect: Callable[[], Transport]) -> Transport:
-    """Connect; if that fails, the entry is released, since nothing was sent."""
+def _grouped(outcomes: list[Outcome]) -> list[Outcome]:
+    group = outcomes[0].record.key
+    return [structs.replace(one, record=structs.replace(one.record, part_of=group)) for one in outcomes]
+
+
+def _partly(error: RemoteError, done: Sequence[Outcome], count: int) -> RemoteError:
+    """The error of one array, with the jobs of those before it."""
+    if done:
+        jobs = ", ".join(one.record.id for one in done)
+        there = f"{len(done)} of {count} arrays are submitted: {jobs}. The same command submits the others."
+        return type(error)(error.fact, f"{error.hint} {there}".strip())
+    return error
+
+
+def _release(ledger: Ledger, entries: Sequence[Record]) -> None:
+    for entry in entries:
+        ledger.release(entry.key)
+
+
+def _settle(ledger: Ledger, records: Sequence[Record], observer: Observer) -> None:
+    """Record jobs; they are submitted even if that fails."""
+    try:
+        ledger.settle_all(records)
+    except ConfigError as error:
+        for record in records:
+            observer.not_recorded(record, error)
+
+
+def _connected(ledger: Ledger, entries: Sequence[Record], connect: Callable[[], Transport]) -> Transport:
+    """Connect; if that fails, the entries are released, since nothing was sent."""
     try:
         return connect()
     except (SlurmgenError, KeyboardInterrupt):
+        _release(ledger, entries)
+        raise
+
+
+def _waits(transport: Transport, prepared: Prepared, entry: Record, ledger: Ledger) -> tuple[Dependency, ...]:
+    """The jobs that this one still waits for; if Slurm does not reply, the entry is released."""
+    try:
+        return needed(transport, prepared.after)
+    except NeverMet:
+        raise
+    except (SlurmgenError, KeyboardInterrupt):
         ledger.release(entry.key)
         raise
+
+
+def _earlier(transport: Transport, entry: Record, ledger: Ledger, error: NeverMet) -> Submitted:
+    """The job that an earlier try made, if there is one; otherwise there will be none.
+
+    Raises:
+        NeverMet: there is none.
+    """
+    submitted = close(transport, entry)
+    if submitted is None:
+        ledger.drop(entry.key)
+        raise error
+    return submitted
+
+
+def _after(prepared: Prepared, waits: Sequence[Dependency]) -> Prepared:
+    """The same job, which Slurm starts after these."""
+    waiting = structs.replace(prepared.submission, dependency=as_option(waits))
+    return structs.replace(prepared, submission=waiting)
 
 
 def _send(
@@ -184,11 +313,3 @@ def _settled(prepared: Prepared, entry: Record, submitted: Submitted) -> Record:
         commit=source.commit,
         dirty=source.dirty,
     )
-
-
-def _settle(ledger: Ledger, record: Record, observer: Observer) -> None:
-    """Record the job. It is submitted even if that fails, so that its id must not be lost in an error."""
-    try:
-        ledger.settle(record)
-    except ConfigError as error:
-        observer.not_recorded(record, error)

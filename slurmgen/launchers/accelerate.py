@@ -19,9 +19,10 @@ def command(layout: Layout, options: Options) -> Command:
         f"--num_machines={layout.nodes}",
         f"--num_processes={layout.gpus}",
     )
-    tail = (*_settings(options), *options.further)
+    settings = _settings(options)
     if not several_ranks(layout):
-        return Command((*head, *tail))
+        return Command((*head, *settings, *options.further))
+    tail = (*settings, *options.labels, *options.further)
     meeting = (
         *(() if options.config or _KINDS & set(options.further) else ("--multi_gpu",)),  # one kind at most
         '--machine_rank="$SLURM_NODEID"',
@@ -49,5 +50,6 @@ LAUNCHER = Launcher(
     takes=("mixed_precision", "launcher_args", "launcher_config"),
     reserved=("--config-file", "--cpu", "--num-machines", "--num-processes", "--machine-rank"),
     program=("--no_python",),
+    labels="torchrun",
     sets=("RANK", "LOCAL_RANK", "WORLD_SIZE"),
 )

@@ -35,6 +35,8 @@ class Options(NamedTuple):
     "The type of MPI, for srun."
     config: str | None = None
     "The launcher's own configuration file, as a shell word."
+    labels: tuple[str, ...] = ()
+    "Its options that label each line with the rank."
     further: tuple[str, ...] = ()
     "Further options of the launcher, as shell words."
 
@@ -95,6 +97,8 @@ class Launcher(NamedTuple):
     "Whether tasks on several nodes need TF_WORKERS from the batch script."
     refused_engines: dict[str, str] = {}
     "Container engines that it does not work in, with the reason."
+    labels: Literal["srun", "torchrun"] | None = "srun"
+    "What can label each line with its rank; None: the ranks share the output of one process."
     requeue_signal: str = "USR2"
     "How --requeue asks its ranks to save their state: USR2, TERM or file."
     why_not_term: str | None = None

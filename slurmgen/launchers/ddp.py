@@ -23,7 +23,8 @@ _MEETING = {
 def command(layout: Layout, options: Options) -> Command:
     """`torchrun ... SCRIPT`, once per node."""
     size = (f"--nnodes={layout.nodes}", f"--nproc-per-node={layout.gpus_per_node}")
-    torchrun, further = options.torchrun or ("torchrun",), (*options.torchrun_options, *options.further)
+    torchrun = options.torchrun or ("torchrun",)
+    further = (*options.torchrun_options, *options.labels, *options.further)
     if layout.nodes == 1:
         return Command((*torchrun, "--standalone", *size, *further))
     return Command((*torchrun, *size, *_MEETING[options.rendezvous], *further), expands_in_task=True)
@@ -51,6 +52,7 @@ LAUNCHER = Launcher(
     bundled_script="training/train_ddp.py",
     takes=("rendezvous", "launcher_args"),
     program=("--no-python",),
+    labels="torchrun",
     reserved=_RESERVED,
     restart_env=RESTART_ENV,
     sets=("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE"),

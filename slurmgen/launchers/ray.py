@@ -55,6 +55,7 @@ LAUNCHER = Launcher(
     shape="process-per-node",
     why="Ray starts its own workers on each node",
     command=command,
+    labels=None,
     meets=always,
     sets=("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"),
     before=_TOKEN,

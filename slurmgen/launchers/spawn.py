@@ -28,6 +28,7 @@ LAUNCHER = Launcher(
     shape="rank-per-gpu",
     why="the script spawns one process per GPU",
     command=command,
+    labels=None,
     meets=always,  # a single rank joins a process group too
     sets=("NODE_RANK", "NNODES", "LOCAL_WORLD_SIZE", "WORLD_SIZE"),
     task_env=variables,

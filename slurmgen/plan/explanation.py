@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING
 
 from slurmgen.launchers import Tasks
 from slurmgen.plan import bad_nodes
+from slurmgen.plan.mail import FIELDS as MAIL
 from slurmgen.plan.reasons import DERIVED, PROFILE, Origin, Reason, default, derived, from_profile, origin_of
 from slurmgen.plan.requeue import REASONS as REQUEUE_REASONS
 from slurmgen.plan.staging import STAGED_DATA, is_staged
+from slurmgen.plan.sweep import RUN_DIR, sweep_reasons
 from slurmgen.plan.variables import OWN
 from slurmgen.request import PROGRAMS
 
@@ -42,6 +44,7 @@ def explained(plan: "Plan") -> dict[str, Reason]:
         found[f"directives.{option}"] = found[key] if key in found else _further(plan, option, origin)
     for variable in plan.variables:
         found[f"env.{variable.name}"] = _variable(plan, variable.name, variable.comment, origin)
+    found |= {f"sweep.{key}": text for key, text in sweep_reasons(plan, origin).items()}
     for name in plan.notes:
         found[f"notes.{name}"] = _note(plan, name)
     for variable in plan.step.variables:
@@ -145,10 +148,16 @@ def _gpu_type(plan: "Plan") -> Reason:
 
 
 def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
+    if option == "array" and plan.sweep:
+        return derived(
+            "a task for each run of the sweep" if plan.sweep.per_task == 1 else "the tasks of the sweep"
+        )
     if text := bad_nodes.reason(plan.request, option):
         return derived(text)
     if option in plan.request.sbatch:
         return origin(f"sbatch.{option}")
+    if option in MAIL:
+        return origin(MAIL[option])
     if plan.requeue and option in REQUEUE_REASONS:
         return Reason(DERIVED, REQUEUE_REASONS[option])
     return _of_profile(plan, f"sbatch.{option}" if option in plan.profile.sbatch else "when")
@@ -157,7 +166,7 @@ def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
 def _variable(plan: "Plan", name: str, comment: str | None, origin: Origin) -> Reason:
     if name in plan.request.env:
         return origin(f"env.{name}")
-    if name in (*OWN, STAGED_DATA) and comment:
+    if name in (*OWN, STAGED_DATA, RUN_DIR) and comment:
         return derived(comment)
     return Reason(PROFILE, comment) if comment else _of_profile(plan, plan.profile.env.key_of(name))
 

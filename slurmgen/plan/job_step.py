@@ -8,6 +8,7 @@ from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
 from slurmgen.launchers import Command, Launcher, Options
 from slurmgen.plan.environment import Setup
+from slurmgen.plan.rank_labels import launcher_labels, srun_labels
 from slurmgen.plan.ranks import Ranks
 from slurmgen.plan.requeue import Notice
 from slurmgen.request import Request, flag
@@ -59,9 +60,12 @@ def find_step(
     command = _started(ranks, _options(request, ranks))
     head, in_task = _head(command, _library_path(ranks, setup))
     in_srun, in_task_words = container_words(setup, (*job.exported, *(one.name for one in variables)))
+    labels = srun_labels(request, launcher)
     export, own = export_words(job.further), _in_each_task(variables, _ignored_signal(job.further))
     timer = _timer(launcher, notice) if notice and notice.by == "TERM" else ()
-    srun = (*export, *_srun_options(ranks.settings.launch.srun, command.srun), *in_srun)
+    beside = ("--overlap",) if request.sweep and (request.sweep.runs_per_gpu or 1) > 1 else ()
+    of_site = _srun_options(ranks.settings.launch.srun, command.srun)
+    srun = (*beside, *export, *labels, *of_site, *in_srun)
     cpus = () if leaves_out(request.sbatch, "cpus-per-task") else (f"--cpus-per-task={ranks.cpus.per_task}",)
     lines = (
         ("srun", *size, *cpus, "--kill-on-bad-exit=1", *srun),
@@ -216,6 +220,7 @@ def _options(request: Request, ranks: Ranks) -> Options:
         rendezvous=request.rendezvous or "static",
         mixed_precision=request.mixed_precision,
         config=word(request.launcher_config) if request.launcher_config else None,
+        labels=launcher_labels(request, launcher),
         further=tuple(map(word, request.launcher_args or ())),
         torchrun=tuple(map(word, launch.torchrun)),
         torchrun_options=tuple(map(word, launch.torchrun_options)),

@@ -14,6 +14,7 @@ from slurmgen.plan.refusals import notes_of
 from slurmgen.plan.requeue import Notice
 from slurmgen.plan.resources import Reasoned
 from slurmgen.plan.staging import Staging
+from slurmgen.plan.sweep import Sweeping, described
 from slurmgen.request import Request
 from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place
@@ -42,6 +43,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     "How the ranks find each other; None where they need no address from the batch script."
     notice: Notice | None
     "How the ranks learn that the time limit is near; None without --requeue."
+    sweep: Sweeping | None
+    "Its runs with parameters of their own; None for one run."
     step: Step
     preflight: tuple[tuple[str, ...], ...]
     "Shell words by part, as of the step: the check of the nodes before it; empty for none."
@@ -67,13 +70,18 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def gpu_hours(self) -> float:
-        """GPU hours of a job that uses its whole time limit."""
-        return self.ranks.layout.gpus * self.time_seconds / 3600
+        """GPU hours of a job, or of all tasks of a sweep, that uses its whole time limit."""
+        return self.ranks.layout.gpus * self.time_seconds * self.tasks / 3600
 
     @property
     def charge(self) -> str | None:
         """The largest charge of the job in the site's unit; None if the profile states none."""
-        return charged(self.profile, self.place, self.ranks.layout, self.time_seconds)
+        return charged(self.profile, self.place, self.ranks.layout, self.time_seconds * self.tasks)
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of the sweep; 1 without one."""
+        return self.sweep.tasks if self.sweep else 1
 
     @property
     def notes(self) -> dict[str, str]:
@@ -246,6 +254,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "preflight": _joined(plan.preflight),
         "on_bad_node": (plan.request.on_bad_node or "stop") if plan.preflight else None,
         "requeue_signal": f"{plan.notice.by}@{plan.notice.lead}" if plan.notice else None,
+        "sweep": described(plan.sweep) if plan.sweep else None,
         "stage": [*(plan.request.stage or ()), *(plan.request.stage_archives or ())],
         "before_login": list(plan.request.before_login or ()),
         "before": list(plan.request.before or ()),

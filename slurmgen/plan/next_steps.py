@@ -34,7 +34,7 @@ def next_requests(request: Request) -> Iterator[Request]:
         own = structs.asdict(one)
         framework = own.pop("framework")
         other = {"framework": framework, **_OF_LAUNCHER} if framework else {}
-        asked = structs.replace(request, **own, **other)
+        asked = structs.replace(request, **own, **other, sweep=None)
         if not asked.names_program:
             raise RequestError("then: a step names no program", "Give it a script, a module or a command.")
         yield asked

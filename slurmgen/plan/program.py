@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from slurmgen.errors import RequestError
 from slurmgen.launchers import Launcher
+from slurmgen.plan.sweep import ARGUMENTS
 from slurmgen.request import PROGRAMS, Request
 from slurmgen.slurm.shell import quote, word
 
@@ -45,7 +46,8 @@ def find_program(request: Request, launcher: Launcher) -> Program:
 
 
 def _program(request: Request, launcher: Launcher) -> Program:
-    arguments = tuple(map(word, request.script_args or ()))
+    of_sweep = (f'"${{{ARGUMENTS}[@]}}"',) if request.sweep else ()
+    arguments = (*map(word, request.script_args or ()), *of_sweep)
     if request.command:
         return _of_command(request.command, arguments)
     if request.module:

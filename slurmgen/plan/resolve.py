@@ -13,6 +13,7 @@ from slurmgen.plan.environment import Setup, find_setup
 from slurmgen.plan.job_step import Shared, find_step
 from slurmgen.plan.layout import check_shape, lay_out
 from slurmgen.plan.logs import check_error_file, check_output, folder_of, log_folder
+from slurmgen.plan.mail import with_mail
 from slurmgen.plan.model import Plan
 from slurmgen.plan.next_steps import next_ranks, next_requests, next_step
 from slurmgen.plan.placement import check_limits, check_one_node, check_partition, find_place, roomier
@@ -23,6 +24,7 @@ from slurmgen.plan.refusals import check_options, check_refusals
 from slurmgen.plan.requeue import find_notice, further_options
 from slurmgen.plan.resources import memory, time
 from slurmgen.plan.staging import find_staging
+from slurmgen.plan.sweep import find_sweep, with_array
 from slurmgen.plan.variables import variables
 from slurmgen.request import FILE_ONLY, Request, check_form, check_text, command_of
 from slurmgen.sites.model import Rendezvous, Site
@@ -72,8 +74,11 @@ def resolve(
     mem = memory(request, origin, site, layout, place.node, ranks.cpus.per_node)
     limit = time(request, origin, site, place.limits, layout.nodes)
     notice = find_notice(request, launcher, limit.value)
+    sweep = find_sweep(request, site, layout)
     further = with_bad_nodes(request, further_options(request, settings.sbatch, place.constraint, notice))
-    exports = variables(request, site, settings, launcher, layout, setup, ranks.cpus.per_rank)
+    further = with_array(sweep, with_mail(request, further))
+    threads = max(1, ranks.cpus.per_rank // (sweep.per_task if sweep else 1))
+    exports = variables(request, site, settings, launcher, layout, setup, threads)
     job = Shared(setup, further, _names(exports, all_ranks))
     meets = any(one.launcher.meets(one.layout) for one in all_ranks)
     plan = Plan(
@@ -89,6 +94,7 @@ def resolve(
         variables=exports,
         rendezvous=_rendezvous(request, site, setup) if meets else None,
         notice=notice,
+        sweep=sweep,
         step=find_step(request, ranks, job, notice, ranks.own_size),
         preflight=find_preflight(request, site, ranks, job, meets),
         then=tuple(next_step(asked, one, ranks, job) for asked, one in later),
@@ -125,7 +131,7 @@ def _checked_command(request: Request, site: Site) -> str:
     """The command line of the request; it contains most values, so that one search finds a bad character."""
     values = check_form(request)
     command = command_of(site.name, values)
-    if unprintable(command) or unprintable([values.get(key) for key in ("env", *FILE_ONLY)]):
+    if unprintable(command) or unprintable([values.get(key) for key in ("env", "sweep", *FILE_ONLY)]):
         check_text(request)
     return command
 

@@ -7,14 +7,17 @@ from slurmgen.errors import RequestError
 from slurmgen.launchers import Launcher, Layout
 from slurmgen.launchers.ddp import RESTART_ENV
 from slurmgen.plan.environment import Setup
+from slurmgen.plan.rank_labels import NAME as LABEL
+from slurmgen.plan.rank_labels import label_variables
 from slurmgen.plan.staging import STAGED_DATA, data_folder, is_staged
+from slurmgen.plan.sweep import ARGUMENTS, RUN_DIR, sweep_variables
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
 from slurmgen.sites.settings import Settings
 from slurmgen.slurm.shell import PER_TASK, Variable, variables_in, word
 
 _UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "Write output to the log at once.")
-OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV)
+OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV, LABEL)
 "Variables that every job sets; a value of the request or the profile replaces them."
 
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT")
@@ -53,12 +56,14 @@ def variables(
     check_names(request, launcher, layout, setup)
     prefix = ENGINES[setup.container.engine].env_prefix if setup.container else ""
     notes = site.env.notes
-    found = {} if launcher.threads else {"OMP_NUM_THREADS": _threads(threads)}
+    found = sweep_variables(request)
+    found |= {} if launcher.threads else {"OMP_NUM_THREADS": _threads(threads)}
     found[_UNBUFFERED.name] = _UNBUFFERED
     if any(text.replace("_", "-").startswith("--max-restarts") for text in request.launcher_args or ()):
         found |= {
             name: Variable(name, *(value, value), why) for name, (value, why) in launcher.restart_env.items()
         }
+    found |= label_variables(request, launcher, prefix)
     for name, value in settings.env.items():
         found[name] = Variable(name, value, word(value), notes.get(name))
     if setup.container:
@@ -160,8 +165,7 @@ def _set_later(
         yield from ((name, "the script uses that name") for name in _TEMPORARY)
     if is_staged(request):
         yield STAGED_DATA, "the script sets it to the folder of the staged data"
-    if request.after:
-        yield "status", "the script uses that name"
+    yield from _set_by_the_script(request)
     if request.on_bad_node == "retry":
         yield from ((name, "the script uses that name") for name in _RETRY)
     if setup.fetch:
@@ -171,6 +175,14 @@ def _set_later(
     if setup.python_env.partition(":")[0] == "uv":
         yield "UV_PROJECT_ENVIRONMENT", "--python-env sets the folder of the environment"
     yield from ((name, f"{launcher.name} sets it for each rank") for name in launcher.sets)
+
+
+def _set_by_the_script(request: Request) -> Iterator[tuple[str, str]]:
+    if request.after:
+        yield "status", "the script uses that name"
+    if request.sweep:
+        yield RUN_DIR, "the script sets it to the folder of each task"
+        yield from ((name, "the script uses that name") for name in (ARGUMENTS, "first", "run", "runs"))
 
 
 def _threads(count: int) -> Variable:

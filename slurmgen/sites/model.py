@@ -116,6 +116,8 @@ class Site(Fact, frozen=True):
     "The limits of every job, whatever its partition."
     internet: Literal["yes", "no", "proxy"] | None = None
     "Whether compute nodes reach the internet."
+    max_array_size: Count | None = None
+    "Slurm's MaxArraySize, which a task of a job array must be below; unset: its default, 1001."
     job_folders: tuple[Folder, ...] = ()
     "Folders that compute nodes reach, one of which a job must start below; unset: all of the login node."
     local_dir: JobFolder | None = None

@@ -65,6 +65,15 @@ def _escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text)
 
 
+def literal(text: str) -> str:
+    r"""Quote a value so that the shell does not expand it, in double quotes if it has special characters.
+
+    >>> print(literal("it's $HOME"), literal("a b"))
+    "it's \$HOME" 'a b'
+    """
+    return '"' + re.sub(r'([\\"`$])', r"\\\1", text) + '"' if re.search(r"['$`\\]", text) else quote(text)
+
+
 def in_one_word(words: Iterable[str], separator: str) -> str:
     r"""Several shell words as one in double quotes.
 

@@ -48,6 +48,13 @@ class Manifest(Struct, frozen=True, dict=True):
 
     entries: dict[str, Entry]
 
+    @classmethod
+    def stored(cls, name: str) -> "Manifest":
+        """Content that only the remote host has, by its hash; its entries are not known."""
+        content = cls({})
+        content.__dict__["hash"] = name
+        return content
+
     @cached_property
     def hash(self) -> str:
         """The name of this content: the same for the same names, modes and contents."""

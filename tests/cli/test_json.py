@@ -107,6 +107,7 @@ ON_TWIN = {
     "status": "status last; status last last; status",
     "logs": "logs last; logs last last",
     "fetch": "fetch last; fetch last last",
+    "resubmit": "resubmit last --dry-run; resubmit last",
     "cancel": "cancel last; cancel last last",
     "forget": "forget never",
     "nodes": f"nodes {TWIN} --add n9 --because slow; nodes {TWIN} --clear n9",
@@ -177,6 +178,8 @@ def test_commands_on_a_twin_print_what_their_schemas_describe(
     assert [job["id"] for job in found["wait"][1]["jobs"]] == [submitted["id"]]
     assert found["status"][0]["state"] == "COMPLETED"
     assert "result" in found["fetch"][0]["new"]
+    assert found["resubmit"][0]["diff"] == ""
+    assert found["resubmit"][1]["resubmits"] == submitted["id"]
     assert found["forget"][0]["outcome"] == "removed"
     assert found["preflight"][2]["healthy"] is True
     assert [twin["site"] for twin in found["twin status"][0]["twins"]] == ["generic"]

@@ -62,6 +62,7 @@ EVERY = {
         [NAME, "--dry-run"],
         [f"{NAME}.sbatch", "--dry-run"],
     ],
+    "resubmit": [[NAME], ["1", "--site", NAME], [NAME, "--time", NAME, "--dry-run"]],
     "status": [[NAME], ["--site", NAME], []],
     "logs": [[NAME], ["1", "--site", NAME], [NAME, "--stderr"]],
     "wait": [[NAME]],

@@ -3,9 +3,11 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -53,6 +55,54 @@ def test_an_id_at_two_sites_is_found_at_both(ledger: Ledger) -> None:
     ledger.add(record("12", "olivia"))
     assert [one.site for one in ledger.find("12")] == ["daic", "olivia"]
     assert [one.site for one in ledger.find("12", "olivia")] == ["olivia"]
+
+
+def test_the_last_jobs_are_found_by_name_and_site(ledger: Ledger) -> None:
+    for number, site, name in ((1, "daic", "a"), (2, "olivia", "a"), (3, "daic", "b")):
+        ledger.add(structs.replace(record(str(number), site), name=name, submitted=str(number)))
+
+    def id_of(name: str | None = None, site: str | None = None) -> str | None:
+        found = ledger.last(name, site)
+        return found.id if found else None
+
+    assert (id_of(), id_of("a"), id_of("a", "daic"), id_of(None, "olivia")) == ("3", "2", "1", "2")
+    assert id_of("c") is id_of("b", "olivia") is None
+    assert [one.id for one in ledger.recent(2)] == ["2", "3"]
+    assert (
+        [one.id for one in ledger.recent(5, "daic")] == [one.id for one in ledger.all("daic")] == ["1", "3"]
+    )
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda ledger: ledger.find("5"),
+        lambda ledger: ledger.last(),
+        lambda ledger: ledger.last("n", "daic"),
+        lambda ledger: ledger.last(None, "nosuch"),
+        lambda ledger: ledger.of_key("nosuch"),
+        lambda ledger: ledger.unsettled("n"),
+        lambda ledger: ledger.claim(pending("a", "f")),
+    ],
+)
+def test_a_job_is_found_without_reading_the_whole_ledger(
+    ledger: Ledger, look_up: Callable[[Ledger], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite's plan of each query names an index, and scans no table."""
+    ledger.add(record("5"))
+    plans: list[str] = []
+    connect = sqlite3.connect
+
+    class Explaining(sqlite3.Connection):
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            if sql.startswith(("SELECT", "UPDATE")):
+                plans.extend(row[3] for row in super().execute(f"EXPLAIN QUERY PLAN {sql}", *values))
+            return super().execute(sql, *values)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(connect, factory=Explaining))
+    look_up(ledger)
+    assert plans
+    assert not [plan for plan in plans if plan.startswith("SCAN") and "INDEX" not in plan]
 
 
 def test_the_later_job_of_an_id_that_was_used_twice_is_found(ledger: Ledger) -> None:
@@ -116,7 +166,8 @@ def test_a_file_of_the_first_schema_is_migrated_without_loss(ledger: Ledger, ver
     assert [one.id for one in ledger.all()] == ["12", ""]
 
 
-INDEXES = "DROP INDEX of_an_id; DROP INDEX of_a_name; DROP INDEX of_a_group;"
+_INDEXES = ("of_an_id", "of_a_name", "of_a_group", "of_a_time", "of_a_site", "of_a_command")
+INDEXES = "".join(f"DROP INDEX {name};" for name in _INDEXES)
 GROUPS = ("request", "part_of", "tasks")
 
 

@@ -29,9 +29,9 @@ class Replies:
         self.pauses: list[float] = []
         self.shown = b""
 
-    def states(self, _transport: object, _job: JobId) -> tuple[JobState, ...]:
+    def states(self, _transport: object, jobs: list[JobId]) -> dict[JobId, tuple[JobState, ...]]:
         self.now = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        return state(self.now[0])
+        return dict.fromkeys(jobs, state(self.now[0]))
 
     def read(self, _transport: object, _path: str, start: int) -> Iterator[bytes]:
         if rest := self.now[1][start:]:
@@ -41,7 +41,7 @@ class Replies:
         self.shown += chunk
 
     def outcome(self, monkeypatch: pytest.MonkeyPatch) -> str:
-        monkeypatch.setattr(logs, "job_states", self.states)
+        monkeypatch.setattr(logs, "query_states", self.states)
         monkeypatch.setattr(logs, "read", self.read)
         return outcome(follow(object(), JOB, "/log", Shown(self.show), self.pauses.append))  # type: ignore[arg-type]
 

@@ -6,6 +6,7 @@ from slurmgen.launchers import LAUNCHERS
 from slurmgen.request import Request, Then
 from slurmgen.sites.profiles import load_site, profile_paths
 from slurmgen.sites.shapes import SIX_SHAPES, SIZES, shape_request
+from slurmgen.sweep import Sweep
 
 ACCOUNTS = {"daic": "ewi-insy-prb", "olivia": "nn1234k"}
 CHECKED = ("generic.lightning.node", "olivia.ddp.2nodes")
@@ -27,6 +28,10 @@ WITHOUT_GPUS = {
     "olivia.python.cpus": Request(gpus=0, cpus=8, script="prep.py", account=ACCOUNTS["olivia"]),
     "generic.ray.cpus": Request(framework="ray", gpus=0, cpus=8, nodes=2, script="prep.py"),
 }
+SWEPT = {
+    "generic.ddp.node.sweep": Sweep(grid={"lr": ("1e-3", 0.01), "name": ("it's $HOME", "é")}, limit=2),
+    "daic.python.1gpu.shared": Sweep(grid={"seed": (1, 2, 3)}, style="hydra", runs_per_gpu=2),
+}
 REQUEUED = ("generic.python.1gpu", "daic.lightning.node", "generic.ddp.node", "olivia.accelerate.2nodes")
 
 
@@ -46,7 +51,12 @@ def golden_requests() -> dict[str, tuple[str, Request]]:
         for name, requeue in AROUND_STEP.items()
     }
     without_gpus = {name: (name.partition(".")[0], asked) for name, asked in WITHOUT_GPUS.items()}
-    return plain | checked | again | around | without_gpus
+    swept = {
+        name: (site, replace(asked, sweep=SWEPT[name]))
+        for name in SWEPT
+        for site, asked in [plain[name.rpartition(".")[0]]]
+    }
+    return plain | checked | again | around | without_gpus | swept
 
 
 def _matrix() -> list[tuple[str, str]]:

@@ -46,6 +46,45 @@ class Submitted(Struct, frozen=True, kw_only=True):
     "Whether the job is from an earlier submission, and nothing was submitted now."
 
 
+class Resubmitted(Submitted, frozen=True, kw_only=True):
+    """A job that was submitted again."""
+
+    resubmits: str
+    "The id of the job that it repeats."
+    files: Literal["snapshot", "present"]
+    "Which files it runs: those that the other job ran, or the project as it is now."
+
+
+class ResubmitDryRun(Struct, frozen=True, kw_only=True):
+    """What --dry-run would submit again."""
+
+    resubmits: str
+    "The id of the job that it would repeat."
+    files: Literal["snapshot", "present"]
+    "Which files it would run: those that the other job ran, or the project as it is now."
+    snapshot: str
+    "Hash of these files."
+    script: str
+    "The batch script."
+    diff: str | None
+    "How it differs from that of the other job, as a unified diff; null if that one is gone."
+
+
+class SubmittedList(Struct, frozen=True, kw_only=True):
+    """The arrays of a sweep beyond the site's array size."""
+
+    jobs: list[Submitted]
+    "One for each array."
+
+
+class Awaited(Struct, frozen=True, kw_only=True):
+    """A job that must end first."""
+
+    id: str
+    type: str
+    "ok, notok or any."
+
+
 class DryRun(Struct, frozen=True, kw_only=True):
     """What --dry-run would send."""
 
@@ -53,6 +92,8 @@ class DryRun(Struct, frozen=True, kw_only=True):
     "The batch script."
     before_login: str
     "What would first run on the login node; empty for nothing."
+    after: list[Awaited]
+    "The jobs that must end first."
     folder: str
     "The folder on the cluster for submissions, relative to the home folder."
     snapshot: str

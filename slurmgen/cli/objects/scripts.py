@@ -33,6 +33,22 @@ class Rendered(Struct, frozen=True, kw_only=True):
     "What the jobs need and lack, such as a file that does not exist."
 
 
+class ExplainedSweep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The sweep of a plan."""
+
+    runs: int
+    "Sets of parameters."
+    tasks: int
+    "Tasks of all arrays."
+    arrays: int
+    "More than 1 if the site allows no array of that size."
+    at_a_time: int | None = None
+    "The most tasks that run at the same time; absent for no limit."
+    runs_per_gpu: int
+    first: str
+    "The arguments of the first runs, one run on a line."
+
+
 class Explained(Struct, frozen=True, kw_only=True):
     """The plan of a job. `reasons` and `sources` have the keys of these values; null and empty are unset."""
 
@@ -91,6 +107,8 @@ class Explained(Struct, frozen=True, kw_only=True):
     "What the job does if a node is bad: `stop` or `retry`."
     requeue_signal: str | None
     "How the ranks are asked to save, and how many seconds before the limit."
+    sweep: ExplainedSweep | None
+    "Its runs with parameters of their own."
     stage: list[str]
     "Data that is copied to the nodes."
     before_login: list[str]
@@ -111,6 +129,8 @@ class Explained(Struct, frozen=True, kw_only=True):
     "Why each value is what it is."
     sources: dict[str, str]
     "Where each value comes from, such as the profile or the command line."
+    depends_on: list[str]
+    "The jobs of slurmgen.toml that must end first, each as TYPE:JOB."
 
 
 class Mismatch(Struct, frozen=True, kw_only=True):

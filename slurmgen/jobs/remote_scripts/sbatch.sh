@@ -31,7 +31,8 @@ call_sbatch() { # sets $job, empty if sbatch printed none, and $status
   [ "$up" -le "$((intended + 30))" ] || give_up 'this machine is too busy'
   [ ! -e "$records/intent.$number.over" ] || give_up 'another process has given up this attempt'
   bash -p -c "$as_started" slurmgen "$$" \
-    timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" "$run/$script" \
+    timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" \
+    ${dependency:+"--dependency=$dependency"} ${dependency:+--kill-on-invalid-dep=yes} "$run/$script" \
     >"$out" 2>"$err" 3<&- </dev/null
   status=$?
   job=

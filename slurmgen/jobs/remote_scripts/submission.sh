@@ -26,7 +26,7 @@ parent=$1 name=$2 key=$3 hash=$4 base=$5 gone_bytes=$6
 script=$7 script_text=$8 record=$9
 shift 9
 log_dir=$1 log_prefix=$2 comment=$3 clusters=$4 sbatch_seconds=$5 grace=$6
-login=${7-} login_text=${8-} login_seconds=${9-}
+login=${7-} login_text=${8-} login_seconds=${9-} dependency=${10-}
 
 failed() { # there is no job, and nothing is left half done
   reply failed "$1"

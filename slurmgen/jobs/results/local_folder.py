@@ -10,6 +10,7 @@ from slurmgen.files import is_inside
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.results.fetch import MAX_SIZE, Fetched, fetch
+from slurmgen.jobs.sweep_table import run_folder
 from slurmgen.remote.transport import Transport
 
 
@@ -39,6 +40,7 @@ def fetch_results(
         RequestError: the job is not recorded, or has more than `max_size` bytes.
         RemoteError: not all was received; no local file was changed.
     """
+    patterns = _of_task(job, patterns)
     is_new = not folder.is_dir() or not any(folder.iterdir())
     remote = record_of(job).folder
     fetched = fetch(transport, remote, folder, patterns, overwrite=overwrite, max_size=max_size)
@@ -46,6 +48,21 @@ def fetch_results(
         _ignore(folder)
     values = {field: getattr(fetched, field) for field in Fetched.__struct_fields__}
     return Results(folder=folder, **values)
+
+
+def _of_task(job: Job, patterns: Sequence[str]) -> Sequence[str]:
+    """The patterns for the folder and the log of one task of a sweep; unchanged for another job."""
+    if not _is_task(job):
+        return patterns
+    record = record_of(job)
+    folder = run_folder(record, str(job.id), job.run)
+    paths = [f"{folder}/{pattern}" for pattern in patterns] or [folder, job.log]
+    return [path.removeprefix(f"{record.folder}/") for path in paths]
+
+
+def _is_task(job: Job) -> bool:
+    record = record_of(job)
+    return bool(record.tasks) and str(job.id) != record.id
 
 
 def record_of(job: Job) -> Record:
@@ -74,7 +91,8 @@ def local_folder(job: Job, to: Path | None = None, *, shared: bool = False) -> P
         RequestError: the job is not recorded, or the folder is not safe to write to.
     """
     record = record_of(job)
-    own = Path(f"{record.name}-{record.id}")
+    part = f"-{job.run}" if job.run is not None else ""
+    own = Path(f"{record.name}-{job.id if _is_task(job) else record.id}{part}")
     folder = own if to is None else to / own if shared else to
     if folder != to and folder.is_symlink():  # a cloned repository may contain one
         raise RequestError(f"{folder} is a link", "Remove it, or name another folder with --to.")

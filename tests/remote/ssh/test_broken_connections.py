@@ -10,7 +10,7 @@ import pytest
 from slurmgen.errors import AuthenticationFailed, ConnectionFailed, HostKeyError
 from slurmgen.jobs import logs
 from slurmgen.jobs.follow import LONGEST_PAUSE, PATIENCE, follow_through
-from slurmgen.jobs.logs import Shown
+from slurmgen.jobs.logs import Followed, Shown
 from slurmgen.remote.ssh import jump_hosts, keepalive, openssh, paramiko
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.transport import TimedOut, Transport
@@ -47,11 +47,11 @@ def seeded_cuts(seed: int, number: int) -> list[Fault]:
 def completed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Slurm that reports, by a real command over the connection, that job 12 has ended."""
 
-    def states(transport: Transport, job: JobId) -> tuple[JobState, ...]:
+    def states(transport: Transport, jobs: list[JobId]) -> dict[JobId, tuple[JobState, ...]]:
         answer = transport.run(["echo", "COMPLETED"], timeout=60)
-        return (JobState(id=str(job), state=answer.out.strip()),)
+        return {job: (JobState(id=str(job), state=answer.out.strip()),) for job in jobs}
 
-    monkeypatch.setattr(logs, "job_states", states)
+    monkeypatch.setattr(logs, "query_states", states)
 
 
 @pytest.mark.parametrize(("client", "seed"), [*(("paramiko", n) for n in range(4)), ("openssh", 4)])
@@ -67,15 +67,13 @@ def test_no_byte_of_a_log_is_lost_or_shown_twice(
         states = follow_through(
             CONNECT[client](to),
             lambda: CONNECT[client](to),
-            JOB,
-            str(tmp_path / "log"),
-            Shown(shown.extend),
+            [Followed(JOB, str(tmp_path / "log"), Shown(shown.extend))],
             messages.append,
             lambda: "",
             sleep=lambda _: None,
         )
         assert bad.struck == len(faults)
-    assert [one.state for one in states] == ["COMPLETED"]
+    assert [one.state for one in states[JOB]] == ["COMPLETED"]
     assert bytes(shown) == LOG
     assert len(messages) == len(faults)
     assert all(text.endswith(" s") and "trying again in" in text for text in messages)
@@ -136,9 +134,7 @@ def followed(transport: Silent, reopen: Callable[[], object], clock: Clock, mess
     follow_through(
         transport,  # type: ignore[arg-type]
         reopen,  # type: ignore[arg-type]
-        JOB,
-        "/log",
-        Shown(lambda _: None, 77),
+        [Followed(JOB, "/log", Shown(lambda _: None, 77))],
         messages.append,
         lambda: "slurmgen logs -f 12 --start 77",
         clock=lambda: clock.now,

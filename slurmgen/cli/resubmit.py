@@ -1,0 +1,179 @@
+"""`slurmgen resubmit`: submit a job again, with changes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+from msgspec import structs
+
+from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
+from slurmgen.cli.job_output import print_json, print_script, say
+from slurmgen.cli.options import JobCommand, changes_options, project_size_option, send_option
+from slurmgen.cli.paths import cache_dir
+from slurmgen.cli.resubmit_proposal import Connection, proposed
+from slurmgen.cli.route_options import connect_in_background, json_option, route_options
+from slurmgen.job_spec import JobOptions, JobSpec
+from slurmgen.request import merge
+
+if TYPE_CHECKING:
+    from slurmgen.jobs.resubmit import Again, Original
+    from slurmgen.jobs.submit import Outcome
+    from slurmgen.remote.route import Route
+
+
+@click.command(
+    "resubmit",
+    cls=JobCommand,
+    examples={
+        "slurmgen resubmit 1234567": "Submit a job again, as it was",
+        "slurmgen resubmit last --as-proposed": "The last one, with the memory or time that it lacked",
+        "slurmgen resubmit train --gpus 8 --present-files": "With more GPUs, and the files as they are now",
+        "slurmgen resubmit train --site olivia --present-files": "At another site",
+    },
+)
+@changes_options
+@route_options
+@click.option(
+    "--present-files", is_flag=True, help="Send the project as it is now; default: the files that ID ran."
+)
+@click.option(
+    "--as-proposed", is_flag=True, help="After OUT_OF_MEMORY or TIMEOUT, ask for as much as is proposed."
+)
+@click.option("--unchanged", is_flag=True, help="Do not propose more memory or time.")
+@click.option(
+    "--remote-dir",
+    metavar="FOLDER",
+    help="With --present-files: folder on the cluster for submissions; default: ~/slurmgen.",
+)
+@project_size_option
+@send_option
+@bad_nodes_option(default=True)
+@click.option(
+    "--again",
+    is_flag=True,
+    help="Submit a new job even if the outcome of an earlier resubmission is unknown.",
+)
+@click.option("--dry-run", is_flag=True, help="Print how the script differs from that of ID; submit nothing.")
+@json_option
+def command(
+    options: JobOptions,
+    present_files: bool,
+    as_proposed: bool,
+    unchanged: bool,
+    exclude_bad_nodes: bool,
+    again: bool,
+    dry_run: bool,
+    as_json: bool,
+    **values: Any,
+) -> None:
+    """Submit a job again: what it asked for, with the options of this command on top.
+
+    ID is a job id, a job name, of which the last submitted counts, or `last`. The new job runs the files
+    that ID ran, which the cluster keeps, or with --present-files the project as it is now. At another site,
+    the options of ID count on top of the present slurmgen.toml.
+
+    After OUT_OF_MEMORY or TIMEOUT, more memory or time is proposed, and a terminal asks whether to use it.
+    After a failure, repeat the command: it finds the new job, or submits it if there is none. It never
+    submits a second one. SCRIPT ARGS replace those of ID.
+    """
+    from slurmgen.jobs import resubmit
+
+    if as_proposed and unchanged:
+        raise click.UsageError("--as-proposed and --unchanged exclude each other.")
+    own = {key: values.pop(key) for key in ("remote_dir", "max_size", "send")}
+    original = _find(options, values)
+    spec = resubmit.again(original, options.request, options.site)
+    route = _route(original, spec, values)
+    with connect_in_background(route, starts=not dry_run) as login, Connection(login, route) as connection:
+        more = (
+            None
+            if unchanged
+            else proposed(original, spec, options.request, connection, as_proposed=as_proposed)
+        )
+        if more:
+            spec = resubmit.again(original, merge(options.request, more), options.site)
+        if exclude_bad_nodes:
+            spec = without_bad_nodes(spec, twin=route.via == "twin")
+        made = resubmit.prepare_again(
+            original, spec, route, present_files=present_files, cache_dir=cache_dir(), **own
+        )
+        say(_origin(original, made))
+        if dry_run:
+            _show(connection, original, made, as_json=as_json)
+        else:
+            _submit(connection, original, made, again=again, as_json=as_json)
+
+
+def _find(options: JobOptions, route_values: dict[str, Any]) -> "Original":
+    from slurmgen.jobs.lookup import site_route
+    from slurmgen.jobs.resubmit import find_original
+
+    def route_to(site: str) -> "Route":
+        return site_route(site, Path.cwd(), route_values)
+
+    return find_original(str(options.job), options.site, route_values, route_to)
+
+
+def _route(original: "Original", spec: JobSpec, route_values: dict[str, Any]) -> "Route":
+    """The route of the original, or to the site that the user names."""
+    from slurmgen.remote.route import find_route
+
+    route = original.job.route
+    return route if spec.site.name == route.site else find_route(spec.site, spec.personal, **route_values)
+
+
+def _origin(original: "Original", made: "Again") -> str:
+    """Which job is submitted again, and which files it runs."""
+    record = original.record
+    files = f"the project as it is now, {made.spec.project_dir}"
+    if not made.present_files:
+        commit = f", commit {record.commit[:12]}{' with changes' * record.dirty}" if record.commit else ""
+        files = f"the files that it ran, snapshot {record.snapshot[:12]}{commit}"
+    return f"job {record.id} ({record.name}) of {record.submitted} again, with {files}"
+
+
+def _show(connection: Connection, original: "Original", made: "Again", *, as_json: bool) -> None:
+    """Print how the script differs from that of the original."""
+    from slurmgen.cli.objects.jobs import ResubmitDryRun
+    from slurmgen.jobs.resubmit import original_script, script_diff
+
+    script = made.prepared.submission.script
+    before = original_script(connection.to(original.job.route), original)
+    diff = script_diff(before, script)
+    if as_json:
+        print_json(
+            ResubmitDryRun(
+                resubmits=original.record.id,
+                files="present" if made.present_files else "snapshot",
+                snapshot=made.prepared.record.snapshot,
+                script=script,
+                diff=diff if before else None,
+            )
+        )
+        return
+    if not before:
+        say(f"the run folder of job {original.record.id} is gone; this is the whole script")
+    print_script(diff if before else script)
+    if not diff:
+        say("the script is the same")
+
+
+def _submit(
+    connection: Connection, original: "Original", made: "Again", *, again: bool, as_json: bool
+) -> None:
+    from slurmgen.cli.objects.jobs import Resubmitted
+    from slurmgen.cli.submit import with_command
+    from slurmgen.cli.submit_output import as_object, notes_of, print_id, say_result
+    from slurmgen.cli.submit_progress import Printer
+    from slurmgen.jobs.submit import submission
+
+    prepared = with_command(made.prepared)
+    printer = Printer(prepared, notes_of(made.spec.plan()))
+
+    def as_again(outcome: "Outcome") -> Resubmitted:
+        files: Literal["present", "snapshot"] = "present" if made.present_files else "snapshot"
+        return Resubmitted(**structs.asdict(as_object(outcome)), resubmits=original.record.id, files=files)
+
+    with submission(prepared, connection.transport, again=again, observer=printer) as outcome:
+        print_id(outcome, as_json, as_again)
+        say_result(prepared, outcome)

@@ -1,0 +1,169 @@
+"""The jobs that a submission waits for: find them in the ledger, and check whether they may still be met."""
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from slurmgen.errors import RequestError
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.lookup import LAST, is_id
+from slurmgen.jobs.report import Report
+from slurmgen.jobs.slurm_client import GONE
+from slurmgen.jobs.status import query_site
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Transport
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.dependencies import WORDS, After, is_met, option
+
+
+class Dependency(Struct, frozen=True):
+    """A job that must end before another one starts."""
+
+    job: Job
+    type: str
+    "ok, notok or any."
+
+    @property
+    def name(self) -> str:
+        """The id of the job, with its name if that is known."""
+        return f"{self.job.id} ({self.job.record.name})" if self.job.record else str(self.job.id)
+
+    @property
+    def text(self) -> str:
+        """When the job that depends on it starts."""
+        return f"starts when job {self.name} {WORDS[self.type]}"
+
+
+class NeverMet(RequestError):
+    """A job cannot start any more, because of how one that it depends on ended."""
+
+
+def find(own: Record, afters: Sequence[After]) -> tuple[Dependency, ...]:
+    """The jobs that a new record is to wait for.
+
+    Raises:
+        RequestError: there is no such job, or it cannot be waited for.
+    """
+    return tuple(dict.fromkeys(Dependency(_job(own, after), after.type) for after in afters))
+
+
+def _job(own: Record, after: After) -> Job:
+    name = after.job
+    others = [record for record in _named(name) if _is_other(record, own)]
+    if after.of_project:
+        others = [record for record in others if _project(record) == _project(own)]
+    near = [record for record in others if _is_near(record, own)]
+    chosen = others[-1:] if name == LAST else near[-1:]
+    if not others and is_id(name) and not after.of_project:
+        return Job(JobId(name, own.cluster), _route(own))
+    if not others:
+        raise _nothing(after, own)
+    record = (chosen or others)[-1]
+    _check(record, own)
+    is_task = is_id(name) and record.id == name.partition("_")[0]
+    return Job(JobId(name if is_task else record.id, record.cluster), _route(own), record)
+
+
+def _named(name: str) -> list[Record]:
+    """The records that a name may mean, the last one last."""
+    records = Ledger().all()
+    number = name.partition("_")[0]
+    by_id = [record for record in records if is_id(name) and record.id == number]
+    return by_id or [record for record in records if name in (LAST, record.name)]
+
+
+def _is_other(record: Record, own: Record) -> bool:
+    """Whether it is not an earlier try of the same submission."""
+    return not (record.pending and record.fingerprint == own.fingerprint)
+
+
+def _is_near(record: Record, own: Record) -> bool:
+    return all(getattr(record, key) == getattr(own, key) for key in ("site", "via", "host", "cluster"))
+
+
+def _project(record: Record) -> str:
+    """The name of the folder of a record's project on the cluster."""
+    return PurePosixPath(record.folder).parent.parent.name
+
+
+def _route(record: Record) -> Route:
+    return Route(**{field: getattr(record, field) for field in Route.__struct_fields__})
+
+
+def _check(record: Record, own: Record) -> None:
+    """Refuse a job that Slurm cannot wait for, or of which it is not known whether it exists."""
+    if not _is_near(record, own):
+        raise RequestError(
+            f"job {record.id or record.name} is at {_where(record)}, and a job at {_where(own)} "
+            "cannot wait for it",
+            "Name a job of the same site, cluster and login host.",
+        )
+    if record.pending:
+        raise RequestError(
+            f"it is not known whether the last submission of {record.name} became a job",
+            "Repeat its `slurmgen submit`, which finds the job; give it up with "
+            f"`slurmgen forget {record.key}`; or name an earlier job by its id.",
+        )
+
+
+def _where(record: Record) -> str:
+    parts = [
+        record.site,
+        record.cluster and f"cluster {record.cluster}",
+        record.host and f"host {record.host}",
+    ]
+    of_twin = ["a twin"] if record.via == "twin" else []
+    return ", ".join(filter(None, [*parts, *of_twin]))
+
+
+def _nothing(after: After, own: Record) -> RequestError:
+    if after.of_project:
+        return RequestError(
+            f"{own.name} depends on {after.job}, which was not submitted to {own.site}",
+            f"Submit {after.job} first; --after JOB waits for another job, and --after none for no job.",
+        )
+    what = "" if after.job == LAST else f" called {after.job!r}"
+    return RequestError(
+        f"no job{what} was submitted from this machine, so that none can be waited for",
+        "A job is named by its id, by its name, or as `last`; `slurmgen status` lists yours.",
+    )
+
+
+def needed(transport: Transport, dependencies: Sequence[Dependency]) -> tuple[Dependency, ...]:
+    """The dependencies that are still to be waited for: Slurm forgets jobs that have ended.
+
+    Raises:
+        NeverMet: a job ended in another way, or Slurm no longer knows how.
+        CommandFailed: Slurm did not reply.
+    """
+    if not dependencies:
+        return ()
+    reports = {report.job: report for report in query_site(transport, [one.job for one in dependencies])}
+    return tuple(one for one in dependencies if not _is_over(one, reports[one.job]))
+
+
+def _is_over(dependency: Dependency, report: Report) -> bool:
+    """Whether a dependency is satisfied."""
+    if not report.ended:
+        return False
+    if dependency.type == "any" and (report.state != GONE or dependency.job.record):
+        return True
+    if report.state == GONE:
+        raise NeverMet(
+            f"Slurm does not know job {dependency.name} any more, or never did: how it ended is not known",
+            f"Check its id; --after any:{dependency.job.id} or no --after starts the job all the same.",
+        )
+    if is_met(dependency.type, report.state):
+        return True
+    raise NeverMet(
+        f"the job would never start: it {dependency.text.replace('starts when', 'waits until')}, "
+        f"which is {report.state}",
+        f"Submit that job again first, or wait for its end in any way with --after any:{dependency.job.id}.",
+    )
+
+
+def as_option(dependencies: Sequence[Dependency]) -> str:
+    """The value of --dependency; empty for none."""
+    return option((one.type, one.job.id) for one in dependencies)

@@ -1,0 +1,67 @@
+"""The reports of a sweep: all its arrays as one, and its tasks by state. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from msgspec import structs
+
+from slurmgen.jobs.report import Report, tables_of
+from slurmgen.jobs.slurm_client import outcome
+from slurmgen.jobs.sweep_table import Table
+from slurmgen.slurm.replies import JobState
+
+_ORDER = ("COMPLETED", "FAILED", "RUNNING", "PENDING")
+"The states that come first in a line."
+UNLISTED = "not listed"
+"The state of a task that Slurm does not list, mostly because it has forgotten it."
+
+
+def joined(reports: Sequence[Report]) -> list[Report]:
+    """The reports, of which those of the arrays of one sweep are one."""
+    groups: dict[str, list[Report]] = {}
+    for position, report in enumerate(reports):
+        record = report.job.record
+        is_array = record is not None and record.tasks and report.job.id.number == record.id
+        key = record.part_of if record and is_array and record.part_of else f"{position}"
+        groups.setdefault(key, []).append(report)
+    return [_one(group) for group in groups.values()]
+
+
+def _one(group: Sequence[Report]) -> Report:
+    first, *others = group
+    if not others:
+        return first
+    states = tuple(state for report in group for state in report.states)
+    return structs.replace(
+        first,
+        states=states,
+        state=outcome(states) if states else first.state,
+        why=next((report.why for report in group if report.why), None),
+        error=next((report.error for report in group if report.error), ""),
+        bad_nodes={node: found for report in group for node, found in report.bad_nodes.items()},
+        further=tuple(report.job.record for report in others if report.job.record),
+    )
+
+
+def is_sweep(report: Report) -> bool:
+    """Whether a report is of a whole sweep."""
+    record = report.job.record
+    return record is not None and bool(record.tasks) and report.job.id.number == record.id
+
+
+def tally(report: Report) -> str:
+    """The tasks of a sweep by state, such as `38 completed, 2 failed, 60 running, 900 pending`."""
+    counts = Counter(state.state for state in report.states)
+    total = sum(len(table.tasks) for table in tables_of(report).values())
+    ordered = [*(state for state in _ORDER if state in counts), *sorted(counts.keys() - set(_ORDER))]
+    parts = [f"{counts[state]} {state.replace('_', ' ').lower()}" for state in ordered]
+    missing = total - len(report.states)
+    return ", ".join([*parts, *([f"{missing} {UNLISTED}"] if missing > 0 else [])])
+
+
+def tasks(report: Report) -> Iterator[tuple[str, Table, int, JobState | None]]:
+    """Each task of a sweep: its id, the table of its array, its index there, and its state if listed."""
+    states = {state.id: state for state in report.states}
+    for array, table in tables_of(report).items():
+        for index in table.tasks:
+            yield f"{array}_{index}", table, index, states.get(f"{array}_{index}")

@@ -1,0 +1,261 @@
+"""The arrays of a sweep: which task runs which parameters, and what that means for the script."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from slurmgen.errors import RequestError
+from slurmgen.launchers import Layout
+from slurmgen.plan.reasons import Origin, Reason, default, derived
+from slurmgen.request import Request
+from slurmgen.sites.model import Site
+from slurmgen.slurm.shell import Variable, literal
+from slurmgen.sweep import MOST_PER_GPU, Parameters, Sweep, arguments, runs_of
+
+if TYPE_CHECKING:
+    from slurmgen.plan.model import Plan
+
+SLURMS_ARRAY_SIZE = 1001
+"Slurm's default of MaxArraySize."
+RUN_DIR = "RUN_DIR"
+"The variable with the folder of a run."
+TASK_FOLDER = "tasks"
+"Folder of these folders, in that of the job."
+RUN_LOG = "run.out"
+"The log of a run that shares its task with others, in the folder of the run."
+ARGUMENTS = "arguments"
+"The variable of the script with the arguments of a run."
+RUN_DIR_VARIABLE = Variable(
+    RUN_DIR,
+    f"{TASK_FOLDER}/ID_TASK",
+    f'"$PWD/{TASK_FOLDER}/${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"',
+    "The folder of this task of the sweep.",
+)
+_PROGRESS = Variable("PROGRESS_DIR", "$RUN_DIR", '"$RUN_DIR"', "Files of other tasks are not its progress.")
+
+
+class Array(Struct, frozen=True):
+    """One job array of a sweep."""
+
+    first: int
+    "The task of the sweep that is task 0 of the array."
+    indexes: tuple[int, ...]
+    "The tasks of the array, as Slurm numbers them."
+    limit: int | None = None
+
+    @property
+    def directive(self) -> str:
+        """The value of --array.
+
+        >>> Array(0, (0, 1, 2, 5), 2).directive
+        '0-2,5%2'
+        """
+        return _ranges(self.indexes) + (f"%{self.limit}" if self.limit else "")
+
+    @property
+    def option(self) -> str:
+        """The value of --array and the argument of the script with which sbatch submits it."""
+        return f"--array={self.directive} SCRIPT {self.first}"
+
+
+class Row(Struct, frozen=True):
+    """A run in the script's table."""
+
+    number: int
+    words: tuple[str, ...]
+    "Its arguments, as shell words."
+
+
+class Sweeping(Struct, frozen=True):
+    """The sweep of a plan."""
+
+    runs: tuple[Parameters, ...]
+    "The parameters of each run."
+    rows: tuple[Row, ...]
+    arrays: tuple[Array, ...]
+    per_task: int = 1
+    "Runs of a task, which share a GPU."
+    current: int = 0
+    "Which of the arrays the plan is of."
+
+    @property
+    def array(self) -> Array:
+        """The array that the plan is of."""
+        return self.arrays[self.current]
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of all arrays."""
+        return sum(len(array.indexes) for array in self.arrays)
+
+    def table(self) -> dict[int, tuple[Parameters, ...]]:
+        """The parameters of the runs of each task, by its index in the array."""
+        first, size = self.array.first, self.per_task
+        return {
+            index: self.runs[(first + index) * size : (first + index + 1) * size]
+            for index in self.array.indexes
+        }
+
+
+def find_sweep(request: Request, site: Site, layout: Layout) -> Sweeping | None:
+    """The sweep of a request; None if it asks for none.
+
+    Raises:
+        RequestError: the sweep is empty or too large, or does not go together with the rest of the request.
+    """
+    sweep = request.sweep
+    if sweep is None:
+        return None
+    runs = runs_of(sweep)
+    _check(request, sweep, layout)
+    per_task = sweep.runs_per_gpu or 1
+    count = -(-len(runs) // per_task)
+    tasks = _chosen(sweep, count)
+    rows = (
+        Row(number, tuple(map(literal, arguments(parameters, sweep.style))))
+        for number, parameters in enumerate(runs)
+    )
+    arrays = _arrays(tasks, site.max_array_size or SLURMS_ARRAY_SIZE, sweep.limit)
+    return Sweeping(runs, tuple(rows), arrays, per_task)
+
+
+def with_array(sweep: Sweeping | None, further: dict[str, str]) -> dict[str, str]:
+    """The further sbatch options with the array of a sweep."""
+    return further | {"array": sweep.array.directive} if sweep else further
+
+
+def array_plans(plan: "Plan") -> list["Plan"]:
+    """The plan of each array of a sweep; the plan alone without one."""
+    if plan.sweep is None:
+        return [plan]
+    return [_of_array(plan, plan.sweep, index) for index in range(len(plan.sweep.arrays))]
+
+
+def _of_array(plan: "Plan", sweep: Sweeping, index: int) -> "Plan":
+    own = structs.replace(sweep, current=index)
+    options = tuple(with_array(own, dict(plan.extra_directives)).items())
+    return structs.replace(plan, sweep=own, extra_directives=options)
+
+
+def sweep_variables(request: Request) -> dict[str, Variable]:
+    """The variables that the tasks of a sweep export."""
+    if request.sweep is None:
+        return {}
+    return {one.name: one for one in (RUN_DIR_VARIABLE, *([_PROGRESS] if request.requeue else []))}
+
+
+def _check(request: Request, sweep: Sweep, layout: Layout) -> None:
+    """Refuse what does not go together with a sweep."""
+    if request.sbatch.get("array"):
+        raise RequestError(
+            "the sweep and --sbatch array exclude each other",
+            "Leave one out; --sweep-limit limits the tasks.",
+        )
+    if sweep.limit is not None and sweep.limit < 1:
+        raise RequestError(f"--sweep-limit is {sweep.limit}", "It takes a whole number from 1 on.", "sweep")
+    per_gpu = sweep.runs_per_gpu
+    if per_gpu is None or per_gpu == 1:
+        return
+    if not 1 < per_gpu <= MOST_PER_GPU:
+        raise RequestError(
+            f"sweep.runs_per_gpu is {per_gpu}", f"It takes a number from 1 to {MOST_PER_GPU}.", "sweep"
+        )
+    if layout.gpus != 1:
+        raise RequestError(
+            f"sweep.runs_per_gpu is {per_gpu}, but each task has {layout.gpus} GPUs",
+            "Runs can share one GPU: set gpus = 1.",
+            "sweep",
+        )
+    for key, why in _ALONE.items():
+        if getattr(request, key):
+            raise RequestError(f"sweep.runs_per_gpu and {key} exclude each other: {why}", "Leave one out.")
+
+
+_ALONE = {
+    "requeue": "a task is requeued for one run",
+    "then": "a further step follows one run",
+}
+"What does not go together with several runs of a task, and why."
+
+
+def _chosen(sweep: Sweep, count: int) -> Sequence[int]:
+    """The numbers of the tasks that run."""
+    if sweep.tasks is None:
+        return range(count)
+    wrong = [number for number in sweep.tasks if not 0 <= number < count]
+    if wrong or not sweep.tasks:
+        shown = f"has {wrong[0]}, and the sweep has tasks 0 to {count - 1}" if wrong else "is empty"
+        raise RequestError(f"sweep.tasks {shown}", "Correct it, or leave it out.", "sweep")
+    return sorted(set(sweep.tasks))
+
+
+def _arrays(tasks: Sequence[int], size: int, limit: int | None) -> tuple[Array, ...]:
+    """The arrays for these tasks, each with indexes below the site's MaxArraySize."""
+    firsts = dict.fromkeys(number // size * size for number in tasks)
+    if limit and limit < len(firsts):
+        raise RequestError(
+            f"--sweep-limit {limit} is less than its {len(firsts)} arrays of at most {size} tasks",
+            "The arrays run beside each other: sweep fewer values, or raise the limit.",
+            "sweep",
+        )
+    return tuple(
+        Array(
+            first,
+            tuple(number - first for number in tasks if first <= number < first + size),
+            _share(limit, position, len(firsts)),
+        )
+        for position, first in enumerate(firsts)
+    )
+
+
+def _share(limit: int | None, position: int, count: int) -> int | None:
+    """One array's part of the limit of all."""
+    return limit // count + (position < limit % count) if limit else None
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers as Slurm lists them."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in parts)
+
+
+_SHOWN = 3
+"Runs that are shown."
+
+
+def described(sweep: Sweeping) -> dict[str, object]:
+    """The sweep for `explain`."""
+    limit = sum(array.limit or 0 for array in sweep.arrays)
+    values = {
+        "runs": len(sweep.runs),
+        "tasks": sweep.tasks,
+        "arrays": len(sweep.arrays),
+        "at_a_time": limit or None,
+        "runs_per_gpu": sweep.per_task,
+        "first": "\n".join(" ".join(row.words) for row in sweep.rows[:_SHOWN]),
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def sweep_reasons(plan: "Plan", origin: Origin) -> dict[str, Reason]:
+    """The reason for each of these."""
+    if plan.sweep is None:
+        return {}
+    size, several = plan.profile.max_array_size, len(plan.sweep.arrays) > 1
+    most = f"MaxArraySize is {size}" if size else f"Slurm's default of MaxArraySize is {SLURMS_ARRAY_SIZE}"
+    return {
+        "runs": origin("sweep"),
+        "tasks": derived(
+            "each task of the array is one run" if plan.sweep.per_task == 1 else "runs share tasks"
+        ),
+        "arrays": derived(f"{most}{', so that the sweep is divided' if several else ''}"),
+        "at_a_time": origin("sweep"),
+        "runs_per_gpu": origin("sweep") if plan.sweep.per_task > 1 else default("each run has its own GPUs"),
+        "first": derived("the arguments of the first runs; the script has all"),
+    }

@@ -1,0 +1,82 @@
+"""What is proposed after a job ran out of memory or time: the number, and its limits."""
+
+import pytest
+
+from slurmgen import Plan, Site, load_job, resolve
+from slurmgen.jobs.failure import Why
+from slurmgen.jobs.failure_patterns import MORE_MEMORY, RUN_AGAIN
+from slurmgen.jobs.proposal import Proposal, proposal
+from slurmgen.request import Request
+from slurmgen.sites.hardware import Node
+from slurmgen.sites.limits import Partition
+from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.usage import Usage
+
+
+def plan(**values: object) -> Plan:
+    partition = Partition(default=True, max_time="1-00:00:00")
+    node = Node(gpus=4, cpus=64, memory="200G")
+    site = Site(name="lab", title="Lab", node=node, partitions={"gpu": partition})
+    return resolve(Request(command=("true",), **values), site)  # type: ignore[arg-type]
+
+
+def out_of_memory(memory: int | None = None, used: int | None = None) -> JobState:
+    return JobState(id="1", state="OUT_OF_MEMORY", usage=Usage(memory=memory, memory_used=used))
+
+
+@pytest.mark.parametrize(
+    ("job", "request_", "words"),
+    [
+        (out_of_memory(64 << 10, 70 << 10), {}, "--mem 96G"),  # 1.5 of the request
+        (out_of_memory(64 << 10, 90 << 10), {}, "--mem 113G"),  # 1.25 of the peak, rounded up
+        (out_of_memory(), {"mem": "20G"}, "--mem 30G"),  # without accounting
+        (out_of_memory(128 << 10, 100 << 10), {"nodes": 2, "gpus": 2}, "--mem 96G"),  # per node
+        (out_of_memory(180 << 10), {}, "--mem 200G"),  # all of a node
+        (JobState(id="1", state="TIMEOUT", time_limit="02:00:00"), {}, "--time 04:00:00"),
+        (JobState(id="1", state="TIMEOUT", time_limit="16:00:00"), {}, "--time 1-00:00:00"),
+        (JobState(id="1", state="TIMEOUT"), {"time": "03:00:00"}, "--time 06:00:00"),
+    ],
+)
+def test_the_proposal_is_above_what_was_used_and_within_the_limits(
+    job: JobState, request_: dict[str, object], words: str
+) -> None:
+    found = proposal(job, None, plan(**request_))
+    assert found
+    assert found.words == words
+
+
+@pytest.mark.parametrize(
+    ("job", "fact"),
+    [
+        (out_of_memory(200 << 10), "all that a node has"),
+        (JobState(id="1", state="TIMEOUT", time_limit="1-00:00:00"), "the longest of its partition"),
+    ],
+)
+def test_without_room_for_more_there_is_advice_instead(job: JobState, fact: str) -> None:
+    found = proposal(job, None, plan())
+    assert found
+    assert (found.request, found.words) == (None, "")
+    assert fact in found.why
+
+
+def test_a_failure_for_lack_of_memory_or_time_counts_and_no_other() -> None:
+    failed = JobState(id="1", state="FAILED", time_limit="01:00:00")
+
+    def of(todo: str, job: JobState = failed) -> Proposal | None:
+        return proposal(job, Why("so", todo), plan(mem="4G"))
+
+    memory, time = of(MORE_MEMORY), of(RUN_AGAIN)
+    assert memory
+    assert time
+    assert (memory.words, time.words) == ("--mem 6G", "--time 02:00:00")
+    assert of("Correct the script.") is None
+    assert proposal(JobState(id="1", state="COMPLETED"), None, plan()) is None
+    assert proposal(JobState(id="1", state="RUNNING"), Why("so", MORE_MEMORY), plan()) is None
+
+
+def test_a_site_without_memory_requests_gets_advice() -> None:
+    without = load_job(site="clariden", gpus=4, account="a", command=("true",)).plan()
+    found = proposal(out_of_memory(), None, without)
+    assert found
+    assert found.request is None
+    assert "jobs on clariden request no memory" in found.why

@@ -1,0 +1,197 @@
+"""resubmit: the recorded request again, from the same snapshot or the present files, exactly once."""
+
+import json
+import os
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from slurmgen.jobs.final_states import as_text
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.recorded_request import recorded_request
+from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.usage import Usage
+from tests.conftest import Run
+from tests.support.twins import Testbed
+
+Reply = subprocess.CompletedProcess[str]
+Call = Callable[..., Reply]
+TOML = """
+site = "generic"
+[job.train]
+script = "train.py"
+framework = "python"
+gpus = 0
+mem = "300M"
+time = "00:05:00"
+script_args = ["first"]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text("import sys\nprint('before', sys.argv[1:])\n")
+    (folder / "slurmgen.toml").write_text(TOML)
+    return folder
+
+
+@pytest.fixture
+def call(slurmgen: Run, project: Path, testbed: Testbed, tmp_path: Path) -> Call:
+    """Run slurmgen in the project, with a ledger of its own, on the twin."""
+    state = tmp_path / "state"
+    (state / "slurmgen").mkdir(parents=True, mode=0o700)
+    (state / "slurmgen/twin").symlink_to(Path(testbed.environ["XDG_STATE_HOME"], "slurmgen/twin"))
+    env = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(state)}
+
+    def run(*args: str, cwd: Path = project) -> Reply:
+        return slurmgen(*args, cwd=cwd, env=env)
+
+    return run
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "state/slurmgen/ledger.sqlite")
+
+
+def submitted(call: Call, testbed: Testbed, *args: str) -> str:
+    reply = call("submit", "train", "--via", "twin", *args)
+    assert reply.returncode == 0, reply.stderr
+    testbed.wait(reply.stdout.strip())
+    return reply.stdout.strip()
+
+
+def printed(reply: Reply, testbed: Testbed, ledger: Ledger) -> tuple[Record, str]:
+    """The record and the log of the job that a command printed."""
+    assert reply.returncode == 0, reply.stderr
+    job = json.loads(reply.stdout)["id"] if reply.stdout.startswith("{") else reply.stdout.strip()
+    assert testbed.wait(job) == "COMPLETED"
+    (record,) = ledger.find(job)
+    return record, (Path(record.folder) / f"{record.name}-{job}.out").read_text()
+
+
+def test_a_job_runs_again_with_changes_from_its_snapshot_or_the_present_files(
+    call: Call, project: Path, testbed: Testbed, ledger: Ledger, tmp_path: Path
+) -> None:
+    first = submitted(call, testbed)
+    (project / "train.py").write_text("import sys\nprint('after', sys.argv[1:])\n")
+    (project / "slurmgen.toml").write_text(TOML.replace("00:05:00", "00:50:00"))
+    shown = call("resubmit", first, "--dry-run")
+    assert (shown.returncode, shown.stdout) == (0, ""), shown.stderr
+    assert "the script is the same" in shown.stderr
+
+    changed = ("resubmit", "last", "--time", "00:06:00")
+    shown = call(*changed, "--dry-run", cwd=tmp_path)
+    assert "-#SBATCH --time=00:05:00\n+#SBATCH --time=00:06:00\n" in shown.stdout
+    assert "mem" not in shown.stdout
+    reply = call(*changed, "--json", "--", "second", cwd=tmp_path)
+    record, log = printed(reply, testbed, ledger)
+    assert log == "before ['second']\n"
+    assert f"job {first} (train)" in reply.stderr
+    assert "the files that it ran" in reply.stderr
+    original = ledger.find(first)[0]
+    assert json.loads(reply.stdout)["resubmits"] == first
+    assert recorded_request(record).resubmits == original.key != record.key
+    assert record.snapshot == original.snapshot
+
+    reply = call("resubmit", "last", "--present-files", "--again")
+    record, log = printed(reply, testbed, ledger)
+    assert log == "after ['second']\n"
+    assert "the project as it is now" in reply.stderr
+    assert recorded_request(record).request.time == "00:06:00"
+
+
+@pytest.mark.parametrize("name", ["last", "train", "ID"])
+def test_a_killed_resubmission_finds_its_job_when_it_is_repeated(
+    call: Call, testbed: Testbed, ledger: Ledger, name: str
+) -> None:
+    original = submitted(call, testbed)
+    command = ("resubmit", name.replace("ID", original), "--time", "00:07:00")
+    record, _ = printed(call(*command), testbed, ledger)
+    with closing(sqlite3.connect(ledger.path)) as database, database:
+        # As after a kill between sbatch and the last write to the ledger.
+        database.execute("UPDATE jobs SET id = '', state = 'pending' WHERE id = ?", (record.id,))
+    again = call(*command)
+    assert again.stdout.strip() == record.id, again.stderr
+    assert "is the earlier submission" in again.stderr
+    assert len(ledger.all()) == 2
+
+
+def ended(ledger: Ledger, job: str, state: str, **usage: int) -> None:
+    """Let the ledger know how a job ended."""
+    (record,) = ledger.find(job)
+    end = JobState(id=job, state=state, time_limit="00:05:00", usage=Usage(cpus=1, **usage))
+    ledger.save_final_states({record: (as_text([end]), "", "")})
+
+
+def test_after_out_of_memory_more_is_proposed_and_never_submitted_unasked(
+    call: Call, testbed: Testbed, ledger: Ledger
+) -> None:
+    job = submitted(call, testbed)
+    ended(ledger, job, "OUT_OF_MEMORY", memory=300, memory_used=290)
+    refused = call("resubmit", job)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "`slurmgen resubmit --as-proposed " in refused.stderr
+    assert "`slurmgen resubmit --unchanged " in refused.stderr
+    assert "--mem 512M (an estimate)" in refused.stderr
+    diff = call("resubmit", job, "--as-proposed", "--dry-run").stdout
+    assert "-#SBATCH --mem=300M\n+#SBATCH --mem=512M\n" in diff
+    assert call("resubmit", job, "--unchanged", "--dry-run").stdout == ""
+    own = call("resubmit", job, "--mem", "310M", "--dry-run")
+    assert (own.returncode, "mem=310M" in own.stdout) == (0, True)
+    assert len(ledger.all()) == 1
+
+    ended(ledger, job, "TIMEOUT")
+    assert "+#SBATCH --time=00:10:00\n" in call("resubmit", job, "--as-proposed", "--dry-run").stdout
+    ended(ledger, job, "COMPLETED")
+    nothing = call("resubmit", job, "--as-proposed")
+    assert nothing.returncode == 2
+    assert f"nothing is proposed for job {job}: it is COMPLETED" in nothing.stderr
+
+
+def test_what_cannot_be_resubmitted_is_refused_with_what_can_be_done(
+    call: Call, project: Path, testbed: Testbed, ledger: Ledger
+) -> None:
+    job = submitted(call, testbed, "--env", "HF_TOKEN=hf_0123456789abcdefgh")
+    refused = call("resubmit", job, "--present-files")
+    assert (
+        "values of secrets are not recorded: HF_TOKEN. Give each again, as in --env HF_TOKEN="
+        in refused.stderr
+    )
+    env = ("--env", "HF_TOKEN=hf_0123456789abcdefgh")
+    elsewhere = call("resubmit", job, *env, "--site", "daic", "--account", "a", "--via", "local", "--dry-run")
+    assert elsewhere.returncode == 2
+    assert f"the files that job {job} ran are at the twin of generic, and not at daic" in elsewhere.stderr
+    assert "--present-files" in elsewhere.stderr
+    (record,) = ledger.find(job)
+    parent = Path(record.folder).parent.parent
+    for folder in (*parent.glob("snapshots/*"), *parent.glob("staging/*")):
+        subprocess.run(["rm", "-rf", folder], check=True)
+    gone = call("resubmit", job, *env)
+    assert (gone.returncode, gone.stdout) == (3, "")
+    assert "no longer has the files that the job ran" in gone.stderr
+    assert "--present-files" in gone.stderr
+    assert [one.id for one in ledger.all()] == [job]
+
+
+def test_an_entry_of_an_earlier_slurmgen_and_an_unknown_job_are_refused(call: Call, ledger: Ledger) -> None:
+    ledger.add(
+        Record(
+            **{"id": "9", "site": "generic", "via": "twin", "name": "old", "folder": "/f", "output": "o"},
+            submitted="2020-01-01T00:00:00",
+            command="slurmgen submit old --time 1",
+        )
+    )
+    old = call("resubmit", "old")
+    assert old.returncode == 2
+    assert "Repeat its command: slurmgen submit old --time 1" in old.stderr
+    assert "no job called 'nosuch' was submitted" in call("resubmit", "nosuch").stderr
+    assert "is one task of job 9" in call("resubmit", "9_1").stderr
+    assert "`slurmgen resubmit 9` submits job 9 (old) again" in call("submit", "old", "--dry-run").stderr
+    assert "`slurmgen resubmit 9` submits job 9 (old) again" in call("submit", "9", "--dry-run").stderr

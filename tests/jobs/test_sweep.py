@@ -1,0 +1,121 @@
+"""A sweep as the user runs it: one array on a real Slurm, from submission to its results."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Run
+from tests.support.twins import Testbed
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+TRAIN = """import json, os, pathlib, sys
+words = dict(word.lstrip("-").split("=", 1) for word in sys.argv[1:])
+print(words, os.environ["SLURM_JOB_ID"], flush=True)
+lr, folder = float(words["lr"]), pathlib.Path(os.environ["RUN_DIR"])
+lines = [json.dumps({"step": step, "loss": lr * step}) for step in range(3)]
+(folder / "metrics.jsonl").write_text("\\n".join(lines) + "\\n")
+sys.exit(4 if lr > 0.5 else 0)
+"""
+SITE = ("--site", "generic", "--via", "twin")
+JOB = ("--framework", "python", "--time", "00:05:00", "--script", "train.py")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    (home / "project").mkdir()
+    (home / "project/train.py").write_text(TRAIN)
+    return home
+
+
+@pytest.fixture
+def call(slurmgen: Run, home: Path, testbed: Testbed, tmp_path: Path) -> Call:
+    """Run slurmgen in the project, with a ledger of the test's own that is the twin's too."""
+    env = {**os.environ, "HOME": str(home), "XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"]}
+    return lambda *args, **more: slurmgen(*args, cwd=home / "project", env={**env, **more})
+
+
+def submitted(call: Call, name: str, *args: str) -> list[str]:
+    reply = call("submit", *SITE, *JOB, "--name", name, *args)
+    assert reply.returncode == 0, reply.stderr
+    return reply.stdout.split()
+
+
+def test_a_sweep_from_its_submission_to_its_results(call: Call, home: Path) -> None:
+    (array,) = submitted(call, "fit", "--gpus", "0", "--sweep", "lr=1e-3,0.1,0.9", "--sweep-limit", "2")
+    assert call("wait", "fit").returncode == 4
+
+    shown = call("status", "fit").stdout
+    assert shown.splitlines()[0] == f"job {array} (fit) is FAILED: 2 completed, 1 failed"
+    assert "2 completed, 1 failed" in call("status").stdout
+    table = call("status", "fit", "--tasks").stdout.splitlines()
+    assert [line.split()[:3] for line in table] == [
+        ["TASK", "lr", "STATE"],
+        [f"{array}_0", "1e-3", "COMPLETED"],
+        [f"{array}_1", "0.1", "COMPLETED"],
+        [f"{array}_2", "0.9", "FAILED"],
+    ]
+    tasks = json.loads(call("status", "fit", "--json").stdout)["tasks"]
+    assert [task["parameters"] for task in tasks] == [[{"lr": "1e-3"}], [{"lr": "0.1"}], [{"lr": "0.9"}]]
+
+    logs = [call("logs", name).stdout for name in (f"{array}_0", "fit[lr=0.001]", "fit[lr=0.1]")]
+    assert logs[0] == logs[1] != logs[2]
+    assert logs[0].startswith("{'lr': '1e-3'}")
+    jobs = [log.split()[-1] for log in logs[1:]]
+    assert jobs[0] != jobs[1], "the port of the rendezvous comes from this id"
+    whole = call("logs", "fit")
+    assert (whole.returncode, whole.stdout) == (2, "")
+    assert "each task has a log. Name a task, such as" in whole.stderr
+
+    fetched = call("fetch", "fit[lr=0.1]")
+    assert fetched.stdout == f"fit-{array}_1\n"
+    files = {
+        str(path.relative_to(home / "project" / f"fit-{array}_1")) for path in _files(home, f"fit-{array}_1")
+    }
+    assert files == {".gitignore", f"fit-{array}_1.out", f"tasks/{array}_1/metrics.jsonl"}
+
+    wrong = call("cancel", "fit[lr=7]")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "no run of fit has lr=7" in wrong.stderr
+    assert "has no parameter bs. It has lr." in call("status", "fit[bs=1]").stderr
+
+
+def _files(home: Path, name: str) -> list[Path]:
+    return [path for path in (home / "project" / name).rglob("*") if path.is_file()]
+
+
+def test_tasks_are_cancelled_by_their_parameters(call: Call, home: Path) -> None:
+    (home / "project/sleep.py").write_text("import time\ntime.sleep(300)\n")
+    args = ["--gpus", "0", "--script", "sleep.py", "--sweep", "lr=1,2", "--sweep", "seed=1,2"]
+    submitted(call, "nap", *args)
+    assert call("cancel", "nap[lr=1.0]").returncode == 0
+    states = {
+        tuple(task["parameters"][0].values()): task["state"]
+        for task in json.loads(call("status", "nap", "--json").stdout)["tasks"]
+    }
+    assert {key for key, state in states.items() if state != "CANCELLED"} == {("2", "1"), ("2", "2")}
+    assert call("cancel", "nap").returncode == 0
+
+
+def test_runs_that_share_a_gpu_have_their_own_logs_and_folders(call: Call, home: Path) -> None:
+    (home / "project/slurmgen.toml").write_text(
+        '[job.shared]\nscript = "train.py"\nframework = "python"\ntime = "00:05:00"\n'
+        '[job.shared.sweep]\nlist = [{lr = "1e-3"}, {lr = "0.9"}, {lr = "0.2"}]\nruns_per_gpu = 2\n'
+    )
+    reply = call("submit", "shared", *SITE)
+    (home / "project/slurmgen.toml").unlink()
+    array = reply.stdout.strip()
+    assert re.fullmatch(r"\d+", array), reply.stderr
+    assert call("wait", "shared").returncode == 4
+    assert "1 completed, 1 failed" in call("status", "shared").stdout
+    assert call("logs", f"{array}_0").stdout.endswith("run 1 ended with exit status 4\n")
+    assert call("logs", "shared[lr=0.001]").stdout.startswith("{'lr': '1e-3'}")
+    assert call("logs", "shared[lr=0.2]").stdout.startswith("{'lr': '0.2'}")
+    call("fetch", "shared[lr=0.9]")
+    names = {path.name for path in _files(home, f"shared-{array}_0-1")}
+    assert names == {".gitignore", "metrics.jsonl", "run.out"}

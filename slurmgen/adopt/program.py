@@ -173,6 +173,8 @@ def _framework(script: Script, launch: Launch) -> Fields:
     """The framework that starts a program as often as the script does."""
     shape, step = shape_of(script), script.step(launch)
     nodes, gpus, tasks = shape.nodes or 1, shape.gpus_per_node or 0, step.ntasks_per_node
+    if not shape.has_gpus:
+        return {"framework": "python" if nodes == 1 else "tensorflow"}
     if launch.under("mpirun"):
         return {"framework": "mpi"}
     if launch.step is None or (tasks == 1 and nodes == 1):

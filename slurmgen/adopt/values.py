@@ -71,7 +71,7 @@ def word_values(words: Iterable[Word], single: Iterable[str] = ()) -> tuple[str,
         raw = word.raw
         if found[-1:] == ["-c"]:  # a line that continues on the next one
             raw = raw.replace("\\\n", " ")
-        text = value_of(raw, single) if not word.spliced else None
+        text = value_of(raw, single)
         if text is None and UNKNOWN not in word.text and not word.loose:
             text = word.text.replace("$", "$$")  # the script determines it
         if text is None or unprintable(text) or PER_TASK & set(variables_in(text)):

@@ -139,7 +139,8 @@ def _show(path: Path, one: "Adopted", table: str, color: str) -> None:
     for line in lines:
         click.echo(visible(line))
     click.echo("\n" + table)
-    click.echo(styled_diff(_diff(path, one), style_of(color)), nl=False, color=True)
+    diff = visible(_diff(path, one), keep="\n\t")
+    click.echo(styled_diff(diff, style_of(color)), nl=False, color=True)
 
 
 def _listed(title: str, lines: "Sequence[Line]") -> list[str]:

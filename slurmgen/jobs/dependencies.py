@@ -17,6 +17,9 @@ from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.dependencies import WORDS, After, is_met, option
 
+_READ = 100
+"Records of one name that are read: the last of them, since earlier ones cannot be meant."
+
 
 class Dependency(Struct, frozen=True):
     """A job that must end before another one starts."""
@@ -51,7 +54,7 @@ def find(own: Record, afters: Sequence[After]) -> tuple[Dependency, ...]:
 
 def _job(own: Record, after: After) -> Job:
     name = after.job
-    others = [record for record in _named(name) if _is_other(record, own)]
+    others = [record for record in _named(name, own) if _is_other(record, own)]
     if after.of_project:
         others = [record for record in others if _project(record) == _project(own)]
     near = [record for record in others if _is_near(record, own)]
@@ -66,12 +69,14 @@ def _job(own: Record, after: After) -> Job:
     return Job(JobId(name if is_task else record.id, record.cluster), _route(own), record)
 
 
-def _named(name: str) -> list[Record]:
-    """The records that a name may mean, the last one last."""
-    records = Ledger().all()
-    number = name.partition("_")[0]
-    by_id = [record for record in records if is_id(name) and record.id == number]
-    return by_id or [record for record in records if name in (LAST, record.name)]
+def _named(name: str, own: Record) -> Sequence[Record]:
+    """The last records that a name may mean, the last one last."""
+    ledger = Ledger()
+    if is_id(name) and (found := ledger.with_id(name.partition("_")[0])):
+        return found
+    if name == LAST:
+        return ledger.recent(_READ)
+    return (*ledger.recent(_READ, name=name), *ledger.recent(_READ, own.site, name))
 
 
 def _is_other(record: Record, own: Record) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from msgspec import DecodeError, json
 
-from slurmgen.jobs.failure import Why
 from slurmgen.jobs.slurm_client import UNKNOWN, ended
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -40,19 +39,6 @@ def from_text(text: str, job: JobId) -> tuple[JobState, ...]:
         )
     except DecodeError:
         return ()
-
-
-def why_as_text(why: Why | None) -> str:
-    """The reason of a failure; empty if there is none."""
-    return json.encode(why).decode() if why else ""
-
-
-def why_from_text(text: str) -> Why | None:
-    """The reason of a failure; None if there is none, or if the text cannot be read."""
-    try:
-        return json.decode(text, type=Why) if text else None
-    except DecodeError:
-        return None
 
 
 def with_final(reply: tuple[JobState, ...], final: tuple[JobState, ...]) -> tuple[tuple[JobState, ...], str]:

@@ -7,11 +7,12 @@ from typing import TypeVar
 from msgspec import Struct
 
 from slurmgen.errors import SlurmgenError
+from slurmgen.jobs import final_states
 from slurmgen.jobs.failure import Why
-from slurmgen.jobs.final_states import from_text, why_from_text
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.logs import log_path
-from slurmgen.jobs.requeued import Requeued, from_ledger
+from slurmgen.jobs.requeued import Requeued
+from slurmgen.jobs.struct_text import from_text
 from slurmgen.jobs.sweep_table import run_folder
 from slurmgen.plan.sweep import RUN_LOG
 from slurmgen.remote.route import Route
@@ -54,12 +55,12 @@ class Job(Struct, frozen=True):
     @property
     def final(self) -> tuple[JobState, ...]:
         """The final states that the ledger keeps; empty if there are none."""
-        return from_text(self.record.final, self.id) if self.record else ()
+        return final_states.from_text(self.record.final, self.id) if self.record else ()
 
     @property
     def why(self) -> Why | None:
         """The reason of a failure that the ledger keeps."""
-        return why_from_text(self.record.why) if self.record else None
+        return from_text(self.record.why, Why) if self.record else None
 
     @property
     def may_requeue(self) -> bool:
@@ -69,7 +70,7 @@ class Job(Struct, frozen=True):
     @property
     def requeued(self) -> Requeued | None:
         """The last unfinished run that the ledger keeps."""
-        return from_ledger(self.record.requeued) if self.record else None
+        return from_text(self.record.requeued, Requeued) if self.record else None
 
     @property
     def needs_query(self) -> bool:

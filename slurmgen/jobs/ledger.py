@@ -69,6 +69,7 @@ _MIGRATIONS = (
     (
         "CREATE INDEX of_a_time ON jobs (submitted, number)",
         "CREATE INDEX of_a_site ON jobs (site, submitted, number)",
+        "CREATE INDEX of_a_name_at_a_site ON jobs (site, name, submitted, number)",
         "CREATE INDEX of_a_command ON jobs (fingerprint) WHERE state = 'pending'",
     ),
 )
@@ -139,7 +140,8 @@ _FIELDS = Record.__struct_fields__
 _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
 _INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
-_DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] = ?"
+_DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] != '' AND [key] = ?"
+_CLAIM_AGAIN = "UPDATE jobs SET claims = claims + 1 WHERE [key] != '' AND [key] = ?"
 _SAVE_FINAL = (
     "UPDATE jobs SET final = ?, why = ?, requeued = ? "
     "WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
@@ -178,7 +180,7 @@ class Ledger(StateFile):
         with self._writing() as database:
             found = _select(database, "WHERE state = 'pending' AND fingerprint = ?", record.fingerprint)
             if found and not again:
-                database.execute("UPDATE jobs SET claims = claims + 1 WHERE [key] = ?", (found[-1].key,))
+                database.execute(_CLAIM_AGAIN, (found[-1].key,))
                 return found[-1]
             database.execute(_INSERT, structs.asdict(record))
             return record
@@ -219,17 +221,21 @@ class Ledger(StateFile):
 
     def find(self, job_id: str, site: str | None = None) -> tuple[Record, ...]:
         """The jobs with that id, at one site or at all: the last submitted at each site."""
-        found = [job for job in self._records("WHERE id = ?", job_id) if site in (None, job.site)]
+        found = [job for job in self.with_id(job_id) if site in (None, job.site)]
         return tuple({job.site: job for job in found}.values())
+
+    def with_id(self, job_id: str) -> tuple[Record, ...]:
+        """Every job with that id, also those of a cluster that has used the id again since."""
+        return self._records("WHERE id = ?", job_id)
 
     def last(self, name: str | None = None, site: str | None = None) -> Record | None:
         """The job that was submitted last: of that name, at that site, or of all; also a pending one."""
         found = self._newest(1, name, site)
         return found[0] if found else None
 
-    def recent(self, most: int, site: str | None = None) -> tuple[Record, ...]:
-        """The last `most` entries, at one site or at all, in the order of submission."""
-        return self._newest(most, None, site)
+    def recent(self, most: int, site: str | None = None, name: str | None = None) -> tuple[Record, ...]:
+        """The last `most` entries, at one site or at all, of one name or all, in the order of submission."""
+        return self._newest(most, name, site)
 
     def of_key(self, key: str) -> Record | None:
         """The entry with that key."""
@@ -252,7 +258,7 @@ class Ledger(StateFile):
         """The submitted jobs of the group of a record, in order; that one alone if it is in none."""
         if not record.part_of:
             return (record,)
-        return self._records("WHERE part_of = ? AND state = 'submitted'", record.part_of)
+        return self._records("WHERE part_of != '' AND part_of = ? AND state = 'submitted'", record.part_of)
 
     def all(self, site: str | None = None) -> tuple[Record, ...]:
         """Every entry, at one site or at all, also the pending ones, in the order of submission."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from slurmgen.jobs.failure import LOG_END
-from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, failed
+from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, batches, failed
 
 _HEAD = 4096
 "Bytes of a log's beginning that show whether it is text."
@@ -26,6 +26,10 @@ for file do
     sed -e '/^\(\[[^]]*\]: *\)*  File "/d' -e '/^\(\[[^]]*\]: \{0,1\}\)*    /d' | tail -c "$kept"
   printf '\000'
 done"""
+_TOGETHER = 8 << 20
+"Bytes of all ends that one command sends; `MAX_REPLY` is twice that."
+_LEAST = 4096
+"Bytes of a log's end that are read in any case."
 _LINE = 200
 "Bytes of that line, at most."
 _LOOK = '[ ! -f "$2" ] || { wc -c <"$2" && head -c "$1" "$2"; }'
@@ -41,8 +45,21 @@ class LogFile(Struct, frozen=True):
 
 
 def ends(transport: Transport, paths: Sequence[str]) -> list[str]:
-    """The end of each log without the frames of tracebacks; an empty text for a log that cannot be read."""
-    sizes = (_SEARCHED, LOG_END - _LINE, _LINE)
+    """The end of each log without the frames of tracebacks; an empty text for a log that cannot be read.
+
+    One command reads those of up to some hundred logs. Of very many, less of each is read.
+    """
+    most = max(_LEAST, min(LOG_END, _TOGETHER // max(1, len(paths))))
+    parts = (
+        part[start : start + _TOGETHER // most]
+        for part in batches(paths)
+        for start in range(0, len(part), _TOGETHER // most)
+    )
+    return [text for part in parts for text in _ends(transport, part, most)]
+
+
+def _ends(transport: Transport, paths: Sequence[str], most: int) -> list[str]:
+    sizes = (_SEARCHED, most - _LINE, _LINE)
     argv = ["sh", "-c", _ENDS, "ends", *map(str, sizes), *paths]
     completed = transport.run(argv, timeout=COMMAND_TIMEOUT)
     texts = [text[-LOG_END:] for text in completed.out.split("\0", len(paths))]

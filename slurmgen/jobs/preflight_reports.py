@@ -12,7 +12,7 @@ from msgspec import DecodeError, Meta, Struct, ValidationError, json
 from slurmgen.jobs.bad_nodes import NODE_NAME, in_one_line
 from slurmgen.jobs.failure import Why
 from slurmgen.jobs.remote_scripts import MARK, after_mark
-from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
+from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, batches
 from slurmgen.text import counted, listed
 
 BAD_NODE = 79
@@ -98,7 +98,11 @@ class Found(Struct, frozen=True):
 
 
 def read(transport: Transport, folders: Sequence[str]) -> list[Found]:
-    """The findings about nodes in each run folder; one command reads all."""
+    """The findings about nodes in each run folder; one command reads all, of up to some hundred folders."""
+    return [found for some in batches(folders) for found in _read(transport, some)]
+
+
+def _read(transport: Transport, folders: Sequence[str]) -> list[Found]:
     argv = ["sh", "-c", _READ, "preflight", MARK, str(MAX_REPORT), str(MAX_REPORTS), *folders]
     reply = transport.run(argv, timeout=COMMAND_TIMEOUT)
     found = [Found()]

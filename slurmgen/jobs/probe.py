@@ -24,6 +24,8 @@ from slurmgen.slurm.replies import JobState
 NAME = "slurmgen-probe"
 _SECONDS = 60
 Lines = tuple[tuple[str, str], ...]
+_PROBES = 100
+"Records of probes that are read, the last ones."
 
 
 def probe_plan(
@@ -79,7 +81,8 @@ def prepare_probe(plan: Plan, route: Route, remote_dir: str | None = None) -> Pr
 
 def unread(transport: Transport, route: Route) -> Record | None:
     """The last probe of this route if its report was not read yet, and still can be."""
-    records = [record for record in Ledger().all() if _is_probe_of(record, route)]
+    named = Ledger().recent(_PROBES, route.site, NAME)
+    records = [record for record in named if (record.via, record.host) == (route.via, route.host)]
     if not records or records[-1].final or records[-1].pending:
         return None
     record = records[-1]
@@ -144,11 +147,6 @@ def _time(place: Place) -> str:
     """A minute, or the shortest time that the site accepts."""
     least = [durations.limit(limits.min_time) or 0 for limits in place.limits.values()]
     return durations.canonical(max([_SECONDS, *least]))
-
-
-def _is_probe_of(record: Record, route: Route) -> bool:
-    mine = (route.site, route.via, route.host)
-    return record.name == NAME and (record.site, record.via, record.host) == mine
 
 
 def _job(record: Record) -> JobId:

@@ -2,7 +2,7 @@
 
 import re
 
-from msgspec import DecodeError, Struct, json
+from msgspec import Struct
 
 from slurmgen.text import counted
 
@@ -32,19 +32,6 @@ class Requeued(Struct, frozen=True):
         step = f" at step {self.step:,}" if self.step else ""
         idle = f"; the last {counted(self.idle, 'run')} made no progress" if self.idle else ""
         return f"{counted(self.runs, 'run')} ended unfinished{step}{idle}"
-
-
-def for_ledger(run: Requeued | None) -> str:
-    """An unfinished run as the ledger keeps it; empty if there was none."""
-    return json.encode(run).decode() if run else ""
-
-
-def from_ledger(text: str) -> Requeued | None:
-    """What the ledger keeps; None if that is nothing, or cannot be read."""
-    try:
-        return json.decode(text, type=Requeued) if text else None
-    except DecodeError:
-        return None
 
 
 NO_PROGRESS = "its script held it, because two runs in a row made no progress"

@@ -1,12 +1,12 @@
 """Slurm on the cluster: run its commands in a clean environment, and query the state of jobs."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import structs
 
 from slurmgen.errors import CommandFailed
-from slurmgen.remote.transport import COMMAND_TIMEOUT, Completed, Transport
+from slurmgen.remote.transport import COMMAND_TIMEOUT, Completed, Transport, batches
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -90,7 +90,7 @@ def job_states(transport: Transport, job: JobId) -> tuple[JobState, ...]:
 
 
 def query_states(transport: Transport, jobs: Sequence[JobId]) -> dict[JobId, tuple[JobState, ...]]:
-    """The states of many jobs, with at most one squeue and one sacct for each cluster.
+    """The states of many jobs, with at most one squeue and one sacct for some thousands on each cluster.
 
     squeue reports the jobs that have not ended, because the accounting database may keep a record that was
     never closed. sacct reports the jobs that have ended; without accounting, scontrol does.
@@ -98,16 +98,18 @@ def query_states(transport: Transport, jobs: Sequence[JobId]) -> dict[JobId, tup
     Raises:
         CommandFailed: the controller did not reply, which does not mean that the jobs are gone.
     """
-    clusters = {job.cluster: [other for other in jobs if other.cluster == job.cluster] for job in jobs}
+    clusters: dict[str, list[JobId]] = {}
+    for job in jobs:
+        clusters.setdefault(job.cluster, []).append(job)
     return dict(item for group in clusters.values() for item in _query_cluster(transport, group).items())
 
 
 def _query_cluster(transport: Transport, jobs: list[JobId]) -> dict[JobId, tuple[JobState, ...]]:
-    queued = _query(transport, jobs, commands.squeue(*jobs), replies.squeue)
+    queued = _query(transport, jobs, commands.squeue, replies.squeue)
     past = [job for job in jobs if not queued[job] or any(state.ended for state in queued[job])]
     has_accounting = True
     try:
-        accounted = _query(transport, past, commands.sacct(*past), replies.sacct) if past else {}
+        accounted = _query(transport, past, commands.sacct, replies.sacct)
     except NotInstalled:
         accounted, has_accounting = {}, False
     except CommandFailed as error:
@@ -126,21 +128,41 @@ def _unaccounted(state: JobState) -> JobState:
 def _query(
     transport: Transport,
     jobs: Sequence[JobId],
-    argv: list[str],
+    command: Callable[..., list[str]],
     parse: Callable[[str], tuple[JobState, ...]],
 ) -> dict[JobId, tuple[JobState, ...]]:
-    """Run one command and return the states of each job."""
-    completed = call(transport, argv)
-    if completed.returncode and any(words in completed.err for words in _NO_ACCOUNTING):
-        raise NotInstalled(f"{transport.where} has no accounting")
-    if completed.returncode and _UNKNOWN_JOB not in completed.err:
-        raise refusal(argv, completed)
-    states: dict[str, list[JobState]] = {}
-    for state in parse(completed.out):
-        states.setdefault(state.id.partition("_")[0].partition("+")[0], []).append(state)
-    return {
-        job: tuple(state for state in states.get(_array(job), ()) if job.covers(state.id)) for job in jobs
-    }
+    """Run one command, or several if the ids are too many for one, and return the states of each job."""
+    found: dict[JobId, tuple[JobState, ...]] = {}
+    for some in _batches(jobs):
+        argv = command(*some)
+        completed = call(transport, argv)
+        if completed.returncode and any(words in completed.err for words in _NO_ACCOUNTING):
+            raise NotInstalled(f"{transport.where} has no accounting")
+        if completed.returncode and _UNKNOWN_JOB not in completed.err:
+            raise refusal(argv, completed)
+        found |= _of_jobs(some, parse(completed.out))
+    return found
+
+
+def _of_jobs(jobs: Sequence[JobId], states: Sequence[JobState]) -> dict[JobId, tuple[JobState, ...]]:
+    """The states of each job; those of a task by its own id, so that an array is not searched for each."""
+    of_array: dict[str, list[JobState]] = {}
+    of_task: dict[str, list[JobState]] = {}
+    for state in states:
+        of_array.setdefault(state.id.partition("_")[0].partition("+")[0], []).append(state)
+        of_task.setdefault(state.id, []).append(state)
+    found = {}
+    for job in jobs:
+        candidates = of_task if "_" in job.number else of_array
+        found[job] = tuple(state for state in candidates.get(job.number, ()) if job.covers(state.id))
+    return found
+
+
+def _batches(jobs: Sequence[JobId]) -> Iterator[list[JobId]]:
+    """Jobs of one cluster in parts that one command can take."""
+    rest = iter(jobs)
+    for words in batches([job.number for job in jobs]):
+        yield [next(rest) for _ in words]
 
 
 def _merge(queued: tuple[JobState, ...], accounted: tuple[JobState, ...]) -> tuple[JobState, ...]:
@@ -170,7 +192,11 @@ def _with_exit_codes(
     ]
     if not jobs:
         return states_of
-    reply = replies.scontrol(call(transport, commands.scontrol(*jobs)).out)
+    reply = [
+        state
+        for some in _batches(jobs)
+        for state in replies.scontrol(call(transport, commands.scontrol(*some)).out)
+    ]
     shown = {(state.id, state.state): state for state in reply}
     return {
         job: tuple(
@@ -197,10 +223,11 @@ def cancel(transport: Transport, *jobs: JobId) -> None:
         CommandFailed: Slurm refused to.
     """
     for cluster in dict.fromkeys(job.cluster for job in jobs):
-        argv = commands.scancel(*(job for job in jobs if job.cluster == cluster))
-        completed = call(transport, argv)
-        if completed.returncode:
-            raise refusal(argv, completed)
+        for some in _batches([job for job in jobs if job.cluster == cluster]):
+            argv = commands.scancel(*some)
+            completed = call(transport, argv)
+            if completed.returncode:
+                raise refusal(argv, completed)
 
 
 def outcome(states: Sequence[JobState]) -> str:

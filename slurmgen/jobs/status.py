@@ -8,15 +8,17 @@ from msgspec import structs
 from slurmgen.errors import ConfigError, SlurmgenError, TwinError
 from slurmgen.jobs.failure import Why, why
 from slurmgen.jobs.failure_patterns import RUN_AGAIN, STOP_EARLIER
-from slurmgen.jobs.final_states import as_text, why_as_text, with_final
+from slurmgen.jobs.final_states import as_text, with_final
 from slurmgen.jobs.job import Connect, Job, group_by_route
 from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.log_files import ends
 from slurmgen.jobs.logs import recorded_logs
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.reported_nodes import remember, with_bad_nodes
-from slurmgen.jobs.requeued import for_ledger, requeued
+from slurmgen.jobs.requeued import requeued
+from slurmgen.jobs.secret_removal import remove_secrets
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
+from slurmgen.jobs.struct_text import to_text
 from slurmgen.jobs.sweep_table import tasks_of
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.replies import ENDED, JobState
@@ -67,7 +69,14 @@ def query_site(
     reasons = _reasons(states, logs) if explain else {}
     reports = [make_report(job, *known[job], reasons.get(job)) for job in jobs]
     reports = [_with_requeues(report, logs.get(report.job, "")) for report in reports]
+    remove_secrets(transport, (report.job for report in reports if _final(report)))
     return with_bad_nodes(transport, reports) if explain else reports
+
+
+def _final(report: Report) -> str:
+    """The final states for the ledger; empty if it has no record of the job, or the job may run again."""
+    is_recorded = report.states and report.job.is_recorded
+    return as_text(report.states, tasks_of(report.job.record)) if is_recorded else ""
 
 
 def _with_requeues(report: Report, log: str) -> Report:
@@ -133,8 +142,8 @@ def save_final_states(reports: Iterable[Report]) -> None:
     seen = {
         report.job.record: (
             as_text(report.states, tasks_of(report.job.record)),
-            why_as_text(report.why),
-            for_ledger(report.requeued or report.job.requeued),
+            to_text(report.why),
+            to_text(report.requeued or report.job.requeued),
         )
         for report in reports
         if report.states and report.job.is_recorded

@@ -20,6 +20,11 @@ MAX_REPLY = 16_000_000
 "Bytes of standard output that are read, and as many of standard error: squeue's rows of 200,000 jobs."
 
 
+MAX_WORDS = 60_000
+"""Bytes of a list of ids or paths in one command. A login shell gets its command line as one word, for which
+Linux allows 131,072 bytes; quotes are added to the words."""
+
+
 class TimedOut(CommandFailed):
     """A command did not finish in time. Whether it took effect is not known."""
 
@@ -132,6 +137,23 @@ class Reply:
 
     def __bytes__(self) -> bytes:
         return bytes(self._bytes)
+
+
+def batches(words: Sequence[str], most: int = MAX_WORDS) -> Iterator[Sequence[str]]:
+    """Parts of a list of words, each of which one command can take: at most `most` bytes.
+
+    >>> list(batches(["12", "345", "6"], most=12))
+    [['12', '345'], ['6']]
+    """
+    start, size = 0, 0
+    for number, word in enumerate(words):
+        length = len(word.encode()) + len("' '")
+        if number > start and size + length > most:
+            yield words[start:number]
+            start, size = number, 0
+        size += length
+    if start < len(words):
+        yield words[start:]
 
 
 def timed_out(argv: Sequence[str], where: str, seconds: float) -> TimedOut:

@@ -11,8 +11,9 @@ import pytest
 from msgspec import structs
 
 from slurmgen.jobs.failure import Why
-from slurmgen.jobs.final_states import as_text, why_as_text
+from slurmgen.jobs.final_states import as_text
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.struct_text import to_text
 from slurmgen.slurm.replies import JobState
 from tests.conftest import Run
 
@@ -31,7 +32,7 @@ FAILED = Record(
     commit="0123456789abcdef0123456789abcdef01234567",
     dirty=True,
     final=as_text((JobState(id="1234567", state="FAILED", exit_code="1:0", **TIMES),)),
-    why=why_as_text(Why("Python has no module einops there")),
+    why=to_text(Why("Python has no module einops there")),
 )
 DONE = structs.replace(
     FAILED,

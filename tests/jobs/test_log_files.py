@@ -16,8 +16,10 @@ from slurmgen.jobs.failure import LOG_END, why
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.log_files import ends
 from slurmgen.remote.local import LocalTransport
+from slurmgen.remote.transport import Transport
 from slurmgen.slurm.replies import JobState
 from tests.conftest import Run
+from tests.jobs.test_ledger import GROUPS, INDEXES
 from tests.support.twins import Testbed
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -46,6 +48,18 @@ def test_the_first_of_many_long_tracebacks_is_still_read(tmp_path: Path) -> None
     found = why(JobState(id="12", state="FAILED", exit_code="1:0"), end)
     assert found
     assert (found.what, found.line) == ("Python raised an error (rank 3)", "ValueError: loss is nan")
+
+
+def test_the_ends_of_more_logs_are_read_than_one_command_can_name(
+    transport: Transport, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text("x" * 10_000 + "end\n")
+    missing = [str(tmp_path / f"{'missing' * 30}{number}") for number in range(600)]
+    *others, last = ends(transport, [*missing, str(log)])
+    assert sum(map(len, missing)) > 131_072
+    assert set(others) == {""}
+    assert last.endswith("xxend\n")
 
 
 def test_the_end_of_a_log_of_any_bytes_is_read(tmp_path: Path) -> None:
@@ -131,11 +145,9 @@ def test_a_ledger_without_the_files_of_stderr_is_read(tmp_path: Path) -> None:
     record = Record(id="12", site="a", via="twin", name="n", folder="/f", output="%j", submitted="now")
     ledger.add(record)
     with closing(sqlite3.connect(ledger.path)) as database:
-        database.executescript(
-            "ALTER TABLE jobs DROP COLUMN requeue; ALTER TABLE jobs DROP COLUMN requeued;"
-            "ALTER TABLE jobs DROP COLUMN retries;"
-            "ALTER TABLE jobs DROP COLUMN stderr; PRAGMA user_version = 4;"
-        )
+        later = ("requeue", "requeued", "retries", "stderr", *GROUPS)
+        steps = INDEXES + "".join(f"ALTER TABLE jobs DROP COLUMN {name};" for name in later)
+        database.executescript(f"{steps} PRAGMA user_version = 4;")
     assert ledger.all() == (record,)
     other = structs.replace(record, id="13", stderr="%j.err")
     ledger.add(other)

@@ -7,7 +7,7 @@ from slurmgen.request import Request
 
 
 class Line(Struct, frozen=True):
-    """A line of the script, and what became of it."""
+    """A line of the script that is not in the request as it is."""
 
     line: int
     "Counted from 1."

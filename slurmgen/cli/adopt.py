@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     "adopt",
     cls=Command,
     examples={
-        "slurmgen adopt train.sbatch": "Put the job of a batch script into slurmgen.toml",
+        "slurmgen adopt job.sbatch": "Put the job of a batch script into slurmgen.toml",
         "slurmgen adopt --dry-run --site daic slurm/*.sbatch": "Show what would become of several scripts",
-        "slurmgen adopt --name eval --force old.sbatch": "Replace the job eval of slurmgen.toml",
+        "slurmgen adopt --name eval --force job.sbatch": "Replace the job eval of slurmgen.toml",
     },
 )
 @click.argument(
@@ -127,7 +127,7 @@ def _with_jobs(
 
 
 def _show(path: Path, one: "Adopted", table: str, color: str) -> None:
-    """Print the job, what became of the lines of the script, and the difference."""
+    """Print the job, the lines of the script that it does not have, and the difference."""
     lines = [f"{shown(path)}: job {one.name}"]
     lines += _listed("replaced by slurmgen:", one.replaced)
     lines += _listed("not expressed:", one.lost)

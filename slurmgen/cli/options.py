@@ -297,6 +297,12 @@ _OPTIONS = [
         help="Ask the ranks to save before the time limit, and requeue the job if they are unfinished.",
     ),
     click.option(
+        "--segments",
+        type=int,
+        metavar="N",
+        help="Run the job in up to N array tasks, one after the other, until it is finished.",
+    ),
+    click.option(
         "--requeue-signal",
         metavar="HOW",
         help="How they are asked: USR2, TERM or file (STOP_FILE); @SECONDS before the limit.",

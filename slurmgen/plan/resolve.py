@@ -182,7 +182,7 @@ def _check_account(request: Request, site: Site, settings: Settings) -> None:
 
 def _log_dir(request: Request, further: dict[str, str]) -> str | None:
     folder = log_folder(request.log_dir)
-    check_output(further.get("output"), folder)
+    check_output(further.get("output"), folder, in_segments=request.in_segments)
     check_error_file(further.get("error"), folder_of(further.get("output")) or folder)
     return folder
 

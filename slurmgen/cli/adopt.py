@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import asdict
 
 from slurmgen.cli.color import color_option, style_of, styled_diff
 from slurmgen.cli.help import Command
@@ -19,6 +20,7 @@ from slurmgen.text import counted, visible
 
 if TYPE_CHECKING:
     from slurmgen.adopt import Adopted, Line
+    from slurmgen.cli.objects.scripts import AdoptedJob
     from slurmgen.sites.model import Site
 
 
@@ -65,7 +67,10 @@ def command(
     if not dry_run:
         write_in_project(folder, folder / FILE_NAME, text.encode())
     if as_json:
-        print_json({"jobs": [_as_json(path, one, tables[path], not dry_run) for path, one in found.items()]})
+        from slurmgen.cli.objects.scripts import AdoptedJobs
+
+        jobs = [_object(path, one, tables[path], written=not dry_run) for path, one in found.items()]
+        print_json(AdoptedJobs(jobs=jobs))
     else:
         for path, one in found.items():
             _show(path, one, tables[path], color)
@@ -155,18 +160,20 @@ def _diff(path: Path, one: "Adopted") -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in unified_diff(old, new, *names))
 
 
-def _as_json(path: Path, one: "Adopted", table: str, written: bool) -> dict[str, Any]:
+def _object(path: Path, one: "Adopted", table: str, *, written: bool) -> "AdoptedJob":
     from msgspec import to_builtins
 
-    return {
-        "file": str(path),
-        "name": one.name,
-        "request": to_builtins(one.request),
-        "toml": table,
-        "replaced": to_builtins(one.replaced),
-        "not_expressed": to_builtins(one.lost),
-        "notes": list(one.notes),
-        "differences": [d._asdict() for d in one.differences],
-        "rendered": one.rendered,
-        "written": written,
-    }
+    from slurmgen.cli.objects.scripts import AdoptedFact, AdoptedJob, AdoptedLine
+
+    return AdoptedJob(
+        file=str(path),
+        name=one.name,
+        request=to_builtins(one.request),
+        toml=table,
+        replaced=[AdoptedLine(**asdict(line)) for line in one.replaced],
+        not_expressed=[AdoptedLine(**asdict(line)) for line in one.lost],
+        notes=list(one.notes),
+        differences=[AdoptedFact(**fact._asdict()) for fact in one.differences],
+        rendered=one.rendered,
+        written=written,
+    )

@@ -27,7 +27,7 @@ FILE_ONLY = ("before_login", "before", "after", "then", "stage", "stage_archives
 OMITTED = "..."
 "Replaces the value of a variable in the command of a script's header."
 
-MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024, "cpus": 4_096}
+MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024, "cpus": 4_096, "segments": 1_000}
 "The largest valid values; no cluster has so many."
 PROGRAMS = ("script", "module", "command")
 "The fields that say what the ranks run; a request has at most one of them."
@@ -67,6 +67,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Another container engine that the site offers."
     binds: tuple[str, ...] | None = None
     env: dict[VariableName, str] = {}
+    secrets: tuple[VariableName, ...] | None = None
+    "Variables with secret values, which `submit` sends into a file that the job reads; from all layers."
     modules: tuple[str, ...] | None = None
     "Instead of the site's modules; an empty list loads none."
     python_env: str | None = None
@@ -92,6 +94,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Check the nodes before the ranks start."
     requeue: bool | None = None
     "Requeue the job if its ranks stop unfinished before the time limit."
+    segments: int | None = None
+    "Run the job in up to so many array tasks, one after the other, until it is finished."
     exclude: tuple[str, ...] | None = None
     "Nodes that the job does not use, each as NODE or NODE=WHY; the reason becomes a comment."
     on_bad_node: Literal["stop", "retry"] | None = None
@@ -124,6 +128,16 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Many runs of the job in a job array, each with parameters of its own."
 
     @property
+    def in_segments(self) -> bool:
+        """Whether the job may take several array tasks."""
+        return (self.segments or 1) > 1
+
+    @property
+    def may_stop_early(self) -> bool:
+        """Whether its ranks are asked to stop before the time limit, and continue in another run."""
+        return bool(self.requeue) or self.in_segments
+
+    @property
     def names_program(self) -> bool:
         """Whether it says what the ranks run; otherwise they run a bundled script."""
         return any(getattr(self, key) for key in PROGRAMS)
@@ -131,6 +145,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
 def merge(*layers: Request) -> Request:
     """Merge requests: later ones overrule earlier ones; `env` and `sbatch` are merged key by key.
+
+    The `secrets` of all are united.
 
     A later `container` of none also removes the engine and the binds of earlier requests; a later script,
     module or command replaces an earlier one of any kind.
@@ -141,15 +157,20 @@ def merge(*layers: Request) -> Request:
             values = {key: value for key, value in values.items() if key not in PROGRAMS}
         for key in Request.__struct_fields__:
             value = getattr(layer, key)
-            if isinstance(value, dict):
-                values[key] = {**values.get(key, {}), **value}  # type: ignore[dict-item]
-            elif isinstance(value, Sweep):
-                values[key] = merged(values.get(key), value)  # type: ignore[arg-type]
-            elif value is not None:
-                values[key] = value
+            if value is not None:
+                values[key] = _merged(key, values.get(key), value)
         if layer.container == NONE:
             values = {key: value for key, value in values.items() if key not in _drops(layer)}
     return Request(**values)  # type: ignore[arg-type]
+
+
+def _merged(key: str, earlier: Any, value: Any) -> object:
+    """The value of a field after a further layer."""
+    if isinstance(value, Sweep):
+        return merged(earlier, value)
+    if isinstance(value, dict):
+        return {**(earlier or {}), **value}
+    return tuple(dict.fromkeys([*(earlier or ()), *value])) if key == "secrets" else value
 
 
 def _drops(layer: Request) -> set[str]:
@@ -236,6 +257,7 @@ _FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__
     "modules": "--module",
     "binds": "--bind",
     "module": "--python-module",
+    "secrets": "--secret",
     "launcher_args": "--launcher-arg",
     **{key: key for key in FILE_ONLY},
 }
@@ -246,7 +268,7 @@ def flag(field: str) -> str:
     return _FLAGS[field]
 
 
-_LISTS = ("modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
+_LISTS = ("secrets", "modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
 
 
 def _words(key: str, value: Any) -> list[str]:

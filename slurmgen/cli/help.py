@@ -9,7 +9,7 @@ OWN = "Options"
 "The group of the options that only one command has."
 GROUPS = {
     "Job": "framework script module command replace_args launcher_args launcher_config rendezvous "
-    "mixed_precision requeue requeue_signal sweep sweep_limit label_ranks mail mail_user "
+    "mixed_precision requeue requeue_signal segments sweep sweep_limit label_ranks mail mail_user "
     "name log_dir",
     "Resources": "gpus nodes nodelist gpu_type cpus_per_gpu cpus mem time account partition qos exclude "
     "sbatch preflight on_bad_node",

@@ -207,6 +207,13 @@ _OPTIONS = [
         help="Environment variable; $NAME in V is expanded in the job; repeatable.",
     ),
     click.option(
+        "--secret",
+        "secrets",
+        multiple=True,
+        metavar="NAME",
+        help="Variable with a secret value, from the environment, the keyring or a prompt; repeatable.",
+    ),
+    click.option(
         "--module",
         "modules",
         multiple=True,
@@ -277,6 +284,12 @@ _OPTIONS = [
         "--requeue/--no-requeue",
         default=None,
         help="Ask the ranks to save before the time limit, and requeue the job if they are unfinished.",
+    ),
+    click.option(
+        "--segments",
+        type=int,
+        metavar="N",
+        help="Run the job in up to N array tasks, one after the other, until it is finished.",
     ),
     click.option(
         "--requeue-signal",

@@ -6,6 +6,7 @@ from slurmgen.plan.before_login import login_script
 from slurmgen.plan.charge import charged
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.explanation import explained
+from slurmgen.plan.job_secrets import JobSecrets
 from slurmgen.plan.job_step import Step
 from slurmgen.plan.next_steps import NextStep
 from slurmgen.plan.ranks import Ranks
@@ -38,6 +39,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     time_limit: Reasoned
     setup: Setup
     variables: tuple[Variable, ...]
+    secrets: JobSecrets | None
+    "The variables that it reads from a file; None for none."
     rendezvous: Rendezvous | None
     "How the ranks find each other; None where they need no address from the batch script."
     notice: Notice | None
@@ -69,7 +72,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def gpu_hours(self) -> float:
-        """GPU hours of a job, or of all tasks of a sweep, that uses its whole time limit."""
+        """GPU hours of a job, all its segments or tasks of a sweep, that uses its whole time limit."""
         return self.ranks.layout.gpus * self.time_seconds * self.tasks / 3600
 
     @property
@@ -79,15 +82,16 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def tasks(self) -> int:
-        """Tasks of the sweep; 1 without one."""
-        return self.sweep.tasks if self.sweep else 1
+        """Tasks of the sweep, or segments of the run; 1 for a plain job."""
+        return self.sweep.tasks if self.sweep else self.segments
 
     @property
     def notes(self) -> dict[str, str]:
         """What users should know about the job, by topic."""
         why = self.ranks.launcher.threads
         threads = {"threads": why} if why else {}
-        return threads | notes_of(self.profile, self.place, self.ranks.settings, requeue=self.requeue)
+        requeue = self.request.may_stop_early
+        return threads | notes_of(self.profile, self.place, self.ranks.settings, requeue=requeue)
 
     @property
     def framework(self) -> str:
@@ -150,6 +154,11 @@ class Plan(Struct, frozen=True, kw_only=True):
         return self.ranks.program.script
 
     @property
+    def segments(self) -> int:
+        """The array tasks that the job may take, one after the other; 1 for a plain job."""
+        return self.request.segments or 1
+
+    @property
     def requeue(self) -> bool:
         """Whether the job is requeued when its ranks exit unfinished."""
         return bool(self.request.requeue)
@@ -163,7 +172,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def goes_on(self) -> bool:
         """Whether lines of the script follow the step, even if it fails."""
-        return self.requeue or bool(self.request.after)
+        return self.request.may_stop_early or bool(self.request.after)
 
     @property
     def login_script(self) -> str:
@@ -184,6 +193,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def output(self) -> str:
         """The log file, as in --output, relative to the folder that the job starts in."""
+        if self.request.in_segments:
+            return f"{self.log_dir}/%x-%A.out" if self.log_dir else "%x-%A.out"
         is_array = "array" in dict(self.extra_directives)
         pattern = "%x-%A_%a.out" if is_array else "%x-%j.out"
         return f"{self.log_dir}/{pattern}" if self.log_dir else pattern
@@ -220,7 +231,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
     """The plan as `explain --json` prints it; every value is a JSON type."""
     numbers = (
         "site framework name nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size "
-        "mem time requeue"
+        "mem time requeue segments"
     ).split()
     why = plan.why
     return {key: getattr(plan, key) for key in numbers} | {
@@ -236,6 +247,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "charge": plan.charge,
         "directives": dict(plan.directives),
         "env": plan.env,
+        "secrets": list(plan.request.secrets or ()),
         "task_env": {variable.name: variable.value for variable in plan.step.variables},
         "notes": plan.notes,
         "launch": _joined(plan.step.lines),

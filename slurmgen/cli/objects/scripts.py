@@ -71,6 +71,8 @@ class Explained(Struct, frozen=True, kw_only=True):
     "Time limit, in Slurm's notation."
     requeue: bool
     "Whether the job is requeued while it is unfinished."
+    segments: int
+    "The array tasks that the job may take, one after the other."
     gpu_type: str | None
     partition: str | None
     "One partition or several, separated by commas."
@@ -111,6 +113,8 @@ class Explained(Struct, frozen=True, kw_only=True):
     "Its runs with parameters of their own."
     stage: list[str]
     "Data that is copied to the nodes."
+    secrets: list[str]
+    "Variables whose values `submit` sends in a file of their own."
     before_login: list[str]
     "Lines of shell for the login node before the submission."
     before: list[str]

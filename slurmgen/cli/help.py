@@ -14,7 +14,7 @@ GROUPS = {
     "Resources": "gpus nodes nodelist gpu_type cpus_per_gpu cpus mem time account partition qos exclude "
     "sbatch preflight on_bad_node",
     "Software": "container container_engine binds env modules python_env",
-    "Site and connection": "site via host ssh_config ssh_client",
+    "Site and connection": "site sites via host ssh_config ssh_client",
     "Files": "remote_dir max_size send",
     "Output": "output write all_jobs force format_ color as_json",
 }

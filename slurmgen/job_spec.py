@@ -313,6 +313,8 @@ def _files(request: Request, merged: Request, overrides: Request) -> dict[str, s
         value, override = getattr(request, key), getattr(overrides, key)
         if isinstance(value, dict):
             files |= {f"{key}.{name}": FILE_NAME for name in value.keys() - override.keys()}
+        elif key == "secrets":  # a name of the caller counts as consent
+            files |= {f"{key}.{name}": FILE_NAME for name in value or () if name not in (override or ())}
         elif value != getattr(merged, key):
             files[key] = user.FILE_NAME
         elif override is None and value is not None:

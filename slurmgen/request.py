@@ -67,6 +67,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Another container engine that the site offers."
     binds: tuple[str, ...] | None = None
     env: dict[VariableName, str] = {}
+    secrets: tuple[VariableName, ...] | None = None
+    "Variables with secret values, which `submit` sends into a file that the job reads; from all layers."
     modules: tuple[str, ...] | None = None
     "Instead of the site's modules; an empty list loads none."
     python_env: str | None = None
@@ -132,6 +134,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 def merge(*layers: Request) -> Request:
     """Merge requests: later ones overrule earlier ones; `env` and `sbatch` are merged key by key.
 
+    The `secrets` of all are united.
+
     A later `container` of none also removes the engine and the binds of earlier requests; a later script,
     module or command replaces an earlier one of any kind.
     """
@@ -141,15 +145,20 @@ def merge(*layers: Request) -> Request:
             values = {key: value for key, value in values.items() if key not in PROGRAMS}
         for key in Request.__struct_fields__:
             value = getattr(layer, key)
-            if isinstance(value, dict):
-                values[key] = {**values.get(key, {}), **value}  # type: ignore[dict-item]
-            elif isinstance(value, Sweep):
-                values[key] = merged(values.get(key), value)  # type: ignore[arg-type]
-            elif value is not None:
-                values[key] = value
+            if value is not None:
+                values[key] = _merged(key, values.get(key), value)
         if layer.container == NONE:
             values = {key: value for key, value in values.items() if key not in _drops(layer)}
     return Request(**values)  # type: ignore[arg-type]
+
+
+def _merged(key: str, earlier: Any, value: Any) -> object:
+    """The value of a field after a further layer."""
+    if isinstance(value, Sweep):
+        return merged(earlier, value)
+    if isinstance(value, dict):
+        return {**(earlier or {}), **value}
+    return tuple(dict.fromkeys([*(earlier or ()), *value])) if key == "secrets" else value
 
 
 def _drops(layer: Request) -> set[str]:
@@ -236,6 +245,7 @@ _FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__
     "modules": "--module",
     "binds": "--bind",
     "module": "--python-module",
+    "secrets": "--secret",
     "launcher_args": "--launcher-arg",
     **{key: key for key in FILE_ONLY},
 }
@@ -246,7 +256,7 @@ def flag(field: str) -> str:
     return _FLAGS[field]
 
 
-_LISTS = ("modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
+_LISTS = ("secrets", "modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
 
 
 def _words(key: str, value: Any) -> list[str]:

@@ -145,7 +145,7 @@ def _as_hello(request: Request, folder: Path) -> Request:
         (bin_folder / "python").symlink_to(sys.executable)
     (folder / "hello.py").write_text(HELLO, encoding="utf-8")
     env = {"PATH": f"{bin_folder}:$PATH"}
-    return replace(request, script="hello.py", container=NONE, python_env=NONE, env=env)
+    return replace(request, script="hello.py", container=NONE, python_env=NONE, env=env, secrets=None)
 
 
 def _run(script: str, ranks: int, twin: Twin, folder: Path) -> str:

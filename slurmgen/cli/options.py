@@ -207,6 +207,13 @@ _OPTIONS = [
         help="Environment variable; $NAME in V is expanded in the job; repeatable.",
     ),
     click.option(
+        "--secret",
+        "secrets",
+        multiple=True,
+        metavar="NAME",
+        help="Variable with a secret value, from the environment, the keyring or a prompt; repeatable.",
+    ),
+    click.option(
         "--module",
         "modules",
         multiple=True,

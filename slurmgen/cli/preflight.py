@@ -161,6 +161,7 @@ def _checking(job: JobSpec) -> JobSpec:
     """The job without what slurmgen.toml has for training, with all GPUs of its nodes by default."""
     asked = job.options.request
     kept = {field: getattr(job.request, field) for field in _OF_PROJECT}
+    kept["secrets"] = None
     if asked.container is None and _is_in_project(job, kept["container"]):
         kept |= {"container": None, "container_engine": None, "binds": None}
     if asked.gpus == 0:

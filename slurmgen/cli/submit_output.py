@@ -38,6 +38,8 @@ def show(prepared: "Prepared", as_json: bool) -> None:
         say("would first run on the login node, unless the same lines have run there before:")
         for line in submission.login_script.splitlines():
             say(f"  {line}")
+    if prepared.secrets.names:
+        say(f"would send the secrets {', '.join(prepared.secrets.names)}, into a file that the job reads")
     say(f"would submit to site {route.site}, {routes[route.via]}")
     for one in prepared.after:
         say(f"would depend on another job: it {one.text}")
@@ -61,6 +63,7 @@ def _dry_run(prepared: "Prepared") -> "DryRun":
         bytes=submission.content.size,
         files=list(submission.files.files),
         secrets=list(submission.files.secrets),
+        secret_variables=list(prepared.secrets.names),
     )
 
 

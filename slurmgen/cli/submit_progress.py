@@ -11,6 +11,7 @@ from slurmgen.jobs.exactly_once import Count
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.jobs.submit import Observer
+from slurmgen.remote.ssh.prompt import Terminal, terminal_prompt
 from slurmgen.slurm.sizes import of_bytes
 
 
@@ -20,6 +21,10 @@ class Printer(Observer):
     def __init__(self, prepared: Prepared, notes: Iterable[str]) -> None:
         self._prepared = prepared
         self._notes = tuple(notes)
+
+    def questions(self) -> Terminal | None:
+        """See Observer."""
+        return terminal_prompt()
 
     def connected(self, where: str, entry: Record) -> None:
         """See Observer."""

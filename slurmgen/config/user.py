@@ -12,6 +12,7 @@ from msgspec import Meta, Struct, structs
 from slurmgen.paths import config_folder
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
+from slurmgen.slurm.shell import VariableName
 from slurmgen.toml_structs import convert, read_own
 
 FILE_NAME = "personal.toml"
@@ -32,6 +33,8 @@ class Personal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ssh_config: str | None = None
     ssh_client: Literal["paramiko", "openssh"] | None = None
     "SSH client: paramiko, or openssh, which can share a login between commands."
+    secrets: tuple[VariableName, ...] | None = None
+    "Variables that every project may send into its jobs there, without asking."
     mail_user: str | None = None
     "Address for the mail of jobs with `mail`."
     bad_node_days: Annotated[float, Meta(ge=0, le=3650)] | None = None

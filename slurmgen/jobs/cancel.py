@@ -6,6 +6,7 @@ from msgspec import structs
 
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.report import Report
+from slurmgen.jobs.secret_removal import remove_secrets
 from slurmgen.jobs.slurm_client import cancel
 from slurmgen.jobs.status import make_report, query_site
 from slurmgen.remote.transport import Transport
@@ -26,6 +27,7 @@ def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Callable[[str
     active = [report.job for report in before if report.states and not report.ended]
     if active:
         cancel(transport, *(job.id for job in active))
+        remove_secrets(transport, active)
     _notify(before, active, notify)
     after = query_site(transport, active, explain=False) if active else []
     by_job = {report.job: report for report in after}

@@ -16,6 +16,7 @@ from slurmgen.errors import (
     Unresolved,
 )
 from slurmgen.jobs import remote_scripts
+from slurmgen.jobs.secret_values import SecretValues
 from slurmgen.jobs.slurm_client import NO_SLURM, call, hint_for, refusal
 from slurmgen.remote.transport import Completed, Transport
 from slurmgen.slurm import commands, replies
@@ -95,6 +96,8 @@ class Submission(Struct, frozen=True, kw_only=True):
     "What runs on the login node first; empty for nothing."
     login_hash: str = ""
     "The name of what runs there: once for each."
+    secrets: SecretValues = SecretValues()
+    "Sent with the job, for a file that the batch script reads."
     is_stored: bool = False
     "Whether only the remote host has the content, so that nothing can be sent."
     file: str = ""
@@ -240,6 +243,7 @@ def _run(
     transport: Transport, submission: Submission, parcel: Parcel, data: Iterable[bytes], timeouts: Timeouts
 ) -> list[str]:
     names = b"".join(name.encode(errors="surrogateescape") + b"\0" for name in parcel.gone)
+    secrets = submission.secrets.lines()
     args = [
         *(submission.parent, submission.run, submission.key, submission.content.hash),
         *(parcel.base, str(len(names))),
@@ -249,11 +253,15 @@ def _run(
         *(str(timeouts.sbatch), str(timeouts.grace)),
         *(submission.login_hash, submission.login_script, str(timeouts.login)),
         submission.dependency,
+        str(len(secrets)),
     ]
     size = 0 if parcel.base == "?" else submission.content.size
     login = 2 * timeouts.login if submission.login_script else 0
     timeout = timeouts.reply + login + size / SLOWEST_LINK
-    return remote_scripts.run(transport, "submit", args, chain([names], data), timeout=timeout) + [""] * 5
+    return (
+        remote_scripts.run(transport, "submit", args, chain([secrets, names], data), timeout=timeout)
+        + [""] * 5
+    )
 
 
 def _counted(parts: Iterable[bytes], total: int, count: Count) -> Iterator[bytes]:

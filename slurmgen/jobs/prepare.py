@@ -11,12 +11,14 @@ from secrets import token_hex
 
 from msgspec import Struct, structs
 
+from slurmgen.config.project import FILE_NAME
 from slurmgen.errors import RequestError
 from slurmgen.jobs import dependencies, sweep_table
 from slurmgen.jobs.batch_script import BatchScript
 from slurmgen.jobs.dependencies import Dependency
 from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.secret_values import Wanted
 from slurmgen.paths import cache_folder
 from slurmgen.plan import Plan, bad_nodes
 from slurmgen.remote.route import Route
@@ -56,6 +58,8 @@ class Prepared(Struct, frozen=True):
     "What to do when Slurm refuses the job, by a part of the message."
     after: tuple[Dependency, ...] = ()
     "The jobs that must end first."
+    secrets: Wanted = Wanted()
+    "Their values are added when the job is submitted."
 
 
 def prepare(
@@ -94,7 +98,7 @@ def prepare(
     made = _submission(plan, script, files, content, parent)
     sent = _sent(route, parent)
     record = _pending(made, route, project_dir, commit, identity or script)
-    return _prepared(plan, made, route, record, sent, expected(content, sent))
+    return _prepared(plan, made, route, record, sent, expected(content, sent), project_dir)
 
 
 def prepare_stored(
@@ -114,7 +118,9 @@ def prepare_stored(
     made = _submission(plan, script, Snapshot({}), content, parent_of(earlier))
     record = _pending(made, route, project_dir, Revision(earlier.commit, earlier.dirty), identity)
     nothing = Sent(cache_folder() / "manifests" / "none")
-    return _prepared(plan, structs.replace(made, is_stored=True), route, record, nothing, Parcel("?"))
+    return _prepared(
+        plan, structs.replace(made, is_stored=True), route, record, nothing, Parcel("?"), project_dir
+    )
 
 
 def parent_of(record: Record) -> str:
@@ -123,7 +129,7 @@ def parent_of(record: Record) -> str:
 
 
 def _prepared(
-    plan: Plan, made: Submission, route: Route, record: Record, sent: Sent, first: Parcel
+    plan: Plan, made: Submission, route: Route, record: Record, sent: Sent, first: Parcel, project_dir: Path
 ) -> Prepared:
     of_plan = structs.replace(
         record,
@@ -133,7 +139,14 @@ def _prepared(
         tasks=sweep_table.as_text(plan.sweep),
     )
     refusals = plan.profile.refusals | bad_nodes.refusals(plan.request)
-    return Prepared(made, route, of_plan, sent, first, refusals)
+    secrets = _secrets(plan, project_dir)
+    return Prepared(made, route, of_plan, sent, first, refusals, secrets=secrets)
+
+
+def _secrets(plan: Plan, project_dir: Path) -> Wanted:
+    names = plan.request.secrets or ()
+    by_project = tuple(name for name in names if plan.files.get(f"secrets.{name}") == FILE_NAME)
+    return Wanted(names, by_project, str(project_dir.resolve()))
 
 
 def prepare_script(

@@ -186,7 +186,7 @@ def _is_changed(key: str, changes: Request) -> bool:
     """Whether changes overrule a field, or one variable or sbatch option of it, as in `env.NAME`."""
     field, _, name = key.partition(".")
     value = getattr(changes, field)
-    return name in value if isinstance(value, dict) else value is not None
+    return name in (value or ()) if name else value is not None
 
 
 def _templates(project_dir: Path) -> Path | None:

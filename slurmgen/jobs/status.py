@@ -16,6 +16,7 @@ from slurmgen.jobs.logs import recorded_logs
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.reported_nodes import remember, with_bad_nodes
 from slurmgen.jobs.requeued import requeued
+from slurmgen.jobs.secret_removal import remove_secrets
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
 from slurmgen.jobs.struct_text import to_text
 from slurmgen.jobs.sweep_table import tasks_of
@@ -68,7 +69,14 @@ def query_site(
     reasons = _reasons(states, logs) if explain else {}
     reports = [make_report(job, *known[job], reasons.get(job)) for job in jobs]
     reports = [_with_requeues(report, logs.get(report.job, "")) for report in reports]
+    remove_secrets(transport, (report.job for report in reports if _final(report)))
     return with_bad_nodes(transport, reports) if explain else reports
+
+
+def _final(report: Report) -> str:
+    """The final states for the ledger; empty if it has no record of the job, or the job may run again."""
+    is_recorded = report.states and report.job.is_recorded
+    return as_text(report.states, tasks_of(report.job.record)) if is_recorded else ""
 
 
 def _with_requeues(report: Report, log: str) -> Report:

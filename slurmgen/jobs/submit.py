@@ -24,6 +24,7 @@ from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.prepare import MAX_SIZE, Prepared, dependent, new_key, now, prepare
 from slurmgen.jobs.recorded_request import with_request
 from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, place_of
+from slurmgen.jobs.secret_values import Questions, find_values
 from slurmgen.jobs.sweep_arrays import arrays_of
 from slurmgen.plan import Plan
 from slurmgen.remote.background import BackgroundLogin
@@ -45,6 +46,10 @@ class Outcome(Struct, frozen=True):
 
 class Observer:
     """Receives the events of a submission. The methods of this class show none but a warning in the log."""
+
+    def questions(self) -> Questions | None:
+        """Asks for secrets and for consent; None, as here, asks nothing."""
+        return None
 
     def connected(self, where: str, entry: Record) -> None:
         """Called when the host `where` is reached; `entry` may be an earlier unsettled one of this job."""
@@ -143,9 +148,11 @@ def submission(
         observer: is called as the submission proceeds.
 
     Raises:
+        RequestError: a secret has no value, or the user does not agree to send it; nothing was sent.
         RemoteError: as `exactly_once.submit` says. The entry stays while there may be a job.
     """
     ledger, observer = Ledger(), observer or Observer()
+    prepared = _with_secrets(prepared, observer)
     entry = ledger.claim(prepared.record, again=again)
     with _connected(ledger, [entry], connect) as transport:
         observer.connected(transport.where, entry)
@@ -177,6 +184,7 @@ def submissions(
         RemoteError: as for `submission`; it says which arrays are submitted.
     """
     ledger, observer, outcomes = Ledger(), observer or Observer(), list[Outcome]()
+    prepared = [_with_secrets(one, observer) for one in prepared]
     entries = [ledger.claim(one.record, again=again) for one in prepared]
     with _connected(ledger, entries, connect) as transport:
         observer.connected(transport.where, entries[0])
@@ -189,6 +197,14 @@ def submissions(
         outcomes = _grouped(outcomes)
         _settle(ledger, [outcome.record for outcome in outcomes], observer)
         yield outcomes
+
+
+def _with_secrets(prepared: Prepared, observer: Observer) -> Prepared:
+    """The submission with the values of its secrets; the user is asked before anything is sent."""
+    if not prepared.secrets.names:
+        return prepared
+    values = find_values(prepared.secrets, prepared.route, observer.questions())
+    return structs.replace(prepared, submission=structs.replace(prepared.submission, secrets=values))
 
 
 def _made(

@@ -6,6 +6,7 @@ from slurmgen.plan.before_login import login_script
 from slurmgen.plan.charge import charged
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.explanation import explained
+from slurmgen.plan.job_secrets import JobSecrets
 from slurmgen.plan.job_step import Step
 from slurmgen.plan.next_steps import NextStep
 from slurmgen.plan.ranks import Ranks
@@ -38,6 +39,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     time_limit: Reasoned
     setup: Setup
     variables: tuple[Variable, ...]
+    secrets: JobSecrets | None
+    "The variables that it reads from a file; None for none."
     rendezvous: Rendezvous | None
     "How the ranks find each other; None where they need no address from the batch script."
     notice: Notice | None
@@ -236,6 +239,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "charge": plan.charge,
         "directives": dict(plan.directives),
         "env": plan.env,
+        "secrets": list(plan.request.secrets or ()),
         "task_env": {variable.name: variable.value for variable in plan.step.variables},
         "notes": plan.notes,
         "launch": _joined(plan.step.lines),

@@ -10,6 +10,7 @@ from slurmgen.launchers import LAUNCHERS, Launcher, Layout
 from slurmgen.plan.bad_nodes import with_bad_nodes
 from slurmgen.plan.directives import gpu_directive, mem_directive
 from slurmgen.plan.environment import Setup, find_setup
+from slurmgen.plan.job_secrets import find_secrets
 from slurmgen.plan.job_step import Shared, find_step
 from slurmgen.plan.layout import check_shape, lay_out
 from slurmgen.plan.logs import check_error_file, log_folder
@@ -79,7 +80,8 @@ def resolve(
     further = with_array(sweep, with_mail(request, further))
     threads = max(1, ranks.cpus.per_rank // (sweep.per_task if sweep else 1))
     exports = variables(request, site, settings, launcher, layout, setup, threads)
-    job = Shared(setup, further, _names(exports, all_ranks))
+    secrets = find_secrets(request, launcher, layout, setup, further)
+    job = Shared(setup, further, (*_names(exports, all_ranks), *(request.secrets or ())))
     meets = any(one.launcher.meets(one.layout) for one in all_ranks)
     plan = Plan(
         site=site.name,
@@ -92,6 +94,7 @@ def resolve(
         time_limit=limit,
         setup=setup,
         variables=exports,
+        secrets=secrets,
         rendezvous=_rendezvous(request, site, setup) if meets else None,
         notice=notice,
         sweep=sweep,

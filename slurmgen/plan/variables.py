@@ -84,7 +84,7 @@ def check_names(request: Request, launcher: Launcher, layout: Layout, setup: Set
     Raises:
         RequestError: the script, the launcher or the container overrules one.
     """
-    for name, reason in _set_later(request, launcher, layout, setup):
+    for name, reason in names_set_later(request, launcher, layout, setup):
         if name in request.env:
             raise RequestError(f"--env {name} would have no effect: {reason}", "Leave it out.")
     _check_staged(request)
@@ -102,7 +102,7 @@ def _check_staged(request: Request) -> None:
     is_set = is_staged(request) or STAGED_DATA in request.env
     if is_set or any(STAGED_DATA in line for line in request.before or ()):
         return
-    for what, text in _expanded(request):
+    for what, text in expanded(request):
         if STAGED_DATA in variables_in(text):
             raise RequestError(
                 f"{what} has ${STAGED_DATA}, but the job stages no data",
@@ -130,7 +130,7 @@ def check_per_task(request: Request, tasks: int) -> None:
     Raises:
         RequestError: a value has such a variable.
     """
-    for what, text in _expanded(request) if tasks > 1 else ():
+    for what, text in expanded(request) if tasks > 1 else ():
         for name in variables_in(text):
             if name in PER_TASK:
                 raise RequestError(
@@ -139,7 +139,7 @@ def check_per_task(request: Request, tasks: int) -> None:
                 )
 
 
-def _expanded(request: Request) -> Iterator[tuple[str, str]]:
+def expanded(request: Request) -> Iterator[tuple[str, str]]:
     """The values whose variables the batch script expands, and what they are."""
     yield "--container", request.container or ""
     yield "--python-env", request.python_env or ""
@@ -152,7 +152,7 @@ def _expanded(request: Request) -> Iterator[tuple[str, str]]:
     yield from ((f"the argument {text!r}", text) for text in arguments)
 
 
-def _set_later(
+def names_set_later(
     request: Request, launcher: Launcher, layout: Layout, setup: Setup
 ) -> Iterator[tuple[str, str]]:
     """The variables that the script or the launcher sets, and why a requested value has no effect."""

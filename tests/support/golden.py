@@ -28,6 +28,7 @@ WITHOUT_GPUS = {
     "olivia.python.cpus": Request(gpus=0, cpus=8, script="prep.py", account=ACCOUNTS["olivia"]),
     "generic.ray.cpus": Request(framework="ray", gpus=0, cpus=8, nodes=2, script="prep.py"),
 }
+WITH_SECRETS = "olivia.ddp.2nodes"
 SWEPT = {
     "generic.ddp.node.sweep": Sweep(grid={"lr": ("1e-3", 0.01), "name": ("it's $HOME", "é")}, limit=2),
     "daic.python.1gpu.shared": Sweep(grid={"seed": (1, 2, 3)}, style="hydra", runs_per_gpu=2),
@@ -51,12 +52,18 @@ def golden_requests() -> dict[str, tuple[str, Request]]:
         for name, requeue in AROUND_STEP.items()
     }
     without_gpus = {name: (name.partition(".")[0], asked) for name, asked in WITHOUT_GPUS.items()}
+    secret = {
+        f"{WITH_SECRETS}.secrets": (
+            plain[WITH_SECRETS][0],
+            replace(plain[WITH_SECRETS][1], secrets=("HF_TOKEN",), requeue=True),
+        )
+    }
     swept = {
         name: (site, replace(asked, sweep=SWEPT[name]))
         for name in SWEPT
         for site, asked in [plain[name.rpartition(".")[0]]]
     }
-    return plain | checked | again | around | without_gpus | swept
+    return plain | secret | checked | again | around | without_gpus | swept
 
 
 def _matrix() -> list[tuple[str, str]]:

@@ -104,6 +104,8 @@ class DryRun(Struct, frozen=True, kw_only=True):
     "Their names."
     secrets: list[str]
     "Files that are not sent, because they may hold secrets."
+    secret_variables: list[str]
+    "Names of the secrets that would be sent to the job."
 
 
 class Accepted(Struct, frozen=True, kw_only=True):

@@ -36,7 +36,8 @@ take_intent() { # takes the next intent; fails if another process is first
   timeout -s KILL 20 sync "$records" >/dev/null 2>&1 3<&- &
 }
 
-mark_over() { # this attempt made no job, and never will
+mark_over() { # this attempt made no job, and never will; a later one may have its run folder already
+  [ -e "$records/intent.$number.over" ] || rm -f -- "$run/$secrets"
   printf '' >"$records/intent.$number.over"
 }
 

@@ -66,6 +66,7 @@ remove() { # renamed first, so that no other process copies from what is half re
 settle() { # settle KIND PROJECT PATH: removes it if it may, and lists it
   if [ "$1" = run ]; then last=$(written "$3"); else last=$(used "$3"); fi
   size=$(kilobytes "$3")
+  [ "$1$state$task$refused" != runfreePRUNE ] || rm -rf -- "$3/.slurmgen" # the secrets of a job that has ended
   [ -z "$refused" ] || state=kept detail=$refused
   if [ "$state" = free ] && [ "$task" = PRUNE ] && [ "$((last + age))" -le "$(date +%s)" ]; then
     if remove "$3"; then

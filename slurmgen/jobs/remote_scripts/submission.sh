@@ -5,6 +5,7 @@
 #   snapshots/HASH        the content of the project, named by its hash; never changed once it has that name
 #   snapshots/HASH.read-only  the files of a snapshot that runs share: see sharing.sh
 #   runs/NAME-KEY         the folder that one job runs in: a copy of a snapshot, and the batch script
+#       .slurmgen/secrets  the job's secrets; the batch script reads and removes them
 #   submissions/NAME-KEY  the records of one submission, kept for good:
 #       intent.N          a link to `HOST PID SECONDS`: the process that calls sbatch for the Nth time
 #       intent.N.over     exists: that attempt made no job, and never will
@@ -27,6 +28,9 @@ script=$7 script_text=$8 record=$9
 shift 9
 log_dir=$1 log_prefix=$2 comment=$3 clusters=$4 sbatch_seconds=$5 grace=$6
 login=${7-} login_text=${8-} login_seconds=${9-} dependency=${10-}
+secret_bytes=${11-}
+
+secrets=.slurmgen/secrets # below the run folder; plan/job_secrets.py has the same path
 
 failed() { # there is no job, and nothing is left half done
   reply failed "$1"

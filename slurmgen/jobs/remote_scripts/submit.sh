@@ -1,8 +1,9 @@
 # shellcheck shell=sh disable=SC2154,SC2034,SC2317
 # Submits one job exactly once. The functions are in the parts that are sent before it: see __init__.py.
 #
-# Standard input, as descriptor 3: the names that were removed since BASE, each ended by a NUL, and a tar of what is
-# new, which ends with .slurmgen/complete. submission.sh describes the folders, docs/reliability.md the states.
+# Standard input, as descriptor 3: the secrets of the job, as lines of bash; the names that were removed since BASE,
+# each ended by a NUL; and a tar of what is new, which ends with .slurmgen/complete. submission.sh describes the
+# folders, docs/reliability.md the states.
 
 add_script() { # and the folder of the log, which Slurm does not make
   at=staging/$temp/$script
@@ -12,6 +13,20 @@ add_script() { # and the folder of the log, which Slurm does not make
     failed "cannot write in $PWD/staging"
 }
 
+receive_secrets() { # into a variable that no child process gets, and that ends with a line feed less
+  unset slurmgen_secrets
+  slurmgen_secrets=
+  [ "${secret_bytes:-0}" = 0 ] || slurmgen_secrets=$(head -c "$secret_bytes" <&3)
+  [ "$((${#slurmgen_secrets} + 1))" -ge "${secret_bytes:-0}" ] || failed 'the secrets of the job were not received'
+}
+
+add_secrets() { # only the user may read the file, before anything is in it, whatever the folder above it grants
+  [ -n "$slurmgen_secrets" ] || return 0
+  { make "$run/.slurmgen" && printf '' >"$run/$secrets"; } || give_up "cannot write $run/$secrets"
+  chmod 600 "$run/$secrets" 2>/dev/null # a network share may refuse that
+  printf '%s\n' "$slurmgen_secrets" >"$run/$secrets" || give_up "cannot write $run/$secrets"
+}
+
 place() { # moves the run folder to its place, which an attempt without a job may have taken
   if [ -e "$run" ]; then mv -T "$run" "staging/$temp.old" || give_up "cannot replace $run"; fi
   mv -T "staging/$temp" "$run" || give_up "cannot make $run"
@@ -19,6 +34,7 @@ place() { # moves the run folder to its place, which an attempt without a job ma
 
 submit() {
   place
+  add_secrets
   wait # until the intent is on the disk
   call_sbatch
   [ -z "$job" ] || record_job new "$began" "$hash"
@@ -50,6 +66,7 @@ leave() {
 enter leave
 resolve
 printf '%s' "$record" >"$records/record.json" || failed "cannot write in $records"
+receive_secrets
 fetch_content
 record_shared
 add_script

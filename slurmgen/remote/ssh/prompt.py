@@ -7,6 +7,7 @@ import termios
 from contextlib import suppress
 from functools import cache
 from getpass import getpass
+from pathlib import Path
 from typing import Protocol
 
 from slurmgen.errors import AuthenticationFailed
@@ -40,6 +41,12 @@ class Terminal:
             return getpass(prompt)
         except EOFError:
             raise AuthenticationFailed(f"there was no answer to `{prompt.strip()}`", "Try again.") from None
+
+    def confirms(self, question: str) -> bool:
+        """Whether the user answers yes."""
+        with Path(_TERMINAL).open("r+b", buffering=0) as terminal:
+            terminal.write(question.encode(errors="backslashreplace"))
+            return terminal.readline(100).strip().lower() in {b"y", b"yes"}
 
     def show(self, text: str) -> None:
         """Show a text that needs no answer."""

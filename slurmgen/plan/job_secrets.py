@@ -1,0 +1,61 @@
+"""The secrets of a job: variables that it reads from a file, so that no value is in the script."""
+
+from msgspec import Struct
+
+from slurmgen.containers import ENGINES
+from slurmgen.errors import RequestError
+from slurmgen.launchers import Launcher, Layout
+from slurmgen.plan.environment import Setup
+from slurmgen.plan.variables import OWN, expanded, names_set_later
+from slurmgen.request import Request
+from slurmgen.slurm.shell import variables_in
+
+PATH = ".slurmgen/secrets"
+"The file, in the folder that the job runs in."
+_OWN = ("secrets", "runs_again")
+"Variables of the script's lines for secrets."
+
+
+class JobSecrets(Struct, frozen=True):
+    """What the script needs to read its secrets."""
+
+    names: tuple[str, ...]
+    prefix: str
+    "The container engine's prefix of host variables; empty for none."
+    tasks: bool
+    "A job array, whose tasks share the file."
+    path: str = PATH
+
+
+def find_secrets(
+    request: Request, launcher: Launcher, layout: Layout, setup: Setup, further: dict[str, str]
+) -> JobSecrets | None:
+    """The secrets of a request; None without any.
+
+    Raises:
+        RequestError: one is also an ordinary variable, or would have no effect.
+    """
+    if not request.secrets:
+        return None
+    taken = dict.fromkeys((*OWN, *_OWN), "the script uses that name")
+    taken |= dict(names_set_later(request, launcher, layout, setup))
+    taken |= dict.fromkeys(request.env, "--env sets it too, and its value is part of the script")
+    for name in request.secrets:
+        if name in taken:
+            raise RequestError(f"{name} cannot be a secret: {taken[name]}", "Leave one of them out.")
+    for name in request.env.keys() & set(_OWN):
+        raise RequestError(f"--env {name} would have no effect: the script uses that name", "Leave it out.")
+    _check_arguments(request)
+    prefix = ENGINES[setup.container.engine].env_prefix if setup.container else ""
+    return JobSecrets(request.secrets, prefix, "array" in further)
+
+
+def _check_arguments(request: Request) -> None:
+    """Refuse a secret in what becomes an argument, which every user of a node can see."""
+    for what, text in expanded(request):
+        for name in set(request.secrets or ()) & set(variables_in(text)):
+            if not what.startswith("--env "):
+                raise RequestError(
+                    f"{what} has ${name}, a secret that would be in the list of processes",
+                    "Read the variable in the program instead.",
+                )

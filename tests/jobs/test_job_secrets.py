@@ -1,0 +1,314 @@
+"""Secrets of a job: sent into one private file, read by the job, removed, and found nowhere else."""
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import json
+
+from slurmgen import Request, load_site, render, resolve
+from slurmgen.errors import RequestError
+from slurmgen.jobs.ledger import Ledger
+from slurmgen.jobs.secret_values import SecretValues
+from slurmgen.plan.job_secrets import PATH
+from tests.conftest import Run
+from tests.scenarios.test_hostile_replies import WAY, Machine, machine
+from tests.support.sshd import Server, privilege_separation_folder, sshd
+from tests.support.twins import Testbed, eventually
+
+__all__ = ["machine"]
+
+MARK = "Zx7MARKq9"
+VALUES = {"HF_TOKEN": f'{MARK} it\'s\n\n"$HOME" `a` \\ é\t!', "WANDB_API_KEY": f"{MARK}2\n"}
+TRAIN = """import os, pathlib, stat, time
+file = pathlib.Path(".slurmgen/secrets")
+modes = [oct(stat.S_IMODE(path.stat().st_mode)) for path in (file, file.parent, pathlib.Path("."))]
+values = [ascii(os.environ[name]).replace("M", "m") for name in ("HF_TOKEN", "WANDB_API_KEY")]
+print("modes", *modes, *values, flush=True)
+pathlib.Path("up").touch()
+while not pathlib.Path("go").exists():
+    time.sleep(0.05)
+"""
+JOB = '[defaults]\nframework = "python"\n[job.train]\nscript = "train.py"\nsecrets = ["HF_TOKEN"]\n'
+
+
+@pytest.fixture(scope="module")
+def watched(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A login node that records each program that it starts, with arguments and environment."""
+    privilege_separation_folder()
+    folder = tmp_path_factory.mktemp("watched")
+    trace = f"strace -f -ff -qq -v -e trace=execve -s 1000000 -o {folder}/trace"
+    shell = f"""ForceCommand cd "$HOME" && exec {trace} sh -c "$SSH_ORIGINAL_COMMAND\""""
+    with sshd(folder, testbed.twin.environ(), shell) as running:
+        (running.home / ".bash_profile").write_text(f'export PATH="{Path(sys.executable).parent}:$PATH"\n')
+        yield running
+
+
+class User:
+    """A project with a job that has secrets, on a real Slurm over SSH."""
+
+    def __init__(self, server: Server, folder: Path, slurmgen: Run) -> None:
+        self.project, self.state, self.home = folder / "project", folder / "state", server.home
+        self.project.mkdir()
+        (self.project / "train.py").write_text(TRAIN)
+        (self.project / "slurmgen.toml").write_text(JOB)
+        self.way = ("--site", "generic", "--host", "far", "--ssh-config", server.config(folder))
+        self.run = slurmgen
+        self.environ = {
+            **os.environ,
+            "XDG_STATE_HOME": str(self.state),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+        }
+
+    def __call__(self, *args: str, **more: str) -> str:
+        reply = self.run(*args, cwd=self.project, env=self.environ | more)
+        assert reply.returncode == 0, reply.stderr
+        return reply.stdout + reply.stderr
+
+    def submit(self, trace: Path) -> tuple[str, str]:
+        """The job, and everything that was printed; `trace` gets each argument list on this machine."""
+        words = ("strace", "-f", "-qq", "-e", "trace=execve", "-s", "1000000", "-o", str(trace))
+        command = (sys.executable, "-m", "slurmgen", "submit", "train", *self.way)
+        secrets = ("--secret", "HF_TOKEN", "--secret", "WANDB_API_KEY")
+        reply = subprocess.run(
+            [*words, *command, *secrets],
+            cwd=self.project,
+            env=self.environ | VALUES,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert reply.returncode == 0, reply.stderr
+        return reply.stdout.strip(), reply.stdout + reply.stderr
+
+
+@pytest.fixture
+def user(watched: Server, tmp_path: Path, slurmgen: Run) -> User:
+    return User(watched, tmp_path, slurmgen)
+
+
+def holding(*folders: Path) -> list[Path]:
+    """The files below folders that have the mark of the values."""
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    return [path for path in files if MARK.encode() in path.read_bytes()]
+
+
+def test_the_values_are_in_one_private_file_while_the_job_needs_it_and_nowhere_else(
+    user: User, watched: Server, testbed: Testbed, tmp_path: Path
+) -> None:
+    job, printed = user.submit(tmp_path / "client.trace")
+    (run,) = (user.home / "slurmgen/project/runs").iterdir()
+    eventually((run / "up").exists)
+    assert holding(watched.folder, tmp_path) == [run / PATH]
+    printed += user("submit", "train", *user.way, "--dry-run", "--json", **VALUES)
+    printed += user("status", job, "--json") + user("logs", job)
+    assert "modes 0o600 0o700 0o700" in printed
+    for value in VALUES.values():
+        assert ascii(value).replace("M", "m") in printed
+    assert MARK not in printed
+    calls = "".join(path.read_text() for path in watched.folder.glob("trace.*"))
+    assert "sbatch" in calls
+    (run / "go").touch()
+    assert testbed.wait(job) == "COMPLETED"
+    assert not (run / PATH).exists()
+
+
+def test_a_job_that_is_cancelled_leaves_no_secret(user: User, tmp_path: Path) -> None:
+    job, _ = user.submit(tmp_path / "client.trace")
+    (run,) = (path for path in (user.home / "slurmgen/project/runs").iterdir() if not (path / "go").exists())
+    eventually((run / "up").exists)
+    user("cancel", job)
+    assert not (run / PATH).exists()
+
+
+def started(folder: Path, command: str, **asked: object) -> "subprocess.Popen[str]":
+    """A batch script that runs a command without Slurm, beside a file with its secrets."""
+    (folder / ".slurmgen").mkdir(exist_ok=True)
+    (folder / PATH).write_bytes(SecretValues(VALUES).lines())
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin/srun").write_text('#!/bin/bash\nwhile [[ "$1" == -* ]]; do shift; done\nexec "$@"\n')
+    (folder / "bin/srun").chmod(0o755)
+    (folder / "ranks.sh").write_text(command)
+    request = Request(script="ranks.sh", secrets=tuple(VALUES), framework="python", **asked)  # type: ignore[arg-type]
+    (folder / "job.sbatch").write_text(render(resolve(request, load_site("generic"))))
+    more = {"PATH": f"{folder}/bin:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_ARRAY_TASK_COUNT": "2"}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        ["bash", "job.sbatch"], cwd=folder, env={**os.environ, **more}, stdout=pipe, stderr=pipe, text=True
+    )
+
+
+def test_every_byte_of_a_value_reaches_the_ranks(tmp_path: Path) -> None:
+    out, err = started(tmp_path, 'printf %s "$HF_TOKEN"; printf %s "$WANDB_API_KEY"').communicate(timeout=30)
+    assert out == "".join(VALUES.values()), err
+    every = os.fsdecode(bytes(range(1, 256)))
+    (tmp_path / "lines").write_bytes(SecretValues({"A": every}).lines())
+    done = subprocess.run(["bash", "-c", '. ./lines; printf %s "$A"'], cwd=tmp_path, capture_output=True)
+    assert done.stdout == os.fsencode(every)
+
+
+@pytest.mark.parametrize(("command", "remains"), [("true", False), ("exit 3", False), ("kill $PPID", True)])
+def test_the_file_remains_only_for_a_script_that_slurm_ends(
+    tmp_path: Path, command: str, remains: bool
+) -> None:
+    """Slurm ends a script with TERM, also before it runs the job again."""
+    started(tmp_path, command).communicate(timeout=30)
+    assert (tmp_path / PATH).exists() == remains
+
+
+def test_a_requeued_run_finds_the_secrets_again(tmp_path: Path) -> None:
+    for name in ("scontrol", "sleep"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).symlink_to("/bin/true")
+    running = started(tmp_path, "exit 75", requeue=True)
+    assert running.communicate(timeout=30)[1] == ""
+    assert running.returncode == 75
+    assert (tmp_path / PATH).exists()
+    started(tmp_path, "true", requeue=True).communicate(timeout=30)
+    assert not (tmp_path / PATH).exists()
+
+
+def test_the_tasks_of_an_array_share_the_file_until_all_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for task, remains in (("3", True), ("3", True), ("8", False)):
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", task)
+        started(tmp_path, "true", sbatch={"array": "3,8"}).communicate(timeout=30)
+        assert (tmp_path / PATH).exists() == remains
+
+
+def test_a_script_without_its_secrets_says_which(tmp_path: Path) -> None:
+    running = started(tmp_path, "true")
+    (tmp_path / PATH).unlink(missing_ok=True)
+    _, err = running.communicate(timeout=30)
+    if running.returncode:  # unless it was faster
+        assert "HF_TOKEN: is a secret of this job" in err
+
+
+@pytest.fixture
+def cloned(machine: Machine) -> Machine:
+    machine.answers("sbatch", "echo 12")
+    (machine.project / "slurmgen.toml").write_text(JOB)
+    machine.environ |= VALUES | {"XDG_CONFIG_HOME": str(machine.home / "config")}
+    return machine
+
+
+def submit(machine: Machine, *args: str) -> tuple[int, str, str]:
+    return machine.slurmgen("submit", "train", *WAY, *args)
+
+
+def test_a_project_gets_no_secret_without_consent(cloned: Machine) -> None:
+    code, out, err = submit(cloned)
+    assert (code, out) == (2, "")
+    assert f"slurmgen.toml of {cloned.project} asks for your secret HF_TOKEN" in err
+    assert "--secret HF_TOKEN" in err
+    assert not (cloned.home / "slurmgen").exists()
+    assert Ledger().all() == ()
+
+
+def test_consent_is_remembered_for_the_project_the_name_and_the_site(cloned: Machine) -> None:
+    assert submit(cloned, "--secret", "HF_TOKEN")[:2] == (0, "12\n")
+    assert submit(cloned)[:2] == (0, "12\n")
+    toml = cloned.project / "slurmgen.toml"
+    toml.write_text(JOB.replace('"HF_TOKEN"', '"HF_TOKEN", "WANDB_API_KEY"'))
+    assert "your secret WANDB_API_KEY" in submit(cloned)[2]
+    (cloned.project / "site_profiles").mkdir()
+    (cloned.project / "site_profiles/mine.toml").write_text("")
+    toml.write_text(JOB)
+    assert "for its jobs at mine" in submit(cloned, "--site", "mine")[2]
+
+
+def test_the_users_own_settings_can_consent_for_every_project(cloned: Machine) -> None:
+    (cloned.home / "config/slurmgen").mkdir(parents=True)
+    (cloned.home / "config/slurmgen/personal.toml").write_text('[generic]\nsecrets = ["HF_TOKEN"]\n')
+    assert submit(cloned)[:2] == (0, "12\n")
+
+
+def test_on_a_terminal_consent_and_the_value_are_asked_for_and_not_shown(cloned: Machine) -> None:
+    environ = {name: text for name, text in cloned.environ.items() if name != "HF_TOKEN"}
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(cloned.project)
+        os.execve(sys.executable, [sys.executable, "-m", "slurmgen", "submit", "train", *WAY], environ)  # noqa: S606
+    shown = answered(terminal, {b"[y/N] ": b"y\n", b"Value of the secret HF_TOKEN: ": f"{MARK}\n".encode()})
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, shown
+    assert MARK.encode() not in shown
+    (run,) = (cloned.home / "slurmgen/project/runs").iterdir()
+    assert (run / PATH).read_text() == f"export HF_TOKEN=$'{MARK}'\n"
+
+
+def answered(terminal: int, answers: dict[bytes, bytes]) -> bytes:
+    shown = b""
+    while True:
+        try:
+            shown += os.read(terminal, 4096)
+        except OSError:  # the program has ended
+            return shown
+        for prompt in [prompt for prompt in answers if prompt in shown]:
+            os.write(terminal, answers.pop(prompt))
+
+
+def test_the_value_is_taken_from_the_keyring_if_the_environment_has_none(
+    cloned: Machine, tmp_path: Path
+) -> None:
+    (tmp_path / "lib").mkdir()
+    stand_in = f"def get_password(service, name):\n    return f'{MARK}{{service}}{{name}}'\n"
+    (tmp_path / "lib/keyring.py").write_text(stand_in)
+    cloned.environ |= {"PYTHONPATH": f"{tmp_path}/lib", "HF_TOKEN": ""}
+    assert submit(cloned, "--secret", "HF_TOKEN")[0] == 0
+    (run,) = (cloned.home / "slurmgen/project/runs").iterdir()
+    assert (run / PATH).read_text() == f"export HF_TOKEN=$'{MARK}slurmgenHF\\137TOKEN'\n"
+
+
+def test_a_secret_without_a_value_is_an_error_that_names_the_sources(cloned: Machine) -> None:
+    code, _, err = submit(cloned, "--secret", "HF_TOKEN", "--secret", "NOSUCH_TOKEN")
+    assert code == 2
+    assert all(
+        text in err for text in ("Export NOSUCH_TOKEN", "keyring set slurmgen NOSUCH_TOKEN", "terminal")
+    )
+
+
+@pytest.mark.parametrize(
+    "sbatch",
+    ["echo 'sbatch: error: Batch job submission failed: Invalid account' >&2; exit 1", "exit 127"],
+)
+def test_a_submission_without_a_job_leaves_no_secret(cloned: Machine, sbatch: str) -> None:
+    cloned.answers("sbatch", f"cp -r ~/slurmgen/project/runs ~/copy; {sbatch}")
+    assert submit(cloned, "--secret", "HF_TOKEN")[0] == 3
+    assert {path.relative_to(cloned.home).parts[0] for path in holding(cloned.home)} == {"copy"}
+
+
+def test_pruning_removes_the_secrets_of_jobs_that_have_ended(cloned: Machine) -> None:
+    assert submit(cloned, "--secret", "HF_TOKEN")[0] == 0
+    cloned.answers("squeue", "exit 0")
+    assert holding(cloned.home)
+    cloned.slurmgen("snapshots", *WAY, "--prune", "--older-than", "30")
+    assert not holding(cloned.home)
+    assert list((cloned.home / "slurmgen/project/runs").iterdir())
+
+
+def test_no_representation_of_a_value_shows_it() -> None:
+    values = SecretValues(VALUES)
+    assert repr(values) == "SecretValues(HF_TOKEN, WANDB_API_KEY)"
+    for encode in (json.encode, lambda one: one.__reduce__()):
+        with pytest.raises(TypeError):
+            encode(values)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"script_args": ("--token=$HF_TOKEN",)}, {"python_env": "venv:/data/${HF_TOKEN}"}]
+)
+def test_an_argument_must_not_have_the_value_of_a_secret(asked: dict[str, object]) -> None:
+    request = Request(secrets=("HF_TOKEN",), script="train.py", **asked)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="HF_TOKEN, a secret that would be in the list of processes"):
+        resolve(request, load_site("generic"))
+
+
+def test_an_ordinary_variable_cannot_also_be_a_secret() -> None:
+    request = Request(env={"HF_TOKEN": "x"}, secrets=("HF_TOKEN",), script="train.py")
+    with pytest.raises(RequestError, match="HF_TOKEN cannot be a secret: --env sets it too"):
+        resolve(request, load_site("generic"))

@@ -33,6 +33,7 @@ SECTIONS = {
         "wait": "Wait until jobs have ended, and exit with their exit code.",
         "cancel": "Cancel jobs, and show their state.",
         "fetch": "Fetch the files that a job made or changed.",
+        "results": "Show what the runs of a sweep measured, as a table or a plot.",
         "forget": "Forget a submission that may not have become a job.",
         "snapshots": "List what slurmgen stores at a site, and remove what no job needs.",
     },

@@ -102,7 +102,9 @@ LOCAL = {
 TWIN = "--site generic --via twin"
 ON_TWIN = {
     "doctor": f"doctor hello {TWIN}",
-    "submit": f"submit hello {TWIN} --dry-run; submit hello {TWIN} --test-only; submit hello {TWIN}",
+    "submit": f"submit hello {TWIN} --dry-run; submit hello {TWIN} --test-only; "
+    f"submit hello {TWIN} --sweep a=1,2 --name swept; submit hello {TWIN}",
+    "results": "results swept",
     "wait": "wait last; wait last last",
     "status": "status last; status last last; status",
     "logs": "logs last; logs last last",
@@ -172,7 +174,7 @@ def test_commands_on_a_twin_print_what_their_schemas_describe(
     environ = os.environ | {"HOME": str(hello.parent), "XDG_STATE_HOME": state}
     Ledger(Path(state, "slurmgen", "ledger.sqlite")).claim(NEVER)
     found = printed(ON_TWIN, slurmgen, cwd=hello, env=environ)
-    plan, accepted, submitted = found["submit"]
+    plan, accepted, _swept, submitted = found["submit"]
     assert plan["files"]
     assert accepted["site"] == "generic"
     assert [job["id"] for job in found["wait"][1]["jobs"]] == [submitted["id"]]

@@ -69,6 +69,7 @@ EVERY = {
     "cancel": [[NAME], ["1", "--site", NAME]],
     "forget": [[NAME], [NAME, "--force"]],
     "fetch": [[NAME], ["1", "--to", NAME]],
+    "results": [[NAME], ["1", "--site", NAME, "--metric", NAME]],
     "snapshots": [["--site", NAME]],
     "nodes": [["--site", NAME], ["--site", "daic", "--add", NAME, "--because", NAME], ["--clear", NAME]],
     "preflight": [["--dry-run", "--via", "local", "--account", NAME], ["--site", NAME]],

@@ -79,6 +79,17 @@ def test_a_sweep_from_its_submission_to_its_results(call: Call, home: Path) -> N
     }
     assert files == {".gitignore", f"fit-{array}_1.out", f"tasks/{array}_1/metrics.jsonl"}
 
+    results = call("results", "fit", "--metric", "loss", "--descending").stdout.splitlines()
+    assert [line.split() for line in results] == [
+        ["TASK", "lr", "loss", "step"],
+        [f"{array}_2", "0.9", "1.8", "2"],
+        [f"{array}_1", "0.1", "0.2", "2"],
+        [f"{array}_0", "1e-3", "0.002", "2"],
+    ]
+    assert call("results", "fit", "--csv").stdout.splitlines()[1] == f"{array}_0,1e-3,2,0.002"
+    drawn = call("results", "fit", "--metric", "loss", "--plot", "-").stdout
+    assert re.search(r"lr=0.9 +1.8 +█{40}\n", drawn), drawn
+
     wrong = call("cancel", "fit[lr=7]")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "no run of fit has lr=7" in wrong.stderr

@@ -70,6 +70,10 @@ CASES = {
         Case("fetch {job}", 2, programs=SHELL),
         Case("fetch {job} --to results --overwrite", 1, writes=("results/",), programs=SHELL),
     ],
+    "results": [
+        Case("results {job}", 2, programs=SHELL | SLURM),
+        Case("results {job} --metric loss --plot plot.svg", 2, programs=SHELL | SLURM),
+    ],
     "snapshots": [
         Case("snapshots --via twin", programs=SHELL | SLURM),
         Case("snapshots --via twin --prune", programs=SHELL | SLURM),

@@ -85,6 +85,23 @@ class Awaited(Struct, frozen=True, kw_only=True):
     "ok, notok or any."
 
 
+class ResultObject(Struct, frozen=True, kw_only=True):
+    """One run of a sweep."""
+
+    task: str
+    "Its task, as 12_3; of several runs of a task, with its number, as 12_3/1."
+    parameters: dict[str, str]
+    values: dict[str, float | int | str | bool | None]
+    "What it measured, by name; null for a number that is not finite. Empty if it has written nothing."
+
+
+class Results(Struct, frozen=True, kw_only=True):
+    """What the runs of a sweep measured."""
+
+    runs: list[ResultObject]
+    "By --metric, else in the order of the table."
+
+
 class DryRun(Struct, frozen=True, kw_only=True):
     """What --dry-run would send."""
 

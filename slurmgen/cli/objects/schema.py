@@ -26,6 +26,7 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
     "nodes": (jobs.BadNodeList,),
     "preflight": (jobs.Preflight, jobs.DryRun, jobs.Copied),
     "render": (scripts.Rendered,),
+    "results": (jobs.Results,),
     "resubmit": (jobs.Resubmitted, jobs.ResubmitDryRun),
     "sites": (sites.SiteList,),
     "sites discover": (sites.DiscoveredProfile, sites.Compared, sites.ProbeJob),

@@ -111,6 +111,8 @@ class Explained(Struct, frozen=True, kw_only=True):
     "Its runs with parameters of their own."
     stage: list[str]
     "Data that is copied to the nodes."
+    secrets: list[str]
+    "Variables whose values `submit` sends in a file of their own."
     before_login: list[str]
     "Lines of shell for the login node before the submission."
     before: list[str]

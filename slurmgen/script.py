@@ -198,6 +198,7 @@ def _values(plan: Plan) -> dict[str, Any]:
         "before": plan.request.before or (),
         "after": plan.request.after or (),
         "unstage_step": plan.staging.removal if plan.staging else "",
+        "segments": plan.segments,
         "goes_on": plan.goes_on,
         "then": [_next_step(one) for one in plan.then],
         "rendezvous_suffix": quote(plan.rendezvous.suffix) if plan.rendezvous else "",

@@ -26,6 +26,7 @@ SECTIONS = {
         "lsp": "Run the linter as a language server on stdin and stdout.",
     },
     "Jobs": {
+        "where": "Show at which sites a job could run, and where it would start first.",
         "submit": "Send the project to the site and submit the job.",
         "resubmit": "Submit a job again, with changes.",
         "status": "Show the state of submitted jobs; without ID, list the last ones.",

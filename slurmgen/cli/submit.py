@@ -105,7 +105,7 @@ def command(
             if exclude_bad_nodes:
                 job = without_bad_nodes(job, twin=route.via == "twin")
             plan = job.plan()
-            _check_follow(follow, is_array="array" in dict(plan.extra_directives))
+            _check_follow(follow, is_array="%a" in plan.output)
             prepared, notes = _prepared(job, plan, route, remote_dir, max_size, send), tuple(notes_of(plan))
             afters = job.after(after)
         prepared = with_command(prepared)

@@ -10,6 +10,7 @@ from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.preflight_reports import Findings
 from slurmgen.jobs.report_object import JobObject, TaskObject
 from slurmgen.jobs.requeued import NO_PROGRESS, Requeued
+from slurmgen.jobs.segments import main_state, which
 from slurmgen.jobs.slurm_client import GONE, ended
 from slurmgen.jobs.sweep_table import Table, parameters_of, table_of
 from slurmgen.slurm import pending_reasons
@@ -60,6 +61,8 @@ class Report(Struct, frozen=True, kw_only=True):
     def main(self) -> JobState:
         """The state of the job; of an array, the one of its tasks that the job's state is taken from."""
         unknown = JobState(id=self.job.id.number, state=self.state)
+        if self.job.segments:
+            return main_state(self.states, self.state) or unknown
         return next((state for state in self.states if state.state == self.state), unknown)
 
     @property
@@ -71,6 +74,11 @@ class Report(Struct, frozen=True, kw_only=True):
     def is_array(self) -> bool:
         """Whether Slurm listed tasks of an array, or components of a heterogeneous job."""
         return any(state.id != self.job.id.number for state in self.states)
+
+    @property
+    def segment(self) -> str:
+        """The segment that runs, waits or ran last, in words; empty for a plain job."""
+        return which(self.states, self.job.segments) if self.job.segments and self.states else ""
 
     @property
     def table(self) -> Table | None:

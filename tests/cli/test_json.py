@@ -109,6 +109,7 @@ ON_TWIN = {
     "status": "status last; status last last; status",
     "logs": "logs last; logs last last",
     "fetch": "fetch last; fetch last last",
+    "where": f"where hello {TWIN}",
     "resubmit": "resubmit last --dry-run; resubmit last",
     "cancel": "cancel last; cancel last last",
     "forget": "forget never",

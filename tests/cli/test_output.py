@@ -62,6 +62,7 @@ EVERY = {
         [NAME, "--dry-run"],
         [f"{NAME}.sbatch", "--dry-run"],
     ],
+    "where": [["cifar", "--site", NAME], [NAME], ["cifar", "--via", "local", "--account", NAME]],
     "resubmit": [[NAME], ["1", "--site", NAME], [NAME, "--time", NAME, "--dry-run"]],
     "status": [[NAME], ["--site", NAME], []],
     "logs": [[NAME], ["1", "--site", NAME], [NAME, "--stderr"]],

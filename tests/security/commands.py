@@ -51,6 +51,10 @@ CASES = {
         Case("submit hand.sbatch --dry-run --via local", 1),
         Case("submit linked.sbatch --dry-run --via local --no-lint", 2),
     ],
+    "where": [
+        Case("where a --via twin", programs=SHELL | SLURM | {"mktemp", "rm"}),
+        Case("where a --via twin --json", programs=SHELL | SLURM | {"mktemp", "rm"}),
+    ],
     "resubmit": [
         Case("resubmit {job} --dry-run", programs=SHELL | SLURM),
         Case("resubmit {job} --present-files --dry-run --json", programs=SHELL | SLURM | GIT),

@@ -41,6 +41,7 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
     "twin down": (sites.StoppedTwins,),
     "twin status": (sites.TwinList,),
     "twin up": (sites.TwinObject,),
+    "where": (jobs.WhereList,),
     "wait": (JobObject, jobs.JobList),
 }
 "The types of the object that each command prints; several if its options or the number of jobs decide."

@@ -28,9 +28,12 @@ SECTIONS = {
     "Jobs": {
         "where": "Show at which sites a job could run, and where it would start first.",
         "submit": "Send the project to the site and submit the job.",
+        "run": "Run a job in this terminal: show its log, exit with its exit code, cancel it on ^C.",
         "resubmit": "Submit a job again, with changes.",
         "status": "Show the state of submitted jobs; without ID, list the last ones.",
+        "top": "Watch the jobs that have not ended, or the GPUs of one job.",
         "logs": "Show the log of a job, or follow it until the job ends.",
+        "shell": "Open a shell in a running job, in its container and environment.",
         "wait": "Wait until jobs have ended, and exit with their exit code.",
         "cancel": "Cancel jobs, and show their state.",
         "fetch": "Fetch the files that a job made or changed.",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from slurmgen.jobs.efficiency import Enough, enough
 from slurmgen.jobs.failure import Why, status_and_signal
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
@@ -133,6 +134,13 @@ class Report(Struct, frozen=True, kw_only=True):
         return self.main.usage if self.main.ended else None
 
     @property
+    def enough(self) -> Enough | None:
+        """The smaller request that would have sufficed, if it COMPLETED."""
+        if self.state != "COMPLETED" or self.is_array:
+            return None
+        return enough(self.usage, self.elapsed, self.time_limit)
+
+    @property
     def code(self) -> int:
         """The exit code of `slurmgen wait`, as in a shell: 128 + signal; 3 if it is not known."""
         if not self.ended or self.state == GONE:
@@ -169,6 +177,7 @@ def to_json(report: Report) -> JobObject:
         time_limit=report.time_limit,
         nodes=main.nodes,
         usage=report.usage,
+        enough=report.enough,
         tasks=[_task(state, tables) for state in report.states] if report.is_array else [],
         submitted=record.submitted,
         folder=record.folder,

@@ -96,6 +96,7 @@ def _details(report: Report) -> Iterator[str]:
     if report.usage and report.elapsed and not report.is_array:
         used = ", ".join(_used(report.usage, report.elapsed, report.time_limit))
         yield from (f"used: {text}" for text in [used] if text)
+        yield from (f"enough: {smaller}" for smaller in [report.enough] if smaller)
     if report.remembered:
         yield f"remembered: {report.remembered}"
 
@@ -139,7 +140,8 @@ def _used(usage: Usage, elapsed: int, time_limit: int | None) -> Iterator[str]:
     if time_limit:
         yield f"{100 * elapsed / time_limit:.0f} % of its time limit"
     if usage.gpus:
-        yield f"it had {counted(usage.gpus, 'GPU')}"
+        share = "unknown use" if usage.gpu_percent is None else f"{usage.gpu_percent} %"
+        yield f"{share} of {counted(usage.gpus, 'GPU')}"
 
 
 def _gone(job: JobId, where: str) -> str:

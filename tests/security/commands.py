@@ -67,6 +67,12 @@ CASES = {
         Case("logs {job}", programs=SHELL | SLURM),
         Case("logs {job} --stderr", 2, programs=SHELL | SLURM),
     ],
+    "run": [Case("run a --via local", 2, programs=GIT)],
+    "shell": [Case("shell {job} -- true", 2, programs=SHELL | SLURM)],
+    "top": [
+        Case("top --once", programs=SHELL | SLURM),
+        Case("top {job} --json", 2, programs=SHELL | SLURM),
+    ],
     "wait": [Case("wait {job}", programs=SHELL | SLURM)],
     "cancel": [Case("cancel {job}", programs=SHELL | SLURM)],
     "forget": [Case("forget a", 2, programs=SHELL | SLURM)],

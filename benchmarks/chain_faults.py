@@ -98,8 +98,10 @@ class Run:
         """Break its second segment."""
         if self.fault not in ("node fails", "segment cancelled"):
             return
-        wait(lambda: (self.folder / "started-2").exists() and self.running(job), 300)
-        task, node = self.running(job).split()[:2]
+        wait(lambda: (self.folder / "started-2").exists(), 300)
+        while len(found := self.running(job).split()) < 2:  # another failing node may have ended it
+            time.sleep(1)
+        task, node = found[:2]
         (self.folder / "disturbed").touch()
         if self.fault == "segment cancelled":
             self.testbed.run("scancel", f"{job}_{task}")
@@ -121,14 +123,15 @@ class Run:
         rows = self.testbed.run("squeue", "--noheader", "--states=all", "--format=%F %k").splitlines()
         jobs = {row.split()[0] for row in rows if row.endswith(f":{self.key}")}
         wrong = [] if done == expected else [f"did {done}, not {expected}"]
-        return "; ".join(wrong + ([] if jobs == {job} else [f"has the jobs {jobs}"]))
+        wrong += [] if jobs == {job} else [f"has the jobs {jobs}"]
+        return "; ".join([*wrong, *(path.read_text() for path in self.folder.glob("*.out"))]) if wrong else ""
 
     def left(self, job: str) -> str:
-        """Its tasks that have not ended; those that wait for two minutes after a requeue start at once."""
+        """Its tasks that have not ended. Slurm holds a task that a node could not start; it is released."""
         shown = self.testbed.tried("squeue", "--noheader", "--array", f"--jobs={job}", "--format=%i %r")
         for line in shown.splitlines():
-            if line.endswith("BeginTime"):
-                self.testbed.tried("scontrol", "update", f"JobId={line.split()[0]}", "StartTime=now")
+            if "held" in line:
+                self.testbed.tried("scontrol", "release", line.split()[0])
         return shown
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @bad_nodes_option(default=True)
 @click.option(
     "--all",
-    "all_jobs",
+    "several",
     is_flag=True,
     help="Submit all jobs of slurmgen.toml as one group; with JOB, that one and those it depends on.",
 )
@@ -75,7 +75,7 @@ def command(
     max_size: int,
     send: tuple[str, ...],
     exclude_bad_nodes: bool,
-    all_jobs: bool,
+    several: bool,
     after: tuple[str, ...],
     again: bool,
     no_lint: bool,
@@ -99,7 +99,7 @@ def command(
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
-    if all_jobs:
+    if several:
         others = {"--after": after, "--test-only": test_only, "--follow": follow}
         check_all(options, others | {"--dry-run --json": dry_run and as_json})
         specs = load_all(options)

@@ -27,7 +27,7 @@ FILE_ONLY = ("before_login", "before", "after", "then", "stage", "stage_archives
 OMITTED = "..."
 "Replaces the value of a variable in the command of a script's header."
 
-MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024, "cpus": 4_096}
+MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024, "cpus": 4_096, "segments": 1_000}
 "The largest valid values; no cluster has so many."
 PROGRAMS = ("script", "module", "command")
 "The fields that say what the ranks run; a request has at most one of them."
@@ -94,6 +94,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Check the nodes before the ranks start."
     requeue: bool | None = None
     "Requeue the job if its ranks stop unfinished before the time limit."
+    segments: int | None = None
+    "Run the job in up to so many array tasks, one after the other, until it is finished."
     exclude: tuple[str, ...] | None = None
     "Nodes that the job does not use, each as NODE or NODE=WHY; the reason becomes a comment."
     on_bad_node: Literal["stop", "retry"] | None = None
@@ -124,6 +126,16 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Tar archives on the cluster that each node unpacks there."
     sweep: Sweep | None = None
     "Many runs of the job in a job array, each with parameters of its own."
+
+    @property
+    def in_segments(self) -> bool:
+        """Whether the job may take several array tasks."""
+        return (self.segments or 1) > 1
+
+    @property
+    def may_stop_early(self) -> bool:
+        """Whether its ranks are asked to stop before the time limit, and continue in another run."""
+        return bool(self.requeue) or self.in_segments
 
     @property
     def names_program(self) -> bool:

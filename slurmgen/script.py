@@ -71,6 +71,18 @@ def render_all(
     return list(reply)
 
 
+def render_setup(plan: Plan, *, software: bool = True) -> str:
+    """The lines of the batch script that export its variables, without a project's own templates.
+
+    Args:
+        plan: the plan of the job.
+        software: also the lines that load its modules and activate its Python.
+    """
+    environment, names = _main_template(None).environment, ("software.j2", "environment.j2")
+    parts = [environment.get_template(name) for name in (names if software else names[1:])]
+    return "\n".join(part.render(_values(plan)).strip() for part in parts).strip()
+
+
 @lru_cache(maxsize=1)
 def _main_template(cache_dir: Path | None) -> "Template":
     """The bundled template of the whole script."""
@@ -198,6 +210,7 @@ def _values(plan: Plan) -> dict[str, Any]:
         "before": plan.request.before or (),
         "after": plan.request.after or (),
         "unstage_step": plan.staging.removal if plan.staging else "",
+        "segments": plan.segments,
         "goes_on": plan.goes_on,
         "then": [_next_step(one) for one in plan.then],
         "rendezvous_suffix": quote(plan.rendezvous.suffix) if plan.rendezvous else "",

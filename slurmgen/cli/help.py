@@ -9,12 +9,12 @@ OWN = "Options"
 "The group of the options that only one command has."
 GROUPS = {
     "Job": "framework script module command replace_args launcher_args launcher_config rendezvous "
-    "mixed_precision requeue requeue_signal sweep sweep_limit label_ranks mail mail_user "
+    "mixed_precision requeue requeue_signal segments sweep sweep_limit label_ranks mail mail_user "
     "name log_dir",
     "Resources": "gpus nodes nodelist gpu_type cpus_per_gpu cpus mem time account partition qos exclude "
     "sbatch preflight on_bad_node",
     "Software": "container container_engine binds env modules python_env",
-    "Site and connection": "site via host ssh_config ssh_client",
+    "Site and connection": "site sites via host ssh_config ssh_client",
     "Files": "remote_dir max_size send",
     "Output": "output write all_jobs force format_ color as_json",
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from slurmgen.jobs.job import Job
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.logs import Shown
+    from slurmgen.jobs.report import Report
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
@@ -146,7 +147,7 @@ def follow_to_end(
         rank: show only the lines of this rank.
     """
     from slurmgen.jobs.logs import Shown
-    from slurmgen.jobs.report_text import describe
+    from slurmgen.jobs.report_text import describe, lines
     from slurmgen.jobs.slurm_client import outcome
 
     show, finish = writer(rank, LogOutput(err=err))
@@ -159,11 +160,26 @@ def follow_to_end(
         finish()
     records = records_of(route, job)
     save_ends(transport, records, route, job, states)
-    for line in describe(states, job, transport.where):
+    report = _run_in_segments(transport, records, route, job)
+    for line in lines(report) if report else describe(states, job, transport.where):
         click.echo(line, err=True)
     if not stderr:
         _offer_stderr(records, job)
-    click.get_current_context().exit(1 if fails or outcome(states) != "COMPLETED" else 0)
+    state = report.state if report else outcome(states)
+    click.get_current_context().exit(1 if fails or state != "COMPLETED" else 0)
+
+
+def _run_in_segments(
+    transport: "Transport", records: "Iterable[Record]", route: "Route", job: "JobId"
+) -> "Report | None":
+    """The report of a job in segments as one run; None for another job."""
+    from slurmgen.jobs.job import Job
+    from slurmgen.jobs.status import query_site, save_final_states
+
+    jobs = [Job(job, route, record) for record in records]
+    reports = query_site(transport, [one for one in jobs if one.segments][:1]) if jobs else []
+    save_final_states(reports)
+    return next(iter(reports), None)
 
 
 def _follow(

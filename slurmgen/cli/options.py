@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import click
 
-from slurmgen.cli.completion import complete_jobs
+from slurmgen.cli.completion import complete_jobs, complete_sites
 from slurmgen.cli.help import Command
 from slurmgen.cli.site_option import site_option
 from slurmgen.cli.size_option import max_size_option
@@ -147,8 +147,7 @@ def _sweep(
 
 _JOB = click.argument("job", required=False, shell_complete=_complete_jobs)
 _ID = click.argument("job", metavar="ID", shell_complete=complete_jobs)
-_OPTIONS = [
-    site_option,
+_OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--framework",
         metavar="NAME",
@@ -286,6 +285,12 @@ _OPTIONS = [
         help="Ask the ranks to save before the time limit, and requeue the job if they are unfinished.",
     ),
     click.option(
+        "--segments",
+        type=int,
+        metavar="N",
+        help="Run the job in up to N array tasks, one after the other, until it is finished.",
+    ),
+    click.option(
         "--requeue-signal",
         metavar="HOW",
         help="How they are asked: USR2, TERM or file (STOP_FILE); @SECONDS before the limit.",
@@ -349,8 +354,23 @@ def changes_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return _with_request(function, _ID)
 
 
+def several_sites_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same as `request_options` with several --site; the command also gets `sites`."""
+    sites = click.option(
+        "--site",
+        "sites",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=complete_sites,
+        help="Site to ask; repeatable; default: those of personal.toml and of slurmgen.toml.",
+    )
+    return _with_request(function, _JOB, sites)
+
+
 def _with_request(
-    function: Callable[..., Any], argument: Callable[[Callable[..., Any]], Any]
+    function: Callable[..., Any],
+    argument: Callable[[Callable[..., Any]], Any],
+    site: Callable[[Callable[..., Any]], Any] = site_option,
 ) -> Callable[..., Any]:
     @wraps(function)
     def call(**params: Any) -> Any:
@@ -360,11 +380,11 @@ def _with_request(
         request["sweep"] = Sweep(grid=grid, limit=limit) if grid or limit is not None else None
         options = JobOptions(
             request=Request(**_without_empty(request), script_args=script_args),
-            **{key: params.pop(key) for key in ("job", "site", "replace_args")},
+            **{key: params.pop(key, None) for key in ("job", "site", "replace_args")},
         )
         return function(options, **params)
 
-    for option in reversed(_OPTIONS):
+    for option in reversed([site, *_OPTIONS]):
         call = option(call)
     with_argument: Callable[..., Any] = argument(call)
     return with_argument

@@ -36,14 +36,14 @@ def print_table(reports: "Sequence[Report]", console: "Console") -> None:
         style = STYLES.get(report.state, FAILED if report.ended else "")
         console.print(_row(cells, widths, "", style), no_wrap=True, overflow="ellipsis")
         for reason in _reasons(report):
-            _print_wrapped(reason, console, " " * GAP, "dim")
+            print_wrapped(reason, console, " " * GAP, "dim")
     errors = (
         f"{report.job.route.site}: {report.error}"
         for report in reports
         if report.error and report.job.id.number
     )
     for error in dict.fromkeys(errors):
-        _print_wrapped(error, console)
+        print_wrapped(error, console)
 
 
 def fitted(widths: Sequence[int], total: int) -> list[int]:
@@ -73,7 +73,7 @@ def _row(cells: Sequence[str], widths: Sequence[int], style: str, state_style: s
     return row
 
 
-def _print_wrapped(text: str, console: "Console", indent: str = "", style: str = "") -> None:
+def print_wrapped(text: str, console: "Console", indent: str = "", style: str = "") -> None:
     """Print text in several lines. A path longer than the terminal stays whole, so that it can be copied."""
     from rich.text import Text
 

@@ -98,15 +98,18 @@ def command(
         notes: tuple[str, ...] = ()
         if isinstance(job, FileJob):
             script = job.read(lint=not no_lint)
-            _check_follow(follow, is_array=script.is_array)
+            check_follow(follow, is_array=script.is_array)
             prepared = job.prepare(script, route, remote_dir, max_size, send)
             afters = job.after(script, after)
         else:
             if exclude_bad_nodes:
                 job = without_bad_nodes(job, twin=route.via == "twin")
             plan = job.plan()
-            _check_follow(follow, is_array="array" in dict(plan.extra_directives))
-            prepared, notes = _prepared(job, plan, route, remote_dir, max_size, send), tuple(notes_of(plan))
+            check_follow(follow, is_array="%a" in plan.output)
+            prepared, notes = (
+                prepared_job(job, plan, route, remote_dir, max_size, send),
+                tuple(notes_of(plan)),
+            )
             afters = job.after(after)
         prepared = with_command(prepared)
         prepared = prepared if test_only else _dependent(prepared, afters)
@@ -132,7 +135,12 @@ def _load(options: JobOptions) -> JobSpec:
         raise
 
 
-def _check_follow(follow: bool, *, is_array: bool) -> None:
+def check_follow(follow: bool, *, is_array: bool) -> None:
+    """Refuse to follow an array.
+
+    Raises:
+        RequestError: it is one.
+    """
     if follow and is_array:
         raise RequestError(
             "--follow shows one log, and each task of an array has its own",
@@ -153,9 +161,10 @@ def _dependent(prepared: "Prepared", afters: "tuple[After, ...]") -> "Prepared":
     return dependent(prepared, afters)
 
 
-def _prepared(
+def prepared_job(
     job: JobSpec, plan: "Plan", route: "Route", remote_dir: str | None, max_size: int, send: tuple[str, ...]
 ) -> "Prepared":
+    """The submission of a plan, with its script."""
     from slurmgen.jobs.prepare import prepare  # 50 ms, during which the login is already under way
     from slurmgen.jobs.recorded_request import with_request
 

@@ -53,6 +53,16 @@ def load_personal(site: str) -> Personal:
     return convert(read_own(path), dict[str, Personal], path).get(site, Personal())
 
 
+def personal_sites() -> tuple[str, ...]:
+    """The sites that personal.toml has settings for.
+
+    Raises:
+        ConfigError: the file is wrong, or another user may change it.
+    """
+    path = config_folder() / FILE_NAME
+    return tuple(convert(read_own(path), dict[str, Personal], path)) if os.path.lexists(path) else ()
+
+
 def fill(request: Request, personal: Personal, site: Site) -> Request:
     """The request, with the user's own account, image and address where they are unset."""
     image = site.container.image if site.container else None

@@ -76,6 +76,7 @@ def follow_through(
     report: Callable[[str], None],
     resume_command: Callable[[], str],
     *,
+    on_interrupt: Callable[[Transport], None] = lambda _transport: None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[JobId, tuple[JobState, ...]]:
@@ -87,6 +88,7 @@ def follow_through(
         logs: the logs, each shown from the byte that it has reached.
         report: is called with each problem meanwhile.
         resume_command: the command line that continues from here.
+        on_interrupt: is called with the open connection after ^C.
         clock: the time in seconds.
         sleep: waits for some seconds.
 
@@ -106,5 +108,8 @@ def follow_through(
                 transport.close()
                 outage.wait(error)
                 transport = outage.reconnect(reconnect)
+    except KeyboardInterrupt:
+        on_interrupt(transport)
+        raise
     finally:
         transport.close()

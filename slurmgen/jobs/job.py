@@ -12,6 +12,7 @@ from slurmgen.jobs.failure import Why
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.logs import log_path
 from slurmgen.jobs.requeued import Requeued
+from slurmgen.jobs.segments import segments_of
 from slurmgen.jobs.struct_text import from_text
 from slurmgen.jobs.sweep_table import run_folder
 from slurmgen.plan.sweep import RUN_LOG
@@ -66,6 +67,11 @@ class Job(Struct, frozen=True):
     def may_requeue(self) -> bool:
         """Whether it was submitted with --requeue."""
         return self.record is not None and self.record.requeue
+
+    @property
+    def segments(self) -> int:
+        """The array tasks that it may take, one after the other; 0 for a plain job or a task."""
+        return segments_of(self.record) if self.record and self.is_recorded else 0
 
     @property
     def requeued(self) -> Requeued | None:

@@ -21,7 +21,7 @@ searched=$1 kept=$2 longest=$3
 shift 3
 for file do
   tail -c "$searched" "$file" 2>/dev/null | tr -d '\000' |
-    grep '^slurmgen: run [0-9]* is unfinished' | tail -n 1 | head -c "$longest"
+    grep '^slurmgen: \(run\|segment\) [0-9]' | tail -n 1 | head -c "$longest"
   tail -c "$searched" "$file" 2>/dev/null | tr -d '\000' |
     sed -e '/^\(\[[^]]*\]: *\)*  File "/d' -e '/^\(\[[^]]*\]: \{0,1\}\)*    /d' | tail -c "$kept"
   printf '\000'

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from slurmgen.jobs.efficiency import Enough, enough
 from slurmgen.jobs.failure import Why, status_and_signal
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.preflight_reports import Findings
 from slurmgen.jobs.report_object import JobObject, TaskObject
 from slurmgen.jobs.requeued import NO_PROGRESS, Requeued
+from slurmgen.jobs.segments import main_state, which
 from slurmgen.jobs.slurm_client import GONE, ended
 from slurmgen.jobs.sweep_table import Table, parameters_of, table_of
 from slurmgen.slurm import pending_reasons
@@ -60,6 +62,8 @@ class Report(Struct, frozen=True, kw_only=True):
     def main(self) -> JobState:
         """The state of the job; of an array, the one of its tasks that the job's state is taken from."""
         unknown = JobState(id=self.job.id.number, state=self.state)
+        if self.job.segments:
+            return main_state(self.states, self.state) or unknown
         return next((state for state in self.states if state.state == self.state), unknown)
 
     @property
@@ -71,6 +75,11 @@ class Report(Struct, frozen=True, kw_only=True):
     def is_array(self) -> bool:
         """Whether Slurm listed tasks of an array, or components of a heterogeneous job."""
         return any(state.id != self.job.id.number for state in self.states)
+
+    @property
+    def segment(self) -> str:
+        """The segment that runs, waits or ran last, in words; empty for a plain job."""
+        return which(self.states, self.job.segments) if self.job.segments and self.states else ""
 
     @property
     def table(self) -> Table | None:
@@ -125,6 +134,13 @@ class Report(Struct, frozen=True, kw_only=True):
         return self.main.usage if self.main.ended else None
 
     @property
+    def enough(self) -> Enough | None:
+        """The smaller request that would have sufficed, if it COMPLETED."""
+        if self.state != "COMPLETED" or self.is_array:
+            return None
+        return enough(self.usage, self.elapsed, self.time_limit)
+
+    @property
     def code(self) -> int:
         """The exit code of `slurmgen wait`, as in a shell: 128 + signal; 3 if it is not known."""
         if not self.ended or self.state == GONE:
@@ -161,6 +177,7 @@ def to_json(report: Report) -> JobObject:
         time_limit=report.time_limit,
         nodes=main.nodes,
         usage=report.usage,
+        enough=report.enough,
         tasks=[_task(state, tables) for state in report.states] if report.is_array else [],
         submitted=record.submitted,
         folder=record.folder,

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from slurmgen.jobs.efficiency import Enough
 from slurmgen.jobs.failure import Why
 from slurmgen.jobs.requeued import Requeued
 from slurmgen.slurm.usage import Usage
@@ -69,6 +70,8 @@ class JobObject(Struct, frozen=True, kw_only=True):
     "Its nodes, in Slurm's notation."
     usage: Usage | None
     "What it used; null until it has ended."
+    enough: Enough | None
+    "The smaller request that would have sufficed, with a margin; null if there is none, or it is not known."
     tasks: list[TaskObject]
     "The tasks of an array; empty for other jobs."
     submitted: str

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from msgspec import structs
+
 from slurmgen.jobs import preflight_reports
 from slurmgen.jobs.preflight_reports import Found
 from slurmgen.jobs.report import Report
@@ -65,6 +67,8 @@ def _head(report: Report) -> Iterator[str]:
         yield f"job {job.id} is {report.state}: {report.error}"
     elif not report.states:
         yield _gone(job.id, job.route.site)
+    elif report.segment:
+        yield _state_line(structs.replace(report.main, id=job.id.number, name=report.name), report.segment)
     elif report.is_array or is_sweep(report):
         yield from _array_lines(report)
     else:
@@ -92,6 +96,7 @@ def _details(report: Report) -> Iterator[str]:
     if report.usage and report.elapsed and not report.is_array:
         used = ", ".join(_used(report.usage, report.elapsed, report.time_limit))
         yield from (f"used: {text}" for text in [used] if text)
+        yield from (f"enough: {smaller}" for smaller in [report.enough] if smaller)
     if report.remembered:
         yield f"remembered: {report.remembered}"
 
@@ -100,8 +105,8 @@ def _waiting(report: Report) -> Iterator[str]:
     """Why a job waits, and what to do if it waits for ever."""
     if report.waits:
         yield f"why: {report.waits}"
-    if report.requeued:
-        yield f"requeued: {report.requeued.text}"
+    if report.requeued and not (report.segment and report.ended):
+        yield f"{'before' if report.segment else 'requeued'}: {report.requeued.text}"
     if report.excludes:
         yield f"excludes: {report.excludes}"
     todo = WHAT_TO_DO if report.is_stuck else USE_EXCLUDED if report.lacks_nodes else ""
@@ -135,7 +140,8 @@ def _used(usage: Usage, elapsed: int, time_limit: int | None) -> Iterator[str]:
     if time_limit:
         yield f"{100 * elapsed / time_limit:.0f} % of its time limit"
     if usage.gpus:
-        yield f"it had {counted(usage.gpus, 'GPU')}"
+        share = "unknown use" if usage.gpu_percent is None else f"{usage.gpu_percent} %"
+        yield f"{share} of {counted(usage.gpus, 'GPU')}"
 
 
 def _gone(job: JobId, where: str) -> str:
@@ -145,9 +151,10 @@ def _gone(job: JobId, where: str) -> str:
     )
 
 
-def _state_line(state: JobState) -> str:
+def _state_line(state: JobState, segment: str = "") -> str:
     name = f" ({state.name})" if state.name else ""
     details = (
+        f"in {segment}" if segment else "",
         f"({state.reason})" if state.reason and not state.ended else "",
         f"after {state.elapsed}" if state.elapsed and state.state != "PENDING" else "",
         f"on {state.nodes}" if state.nodes else "",

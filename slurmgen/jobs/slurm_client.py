@@ -62,11 +62,15 @@ def call(
     Raises:
         NotInstalled: the host does not have the command.
     """
-    words = [*transport.shell, CLEAN, "slurmgen", *argv]
-    completed = transport.run(words, input=data, timeout=timeout)
+    completed = transport.run(as_logged_in(transport, argv), input=data, timeout=timeout)
     if completed.returncode == _NOT_FOUND:
         raise NotInstalled(f"there is no {argv[0]} on {transport.where}", NO_SLURM)
     return completed
+
+
+def as_logged_in(transport: Transport, argv: Sequence[str]) -> list[str]:
+    """A command in a login shell of the user, without the variables of Slurm."""
+    return [*transport.shell, CLEAN, "slurmgen", *argv]
 
 
 def refusal(argv: Sequence[str], completed: Completed) -> CommandFailed:

@@ -17,6 +17,7 @@ from slurmgen.jobs.report import Report
 from slurmgen.jobs.reported_nodes import remember, with_bad_nodes
 from slurmgen.jobs.requeued import requeued
 from slurmgen.jobs.secret_removal import remove_secrets
+from slurmgen.jobs.segments import run_state, why_unfinished
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
 from slurmgen.jobs.struct_text import to_text
 from slurmgen.jobs.sweep_table import tasks_of
@@ -68,7 +69,7 @@ def query_site(
     logs = _log_ends(transport, states, with_requeues) if explain else {}
     reasons = _reasons(states, logs) if explain else {}
     reports = [make_report(job, *known[job], reasons.get(job)) for job in jobs]
-    reports = [_with_requeues(report, logs.get(report.job, "")) for report in reports]
+    reports = [as_run(_with_requeues(report, logs.get(report.job, ""))) for report in reports]
     remove_secrets(transport, (report.job for report in reports if _final(report)))
     return with_bad_nodes(transport, reports) if explain else reports
 
@@ -82,6 +83,17 @@ def _final(report: Report) -> str:
 def _with_requeues(report: Report, log: str) -> Report:
     """The report with the last unfinished run that the log shows, else that of the ledger."""
     return structs.replace(report, requeued=requeued(log) or report.requeued)
+
+
+def as_run(report: Report) -> Report:
+    """The report of a job in segments as one run; that of another job as it is."""
+    if not report.job.segments or not report.states:
+        return report
+    state = run_state(report.states, report.requeued)
+    failed = report.ended and state != "COMPLETED"
+    unfinished = why_unfinished(report.job.id.number, state, report.requeued, report.states)
+    reason = (unfinished or report.why) if failed else None
+    return structs.replace(report, state=state, why=reason)
 
 
 def make_report(
@@ -107,6 +119,7 @@ def make_report(
         requeued=job.requeued,
         remembered=remembered,
     )
+    report = as_run(report)
     return report if report.state != UNKNOWN else structs.replace(report, error=report.main.reason)
 
 
@@ -163,7 +176,7 @@ def _log_ends(
 ) -> dict[Job, str]:
     """The ends of the logs of jobs that failed or may have been requeued; one command reads them all."""
     read = {
-        job: _state_to_read(states, with_requeues=with_requeues and job.may_requeue)
+        job: _state_to_read(states, with_requeues=(with_requeues and job.may_requeue) or job.segments > 0)
         for job, states in states_of.items()
     }
     logs = {job: _logs_of(job, state) for job, state in read.items() if state}

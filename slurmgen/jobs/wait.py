@@ -10,7 +10,7 @@ from slurmgen.jobs.final_states import FINAL
 from slurmgen.jobs.job import Connect, Job, group_by_route
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.slurm_client import GONE, task_order
-from slurmgen.jobs.status import make_report, query_site, unreached
+from slurmgen.jobs.status import as_run, make_report, query_site, unreached
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 
@@ -94,6 +94,7 @@ class Watch:
                     bad_nodes={**last.bad_nodes, **report.bad_nodes},
                     requeued=report.requeued or last.requeued,
                 )
+                report = as_run(report)
         if report.states:
             self._last[report.job] = report
         return report

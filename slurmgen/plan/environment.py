@@ -154,11 +154,11 @@ def _call(
     of_site = (*container.binds, *(container.multi_node_binds if several_nodes else ()))
     for what, binds in {f"[container] binds of {site.name}": of_site, "--bind": request.binds}.items():
         _check_binds(container, what, binds or ())
-    if request.requeue and not engine.can_requeue:
+    if request.may_stop_early and not engine.can_requeue:
         raise RequestError(
-            f"--requeue does not work with the container engine {container.engine}: "
+            f"{_stops(request)} does not work with the container engine {container.engine}: "
             "the ranks see the run folder at another path",
-            "Leave --requeue out, or add --container none.",
+            f"Leave {_stops(request)} out, or add --container none.",
         )
     remote = is_remote(engine, image)
     environment = _environment_binds(request, container)
@@ -303,3 +303,7 @@ def _module_commands(modules: Modules, names: tuple[str, ...]) -> tuple[str, ...
     if not names:
         return () if modules.load else modules.init
     return (*modules.init, f"module load {shlex.join(names)}")
+
+
+def _stops(request: Request) -> str:
+    return "--segments" if request.in_segments else "--requeue"

@@ -7,6 +7,7 @@ from slurmgen.plan import bad_nodes
 from slurmgen.plan.mail import FIELDS as MAIL
 from slurmgen.plan.reasons import DERIVED, PROFILE, Origin, Reason, default, derived, from_profile, origin_of
 from slurmgen.plan.requeue import REASONS as REQUEUE_REASONS
+from slurmgen.plan.segments import REASONS as SEGMENT_REASONS
 from slurmgen.plan.staging import STAGED_DATA, is_staged
 from slurmgen.plan.sweep import RUN_DIR, sweep_reasons
 from slurmgen.plan.variables import OWN
@@ -79,7 +80,9 @@ def _numbers(plan: "Plan") -> dict[str, Reason]:
         "modules": plan.setup.why_modules,
         "rendezvous": derived(_rendezvous(plan)),
         "launch": derived(shape.why),
-        "gpu_hours": derived("GPUs x time limit: the most that the job can use"),
+        "gpu_hours": derived(
+            f"GPUs x time limit{' x segments' if plan.segments > 1 else ''}: the most that the job can use"
+        ),
         "charge": _charge(plan),
         "command": derived("this command renders the same script again"),
     }
@@ -104,6 +107,7 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
         "account": default("none requested; the site may have a default"),
         "qos": _chosen(plan, "qos") if plan.place.qos else default("none requested"),
         "on_bad_node": default("the job ends"),
+        "segments": default("one job"),
         "requeue_signal": default(f"what a script for {plan.framework} can handle"),
         "log_dir": default(""),
     }
@@ -155,7 +159,9 @@ def _further(plan: "Plan", option: str, origin: Origin) -> Reason:
         return origin(f"sbatch.{option}")
     if option in MAIL:
         return origin(MAIL[option])
-    if plan.requeue and option in REQUEUE_REASONS:
+    if plan.request.in_segments and option in SEGMENT_REASONS:
+        return Reason(DERIVED, SEGMENT_REASONS[option])
+    if plan.request.may_stop_early and option in REQUEUE_REASONS:
         return Reason(DERIVED, REQUEUE_REASONS[option])
     return _of_profile(plan, f"sbatch.{option}" if option in plan.profile.sbatch else "when")
 

@@ -47,7 +47,7 @@ def find_secrets(
         raise RequestError(f"--env {name} would have no effect: the script uses that name", "Leave it out.")
     _check_arguments(request)
     prefix = ENGINES[setup.container.engine].env_prefix if setup.container else ""
-    return JobSecrets(request.secrets, prefix, "array" in further)
+    return JobSecrets(request.secrets, prefix, "array" in further and not request.in_segments)
 
 
 def _check_arguments(request: Request) -> None:

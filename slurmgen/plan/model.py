@@ -72,7 +72,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def gpu_hours(self) -> float:
-        """GPU hours of a job, or of all tasks of a sweep, that uses its whole time limit."""
+        """GPU hours of a job, all its segments or tasks of a sweep, that uses its whole time limit."""
         return self.ranks.layout.gpus * self.time_seconds * self.tasks / 3600
 
     @property
@@ -82,15 +82,16 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def tasks(self) -> int:
-        """Tasks of the sweep; 1 without one."""
-        return self.sweep.tasks if self.sweep else 1
+        """Tasks of the sweep, or segments of the run; 1 for a plain job."""
+        return self.sweep.tasks if self.sweep else self.segments
 
     @property
     def notes(self) -> dict[str, str]:
         """What users should know about the job, by topic."""
         why = self.ranks.launcher.threads
         threads = {"threads": why} if why else {}
-        return threads | notes_of(self.profile, self.place, self.ranks.settings, requeue=self.requeue)
+        requeue = self.request.may_stop_early
+        return threads | notes_of(self.profile, self.place, self.ranks.settings, requeue=requeue)
 
     @property
     def framework(self) -> str:
@@ -153,6 +154,11 @@ class Plan(Struct, frozen=True, kw_only=True):
         return self.ranks.program.script
 
     @property
+    def segments(self) -> int:
+        """The array tasks that the job may take, one after the other; 1 for a plain job."""
+        return self.request.segments or 1
+
+    @property
     def requeue(self) -> bool:
         """Whether the job is requeued when its ranks exit unfinished."""
         return bool(self.request.requeue)
@@ -166,7 +172,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def goes_on(self) -> bool:
         """Whether lines of the script follow the step, even if it fails."""
-        return self.requeue or bool(self.request.after)
+        return self.request.may_stop_early or bool(self.request.after)
 
     @property
     def login_script(self) -> str:
@@ -187,6 +193,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def output(self) -> str:
         """The log file, as in --output, relative to the folder that the job starts in."""
+        if self.request.in_segments:
+            return f"{self.log_dir}/%x-%A.out" if self.log_dir else "%x-%A.out"
         is_array = "array" in dict(self.extra_directives)
         pattern = "%x-%A_%a.out" if is_array else "%x-%j.out"
         return f"{self.log_dir}/{pattern}" if self.log_dir else pattern
@@ -223,7 +231,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
     """The plan as `explain --json` prints it; every value is a JSON type."""
     numbers = (
         "site framework name nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size "
-        "mem time requeue"
+        "mem time requeue segments"
     ).split()
     why = plan.why
     return {key: getattr(plan, key) for key in numbers} | {

@@ -31,6 +31,8 @@ def _removal(name: str, request: Request) -> str:
         return f"Leave --sbatch {name} out."
     if bad_nodes.reason(request, name):
         return f"Leave --{'exclude' if name == 'exclude' else 'on-bad-node retry'} out."
+    if name == "array" and request.in_segments:
+        return "Leave --segments out."
     source = "requeue" if name in REASONS else "mem" if name.startswith("mem") else name
     if getattr(request, source.replace("-", "_"), None):
         return f"Leave --{source} out."

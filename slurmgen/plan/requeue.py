@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from slurmgen.errors import RequestError
 from slurmgen.launchers import Launcher
+from slurmgen.plan import segments
 from slurmgen.request import Request
 from slurmgen.slurm import durations, sbatch_options
 from slurmgen.slurm.sbatch_options import SbatchOptions
@@ -52,14 +53,16 @@ class Notice(Struct, frozen=True):
 
 
 def find_notice(request: Request, launcher: Launcher, time_limit: str | None) -> Notice | None:
-    """The notice of a job; None without --requeue.
+    """The notice of a job; None without --requeue and --segments.
 
     Raises:
-        RequestError: --requeue-signal without --requeue, or too long before the time limit.
+        RequestError: --requeue-signal without these, or too long before the time limit.
     """
-    if not request.requeue:
+    if not request.may_stop_early:
         if request.requeue_signal and request.requeue is None:
-            raise RequestError("--requeue-signal has no effect without --requeue", "Add --requeue.")
+            raise RequestError(
+                "--requeue-signal has no effect without --requeue or --segments", "Add one of them."
+            )
         return None
     by, _, seconds = (request.requeue_signal or launcher.requeue_signal).partition("@")
     if by == "TERM" and launcher.why_not_term:
@@ -89,9 +92,7 @@ def further_options(
     options = sbatch_options.given({**of_site, **request.sbatch, **_constraint(request, of_site, constraint)})
     if not notice:
         return options
-    if "no-requeue" in sbatch_options.given(request.sbatch):
-        raise RequestError("--requeue and --sbatch no-requeue exclude each other", "Leave one out.")
-    options = {"requeue": "", "open-mode": "append"} | _signal(notice) | options
+    options = _own(request) | _signal(notice) | options
     if not options.get("error", ".err").endswith((".err", ".out")):
         raise RequestError(
             f"--sbatch error={options['error']} would count as progress of a requeued job",
@@ -99,11 +100,20 @@ def further_options(
         )
     signal_option = options.get("signal", "")
     if notice.by == "USR2" and not re.fullmatch(_FOR_RANKS, signal_option):
+        option = "--segments" if request.in_segments else "--requeue"
         raise RequestError(
-            f"--requeue needs the signal USR2, and --signal is {signal_option or 'missing'}",
+            f"{option} needs the signal USR2, and --signal is {signal_option or 'missing'}",
             "Set --sbatch signal=USR2@SECONDS, leave it out, or choose another --requeue-signal.",
         )
     return options
+
+
+def _own(request: Request) -> dict[str, str]:
+    if request.in_segments:
+        return segments.options(request)
+    if "no-requeue" in sbatch_options.given(request.sbatch):
+        raise RequestError("--requeue and --sbatch no-requeue exclude each other", "Leave one out.")
+    return {"requeue": "", "open-mode": "append"}
 
 
 def _signal(notice: Notice) -> dict[str, str]:

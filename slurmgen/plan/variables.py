@@ -38,6 +38,8 @@ _REQUEUE = (
     "run",
 )
 
+_SEGMENTS = ("segments", "ended", "previous", "try", "how", "job", "on", "id", "left", "code")
+
 
 def variables(
     request: Request,
@@ -170,8 +172,10 @@ def names_set_later(
         yield from ((name, "the script uses that name") for name in _RETRY)
     if setup.fetch:
         yield IMAGE_FILE, "the script uses that name"
-    if request.requeue:
-        yield from ((name, "the script sets it to requeue the job") for name in _REQUEUE)
+    if request.may_stop_early:
+        names = (*_REQUEUE, *_SEGMENTS) if request.in_segments else _REQUEUE
+        why = "continue the job" if request.in_segments else "requeue the job"
+        yield from ((name, f"the script sets it to {why}") for name in names)
     if setup.python_env.partition(":")[0] == "uv":
         yield "UV_PROJECT_ENVIRONMENT", "--python-env sets the folder of the environment"
     yield from ((name, f"{launcher.name} sets it for each rank") for name in launcher.sets)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
+from slurmgen.remote.terminal import ignored_interrupt
 from slurmgen.remote.transport import Closing, Completed, Reply, chunks, failed, timed_out
 
 _PIPE = 1 << 20
@@ -52,6 +53,12 @@ class LocalTransport(Closing):
         completed = yield from self.streamed(argv, timeout=timeout)
         if completed.returncode:
             raise failed(argv, self.where, completed.returncode, completed.stderr)
+
+    def attach(self, argv: Sequence[str]) -> int:
+        """See Transport.attach."""
+        with ignored_interrupt():
+            status = subprocess.run(argv, env=self._environment, cwd=Path.home(), check=False).returncode
+        return status if status >= 0 else 128 - status
 
     def streamed(self, argv: Sequence[str], *, timeout: float) -> Generator[bytes, None, Completed]:
         """As `stream`, but returns how the command ended.

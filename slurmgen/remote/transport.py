@@ -85,6 +85,15 @@ class Transport(Protocol):
             ConnectionFailed: the connection broke.
         """
 
+    def attach(self, argv: Sequence[str]) -> int:
+        """Run a command with the standard streams of this process; returns its exit status.
+
+        If standard input is a terminal, the command gets one.
+
+        Raises:
+            ConnectionFailed: the connection broke.
+        """
+
     def close(self) -> None:
         """End the connection."""
 

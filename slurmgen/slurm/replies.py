@@ -122,6 +122,15 @@ def trial(text: str) -> str:
     return f"it would start at {start} on {nodes}{where}, with {counted(int(processors), 'processor')}"
 
 
+def trial_start(text: str) -> tuple[str, str]:
+    """The start and the partition in the reply of `sbatch --test-only`; empty if it has none.
+
+    The start is in the site's local time.
+    """
+    match = _TEST_REPLY.search(text)
+    return (match[1], match[4] or "") if match else ("", "")
+
+
 def complaint(text: str, program: str) -> str:
     """The error messages of a program, without their prefixes and without the output of a shell profile."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]

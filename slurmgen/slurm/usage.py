@@ -15,6 +15,7 @@ _MEBIBYTES = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**
 class Usage(Struct, frozen=True, kw_only=True):
     """What a job was allocated, and what it used."""
 
+    nodes: int = 0
     cpus: int = 0
     "CPUs that were allocated."
     gpus: int = 0
@@ -24,22 +25,27 @@ class Usage(Struct, frozen=True, kw_only=True):
     memory_used: int | None = None
     "MiB of all tasks of the largest step, each at its maximum; None if Slurm took no sample."
     cpu_seconds: int | None = None
+    gpu_percent: int | None = None
+    "Of all its GPUs, as Slurm sampled them; None if the site does not have it sampled."
     "Seconds of CPU time of all tasks."
 
 
 def usage(allocated: str, cpu_time: str, used: str = "") -> Usage:
     """Parse sacct's AllocTRES, TotalCPU and TRESUsageInTot.
 
-    >>> usage("billing=2,cpu=2,gres/gpu=1,mem=2G,node=1", "00:03.016", "cpu=00:00:02,mem=222132K")
-    Usage(cpus=2, gpus=1, memory=2048, memory_used=217, cpu_seconds=3)
+    >>> usage("billing=2,cpu=2,gres/gpu=1,mem=2G,node=1", "00:03.016", "mem=222132K,gres/gpuutil=57")
+    Usage(nodes=1, cpus=2, gpus=1, memory=2048, memory_used=217, cpu_seconds=3, gpu_percent=57)
     """
-    tres = _pairs(allocated)
+    tres, measured = pairs(allocated), pairs(used)
+    gpus = _count(tres.get("gres/gpu", ""))
     return Usage(
+        nodes=_count(tres.get("node", "")),
         cpus=_count(tres.get("cpu", "")),
-        gpus=_count(tres.get("gres/gpu", "")),
+        gpus=gpus,
         memory=mebibytes(tres.get("mem", "")),
-        memory_used=mebibytes(_pairs(used).get("mem", "")),
+        memory_used=mebibytes(measured.get("mem", "")),
         cpu_seconds=whole_seconds(cpu_time),
+        gpu_percent=_percent(measured.get("gres/gpuutil", ""), gpus),
     )
 
 
@@ -59,8 +65,15 @@ def mebibytes(text: str) -> int | None:
     return ceil(float(match[1]) * _MEBIBYTES[match[2]]) if match else None
 
 
-def _pairs(text: str) -> dict[str, str]:
+def pairs(text: str) -> dict[str, str]:
+    """The trackable resources of a text such as `cpu=2,mem=2G`, by name."""
     return dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
+
+
+def _percent(total: str, gpus: int) -> int | None:
+    """The share of the GPUs, from the sum over tasks and GPUs."""
+    known = gpus and re.fullmatch("[0-9]{1,9}", total)
+    return min(100, round(int(total) / gpus)) if known else None
 
 
 def _count(text: str) -> int:

@@ -20,6 +20,7 @@ STAND_INS = {
     "shifter": "engines.py",
     "shifterimg": "engines.py",
     "enroot": "srun.py",
+    "twin-nvidia-smi": "nvidia_smi.sh",
 }
 "They come last in PATH."
 SRUN = "srun.py"

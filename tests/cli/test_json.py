@@ -105,10 +105,12 @@ ON_TWIN = {
     "submit": f"submit hello {TWIN} --dry-run; submit hello {TWIN} --test-only; "
     f"submit hello {TWIN} --sweep a=1,2 --name swept; submit hello {TWIN}",
     "results": "results swept",
+    "top": "top",
     "wait": "wait last; wait last last",
     "status": "status last; status last last; status",
     "logs": "logs last; logs last last",
     "fetch": "fetch last; fetch last last",
+    "where": f"where hello {TWIN}",
     "resubmit": "resubmit last --dry-run; resubmit last",
     "cancel": "cancel last; cancel last last",
     "forget": "forget never",

@@ -172,7 +172,9 @@ def test_the_usage_of_an_ended_job_is_shown(cluster: Cluster) -> None:
     shown = cluster.slurmgen("status", "hog").stdout
     assert f"used: memory {usage['memory_used']}M of 1G, " in shown
     assert " % of 2 CPUs, " in shown
-    assert "it had 1 GPU\n" in shown
+    assert "unknown use of 1 GPU\n" in shown
+    assert reported["enough"]["time"] == "00:05:00"
+    assert "  enough: --time 00:05:00\n" in shown
 
 
 def test_an_array_is_shown_as_a_summary_with_its_tasks(cluster: Cluster) -> None:

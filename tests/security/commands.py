@@ -51,6 +51,10 @@ CASES = {
         Case("submit hand.sbatch --dry-run --via local", 1),
         Case("submit linked.sbatch --dry-run --via local --no-lint", 2),
     ],
+    "where": [
+        Case("where a --via twin", programs=SHELL | SLURM | {"mktemp", "rm"}),
+        Case("where a --via twin --json", programs=SHELL | SLURM | {"mktemp", "rm"}),
+    ],
     "resubmit": [
         Case("resubmit {job} --dry-run", programs=SHELL | SLURM),
         Case("resubmit {job} --present-files --dry-run --json", programs=SHELL | SLURM | GIT),
@@ -62,6 +66,12 @@ CASES = {
     "logs": [
         Case("logs {job}", programs=SHELL | SLURM),
         Case("logs {job} --stderr", 2, programs=SHELL | SLURM),
+    ],
+    "run": [Case("run a --via local", 2, programs=GIT)],
+    "shell": [Case("shell {job} -- true", 2, programs=SHELL | SLURM)],
+    "top": [
+        Case("top --once", programs=SHELL | SLURM),
+        Case("top {job} --json", 2, programs=SHELL | SLURM),
     ],
     "wait": [Case("wait {job}", programs=SHELL | SLURM)],
     "cancel": [Case("cancel {job}", programs=SHELL | SLURM)],

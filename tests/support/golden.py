@@ -35,6 +35,8 @@ SWEPT = {
 }
 REQUEUED = ("generic.python.1gpu", "daic.lightning.node", "generic.ddp.node", "olivia.accelerate.2nodes")
 
+IN_SEGMENTS = ("olivia.ddp.2nodes",)
+
 
 def golden_requests() -> dict[str, tuple[str, Request]]:
     """Site and request by the name of the golden file."""
@@ -51,6 +53,9 @@ def golden_requests() -> dict[str, tuple[str, Request]]:
         f"{name}.around": (plain[name][0], replace(plain[name][1], **AROUND, requeue=requeue))
         for name, requeue in AROUND_STEP.items()
     }
+    segments = {
+        f"{name}.segments": (plain[name][0], replace(plain[name][1], segments=5)) for name in IN_SEGMENTS
+    }
     without_gpus = {name: (name.partition(".")[0], asked) for name, asked in WITHOUT_GPUS.items()}
     secret = {
         f"{WITH_SECRETS}.secrets": (
@@ -63,7 +68,7 @@ def golden_requests() -> dict[str, tuple[str, Request]]:
         for name in SWEPT
         for site, asked in [plain[name.rpartition(".")[0]]]
     }
-    return plain | secret | checked | again | around | without_gpus | swept
+    return plain | secret | checked | again | segments | around | without_gpus | swept
 
 
 def _matrix() -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from slurmgen.jobs.bad_nodes import BadNode
 from slurmgen.jobs.prune import Kept
 from slurmgen.jobs.report_object import JobObject
+from slurmgen.jobs.where import Option
 
 
 class JobList(Struct, frozen=True, kw_only=True):
@@ -133,6 +134,14 @@ class Accepted(Struct, frozen=True, kw_only=True):
     "How the site is reached: `ssh`, `local` or `twin`."
     answer: str
     "When and where the job would start, as Slurm expects now."
+
+
+class WhereList(Struct, frozen=True, kw_only=True):
+    """Where a job could run: the partitions of all sites, first those where it would start first."""
+
+    can_run: bool
+    "Whether one of them could run it."
+    options: list[Option]
 
 
 class Log(Struct, frozen=True, kw_only=True):

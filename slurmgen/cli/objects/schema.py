@@ -11,6 +11,7 @@ import msgspec
 
 from slurmgen.cli.objects import jobs, scripts, sites
 from slurmgen.config.schema import DIALECT, describe, structs_in
+from slurmgen.jobs.live.sample import Sample
 from slurmgen.jobs.report_object import JobObject
 
 OUTPUTS: dict[str, tuple[Any, ...]] = {
@@ -41,10 +42,14 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
     "twin down": (sites.StoppedTwins,),
     "twin status": (sites.TwinList,),
     "twin up": (sites.TwinObject,),
+    "top": (Sample, jobs.JobList),
+    "where": (jobs.WhereList,),
     "wait": (JobObject, jobs.JobList),
 }
 "The types of the object that each command prints; several if its options or the number of jobs decide."
 WITHOUT = {
+    "run": "prints the log of the job",
+    "shell": "prints what the command in the job prints",
     "lsp": "speaks the Language Server Protocol on stdout",
     "twin": "only has subcommands",
 }

@@ -71,6 +71,8 @@ class Explained(Struct, frozen=True, kw_only=True):
     "Time limit, in Slurm's notation."
     requeue: bool
     "Whether the job is requeued while it is unfinished."
+    segments: int
+    "The array tasks that the job may take, one after the other."
     gpu_type: str | None
     partition: str | None
     "One partition or several, separated by commas."

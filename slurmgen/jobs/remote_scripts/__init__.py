@@ -11,7 +11,7 @@ from slurmgen.errors import CommandFailed
 from slurmgen.jobs.slurm_client import CLEAN
 from slurmgen.remote.transport import Transport, chunks
 
-Program = Literal["submit", "close", "prune", "check_folder"]
+Program = Literal["submit", "close", "prune", "check_folder", "where"]
 _SHARED = ("common", "ownership")
 _OF_A_SUBMISSION = (*_SHARED, "submission", "intents", "lookup")
 PARTS: dict[Program, tuple[str, ...]] = {
@@ -19,6 +19,7 @@ PARTS: dict[Program, tuple[str, ...]] = {
     "close": _OF_A_SUBMISSION,
     "prune": _SHARED,
     "check_folder": _SHARED,
+    "where": ("common",),
 }
 "The files whose functions each program uses, in the order in which they are sent before it."
 

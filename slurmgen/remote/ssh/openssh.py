@@ -8,6 +8,7 @@ ssh_config asks for it (ControlPersist). Otherwise the connection ends with this
 import contextlib
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.openssh_master import Master
 from slurmgen.remote.ssh.prompt import Prompt
+from slurmgen.remote.terminal import ignored_interrupt, is_terminal
 from slurmgen.remote.transport import Closing, Completed, TimedOut, command_line, failed, timed_out
 
 FAILED = 255
@@ -82,6 +84,17 @@ class OpenSshTransport(Closing):
         completed = self._checked(argv, completed)
         if completed.returncode:
             raise failed(argv, self.where, completed.returncode, completed.stderr)
+
+    def attach(self, argv: Sequence[str]) -> int:
+        """See Transport.attach."""
+        words = self._ssh_command(argv)
+        # Of an option that is given twice, the first counts.
+        terminal = ["-tt"] if is_terminal() else []
+        with ignored_interrupt():
+            status = subprocess.run([words[0], *terminal, *words[1:]], check=False).returncode
+        if status == FAILED and not is_shared(self._ssh, self._alias):
+            raise self._no_status(argv, "")
+        return status if status >= 0 else 128 - status
 
     def close(self) -> None:
         """Close the connection, unless the user shares it."""

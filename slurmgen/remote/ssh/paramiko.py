@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import paramiko
 
 from slurmgen.errors import CommandFailed, ConnectionFailed, RemoteError
-from slurmgen.remote.ssh import jump_hosts
+from slurmgen.remote.ssh import jump_hosts, terminal
 from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.errors import translated
 from slurmgen.remote.ssh.keepalive import SILENCE
 from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.transport import (
+    COMMAND_TIMEOUT,
     Closing,
     Completed,
     Reply,
@@ -78,6 +79,20 @@ class SshTransport(Closing):
                 raise self._no_status(argv)
             if status:
                 raise failed(argv, self.where, status, stderr)
+
+    def attach(self, argv: Sequence[str]) -> int:
+        """See Transport.attach."""
+        with translated(**self._names):
+            channel = self._connection.open_session(timeout=COMMAND_TIMEOUT)
+        try:
+            status = terminal.attach(channel, lambda: self._execute(channel, argv, COMMAND_TIMEOUT))
+        except _BROKEN:
+            raise self._no_status(argv) from None
+        finally:
+            _close(channel)
+        if status < 0:
+            raise self._no_status(argv)
+        return status
 
     def close(self) -> None:
         """Close the connection, those to its jump hosts, and the ProxyCommand if there is one."""

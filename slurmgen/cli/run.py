@@ -1,0 +1,124 @@
+"""`slurmgen run`: a job in this terminal, with the plan and the checks of `submit`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
+from slurmgen.cli.job_output import say
+from slurmgen.cli.log_output import LogOutput
+from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
+from slurmgen.cli.route_options import connect, connect_in_background, route_options
+from slurmgen.cli.submit import check_follow, prepared_job, with_command
+from slurmgen.cli.submit_output import notes_of, say_result
+from slurmgen.errors import SlurmgenError
+from slurmgen.job_spec import JobOptions, load_spec
+from slurmgen.text import visible
+
+if TYPE_CHECKING:
+    from slurmgen.jobs.submit import Outcome
+    from slurmgen.remote.route import Route
+    from slurmgen.remote.transport import Transport
+    from slurmgen.slurm.commands import JobId
+    from slurmgen.slurm.replies import JobState
+
+INTERRUPTED = 130
+"Exit code after ^C."
+
+
+@click.command(
+    "run",
+    cls=JobCommand,
+    examples={
+        "slurmgen run train --time 00:10:00": "Run the job train here, for ten minutes at most",
+        "slurmgen run --script train.py --gpus 2 -- --epochs 1": "Run your own script, with arguments",
+    },
+)
+@request_options
+@route_options
+@click.option(
+    "--remote-dir", metavar="FOLDER", help="Folder on the cluster for submissions; default: ~/slurmgen."
+)
+@project_size_option
+@send_option
+@bad_nodes_option(default=True)
+def command(
+    options: JobOptions,
+    remote_dir: str | None,
+    max_size: int,
+    send: tuple[str, ...],
+    exclude_bad_nodes: bool,
+    **route_values: Any,
+) -> int:
+    """Run a job in this terminal: show its log, and exit with its exit code, as `wait` does. ^C cancels it.
+
+    It is a batch job that is submitted exactly once, as by `submit`: if the connection breaks, the job goes
+    on, and its log is followed again. JOB is a job of slurmgen.toml; default: its only job.
+    """
+    from slurmgen.cli.submit_progress import Printer
+    from slurmgen.jobs.prepare import dependent
+    from slurmgen.jobs.submit import submission
+    from slurmgen.remote.route import find_route
+
+    job = load_spec(options, Path.cwd())
+    route = find_route(job.site, job.personal, **route_values)
+    with connect_in_background(route, starts=True) as connecting:
+        if exclude_bad_nodes:
+            job = without_bad_nodes(job, twin=route.via == "twin")
+        plan = job.plan()
+        check_follow(True, is_array="%a" in plan.output)
+        prepared = with_command(prepared_job(job, plan, route, remote_dir, max_size, send))
+        prepared = dependent(prepared, job.after(()))
+        printer = Printer(prepared, tuple(notes_of(plan)))
+        with submission(prepared, connecting.transport, observer=printer) as outcome:
+            say_result(prepared, outcome)
+            return _follow(outcome, route)
+
+
+def _follow(outcome: "Outcome", route: "Route") -> int:
+    """Show the log until the job ends; returns its exit code, or cancels it on ^C."""
+    from slurmgen.jobs.follow import follow_through
+    from slurmgen.jobs.logs import Followed, Shown, find_log
+
+    job, write = outcome.submitted.job, LogOutput()
+    path = find_log(outcome.transport, outcome.record, job)
+    say("^C cancels the job")
+    try:
+        states = follow_through(
+            outcome.transport,
+            lambda: connect(route, interactive=False),
+            [Followed(job, path, Shown(write))],
+            report=say,
+            resume_command=lambda: f"slurmgen logs -f {job} --site {route.site}",
+            on_interrupt=lambda transport: _cancel(transport, job),
+        )
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        write.finish()
+    return _ended(outcome, route, states[job])
+
+
+def _cancel(transport: "Transport", job: "JobId") -> None:
+    from slurmgen.jobs.slurm_client import cancel
+
+    try:
+        cancel(transport, job)
+    except SlurmgenError as error:
+        say(f"job {job} may not be cancelled: {error.fact}. `slurmgen cancel {job}` tries again.")
+    else:
+        say(f"asked Slurm to cancel job {job}")
+
+
+def _ended(outcome: "Outcome", route: "Route", states: "tuple[JobState, ...]") -> int:
+    """Print how the job ended, and keep it in the ledger; returns its exit code."""
+    from slurmgen.jobs.job import Job
+    from slurmgen.jobs.report_text import lines
+    from slurmgen.jobs.status import make_report, save_final_states
+
+    report = make_report(Job.of(outcome.record, route), states)
+    save_final_states([report])
+    for line in lines(report):
+        click.echo(visible(line), err=True)
+    return report.code

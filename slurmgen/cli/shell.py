@@ -1,0 +1,75 @@
+"""`slurmgen shell`: a shell in the allocation of a running job."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import structs
+
+from slurmgen.cli.completion import complete_jobs
+from slurmgen.cli.help import Command
+from slurmgen.cli.job_output import say
+from slurmgen.cli.route_options import connect, find_jobs, route_options
+from slurmgen.cli.site_option import site_option
+from slurmgen.errors import ConfigError, RequestError
+
+if TYPE_CHECKING:
+    from slurmgen.jobs.ledger import Record
+    from slurmgen.plan import Plan
+
+
+@click.command(
+    "shell",
+    cls=Command,
+    examples={
+        "slurmgen shell last": "Open a shell on the first node of the last job",
+        "slurmgen shell last --node n2 -- nvidia-smi": "Run one command on another node",
+    },
+)
+@click.argument("job_id", metavar="ID", shell_complete=complete_jobs)
+@click.argument("words", metavar="[-- CMD]", nargs=-1, type=click.UNPROCESSED)
+@site_option
+@route_options
+@click.option("--node", metavar="NAME", help="Node of the job; default: its first.")
+@click.option("--plain", is_flag=True, help="Leave out the job's container and environment.")
+def command(
+    job_id: str, words: tuple[str, ...], site: str | None, node: str | None, plain: bool, **options: Any
+) -> int:
+    """Open a shell in a running job, in its run folder, container and environment; or run CMD there.
+
+    ID is a job id, ID_TASK in an array, a job name, or `last`. The shell shares the job's CPUs, memory and
+    GPUs, and ends with the job. Exits with the exit status of the shell or of CMD.
+    """
+    from slurmgen.jobs.live.allocation import node_of, running
+    from slurmgen.jobs.live.shell import shell_argv
+    from slurmgen.jobs.slurm_client import as_logged_in
+    from slurmgen.remote.terminal import is_terminal
+
+    (job,) = find_jobs([job_id], site, **options)
+    with connect(job.route) as transport:
+        allocation = running(transport, job.id)
+        argv = shell_argv(
+            allocation,
+            node_of(transport, allocation, node),
+            words,
+            folder=job.record.folder if job.record else None,
+            plan=None if plain else _plan(job.record),
+            terminal=is_terminal(),
+        )
+        return transport.attach(as_logged_in(transport, argv))
+
+
+def _plan(record: "Record | None") -> "Plan | None":
+    """The plan of a job from its recorded request; None, with a message, if there is none."""
+    from slurmgen.jobs.recorded_request import recorded_request, spec_again
+
+    if record is None:
+        say("the job is not in your records, so this is the environment of the login node")
+        return None
+    try:
+        kept = recorded_request(record)
+        if kept.secrets:
+            say(f"these variables of the job are not set here: {', '.join(kept.secrets)}")
+        return spec_again(structs.replace(kept, secrets=())).plan()
+    except (RequestError, ConfigError) as error:
+        say(f"the job's container and environment are not known: {error}")
+        return None

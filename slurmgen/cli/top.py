@@ -1,0 +1,193 @@
+"""`slurmgen top`: jobs that have not ended, or the GPUs of one job, refreshed in place."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+from msgspec import structs
+
+from slurmgen.cli.color import color_option, console
+from slurmgen.cli.completion import complete_jobs
+from slurmgen.cli.help import Command
+from slurmgen.cli.job_output import print_json, print_report_objects, say
+from slurmgen.cli.route_options import connect, find_jobs, json_option, route_options
+from slurmgen.cli.site_option import site_option
+from slurmgen.errors import RemoteError, RequestError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from slurmgen.jobs.job import Job
+    from slurmgen.jobs.live.sample import Sample
+    from slurmgen.jobs.live.sites import Sites
+    from slurmgen.jobs.report import Report
+
+Show = Callable[["Console"], None]
+"Prints what is to be seen now."
+INTERVAL = 10.0
+
+
+@click.command(
+    "top",
+    cls=Command,
+    examples={
+        "slurmgen top": "Watch all jobs that have not ended",
+        "slurmgen top last": "Watch the GPUs of the last job",
+        "slurmgen top last --once --json": "Read the use of its GPUs in a program",
+    },
+)
+@click.argument("job_id", metavar="[ID]", required=False, shell_complete=complete_jobs)
+@site_option
+@route_options
+@click.option(
+    "--interval",
+    type=click.FloatRange(2, 3600),
+    metavar="SECONDS",
+    default=INTERVAL,
+    show_default=True,
+    help="Time between two refreshes.",
+)
+@click.option("--once", is_flag=True, help="Print once and end, as without a terminal.")
+@color_option
+@json_option
+def command(
+    job_id: str | None,
+    site: str | None,
+    interval: float,
+    once: bool,
+    color: str,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Watch all jobs of all sites that have not ended, or the GPUs, CPUs and memory of one running job.
+
+    ID is a job id, ID_TASK in an array, a job name, or `last`. nvidia-smi or rocm-smi reads the GPUs, in a
+    short step beside those of the job. Each site needs one login. --json prints once.
+    """
+    from slurmgen.jobs.live.sites import Sites
+
+    with Sites(lambda route, interactive: connect(route, interactive=interactive)) as sites:
+        watch: _Watch
+        if job_id is None:
+            watch = _Jobs(sites, site, options)
+        else:
+            watch = _Gpus(sites, find_jobs([job_id], site, **options)[0])
+        if as_json:
+            return watch.print_json()
+        screen = console(color)
+        if once or not screen.is_terminal:
+            watch.show()(screen)
+            return 0
+        _refresh(watch.show, screen, interval)
+    return 0
+
+
+def _refresh(show: Callable[[], Show], screen: "Console", interval: float) -> None:
+    """Show it again and again in the same place, until ^C or until there is nothing more to see."""
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=screen, auto_refresh=False, vertical_overflow="crop") as live:
+        shown = show()
+        while True:
+            page = Console(
+                file=StringIO(),
+                width=screen.width,
+                force_terminal=True,
+                color_system="standard" if screen.color_system else None,
+                markup=False,
+                highlight=False,
+                emoji=False,
+            )
+            with page.capture() as captured:
+                shown(page)
+            live.update(Text.from_ansi(captured.get()), refresh=True)
+            time.sleep(interval)
+            try:
+                shown = show()
+            except RequestError as error:  # the job has ended
+                say(str(error))
+                return
+
+
+class _Watch(Protocol):
+    """What is watched."""
+
+    def show(self) -> Show:
+        """Query it, and return what prints it."""
+
+    def print_json(self) -> int:
+        """Query it and print it as an object; returns the exit code."""
+
+
+class _Jobs:
+    """All jobs that have not ended, and those that ended while they were watched."""
+
+    def __init__(self, sites: "Sites", site: str | None, options: dict[str, Any]) -> None:
+        from slurmgen.jobs.job import Job
+        from slurmgen.jobs.ledger import Ledger
+        from slurmgen.jobs.lookup import recorded_route
+
+        self._sites = sites
+        records = [one for one in Ledger().all() if site in (None, one.site) and not one.pending]
+        jobs = [Job.of(record, recorded_route(record, options)) for record in records]
+        self._jobs = [job for job in jobs if job.needs_query]
+
+    def show(self) -> Show:
+        from slurmgen.cli.status_table import print_table
+
+        reports = self._reports()
+        return lambda screen: print_table(reports, screen) if reports else screen.print("no job is active")
+
+    def print_json(self) -> int:
+        print_report_objects(self._reports(), several=True)
+        return 0
+
+    def _reports(self) -> "list[Report]":
+        from slurmgen.jobs.status import save_final_states
+
+        reports = self._sites.query(self._jobs)
+        save_final_states(reports)
+        # An old job that accounting has forgotten is not active.
+        known = [report for report in reports if report.states or report.error]
+        self._jobs = [report.job for report in known]
+        return known
+
+
+class _Gpus:
+    """The GPUs, CPUs and memory of one job."""
+
+    def __init__(self, sites: "Sites", job: "Job") -> None:
+        from slurmgen.jobs.live.sample import Sampler
+
+        self._sites, self._job = sites, job
+        self._sampler = Sampler(job)
+        self._last: Sample | None = None
+
+    def show(self) -> Show:
+        from slurmgen.cli.gpu_table import print_sample
+
+        try:
+            self._last = self._sample()
+        except RemoteError as error:
+            if self._last is None:
+                raise
+            self._sites.drop(self._job.route)
+            problem = f"{error.fact}; trying again"
+            self._last = structs.replace(self._last, problem=problem, verdict=[], gpus=[])
+        sample = self._last
+        return lambda screen: print_sample(sample, screen)
+
+    def print_json(self) -> int:
+        sample = self._sample()
+        if sample.problem:
+            say(sample.problem)
+        print_json(sample)
+        return 0
+
+    def _sample(self) -> "Sample":
+        return self._sampler.sample(self._sites.transport(self._job.route), time.monotonic())

@@ -1,0 +1,113 @@
+"""`slurmgen where`: at which sites a job could run, and where it would start first."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import structs
+
+from slurmgen.cli.color import color_option, console
+from slurmgen.cli.job_output import print_json
+from slurmgen.cli.options import JobCommand, several_sites_options
+from slurmgen.cli.route_options import connect, json_option, route_options
+from slurmgen.config.project import DEFAULT_SITE, find_project, sites_of
+from slurmgen.config.user import personal_sites
+from slurmgen.errors import RequestError, SlurmgenError
+from slurmgen.job_spec import JobOptions, load_spec
+
+if TYPE_CHECKING:
+    from slurmgen.jobs.where import Option, Place
+    from slurmgen.remote.route import Route
+    from slurmgen.remote.transport import Transport
+
+
+@click.command(
+    "where",
+    cls=JobCommand,
+    examples={
+        "slurmgen where train": "Compare all your sites for the job train of slurmgen.toml",
+        "slurmgen where train --site daic --site olivia --gpus 8": "Compare two sites, with 8 GPUs",
+        "slurmgen where --script train.py --time 1:00:00 --json": "Print JSON for a program",
+    },
+)
+@several_sites_options
+@route_options
+@color_option
+@json_option
+def command(
+    options: JobOptions, sites: tuple[str, ...], color: str, as_json: bool, **route_values: Any
+) -> int:
+    """Show at which sites a job could run, and where it would start first.
+
+    Each site gets one login, all at the same time, and has 5 seconds to reply; there is no prompt for a
+    password. For each partition the table shows whether the profile or Slurm refuses the job, when Slurm
+    expects it to start, the GPUs of its type (or the CPUs) that are free now, the jobs that wait, and the
+    price of its whole time limit in the site's unit. The starts are estimates: other jobs may end earlier,
+    or be submitted with a higher priority. Nothing is submitted.
+
+    JOB is a job of slurmgen.toml, as for `slurmgen submit`. Exits with 1 if no site could run the job.
+    """
+    from slurmgen.jobs.where import ask_all
+
+    names = list(dict.fromkeys(sites)) or _own_sites(options.job)
+    _refuse_one_host(names, route_values)
+    found = [_place(structs.replace(options, site=name), route_values) for name in names]
+    asked = ask_all([one for one in found if not isinstance(one, Exception)], _connect)
+    asked += [
+        _failed(name, one) for name, one in zip(names, found, strict=True) if isinstance(one, Exception)
+    ]
+    asked.sort(key=lambda one: not one.can_run)
+    can_run = any(one.can_run for one in asked)
+    if as_json:
+        from slurmgen.cli.objects.jobs import WhereList
+
+        print_json(WhereList(can_run=can_run, options=asked))
+    else:
+        from slurmgen.cli.where_table import print_table
+
+        print_table(asked, console(color))
+    return 0 if can_run else 1
+
+
+def _own_sites(job: str | None) -> list[str]:
+    """The sites that the user has settings for, and those of the project."""
+    _, project = find_project(Path.cwd())
+    of_project = [project.site] if project.site else []
+    of_job = sites_of(project, job) if job in project.job else ()
+    names = dict.fromkeys([*personal_sites(), *of_project, *of_job])
+    return [name for name in names if name != DEFAULT_SITE or project.site == name] or [DEFAULT_SITE]
+
+
+def _refuse_one_host(names: Sequence[str], route_values: dict[str, Any]) -> None:
+    if len(names) > 1 and route_values.get("host"):
+        raise RequestError(
+            f"--host {route_values['host']} cannot be the login host of {len(names)} sites",
+            "Name one --site with it, or write the hosts into personal.toml.",
+        )
+
+
+def _place(options: JobOptions, route_values: dict[str, Any]) -> "Place | SlurmgenError":
+    """The candidates of a site, or why there are none; an error that concerns all sites is raised."""
+    from slurmgen.errors import UnknownJob
+    from slurmgen.jobs.where import place
+    from slurmgen.remote.route import find_route
+
+    try:
+        job = load_spec(options, Path.cwd())
+        return place(job, find_route(job.site, job.personal, **route_values))
+    except UnknownJob:
+        raise
+    except SlurmgenError as error:
+        return error
+
+
+def _failed(site: str, error: SlurmgenError) -> "Option":
+    from slurmgen.jobs.where import Option
+
+    return Option(site=site, error=str(error))
+
+
+def _connect(route: "Route") -> "Transport":
+    """Log in without a prompt: several sites would ask at the same time."""
+    return connect(route, interactive=False)

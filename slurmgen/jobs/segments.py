@@ -1,0 +1,89 @@
+"""Jobs in segments, one array task after the other: the state of the whole run. Pure."""
+
+from collections.abc import Sequence
+
+from msgspec import DecodeError, Struct, json, structs
+
+from slurmgen.jobs.failure import Why
+from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.requeued import FAILED, FINISHED, Requeued
+from slurmgen.jobs.slurm_client import outcome, task_order
+from slurmgen.slurm.replies import JobState
+from slurmgen.text import counted
+
+NO_PROGRESS = Why(
+    "two segments in a row made no progress, so that no further one was started",
+    "Make the script save, report its step and continue (docs/requeue.md), and submit it again.",
+)
+_CONTINUE = "`slurmgen resubmit {} --segments N` submits it again; its script must find the checkpoint."
+
+
+class _Request(Struct, frozen=True):
+    segments: int | None = None
+
+
+class _Asked(Struct, frozen=True):
+    request: _Request = _Request()
+
+
+def segments_of(record: Record) -> int:
+    """The segments that a job may take; 0 for a job without."""
+    if '"segments":' not in record.request:
+        return 0
+    try:
+        number = json.decode(record.request, type=_Asked).request.segments or 0
+    except DecodeError:
+        return 0
+    return number if number > 1 else 0
+
+
+def run_state(states: Sequence[JobState], last: Requeued | None) -> str:
+    """The state of the whole run, from those of its tasks and what its log says of the last one.
+
+    A run that has finished early is COMPLETED, although the tasks that it did not need are CANCELLED.
+    """
+    if not states or not all(state.ended for state in states):
+        return outcome(states)
+    end = last.end if last else ""
+    if end == FINISHED:
+        return "COMPLETED"
+    bad = [state.state for state in sorted(states, key=task_order) if state.state != "COMPLETED"]
+    if end == FAILED or (last and last.held):
+        return next((state for state in bad if state != "CANCELLED"), "FAILED")
+    return "CANCELLED" if "CANCELLED" in bad else next(reversed(bad), "COMPLETED")
+
+
+def why_unfinished(job: str, state: str, last: Requeued | None, states: Sequence[JobState]) -> Why | None:
+    """Why a run ended unfinished; None if it did not."""
+    if last and last.held:
+        return NO_PROGRESS
+    if state in ("FAILED", "TIMEOUT") and not (last and last.end == FAILED):
+        number = counted(last.of if last and last.of else len(states), "segment")
+        step = f" at step {last.step:,}" if last and last.step else ""
+        return Why(f"the run is unfinished after {number}{step}", _CONTINUE.format(job))
+    return None
+
+
+def main_state(states: Sequence[JobState], state: str) -> JobState | None:
+    """The task whose state is that of the run: the one that runs, or the last one that ran."""
+    in_order = sorted(states, key=task_order)
+    active = [one for one in in_order if not one.ended]
+    if active:
+        return next((one for one in active if one.state != "PENDING"), active[0])
+    return next((one for one in reversed(in_order) if one.state == state), None)
+
+
+def which(states: Sequence[JobState], segments: int) -> str:
+    """The segment that runs, waits or ran last, in words."""
+    ran = [one for one in states if one.state not in ("PENDING", "CANCELLED") or one.nodes]
+    waiting = [one for one in states if one.state == "PENDING"]
+    shown = max(ran, key=task_order, default=None)
+    if waiting and (shown is None or shown.ended):
+        shown = min(waiting, key=task_order)
+    number = shown.id.rpartition("_")[2].lstrip("[").partition("-")[0] if shown else "0"
+    return f"segment {number} of {segments}"
+
+
+def advised(why: Why | None) -> Why | None:
+    """A reason without the advice to use --requeue, which excludes --segments."""
+    return structs.replace(why, todo="") if why and "--requeue" in why.todo else why

@@ -1,0 +1,68 @@
+"""The standard streams of this process, joined to a command in a channel of paramiko."""
+
+import contextlib
+import os
+import selectors
+import sys
+from collections.abc import Callable
+
+import paramiko
+
+from slurmgen.remote.terminal import is_terminal, raw, size
+
+_PART = 65536
+
+
+def attach(channel: paramiko.Channel, execute: Callable[[], None]) -> int:
+    """Run a command with the standard streams of this process; returns its exit status, -1 if it has none.
+
+    Args:
+        channel: a new channel.
+        execute: starts the command in it.
+    """
+    if not is_terminal():
+        execute()
+        return _join(channel)
+    columns, lines = size()
+    channel.get_pty(os.environ.get("TERM", "vt100"), columns, lines)
+    execute()
+    with raw(lambda: _resize(channel)):
+        return _join(channel)
+
+
+def _resize(channel: paramiko.Channel) -> None:
+    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+        channel.resize_pty(*size())
+
+
+def _join(channel: paramiko.Channel) -> int:
+    """Copy what arrives on either side until the command ends."""
+    # Unlike epoll, select accepts a file.
+    with selectors.SelectSelector() as selector:
+        selector.register(channel, selectors.EVENT_READ)
+        with contextlib.suppress(OSError, ValueError):  # stdin is closed
+            selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is channel:
+                    if not _show(channel):
+                        return channel.recv_exit_status()
+                elif part := os.read(key.fd, _PART):
+                    channel.settimeout(None)
+                    channel.sendall(part)
+                else:
+                    selector.unregister(key.fd)
+                    channel.shutdown_write()
+
+
+def _show(channel: paramiko.Channel) -> bool:
+    """Write what has arrived; returns whether more may come."""
+    channel.setblocking(False)
+    ended = 0
+    for receive, stream in ((channel.recv, sys.stdout), (channel.recv_stderr, sys.stderr)):
+        with contextlib.suppress(TimeoutError):
+            part = receive(_PART)
+            ended += not part
+            stream.buffer.write(part)
+            stream.buffer.flush()
+    return ended < 2

@@ -14,9 +14,8 @@ from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.remote_scripts import MARK, after_mark
 from slurmgen.jobs.sweep_table import Table, table_of
-from slurmgen.plan.sweep import TASK_FOLDER
 from slurmgen.remote.transport import Transport
-from slurmgen.sweep import Parameters
+from slurmgen.sweep import TASK_FOLDER, Parameters
 from slurmgen.text import listed
 
 Value = float | int | str | bool

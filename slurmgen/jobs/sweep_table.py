@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import DecodeError, Struct, json
 
 from slurmgen.errors import RequestError
 from slurmgen.jobs.ledger import Record
-from slurmgen.plan.sweep import TASK_FOLDER, Sweeping
-from slurmgen.sweep import Parameters, matches
+from slurmgen.sweep import TASK_FOLDER, Parameters, matches
+
+if TYPE_CHECKING:
+    from slurmgen.plan.sweep import Sweeping
 
 _SELECTION = re.compile(r"(?P<job>[^\[\]]+)\[(?P<parameters>.+)\]", re.DOTALL)
 _HINT = "Write NAME[lr=1e-3], or several with commas; `slurmgen status NAME --tasks` lists them."
@@ -36,7 +39,7 @@ def names_of(tables: Sequence[Table]) -> list[str]:
     return list(dict.fromkeys(name for run in runs for name in run))
 
 
-def as_text(sweep: Sweeping | None) -> str:
+def as_text(sweep: "Sweeping | None") -> str:
     """The text for `Record.tasks`; empty without a sweep."""
     if sweep is None:
         return ""

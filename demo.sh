@@ -16,7 +16,7 @@ slurmgen twin up --site daic --nodes 2 --ssh
 export SLURMGEN_SSH_CONFIG="$XDG_STATE_HOME/slurmgen/twin/daic/ssh_config"
 
 set -- --site daic --account demo --framework ddp --gpus 4 --nodes 2 --python-env "venv:$PWD/.venv" \
-  -- --data synthetic --limit 1024 --epochs 3 --batch-size 128
+  -- --data synthetic --model cnn --limit 1024 --epochs 3 --batch-size 128
 
 say slurmgen render "$@"
 slurmgen render "$@"

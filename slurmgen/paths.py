@@ -13,7 +13,7 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def bundled(name: str) -> Path:
-    """The folder `templates`, `site_profiles`, `training` or `slurmgen_preflight`.
+    """The folder `templates`, `site_profiles`, `training`, `skills` or `slurmgen_preflight`.
 
     A wheel has it inside the package; in a checkout it is beside the package.
     """

@@ -29,6 +29,8 @@ OMITTED = "..."
 
 MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024, "cpus": 4_096, "segments": 1_000}
 "The largest valid values; no cluster has so many."
+_UNITED = ("secrets", "not_secret")
+"Lists that are united over all layers."
 PROGRAMS = ("script", "module", "command")
 "The fields that say what the ranks run; a request has at most one of them."
 
@@ -69,6 +71,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     env: dict[VariableName, str] = {}
     secrets: tuple[VariableName, ...] | None = None
     "Variables with secret values, which `submit` sends into a file that the job reads; from all layers."
+    not_secret: tuple[VariableName, ...] | None = None
+    "Variables of `env` that are not secret, although the name or the value looks so; from all layers."
     modules: tuple[str, ...] | None = None
     "Instead of the site's modules; an empty list loads none."
     python_env: str | None = None
@@ -146,7 +150,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 def merge(*layers: Request) -> Request:
     """Merge requests: later ones overrule earlier ones; `env` and `sbatch` are merged key by key.
 
-    The `secrets` of all are united.
+    `secrets` and `not_secret` are united.
 
     A later `container` of none also removes the engine and the binds of earlier requests; a later script,
     module or command replaces an earlier one of any kind.
@@ -170,7 +174,7 @@ def _merged(key: str, earlier: Any, value: Any) -> object:
         return merged(earlier, value)
     if isinstance(value, dict):
         return {**(earlier or {}), **value}
-    return tuple(dict.fromkeys([*(earlier or ()), *value])) if key == "secrets" else value
+    return tuple(dict.fromkeys([*(earlier or ()), *value])) if key in _UNITED else value
 
 
 def _drops(layer: Request) -> set[str]:
@@ -268,7 +272,7 @@ def flag(field: str) -> str:
     return _FLAGS[field]
 
 
-_LISTS = ("secrets", "modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
+_LISTS = ("secrets", "not_secret", "modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
 
 
 def _words(key: str, value: Any) -> list[str]:

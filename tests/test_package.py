@@ -39,7 +39,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_contains_all_templates_profiles_schemas_and_training_files(wheel: Path) -> None:
-    folders = ("templates", "site_profiles", "schemas", "training", "slurmgen_preflight")
+    folders = ("templates", "site_profiles", "schemas", "skills", "training", "slurmgen_preflight")
     tracked = run("git", "ls-files", *folders).split()
     carried = zipfile.ZipFile(wheel).namelist()
     assert {Path(name).parts[0] for name in tracked} == set(folders)

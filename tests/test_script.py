@@ -581,10 +581,16 @@ def test_a_template_folder_outside_the_project_is_rejected(
 
 
 def test_values_of_variables_are_not_in_the_header_but_their_names_are(slurmgen: Run) -> None:
-    text = slurmgen("render", "--env", "TOKEN=hunter2", "--env", "EMPTY=").stdout
+    text = slurmgen("render", "--env", "TOKEN=hunter2", "--env", "EMPTY=", "--not-secret", "TOKEN").stdout
     assert text.count("hunter2") == text.count("export TOKEN=hunter2\n") == 1
-    assert "# Made by: slurmgen render --site generic --env TOKEN=... --env EMPTY=...\n" in text
-    assert text == slurmgen("render", "--env", "TOKEN=hunter2", "--env", "EMPTY=").stdout
+    assert (
+        "# Made by: slurmgen render --site generic --env TOKEN=... --env EMPTY=... --not-secret TOKEN\n"
+        in text
+    )
+    assert (
+        text
+        == slurmgen("render", "--env", "TOKEN=hunter2", "--env", "EMPTY=", "--not-secret", "TOKEN").stdout
+    )
 
 
 def test_the_command_of_a_header_fails_without_the_omitted_values(slurmgen: Run) -> None:

@@ -213,6 +213,12 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
         help="Variable with a secret value, from the environment, the keyring or a prompt; repeatable.",
     ),
     click.option(
+        "--not-secret",
+        multiple=True,
+        metavar="NAME",
+        help="Variable of --env that is not secret, although it looks so; repeatable.",
+    ),
+    click.option(
         "--module",
         "modules",
         multiple=True,

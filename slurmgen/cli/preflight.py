@@ -44,7 +44,7 @@ _HOW_TO_REPEAT = (
 )
 _OF_PROJECT = (
     *("account", "partition", "qos", "gpu_type", "exclude"),
-    *("container", "container_engine", "binds", "env", "modules"),
+    *("container", "container_engine", "binds", "env", "not_secret", "modules"),
 )
 "What slurmgen.toml decides: which nodes, and their software."
 _OF_SBATCH = ("constraint", "reservation", "clusters", "nodelist", "exclude")

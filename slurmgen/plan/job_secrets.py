@@ -8,6 +8,7 @@ from slurmgen.launchers import Launcher, Layout
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.variables import OWN, expanded, names_set_later
 from slurmgen.request import Request
+from slurmgen.secret_names import in_clear
 from slurmgen.slurm.shell import variables_in
 
 PATH = ".slurmgen/secrets"
@@ -33,8 +34,9 @@ def find_secrets(
     """The secrets of a request; None without any.
 
     Raises:
-        RequestError: one is also an ordinary variable, or would have no effect.
+        RequestError: one is also an ordinary variable, or has no effect; or a variable looks like a secret.
     """
+    _check_env(request)
     if not request.secrets:
         return None
     taken = dict.fromkeys((*OWN, *_OWN), "the script uses that name")
@@ -59,3 +61,13 @@ def _check_arguments(request: Request) -> None:
                     f"{what} has ${name}, a secret that would be in the list of processes",
                     "Read the variable in the program instead.",
                 )
+
+
+def _check_env(request: Request) -> None:
+    """Refuse a variable that looks like a secret: its value would be part of the script."""
+    for name, value in request.env.items():
+        if name not in (request.not_secret or ()) and in_clear(name, value):
+            raise RequestError(
+                f"--env {name} looks like a secret, and its value would be part of the script",
+                f"Use --secret {name}, or --not-secret {name} if it is not secret; see docs/secrets.md.",
+            )

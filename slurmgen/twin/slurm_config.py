@@ -138,7 +138,8 @@ ReturnToService=2
 # A job that no partition would ever run is refused, not left pending.
 EnforcePartLimits=ANY
 SlurmdParameters=config_overrides
-SchedulerParameters=batch_sched_delay=0,sched_interval=1
+# The backfill scheduler starts the first job; until three seconds have passed the other one does not.
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
 GresTypes=gpu{_licenses(layout)}{accounting.slurm_conf(layout) if layout.accounting else ""}"""
 
 

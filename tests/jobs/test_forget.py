@@ -148,13 +148,16 @@ DOWN = "echo 'sbatch: error: Batch job submission failed: Unable to contact slur
 SILENT = "echo 'squeue: error: Unable to contact' >&2; exit 1"
 
 
+ENV = ("--env", "TOKEN=hunter2", "--env=OTHER=hunter3", "--not-secret", "TOKEN")
+
+
 @pytest.fixture
 def machine(tmp_path: Path, slurmgen: Run) -> Machine:
     """A machine on which a submission is unsettled."""
     made = Machine(tmp_path, slurmgen)
     made.answers("sbatch", DOWN)
     made.answers("squeue", SILENT)
-    assert made.submit("--env", "TOKEN=secret", "--env=OTHER=secret", "--", "--lr", "a b")[0] == 3
+    assert made.submit(*ENV, "--", "--lr", "a b")[0] == 3
     return made
 
 
@@ -168,11 +171,11 @@ def test_status_shows_the_command_of_an_unsettled_submission_and_a_hint(machine:
     code, out, _ = machine.slurmgen("status")
     assert code == 0
     shown = " ".join(out.split())
-    words = "--env TOKEN=... --env=OTHER=... -- --lr 'a b'"
+    words = "--env TOKEN=... --env=OTHER=... --not-secret TOKEN -- --lr 'a b'"
     assert f"{machine.project}$ slurmgen submit {' '.join(JOB)} {words}" in shown
     assert f"`slurmgen forget {unsettled().key}`" in shown
-    assert "secret" not in out
-    assert b"secret" not in Ledger().path.read_bytes()
+    assert "hunter" not in out
+    assert b"hunter2" not in Ledger().path.read_bytes()
 
 
 def test_forget_keeps_the_entry_if_the_outcome_is_not_certain(machine: Machine) -> None:

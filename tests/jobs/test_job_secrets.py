@@ -309,6 +309,6 @@ def test_an_argument_must_not_have_the_value_of_a_secret(asked: dict[str, object
 
 
 def test_an_ordinary_variable_cannot_also_be_a_secret() -> None:
-    request = Request(env={"HF_TOKEN": "x"}, secrets=("HF_TOKEN",), script="train.py")
-    with pytest.raises(RequestError, match="HF_TOKEN cannot be a secret: --env sets it too"):
+    request = Request(env={"PLAIN": "x"}, secrets=("PLAIN",), script="train.py")
+    with pytest.raises(RequestError, match="PLAIN cannot be a secret: --env sets it too"):
         resolve(request, load_site("generic"))

@@ -158,13 +158,13 @@ def test_after_out_of_memory_more_is_proposed_and_never_submitted_unasked(
 def test_what_cannot_be_resubmitted_is_refused_with_what_can_be_done(
     call: Call, project: Path, testbed: Testbed, ledger: Ledger
 ) -> None:
-    job = submitted(call, testbed, "--env", "HF_TOKEN=hf_0123456789abcdefgh")
+    job = submitted(call, testbed, "--env", "HF_TOKEN=hunter2", "--not-secret", "HF_TOKEN")
     refused = call("resubmit", job, "--present-files")
     assert (
         "values of secrets are not recorded: HF_TOKEN. Give each again, as in --env HF_TOKEN="
         in refused.stderr
     )
-    env = ("--env", "HF_TOKEN=hf_0123456789abcdefgh")
+    env = ("--env", "HF_TOKEN=hunter2")
     elsewhere = call("resubmit", job, *env, "--site", "daic", "--account", "a", "--via", "local", "--dry-run")
     assert elsewhere.returncode == 2
     assert f"the files that job {job} ran are at the twin of generic, and not at daic" in elsewhere.stderr

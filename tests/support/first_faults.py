@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 from slurmgen.jobs import first
-from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.prepare import prepare
 from slurmgen.jobs.recorded_request import with_request
 from slurmgen.jobs.submit import submission
@@ -37,7 +37,7 @@ JOB = {
     "python_env": "none",
 }
 HELD: SbatchOptions = {"hold": True}
-LONGEST = 0.7
+LONGEST = 0.3
 "Seconds after which a client is killed, at most; some have ended by then."
 
 
@@ -103,18 +103,29 @@ def killed(project: Path, name: str, preferred: str, seconds: float) -> bool:
 
 
 def trial(project: Path, testbeds: Mapping[str, Testbed], number: int, chance: random.Random) -> bool:
-    """Kill one or two clients, then repeat; fails unless there is one job. Whether a client was killed."""
+    """Kill one or two clients, then repeat; fails unless there is one job. Whether a client was killed.
+
+    A client that was killed after it recorded the job has done its work: `status` shows the job, and the same
+    command again is a new submission, as without --first.
+    """
     name = f"first-{number}"
     struck = ended = False
     for _ in range(chance.choice((1, 1, 2))):
         was_killed = not ended and killed(project, name, chance.choice(SITES), chance.uniform(0, LONGEST))
-        struck, ended = struck or was_killed, ended or not was_killed
+        struck, ended = struck or was_killed, is_recorded(name)
     record = None if ended else submit(project, name, chance.choice(SITES))
     jobs = [(site, job) for site, testbed in testbeds.items() for job in jobs_of(testbed, name)]
     assert len(jobs) == 1, (number, jobs)
-    assert record is None or jobs == [(record.site, record.id)]
+    entry = Ledger().last(name)
+    assert entry and jobs == [(entry.site, entry.id)]  # noqa: PT018
+    assert record is None or record.id == entry.id
     testbeds[jobs[0][0]].run("scancel", jobs[0][1])
     return struck
+
+
+def is_recorded(name: str) -> bool:
+    entry = Ledger().last(name)
+    return entry is not None and not entry.pending
 
 
 def jobs_of(testbed: Testbed, name: str) -> list[str]:

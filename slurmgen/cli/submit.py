@@ -1,5 +1,6 @@
 """`slurmgen submit`: send the project, submit the job, print its id."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,25 +116,11 @@ def command(
         check_all(options, others | {"--dry-run --json": dry_run and as_json})
         specs = load_all(options)
         route = find_route(specs[0].site, specs[0].personal, **route_values)
-
-        def made(job: JobSpec) -> "tuple[Prepared, tuple[str, ...]]":
-            job = without_bad_nodes(job, twin=route.via == "twin") if exclude_bad_nodes else job
-            plan = job.plan()
-            one = prepared_job(job, plan, route, remote_dir, max_size, send)
-            return with_command(one), tuple(notes_of(plan))
-
+        made = partial(_made, route, exclude_bad_nodes, remote_dir, max_size, send)
         with connect_in_background(route, starts=not dry_run) as connecting:
             submit_all(connecting, specs, made, again=again, dry_run=dry_run, as_json=as_json)
         return
-    of_first = ""
-    if first:
-        from slurmgen.cli.submit_first import choose
-
-        if after:
-            raise click.UsageError(
-                "--after and --first exclude each other: jobs wait for jobs of their site."
-            )
-        options, of_first = choose(options, first, route_values, again=again)
+    options, of_first = _first(options, first, after, route_values, again=again)
     job = find_file_job(options) or _load(options)
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
@@ -163,6 +150,39 @@ def command(
             show(prepared, as_json)
         else:
             _submit(connecting, _arrays(job, prepared), notes, again, follow, as_json, of_first)
+
+
+def _first(
+    options: JobOptions,
+    first: tuple[str, ...],
+    after: tuple[str, ...],
+    route_values: dict[str, Any],
+    *,
+    again: bool,
+) -> tuple[JobOptions, str]:
+    """The options with the site that starts the job first, if there are several."""
+    if not first:
+        return options, ""
+    from slurmgen.cli.submit_first import choose
+
+    if after:
+        raise click.UsageError("--after and --first exclude each other: jobs wait for jobs of their site.")
+    return choose(options, first, route_values, again=again)
+
+
+def _made(
+    route: "Route",
+    exclude_bad_nodes: bool,
+    remote_dir: str | None,
+    max_size: int,
+    send: tuple[str, ...],
+    job: JobSpec,
+) -> "tuple[Prepared, tuple[str, ...]]":
+    """A job of a group, and what to know about it."""
+    job = without_bad_nodes(job, twin=route.via == "twin") if exclude_bad_nodes else job
+    plan = job.plan()
+    one = prepared_job(job, plan, route, remote_dir, max_size, send)
+    return with_command(one), tuple(notes_of(plan))
 
 
 def _load(options: JobOptions) -> JobSpec:

@@ -23,6 +23,7 @@ SECTIONS = {
         "explain": "Show every value of the plan and the reason for it.",
         "check": "Check that the scripts in the project match slurmgen.toml.",
         "lint": "Find mistakes in batch scripts.",
+        "adopt": "Put the jobs of hand-written batch scripts into slurmgen.toml.",
         "lsp": "Run the linter as a language server on stdin and stdout.",
     },
     "Jobs": {

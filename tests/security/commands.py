@@ -111,6 +111,11 @@ CASES = {
         Case("lint --explain SG1"),
     ],
     "lsp": [Case("lsp")],
+    "adopt": [
+        Case("adopt hand.sbatch --dry-run", 1),
+        Case("adopt hand.sbatch --name new --json", 1, writes=("slurmgen.toml",)),
+        Case("adopt linked.sbatch --dry-run", 2),
+    ],
     "check": [
         Case("check", 1),
         Case("check --format json", 1),

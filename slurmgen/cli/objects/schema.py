@@ -15,6 +15,7 @@ from slurmgen.jobs.live.sample import Sample
 from slurmgen.jobs.report_object import JobObject
 
 OUTPUTS: dict[str, tuple[Any, ...]] = {
+    "adopt": (scripts.AdoptedJobs,),
     "cancel": (JobObject, jobs.JobList),
     "check": (scripts.Checked,),
     "doctor": (jobs.Diagnosis,),

@@ -27,7 +27,14 @@ FILE_ONLY = ("before_login", "before", "after", "then", "stage", "stage_archives
 OMITTED = "..."
 "Replaces the value of a variable in the command of a script's header."
 
-MOST = {"gpus": 100_000, "nodes": 65_536, "cpus_per_gpu": 1_024, "cpus": 4_096, "segments": 1_000}
+MOST = {
+    "gpus": 100_000,
+    "nodes": 65_536,
+    "cpus_per_gpu": 1_024,
+    "cpus": 4_096,
+    "ntasks_per_node": 4_096,
+    "segments": 1_000,
+}
 "The largest valid values; no cluster has so many."
 _UNITED = ("secrets", "not_secret")
 "Lists that are united over all layers."
@@ -56,7 +63,9 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     gpu_type: str | None = None
     cpus_per_gpu: int | None = None
     cpus: int | None = None
-    "CPUs of each task of a job without GPUs."
+    "CPUs of each task, as in Slurm's --cpus-per-task, instead of `cpus_per_gpu`."
+    ntasks_per_node: int | None = None
+    "Tasks of a node that the job reserves; srun starts those of the framework, or of MPI as many as these."
     mem: str | None = None
     "Memory of one node, as in Slurm's --mem."
     time: str | None = None

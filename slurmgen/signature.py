@@ -24,5 +24,11 @@ def has_mark(data: bytes) -> bool:
     return _MARK in data
 
 
+def unsigned(text: str) -> str:
+    """The text of a script without the last line that `signed` added, if it has one."""
+    body, mark, end = text.rpartition(_MARK.decode())
+    return body if mark and end.count("\n") <= 1 else text
+
+
 def _hash(body: bytes) -> bytes:
     return sha256(body).hexdigest().encode()

@@ -57,6 +57,19 @@ def line_of(text: str, keys: Sequence[str]) -> int | None:
     return None
 
 
+def table_statements(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each statement, blank line or comment of valid TOML with the table that it is in or begins."""
+    table: tuple[str, ...] = ()
+    pattern = re.compile(_HEAD)
+    starts = [start for start, _ in _statements(text)]
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        head = pattern.match(text, start)
+        if head is not None and head["table"]:
+            table = tuple(_parts(head["key"]))
+        if end > start:
+            yield table, text[start:end]
+
+
 def _path(table: tuple[str, ...], key: str, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
     """A dotted key after its table, if it leads to the wanted key or into it."""
     following = wanted[len(table)]

@@ -11,8 +11,8 @@ GROUPS = {
     "Job": "framework script module command replace_args launcher_args launcher_config rendezvous "
     "mixed_precision requeue requeue_signal segments sweep sweep_limit label_ranks mail mail_user "
     "name log_dir",
-    "Resources": "gpus nodes nodelist gpu_type cpus_per_gpu cpus mem time account partition qos exclude "
-    "sbatch preflight on_bad_node",
+    "Resources": "gpus nodes nodelist gpu_type cpus_per_gpu cpus ntasks_per_node mem time account partition "
+    "qos exclude sbatch preflight on_bad_node",
     "Software": "container container_engine binds env modules python_env",
     "Site and connection": "site sites via host ssh_config ssh_client",
     "Files": "remote_dir max_size send",

@@ -168,7 +168,18 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--cpus-per-gpu", type=int, metavar="N", help="CPUs per GPU; default: from the site profile."
     ),
-    click.option("--cpus", type=int, metavar="N", help="CPUs per node of a job with --gpus 0; default: 4."),
+    click.option(
+        "--cpus",
+        type=int,
+        metavar="N",
+        help="CPUs per task, instead of --cpus-per-gpu; default: 4 without GPUs.",
+    ),
+    click.option(
+        "--ntasks-per-node",
+        type=int,
+        metavar="N",
+        help="Tasks that the job reserves on each node; default: those that the framework needs.",
+    ),
     click.option("--mem", metavar="SIZE", help="Memory per node, such as 64G."),
     click.option("--time", metavar="TIME", help="Time limit, such as 04:00:00 or 1-12:00:00."),
     click.option("--account", metavar="NAME", help="Account to charge."),

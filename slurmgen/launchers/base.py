@@ -80,6 +80,8 @@ class Launcher(NamedTuple):
     reserved: tuple[str, ...] = ()
     "Its options that a request may not set, besides those of its command."
     max_nodes: int | None = None
+    any_tasks: bool = False
+    "Whether it may start any number of tasks on a node, instead of one for each GPU."
     before: tuple[str, ...] = ()
     "Lines of the batch script before the step."
     exports: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ _WHY_NOT_PODMAN = "it closes the connection of a rank to Slurm's process manager
 LAUNCHER = Launcher(
     name="mpi",
     shape="task-per-gpu",
+    any_tasks=True,
     why="each Slurm task is one rank of MPI",
     command=command,
     meets=never,  # MPI has its own

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _DIRECTIVES = {
     "job-name": "name",
     "ntasks-per-node": "ntasks_per_node",
+    "ntasks": "ntasks_per_node",
     "cpus-per-task": "cpus_per_task",
     "gres": "gpus_per_node",
     "gpus": "gpus_per_node",
@@ -69,7 +70,9 @@ def _numbers(plan: "Plan") -> dict[str, Reason]:
         "site": derived("the site of the request, the project, or the default"),
         "nodes": plan.layout_reason,
         "gpus_per_node": plan.layout_reason,
-        "ntasks_per_node": derived(f"{each}: {shape.why}"),
+        "ntasks_per_node": derived(f"{each}: {shape.why}")
+        if plan.request.ntasks_per_node is None
+        else origin_of(plan.files)("ntasks_per_node"),
         "procs_per_task": derived(ranks),
         "cpus_per_task": plan.ranks.cpus.why,
         "world_size": derived(f"nodes x tasks per node x ranks per task, {product}: {total}"),

@@ -12,6 +12,7 @@ from slurmgen.plan.rank_labels import launcher_labels, srun_labels
 from slurmgen.plan.ranks import Ranks
 from slurmgen.plan.requeue import Notice
 from slurmgen.request import Request, flag
+from slurmgen.slurm.sbatch_options import leaves_out
 from slurmgen.slurm.shell import Variable, quote, word
 
 
@@ -65,8 +66,9 @@ def find_step(
     beside = ("--overlap",) if request.sweep and (request.sweep.runs_per_gpu or 1) > 1 else ()
     of_site = _srun_options(ranks.settings.launch.srun, command.srun)
     srun = (*beside, *export, *labels, *of_site, *in_srun)
+    cpus = () if leaves_out(request.sbatch, "cpus-per-task") else (f"--cpus-per-task={ranks.cpus.per_task}",)
     lines = (
-        ("srun", *size, f"--cpus-per-task={ranks.cpus.per_task}", "--kill-on-bad-exit=1", *srun),
+        ("srun", *size, *cpus, "--kill-on-bad-exit=1", *srun),
         own,
         in_task_words,
         timer,

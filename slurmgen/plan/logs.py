@@ -27,6 +27,23 @@ def log_folder(folder: str | None) -> str | None:
     return folder.rstrip("/") or "/"
 
 
+def folder_of(output: str | None) -> str | None:
+    """The folder of `--sbatch output`."""
+    return str(PurePosixPath(output).parent) if output else None
+
+
+def check_output(output: str | None, log_dir: str | None, *, in_segments: bool) -> None:
+    """Refuse `--sbatch output` where it contradicts another option.
+
+    Raises:
+        RequestError: it does.
+    """
+    if output and log_dir:
+        raise RequestError("--sbatch output and --log-dir exclude each other", "Leave one out.")
+    if output and in_segments:
+        raise RequestError("--sbatch output and --segments exclude each other", "Use --log-dir.")
+
+
 def check_error_file(error: str | None, log_dir: str | None) -> None:
     """Refuse a file for stderr in a folder that may not exist; `submit` creates only that of --log-dir.
 

@@ -20,6 +20,7 @@ from slurmgen.request import Request
 from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place
 from slurmgen.slurm import durations
+from slurmgen.slurm.sbatch_options import leaves_out
 from slurmgen.slurm.shell import Variable
 
 
@@ -193,11 +194,20 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def output(self) -> str:
         """The log file, as in --output, relative to the folder that the job starts in."""
+        further = dict(self.extra_directives)
+        if "output" in further:
+            return further["output"].strip('"')
         if self.request.in_segments:
             return f"{self.log_dir}/%x-%A.out" if self.log_dir else "%x-%A.out"
-        is_array = "array" in dict(self.extra_directives)
+        is_array = "array" in further
         pattern = "%x-%A_%a.out" if is_array else "%x-%j.out"
         return f"{self.log_dir}/{pattern}" if self.log_dir else pattern
+
+    @property
+    def _tasks(self) -> tuple[tuple[str, str], ...]:
+        if leaves_out(self.request.sbatch, "nodes"):
+            return (("ntasks", str(self.nodes * self.ranks.reserved)),)
+        return ("nodes", str(self.nodes)), ("ntasks-per-node", str(self.ranks.reserved))
 
     @property
     def directives(self) -> tuple[tuple[str, str], ...]:
@@ -208,15 +218,15 @@ class Plan(Struct, frozen=True, kw_only=True):
             ("partition", ",".join(self.place.partitions) or None),
             ("qos", self.place.qos),
             ("time", self.time),
-            ("nodes", str(self.nodes)),
-            ("ntasks-per-node", str(self.ntasks_per_node)),
-            ("cpus-per-task", str(self.cpus_per_task)),
+            *self._tasks,
+            ("cpus-per-task", str(self.ranks.reserved_cpus)),
             *self.gpu_directive,
             *self.mem_directive,
-            ("output", self.output),
-            *self.extra_directives,
+            ("output", dict(self.extra_directives).get("output", self.output)),
+            *(option for option in self.extra_directives if option[0] != "output"),
         )
-        return tuple([(key, value) for key, value in options if value is not None])
+        left_out = [key for key in self.request.sbatch if leaves_out(self.request.sbatch, key)]
+        return tuple([(key, value) for key, value in options if value is not None and key not in left_out])
 
 
 def cited(plan: Plan) -> dict[str, str]:

@@ -71,7 +71,8 @@ def next_step(request: Request, ranks: Ranks, first: Ranks, job: Shared) -> Next
     """
     check_names(request, ranks.launcher, ranks.layout, job.setup)
     _check_settings(ranks, first)
-    size = () if ranks.size == first.size else ranks.size
+    same = ranks.size == first.size and not first.own_size
+    size = () if same else ranks.size
     return NextStep(find_step(request, ranks, job, size=size), ranks)
 
 

@@ -12,7 +12,7 @@ from slurmgen.request import PROGRAMS, Request
 from slurmgen.slurm.shell import quote, word
 
 SHELL_SUFFIX = ".sh"
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
 
 class Program(Struct, frozen=True):
@@ -66,7 +66,7 @@ def _of_command(command: tuple[str, ...], arguments: tuple[str, ...]) -> Program
 
 
 def _of_module(module: str, arguments: tuple[str, ...]) -> Program:
-    if not _MODULE.fullmatch(module):
+    if not MODULE_NAME.fullmatch(module):
         raise RequestError(
             f"--python-module {module!r} is not the name of a Python module", "Write it as in `python -m`."
         )

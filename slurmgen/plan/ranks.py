@@ -26,11 +26,24 @@ class Ranks(Struct, frozen=True, kw_only=True):
     cpus: Cpus
     variables: tuple[Variable, ...]
     "The variables that each task exports for itself."
+    reserved: int
+    "Tasks of a node that the header reserves."
 
     @property
     def ntasks_per_node(self) -> int:
         """Tasks that srun starts on each node."""
-        return self.launcher.ntasks_per_node(self.layout.gpus_per_node)
+        own = self.launcher.ntasks_per_node(self.layout.gpus_per_node)
+        return self.reserved if self.launcher.any_tasks else own
+
+    @property
+    def reserved_cpus(self) -> int:
+        """CPUs of each task that the header reserves."""
+        return max(self.cpus.per_node // self.reserved, 1)
+
+    @property
+    def own_size(self) -> tuple[str, ...]:
+        """Srun's options for its nodes and tasks, if the header reserves another number of tasks."""
+        return self.size if self.ntasks_per_node != self.reserved else ()
 
     @property
     def procs_per_task(self) -> int:
@@ -63,4 +76,5 @@ def find_ranks(
         program=find_program(request, launcher),
         cpus=cpus(request, origin, site, launcher, layout, place),
         variables=task_variables(request, site, settings, launcher, layout),
+        reserved=request.ntasks_per_node or launcher.ntasks_per_node(layout.gpus_per_node),
     )

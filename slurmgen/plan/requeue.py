@@ -93,11 +93,12 @@ def further_options(
     if not notice:
         return options
     options = _own(request) | _signal(notice) | options
-    if not options.get("error", ".err").endswith((".err", ".out")):
-        raise RequestError(
-            f"--sbatch error={options['error']} would count as progress of a requeued job",
-            "Choose a name that ends with .err or .out.",
-        )
+    for log in ("error", "output"):
+        if not options.get(log, ".out").endswith((".err", ".out")):
+            raise RequestError(
+                f"--sbatch {log}={options[log]} would count as progress of a requeued job",
+                "Choose a name that ends with .err or .out.",
+            )
     signal_option = options.get("signal", "")
     if notice.by == "USR2" and not re.fullmatch(_FOR_RANKS, signal_option):
         option = "--segments" if request.in_segments else "--requeue"

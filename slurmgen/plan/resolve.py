@@ -13,7 +13,7 @@ from slurmgen.plan.environment import Setup, find_setup
 from slurmgen.plan.job_secrets import find_secrets
 from slurmgen.plan.job_step import Shared, find_step
 from slurmgen.plan.layout import check_shape, lay_out
-from slurmgen.plan.logs import check_error_file, log_folder
+from slurmgen.plan.logs import check_error_file, check_output, folder_of, log_folder
 from slurmgen.plan.mail import with_mail
 from slurmgen.plan.model import Plan
 from slurmgen.plan.next_steps import next_ranks, next_requests, next_step
@@ -98,7 +98,7 @@ def resolve(
         rendezvous=_rendezvous(request, site, setup) if meets else None,
         notice=notice,
         sweep=sweep,
-        step=find_step(request, ranks, job, notice),
+        step=find_step(request, ranks, job, notice, ranks.own_size),
         preflight=find_preflight(request, site, ranks, job, meets),
         then=tuple(next_step(asked, one, ranks, job) for asked, one in later),
         staging=find_staging(request, layout.nodes, ranks.cpus.per_node, further),
@@ -156,8 +156,6 @@ def _layout(
         layout, reason = _without_gpus(request, launcher, origin)
         check_limits(request, site, place, 0, layout.nodes)
         return layout, reason
-    if request.cpus:
-        raise RequestError("--cpus is for jobs without GPUs", "Use --cpus-per-gpu, or --gpus 0.")
     check_shape(launcher, Layout(request.nodes or 1, gpus))
     check_one_node(request, site, place, launcher, gpus)
     try:
@@ -184,7 +182,8 @@ def _check_account(request: Request, site: Site, settings: Settings) -> None:
 
 def _log_dir(request: Request, further: dict[str, str]) -> str | None:
     folder = log_folder(request.log_dir)
-    check_error_file(further.get("error"), folder)
+    check_output(further.get("output"), folder, in_segments=request.in_segments)
+    check_error_file(further.get("error"), folder_of(further.get("output")) or folder)
     return folder
 
 
@@ -194,6 +193,8 @@ def _gpus(request: Request) -> int:
 
 def _without_gpus(request: Request, launcher: Launcher, origin: Origin) -> tuple[Layout, Reason]:
     """The layout of a job without GPUs: one task on each node."""
+    if request.ntasks_per_node:
+        raise RequestError("--ntasks-per-node is for jobs with GPUs", "Leave it out, or ask for --gpus.")
     layout = Layout(request.nodes or 1, 0)
     check_shape(launcher, layout)
     return layout, origin("nodes") if request.nodes else derived("one node, since the job has no GPUs")

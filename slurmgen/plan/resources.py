@@ -12,6 +12,7 @@ from slurmgen.request import Request
 from slurmgen.sites.model import Limits, Node, Site
 from slurmgen.sites.nodes import Place, gives_whole_nodes
 from slurmgen.slurm import durations, sizes
+from slurmgen.slurm.sbatch_options import leaves_out
 from slurmgen.text import counted
 
 T = TypeVar("T")
@@ -56,6 +57,8 @@ def cpus(
     node = place.node
     if not layout.gpus:
         return _cpus_without_gpus(request, origin, site, place)
+    if request.cpus:
+        return _cpus_of_tasks(request, origin, site, launcher, layout, node)
     per_gpu, source = _first(
         (request.cpus_per_gpu, origin("cpus_per_gpu")),
         (node.cpus_per_gpu, from_profile(site, "node.cpus_per_gpu")),
@@ -76,6 +79,31 @@ def cpus(
     share = f" x {gpus} {unit} per task" if gpus > 1 else ""
     why = source.within(f"{counted(per_gpu, 'CPU')} per GPU ({{}}){share}")
     return Cpus(per_gpu * gpus // procs, per_gpu * gpus, per_gpu * layout.gpus_per_node, why)
+
+
+def _cpus_of_tasks(
+    request: Request, origin: Origin, site: Site, launcher: Launcher, layout: Layout, node: Node
+) -> Cpus:
+    """CPUs of a job with GPUs that names those of each task."""
+    if request.cpus_per_gpu:
+        raise RequestError("--cpus and --cpus-per-gpu exclude each other", "Leave one out.")
+    own = launcher.ntasks_per_node(layout.gpus_per_node)
+    reserved = request.ntasks_per_node or own
+    tasks = reserved if launcher.any_tasks else own
+    per_node = (request.cpus or 0) * reserved
+    if node.cpus and per_node > node.cpus:
+        raise RequestError(
+            f"the job needs {per_node} CPUs per node, but a node of {site.name} has {node.cpus}",
+            f"Ask for at most --cpus {max(node.cpus // reserved, 1)}.",
+        )
+    if (request.cpus or 0) % site.cpu.multiple_of:
+        raise RequestError(
+            f"--cpus {request.cpus}: {site.name} allocates CPUs in multiples of {site.cpu.multiple_of}",
+            "Leave --cpus out, or ask for a multiple.",
+        )
+    per_task = max(per_node // tasks, 1)
+    per_rank = max(per_task // launcher.procs_per_task(layout.gpus_per_node), 1)
+    return Cpus(per_rank, per_task, per_node, origin("cpus"))
 
 
 def _check_multiple(site: Site, per_gpu: int, gpus: int) -> None:
@@ -131,6 +159,8 @@ def memory(request: Request, origin: Origin, site: Site, layout: Layout, node: N
     Raises:
         RequestError: the size is not valid, the site allows none, or a node has less.
     """
+    if leaves_out(request.sbatch, "mem"):
+        return Reasoned(None, origin("sbatch.mem"))
     if site.memory.form == "none":
         if request.mem:
             raise RequestError(f"{site.name} allows no memory request", "Leave --mem out.")

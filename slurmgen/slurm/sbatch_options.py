@@ -24,14 +24,10 @@ MANAGED = {
     "mem": "--mem",
     "mem-per-cpu": "--mem",
     "mem-per-gpu": "--mem",
-    "mincpus": "--cpus-per-gpu",
     "nodes": "--nodes",
     "ntasks": "--framework and --gpus",
-    "ntasks-per-core": "--framework and --gpus",
     "ntasks-per-gpu": "--framework and --gpus",
-    "ntasks-per-node": "--framework and --gpus",
-    "ntasks-per-socket": "--framework and --gpus",
-    "output": "--log-dir",
+    "ntasks-per-node": "--ntasks-per-node",
     "parsable": "`slurmgen submit`",
     "partition": "--partition",
     "qos": "--qos",
@@ -50,8 +46,9 @@ OTHERS = frozenset(
     acctg-freq array batch bb bbf begin cluster-constraint clusters comment constraint contiguous
     core-spec cpu-bind cpu-freq deadline delay-boot dependency distribution error exclude exclusive export
     export-file extra-node-info get-user-env gid gpu-bind gpu-freq gres-flags hint hold ignore-pbs input
-    kill-on-invalid-dep licenses mail-type mail-user mcs-label mem-bind network nice no-kill no-requeue
-    nodefile nodelist open-mode overcommit oversubscribe power prefer priority profile propagate quiet
+    kill-on-invalid-dep licenses mail-type mail-user mcs-label mem-bind mincpus network nice no-kill
+    no-requeue nodefile nodelist ntasks-per-core ntasks-per-socket open-mode output overcommit oversubscribe
+    power prefer priority profile propagate quiet
     reboot requeue reservation resv-ports segment signal sockets-per-node spread-job stepmgr switches
     thread-spec threads-per-core time-min tmp tres-bind uid use-min-nodes verbose
     wait-all-nodes wckey
@@ -75,6 +72,16 @@ _ARRAY = r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?"
 _SIGNAL = r"([RB]{1,2}:)?[A-Z0-9+-]+(@[0-9]+)?"
 _NAME = r"[a-z][a-z0-9-]*"
 _VALUE = r"""[^"'\\$`\n]*"""
+
+
+LEFT_OUT = ("cpus-per-task", "mem", "nodes", "time")
+"""Options of slurmgen that `false` leaves out of the script, so that the cluster's defaults apply.
+Without nodes, it counts all tasks."""
+
+
+def leaves_out(options: SbatchOptions, name: str) -> bool:
+    """Whether a request leaves out one of `LEFT_OUT`."""
+    return options.get(name) is False and name in LEFT_OUT
 
 
 def given(options: SbatchOptions) -> dict[str, str]:

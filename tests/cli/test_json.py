@@ -90,6 +90,7 @@ LOCAL = {
     "check": "check",
     "explain": "explain hello; explain hello --gpus 4 --framework ddp --requeue",
     "lint": "lint bad.sbatch; lint bad.sbatch --diff; lint --explain SG1",
+    "adopt": "adopt bad.sbatch --dry-run",
     "init": "init --site generic",
     "sites": "sites",
     "sites list": "sites list",

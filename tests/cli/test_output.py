@@ -68,6 +68,7 @@ EVERY = {
     "logs": [[NAME], ["1", "--site", NAME], [NAME, "--stderr"]],
     "run": [[NAME], ["cifar", "--via", "twin", "--account", NAME]],
     "shell": [[NAME], ["1", "--site", NAME], [NAME, "--", NAME]],
+    "port": [[NAME, "1"], ["1", NAME], ["1", "6006", "--site", NAME]],
     "top": [[NAME], ["--once"], ["1", "--site", NAME]],
     "wait": [[NAME]],
     "cancel": [[NAME], ["1", "--site", NAME]],
@@ -86,6 +87,7 @@ EVERY = {
         ["--explain", NAME],
     ],
     "lsp": [[], ["--site", NAME]],
+    "adopt": [[f"{NAME}.sbatch", "--dry-run"], [f"{NAME}.sbatch", "--json"], [NAME], ["--name", NAME, "x"]],
     "check": [[], ["--format", "json"], [NAME], ["--format", NAME]],
     "sites": [
         [],

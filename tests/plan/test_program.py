@@ -92,7 +92,12 @@ def test_a_later_request_replaces_the_program_of_an_earlier_one() -> None:
         ({"gpus": 0, "framework": "ddp"}, "ddp starts one rank per GPU, and --gpus 0 requests none"),
         ({"gpus": 0, "gpu_type": "a40"}, "--gpus 0 and --gpu-type exclude each other"),
         ({"gpus": 0, "cpus_per_gpu": 4}, "--cpus-per-gpu has no effect with --gpus 0"),
-        ({"cpus": 4}, "--cpus is for jobs without GPUs"),
+        ({"cpus": 4, "cpus_per_gpu": 4}, "--cpus and --cpus-per-gpu exclude each other"),
+        ({"gpus": 0, "ntasks_per_node": 2}, "--ntasks-per-node is for jobs with GPUs"),
+        (
+            {"sbatch": {"output": "x.out"}, "log_dir": "logs"},
+            "--sbatch output and --log-dir exclude each other",
+        ),
         ({"gpus": 0, "nodes": 2}, "1 of 2 nodes would idle"),
     ],
 )

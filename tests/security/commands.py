@@ -67,7 +67,8 @@ CASES = {
         Case("logs {job}", programs=SHELL | SLURM),
         Case("logs {job} --stderr", 2, programs=SHELL | SLURM),
     ],
-    "run": [Case("run a --via local", 2, programs=GIT)],
+    "run": [Case("run missing --via local", 2, programs=GIT)],
+    "port": [Case("port {job} 6006", 2, programs=SHELL | SLURM)],
     "shell": [Case("shell {job} -- true", 2, programs=SHELL | SLURM)],
     "top": [
         Case("top --once", programs=SHELL | SLURM),
@@ -111,6 +112,11 @@ CASES = {
         Case("lint --explain SG1"),
     ],
     "lsp": [Case("lsp")],
+    "adopt": [
+        Case("adopt hand.sbatch --dry-run", 1),
+        Case("adopt hand.sbatch --name new --json", 1, writes=("slurmgen.toml",)),
+        Case("adopt linked.sbatch --dry-run", 2),
+    ],
     "check": [
         Case("check", 1),
         Case("check --format json", 1),

@@ -1,6 +1,6 @@
 """Objects of the commands for scripts."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -198,3 +198,48 @@ class LintRule(Struct, frozen=True, kw_only=True):
     summary: str
     doc: str
     "The page of the rule, in Markdown."
+
+
+class AdoptedLine(Struct, frozen=True, kw_only=True):
+    """A line of a batch script that is not in the job as it is."""
+
+    line: int
+    "Counted from 1."
+    text: str
+    why: str
+
+
+class AdoptedFact(Struct, frozen=True, kw_only=True):
+    """What the headers of the old and of the rendered script request differently."""
+
+    name: str
+    old: str | int | None
+    new: str | int | None
+
+
+class AdoptedJob(Struct, frozen=True, kw_only=True):
+    """The job of a batch script."""
+
+    file: str
+    name: str
+    "The name of the job in slurmgen.toml."
+    request: dict[str, Any]
+    "The keys of the job."
+    toml: str
+    "The table in slurmgen.toml."
+    replaced: list[AdoptedLine]
+    "The lines that slurmgen replaces by its own."
+    not_expressed: list[AdoptedLine]
+    "The lines that a job does not express."
+    notes: list[str]
+    differences: list[AdoptedFact]
+    rendered: str
+    "The batch script of the job."
+    written: bool
+    "Whether the job is in slurmgen.toml now."
+
+
+class AdoptedJobs(Struct, frozen=True, kw_only=True):
+    """The jobs of batch scripts."""
+
+    jobs: list[AdoptedJob]

@@ -111,6 +111,8 @@ def _gpu_gres(value: str) -> tuple[int | None, str | None]:
     gpus = [item for item in items if item[0] in ("gpu", "gres/gpu")]
     if len(gpus) != 1 or len(gpus[0]) > 3:
         return None, None
+    if len(gpus[0]) == 3:  # the type may be a number, as 3090
+        return _number(gpus[0][2]), gpus[0][1]
     numbers = [_number(part) for part in gpus[0][1:]]
     count = next((number for number in numbers if number is not None), 1 if len(numbers) < 2 else None)
     return count, next((part for part in gpus[0][1:] if _number(part) is None), None)

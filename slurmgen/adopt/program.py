@@ -1,0 +1,210 @@
+"""The framework and the program of a request, from a launch of a batch script."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from slurmgen.adopt.facts import shape_of
+from slurmgen.adopt.values import value_of, word_values
+from slurmgen.lint.reader import Launch, Script
+from slurmgen.lint.reader.words import Word
+from slurmgen.plan.program import MODULE_NAME
+
+Fields = dict[str, Any]
+
+
+class Started(NamedTuple):
+    """A launch as fields of a request."""
+
+    fields: Fields
+    lost: tuple[str, ...]
+    "What they do not express."
+    replaced: tuple[str, ...]
+    "What slurmgen sets by itself."
+
+
+_MEETING = frozenset(
+    "node-rank master-addr master-port rdzv-backend rdzv-endpoint rdzv-id local-addr".split()
+)
+_SIZE_OF_STEP = frozenset(
+    """
+    nodes ntasks ntasks-per-node tasks-per-node cpus-per-task gpus gpus-per-node gres kill-on-bad-exit
+    """.split()
+)
+"Options of srun that repeat the header, or that slurmgen sets."
+
+
+class Adapter(NamedTuple):
+    """How the options of a launcher become fields."""
+
+    framework: str
+    dropped: frozenset[str]
+    "Options that slurmgen sets itself."
+    fields: dict[str, str]
+    "Options that are fields of a request."
+    flag: Callable[[str], str]
+    "How the launcher writes an option."
+
+
+def _dashes(name: str) -> str:
+    return f"--{name}"
+
+
+def _underscores(name: str) -> str:
+    return f"--{name.replace('-', '_')}"
+
+
+ADAPTERS = {
+    "torchrun": Adapter(
+        "ddp", _MEETING | {"nnodes", "nproc-per-node", "standalone", "use-env", "module"}, {}, _dashes
+    ),
+    "accelerate": Adapter(
+        "accelerate",
+        frozenset(
+            """
+            multi-gpu num-processes num-machines machine-rank main-process-ip main-process-port same-network
+            rdzv-backend rdzv-conf dynamo-backend gpu-ids module
+            """.split()
+        ),
+        {"config-file": "launcher_config", "mixed-precision": "mixed_precision"},
+        _underscores,
+    ),
+    "deepspeed": Adapter(
+        "deepspeed",
+        frozenset(
+            """
+            hostfile include exclude num-nodes num-gpus master-port master-addr node-rank launcher
+            launcher-args no-ssh no-ssh-check force-multi module
+            """.split()
+        ),
+        {},
+        _dashes,
+    ),
+}
+
+
+def from_launch(script: Script, launch: Launch, single: Sequence[str]) -> Started | None:
+    """The fields of a launch; None if they cannot express it."""
+    lost, replaced = tuple(_step_changes(launch)), tuple(_sizes_of_step(launch))
+    inner = [layer for layer in launch.layers if layer.kind not in ("srun", "mpirun")]
+    if not inner and launch.kind in ADAPTERS and not launch.options.open:
+        adapter = ADAPTERS[launch.kind]
+        fields = _of_launcher(launch, adapter, single)
+        if fields is not None:
+            dropped = tuple(
+                given.word.raw for name, given in launch.options.given.items() if name in adapter.dropped
+            )
+            return Started(fields, (*lost, *_ranks_changes(script, launch)), (*replaced, *dropped))
+    found = _plain_python(launch, single) if not inner and launch.kind == "python" else None
+    found = found or _command(launch, single)
+    return Started(found | _framework(script, launch), lost, replaced) if found else None
+
+
+def _of_launcher(launch: Launch, adapter: Adapter, single: Sequence[str]) -> Fields | None:
+    program = _program(launch, single)
+    if program is None:
+        return None
+    fields: Fields = {"framework": adapter.framework} | program
+    further: list[str] = []
+    for name, given in launch.options.given.items():
+        if name in adapter.dropped:
+            continue
+        value = value_of(given.word.raw, single) if given.value else ""
+        value = value.partition("=")[2] if value and value.startswith("-") else value
+        if value is None:
+            return None
+        if name in adapter.fields:
+            fields[adapter.fields[name]] = value
+        else:
+            further.append(f"{adapter.flag(name)}={value}" if value else adapter.flag(name))
+    return fields | ({"launcher_args": tuple(further)} if further else {})
+
+
+def _program(launch: Launch, single: Sequence[str]) -> Fields | None:
+    """The script or module of a launcher, with its arguments."""
+    if launch.script is None:
+        return None
+    words = word_values([launch.script, *launch.arguments], single)
+    if words is None or words[0].startswith("-"):
+        return None
+    first, *arguments = words
+    if "module" in launch.options.given:
+        found: Fields = {"module": first} if MODULE_NAME.fullmatch(first) else {}
+    elif "no-python" in launch.options.given:
+        found = {"command": (first,)}
+    else:
+        found = {"script": first} if "$" not in first else {}
+    return found | ({"script_args": tuple(arguments)} if arguments else {}) if found else None
+
+
+def _plain_python(launch: Launch, single: Sequence[str]) -> Fields | None:
+    """`python SCRIPT` or `python -m MODULE`."""
+    if launch.word.text not in ("python", "python3") or launch.options.open:
+        return None
+    given = launch.options.given
+    if set(given) - {"unbuffered", "module"}:
+        return None
+    if "module" in given:
+        words = word_values(launch.arguments, single)
+        name = given["module"].value
+        if words is None or not MODULE_NAME.fullmatch(name):
+            return None
+        return {"module": name} | ({"script_args": words} if words else {})
+    return _program(launch, single)
+
+
+def _command(launch: Launch, single: Sequence[str]) -> Fields | None:
+    """The words of a command after srun or mpirun."""
+    words = _after_step(launch)
+    values = word_values(words, single) if words else None
+    return {"command": values} if values else None
+
+
+def _after_step(launch: Launch) -> Sequence[Word]:
+    words = launch.command.words
+    outer = [layer for layer in launch.layers[:1] if layer.kind in ("srun", "mpirun")]
+    if not outer:
+        return words
+    first = next((layer.word for layer in launch.layers[1:]), launch.word)
+    at = next((i for i, word in enumerate(words) if word.span == first.span), None)
+    return words[at:] if at is not None else ()
+
+
+def _framework(script: Script, launch: Launch) -> Fields:
+    """The framework that starts a program as often as the script does."""
+    shape, step = shape_of(script), script.step(launch)
+    nodes, gpus, tasks = shape.nodes or 1, shape.gpus_per_node or 0, step.ntasks_per_node
+    if not shape.has_gpus:
+        return {"framework": "python" if nodes == 1 else "tensorflow"}
+    if launch.under("mpirun"):
+        return {"framework": "mpi"}
+    if launch.step is None or (tasks == 1 and nodes == 1):
+        return {"framework": "python" if nodes == 1 else "spawn"}
+    if tasks is not None and tasks == gpus:
+        is_lightning = "lightning" in script.source.plain.lower()
+        return {"framework": "lightning" if is_lightning else "srun"}
+    return {"framework": "spawn" if tasks == 1 else "mpi"}
+
+
+def _step_changes(launch: Launch) -> Iterator[str]:
+    """The options of srun that a request does not express."""
+    for layer in launch.layers[:1]:
+        names = [name for name in layer.options.given if name not in _SIZE_OF_STEP]
+        if names and layer.kind == "srun":
+            yield f"options of srun: {', '.join(f'--{name}' for name in names)}"
+        if names and layer.kind == "mpirun":
+            yield f"options of {layer.word.text}: {', '.join(names)}; srun starts the ranks"
+
+
+def _sizes_of_step(launch: Launch) -> Iterator[str]:
+    for layer in launch.layers[:1]:
+        yield layer.word.raw
+        if layer.kind == "srun":
+            yield from (f"--{name}" for name in layer.options.given if name in _SIZE_OF_STEP)
+
+
+def _ranks_changes(script: Script, launch: Launch) -> Iterator[str]:
+    """Where the launcher starts another number of ranks than the job has GPUs."""
+    gpus = shape_of(script).gpus_per_node
+    each = launch.options.number("nproc-per-node")
+    if each is not None and gpus and each != gpus:
+        yield f"--nproc-per-node={each}; slurmgen starts one rank per GPU, {gpus} on each node"

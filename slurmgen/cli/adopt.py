@@ -1,0 +1,179 @@
+"""`slurmgen adopt`: put the jobs of batch scripts into slurmgen.toml."""
+
+from collections.abc import Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import asdict
+
+from slurmgen.cli.color import color_option, style_of, styled_diff
+from slurmgen.cli.help import Command
+from slurmgen.cli.job_output import print_json, say
+from slurmgen.cli.paths import shown, write_in_project
+from slurmgen.cli.site_option import site_option
+from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, Project, find_project
+from slurmgen.errors import RequestError
+from slurmgen.sites.profiles import load_site
+from slurmgen.text import counted, visible
+
+if TYPE_CHECKING:
+    from slurmgen.adopt import Adopted, Line
+    from slurmgen.cli.objects.scripts import AdoptedJob
+    from slurmgen.sites.model import Site
+
+
+@click.command(
+    "adopt",
+    cls=Command,
+    examples={
+        "slurmgen adopt job.sbatch": "Put the job of a batch script into slurmgen.toml",
+        "slurmgen adopt --dry-run --site daic slurm/*.sbatch": "Show what would become of several scripts",
+        "slurmgen adopt --name eval --force job.sbatch": "Replace the job eval of slurmgen.toml",
+    },
+)
+@click.argument(
+    "scripts", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@site_option
+@click.option("--name", metavar="NAME", help="Name of the job in slurmgen.toml; default: that of the file.")
+@click.option("--dry-run", is_flag=True, help="Show the job without writing slurmgen.toml.")
+@click.option("--force", is_flag=True, help="Replace a job of the same name.")
+@color_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    scripts: tuple[Path, ...],
+    site: str | None,
+    name: str | None,
+    dry_run: bool,
+    force: bool,
+    color: str,
+    as_json: bool,
+) -> int:
+    """Put the jobs of hand-written batch scripts into slurmgen.toml.
+
+    Prints what slurmgen replaces, each line that a job does not express, and how the script that `slurmgen
+    render` makes differs. The comments in slurmgen.toml stay. Exits with 1 if a line is not expressed.
+    """
+    if name and len(scripts) > 1:
+        raise click.UsageError("--name is for one script.")
+    folder, project = find_project(Path.cwd())
+    place = load_site(site or project.site or DEFAULT_SITE, folder)
+    found = {path: _adopted(path, place, project, name) for path in scripts}
+    tables = _tables(found)
+    _refuse_errors(found)
+    text = _with_jobs(folder, found, tables, site if not project.site else None, force)
+    if not dry_run:
+        write_in_project(folder, folder / FILE_NAME, text.encode())
+    if as_json:
+        from slurmgen.cli.objects.scripts import AdoptedJobs
+
+        jobs = [_object(path, one, tables[path], written=not dry_run) for path, one in found.items()]
+        print_json(AdoptedJobs(jobs=jobs))
+    else:
+        for path, one in found.items():
+            _show(path, one, tables[path], color)
+    if not dry_run:
+        say(f"wrote {counted(len(found), 'job')} into {shown(folder / FILE_NAME)}")
+    return int(any(one.lost or one.differences for one in found.values()))
+
+
+def _adopted(path: Path, site: "Site", project: Project, name: str | None) -> "Adopted":
+    from slurmgen.adopt import adopt
+
+    return adopt(_text(path), str(path), site, project.defaults, name)
+
+
+def _text(path: Path) -> str:
+    from slurmgen.files import OutsideFolder, is_inside, read_text
+    from slurmgen.toml_structs import unreadable
+
+    try:
+        if path.is_symlink() and not is_inside(path, path.parent):
+            raise OutsideFolder("it is a link out of its folder")
+        return read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from error
+
+
+def _tables(found: "dict[Path, Adopted]") -> dict[Path, str]:
+    from slurmgen.config.job_table import table_of
+
+    names = [one.name for one in found.values()]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise RequestError(f"two scripts would be the job {twice!r}", "Adopt them one by one, with --name.")
+    return {path: table_of(one.name, one.request, shown(path)) for path, one in found.items()}
+
+
+def _refuse_errors(found: "dict[Path, Adopted]") -> None:
+    for path, one in found.items():
+        if one.error:
+            raise RequestError(
+                f"{shown(path)} cannot be adopted: {one.error}",
+                f"`slurmgen submit {shown(path)}` submits it as it is.",
+            )
+
+
+def _with_jobs(
+    folder: Path, found: "dict[Path, Adopted]", tables: dict[Path, str], site: str | None, force: bool
+) -> str:
+    """The slurmgen.toml with the jobs; a new one names the site, if the command does."""
+    from slurmgen.config.job_table import with_job
+    from slurmgen.files import read_text
+    from slurmgen.text import toml_value
+
+    path = folder / FILE_NAME
+    is_new = not path.exists()
+    text = f"site = {toml_value(site)}\n" if is_new and site else "" if is_new else read_text(path)
+    for script, one in found.items():
+        text = with_job(text, one.name, tables[script], path, replace=force)
+    return text
+
+
+def _show(path: Path, one: "Adopted", table: str, color: str) -> None:
+    """Print the job, the lines of the script that it does not have, and the difference."""
+    lines = [f"{shown(path)}: job {one.name}"]
+    lines += _listed("replaced by slurmgen:", one.replaced)
+    lines += _listed("not expressed:", one.lost)
+    lines += [f"  note: {text}" for text in one.notes]
+    changed = [f"  {d.name}: {d.old} in the script, {d.new} in the job" for d in one.differences]
+    lines += (
+        ["  the header requests something else:", *changed] if changed else ["  the header requests the same"]
+    )
+    for line in lines:
+        click.echo(visible(line))
+    click.echo("\n" + table)
+    diff = visible(_diff(path, one), keep="\n\t")
+    click.echo(styled_diff(diff, style_of(color)), nl=False, color=True)
+
+
+def _listed(title: str, lines: "Sequence[Line]") -> list[str]:
+    shown_lines = [f"    line {one.line}: {one.text}: {one.why}" for one in lines]
+    return [f"  {title}", *shown_lines] if lines else []
+
+
+def _diff(path: Path, one: "Adopted") -> str:
+    """The unified difference between the script and the one that slurmgen makes."""
+    old, new = _text(path).splitlines(keepends=True), one.rendered.splitlines(keepends=True)
+    names = (shown(path), f"slurmgen render {one.name}")
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in unified_diff(old, new, *names))
+
+
+def _object(path: Path, one: "Adopted", table: str, *, written: bool) -> "AdoptedJob":
+    from msgspec import to_builtins
+
+    from slurmgen.cli.objects.scripts import AdoptedFact, AdoptedJob, AdoptedLine
+
+    return AdoptedJob(
+        file=str(path),
+        name=one.name,
+        request=to_builtins(one.request),
+        toml=table,
+        replaced=[AdoptedLine(**asdict(line)) for line in one.replaced],
+        not_expressed=[AdoptedLine(**asdict(line)) for line in one.lost],
+        notes=list(one.notes),
+        differences=[AdoptedFact(**fact._asdict()) for fact in one.differences],
+        rendered=one.rendered,
+        written=written,
+    )

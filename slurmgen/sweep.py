@@ -24,6 +24,10 @@ Parameters = Mapping[str, str]
 MOST_RUNS = 10_000
 "Runs of a sweep. A script with more than that is not readable, and few sites accept as many tasks."
 MOST_PER_GPU = 64
+TASK_FOLDER = "tasks"
+"The folder of the folders of all runs, in that of the job."
+RUN_LOG = "run.out"
+"The log of a run that shares its task with others, in the folder of the run."
 _SOURCES = ("grid", "list", "file")
 "The fields that name parameters; a sweep has one of them."
 _WRITE = 'Write it in [job.NAME.sweep], such as grid = { lr = ["1e-3", "3e-4"] }, or as --sweep lr=1e-3,3e-4.'

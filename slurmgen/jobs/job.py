@@ -15,11 +15,11 @@ from slurmgen.jobs.requeued import Requeued
 from slurmgen.jobs.segments import segments_of
 from slurmgen.jobs.struct_text import from_text
 from slurmgen.jobs.sweep_table import run_folder
-from slurmgen.plan.sweep import RUN_LOG
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
+from slurmgen.sweep import RUN_LOG
 
 NEW = 60.0
 "Seconds after the submission in which a job that Slurm does not list is not yet gone."

@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import DecodeError, Struct, json
 
 from slurmgen.errors import RequestError
 from slurmgen.jobs.ledger import Record
-from slurmgen.plan.sweep import TASK_FOLDER, Sweeping
-from slurmgen.sweep import Parameters, matches
+from slurmgen.sweep import TASK_FOLDER, Parameters, matches
+
+if TYPE_CHECKING:
+    from slurmgen.plan.sweep import Sweeping
 
 _SELECTION = re.compile(r"(?P<job>[^\[\]]+)\[(?P<parameters>.+)\]", re.DOTALL)
 _HINT = "Write NAME[lr=1e-3], or several with commas; `slurmgen status NAME --tasks` lists them."
@@ -21,11 +24,13 @@ class Table(Struct, frozen=True, omit_defaults=True):
     "By the index of a task, those of each of its runs."
     first: int = 0
     "The task of the sweep that is task 0 of the array."
+    per_task: int = 1
+    "Runs of a task; the last one of a sweep may have fewer."
 
     @property
     def shares_gpus(self) -> bool:
         """Whether a task has several runs."""
-        return any(len(runs) > 1 for runs in self.tasks.values())
+        return self.per_task > 1
 
 
 def names_of(tables: Sequence[Table]) -> list[str]:
@@ -34,12 +39,12 @@ def names_of(tables: Sequence[Table]) -> list[str]:
     return list(dict.fromkeys(name for run in runs for name in run))
 
 
-def as_text(sweep: Sweeping | None) -> str:
+def as_text(sweep: "Sweeping | None") -> str:
     """The text for `Record.tasks`; empty without a sweep."""
     if sweep is None:
         return ""
     tasks = {index: tuple(map(dict, runs)) for index, runs in sweep.table().items()}
-    return json.encode(Table(tasks, sweep.array.first)).decode()
+    return json.encode(Table(tasks, sweep.array.first, sweep.per_task)).decode()
 
 
 def table_of(record: Record | None) -> Table | None:

@@ -11,7 +11,7 @@ from slurmgen.plan.reasons import Origin, Reason, default, derived
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import Variable, literal
-from slurmgen.sweep import MOST_PER_GPU, Parameters, Sweep, arguments, runs_of
+from slurmgen.sweep import MOST_PER_GPU, TASK_FOLDER, Parameters, Sweep, arguments, runs_of
 
 if TYPE_CHECKING:
     from slurmgen.plan.model import Plan
@@ -20,10 +20,6 @@ SLURMS_ARRAY_SIZE = 1001
 "Slurm's default of MaxArraySize."
 RUN_DIR = "RUN_DIR"
 "The variable with the folder of a run."
-TASK_FOLDER = "tasks"
-"Folder of these folders, in that of the job."
-RUN_LOG = "run.out"
-"The log of a run that shares its task with others, in the folder of the run."
 ARGUMENTS = "arguments"
 "The variable of the script with the arguments of a run."
 RUN_DIR_VARIABLE = Variable(

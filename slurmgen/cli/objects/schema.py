@@ -29,7 +29,7 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
     "preflight": (jobs.Preflight, jobs.DryRun, jobs.Copied),
     "render": (scripts.Rendered,),
     "results": (jobs.Results,),
-    "resubmit": (jobs.Resubmitted, jobs.ResubmitDryRun),
+    "resubmit": (jobs.Resubmitted, jobs.SubmittedList, jobs.ResubmitDryRun),
     "sites": (sites.SiteList,),
     "sites discover": (sites.DiscoveredProfile, sites.Compared, sites.ProbeJob),
     "sites list": (sites.SiteList,),

@@ -49,6 +49,7 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
 }
 "The types of the object that each command prints; several if its options or the number of jobs decide."
 WITHOUT = {
+    "port": "forwards a port until it is interrupted",
     "run": "prints the log of the job",
     "shell": "prints what the command in the job prints",
     "lsp": "speaks the Language Server Protocol on stdout",

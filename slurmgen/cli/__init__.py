@@ -35,6 +35,7 @@ SECTIONS = {
         "top": "Watch the jobs that have not ended, or the GPUs of one job.",
         "logs": "Show the log of a job, or follow it until the job ends.",
         "shell": "Open a shell in a running job, in its container and environment.",
+        "port": "Forward a local port to a program in a running job, such as TensorBoard.",
         "wait": "Wait until jobs have ended, and exit with their exit code.",
         "cancel": "Cancel jobs, and show their state.",
         "fetch": "Fetch the files that a job made or changed.",

@@ -13,11 +13,14 @@ from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.resubmit_proposal import Connection, proposed
 from slurmgen.cli.route_options import connect_in_background, json_option, route_options
 from slurmgen.job_spec import JobOptions, JobSpec
-from slurmgen.request import merge
+from slurmgen.request import Request, merge
+from slurmgen.slurm.commands import JobId
+from slurmgen.sweep import Sweep
 
 if TYPE_CHECKING:
     from slurmgen.jobs.resubmit import Again, Original
     from slurmgen.jobs.submit import Outcome
+    from slurmgen.jobs.sweep_again import Target
     from slurmgen.remote.route import Route
 
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     examples={
         "slurmgen resubmit 1234567": "Submit a job again, as it was",
         "slurmgen resubmit last --as-proposed": "The last one, with the memory or time that it lacked",
+        "slurmgen resubmit train --failed": "The failed tasks of a sweep, as a new array",
         "slurmgen resubmit train --gpus 8 --present-files": "With more GPUs, and the files as they are now",
         "slurmgen resubmit train --site olivia --present-files": "At another site",
     },
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--as-proposed", is_flag=True, help="After OUT_OF_MEMORY or TIMEOUT, ask for as much as is proposed."
 )
+@click.option("--failed", is_flag=True, help="Of a sweep: only the tasks that failed.")
 @click.option("--unchanged", is_flag=True, help="Do not propose more memory or time.")
 @click.option(
     "--remote-dir",
@@ -60,6 +65,7 @@ def command(
     present_files: bool,
     as_proposed: bool,
     unchanged: bool,
+    failed: bool,
     exclude_bad_nodes: bool,
     again: bool,
     dry_run: bool,
@@ -68,7 +74,8 @@ def command(
 ) -> None:
     """Submit a job again: what it asked for, with the options of this command on top.
 
-    ID is a job id, a job name, of which the last submitted counts, or `last`. The new job runs the files
+    ID is a job id, a job name, of which the last submitted counts, or `last`; of a sweep also some tasks, as
+    12_3 or train[lr=1e-3]. The new job runs the files
     that ID ran, which the cluster keeps, or with --present-files the project as it is now. At another site,
     the options of ID count on top of the present slurmgen.toml.
 
@@ -77,21 +84,21 @@ def command(
     submits a second one. SCRIPT ARGS replace those of ID.
     """
     from slurmgen.jobs import resubmit
+    from slurmgen.jobs.sweep_again import target_of
 
     if as_proposed and unchanged:
         raise click.UsageError("--as-proposed and --unchanged exclude each other.")
     own = {key: values.pop(key) for key in ("remote_dir", "max_size", "send")}
-    original = _find(options, values)
+    target = target_of(str(options.job))
+    original = _find(target.job, options.site, values)
     spec = resubmit.again(original, options.request, options.site)
     route = _route(original, spec, values)
     with connect_in_background(route, starts=not dry_run) as login, Connection(login, route) as connection:
-        more = (
-            None
-            if unchanged
-            else proposed(original, spec, options.request, connection, as_proposed=as_proposed)
-        )
+        changes = merge(options.request, _only_some(original, target, connection, failed=failed))
+        spec = resubmit.again(original, changes, options.site)
+        more = None if unchanged else proposed(original, spec, changes, connection, as_proposed=as_proposed)
         if more:
-            spec = resubmit.again(original, merge(options.request, more), options.site)
+            spec = resubmit.again(original, merge(changes, more), options.site)
         if exclude_bad_nodes:
             spec = without_bad_nodes(spec, twin=route.via == "twin")
         made = resubmit.prepare_again(
@@ -104,14 +111,36 @@ def command(
             _submit(connection, original, made, again=again, as_json=as_json)
 
 
-def _find(options: JobOptions, route_values: dict[str, Any]) -> "Original":
+def _only_some(original: "Original", target: "Target", connection: Connection, *, failed: bool) -> Request:
+    """The change of the request that selects tasks of a sweep; none for a whole job."""
+    from slurmgen.jobs.status import query_site, save_final_states
+    from slurmgen.jobs.sweep_again import arrays_of_record, failed_tasks, named_tasks
+    from slurmgen.jobs.sweep_report import joined
+
+    if failed and target.names_tasks:
+        raise click.UsageError("--failed selects tasks of a whole sweep: name the sweep.")
+    if target.names_tasks:
+        return Request(sweep=Sweep(tasks=named_tasks(original.record, target)))
+    if not failed:
+        return Request()
+    jobs = [
+        structs.replace(original.job, id=JobId(one.id, one.cluster), record=one)
+        for one in arrays_of_record(original.record)
+    ]
+    reports = query_site(connection.to(original.job.route), jobs, explain=False)
+    save_final_states(reports)
+    (report,) = joined(reports)
+    return Request(sweep=Sweep(tasks=failed_tasks(report)))
+
+
+def _find(name: str, site: str | None, route_values: dict[str, Any]) -> "Original":
     from slurmgen.jobs.lookup import site_route
     from slurmgen.jobs.resubmit import find_original
 
     def route_to(site: str) -> "Route":
         return site_route(site, Path.cwd(), route_values)
 
-    return find_original(str(options.job), options.site, route_values, route_to)
+    return find_original(name, site, route_values, route_to)
 
 
 def _route(original: "Original", spec: JobSpec, route_values: dict[str, Any]) -> "Route":
@@ -163,17 +192,25 @@ def _submit(
 ) -> None:
     from slurmgen.cli.objects.jobs import Resubmitted
     from slurmgen.cli.submit import with_command
-    from slurmgen.cli.submit_output import as_object, notes_of, print_id, say_result
+    from slurmgen.cli.submit_output import as_object, notes_of, print_id, print_ids, say_result
     from slurmgen.cli.submit_progress import Printer
-    from slurmgen.jobs.submit import submission
+    from slurmgen.jobs.submit import submission, submissions
+    from slurmgen.jobs.sweep_arrays import arrays_of
 
-    prepared = with_command(made.prepared)
-    printer = Printer(prepared, notes_of(made.spec.plan()))
+    prepared, plan = with_command(made.prepared), made.spec.plan()
+    printer = Printer(prepared, notes_of(plan))
 
     def as_again(outcome: "Outcome") -> Resubmitted:
         files: Literal["present", "snapshot"] = "present" if made.present_files else "snapshot"
         return Resubmitted(**structs.asdict(as_object(outcome)), resubmits=original.record.id, files=files)
 
+    arrays = arrays_of(prepared, plan, lambda one: made.spec.render(one, cache_dir()))
+    if len(arrays) > 1:
+        with submissions(arrays, connection.transport, again=again, observer=printer) as outcomes:
+            print_ids(outcomes, as_json)
+            for outcome in outcomes:
+                say_result(prepared, outcome)
+        return
     with submission(prepared, connection.transport, again=again, observer=printer) as outcome:
         print_id(outcome, as_json, as_again)
         say_result(prepared, outcome)

@@ -77,6 +77,7 @@ def command(
 
 def _read(jobs: "Sequence[Job]") -> "list[Result]":
     from slurmgen.errors import RequestError
+    from slurmgen.jobs.sweep_again import with_earlier
     from slurmgen.jobs.sweep_results import read_results
 
     first = jobs[0]
@@ -87,7 +88,7 @@ def _read(jobs: "Sequence[Job]") -> "list[Result]":
     if str(first.id) != first.record.id:
         raise RequestError(f"{first.id} is a task of a sweep", f"Name the sweep, {first.record.id}.")
     with connect(first.route) as transport:
-        return read_results(transport, jobs)
+        return read_results(transport, with_earlier(jobs))
 
 
 def _print_json(results: "Sequence[Result]") -> None:

@@ -7,7 +7,7 @@ import click
 from msgspec import structs
 
 from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
-from slurmgen.cli.completion import complete_jobs
+from slurmgen.cli.completion import complete_jobs, complete_sites
 from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
 from slurmgen.cli.paths import cache_dir
@@ -56,6 +56,13 @@ if TYPE_CHECKING:
     "--again", is_flag=True, help="Submit a new job even if the outcome of an earlier submission is unknown."
 )
 @click.option("--no-lint", is_flag=True, help="Submit a batch script even if the linter finds an error.")
+@click.option(
+    "--first",
+    multiple=True,
+    metavar="SITE",
+    shell_complete=complete_sites,
+    help="Instead of --site: submit to the one of these sites that would start the job first; repeatable.",
+)
 @click.option("--test-only", is_flag=True, help="Check whether Slurm would accept the job; submit nothing.")
 @click.option("--dry-run", is_flag=True, help="Print the script and what would be sent, without connecting.")
 @click.option(
@@ -71,6 +78,7 @@ def command(
     after: tuple[str, ...],
     again: bool,
     no_lint: bool,
+    first: tuple[str, ...],
     test_only: bool,
     dry_run: bool,
     follow: bool,
@@ -82,6 +90,9 @@ def command(
     JOB is a job of slurmgen.toml; default: its only job. With --script and no JOB, the job is made from
     [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted.
 
+    With several --first, the site is chosen once, by Slurm's estimates as in `slurmgen where`; a repeated
+    command continues at that site.
+
     JOB can also be the path of a batch script, which is submitted as it is unless the linter finds an error.
 
     The job id is printed to stdout, everything else to stderr. After a failure, repeat the command: it
@@ -91,6 +102,15 @@ def command(
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
+    of_first = ""
+    if first:
+        from slurmgen.cli.submit_first import choose
+
+        if after:
+            raise click.UsageError(
+                "--after and --first exclude each other: jobs wait for jobs of their site."
+            )
+        options, of_first = choose(options, first, route_values, again=again)
     job = find_file_job(options) or _load(options)
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
@@ -119,7 +139,7 @@ def command(
             warn(prepared, notes)
             show(prepared, as_json)
         else:
-            _submit(connecting, _arrays(job, prepared), notes, again, follow, as_json)
+            _submit(connecting, _arrays(job, prepared), notes, again, follow, as_json, of_first)
 
 
 def _load(options: JobOptions) -> JobSpec:
@@ -209,10 +229,16 @@ def _submit(
     again: bool,
     follow: bool,
     as_json: bool,
+    of_first: str = "",
 ) -> None:
     from slurmgen.cli.submit_progress import Printer
     from slurmgen.jobs.submit import submission, submissions
 
+    entry = None
+    if of_first:
+        from slurmgen.cli.submit_first import claim_one
+
+        arrays, entry = claim_one(arrays, of_first, again=again)
     prepared, printer = arrays[0], Printer(arrays[0], notes)
     if len(arrays) > 1:
         with submissions(arrays, connecting.transport, again=again, observer=printer) as outcomes:
@@ -220,7 +246,8 @@ def _submit(
             for outcome in outcomes:
                 say_result(prepared, outcome)
         return
-    with submission(prepared, connecting.transport, again=again, observer=printer) as outcome:
+    login = connecting.transport
+    with submission(prepared, login, again=again, observer=printer, entry=entry) as outcome:
         print_id(outcome, as_json)
         say_result(prepared, outcome)
         if follow:

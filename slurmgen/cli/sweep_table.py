@@ -18,7 +18,7 @@ def print_tasks(report: "Report", color: str) -> None:
     names = names_of([table for _, table, _, _ in tasks(report)])
     rows = [
         [
-            f"{id_}/{number}" if len(table.tasks[index]) > 1 else id_,
+            f"{id_}/{number}" if table.shares_gpus else id_,
             *(run.get(name, "") for name in names),
             state.state if state else UNLISTED,
             state.elapsed if state else "",

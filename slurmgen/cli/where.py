@@ -51,9 +51,9 @@ def command(
     from slurmgen.jobs.where import ask_all
 
     names = list(dict.fromkeys(sites)) or _own_sites(options.job)
-    _refuse_one_host(names, route_values)
+    refuse_one_host(names, route_values)
     found = [_place(structs.replace(options, site=name), route_values) for name in names]
-    asked = ask_all([one for one in found if not isinstance(one, Exception)], _connect)
+    asked = ask_all([one for one in found if not isinstance(one, Exception)], connect_without_prompt)
     asked += [
         _failed(name, one) for name, one in zip(names, found, strict=True) if isinstance(one, Exception)
     ]
@@ -79,7 +79,12 @@ def _own_sites(job: str | None) -> list[str]:
     return [name for name in names if name != DEFAULT_SITE or project.site == name] or [DEFAULT_SITE]
 
 
-def _refuse_one_host(names: Sequence[str], route_values: dict[str, Any]) -> None:
+def refuse_one_host(names: Sequence[str], route_values: dict[str, Any]) -> None:
+    """Refuse --host with several sites.
+
+    Raises:
+        RequestError: they would all have the same login host.
+    """
     if len(names) > 1 and route_values.get("host"):
         raise RequestError(
             f"--host {route_values['host']} cannot be the login host of {len(names)} sites",
@@ -108,6 +113,6 @@ def _failed(site: str, error: SlurmgenError) -> "Option":
     return Option(site=site, error=str(error))
 
 
-def _connect(route: "Route") -> "Transport":
+def connect_without_prompt(route: "Route") -> "Transport":
     """Log in without a prompt: several sites would ask at the same time."""
     return connect(route, interactive=False)

@@ -186,6 +186,11 @@ class Ledger(StateFile):
             database.execute(_INSERT, structs.asdict(record))
             return record
 
+    def pending(self, fingerprint: str) -> Record | None:
+        """The entry that `claim` would return for a command; None if it would add one."""
+        found = self._records("WHERE state = 'pending' AND fingerprint = ?", fingerprint)
+        return found[-1] if found else None
+
     def settle(self, record: Record) -> None:
         """Record the job of the entry with that key, even if another terminal dropped the entry."""
         with self._writing() as database:

@@ -138,6 +138,7 @@ def submission(
     *,
     again: bool = False,
     observer: Observer | None = None,
+    entry: Record | None = None,
 ) -> Iterator[Outcome]:
     """Submit a job exactly once; the connection stays open within the block.
 
@@ -146,6 +147,7 @@ def submission(
         connect: connects to its route.
         again: submit a new job even if an earlier submission is unsettled.
         observer: is called as the submission proceeds.
+        entry: the entry of the ledger, if it is claimed already.
 
     Raises:
         RequestError: a secret has no value, or the user does not agree to send it; nothing was sent.
@@ -153,7 +155,7 @@ def submission(
     """
     ledger, observer = Ledger(), observer or Observer()
     prepared = _with_secrets(prepared, observer)
-    entry = ledger.claim(prepared.record, again=again)
+    entry = entry or ledger.claim(prepared.record, again=again)
     with _connected(ledger, [entry], connect) as transport:
         observer.connected(transport.where, entry)
         outcome = _made(transport, prepared, entry, ledger, observer)
@@ -299,6 +301,7 @@ def _send(
     except Closed:  # by another terminal, or by this submission if the reply was lost
         ledger.drop(entry.key)
         entry = ledger.claim(structs.replace(prepared.record, key=new_key()))
+        check_site(prepared, entry)
         return _send(transport, prepared, entry, ledger, count)
     except Refused as error:
         ledger.drop(entry.key)
@@ -306,6 +309,16 @@ def _send(
     except TransferFailed:
         ledger.release(entry.key)
         raise
+
+
+def check_site(prepared: Prepared, entry: Record) -> None:
+    """Refuse to send a submission to a site that its entry is not for."""
+    route = prepared.route
+    if (entry.site, entry.via) != (route.site, route.via):
+        raise CommandFailed(
+            f"another process submits the same job to {entry.site}, and not to {route.site}",
+            "Repeat the command, which continues there.",
+        )
 
 
 def advised(error: CommandFailed, prepared: Prepared) -> Refused:

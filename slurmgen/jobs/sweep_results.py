@@ -8,12 +8,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.remote_scripts import MARK, after_mark
-from slurmgen.jobs.sweep_table import table_of
+from slurmgen.jobs.sweep_table import Table, table_of
 from slurmgen.remote.transport import Transport
 from slurmgen.sweep import TASK_FOLDER, Parameters
 from slurmgen.text import listed
@@ -52,6 +52,8 @@ class Result(Struct, frozen=True, kw_only=True):
     task: str
     "The id of its task, as 12_3; of several runs of a task, with its number, as 12_3/1."
     parameters: Parameters
+    number: int = 0
+    "The number of the run in the whole sweep."
     values: dict[str, Value] = {}
     "By name; those of an inner object as `name.inner`. Empty if it has written none."
 
@@ -61,7 +63,7 @@ def read_results(transport: Transport, arrays: Sequence[Job]) -> list[Result]:
 
     Args:
         transport: to the site.
-        arrays: the arrays of the sweep.
+        arrays: the arrays of the sweep; of a task that ran again, the last counts.
 
     Raises:
         CommandFailed: the remote host did not reply as expected.
@@ -72,23 +74,29 @@ def read_results(transport: Transport, arrays: Sequence[Job]) -> list[Result]:
     if len(texts) % 2 == 0:
         raise CommandFailed(f"{transport.where} did not list the results", "Try again.")
     found = {name: text[1:] for name, text in zip(texts[::2], texts[1::2], strict=False)}
-    return [_result(run, found) for job in arrays for run in _runs(job)]
+    runs = [_result(run, found) for job in arrays for run in _runs(job)]
+    last = {(run.number, tuple(run.parameters.items())): run for run in runs}
+    return sorted(last.values(), key=lambda run: run.number)
 
 
 def _runs(job: Job) -> Iterator[Result]:
     """The runs of an array, without results."""
-    table = table_of(job.record)
-    for index, runs in table.tasks.items() if table else ():
+    table = table_of(job.record) or Table({})
+    for index, runs in table.tasks.items():
         for number, parameters in enumerate(runs):
-            part = f"/{number}" if table and table.shares_gpus else ""
-            yield Result(task=f"{job.id}_{index}{part}", parameters=parameters)
+            part = f"/{number}" if table.shares_gpus else ""
+            yield Result(
+                task=f"{job.id}_{index}{part}",
+                parameters=parameters,
+                number=(table.first + index) * table.per_task + number,
+            )
 
 
 def _result(run: Result, found: Mapping[bytes, bytes]) -> Result:
     folder = run.task.encode()
     for name, is_lines in ((b"summary.json", False), (b"metrics.jsonl", True)):
         if (text := found.get(folder + b"/" + name)) is not None:
-            return Result(task=run.task, parameters=run.parameters, values=_values(text, is_lines=is_lines))
+            return structs.replace(run, values=_values(text, is_lines=is_lines))
     return run
 
 

@@ -24,11 +24,13 @@ class Table(Struct, frozen=True, omit_defaults=True):
     "By the index of a task, those of each of its runs."
     first: int = 0
     "The task of the sweep that is task 0 of the array."
+    per_task: int = 1
+    "Runs of a task; the last one of a sweep may have fewer."
 
     @property
     def shares_gpus(self) -> bool:
         """Whether a task has several runs."""
-        return any(len(runs) > 1 for runs in self.tasks.values())
+        return self.per_task > 1
 
 
 def names_of(tables: Sequence[Table]) -> list[str]:
@@ -42,7 +44,7 @@ def as_text(sweep: "Sweeping | None") -> str:
     if sweep is None:
         return ""
     tasks = {index: tuple(map(dict, runs)) for index, runs in sweep.table().items()}
-    return json.encode(Table(tasks, sweep.array.first)).decode()
+    return json.encode(Table(tasks, sweep.array.first, sweep.per_task)).decode()
 
 
 def table_of(record: Record | None) -> Table | None:

@@ -5,6 +5,7 @@ import fcntl
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -12,10 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
+from slurmgen.remote.duplex import Duplex, Socket, program
 from slurmgen.remote.terminal import ignored_interrupt
-from slurmgen.remote.transport import Closing, Completed, Reply, chunks, failed, timed_out
+from slurmgen.remote.transport import Closing, Completed, Reply, chunks, failed, timed_out, unreachable
 
 _PIPE = 1 << 20
+_DIAL_TIMEOUT = 10.0
 
 
 class LocalTransport(Closing):
@@ -59,6 +62,19 @@ class LocalTransport(Closing):
         with ignored_interrupt():
             status = subprocess.run(argv, env=self._environment, cwd=Path.home(), check=False).returncode
         return status if status >= 0 else 128 - status
+
+    def dial(self, host: str, port: int) -> Duplex:
+        """See Transport.dial."""
+        try:
+            connection = socket.create_connection((host, port), _DIAL_TIMEOUT)
+        except OSError as error:
+            raise unreachable(host, port, self.where, error.strerror or error) from None
+        connection.settimeout(None)
+        return Socket(connection)
+
+    def pipe(self, argv: Sequence[str]) -> Duplex:
+        """See Transport.pipe."""
+        return program(list(argv), self._environment)
 
     def streamed(self, argv: Sequence[str], *, timeout: float) -> Generator[bytes, None, Completed]:
         """As `stream`, but returns how the command ended.

@@ -13,6 +13,7 @@ from typing import Protocol, Self
 from msgspec import Struct
 
 from slurmgen.errors import CommandFailed
+from slurmgen.remote.duplex import Duplex
 
 COMMAND_TIMEOUT = 60.0
 "Seconds that an ordinary command may take."
@@ -94,6 +95,21 @@ class Transport(Protocol):
             ConnectionFailed: the connection broke.
         """
 
+    def dial(self, host: str, port: int) -> Duplex:
+        """Connect to a port that the machine can reach.
+
+        Raises:
+            CommandFailed: it cannot.
+            ConnectionFailed: the connection broke.
+        """
+
+    def pipe(self, argv: Sequence[str]) -> Duplex:
+        """Start a command, with its standard input and output as one stream; its errors are discarded.
+
+        Raises:
+            ConnectionFailed: the connection broke.
+        """
+
     def close(self) -> None:
         """End the connection."""
 
@@ -170,6 +186,13 @@ def timed_out(argv: Sequence[str], where: str, seconds: float) -> TimedOut:
     return TimedOut(
         f"{command_name(argv)} did not finish on {where} within {seconds:g} seconds",
         "Try again, or check whether that machine is overloaded.",
+    )
+
+
+def unreachable(host: str, port: int, where: str, why: object) -> CommandFailed:
+    """The error for a port that a machine does not reach."""
+    return CommandFailed(
+        f"{where} cannot connect to port {port} of {host}: {why}", "Does the program listen?"
     )
 
 

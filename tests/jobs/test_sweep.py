@@ -5,10 +5,16 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from slurmgen import Request, load_site, resolve, submit
+from slurmgen.jobs.ledger import Ledger
+from slurmgen.jobs.submit import Observer
+from slurmgen.sweep import Sweep
 from tests.conftest import Run
 from tests.support.twins import Testbed
 
@@ -19,7 +25,7 @@ print(words, os.environ["SLURM_JOB_ID"], flush=True)
 lr, folder = float(words["lr"]), pathlib.Path(os.environ["RUN_DIR"])
 lines = [json.dumps({"step": step, "loss": lr * step}) for step in range(3)]
 (folder / "metrics.jsonl").write_text("\\n".join(lines) + "\\n")
-sys.exit(4 if lr > 0.5 else 0)
+sys.exit(4 if lr > 0.5 and "FIXED" not in os.environ else 0)
 """
 SITE = ("--site", "generic", "--via", "twin")
 JOB = ("--framework", "python", "--time", "00:05:00", "--script", "train.py")
@@ -90,6 +96,20 @@ def test_a_sweep_from_its_submission_to_its_results(call: Call, home: Path) -> N
     drawn = call("results", "fit", "--metric", "loss", "--plot", "-").stdout
     assert re.search(r"lr=0.9 +1.8 +█{40}\n", drawn), drawn
 
+    again = call("resubmit", "fit", "--failed", "--via", "twin", "--env", "FIXED=1")
+    assert again.returncode == 0, again.stderr
+    second = again.stdout.strip()
+    assert call("wait", "fit").returncode == 0
+    assert call("status", "fit").stdout.startswith(f"job {second} (fit) is COMPLETED: 1 completed\n")
+    rows = [line.split()[:2] for line in call("results", "fit").stdout.splitlines()[1:]]
+    assert rows == [[f"{array}_0", "1e-3"], [f"{array}_1", "0.1"], [f"{second}_2", "0.9"]]
+    none = call("resubmit", "fit", "--failed")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert "no task of fit has failed" in none.stderr
+    for name in (f"{array}_1", "fit[lr=0.9]"):
+        chosen = json.loads(call("resubmit", name, "--dry-run", "--json").stdout)["script"]
+        assert f"#SBATCH --array={1 if '_' in name else 2}" in chosen
+
     wrong = call("cancel", "fit[lr=7]")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "no run of fit has lr=7" in wrong.stderr
@@ -130,3 +150,47 @@ def test_runs_that_share_a_gpu_have_their_own_logs_and_folders(call: Call, home:
     call("fetch", "shared[lr=0.9]")
     names = {path.name for path in _files(home, f"shared-{array}_0-1")}
     assert names == {".gitignore", "metrics.jsonl", "run.out"}
+
+
+class Killed(BaseException):
+    """Ends the client, as SIGKILL would."""
+
+
+class KilledAtSecond(Observer):
+    """Ends the client before it sends the second array."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def sending(self) -> AbstractContextManager[None]:
+        self.sent += 1
+        if self.sent == 2:
+            raise Killed
+        return nullcontext()
+
+
+def test_a_killed_client_repeated_gives_the_same_arrays_once(
+    home: Path, testbed: Testbed, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", testbed.environ["XDG_STATE_HOME"])
+    site = structs.replace(load_site("generic"), max_array_size=2)
+    sweep = Sweep(grid={"lr": (0.1, 0.2, 0.3, 0.4, 0.9)})
+    asked = Request(framework="python", gpus=0, time="00:05:00", script="train.py", name="many", sweep=sweep)
+    plan = resolve(asked, site)
+    with pytest.raises(Killed):
+        submit(plan, home / "project", via="twin", observer=KilledAtSecond())
+    assert [entry.pending for entry in Ledger().all() if entry.name == "many"] == [True] * 3
+    first = submit(plan, home / "project", via="twin")
+    group = Ledger().group(first)
+    assert len({one.id for one in group}) == len(group) == 3
+    listed = testbed.run("squeue", "--name=many", "--states=all", "--noheader", "--format=%F").split()
+    assert set(listed) == {one.id for one in group}
+
+    assert call("wait", "many").returncode == 4
+    shown = call("status", "many").stdout
+    assert shown.startswith(f"job {first.id} (many) is FAILED: 4 completed, 1 failed\n")
+    assert call("status").stdout.count(" many ") == 1
+    assert call("logs", "many[lr=0.3]").stdout.startswith("{'lr': '0.3'}")
+    assert len(call("results", "many", "--csv").stdout.splitlines()) == 6
+    assert len(call("status", "many", "--tasks").stdout.splitlines()) == 6

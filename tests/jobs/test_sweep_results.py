@@ -26,7 +26,7 @@ def record(folder: Path, runs: int, per_task: int = 1) -> Record:
         folder=str(folder),
         output="%x-%A_%a.out",
         submitted="2026-01-01T00:00:00+00:00",
-        tasks=json.dumps({"tasks": tasks}),
+        tasks=json.dumps({"tasks": tasks, "per_task": per_task}),
     )
 
 

@@ -67,7 +67,8 @@ CASES = {
         Case("logs {job}", programs=SHELL | SLURM),
         Case("logs {job} --stderr", 2, programs=SHELL | SLURM),
     ],
-    "run": [Case("run a --via local", 2, programs=GIT)],
+    "run": [Case("run missing --via local", 2, programs=GIT)],
+    "port": [Case("port {job} 6006", 2, programs=SHELL | SLURM)],
     "shell": [Case("shell {job} -- true", 2, programs=SHELL | SLURM)],
     "top": [
         Case("top --once", programs=SHELL | SLURM),

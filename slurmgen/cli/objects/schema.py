@@ -29,7 +29,7 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
     "preflight": (jobs.Preflight, jobs.DryRun, jobs.Copied),
     "render": (scripts.Rendered,),
     "results": (jobs.Results,),
-    "resubmit": (jobs.Resubmitted, jobs.ResubmitDryRun),
+    "resubmit": (jobs.Resubmitted, jobs.SubmittedList, jobs.ResubmitDryRun),
     "sites": (sites.SiteList,),
     "sites discover": (sites.DiscoveredProfile, sites.Compared, sites.ProbeJob),
     "sites list": (sites.SiteList,),
@@ -49,6 +49,7 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
 }
 "The types of the object that each command prints; several if its options or the number of jobs decide."
 WITHOUT = {
+    "port": "forwards a port until it is interrupted",
     "run": "prints the log of the job",
     "shell": "prints what the command in the job prints",
     "lsp": "speaks the Language Server Protocol on stdout",

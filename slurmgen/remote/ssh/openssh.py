@@ -16,12 +16,21 @@ from types import TracebackType
 from typing import Self
 
 from slurmgen.errors import CommandFailed, ConfigError, ConnectionFailed, HostKeyError, RemoteError
+from slurmgen.remote.duplex import Duplex, program
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.openssh_master import Master
 from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.terminal import ignored_interrupt, is_terminal
-from slurmgen.remote.transport import Closing, Completed, TimedOut, command_line, failed, timed_out
+from slurmgen.remote.transport import (
+    Closing,
+    Completed,
+    TimedOut,
+    command_line,
+    failed,
+    timed_out,
+    unreachable,
+)
 
 FAILED = 255
 "Exit status of ssh itself; a remote command may have it too."
@@ -48,6 +57,8 @@ _FOR_JUMP_HOST = {"LogLevel": "INFO"}
 # For a shared connection. If it has ended, a failing ProxyCommand keeps ssh from opening another one.
 _SHARED = {"BatchMode": "yes", "ControlMaster": "no", "LogLevel": "ERROR", "ProxyCommand": "false"}
 _ALIVE_TIMEOUT = 10.0
+_REFUSAL = 0.2
+"Seconds in which ssh ends if a port is refused; later, the connection ends without a byte."
 _AUTHENTICATED = re.compile(r'^Authenticated to .* using "([^"]+)"', re.MULTILINE)
 
 
@@ -95,6 +106,18 @@ class OpenSshTransport(Closing):
         if status == FAILED and not is_shared(self._ssh, self._alias):
             raise self._no_status(argv, "")
         return status if status >= 0 else 128 - status
+
+    def dial(self, host: str, port: int) -> Duplex:
+        """See Transport.dial."""
+        stream = program([*self._ssh, "-W", f"[{host}]:{port}", "--", self._alias])
+        if stream.ends_within(_REFUSAL):
+            stream.close()
+            raise unreachable(host, port, self.where, "refused, or the host allows no forwarding")
+        return stream
+
+    def pipe(self, argv: Sequence[str]) -> Duplex:
+        """See Transport.pipe."""
+        return program(self._ssh_command(argv))
 
     def close(self) -> None:
         """Close the connection, unless the user shares it."""

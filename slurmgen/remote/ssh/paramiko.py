@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import paramiko
 
 from slurmgen.errors import CommandFailed, ConnectionFailed, RemoteError
+from slurmgen.remote.duplex import Duplex
 from slurmgen.remote.ssh import jump_hosts, terminal
 from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.errors import translated
 from slurmgen.remote.ssh.keepalive import SILENCE
 from slurmgen.remote.ssh.prompt import Prompt
+from slurmgen.remote.ssh.stream import Stream
 from slurmgen.remote.transport import (
     COMMAND_TIMEOUT,
     Closing,
@@ -23,6 +25,7 @@ from slurmgen.remote.transport import (
     command_line,
     failed,
     timed_out,
+    unreachable,
 )
 
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
@@ -93,6 +96,24 @@ class SshTransport(Closing):
         if status < 0:
             raise self._no_status(argv)
         return status
+
+    def dial(self, host: str, port: int) -> Duplex:
+        """See Transport.dial."""
+        with translated(**self._names):
+            try:
+                channel = self._connection.open_channel(
+                    "direct-tcpip", (host, port), ("127.0.0.1", 0), timeout=COMMAND_TIMEOUT
+                )
+            except paramiko.ChannelException as error:
+                raise unreachable(host, port, self.where, error.text) from None
+        return Stream(channel)
+
+    def pipe(self, argv: Sequence[str]) -> Duplex:
+        """See Transport.pipe."""
+        with translated(**self._names):
+            channel = self._connection.open_session(timeout=COMMAND_TIMEOUT)
+        self._execute(channel, argv, COMMAND_TIMEOUT)
+        return Stream(channel)
 
     def close(self) -> None:
         """Close the connection, those to its jump hosts, and the ProxyCommand if there is one."""

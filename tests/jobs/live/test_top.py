@@ -2,9 +2,11 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 
 from slurmgen.cli.objects.schema import schema_of
 from tests.conftest import Run
-from tests.support.sshd import Server
+from tests.support.sshd import Server, free_port
 from tests.support.terminals import terminal
 from tests.support.twins import Testbed, eventually
 
@@ -128,3 +130,73 @@ def test_run_ends_with_the_exit_code_of_the_job_and_cancels_it_on_interrupt(
         assert run.ended() == 130
     job = slurmgen("wait", "sleeps", env=environ)
     assert (job.returncode, "is CANCELLED" in job.stdout) == (143, True)
+
+
+SERVES = (
+    "import http.server, sys\n"
+    "class Page(http.server.BaseHTTPRequestHandler):\n"
+    "    def do_GET(self):\n"
+    "        self.send_response(200); self.end_headers(); self.wfile.write(b'page ' * 20000)\n"
+    "server = http.server.ThreadingHTTPServer((sys.argv[1], 0), Page)\n"
+    "print('port', server.server_port, flush=True)\n"
+    "server.serve_forever()\n"
+)
+
+
+@pytest.mark.parametrize("kind", ["ssh", "openssh", "twin"])
+def test_a_local_port_leads_to_the_job_and_is_gone_after_interrupt(
+    slurmgen: Run, environ: dict[str, str], tmp_path: Path, login_node: Server, kind: str
+) -> None:
+    (tmp_path / "serves.py").write_text(SERVES)
+    ssh = ["--host", "far", "--ssh-config", login_node.config(tmp_path)]
+    route = {"twin": ["--via", "twin"], "ssh": ssh, "openssh": [*ssh, "--ssh-client", "openssh"]}[kind]
+    words = ["--site", "generic", *route, "--framework", "python", "--time", "00:05:00"]
+    job = slurmgen("submit", *words, "--script", "serves.py", "--", "127.0.0.1", env=environ).stdout.strip()
+    try:
+        log = eventually(lambda: "port " in (text := slurmgen("logs", job, env=environ).stdout) and text)
+        port = int(log.split()[1])
+        free = free_port()
+        with terminal(["port", job, f"{port}:{free}"], environ) as forwarding:
+            forwarding.sees("forwards to port")
+            for _ in range(2):
+                with urllib.request.urlopen(f"http://127.0.0.1:{free}/", timeout=30) as page:
+                    assert page.read() == b"page " * 20000
+            forwarding.type("\x03")
+            assert forwarding.ended() == 130
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", free), 5)
+    finally:
+        slurmgen("cancel", job, env=environ)
+
+
+@pytest.mark.parametrize("job", ["twin", "ssh"], indirect=True)
+def test_a_program_that_the_login_node_does_not_reach_is_reached_by_a_step(
+    slurmgen: Run, environ: dict[str, str], job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from slurmgen.jobs.live import job_port
+    from slurmgen.jobs.live.allocation import node_of, running
+    from slurmgen.jobs.lookup import find_job
+    from slurmgen.remote.route import open_route
+
+    for name in ("XDG_STATE_HOME", "HOME"):
+        monkeypatch.setenv(name, environ[name])
+    monkeypatch.setattr(job_port, "_address", lambda *_: "no-such-host.invalid")
+    messages: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found = find_job(job, None, {}, lambda _: pytest.fail("the job is recorded"))
+        with open_route(found.route) as transport:
+            allocation = running(transport, found.id)
+            node, port = node_of(transport, allocation, None), server.getsockname()[1]
+            stream = job_port.find_dial(transport, allocation, node, port, messages.append)()
+            connection, _ = server.accept()
+            stream.write(b"ping\x00\xff")
+            assert connection.recv(100) == b"ping\x00\xff"
+            connection.sendall(b"pong\n\x00")
+            received = b""
+            while len(received) < 6:
+                received += stream.read()
+            assert received == b"pong\n\x00"
+            connection.close()
+            assert stream.read() == b""
+            stream.close()
+    assert "does not reach port" in messages[0]

@@ -17,10 +17,10 @@ from slurmgen.job_spec import JobOptions, load_spec
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
+    from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.submit import Outcome
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
-    from slurmgen.slurm.commands import JobId
     from slurmgen.slurm.replies import JobState
 
 INTERRUPTED = 130
@@ -91,7 +91,7 @@ def _follow(outcome: "Outcome", route: "Route") -> int:
             [Followed(job, path, Shown(write))],
             report=say,
             resume_command=lambda: f"slurmgen logs -f {job} --site {route.site}",
-            on_interrupt=lambda transport: _cancel(transport, job),
+            on_interrupt=lambda transport: _cancel(transport, outcome.record, route),
         )
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -100,11 +100,16 @@ def _follow(outcome: "Outcome", route: "Route") -> int:
     return _ended(outcome, route, states[job])
 
 
-def _cancel(transport: "Transport", job: "JobId") -> None:
+def _cancel(transport: "Transport", record: "Record", route: "Route") -> None:
+    from slurmgen.jobs.job import Job
+    from slurmgen.jobs.secret_removal import remove_secrets
     from slurmgen.jobs.slurm_client import cancel
 
+    this = Job.of(record, route)
+    job = this.id
     try:
         cancel(transport, job)
+        remove_secrets(transport, [this])
     except SlurmgenError as error:
         say(f"job {job} may not be cancelled: {error.fact}. `slurmgen cancel {job}` tries again.")
     else:

@@ -70,6 +70,7 @@ _MIGRATIONS = (
         "CREATE INDEX of_a_time ON jobs (submitted, number)",
         "CREATE INDEX of_a_site ON jobs (site, submitted, number)",
         "CREATE INDEX of_a_name_at_a_site ON jobs (site, name, submitted, number)",
+        "CREATE INDEX unfinished ON jobs (submitted) WHERE final = ''",
         "CREATE INDEX of_a_command ON jobs (fingerprint) WHERE state = 'pending'",
     ),
 )
@@ -257,6 +258,12 @@ class Ledger(StateFile):
         # SQLite does not choose this index by itself, since it does not know that few entries are pending.
         pending = "SELECT number FROM jobs INDEXED BY of_a_command WHERE state = 'pending'"
         found = self._records(f"WHERE number IN ({pending}) AND ? IN ([key], name)", name)
+        return tuple(entry for entry in found if site in (None, entry.site))
+
+    def unfinished(self, site: str | None = None) -> tuple[Record, ...]:
+        """The submitted jobs whose end was not seen yet, at one site or at all."""
+        # SQLite does not choose this index by itself, since it does not know that few jobs are unfinished.
+        found = self._records("INDEXED BY unfinished WHERE final = '' AND state = 'submitted'")
         return tuple(entry for entry in found if site in (None, entry.site))
 
     def group(self, record: Record) -> tuple[Record, ...]:

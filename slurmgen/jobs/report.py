@@ -102,6 +102,12 @@ class Report(Struct, frozen=True, kw_only=True):
         return "held" in self.main.reason.lower()
 
     @property
+    def held_task(self) -> str:
+        """The job or task to release, if Slurm holds it; empty for another one."""
+        by_slurm = self.main.reason.replace(" ", "_") in pending_reasons.HELD_BY_SLURM
+        return self.main.id if self.state == "PENDING" and by_slurm and not self.is_stuck else ""
+
+    @property
     def waits(self) -> str:
         """Why the job is pending, in words."""
         if self.is_stuck:

@@ -22,6 +22,11 @@ USE_EXCLUDED = (
     "`slurmgen nodes` lists and clears bad nodes."
 )
 "For a job that no nodes are left for."
+RELEASE = (
+    "Run `scontrol release {}` on the cluster, or `slurmgen cancel {}`. If it is held again, tell the site's "
+    "support: a node has a fault."
+)
+"For a job that Slurm holds."
 MAX_TASKS = 20
 "Tasks of an array that are listed."
 
@@ -109,10 +114,17 @@ def _waiting(report: Report) -> Iterator[str]:
         yield f"{'before' if report.segment else 'requeued'}: {report.requeued.text}"
     if report.excludes:
         yield f"excludes: {report.excludes}"
-    todo = WHAT_TO_DO if report.is_stuck else USE_EXCLUDED if report.lacks_nodes else ""
-    yield from (f"do: {text.format(report.job.id)}" for text in [todo] if text)
+    yield from (f"do: {text}" for text in [_todo(report)] if text)
     if report.state == "PENDING" and report.main.start and not report.is_held:
         yield f"expected to start at {report.main.start}"
+
+
+def _todo(report: Report) -> str:
+    """What to do about a job that else waits for ever; empty for another one."""
+    if report.held_task:
+        return RELEASE.format(report.held_task, report.job.id)
+    todo = WHAT_TO_DO if report.is_stuck else USE_EXCLUDED if report.lacks_nodes else ""
+    return todo.format(report.job.id)
 
 
 def _failure(report: Report) -> Iterator[str]:

@@ -69,8 +69,13 @@ def main_state(states: Sequence[JobState], state: str) -> JobState | None:
     in_order = sorted(states, key=task_order)
     active = [one for one in in_order if not one.ended]
     if active:
-        return next((one for one in active if one.state != "PENDING"), active[0])
+        return next((one for one in active if one.state != "PENDING"), _next(active))
     return next((one for one in reversed(in_order) if one.state == state), None)
+
+
+def _next(waiting: Sequence[JobState]) -> JobState:
+    """The task that starts next: the first one, unless it is held and others are not."""
+    return min(waiting, key=lambda one: ("held" in one.reason.lower(), task_order(one)))
 
 
 def which(states: Sequence[JobState], segments: int) -> str:
@@ -79,7 +84,7 @@ def which(states: Sequence[JobState], segments: int) -> str:
     waiting = [one for one in states if one.state == "PENDING"]
     shown = max(ran, key=task_order, default=None)
     if waiting and (shown is None or shown.ended):
-        shown = min(waiting, key=task_order)
+        shown = _next(waiting)
     number = shown.id.rpartition("_")[2].lstrip("[").partition("-")[0] if shown else "0"
     return f"segment {number} of {segments}"
 

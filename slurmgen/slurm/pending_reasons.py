@@ -28,8 +28,11 @@ _EXACT = {
     "JobArrayTaskLimit": "its array runs as many tasks as its % allows",
     "Prolog": "its prolog is still running",
     "Cleaning": "it was requeued, and its last run is being cleaned up",
-    "launch_failed_requeued_held": "its nodes could not start it; it is held until `scontrol release`",
+    "launch_failed_requeued_held": "a node could not start it; it is held until `scontrol release`",
+    "JobHoldMaxRequeue": "Slurm requeued it as often as the site allows; it is held until `scontrol release`",
 }
+HELD_BY_SLURM = frozenset({"launch_failed_requeued_held", "JobHoldMaxRequeue"})
+"Why Slurm itself holds a job that it has requeued; its user may release it."
 _WHOSE = {"Assoc": "account", "QOS": "QoS"}
 _WHAT = {
     "GRES": "GPUs",
@@ -62,7 +65,7 @@ def words(reason: str) -> str:
     >>> words("QOSMaxGRESPerUser")
     'its QoS has a limit on the GPUs of one user at a time, which is reached'
     """
-    head = reason.partition(",")[0].strip()
+    head = reason.partition(",")[0].strip().replace(" ", "_")  # squeue writes some with blanks
     if head in _EXACT:
         return _EXACT[head]
     match = _LIMIT.fullmatch(head)

@@ -238,6 +238,8 @@ def test_every_log_gives_a_reason(log: str) -> None:
         ("PartitionTimeLimit", "longer than the partition allows"),
         ("Dependency", "another job"),
         ("BeginTime", "waits for its start time"),
+        ("launch failed requeued held", "a node could not start it"),
+        ("JobHoldMaxRequeue", "as often as the site allows"),
         ("SomethingNew", ""),
     ],
 )

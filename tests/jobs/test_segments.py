@@ -9,6 +9,13 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.report_text import lines
+from slurmgen.jobs.status import make_report
+from slurmgen.remote.route import Route
+from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.replies import JobState
 from tests.conftest import Run
 from tests.support.twins import Testbed, eventually
 
@@ -139,6 +146,44 @@ def test_a_run_survives_a_failed_node_but_not_scancel(call: Call, testbed: Testb
     assert f"job {job} (train) is CANCELLED" in call("status", job).stdout
     assert not number("segment 3")
     assert not testbed.run("squeue", "--noheader").strip()
+
+
+def test_an_old_copy_of_a_restarted_segment_does_not_end_the_run(call: Call, testbed: Testbed) -> None:
+    job = submitted(call, "wait", "wait", "0")
+    folder = Path(str(shown(call, job)["folder"]))
+    state, ran = folder / f".segments-{job}", folder / "segments-run"
+    eventually(lambda: ran.exists() and state.read_text() == "1 0\n")
+    node = testbed.run("squeue", "--noheader", f"--jobs={job}", "--states=RUNNING", "--format=%N").strip()
+    testbed.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+    (folder / f"{state.name}.1.0").write_text("failed\n")  # by the old copy, while no other one has started
+    testbed.run("scontrol", "update", f"NodeName={node}", "State=IDLE")
+    eventually(lambda: "segment 2" in ran.read_text() and state.read_text() == "2 0\n")
+    (folder / f"{state.name}.1.0").write_text("failed\n")  # and afterwards
+    testbed.run("scontrol", "requeue", f"{job}_2")
+    assert call("wait", job).returncode == 0
+    assert state.read_text() == "3 0\n"
+    assert run_of(call, job) == ["segment 1: wait", "segment 2: wait", "segment 3: 0"]
+    assert "segment 2 of 4 was ended by Slurm: RESTARTED" in call("logs", job).stdout
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        ("JobArrayTaskLimit", []),
+        ("launch failed requeued held", ["why: a node could not", "do: Run `scontrol release 12_1` on"]),
+    ],
+)
+def test_a_held_segment_is_explained_if_no_other_one_will_start(second: str, expected: list[str]) -> None:
+    held = JobState(id="12_1", state="PENDING", reason="launch failed requeued held")
+    states = [held, JobState(id="12_2", state="PENDING", reason=second)]
+    request = json.dumps({"request": {"segments": 2}}, separators=(",", ":"))
+    route = Route(site="daic", via="ssh")
+    record = Record(
+        id="12", site="daic", via="ssh", name="n", folder="/f", output="", submitted="", request=request
+    )
+    text = [line.strip() for line in lines(make_report(Job(JobId("12"), route, record), states))]
+    found = [line for line in text if line.startswith(("why: a node", "do:"))]
+    assert [line[: len(part)] for line, part in zip(found, expected, strict=True)] == expected
 
 
 def test_cancel_ends_all_segments(call: Call) -> None:

@@ -1,5 +1,6 @@
 """`slurmgen submit`: send the project, submit the job, print its id."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,7 @@ def command(
             raise click.UsageError(
                 "--after and --first exclude each other: jobs wait for jobs of their site."
             )
-        options, of_first = choose(options, first, route_values, again=again)
+        options, of_first = choose(options, first, route_values, remote_dir, again=again)
     job = find_file_job(options) or _load(options)
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
@@ -239,16 +240,19 @@ def _submit(
         from slurmgen.cli.submit_first import claim_one
 
         arrays, entry = claim_one(arrays, of_first, again=again)
-    prepared, printer = arrays[0], Printer(arrays[0], notes)
-    if len(arrays) > 1:
+    several = len(arrays) > 1
+
+    def show_ids(outcomes: "Sequence[Outcome]") -> None:
+        print_ids(outcomes, as_json) if several else print_id(outcomes[0], as_json)
+
+    prepared, printer = arrays[0], Printer(arrays[0], notes, show_ids)
+    if several:
         with submissions(arrays, connecting.transport, again=again, observer=printer) as outcomes:
-            print_ids(outcomes, as_json)
             for outcome in outcomes:
                 say_result(prepared, outcome)
         return
     login = connecting.transport
     with submission(prepared, login, again=again, observer=printer, entry=entry) as outcome:
-        print_id(outcome, as_json)
         say_result(prepared, outcome)
         if follow:
             follow_job(outcome, prepared.route)

@@ -58,6 +58,9 @@ class Observer:
         """Called for a context of the transfer, which may yield a function for the bytes of each part."""
         return nullcontext()
 
+    def submitted(self, outcomes: Sequence[Outcome]) -> None:
+        """Called with the jobs before the ledger settles their entries: what is printed here is not lost."""
+
     def not_recorded(self, record: Record, error: ConfigError) -> None:
         """Called if the job is submitted, but the ledger cannot be written."""
         _log.warning("job %s is submitted, in %s, but not recorded: %s", record.id, record.folder, error)
@@ -159,7 +162,7 @@ def submission(
     with _connected(ledger, [entry], connect) as transport:
         observer.connected(transport.where, entry)
         outcome = _made(transport, prepared, entry, ledger, observer)
-        _settle(ledger, [outcome.record], observer)
+        _settle(ledger, [outcome], observer)
         yield outcome
 
 
@@ -197,7 +200,7 @@ def submissions(
             _release(ledger, entries[len(outcomes) + 1 :])
             raise _partly(error, outcomes, len(prepared)) from error
         outcomes = _grouped(outcomes)
-        _settle(ledger, [outcome.record for outcome in outcomes], observer)
+        _settle(ledger, outcomes, observer)
         yield outcomes
 
 
@@ -242,7 +245,18 @@ def _release(ledger: Ledger, entries: Sequence[Record]) -> None:
         ledger.release(entry.key)
 
 
-def _settle(ledger: Ledger, records: Sequence[Record], observer: Observer) -> None:
+def _settle(ledger: Ledger, outcomes: Sequence[Outcome], observer: Observer) -> None:
+    """Announce jobs, then record them: if a client is killed before, the same command finds them again."""
+    records = [outcome.record for outcome in outcomes]
+    try:
+        observer.submitted(outcomes)
+    except SlurmgenError:  # it names the jobs
+        _record(ledger, records, observer)
+        raise
+    _record(ledger, records, observer)
+
+
+def _record(ledger: Ledger, records: Sequence[Record], observer: Observer) -> None:
     """Record jobs; they are submitted even if that fails."""
     try:
         ledger.settle_all(records)

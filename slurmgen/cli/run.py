@@ -17,10 +17,10 @@ from slurmgen.job_spec import JobOptions, load_spec
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
+    from slurmgen.jobs.job import Job
     from slurmgen.jobs.submit import Outcome
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
-    from slurmgen.slurm.commands import JobId
     from slurmgen.slurm.replies import JobState
 
 INTERRUPTED = 130
@@ -79,6 +79,7 @@ def command(
 def _follow(outcome: "Outcome", route: "Route") -> int:
     """Show the log until the job ends; returns its exit code, or cancels it on ^C."""
     from slurmgen.jobs.follow import follow_through
+    from slurmgen.jobs.job import Job
     from slurmgen.jobs.logs import Followed, Shown, find_log
 
     job, write = outcome.submitted.job, LogOutput()
@@ -91,7 +92,7 @@ def _follow(outcome: "Outcome", route: "Route") -> int:
             [Followed(job, path, Shown(write))],
             report=say,
             resume_command=lambda: f"slurmgen logs -f {job} --site {route.site}",
-            on_interrupt=lambda transport: _cancel(transport, job),
+            on_interrupt=lambda transport: _cancel(transport, Job.of(outcome.record, route)),
         )
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -100,25 +101,28 @@ def _follow(outcome: "Outcome", route: "Route") -> int:
     return _ended(outcome, route, states[job])
 
 
-def _cancel(transport: "Transport", job: "JobId") -> None:
+def _cancel(transport: "Transport", job: "Job") -> None:
+    from slurmgen.jobs.secret_removal import remove_secrets
     from slurmgen.jobs.slurm_client import cancel
 
     try:
-        cancel(transport, job)
+        cancel(transport, job.id)
     except SlurmgenError as error:
-        say(f"job {job} may not be cancelled: {error.fact}. `slurmgen cancel {job}` tries again.")
+        say(f"job {job.id} may not be cancelled: {error.fact}. `slurmgen cancel {job.id}` tries again.")
     else:
-        say(f"asked Slurm to cancel job {job}")
+        say(f"asked Slurm to cancel job {job.id}")
+        remove_secrets(transport, [job])
 
 
 def _ended(outcome: "Outcome", route: "Route", states: "tuple[JobState, ...]") -> int:
     """Print how the job ended, and keep it in the ledger; returns its exit code."""
     from slurmgen.jobs.job import Job
     from slurmgen.jobs.report_text import lines
-    from slurmgen.jobs.status import make_report, save_final_states
+    from slurmgen.jobs.status import make_report, remove_unneeded_secrets, save_final_states
 
     report = make_report(Job.of(outcome.record, route), states)
     save_final_states([report])
+    remove_unneeded_secrets(outcome.transport, [report])
     for line in lines(report):
         click.echo(visible(line), err=True)
     return report.code

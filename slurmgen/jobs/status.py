@@ -70,8 +70,13 @@ def query_site(
     reasons = _reasons(states, logs) if explain else {}
     reports = [make_report(job, *known[job], reasons.get(job)) for job in jobs]
     reports = [as_run(_with_requeues(report, logs.get(report.job, ""))) for report in reports]
-    remove_secrets(transport, (report.job for report in reports if _final(report)))
+    remove_unneeded_secrets(transport, reports)
     return with_bad_nodes(transport, reports) if explain else reports
+
+
+def remove_unneeded_secrets(transport: Transport, reports: Iterable[Report]) -> None:
+    """Remove the secrets of the jobs that have ended and never run again."""
+    remove_secrets(transport, (report.job for report in reports if _final(report)))
 
 
 def _final(report: Report) -> str:

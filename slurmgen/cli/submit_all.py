@@ -67,7 +67,7 @@ def submit_all(
     """Submit the jobs as one group, or show what would be submitted."""
     from slurmgen.cli.submit_progress import Printer
     from slurmgen.jobs.graph import group
-    from slurmgen.jobs.submit import submissions
+    from slurmgen.jobs.submission import submissions
 
     made = {str(spec.name): prepare(spec) for spec in specs}
     prepared = group({name: one for name, (one, _) in made.items()}, specs[0].project)

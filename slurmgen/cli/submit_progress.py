@@ -10,7 +10,7 @@ from slurmgen.errors import ConfigError
 from slurmgen.jobs.exactly_once import Count
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.prepare import Prepared
-from slurmgen.jobs.submit import Observer
+from slurmgen.jobs.submission import Observer
 from slurmgen.remote.ssh.prompt import Terminal, terminal_prompt
 from slurmgen.slurm.sizes import of_bytes
 

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from slurmgen import Request, load_site, resolve, submit
 from slurmgen.jobs.ledger import Ledger
-from slurmgen.jobs.submit import Observer
+from slurmgen.jobs.submission import Observer
 from slurmgen.sweep import Sweep
 from tests.conftest import Run
 from tests.support.twins import Testbed

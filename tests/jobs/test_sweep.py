@@ -187,6 +187,16 @@ def test_a_killed_client_repeated_gives_the_same_arrays_once(
     listed = testbed.run("squeue", "--name=many", "--states=all", "--noheader", "--format=%F").split()
     assert set(listed) == {one.id for one in group}
 
+    waits = call(
+        "submit", *SITE, *JOB, "--gpus", "0", "--name", "then", "--after", "many", "--dry-run"
+    ).stderr
+    assert [one.id for one in group if f"starts when job {one.id} (many) has COMPLETED" in waits] == [
+        one.id for one in group
+    ]
+    notok = call("submit", *SITE, *JOB, "--gpus", "0", "--name", "then", "--after", "notok:many", "--dry-run")
+    assert (notok.returncode, notok.stdout) == (2, "")
+    assert "the sweep many has 3 arrays" in notok.stderr
+
     assert call("wait", "many").returncode == 4
     shown = call("status", "many").stdout
     assert shown.startswith(f"job {first.id} (many) is FAILED: 4 completed, 1 failed\n")

@@ -81,10 +81,10 @@ GPU = Size(
 )
 CPU = Size(
     "cpu",
-    ["--task", "cifar10", "--model", "cnn", "--batch-size", "16", "--steps", "6"],
+    ["--task", "cifar10", "--model", "mlp", "--batch-size", "16", "--steps", "6"],
     ["--task", "cifar100", "--model", "wideresnet", "--width", "1", "--batch-size", "8", "--steps", "3"],
-    ["--task", "cifar10", "--model", "cnn", "--batch-size", "16", "--limit", "64"],
-    ["--task", "cifar10", "--model", "cnn", "--batch-size", "16", "--epochs", "2"],
+    ["--task", "cifar10", "--model", "mlp", "--batch-size", "16", "--limit", "64"],
+    ["--task", "cifar10", "--model", "mlp", "--batch-size", "16", "--epochs", "2"],
     600,
     ["default", "compile", "no-compile"],
 )

@@ -5,6 +5,7 @@ The linter and the check of `env` share the table of forms, which the services d
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 _NAME = re.compile(
@@ -61,9 +62,6 @@ FORMS = {
 }
 "The form of each kind of key, as a regular expression."
 _KINDS = tuple(FORMS)
-_ANY = re.compile(
-    r"(?<![A-Za-z0-9_-])(?:" + "|".join(f"(?P<f{at}>{form})" for at, form in enumerate(FORMS.values())) + ")"
-)
 
 
 class Key(NamedTuple):
@@ -74,13 +72,19 @@ class Key(NamedTuple):
     end: int
 
 
+@cache
+def _any_form() -> re.Pattern[str]:
+    forms = "|".join(f"(?P<f{at}>{form})" for at, form in enumerate(FORMS.values()))
+    return re.compile(f"(?<![A-Za-z0-9_-])(?:{forms})")
+
+
 def keys_in(text: str) -> Iterator[Key]:
     """The keys in a text, without placeholders such as `hf_xxxx`.
 
     >>> [key.kind for key in keys_in("--token hf_" + "a1b2c3d4e5" * 3)]
     ['a Hugging Face token']
     """
-    for found in _ANY.finditer(text):
+    for found in _any_form().finditer(text):
         if not is_placeholder(found[0]):
             yield Key(_KINDS[int(str(found.lastgroup)[1:])], *found.span())
 

@@ -27,12 +27,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
 
 
-LONG = ("tests/scenarios/test_requeue.py", "tests/scenarios/test_failing_ranks.py")
-"Files that take minutes. They start first, so that no worker ends with one."
+LONG = (
+    "tests/scenarios/test_requeue.py",
+    "tests/training/test_training_gpu.py",
+    "tests/scenarios/test_failing_ranks.py",
+    "tests/training/test_training_pairs.py",
+)
+"""Files that take minutes, which start first, so that no worker ends with one.
+
+Those whose jobs wait alternate with those that compute, so that two workers use both cores.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    place = {name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONG)))
 
 
 @pytest.fixture(autouse=True)

@@ -76,8 +76,11 @@ def from_body(script: Script) -> Body:
         return Body(_no_program(script), [], [Line(1, script.first_line, "the script is too large to read")])
     main, started = _main(script, parts)
     before = parts[: parts.index(main)] if main else parts
-    after = parts[parts.index(main) + 1 :] if main else []
+    after = list(parts[parts.index(main) + 1 :]) if main else []
     software, rest, replaced = _software(before)
+    if after and "$?" in after[0].text:
+        replaced.append(Line(after[0].first, _shown(after[0]), "the status of the program is in $status"))
+        after[0] = after[0]._replace(text=after[0].text.replace("$?", "$status"))
     lost: list[Line] = []
     kept: Fields = {}
     for key, several in {"before": rest, "after": after}.items():

@@ -19,8 +19,8 @@ from slurmgen.slurm.commands import JobId
 from slurmgen.sweep import Sweep
 
 if TYPE_CHECKING:
+    from slurmgen.jobs.one_job import Outcome
     from slurmgen.jobs.resubmit import Again, Original
-    from slurmgen.jobs.submit import Outcome
     from slurmgen.jobs.sweep_again import Target
     from slurmgen.remote.route import Route
 
@@ -192,10 +192,10 @@ def _submit(
     connection: Connection, original: "Original", made: "Again", *, again: bool, as_json: bool
 ) -> None:
     from slurmgen.cli.objects.jobs import Resubmitted
-    from slurmgen.cli.submit import with_command
+    from slurmgen.cli.submit_job import with_command
     from slurmgen.cli.submit_output import as_object, notes_of, print_id, print_ids, say_result
     from slurmgen.cli.submit_progress import Printer
-    from slurmgen.jobs.submit import submission, submissions
+    from slurmgen.jobs.submission import submission, submissions
     from slurmgen.jobs.sweep_arrays import arrays_of
 
     prepared, plan = with_command(made.prepared), made.spec.plan()

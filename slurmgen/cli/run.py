@@ -10,15 +10,15 @@ from slurmgen.cli.job_output import say
 from slurmgen.cli.log_output import LogOutput
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
 from slurmgen.cli.route_options import connect, connect_in_background, route_options
-from slurmgen.cli.submit import check_follow, prepared_job, with_command
+from slurmgen.cli.submit_job import check_follow, prepared_job, with_command
 from slurmgen.cli.submit_output import notes_of, say_result
 from slurmgen.errors import SlurmgenError
 from slurmgen.job_spec import JobOptions, load_spec
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
-    from slurmgen.jobs.job import Job
-    from slurmgen.jobs.submit import Outcome
+    from slurmgen.jobs.ledger import Record
+    from slurmgen.jobs.one_job import Outcome
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.replies import JobState
@@ -58,7 +58,7 @@ def command(
     """
     from slurmgen.cli.submit_progress import Printer
     from slurmgen.jobs.prepare import dependent
-    from slurmgen.jobs.submit import submission
+    from slurmgen.jobs.submission import submission
     from slurmgen.remote.route import find_route
 
     job = load_spec(options, Path.cwd())
@@ -79,7 +79,6 @@ def command(
 def _follow(outcome: "Outcome", route: "Route") -> int:
     """Show the log until the job ends; returns its exit code, or cancels it on ^C."""
     from slurmgen.jobs.follow import follow_through
-    from slurmgen.jobs.job import Job
     from slurmgen.jobs.logs import Followed, Shown, find_log
 
     job, write = outcome.submitted.job, LogOutput()
@@ -92,7 +91,7 @@ def _follow(outcome: "Outcome", route: "Route") -> int:
             [Followed(job, path, Shown(write))],
             report=say,
             resume_command=lambda: f"slurmgen logs -f {job} --site {route.site}",
-            on_interrupt=lambda transport: _cancel(transport, Job.of(outcome.record, route)),
+            on_interrupt=lambda transport: _cancel(transport, outcome.record, route),
         )
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -101,17 +100,20 @@ def _follow(outcome: "Outcome", route: "Route") -> int:
     return _ended(outcome, route, states[job])
 
 
-def _cancel(transport: "Transport", job: "Job") -> None:
+def _cancel(transport: "Transport", record: "Record", route: "Route") -> None:
+    from slurmgen.jobs.job import Job
     from slurmgen.jobs.secret_removal import remove_secrets
     from slurmgen.jobs.slurm_client import cancel
 
+    this = Job.of(record, route)
+    job = this.id
     try:
-        cancel(transport, job.id)
+        cancel(transport, job)
+        remove_secrets(transport, [this])
     except SlurmgenError as error:
-        say(f"job {job.id} may not be cancelled: {error.fact}. `slurmgen cancel {job.id}` tries again.")
+        say(f"job {job} may not be cancelled: {error.fact}. `slurmgen cancel {job}` tries again.")
     else:
-        say(f"asked Slurm to cancel job {job.id}")
-        remove_secrets(transport, [job])
+        say(f"asked Slurm to cancel job {job}")
 
 
 def _ended(outcome: "Outcome", route: "Route", states: "tuple[JobState, ...]") -> int:

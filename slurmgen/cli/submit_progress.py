@@ -9,8 +9,9 @@ from slurmgen.cli.submit_output import amount_of, warn
 from slurmgen.errors import ConfigError
 from slurmgen.jobs.exactly_once import Count
 from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.one_job import Outcome
 from slurmgen.jobs.prepare import Prepared
-from slurmgen.jobs.submit import Observer, Outcome
+from slurmgen.jobs.submission import Observer
 from slurmgen.remote.ssh.prompt import Terminal, terminal_prompt
 from slurmgen.slurm.sizes import of_bytes
 

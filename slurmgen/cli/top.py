@@ -133,9 +133,8 @@ class _Jobs:
         from slurmgen.jobs.lookup import recorded_route
 
         self._sites = sites
-        records = [one for one in Ledger().all() if site in (None, one.site) and not one.pending]
-        jobs = [Job.of(record, recorded_route(record, options)) for record in records]
-        self._jobs = [job for job in jobs if job.needs_query]
+        records = Ledger().unfinished(site)
+        self._jobs = [Job.of(record, recorded_route(record, options)) for record in records]
 
     def show(self) -> Show:
         from slurmgen.cli.status_table import print_table

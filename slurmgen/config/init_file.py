@@ -20,7 +20,7 @@ time = "01:00:00"
 framework = "ddp"  # or $others
 gpus = 1  # total of the job, as in Slurm
 script = "training/train_ddp.py"  # an example of slurmgen; replace it by your own
-script_args = ["--data", "synthetic", "--limit", "512", "--epochs", "2"]
+script_args = ["--data", "synthetic", "--model", "cnn", "--limit", "512", "--epochs", "2"]
 
 # What differs on another site. The job then has a script for that site too.
 # [job.cifar.site.OTHER]

@@ -14,9 +14,9 @@ from msgspec import Struct, structs
 from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.one_job import check_site
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.jobs.recorded_request import recorded, recorded_request
-from slurmgen.jobs.submit import check_site
 from slurmgen.jobs.where import Option
 
 

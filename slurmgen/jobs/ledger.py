@@ -70,6 +70,7 @@ _MIGRATIONS = (
         "CREATE INDEX of_a_time ON jobs (submitted, number)",
         "CREATE INDEX of_a_site ON jobs (site, submitted, number)",
         "CREATE INDEX of_a_name_at_a_site ON jobs (site, name, submitted, number)",
+        "CREATE INDEX unfinished ON jobs (submitted) WHERE final = ''",
         "CREATE INDEX of_a_command ON jobs (fingerprint) WHERE state = 'pending'",
     ),
 )
@@ -259,11 +260,21 @@ class Ledger(StateFile):
         found = self._records(f"WHERE number IN ({pending}) AND ? IN ([key], name)", name)
         return tuple(entry for entry in found if site in (None, entry.site))
 
+    def unfinished(self, site: str | None = None) -> tuple[Record, ...]:
+        """The submitted jobs whose end was not seen yet, at one site or at all."""
+        # SQLite does not choose this index by itself, since it does not know that few jobs are unfinished.
+        found = self._records("INDEXED BY unfinished WHERE final = '' AND state = 'submitted'")
+        return tuple(entry for entry in found if site in (None, entry.site))
+
     def group(self, record: Record) -> tuple[Record, ...]:
         """The submitted jobs of the group of a record, in order; that one alone if it is in none."""
         if not record.part_of:
             return (record,)
-        return self._records("WHERE part_of != '' AND part_of = ? AND state = 'submitted'", record.part_of)
+        return self.group_of(record.part_of)
+
+    def group_of(self, key: str) -> tuple[Record, ...]:
+        """The submitted jobs of a group, by its key."""
+        return self._records("WHERE part_of != '' AND part_of = ? AND state = 'submitted'", key)
 
     def all(self, site: str | None = None) -> tuple[Record, ...]:
         """Every entry, at one site or at all, also the pending ones, in the order of submission."""

@@ -14,7 +14,7 @@ from slurmgen.jobs.status import as_run, make_report, query_site, unreached
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 
-FIRST_PAUSE = 2.0
+FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 "Seconds between two queries; many users share a controller."
 QUERIES_UNTIL_GONE = 4

@@ -1,6 +1,7 @@
 """`slurmgen adopt`: a hand-written batch script becomes a job that requests and runs the same."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from slurmgen import Request, load_site, render, resolve
 from slurmgen.adopt import Adopted, adopt
 from slurmgen.adopt.body import PLACEHOLDER, statements
 from slurmgen.adopt.facts import differences, facts
+from slurmgen.adopt.values import plain_lines
 from slurmgen.lint.reader import Source, read
 from tests.conftest import Run
+from tests.lint import corpus
 from tests.support.golden import golden_requests
 
 GENERIC = load_site("generic")
@@ -207,6 +210,11 @@ def test_options_of_srun_and_a_redirection_are_named() -> None:
     ] * 2
 
 
+def test_the_status_of_the_program_is_that_of_the_job() -> None:
+    made = adopted(f"{HEAD}python train.py\nexit $?\n")
+    assert (made.request.after, [line.line for line in made.replaced]) == (("exit $status",), [4])
+
+
 def test_facts_differ_if_one_number_differs() -> None:
     old = facts(read("#!/bin/bash\n#SBATCH -N 2 --gres=gpu:4 --mem=1G\n"))
     new = facts(read("#!/bin/bash\n#SBATCH -N 2 --gres=gpu:2 --output=x\n"))
@@ -277,3 +285,23 @@ def test_the_tasks_that_a_header_reserves_may_differ_from_those_that_srun_starts
     assert "srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 " in text
     mpi = render(resolve(structs.replace(asked, framework="mpi"), GENERIC))
     assert "srun --cpus-per-task=2 " in mpi
+
+
+SAMPLES = [*corpus.published(), *corpus.correct()]
+
+
+SOFTWARE, VERBS = ("module", "ml", "export", "conda", "mamba", "source", "."), ("", "load", "add", "activate")
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=[str(index) for index in range(len(SAMPLES))])
+def test_no_statement_of_a_script_is_lost_silently(sample: corpus.Sample) -> None:
+    made = adopted(sample.text)
+    request, named = made.request, {line.line for line in (*made.replaced, *made.lost)}
+    kept = {*(request.before or ()), *(request.after or ())}
+    values = f"{request.env} {request.modules} {request.python_env}"
+    for one in statements(Source(sample.text))[:200]:
+        words = re.split(r"[\s='\"]+|/bin/activate", one.text.strip())
+        is_software = words[0] in SOFTWARE and all(word in values for word in words[1:] if word not in VERBS)
+        is_kept = {line for line in plain_lines(one.text) if line} <= kept
+        is_program = (request.script or request.module or (request.command or ("",))[0]) in one.text
+        assert one.first in named or is_kept or is_software or is_program, one.text

@@ -117,9 +117,16 @@ def test_the_values_are_in_one_private_file_while_the_job_needs_it_and_nowhere_e
     assert not (run / PATH).exists()
 
 
-def test_a_job_that_is_cancelled_leaves_no_secret(user: User, tmp_path: Path) -> None:
+def test_a_job_keeps_its_secrets_when_slurm_requeues_it_and_loses_them_when_it_is_cancelled(
+    user: User, testbed: Testbed, tmp_path: Path
+) -> None:
     job, _ = user.submit(tmp_path / "client.trace")
     (run,) = (path for path in (user.home / "slurmgen/project/runs").iterdir() if not (path / "go").exists())
+    eventually((run / "up").exists)
+    (run / "up").unlink()
+    testbed.run("scontrol", "requeue", job)
+    eventually(lambda: "PENDING" in user("status", job))
+    testbed.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # instead of in two minutes
     eventually((run / "up").exists)
     user("cancel", job)
     assert not (run / PATH).exists()
@@ -291,6 +298,17 @@ def test_the_environment_of_sbatch_has_no_value_though_this_machine_is_the_login
     environ = (cloned.home / "environ").read_bytes()
     assert b"\0KEPT=kept\0" in environ
     assert b"HF_TOKEN=" not in environ
+
+
+def test_a_repeated_submission_sends_the_secrets_again(cloned: Machine) -> None:
+    down = "sbatch: error: Batch job submission failed: Unable to contact slurm controller"
+    cloned.answers("sbatch", f"echo '{down}' >&2; exit 1")
+    cloned.answers("squeue", "exit 0")
+    assert submit(cloned, "--secret", "HF_TOKEN")[0] == 3
+    assert not holding(cloned.home)
+    cloned.answers("sbatch", "echo 12")
+    assert submit(cloned)[:2] == (0, "12\n")
+    assert [path.name for path in holding(cloned.home)] == ["secrets"]
 
 
 def test_pruning_removes_the_secrets_of_jobs_that_have_ended(cloned: Machine) -> None:

@@ -85,6 +85,7 @@ def test_the_last_jobs_are_found_by_name_and_site(ledger: Ledger) -> None:
         lambda ledger: ledger.claim(pending("a", "f")),
         lambda ledger: [ledger.claim(pending(key, "f")) for key in "ab"],
         lambda ledger: ledger.drop("a"),
+        lambda ledger: ledger.unfinished("daic"),
         lambda ledger: ledger.group(structs.replace(record("1"), part_of="p")),
         lambda ledger: ledger.save_final_states({record("5"): ("[]", "", "")}),
     ],
@@ -111,8 +112,8 @@ def test_a_job_is_found_without_reading_the_whole_ledger(
     monkeypatch.setattr(sqlite3, "connect", partial(connect, factory=Explaining))
     look_up(ledger)
     assert plans
-    in_order_of_time, few = "INDEX of_a_time", "INDEX of_a_command"
-    assert not [plan for plan in plans if "SCAN" in plan and in_order_of_time not in plan and few not in plan]
+    few = ("INDEX of_a_time", "INDEX of_a_command", "INDEX unfinished")
+    assert not [plan for plan in plans if "SCAN" in plan and not plan.endswith(few)]
 
 
 def test_the_later_job_of_an_id_that_was_used_twice_is_found(ledger: Ledger) -> None:
@@ -183,6 +184,7 @@ _INDEXES = (
     "of_a_time",
     "of_a_site",
     "of_a_name_at_a_site",
+    "unfinished",
     "of_a_command",
 )
 INDEXES = "".join(f"DROP INDEX {name};" for name in _INDEXES)
@@ -386,3 +388,11 @@ def test_a_ledger_of_another_user_is_refused(place: str, tmp_path: Path, slurmge
     assert result.returncode == 2
     assert f"error: {path if place != 'slurmgen' else path.parent} is not safe to use: " in result.stderr
     assert "belongs to user" in result.stderr
+
+
+def test_an_unfinished_job_is_submitted_and_was_not_seen_to_end(ledger: Ledger) -> None:
+    ended = structs.replace(record("1"), final="[]")
+    for one in (ended, record("2"), record("3", "olivia"), pending("a", "f")):
+        ledger.add(one)
+    assert [one.id for one in ledger.unfinished()] == ["2", "3"]
+    assert [one.id for one in ledger.unfinished("daic")] == ["2"]

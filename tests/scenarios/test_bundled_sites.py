@@ -32,9 +32,14 @@ def test_sbatch_accepts_the_golden_script(path: Path, site: Callable[[str], Plac
     place.testbed.run("sbatch", "--test-only", str(path))
 
 
-@pytest.mark.parametrize("name", SITES)
-def test_a_job_on_two_nodes_runs(name: str, site: Callable[[str], Place]) -> None:
-    place = site(name)
+@pytest.fixture(scope="module")
+def on_two_nodes(site: Callable[[str], Place]) -> dict[str, str]:
+    """The id of a job of each site, submitted together: each waits up to a second for its scheduler."""
+    return {name: _submitted(site(name)) for name in SITES}
+
+
+def _submitted(place: Place) -> str:
+    name = place.name
     request = structs.replace(
         REQUESTS[f"{name}.lightning.2nodes"][1],
         script="hello.py",
@@ -44,10 +49,18 @@ def test_a_job_on_two_nodes_runs(name: str, site: Callable[[str], Place]) -> Non
     )
     (place.project / "hello.py").write_text(HELLO)
     (place.project / "job.sbatch").write_text(render(resolve(request, load_site(name))))
-    job = place.testbed.run("sbatch", "--parsable", f"--chdir={place.project}", f"{place.project}/job.sbatch")
-    assert place.testbed.wait(job.strip(), 120) == "COMPLETED"
-    log = next(place.project.glob(f"*-{job.strip()}.out")).read_text()
-    ranks = resolve(request, load_site(name)).world_size
+    script = f"{place.project}/job.sbatch"
+    return place.testbed.run("sbatch", "--parsable", f"--chdir={place.project}", script).strip()
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_a_job_on_two_nodes_runs(
+    name: str, site: Callable[[str], Place], on_two_nodes: dict[str, str]
+) -> None:
+    place, job = site(name), on_two_nodes[name]
+    assert place.testbed.wait(job, 120) == "COMPLETED"
+    log = next(place.project.glob(f"*-{job}.out")).read_text()
+    ranks = resolve(REQUESTS[f"{name}.lightning.2nodes"][1], load_site(name)).world_size
     assert sorted(line for line in log.splitlines() if line.startswith("rank")) == sorted(
         f"rank {rank} of {ranks}" for rank in range(ranks)
     )

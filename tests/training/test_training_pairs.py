@@ -16,7 +16,9 @@ from training_ranks import Ranks
 Row = dict[str, object]
 Choice = tuple[str, object]  # a flag and its value: None leaves the flag out, False gives --no-FLAG
 ON_OFF = (True, False)
+OFF_ON = (False, True)
 RUN_DIR = "run"
+# The first value is the one that most rows have: a fast one, where that differs.
 VALUES: dict[str, tuple[object, ...]] = {
     "task": tuple(TASKS),
     "data": (None, "synthetic", "digits"),
@@ -31,7 +33,7 @@ VALUES: dict[str, tuple[object, ...]] = {
     "batch_size": (8, 12),
     "batch_size_per_rank": (None, 4),
     "accumulate": (1, 2),
-    "model": ("resnet18", "wideresnet", "mlp", "cnn"),
+    "model": ("mlp", "cnn", "resnet18", "wideresnet"),
     "width": (1, 2),
     "optimizer": ("sgd", "adamw"),
     "lr": (None, 0, 0.01),
@@ -50,7 +52,7 @@ VALUES: dict[str, tuple[object, ...]] = {
     "channels_last": (None, True, False),
     "compile": (None, False),  # with a compiler: see below
     "fused": ON_OFF,
-    "checkpoint_activations": ON_OFF,
+    "checkpoint_activations": OFF_ON,
     "bucket_mb": (1, 25),
     "static_graph": ON_OFF,
     "strategy": ("ddp", "fsdp"),
@@ -59,8 +61,8 @@ VALUES: dict[str, tuple[object, ...]] = {
     "margin": (0, 60),
     "check_every": (1, 10),
     "log_every": (1, 50),
-    "tensorboard": ON_OFF,
-    "profile": ON_OFF,
+    "tensorboard": OFF_ON,
+    "profile": OFF_ON,
     "topology": ON_OFF,
     "start_timeout": (60, 300),
     "step_timeout": (60, 100),

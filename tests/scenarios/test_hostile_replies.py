@@ -63,7 +63,7 @@ class Machine:
 
 
 def full_pipe() -> int:
-    """The write end of a pipe that takes no byte more; nobody reads it."""
+    """The write end of a pipe that takes no byte more: nothing reads it."""
     _, pipe = os.pipe()
     os.set_blocking(pipe, False)
     with contextlib.suppress(BlockingIOError):

@@ -67,7 +67,7 @@ def submit_all(
     """Submit the jobs as one group, or show what would be submitted."""
     from slurmgen.cli.submit_progress import Printer
     from slurmgen.jobs.graph import group
-    from slurmgen.jobs.submit import submissions
+    from slurmgen.jobs.submission import submissions
 
     made = {str(spec.name): prepare(spec) for spec in specs}
     prepared = group({name: one for name, (one, _) in made.items()}, specs[0].project)
@@ -75,9 +75,9 @@ def submit_all(
     if dry_run:
         _show(prepared, list(made), all_notes)
         return
-    printer = Printer(prepared[0], tuple(dict.fromkeys(note for notes in all_notes for note in notes)))
+    notes = tuple(dict.fromkeys(note for notes in all_notes for note in notes))
+    printer = Printer(prepared[0], notes, lambda outcomes: print_ids(outcomes, as_json))
     with submissions(prepared, connecting.transport, again=again, observer=printer) as outcomes:
-        print_ids(outcomes, as_json)
         for one, outcome in zip(prepared, outcomes, strict=True):
             say_result(one, outcome)
         key = outcomes[0].record.part_of

@@ -51,7 +51,7 @@ def command(
     exclude_bad_nodes: bool,
     **route_values: Any,
 ) -> int:
-    """Run a job in this terminal: show its log, and exit with its exit code, as `wait` does. ^C cancels it.
+    """Run a job in this terminal: show its log, exit with its exit code, cancel it on ^C.
 
     It is a batch job that is submitted exactly once, as by `submit`: if the connection breaks, the job goes
     on, and its log is followed again. JOB is a job of slurmgen.toml; default: its only job.

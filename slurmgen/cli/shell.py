@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 def command(
     job_id: str, words: tuple[str, ...], site: str | None, node: str | None, plain: bool, **options: Any
 ) -> int:
-    """Open a shell in a running job, in its run folder, container and environment; or run CMD there.
+    """Open a shell in a running job, in its container and environment.
 
-    ID is a job id, ID_TASK in an array, a job name, or `last`. The shell shares the job's CPUs, memory and
+    It starts in the run folder. With CMD, only that command runs. ID is a job id, ID_TASK in an array, a job name, or `last`. The shell shares the job's CPUs, memory and
     GPUs, and ends with the job. Exits with the exit status of the shell or of CMD.
     """
     from slurmgen.jobs.live.allocation import node_of, running

@@ -60,9 +60,9 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Watch all jobs of all sites that have not ended, or the GPUs, CPUs and memory of one running job.
+    """Watch the jobs that have not ended, or the GPUs of one job.
 
-    ID is a job id, ID_TASK in an array, a job name, or `last`. nvidia-smi or rocm-smi reads the GPUs, in a
+    Without ID, the jobs of all sites; with ID, also the CPUs and the memory of that running job. ID is a job id, ID_TASK in an array, a job name, or `last`. nvidia-smi or rocm-smi reads the GPUs, in a
     short step beside those of the job. Each site needs one login. --json prints once.
     """
     from slurmgen.jobs.live.sites import Sites

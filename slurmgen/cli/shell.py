@@ -36,8 +36,9 @@ def command(
 ) -> int:
     """Open a shell in a running job, in its container and environment.
 
-    It starts in the run folder. With CMD, only that command runs. ID is a job id, ID_TASK in an array, a job name, or `last`. The shell shares the job's CPUs, memory and
-    GPUs, and ends with the job. Exits with the exit status of the shell or of CMD.
+    It starts in the run folder; with CMD, only that command runs. ID is a job id, ID_TASK in an array, a job
+    name, or `last`. The shell shares the job's CPUs, memory and GPUs, and ends with the job. Exits with the
+    exit status of the shell or of CMD.
     """
     from slurmgen.jobs.live.allocation import node_of, running
     from slurmgen.jobs.live.shell import shell_argv

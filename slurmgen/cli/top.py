@@ -62,8 +62,9 @@ def command(
 ) -> int:
     """Watch the jobs that have not ended, or the GPUs of one job.
 
-    Without ID, the jobs of all sites; with ID, also the CPUs and the memory of that running job. ID is a job id, ID_TASK in an array, a job name, or `last`. nvidia-smi or rocm-smi reads the GPUs, in a
-    short step beside those of the job. Each site needs one login. --json prints once.
+    Without ID, the jobs of all sites; with ID, also the CPUs and the memory of that running job. ID is a job
+    id, ID_TASK in an array, a job name, or `last`. nvidia-smi or rocm-smi reads the GPUs, in a short step
+    beside those of the job. Each site needs one login. --json prints once.
     """
     from slurmgen.jobs.live.sites import Sites
 

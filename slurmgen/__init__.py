@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.report import Report
     from slurmgen.jobs.results.local_folder import Results
-    from slurmgen.jobs.submit import Observer, submit
+    from slurmgen.jobs.submission import Observer
+    from slurmgen.jobs.submit import submit
     from slurmgen.lint import lint as lint_script
     from slurmgen.plan import Plan, resolve
     from slurmgen.request import Request
@@ -81,7 +82,7 @@ __all__ = [
 
 _HOMES = {
     "JobSpec": "job_spec",
-    "Observer": "jobs.submit",
+    "Observer": "jobs.submission",
     "Plan": "plan",
     "Record": "jobs.ledger",
     "Report": "jobs.report",

@@ -99,15 +99,6 @@ def has_secret_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def is_secret(name: str, value: str = "") -> bool:
-    """Whether a variable of that name, or with that value, is likely to hold a secret.
-
-    >>> is_secret("WANDB_API_KEY"), is_secret("TOKENIZERS_PARALLELISM")
-    (True, False)
-    """
-    return has_secret_name(name) or has_key(name, value)
-
-
 def has_key(name: str, value: str) -> bool:
     """Whether the value of a variable has the form of a key."""
     return any(keys_in(f"{name}={value}"))

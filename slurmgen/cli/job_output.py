@@ -51,8 +51,8 @@ def print_report_objects(reports: "Sequence[Report]", *, several: bool) -> None:
 
 
 def print_jobs(objects: Sequence[Any], *, several: bool) -> None:
-    """Print one object, or several under `jobs`."""
-    print_json({"jobs": list(objects)} if several else objects[0])
+    """Print one object, or several under `jobs`: one name may be that of several jobs."""
+    print_json({"jobs": list(objects)} if several or len(objects) > 1 else objects[0])
 
 
 def print_json(value: Any, *, indent: int | None = None) -> None:

@@ -206,10 +206,10 @@ def _run(
         if dry_run:
             show(prepared, as_json)
             return
-        from slurmgen.cli.submit import follow_job
+        from slurmgen.cli.submit_job import follow_job
         from slurmgen.cli.submit_output import notes_of, say_result
         from slurmgen.cli.submit_progress import Printer
-        from slurmgen.jobs.submit import submission
+        from slurmgen.jobs.submission import submission
 
         printer = Printer(prepared, notes_of(plan))
         with submission(prepared, connecting.transport, observer=printer) as outcome:

@@ -1,5 +1,6 @@
 """`slurmgen resubmit`: submit a job again, with changes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,8 +19,8 @@ from slurmgen.slurm.commands import JobId
 from slurmgen.sweep import Sweep
 
 if TYPE_CHECKING:
+    from slurmgen.jobs.one_job import Outcome
     from slurmgen.jobs.resubmit import Again, Original
-    from slurmgen.jobs.submit import Outcome
     from slurmgen.jobs.sweep_again import Target
     from slurmgen.remote.route import Route
 
@@ -191,26 +192,29 @@ def _submit(
     connection: Connection, original: "Original", made: "Again", *, again: bool, as_json: bool
 ) -> None:
     from slurmgen.cli.objects.jobs import Resubmitted
-    from slurmgen.cli.submit import with_command
+    from slurmgen.cli.submit_job import with_command
     from slurmgen.cli.submit_output import as_object, notes_of, print_id, print_ids, say_result
     from slurmgen.cli.submit_progress import Printer
-    from slurmgen.jobs.submit import submission, submissions
+    from slurmgen.jobs.submission import submission, submissions
     from slurmgen.jobs.sweep_arrays import arrays_of
 
     prepared, plan = with_command(made.prepared), made.spec.plan()
-    printer = Printer(prepared, notes_of(plan))
 
     def as_again(outcome: "Outcome") -> Resubmitted:
         files: Literal["present", "snapshot"] = "present" if made.present_files else "snapshot"
         return Resubmitted(**structs.asdict(as_object(outcome)), resubmits=original.record.id, files=files)
 
     arrays = arrays_of(prepared, plan, lambda one: made.spec.render(one, cache_dir()))
-    if len(arrays) > 1:
+    several = len(arrays) > 1
+
+    def show_ids(outcomes: "Sequence[Outcome]") -> None:
+        print_ids(outcomes, as_json) if several else print_id(outcomes[0], as_json, as_again)
+
+    printer = Printer(prepared, notes_of(plan), show_ids)
+    if several:
         with submissions(arrays, connection.transport, again=again, observer=printer) as outcomes:
-            print_ids(outcomes, as_json)
             for outcome in outcomes:
                 say_result(prepared, outcome)
         return
     with submission(prepared, connection.transport, again=again, observer=printer) as outcome:
-        print_id(outcome, as_json, as_again)
         say_result(prepared, outcome)

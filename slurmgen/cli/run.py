@@ -10,7 +10,7 @@ from slurmgen.cli.job_output import say
 from slurmgen.cli.log_output import LogOutput
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
 from slurmgen.cli.route_options import connect, connect_in_background, route_options
-from slurmgen.cli.submit import check_follow, prepared_job, with_command
+from slurmgen.cli.submit_job import check_follow, prepared_job, with_command
 from slurmgen.cli.submit_output import notes_of, say_result
 from slurmgen.errors import SlurmgenError
 from slurmgen.job_spec import JobOptions, load_spec
@@ -18,8 +18,8 @@ from slurmgen.text import visible
 
 if TYPE_CHECKING:
     from slurmgen.jobs.ledger import Record
+    from slurmgen.jobs.one_job import Outcome
     from slurmgen.jobs.prepare import Prepared
-    from slurmgen.jobs.submit import Outcome
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.replies import JobState
@@ -59,7 +59,7 @@ def command(
     """
     from slurmgen.cli.submit_progress import Printer
     from slurmgen.jobs.prepare import dependent
-    from slurmgen.jobs.submit import submission
+    from slurmgen.jobs.submission import submission
     from slurmgen.remote.route import find_route
 
     job = load_spec(options, Path.cwd())
@@ -132,10 +132,11 @@ def _ended(outcome: "Outcome", route: "Route", states: "tuple[JobState, ...]") -
     """Print how the job ended, and keep it in the ledger; returns its exit code."""
     from slurmgen.jobs.job import Job
     from slurmgen.jobs.report_text import lines
-    from slurmgen.jobs.status import make_report, save_final_states
+    from slurmgen.jobs.status import make_report, remove_unneeded_secrets, save_final_states
 
     report = make_report(Job.of(outcome.record, route), states)
     save_final_states([report])
+    remove_unneeded_secrets(outcome.transport, [report])
     for line in lines(report):
         click.echo(visible(line), err=True)
     return report.code

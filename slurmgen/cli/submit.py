@@ -1,27 +1,26 @@
 """`slurmgen submit`: send the project, submit the job, print its id."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import structs
 
 from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
 from slurmgen.cli.completion import complete_jobs, complete_sites
-from slurmgen.cli.job_output import print_json, say
-from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option, typed
+from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, json_option, route_options
+from slurmgen.cli.submit_all import check_all, load_all, submit_all
 from slurmgen.cli.submit_file import FileJob, find_file_job
-from slurmgen.cli.submit_output import notes_of, print_id, print_ids, say_result, show, warn
-from slurmgen.errors import CommandFailed, RequestError, UnknownJob
+from slurmgen.cli.submit_job import check_follow, prepared_job, submit_arrays, with_command
+from slurmgen.cli.submit_job import test_only as check_only
+from slurmgen.cli.submit_output import notes_of, show, warn
+from slurmgen.errors import UnknownJob
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
 if TYPE_CHECKING:
     from slurmgen.jobs.prepare import Prepared
-    from slurmgen.jobs.submit import Outcome
-    from slurmgen.plan import Plan
-    from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
     from slurmgen.slurm.dependencies import After
 
@@ -44,6 +43,12 @@ if TYPE_CHECKING:
 @project_size_option
 @send_option
 @bad_nodes_option(default=True)
+@click.option(
+    "--all",
+    "several",
+    is_flag=True,
+    help="Submit all jobs of slurmgen.toml as one group; with JOB, that one and those it depends on.",
+)
 @click.option(
     "--after",
     multiple=True,
@@ -75,6 +80,7 @@ def command(
     max_size: int,
     send: tuple[str, ...],
     exclude_bad_nodes: bool,
+    several: bool,
     after: tuple[str, ...],
     again: bool,
     no_lint: bool,
@@ -102,15 +108,16 @@ def command(
 
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
-    of_first = ""
-    if first:
-        from slurmgen.cli.submit_first import choose
-
-        if after:
-            raise click.UsageError(
-                "--after and --first exclude each other: jobs wait for jobs of their site."
-            )
-        options, of_first = choose(options, first, route_values, again=again)
+    if several:
+        others = {"--after": after, "--test-only": test_only, "--follow": follow, "--first": first}
+        check_all(options, others | {"--dry-run --json": dry_run and as_json})
+        specs = load_all(options)
+        route = find_route(specs[0].site, specs[0].personal, **route_values)
+        made = partial(_made, route, exclude_bad_nodes, remote_dir, max_size, send)
+        with connect_in_background(route, starts=not dry_run) as connecting:
+            submit_all(connecting, specs, made, again=again, dry_run=dry_run, as_json=as_json)
+        return
+    options, of_first = _first(options, first, after, route_values, remote_dir, again=again)
     job = find_file_job(options) or _load(options)
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
@@ -134,12 +141,46 @@ def command(
         prepared = with_command(prepared)
         prepared = prepared if test_only else _dependent(prepared, afters)
         if test_only:
-            _test_only(connecting, prepared, as_json)
+            check_only(connecting, prepared, as_json)
         elif dry_run:
             warn(prepared, notes)
             show(prepared, as_json)
         else:
-            _submit(connecting, _arrays(job, prepared), notes, again, follow, as_json, of_first)
+            submit_arrays(connecting, _arrays(job, prepared), notes, again, follow, as_json, of_first)
+
+
+def _first(
+    options: JobOptions,
+    first: tuple[str, ...],
+    after: tuple[str, ...],
+    route_values: dict[str, Any],
+    remote_dir: str | None,
+    *,
+    again: bool,
+) -> tuple[JobOptions, str]:
+    """The options with the site that starts the job first, if there are several."""
+    if not first:
+        return options, ""
+    from slurmgen.cli.submit_first import choose
+
+    if after:
+        raise click.UsageError("--after and --first exclude each other: jobs wait for jobs of their site.")
+    return choose(options, first, route_values, remote_dir, again=again)
+
+
+def _made(
+    route: "Route",
+    exclude_bad_nodes: bool,
+    remote_dir: str | None,
+    max_size: int,
+    send: tuple[str, ...],
+    job: JobSpec,
+) -> "tuple[Prepared, tuple[str, ...]]":
+    """A job of a group, and what to know about it."""
+    job = without_bad_nodes(job, twin=route.via == "twin") if exclude_bad_nodes else job
+    plan = job.plan()
+    one = prepared_job(job, plan, route, remote_dir, max_size, send)
+    return with_command(one), tuple(notes_of(plan))
 
 
 def _load(options: JobOptions) -> JobSpec:
@@ -155,44 +196,10 @@ def _load(options: JobOptions) -> JobSpec:
         raise
 
 
-def check_follow(follow: bool, *, is_array: bool) -> None:
-    """Refuse to follow an array.
-
-    Raises:
-        RequestError: it is one.
-    """
-    if follow and is_array:
-        raise RequestError(
-            "--follow shows one log, and each task of an array has its own",
-            "Leave out --follow; `slurmgen logs -f ID_TASK` follows one.",
-        )
-
-
-def with_command(prepared: "Prepared") -> "Prepared":
-    """The prepared submission, whose entry keeps the command line of this process."""
-    command, directory = typed(click.get_current_context()), str(Path.cwd())
-    record = structs.replace(prepared.record, command=command, directory=directory)
-    return structs.replace(prepared, record=record)
-
-
 def _dependent(prepared: "Prepared", afters: "tuple[After, ...]") -> "Prepared":
     from slurmgen.jobs.prepare import dependent
 
     return dependent(prepared, afters)
-
-
-def prepared_job(
-    job: JobSpec, plan: "Plan", route: "Route", remote_dir: str | None, max_size: int, send: tuple[str, ...]
-) -> "Prepared":
-    """The submission of a plan, with its script."""
-    from slurmgen.jobs.prepare import prepare  # 50 ms, during which the login is already under way
-    from slurmgen.jobs.recorded_request import with_request
-
-    script = job.render(plan, cache_dir())
-    folder = remote_dir or job.personal.remote_dir
-    identity = job.identity(cache_dir())
-    prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send, identity)
-    return with_request(prepared, job, send)
 
 
 def _arrays(job: JobSpec | FileJob, prepared: "Prepared") -> "list[Prepared]":
@@ -202,68 +209,3 @@ def _arrays(job: JobSpec | FileJob, prepared: "Prepared") -> "list[Prepared]":
     from slurmgen.jobs.sweep_arrays import arrays_of
 
     return arrays_of(prepared, job.plan(), lambda plan: job.render(plan, cache_dir()))
-
-
-def _test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:
-    from slurmgen.jobs.exactly_once import try_out
-    from slurmgen.jobs.submit import advised
-
-    route = prepared.route
-    with connecting.transport() as transport:
-        try:
-            reply = try_out(transport, prepared.submission.script)
-        except CommandFailed as error:
-            raise advised(error, prepared) from error
-    if as_json:
-        from slurmgen.cli.objects.jobs import Accepted
-
-        print_json(Accepted(site=route.site, via=route.via, answer=reply))
-    name = f"the twin of {route.site}" if route.via == "twin" else route.site
-    say(f"{name} would accept the job: {reply}")
-
-
-def _submit(
-    connecting: "BackgroundLogin",
-    arrays: "list[Prepared]",
-    notes: tuple[str, ...],
-    again: bool,
-    follow: bool,
-    as_json: bool,
-    of_first: str = "",
-) -> None:
-    from slurmgen.cli.submit_progress import Printer
-    from slurmgen.jobs.submit import submission, submissions
-
-    entry = None
-    if of_first:
-        from slurmgen.cli.submit_first import claim_one
-
-        arrays, entry = claim_one(arrays, of_first, again=again)
-    prepared, printer = arrays[0], Printer(arrays[0], notes)
-    if len(arrays) > 1:
-        with submissions(arrays, connecting.transport, again=again, observer=printer) as outcomes:
-            print_ids(outcomes, as_json)
-            for outcome in outcomes:
-                say_result(prepared, outcome)
-        return
-    login = connecting.transport
-    with submission(prepared, login, again=again, observer=printer, entry=entry) as outcome:
-        print_id(outcome, as_json)
-        say_result(prepared, outcome)
-        if follow:
-            follow_job(outcome, prepared.route)
-
-
-def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
-    """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
-    from slurmgen.cli.logs import follow_to_end
-    from slurmgen.jobs.logs import find_log
-    from slurmgen.jobs.slurm_client import job_states
-
-    record, job, transport = outcome.record, outcome.submitted.job, outcome.transport
-    path = find_log(transport, record, job)
-    for state in job_states(transport, job):
-        if state.state == "PENDING":
-            reason = f" ({state.reason})" if state.reason else ""
-            say(f"job {job} is PENDING{reason}; its log follows when it starts")
-    follow_to_end(transport, route, job, path, err=err)

@@ -8,9 +8,11 @@ import click
 from msgspec import structs
 
 from slurmgen.cli.job_output import say
+from slurmgen.cli.submit_file import find_file_job
 from slurmgen.cli.where import connect_without_prompt, refuse_one_host
 from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobOptions, load_spec
+from slurmgen.request import Request
 
 if TYPE_CHECKING:
     from slurmgen.jobs.ledger import Record
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def choose(
-    options: JobOptions, sites: Sequence[str], route_values: dict[str, Any], *, again: bool
+    options: JobOptions,
+    sites: Sequence[str],
+    route_values: dict[str, Any],
+    remote_dir: str | None = None,
+    *,
+    again: bool,
 ) -> tuple[JobOptions, str]:
     """The options for the chosen site, and the fingerprint of the command.
 
@@ -34,15 +41,24 @@ def choose(
 
     if options.site:
         raise click.UsageError("--site and --first exclude each other.")
+    if find_file_job(structs.replace(options, request=Request(), replace_args=False)):
+        raise RequestError(
+            f"{options.job} is a batch script, and --first is for jobs of slurmgen.toml or of options",
+            "Name one --site; `slurmgen adopt` makes a job of slurmgen.toml from a script.",
+        )
     names = list(dict.fromkeys(sites))
     refuse_one_host(names, route_values)
     jobs = [load_spec(structs.replace(options, site=name), Path.cwd()) for name in names]
-    command = first.fingerprint(jobs)
+    routes = [find_route(job.site, job.personal, **route_values) for job in jobs]
+    places = [
+        f"{route.site}\0{route.via}\0{route.host}\0{remote_dir or job.personal.remote_dir}"
+        for job, route in zip(jobs, routes, strict=True)
+    ]
+    command = first.fingerprint(jobs, places)
     choice = None if again else first.earlier(command)
     if choice is None:
-        routes = [find_route(job.site, job.personal, **route_values) for job in jobs]
-        places = [place(job, route) for job, route in zip(jobs, routes, strict=True)]
-        choice = first.best(ask_all(places, connect_without_prompt))
+        asked = [place(job, route) for job, route in zip(jobs, routes, strict=True)]
+        choice = first.best(ask_all(asked, connect_without_prompt))
     where = f"{choice.site}, partition {choice.partition}" if choice.partition else choice.site
     say(f"submitting to {where}: {choice.why}")
     request = structs.replace(options.request, partition=choice.partition)

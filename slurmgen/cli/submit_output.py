@@ -14,8 +14,8 @@ from slurmgen.text import counted
 
 if TYPE_CHECKING:
     from slurmgen.cli.objects.jobs import DryRun, Submitted
+    from slurmgen.jobs.one_job import Outcome
     from slurmgen.jobs.prepare import Prepared
-    from slurmgen.jobs.submit import Outcome
     from slurmgen.plan import Plan
 
 LARGE = 100 << 20

@@ -1,7 +1,7 @@
 """Prints how a submission proceeds: what is sent where, with a bar on a terminal."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from slurmgen.cli.job_output import say
@@ -9,8 +9,9 @@ from slurmgen.cli.submit_output import amount_of, warn
 from slurmgen.errors import ConfigError
 from slurmgen.jobs.exactly_once import Count
 from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.one_job import Outcome
 from slurmgen.jobs.prepare import Prepared
-from slurmgen.jobs.submit import Observer
+from slurmgen.jobs.submission import Observer
 from slurmgen.remote.ssh.prompt import Terminal, terminal_prompt
 from slurmgen.slurm.sizes import of_bytes
 
@@ -18,8 +19,13 @@ from slurmgen.slurm.sizes import of_bytes
 class Printer(Observer):
     """Prints each event of a submission to stderr."""
 
-    def __init__(self, prepared: Prepared, notes: Iterable[str]) -> None:
-        self._prepared = prepared
+    def __init__(
+        self,
+        prepared: Prepared,
+        notes: Iterable[str],
+        show: Callable[[Sequence[Outcome]], None] = lambda _: None,
+    ) -> None:
+        self._prepared, self._show = prepared, show
         self._notes = tuple(notes)
 
     def questions(self) -> Terminal | None:
@@ -56,6 +62,10 @@ class Printer(Observer):
                 bar.update(task, completed=sent, total=max(total, 1), description=amount, visible=True)
 
             yield count
+
+    def submitted(self, outcomes: Sequence[Outcome]) -> None:
+        """See Observer."""
+        self._show(outcomes)
 
     def not_recorded(self, record: Record, error: ConfigError) -> None:
         """See Observer."""

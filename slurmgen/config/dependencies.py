@@ -45,6 +45,22 @@ def in_order(project: Project, names: Iterable[str]) -> list[str]:
         ) from None
 
 
+def with_dependencies(project: Project, job: str | None) -> list[str]:
+    """A job and those that it depends on, directly or not, in order; without a name, all jobs.
+
+    Raises:
+        RequestError: there is no such job.
+    """
+    if job is not None and job not in project.job:
+        raise RequestError(f"there is no job {job!r} in {FILE_NAME}", did_you_mean(job, project.job))
+    waiting, found = [job] if job else list(project.job), list[str]()
+    while waiting:
+        if (name := waiting.pop()) not in found:
+            found.append(name)
+            waiting += [one.job for one in needs(project, name)]
+    return in_order(project, [name for name in project.job if name in found])
+
+
 def check_dependencies(project: Project, project_dir: Path) -> None:
     """Refuse a dependency on a job that slurmgen.toml does not have, and jobs that depend on each other.
 

@@ -49,10 +49,11 @@ def find(own: Record, afters: Sequence[After]) -> tuple[Dependency, ...]:
     Raises:
         RequestError: there is no such job, or it cannot be waited for.
     """
-    return tuple(dict.fromkeys(Dependency(_job(own, after), after.type) for after in afters))
+    return tuple(dict.fromkeys(Dependency(job, after.type) for after in afters for job in _jobs(own, after)))
 
 
-def _job(own: Record, after: After) -> Job:
+def _jobs(own: Record, after: After) -> list[Job]:
+    """The job that is meant; of a sweep that is named by its name or as `last`, all its arrays."""
     name = after.job
     others = [record for record in _named(name, own) if _is_other(record, own)]
     if after.of_project:
@@ -60,13 +61,27 @@ def _job(own: Record, after: After) -> Job:
     near = [record for record in others if _is_near(record, own)]
     chosen = others[-1:] if name == LAST else near[-1:]
     if not others and is_id(name) and not after.of_project:
-        return Job(JobId(name, own.cluster), _route(own))
+        return [Job(JobId(name, own.cluster), _route(own))]
     if not others:
         raise _nothing(after, own)
     record = (chosen or others)[-1]
     _check(record, own)
-    is_task = is_id(name) and record.id == name.partition("_")[0]
-    return Job(JobId(name if is_task else record.id, record.cluster), _route(own), record)
+    if is_id(name) and record.id == name.partition("_")[0]:  # it may be a task
+        return [Job(JobId(name, record.cluster), _route(own), record)]
+    records = _arrays(record, after)
+    return [Job(JobId(one.id, one.cluster), _route(own), one) for one in records]
+
+
+def _arrays(record: Record, after: After) -> Sequence[Record]:
+    records = Ledger().group(record) if record.tasks else (record,)
+    if len(records) > 1 and after.type == "notok":
+        ids = ", ".join(one.id for one in records)
+        raise RequestError(
+            f"the sweep {record.name} has {len(records)} arrays ({ids}), "
+            "and Slurm cannot wait until any one of them has failed",
+            f"Name one by its id, or wait for the end of all with --after any:{after.job}.",
+        )
+    return records
 
 
 def _named(name: str, own: Record) -> Sequence[Record]:
@@ -127,7 +142,8 @@ def _nothing(after: After, own: Record) -> RequestError:
     if after.of_project:
         return RequestError(
             f"{own.name} depends on {after.job}, which was not submitted to {own.site}",
-            f"Submit {after.job} first; --after JOB waits for another job, and --after none for no job.",
+            f"`slurmgen submit {own.name} --all` submits both; --after JOB waits for another job, and "
+            "--after none for no job.",
         )
     what = "" if after.job == LAST else f" called {after.job!r}"
     return RequestError(

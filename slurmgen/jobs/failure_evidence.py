@@ -37,7 +37,11 @@ _TERMINATED = re.compile(
     r"Terminating (?:StepId=|job step )|Job step aborted: Waiting"
     r"|\*\*\* (?:STEP|JOB) \S{1,60} ON \S{1,100} CANCELLED AT"
 )
-_RESTARTED = re.compile(r"CANCELLED AT \S{1,40} DUE TO (?:JOB REQUEUE|PREEMPTION|NODE FAILURE)")
+_RESTARTED = re.compile(
+    r"CANCELLED AT \S{1,40} DUE TO (?:JOB REQUEUE|PREEMPTION|NODE FAILURE)"
+    r"|^slurmgen: segment [0-9]{1,9} of [0-9]{1,9} (?:is unfinished|was ended by Slurm)",
+    re.MULTILINE,
+)
 _TORCHRUN = re.compile(r"torch[./]distributed[./](?:elastic|run)\b")
 _SIGNAL_NUMBERS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
 
@@ -81,7 +85,7 @@ class Ended(Struct, frozen=True):
 
 
 def last_run(log: str) -> str:
-    """What a job wrote since it was requeued last."""
+    """What a job wrote since it was requeued last, or in its last segment."""
     at = max((match.end() for match in _RESTARTED.finditer(log)), default=0)
     return log[at:] or log
 

@@ -14,9 +14,9 @@ from msgspec import Struct, structs
 from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.one_job import check_site
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.jobs.recorded_request import recorded, recorded_request
-from slurmgen.jobs.submit import check_site
 from slurmgen.jobs.where import Option
 
 
@@ -28,8 +28,12 @@ class Choice(Struct, frozen=True):
     why: str
 
 
-def fingerprint(jobs: Sequence[JobSpec]) -> str:
+def fingerprint(jobs: Sequence[JobSpec], places: Sequence[str] = ()) -> str:
     """A hash of the command: the same for the same job and the same sites, in any order.
+
+    Args:
+        jobs: the job at each site.
+        places: the route to each site, and the remote folder there, which a key must not leave.
 
     Raises:
         RequestError: a value is not valid UTF-8.
@@ -39,7 +43,7 @@ def fingerprint(jobs: Sequence[JobSpec]) -> str:
         raise RequestError(
             "a value of the request is not valid UTF-8", "Submit with --site instead of --first."
         )
-    return sha256("\0".join(("first", *texts)).encode()).hexdigest()
+    return sha256("\0".join(("first", *texts, *sorted(places))).encode()).hexdigest()
 
 
 def earlier(command: str) -> Choice | None:

@@ -270,7 +270,11 @@ class Ledger(StateFile):
         """The submitted jobs of the group of a record, in order; that one alone if it is in none."""
         if not record.part_of:
             return (record,)
-        return self._records("WHERE part_of != '' AND part_of = ? AND state = 'submitted'", record.part_of)
+        return self.group_of(record.part_of)
+
+    def group_of(self, key: str) -> tuple[Record, ...]:
+        """The submitted jobs of a group, by its key."""
+        return self._records("WHERE part_of != '' AND part_of = ? AND state = 'submitted'", key)
 
     def all(self, site: str | None = None) -> tuple[Record, ...]:
         """Every entry, at one site or at all, also the pending ones, in the order of submission."""

@@ -15,6 +15,7 @@ from slurmgen.remote.route import Route, find_route
 from slurmgen.slurm.commands import JobId
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")
+_GROUP = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 LAST = "last"
 "The name of the job that was submitted last."
 Options = Mapping[str, Any]
@@ -32,6 +33,7 @@ def find_jobs(names: Sequence[str], site: str | None, options: Options, site_rou
     """Submitted jobs as `find_job` finds them, without duplicates.
 
     The name of a sweep is that of all its arrays, and `NAME[lr=1e-3]` that of the tasks with such parameters.
+    The key of a group is that of all its jobs.
 
     Raises:
         RequestError: as `find_job`; or no task has such parameters.
@@ -41,6 +43,8 @@ def find_jobs(names: Sequence[str], site: str | None, options: Options, site_rou
 
 
 def _jobs(name: str, site: str | None, options: Options, site_route: SiteRoute) -> list[Job]:
+    if _GROUP.fullmatch(name) and (records := Ledger().group_of(name)):
+        return [Job.of(record, _route(record, options, site_route)) for record in records]
     asked = selection(name)
     job = find_job(asked.job if asked else name, site, options, site_route)
     if asked is None and is_id(name):

@@ -58,6 +58,8 @@ class Prepared(Struct, frozen=True):
     "What to do when Slurm refuses the job, by a part of the message."
     after: tuple[Dependency, ...] = ()
     "The jobs that must end first."
+    needs: tuple[tuple[int, str], ...] = ()
+    "Those of the same group that must end first, by their place in it, and how they must end."
     secrets: Wanted = Wanted()
     "Their values are added when the job is submitted."
 

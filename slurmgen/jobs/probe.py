@@ -8,7 +8,7 @@ from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.logs import Shown, follow, read, recorded_log
 from slurmgen.jobs.prepare import Prepared, prepare
 from slurmgen.jobs.slurm_client import GONE, ended, job_states
-from slurmgen.jobs.submit import Observer, submission
+from slurmgen.jobs.submission import Observer, submission
 from slurmgen.paths import cache_folder, make_private
 from slurmgen.plan import Plan, resolve
 from slurmgen.remote.route import Route
@@ -105,7 +105,7 @@ def submit_probe(
         observer: is called as the submission proceeds.
 
     Raises:
-        RemoteError: as `slurmgen.jobs.submit.submission` and `read_report` say.
+        RemoteError: as `slurmgen.jobs.submission.submission` and `read_report` say.
     """
     with submission(prepared, lambda: transport, observer=observer) as outcome:
         return read_report(transport, outcome.record, waiting)

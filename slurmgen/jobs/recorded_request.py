@@ -16,7 +16,7 @@ from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.request import Request, command_line, merge
-from slurmgen.secret_names import is_secret
+from slurmgen.secret_names import in_clear
 from slurmgen.sites.profiles import load_site
 from slurmgen.text import listed
 
@@ -56,7 +56,7 @@ def recorded(spec: JobSpec, send: Sequence[str] = (), resubmits: str = "") -> st
         resubmits: the key of the job that this one repeats.
     """
     asked = spec.on_all_nodes or spec
-    secrets = tuple(name for name, value in asked.request.env.items() if is_secret(name, value))
+    secrets = tuple(name for name, value in asked.request.env.items() if in_clear(name, value))
     kept = Recorded(
         site=asked.site.name,
         project=str(asked.project_dir.resolve()),

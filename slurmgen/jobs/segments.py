@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import DecodeError, Struct, json, structs
 
-from slurmgen.jobs.failure import Why
+from slurmgen.jobs.failure import Why, status_and_signal
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.requeued import FAILED, FINISHED, Requeued
 from slurmgen.jobs.slurm_client import outcome, task_order
@@ -15,6 +15,8 @@ NO_PROGRESS = Why(
     "two segments in a row made no progress, so that no further one was started",
     "Make the script save, report its step and continue (docs/requeue.md), and submit it again.",
 )
+_UNFINISHED = (75, 0)
+"The exit status and the signal of a segment that is unfinished."
 _CONTINUE = "`slurmgen resubmit {} --segments N` submits it again; its script must find the checkpoint."
 
 
@@ -49,15 +51,30 @@ def run_state(states: Sequence[JobState], last: Requeued | None) -> str:
         return "COMPLETED"
     bad = [state.state for state in sorted(states, key=task_order) if state.state != "COMPLETED"]
     if end == FAILED or (last and last.held):
-        return next((state for state in bad if state != "CANCELLED"), "FAILED")
-    return "CANCELLED" if "CANCELLED" in bad else next(reversed(bad), "COMPLETED")
+        return next((state for state in reversed(bad) if state != "CANCELLED"), "FAILED")
+    shown = decisive(states)
+    return shown.state if shown else "COMPLETED"
+
+
+def decisive(states: Sequence[JobState]) -> JobState | None:
+    """The segment that ended the run, else the last one that did not complete; None if all did."""
+    bad = [state for state in sorted(states, key=task_order) if state.ended and state.state != "COMPLETED"]
+    return next(filter(_ends_run, bad), bad[-1] if bad else None)
+
+
+def _ends_run(state: JobState) -> bool:
+    """Whether no segment continues after one that ended in this way."""
+    if state.state == "FAILED":
+        return status_and_signal(state) != _UNFINISHED
+    return state.state in ("CANCELLED", "DEADLINE", "OUT_OF_MEMORY")
 
 
 def why_unfinished(job: str, state: str, last: Requeued | None, states: Sequence[JobState]) -> Why | None:
     """Why a run ended unfinished; None if it did not."""
     if last and last.held:
         return NO_PROGRESS
-    if state in ("FAILED", "TIMEOUT") and not (last and last.end == FAILED):
+    is_error = (last and last.end == FAILED) or any(map(_ends_run, states))
+    if state in ("FAILED", "TIMEOUT") and not is_error:
         number = counted(last.of if last and last.of else len(states), "segment")
         step = f" at step {last.step:,}" if last and last.step else ""
         return Why(f"the run is unfinished after {number}{step}", _CONTINUE.format(job))

@@ -17,7 +17,7 @@ from slurmgen.jobs.report import Report
 from slurmgen.jobs.reported_nodes import remember, with_bad_nodes
 from slurmgen.jobs.requeued import requeued
 from slurmgen.jobs.secret_removal import remove_secrets
-from slurmgen.jobs.segments import run_state, why_unfinished
+from slurmgen.jobs.segments import decisive, run_state, why_unfinished
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
 from slurmgen.jobs.struct_text import to_text
 from slurmgen.jobs.sweep_table import tasks_of
@@ -70,8 +70,13 @@ def query_site(
     reasons = _reasons(states, logs) if explain else {}
     reports = [make_report(job, *known[job], reasons.get(job)) for job in jobs]
     reports = [as_run(_with_requeues(report, logs.get(report.job, ""))) for report in reports]
-    remove_secrets(transport, (report.job for report in reports if _final(report)))
+    remove_unneeded_secrets(transport, reports)
     return with_bad_nodes(transport, reports) if explain else reports
+
+
+def remove_unneeded_secrets(transport: Transport, reports: Iterable[Report]) -> None:
+    """Remove the secrets of the jobs that have ended and never run again."""
+    remove_secrets(transport, (report.job for report in reports if _final(report)))
 
 
 def _final(report: Report) -> str:
@@ -176,7 +181,9 @@ def _log_ends(
 ) -> dict[Job, str]:
     """The ends of the logs of jobs that failed or may have been requeued; one command reads them all."""
     read = {
-        job: _state_to_read(states, with_requeues=(with_requeues and job.may_requeue) or job.segments > 0)
+        job: _state_to_read(
+            job, states, with_requeues=(with_requeues and job.may_requeue) or job.segments > 0
+        )
         for job, states in states_of.items()
     }
     logs = {job: _logs_of(job, state) for job, state in read.items() if state}
@@ -185,15 +192,17 @@ def _log_ends(
     return {job: "\n".join(texts[path] for path in files).strip() for job, files in logs.items()}
 
 
-def _state_to_read(states: Sequence[JobState], *, with_requeues: bool) -> JobState | None:
+def _state_to_read(job: Job, states: Sequence[JobState], *, with_requeues: bool) -> JobState | None:
     """The state of the job, or of its task, whose log explains something."""
-    failed = _failed(states)
+    failed = _failed(job, states)
     if not with_requeues:
         return failed if failed and failed.state == "FAILED" else None
     return failed or next((state for state in states if not state.ended), next(iter(states), None))
 
 
-def _failed(states: Sequence[JobState]) -> JobState | None:
+def _failed(job: Job, states: Sequence[JobState]) -> JobState | None:
+    if job.segments:
+        return decisive(states)
     return next((state for state in states if state.state in FAILURES), None)
 
 
@@ -202,7 +211,7 @@ def _reasons(states_of: Mapping[Job, Sequence[JobState]], logs: Mapping[Job, str
     return {
         job: why(state, logs.get(job, ""), job.why)
         for job, states in states_of.items()
-        if (state := _failed(states))
+        if (state := _failed(job, states))
     }
 
 

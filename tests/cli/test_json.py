@@ -64,7 +64,7 @@ def test_the_checked_in_schema_is_current(command: str) -> None:
     assert path.read_text(encoding="utf-8") == schema_text(command)
 
 
-@pytest.mark.parametrize("command", EVERY.keys() - WITHOUT.keys() | {"twin"})
+@pytest.mark.parametrize("command", sorted(EVERY.keys() - WITHOUT.keys() | {"twin"}))
 def test_after_an_error_stdout_is_empty_or_json(command: str, project: Path, slurmgen: Run) -> None:
     for args in EVERY[command]:
         if {"--json", "--format"} & {*args}:

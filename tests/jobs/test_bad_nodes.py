@@ -18,13 +18,13 @@ from slurmgen.jobs.final_states import as_text
 from slurmgen.jobs.healthy_nodes import Checked, Scope, clear_healthy
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.one_job import advised
 from slurmgen.jobs.preflight_reports import Found, findings
 from slurmgen.jobs.prepare import prepare
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.report_text import lines
 from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, with_bad_nodes
 from slurmgen.jobs.reported_nodes import remember as remember_reported
-from slurmgen.jobs.submit import advised
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.route import Route
 from slurmgen.slurm import node_lists

@@ -4,16 +4,17 @@ import json
 import os
 import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
 from tests.conftest import Run
 from tests.support.twins import Testbed, eventually
 
-Reply = CompletedProcess[str]
+Reply = subprocess.CompletedProcess[str]
 Call = Callable[..., Reply]
 
 PROJECT = """
@@ -86,7 +87,8 @@ def test_a_job_of_slurmgen_toml_starts_after_the_job_that_it_depends_on(
     alone = call("submit", "train")
     assert (alone.returncode, alone.stdout) == (2, "")
     assert (
-        "train depends on prepare, which was not submitted to generic. Submit prepare first" in alone.stderr
+        "train depends on prepare, which was not submitted to generic. `slurmgen submit train --all`"
+        in alone.stderr
     )
 
     first = submitted(call("submit", "prepare"))
@@ -151,6 +153,39 @@ def test_a_job_that_cannot_be_found_is_refused(call: Call, testbed: Testbed) -> 
     assert "not known whether the last submission of prepare became a job" in refusal()
     with sqlite3.connect(path) as ledger:
         ledger.execute("DELETE FROM jobs WHERE state = 'pending'")
+
+
+def test_all_jobs_are_submitted_as_one_group_and_a_repetition_doubles_none(
+    call: Call, testbed: Testbed, project: Path, tmp_path: Path
+) -> None:
+    words = ["submit", "--all", "--site", "generic", "--via", "twin"]
+    home = {"HOME": str(tmp_path / "home"), "XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"]}
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "slurmgen", *words],
+        cwd=project,
+        env=os.environ | home,
+        stderr=subprocess.DEVNULL,
+    )
+    parent = tmp_path / "home" / "slurmgen" / project.name
+    eventually(lambda: list(parent.glob("submissions/*/job")))
+    killed.kill()
+    killed.wait()
+
+    reply = call("submit", "--all")
+    assert reply.returncode == 0, reply.stderr
+    prepare, train, clean = reply.stdout.split()
+    assert len(list(parent.glob("runs/*"))) == len(list(parent.glob("submissions/*"))) == 3
+    assert dependency(testbed, train) == f"afterok:{prepare}(unfulfilled)"
+    assert dependency(testbed, clean) == f"afterany:{prepare}(unfulfilled),afterok:{train}(unfulfilled)"
+    group = re.findall(r"these jobs are the group (\S+),", reply.stderr)[0]
+    assert len(json.loads(call("status", group, "--json").stdout)["jobs"]) == 3
+    end(call, prepare, 0)
+    assert call("wait", group).returncode == 0
+
+    again = call("submit", "train", "--all")
+    assert len(set(again.stdout.split()) - {prepare, train, clean}) == 2, again.stderr
+    assert call("cancel", re.findall(r"group (\S+),", again.stderr)[0]).returncode == 0
+    assert "exclude each other" in call("submit", "--all", "--after", "last").stderr
 
 
 @pytest.mark.parametrize(

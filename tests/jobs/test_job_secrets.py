@@ -289,6 +289,17 @@ def test_a_submission_without_a_job_leaves_no_secret(cloned: Machine, sbatch: st
     assert {path.relative_to(cloned.home).parts[0] for path in holding(cloned.home)} == {"copy"}
 
 
+def test_the_environment_of_sbatch_has_no_value_though_this_machine_is_the_login_node(
+    cloned: Machine,
+) -> None:
+    cloned.answers("sbatch", "cp /proc/self/environ ~/environ; echo 12")
+    cloned.environ |= {"KEPT": "kept"}
+    assert submit(cloned, "--secret", "HF_TOKEN")[0] == 0
+    environ = (cloned.home / "environ").read_bytes()
+    assert b"\0KEPT=kept\0" in environ
+    assert b"HF_TOKEN=" not in environ
+
+
 def test_a_repeated_submission_sends_the_secrets_again(cloned: Machine) -> None:
     down = "sbatch: error: Batch job submission failed: Unable to contact slurm controller"
     cloned.answers("sbatch", f"echo '{down}' >&2; exit 1")

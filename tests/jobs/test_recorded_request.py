@@ -11,7 +11,7 @@ from slurmgen.errors import RequestError
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.recorded_request import recorded, recorded_request, spec_again
 from slurmgen.request import Request
-from slurmgen.secret_names import is_secret
+from slurmgen.secret_names import has_secret_name
 from tests.support.twins import Testbed
 
 TOML = """
@@ -88,6 +88,12 @@ def test_values_of_secrets_are_not_kept_and_must_be_given_again(project: Path) -
     assert spec_again(kept, Request(env=KEY | {"HF_TOKEN": "x"})).request.env["HF_TOKEN"] == "x"  # noqa: S105
 
 
+def test_a_variable_of_a_secret_name_that_is_a_place_is_kept(project: Path) -> None:
+    kept = recorded_request(record(submitted(project, env=KEY | {"HF_TOKEN": "$HOME/token"})))
+    assert kept.request.env["HF_TOKEN"] == "$HOME/token"  # noqa: S105
+    assert "HF_TOKEN" not in kept.secrets
+
+
 def test_the_nodes_that_were_bad_at_that_time_are_not_kept(project: Path) -> None:
     kept = recorded_request(record(submitted(project).excluding(["gpu07=bad"])))
     assert kept.request.exclude is None
@@ -108,8 +114,8 @@ def test_a_record_without_a_usable_request_gives_an_error(project: Path, text: s
 
 
 def test_a_name_of_a_secret_differs_from_a_similar_one() -> None:
-    assert all(map(is_secret, ["HF_TOKEN", "wandb_api_key", "AWS_SECRET_ACCESS_KEY", "PASSWORD"]))
-    assert not any(map(is_secret, ["TOKENIZERS_PARALLELISM", "MAX_TOKENS", "KEYBOARD", "SECRETARY"]))
+    assert all(map(has_secret_name, ["HF_TOKEN", "wandb_api_key", "AWS_SECRET_ACCESS_KEY", "PASSWORD"]))
+    assert not any(map(has_secret_name, ["TOKENIZERS_PARALLELISM", "MAX_TOKENS", "KEYBOARD", "SECRETARY"]))
 
 
 def test_submit_records_the_request(project: Path, testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from slurmgen.jobs.segments import run_state, why_unfinished
+from slurmgen.slurm.replies import JobState
 from tests.conftest import Run
 from tests.support.twins import Testbed, eventually
 
@@ -100,7 +102,7 @@ def test_an_error_ends_the_run_and_starts_no_further_segment(call: Call, testbed
     assert run_of(call, job) == ["segment 1: unfinished", "segment 2: 3"]
     status = call("status", job).stdout
     assert f"job {job} (train) is FAILED in segment 2 of 4" in status
-    assert "why: the run is unfinished" not in status
+    assert "why: task 0 on 127.0.0.1 ended with exit code 3" in status, "not how the segment before ended"
     assert not testbed.run("squeue", "--noheader").strip()
 
 
@@ -163,3 +165,21 @@ def test_what_contradicts_segments_is_refused(words: list[str], error: str, call
     reply = call("render", "train", *words)
     assert reply.returncode == 2
     assert error in reply.stderr
+
+
+@pytest.mark.parametrize(
+    ("ends", "state"),
+    [
+        (["COMPLETED", "OUT_OF_MEMORY", "FAILED 1", "CANCELLED"], "OUT_OF_MEMORY"),
+        (["TIMEOUT", "FAILED 3", "CANCELLED", "CANCELLED"], "FAILED"),
+        (["TIMEOUT", "CANCELLED", "FAILED 1", "CANCELLED"], "CANCELLED"),
+        (["COMPLETED", "DEADLINE", "FAILED 1", "CANCELLED"], "DEADLINE"),
+    ],
+)
+def test_a_run_has_the_state_of_the_segment_that_ended_it(ends: list[str], state: str) -> None:
+    tasks = [
+        JobState(id=f"7_{number}", state=end.split()[0], exit_code=f"{end.partition(' ')[2] or 0}:0")
+        for number, end in enumerate(ends, 1)
+    ]
+    assert run_state(tasks, None) == state
+    assert why_unfinished("7", state, None, tasks) is None

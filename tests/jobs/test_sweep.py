@@ -13,7 +13,7 @@ from msgspec import structs
 
 from slurmgen import Request, load_site, resolve, submit
 from slurmgen.jobs.ledger import Ledger
-from slurmgen.jobs.submit import Observer
+from slurmgen.jobs.submission import Observer
 from slurmgen.sweep import Sweep
 from tests.conftest import Run
 from tests.support.twins import Testbed
@@ -186,6 +186,16 @@ def test_a_killed_client_repeated_gives_the_same_arrays_once(
     assert len({one.id for one in group}) == len(group) == 3
     listed = testbed.run("squeue", "--name=many", "--states=all", "--noheader", "--format=%F").split()
     assert set(listed) == {one.id for one in group}
+
+    waits = call(
+        "submit", *SITE, *JOB, "--gpus", "0", "--name", "then", "--after", "many", "--dry-run"
+    ).stderr
+    assert [one.id for one in group if f"starts when job {one.id} (many) has COMPLETED" in waits] == [
+        one.id for one in group
+    ]
+    notok = call("submit", *SITE, *JOB, "--gpus", "0", "--name", "then", "--after", "notok:many", "--dry-run")
+    assert (notok.returncode, notok.stdout) == (2, "")
+    assert "the sweep many has 3 arrays" in notok.stderr
 
     assert call("wait", "many").returncode == 4
     shown = call("status", "many").stdout

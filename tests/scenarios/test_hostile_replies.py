@@ -1,5 +1,6 @@
 """The commands against a Slurm that answers as few do: with escapes, without sacct, at a bad moment."""
 
+import contextlib
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from slurmgen.sites.profiles import profile_paths
 from slurmgen.slurm.replies import JobState
 from tests.conftest import Run
 from tests.support.sshd import Server, free_port
+from tests.support.twins import eventually
 
 EVIL = "\x1b]0;pwned\x07a\x9b2J\u202eb"
 SHOWN = r"\x1b]0;pwned\x07a\x9b2J\u202eb"
@@ -58,6 +60,34 @@ class Machine:
 
     def submit(self, *args: str) -> "tuple[int, str, str]":
         return self.slurmgen("submit", *JOB, *args)
+
+
+def full_pipe() -> int:
+    """The write end of a pipe that takes no byte more: nothing reads it."""
+    _, pipe = os.pipe()
+    os.set_blocking(pipe, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(pipe, b"x" * 65536)
+    os.set_blocking(pipe, True)
+    return pipe
+
+
+@pytest.mark.parametrize("words", [("submit", *JOB), ("submit", *JOB, "--json")])
+def test_a_client_that_is_killed_before_it_has_printed_the_id_finds_the_job_again(
+    machine: "Machine", words: tuple[str, ...]
+) -> None:
+    machine.answers("sbatch", "echo x >>~/jobs; echo 12")
+    command = [sys.executable, "-m", "slurmgen", *words]
+    client = subprocess.Popen(
+        command, cwd=machine.project, env=machine.environ, stdout=full_pipe(), stderr=subprocess.DEVNULL
+    )
+    eventually(lambda: Path(f"/proc/{client.pid}/syscall").read_text().startswith("1 0x1 "))
+    client.kill()
+    client.wait()
+    code, out, err = machine.slurmgen(*words)
+    assert (code, "12" in out, "job 12 is the earlier submission" in err) == (0, True, True)
+    assert (machine.home / "jobs").read_text() == "x\n"
 
 
 @pytest.fixture

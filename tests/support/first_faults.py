@@ -20,7 +20,7 @@ from slurmgen.jobs import first
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.prepare import prepare
 from slurmgen.jobs.recorded_request import with_request
-from slurmgen.jobs.submit import submission
+from slurmgen.jobs.submission import submission
 from slurmgen.jobs.where import Option
 from slurmgen.remote.route import Route, open_route
 from slurmgen.request import Request

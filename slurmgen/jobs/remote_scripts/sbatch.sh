@@ -15,8 +15,12 @@ export -n OLDPWD PWD SHLVL
 { while IFS= read -r -d "" slurmgen_entry; do
   case ${slurmgen_entry%%=*} in [0-9]* | *[!A-Za-z0-9_]*) ;; *) export "$slurmgen_entry" ;; esac
 done <"/proc/$1/environ"; } 2>/dev/null
-shift
+# shellcheck disable=SC2086  # names; Slurm keeps the environment of sbatch
+unset -v $2
+shift 2
 exec "$@"'
+
+secret_names() { printf '%s\n' "$slurmgen_secrets" | sed -n 's/^export \([A-Za-z0-9_]*\)=.*/\1/p'; }
 
 is_job() { # whether that is ID or ID;CLUSTER
   case ${1%%;*} in '' | *[!0-9]*) return 1 ;; esac
@@ -30,7 +34,7 @@ call_sbatch() { # sets $job, empty if sbatch printed none, and $status
   time_up # after a long delay, another process may have concluded that this attempt is over
   [ "$up" -le "$((intended + 30))" ] || give_up 'this machine is too busy'
   [ ! -e "$records/intent.$number.over" ] || give_up 'another process has given up this attempt'
-  bash -p -c "$as_started" slurmgen "$$" \
+  bash -p -c "$as_started" slurmgen "$$" "$(secret_names)" \
     timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" \
     ${dependency:+"--dependency=$dependency"} ${dependency:+--kill-on-invalid-dep=yes} "$run/$script" \
     >"$out" 2>"$err" 3<&- </dev/null

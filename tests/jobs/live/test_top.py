@@ -116,7 +116,7 @@ def test_a_job_that_does_not_run_has_no_shell(slurmgen: Run, environ: dict[str, 
         assert f"job {job} is CANCELLED, not RUNNING. `slurmgen status {job}` shows why." in reply.stderr
 
 
-def test_run_ends_with_the_exit_code_of_the_job_and_cancels_it_on_interrupt(
+def test_run_ends_with_the_exit_code_of_the_job_and_cancels_it_without_its_secrets_on_interrupt(
     slurmgen: Run, environ: dict[str, str], tmp_path: Path, login_node: Server
 ) -> None:
     (tmp_path / "fails.py").write_text("print('one')\nraise SystemExit(3)\n")
@@ -127,11 +127,14 @@ def test_run_ends_with_the_exit_code_of_the_job_and_cancels_it_on_interrupt(
     assert ran.returncode == 3, ran.stderr
     assert ran.stdout.startswith("one\n")
     assert "submitted job " in ran.stderr
-    with terminal([*words, "sleeps.py"], environ, cwd=tmp_path) as running:
+    words = [*words, "sleeps.py", "--secret", "HARMLESS"]
+    with terminal(words, environ | {"HARMLESS": "x"}, cwd=tmp_path) as running:
         running.sees("\nup")
+        (secrets,) = login_node.home.glob(f"slurmgen/{tmp_path.name}/runs/sleeps-*/.slurmgen/secrets")
         running.type("\x03")
         running.sees("asked Slurm to cancel job ")
         assert running.ended() == 130
+    assert not secrets.exists()
     job = slurmgen("wait", "sleeps", env=environ)
     assert (job.returncode, "is CANCELLED" in job.stdout) == (143, True)
 

@@ -1,0 +1,190 @@
+"""Faults in runs of five segments on a real Slurm: is work lost or done twice, is a job doubled or left?
+
+    PYTHONPATH=. python benchmarks/chain_faults.py 100
+
+Each run does three units of work, one in each segment that is not disturbed, and gets one fault. Afterwards
+each unit must have been done once and in order, its key must have one job, and no task may be pending.
+docs/reliability.md has the results.
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from slurmgen import Request, load_site, render, resolve
+from slurmgen.errors import RemoteError
+from slurmgen.jobs.exactly_once import Submission, Submitted, Timeouts, submit
+from slurmgen.remote.local import LocalTransport
+from slurmgen.sync.files import snapshot
+from slurmgen.sync.manifest import Sent, manifest
+from tests.support.faults import sbatch
+from tests.support.twins import Testbed, twin
+
+FAULTS = ("client killed", "reply lost", "node fails", "segment cancelled", "time limit")
+LOST = ("killed after", "hangs after", "times out after", "killed, and sbatch goes on")
+UNITS, SEGMENTS, TIMEOUTS = 3, 5, Timeouts(sbatch=4, grace=1, reply=60)
+WORK = f"""exec 9>lock; flock -n 9 || echo "two at a time" >>done
+unit=$(($(wc -l <done 2>/dev/null || echo 0) + 1))
+[ "$unit" -le {UNITS} ] || exit 0  # its last unit was done, but its node failed before it could say so
+if [ ! -e disturbed ] && [ "$FAULT" = "time limit" ] && [ "$unit" = 2 ]; then touch disturbed; sleep 400; fi
+touch "started-$unit"
+case $FAULT in "node fails" | "segment cancelled") [ "$unit" != 2 ] || [ -e disturbed ] || sleep 40 ;; esac
+sleep 0.$((RANDOM % 5)); echo "$unit" >>done
+[ "$unit" -lt {UNITS} ] || exit 0
+echo "$unit" >"$REQUEUE_FILE"; exit 75
+"""
+
+
+class Run:
+    """One run with one fault."""
+
+    def __init__(self, testbed: Testbed, number: int) -> None:
+        self.testbed, self.fault = testbed, FAULTS[number % len(FAULTS)]
+        self.key = f"fault-{number:05}"
+        self.project = testbed.folder / "projects" / self.key
+        self.project.mkdir(parents=True)
+        (self.project / "work.sh").write_text(WORK)
+
+    def submission(self) -> tuple[Submission, Sent]:
+        """What is sent."""
+        limit = "1" if self.fault == "time limit" else "10"
+        asked = Request(gpus=0, cpus=1, mem="100M", time=limit, segments=SEGMENTS, script="work.sh")
+        script = render(resolve(asked, load_site("generic"))).replace(
+            "set -e", f"export FAULT='{self.fault}'\nset -e", 1
+        )
+        files = snapshot(self.project)
+        made = Submission(
+            name="work", script=script, files=files, content=manifest(files),
+            parent=str(self.testbed.folder / "sent"), key=self.key, output="%x-%A.out", record="{}\n",
+        )  # fmt: skip
+        return made, Sent(self.testbed.folder / "manifests" / self.key)
+
+    @property
+    def folder(self) -> Path:
+        """Its run folder."""
+        return self.testbed.folder / "sent" / "runs" / f"work-{self.key}"
+
+    def submit(self, home: Path) -> Submitted:
+        """As the command does: repeated until the job is known."""
+        environ = self.testbed.environ | {"PATH": f"{home}/bin:{os.environ['PATH']}", "HOME": str(home)}
+        for _ in range(10):
+            try:
+                return submit(LocalTransport(environ), *self.submission(), TIMEOUTS)
+            except RemoteError as error:
+                last = error
+        raise last
+
+    def killed(self, home: Path) -> None:
+        """A client that gets kill -9 while it submits."""
+        if child := os.fork():
+            time.sleep(random.uniform(0, 0.6))  # noqa: S311
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        else:
+            try:
+                self.submit(home)
+            finally:
+                os._exit(0)
+
+    def disturb(self, job: str) -> None:
+        """Break its second segment."""
+        if self.fault not in ("node fails", "segment cancelled"):
+            return
+        wait(lambda: (self.folder / "started-2").exists(), 300)
+        while len(found := self.running(job).split()) < 2:  # another failing node may have ended it
+            time.sleep(1)
+        task, node = found[:2]
+        (self.folder / "disturbed").touch()
+        if self.fault == "segment cancelled":
+            self.testbed.run("scancel", f"{job}_{task}")
+            return
+        self.testbed.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=fault")
+        self.testbed.run("scontrol", "update", f"NodeName={node}", "State=IDLE")
+
+    def running(self, job: str) -> str:
+        """The number and the node of its segment that runs."""
+        return self.testbed.tried(
+            "squeue", "--noheader", f"--jobs={job}", "--states=RUNNING", "--format=%K %N"
+        )
+
+    def verdict(self, job: str) -> str:
+        """What is wrong; empty if nothing is."""
+        wait(lambda: not self.left(job), 600)
+        done = (self.folder / "done").read_text().split("\n")[:-1]
+        expected = ["1"] if self.fault == "segment cancelled" else [str(one + 1) for one in range(UNITS)]
+        rows = self.testbed.run("squeue", "--noheader", "--states=all", "--format=%F %k").splitlines()
+        jobs = {row.split()[0] for row in rows if row.endswith(f":{self.key}")}
+        wrong = [] if done == expected else [f"did {done}, not {expected}"]
+        wrong += [] if jobs == {job} else [f"has the jobs {jobs}"]
+        return "; ".join([*wrong, *(path.read_text() for path in self.folder.glob("*.out"))]) if wrong else ""
+
+    def left(self, job: str) -> str:
+        """Its tasks that have not ended. Slurm holds a task that a node could not start; it is released."""
+        shown = self.testbed.tried("squeue", "--noheader", "--array", f"--jobs={job}", "--format=%i %r")
+        for line in shown.splitlines():
+            if "held" in line:
+                self.testbed.tried("scontrol", "release", line.split()[0])
+        return shown
+
+
+def wait(seen: Callable[[], object], seconds: float) -> None:
+    """Wait until a function returns a true value.
+
+    Raises:
+        TimeoutError: it did not in that time.
+    """
+    deadline = time.monotonic() + seconds
+    while not seen():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(1)
+
+
+def one(testbed: Testbed, number: int) -> tuple[str, str]:
+    """A run from its submission to its end: its fault, and what is wrong."""
+    run = Run(testbed, number)
+    home = testbed.folder / "homes" / run.key
+    home.mkdir(parents=True)
+    wrapper = sbatch(home)
+    try:
+        if run.fault == "client killed":
+            run.killed(home)
+        if run.fault == "reply lost":
+            wrapper.next_time(run.key, LOST[number // len(FAULTS) % len(LOST)])
+        job = run.submit(home).job.number
+        run.disturb(job)
+        return run.fault, run.verdict(job)
+    except Exception as error:  # counted as a failure
+        return run.fault, f"{type(error).__name__}: {error}"
+    finally:
+        print(".", end="", flush=True, file=sys.stderr)
+
+
+def main(count: int, at_once: int = 30) -> None:
+    """Print the number of runs for each fault, and what went wrong."""
+    with twin("generic", nodes=6) as testbed, ThreadPoolExecutor(at_once) as pool:
+        counts: Counter[str] = Counter()
+        # A failing node ends other runs too, so that those are counted last and among themselves.
+        numbers = sorted(range(count), key=lambda each: FAULTS[each % len(FAULTS)] == "node fails")
+        others = [each for each in numbers if FAULTS[each % len(FAULTS)] != "node fails"]
+        results = [*pool.map(lambda each: one(testbed, each), others)]
+        results += pool.map(lambda each: one(testbed, each), numbers[len(others) :])
+        for number, (fault, wrong) in zip(numbers, results, strict=True):
+            counts[fault, "wrong" if wrong else "right"] += 1
+            if wrong:
+                print(number, fault, wrong, flush=True)
+    print(dict(counts))
+
+
+if __name__ == "__main__":
+    assert shutil.which("sbatch")
+    subprocess.run(["renice", "-n", "5", str(os.getpid())], capture_output=True, check=False)
+    main(int(sys.argv[1]), *map(int, sys.argv[2:3]))

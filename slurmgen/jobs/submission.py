@@ -1,0 +1,178 @@
+"""Submitting prepared jobs exactly once: claim entries of the ledger, connect, send, settle the entries."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from msgspec import structs
+
+from slurmgen.errors import ConfigError, RemoteError, SlurmgenError
+from slurmgen.jobs.dependencies import Dependency, NeverMet
+from slurmgen.jobs.exactly_once import Count
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.one_job import Outcome, make_job
+from slurmgen.jobs.prepare import Prepared
+from slurmgen.jobs.secret_values import Questions, find_values
+from slurmgen.remote.transport import Transport
+
+_log = logging.getLogger(__name__)
+
+
+class Observer:
+    """Receives the events of a submission. The methods of this class show none but a warning in the log."""
+
+    def questions(self) -> Questions | None:
+        """Asks for secrets and for consent; None, as here, asks nothing."""
+        return None
+
+    def connected(self, where: str, entry: Record) -> None:
+        """Called when the host `where` is reached; `entry` may be an earlier unsettled one of this job."""
+
+    def sending(self) -> AbstractContextManager[Count | None]:
+        """Called for a context of the transfer, which may yield a function for the bytes of each part."""
+        return nullcontext()
+
+    def submitted(self, outcomes: Sequence[Outcome]) -> None:
+        """Called with the jobs before the ledger settles their entries: what is printed here is not lost."""
+
+    def not_recorded(self, record: Record, error: ConfigError) -> None:
+        """Called if the job is submitted, but the ledger cannot be written."""
+        _log.warning("job %s is submitted, in %s, but not recorded: %s", record.id, record.folder, error)
+
+
+@contextmanager
+def submission(
+    prepared: Prepared,
+    connect: Callable[[], Transport],
+    *,
+    again: bool = False,
+    observer: Observer | None = None,
+    entry: Record | None = None,
+) -> Iterator[Outcome]:
+    """Submit a job exactly once; the connection stays open within the block.
+
+    Args:
+        prepared: the job.
+        connect: connects to its route.
+        again: submit a new job even if an earlier submission is unsettled.
+        observer: is called as the submission proceeds.
+        entry: the entry of the ledger, if it is claimed already.
+
+    Raises:
+        RequestError: a secret has no value, or the user does not agree to send it; nothing was sent.
+        RemoteError: as `exactly_once.submit` says. The entry stays while there may be a job.
+    """
+    ledger, observer = Ledger(), observer or Observer()
+    prepared = _with_secrets(prepared, observer)
+    entry = entry or ledger.claim(prepared.record, again=again)
+    with _connected(ledger, [entry], connect) as transport:
+        observer.connected(transport.where, entry)
+        outcome = make_job(transport, prepared, entry, ledger, observer.sending)
+        _announce(ledger, [outcome], observer)
+        yield outcome
+
+
+@contextmanager
+def submissions(
+    prepared: Sequence[Prepared],
+    connect: Callable[[], Transport],
+    *,
+    again: bool = False,
+    observer: Observer | None = None,
+) -> Iterator[list[Outcome]]:
+    """Submit the arrays of a sweep or jobs that depend on each other, each exactly once, as one group.
+
+    They are recorded together at the end: if that is not reached, the same call finds those that were
+    submitted by their entries, which are still pending.
+
+    Args:
+        prepared: the arrays or jobs, in an order in which each comes after those that it needs.
+        connect: connects to their route.
+        again: submit new jobs even if an earlier submission is unsettled.
+        observer: is called as the submission proceeds.
+
+    Raises:
+        RemoteError: as for `submission`; it says which arrays are submitted.
+    """
+    ledger, observer, outcomes = Ledger(), observer or Observer(), list[Outcome]()
+    prepared = [_with_secrets(one, observer) for one in prepared]
+    entries = [ledger.claim(one.record, again=again) for one in prepared]
+    with _connected(ledger, entries, connect) as transport:
+        observer.connected(transport.where, entries[0])
+        try:
+            for one, entry in zip(prepared, entries, strict=True):
+                following = _following(one, outcomes)
+                outcomes.append(make_job(transport, following, entry, ledger, observer.sending))
+        except (RemoteError, NeverMet) as error:
+            _release(ledger, entries[len(outcomes) + 1 :])
+            if isinstance(error, NeverMet):  # the others are never submitted in this group
+                _settle(ledger, [outcome.record for outcome in _grouped(outcomes)], observer)
+                raise
+            raise _partly(error, outcomes, len(prepared)) from error
+        outcomes = _grouped(outcomes)
+        _announce(ledger, outcomes, observer)
+        yield outcomes
+
+
+def _with_secrets(prepared: Prepared, observer: Observer) -> Prepared:
+    """The submission with the values of its secrets; the user is asked before anything is sent."""
+    if not prepared.secrets.names:
+        return prepared
+    values = find_values(prepared.secrets, prepared.route, observer.questions())
+    return structs.replace(prepared, submission=structs.replace(prepared.submission, secrets=values))
+
+
+def _following(prepared: Prepared, outcomes: Sequence[Outcome]) -> Prepared:
+    """The submission, which waits also for the jobs of its group that it needs."""
+    jobs = [Job.of(one.record, prepared.route) for one in outcomes]
+    within = tuple(Dependency(jobs[place], kind) for place, kind in prepared.needs)
+    return structs.replace(prepared, after=(*prepared.after, *within))
+
+
+def _grouped(outcomes: list[Outcome]) -> list[Outcome]:
+    group = outcomes[0].record.key if outcomes else ""
+    return [structs.replace(one, record=structs.replace(one.record, part_of=group)) for one in outcomes]
+
+
+def _partly(error: RemoteError, done: Sequence[Outcome], count: int) -> RemoteError:
+    """The error of one job, with the jobs of those before it."""
+    if done:
+        jobs = ", ".join(one.record.id for one in done)
+        there = f"{len(done)} of {count} jobs are submitted: {jobs}. The same command submits the others."
+        return type(error)(error.fact, f"{error.hint} {there}".strip())
+    return error
+
+
+def _connected(ledger: Ledger, entries: Sequence[Record], connect: Callable[[], Transport]) -> Transport:
+    """Connect; if that fails, the entries are released, since nothing was sent."""
+    try:
+        return connect()
+    except (SlurmgenError, KeyboardInterrupt):
+        _release(ledger, entries)
+        raise
+
+
+def _release(ledger: Ledger, entries: Sequence[Record]) -> None:
+    for entry in entries:
+        ledger.release(entry.key)
+
+
+def _announce(ledger: Ledger, outcomes: Sequence[Outcome], observer: Observer) -> None:
+    """Report jobs, then record them: if a client is killed before, the same command finds them again."""
+    records = [outcome.record for outcome in outcomes]
+    try:
+        observer.submitted(outcomes)
+    except SlurmgenError:  # it names the jobs
+        _settle(ledger, records, observer)
+        raise
+    _settle(ledger, records, observer)
+
+
+def _settle(ledger: Ledger, records: Sequence[Record], observer: Observer) -> None:
+    """Record jobs; they are submitted even if that fails."""
+    try:
+        ledger.settle_all(records)
+    except ConfigError as error:
+        for record in records:
+            observer.not_recorded(record, error)

@@ -138,9 +138,20 @@ def _print_csv(results: "Sequence[Result]") -> None:
     out = io.StringIO()
     headings, rows = _table(results)
     csv.writer(out, lineterminator="\n").writerows(
-        [[visible(str(cell)) for cell in row] for row in (headings, *rows)]
+        [[_csv_cell(visible(str(cell))) for cell in row] for row in (headings, *rows)]
     )
     click.echo(out.getvalue(), nl=False)
+
+
+def _csv_cell(text: str) -> str:
+    """The text, after a `'` if a spreadsheet would run it as a formula."""
+    if not text.startswith(("=", "+", "-", "@")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def _print_table(results: "Sequence[Result]", metric: str | None, color: str) -> None:

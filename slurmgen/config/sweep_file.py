@@ -54,7 +54,11 @@ def _text(folder: Path, name: str) -> str:
 
 
 def _csv(text: str) -> list[dict[Any, Any]]:
-    rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    names = list(reader.fieldnames or ())
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"the header has {twice} twice")
+    rows = list(reader)
     for number, row in enumerate(rows, 1):
         if None in row or None in row.values():
             raise ValueError(f"row {number} below the header has more or fewer cells than it")
@@ -63,7 +67,14 @@ def _csv(text: str) -> list[dict[Any, Any]]:
 
 def _json(text: str) -> Any:
     # Numbers stay as they are written: 1e-3 is not 0.001 to every program.
-    return json.loads(text, parse_float=str, parse_int=str)
+    return json.loads(text, parse_float=str, parse_int=str, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"an object has a name twice: {', '.join(name for name, _ in pairs)}")
+    return found
 
 
 def _json_lines(text: str) -> list[Any]:

@@ -64,7 +64,11 @@ def submission(
         RemoteError: as `exactly_once.submit` says. The entry stays while there may be a job.
     """
     ledger, observer = Ledger(), observer or Observer()
-    prepared = _with_secrets(prepared, observer)
+    try:
+        prepared = _with_secrets(prepared, observer)
+    except (SlurmgenError, KeyboardInterrupt):
+        _release(ledger, [entry] if entry else [])
+        raise
     entry = entry or ledger.claim(prepared.record, again=again)
     with _connected(ledger, [entry], connect) as transport:
         observer.connected(transport.where, entry)

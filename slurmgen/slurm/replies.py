@@ -172,6 +172,10 @@ def _paragraph(text: str) -> JobState | None:
     }
     if not head or not found["state"]:
         return None
+    if (
+        _search(_SCONTROL["start"], text) == "Unknown"
+    ):  # for one that never started, scontrol counts from 1970
+        found["elapsed"] = "00:00:00"
     number, array, task, name = head.groups()
     return JobState(id=f"{array}_{task}" if array else number, name=name, **found)
 

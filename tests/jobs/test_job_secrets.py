@@ -217,6 +217,12 @@ def test_a_project_gets_no_secret_without_consent(cloned: Machine) -> None:
     assert Ledger().all() == ()
 
 
+def test_without_consent_the_choice_of_a_site_is_not_kept(cloned: Machine) -> None:
+    code, _, err = cloned.slurmgen("submit", "train", "--first", "generic", "--via", "local")
+    assert (code, "asks for your secret HF_TOKEN" in err) == (2, True)
+    assert Ledger().all() == ()
+
+
 def test_consent_is_remembered_for_the_project_the_name_and_the_site(cloned: Machine) -> None:
     assert submit(cloned, "--secret", "HF_TOKEN")[:2] == (0, "12\n")
     assert submit(cloned)[:2] == (0, "12\n")

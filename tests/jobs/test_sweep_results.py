@@ -110,6 +110,13 @@ def test_a_plot_is_a_file_that_loads_nothing_from_the_network(tmp_path: Path, sl
     assert "\x1b" not in slurmgen("results", "fit").stdout + slurmgen("results", "fit", "--csv").stdout
 
 
+def test_no_text_of_a_run_is_a_formula_in_csv(tmp_path: Path, slurmgen: Run) -> None:
+    write(tmp_path, "12_0", "summary.json", b'{"loss": -1.5, "note": "=HYPERLINK(1)", "@x": "-1e-3"}')
+    Ledger().add(record(tmp_path, 1))
+    shown = slurmgen("results", "fit", "--csv").stdout.splitlines()
+    assert shown == ["task,seed,loss,note,'@x", "12_0,0,-1.5,'=HYPERLINK(1),-1e-3"]
+
+
 def test_only_a_sweep_has_results(tmp_path: Path, slurmgen: Run) -> None:
     Ledger().add(Record(**{**_fields(record(tmp_path, 1)), "tasks": ""}))
     reply = slurmgen("results", "fit")

@@ -157,6 +157,8 @@ def test_a_file_of_the_project_has_the_parameters_as_it_writes_them(
     ("name", "content", "message"),
     [
         ("runs.csv", "a,b\n1\n", "row 1 below the header has more or fewer cells"),
+        ("runs.csv", "a,b,a\n1,2,3\n", "the header has a twice"),
+        ("runs.json", '[{"a": 1, "a": 2}]', "an object has a name twice: a, a"),
         ("runs.csv", "1a\n1\n", "Expected `str` matching regex|not valid"),
         ("runs.json", '{"a": 1}', "Expected `array`"),
         ("runs.json", '[{"a": [1]}]', "Expected `bool | str`"),

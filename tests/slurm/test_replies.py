@@ -111,6 +111,13 @@ def test_scontrol_is_parsed_although_the_job_name_imitates_its_output() -> None:
     )
 
 
+def test_a_job_that_never_started_has_run_for_no_time() -> None:
+    text = SCONTROL.replace("RunTime=00:00:04", "RunTime=20780-06:31:20").replace(
+        "   NodeList", "   StartTime=Unknown EndTime=2026-11-23T06:31:20 Deadline=N/A\n   NodeList"
+    )
+    assert [state.elapsed for state in replies.scontrol(text)] == ["00:00:00"]
+
+
 def test_scontrol_reports_each_task_of_an_array() -> None:
     assert [(state.id, state.state) for state in replies.scontrol(ARRAY)] == [
         ("13_1", "RUNNING"),

@@ -72,5 +72,5 @@ def _plan(record: "Record | None") -> "Plan | None":
             say(f"these variables of the job are not set here: {', '.join(kept.secrets)}")
         return spec_again(structs.replace(kept, secrets=())).plan()
     except (RequestError, ConfigError) as error:
-        say(f"the job's container and environment are not known: {error}")
+        say(f"the job's container and environment are not known: {error.fact}")
         return None

@@ -26,7 +26,7 @@ from slurmgen.adopt.own import from_rendered, site_of
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Script, read
 from slurmgen.plan import resolve
-from slurmgen.request import Request, command_line, merge
+from slurmgen.request import NONE, Request, command_line, merge
 from slurmgen.script import render
 from slurmgen.sites.model import Site
 
@@ -95,7 +95,26 @@ def _request(
         tasks = int(script.header.value("ntasks") or 1)
     if request.gpus and tasks and tasks != reserved:
         request = structs.replace(request, ntasks_per_node=tasks)
-    return request, refused
+    return _without_software_of_site(request, site, defaults), refused
+
+
+def _without_software_of_site(request: Request, site: Site, defaults: Request) -> Request:
+    """The request without what the profile adds to a job that names no software, as the script had none."""
+    for key, none in {"container": NONE, "python_env": NONE, "modules": ()}.items():
+        asked = merge(defaults, request)
+        bare = structs.replace(request, **{key: none})
+        if getattr(asked, key) is None and _software(asked, site) != _software(merge(defaults, bare), site):
+            request = bare
+    return request
+
+
+def _software(request: Request, site: Site) -> tuple[object, ...]:
+    """What a job uses; nothing if the site cannot run it."""
+    try:
+        setup = resolve(request, site).setup
+    except RequestError:
+        return ()
+    return setup.container and setup.image, setup.python_env, setup.modules
 
 
 _MAY_GO = ("name", "launcher_args", "launcher_config", "env", "python_env", "modules", "sbatch", "gpu_type")

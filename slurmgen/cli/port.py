@@ -41,10 +41,10 @@ def _ports(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[int
 @route_options
 @click.option("--node", metavar="NAME", help="Node of the job; default: its first.")
 def command(job_id: str, ports: tuple[int, int], site: str | None, node: str | None, **options: Any) -> int:
-    """Forward a port of this machine to a program in a running job, such as TensorBoard, until ^C.
+    """Forward a local port to a program in a running job, such as TensorBoard.
 
     ID is a job id, ID_TASK in an array, a job name, or `last`. The local port is on loopback only; LOCAL is
-    PORT by default, and 0 for any free one. Ends with the job.
+    PORT by default, and 0 for any free one. Ends on ^C, or with the job.
     """
     from slurmgen.jobs.live.allocation import node_of, running
     from slurmgen.jobs.live.forward import LOOPBACK, Forwarding

@@ -73,12 +73,12 @@ def command(
     as_json: bool,
     **values: Any,
 ) -> None:
-    """Submit a job again: what it asked for, with the options of this command on top.
+    """Submit a job again, with changes.
 
-    ID is a job id, a job name, of which the last submitted counts, or `last`; of a sweep also some tasks, as
-    12_3 or train[lr=1e-3]. The new job runs the files
-    that ID ran, which the cluster keeps, or with --present-files the project as it is now. At another site,
-    the options of ID count on top of the present slurmgen.toml.
+    The new job is what ID asked for, with the options of this command on top. ID is a job id, a job name, of
+    which the last submitted counts, or `last`; of a sweep also some tasks, as 12_3 or train[lr=1e-3]. The new
+    job runs the files that ID ran, which the cluster keeps, or with --present-files the project as it is now.
+    At another site, the options of ID count on top of the present slurmgen.toml.
 
     After OUT_OF_MEMORY or TIMEOUT, more memory or time is proposed, and a terminal asks whether to use it.
     After a failure, repeat the command: it finds the new job, or submits it if there is none. It never

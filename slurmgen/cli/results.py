@@ -53,7 +53,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Show what the runs of a sweep measured.
+    """Show what the runs of a sweep measured, as a table or a plot.
 
     ID is the id or the name of a sweep, or `last`. The values of a run are those of summary.json in its
     folder, which the job knows as RUN_DIR, or else of the last line of metrics.jsonl.

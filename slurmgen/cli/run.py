@@ -19,6 +19,7 @@ from slurmgen.text import visible
 if TYPE_CHECKING:
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.one_job import Outcome
+    from slurmgen.jobs.prepare import Prepared
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.replies import JobState
@@ -51,7 +52,7 @@ def command(
     exclude_bad_nodes: bool,
     **route_values: Any,
 ) -> int:
-    """Run a job in this terminal: show its log, and exit with its exit code, as `wait` does. ^C cancels it.
+    """Run a job in this terminal: show its log, exit with its exit code, cancel it on ^C.
 
     It is a batch job that is submitted exactly once, as by `submit`: if the connection breaks, the job goes
     on, and its log is followed again. JOB is a job of slurmgen.toml; default: its only job.
@@ -72,18 +73,28 @@ def command(
         prepared = dependent(prepared, job.after(()))
         printer = Printer(prepared, tuple(notes_of(plan)))
         with submission(prepared, connecting.transport, observer=printer) as outcome:
-            say_result(prepared, outcome)
-            return _follow(outcome, route)
+            return _followed(prepared, outcome, route)
 
 
-def _follow(outcome: "Outcome", route: "Route") -> int:
+def _followed(prepared: "Prepared", outcome: "Outcome", route: "Route") -> int:
     """Show the log until the job ends; returns its exit code, or cancels it on ^C."""
+    from slurmgen.jobs.logs import find_log
+
+    try:
+        say_result(prepared, outcome)
+        path = find_log(outcome.transport, outcome.record, outcome.submitted.job)
+        say("^C cancels the job")
+    except KeyboardInterrupt:
+        _cancel(outcome.transport, outcome.record, route)
+        return INTERRUPTED
+    return _follow(outcome, route, path)
+
+
+def _follow(outcome: "Outcome", route: "Route", path: str) -> int:
     from slurmgen.jobs.follow import follow_through
-    from slurmgen.jobs.logs import Followed, Shown, find_log
+    from slurmgen.jobs.logs import Followed, Shown
 
     job, write = outcome.submitted.job, LogOutput()
-    path = find_log(outcome.transport, outcome.record, job)
-    say("^C cancels the job")
     try:
         states = follow_through(
             outcome.transport,
@@ -110,8 +121,9 @@ def _cancel(transport: "Transport", record: "Record", route: "Route") -> None:
     try:
         cancel(transport, job)
         remove_secrets(transport, [this])
-    except SlurmgenError as error:
-        say(f"job {job} may not be cancelled: {error.fact}. `slurmgen cancel {job}` tries again.")
+    except (SlurmgenError, KeyboardInterrupt) as error:
+        why = error.fact if isinstance(error, SlurmgenError) else "a second ^C"
+        say(f"job {job} may not be cancelled: {why}. `slurmgen cancel {job}` tries again.")
     else:
         say(f"asked Slurm to cancel job {job}")
 

@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 def command(
     job_id: str, words: tuple[str, ...], site: str | None, node: str | None, plain: bool, **options: Any
 ) -> int:
-    """Open a shell in a running job, in its run folder, container and environment; or run CMD there.
+    """Open a shell in a running job, in its container and environment.
 
-    ID is a job id, ID_TASK in an array, a job name, or `last`. The shell shares the job's CPUs, memory and
-    GPUs, and ends with the job. Exits with the exit status of the shell or of CMD.
+    It starts in the run folder; with CMD, only that command runs. ID is a job id, ID_TASK in an array, a job
+    name, or `last`. The shell shares the job's CPUs, memory and GPUs, and ends with the job. Exits with the
+    exit status of the shell or of CMD.
     """
     from slurmgen.jobs.live.allocation import node_of, running
     from slurmgen.jobs.live.shell import shell_argv
@@ -71,5 +72,5 @@ def _plan(record: "Record | None") -> "Plan | None":
             say(f"these variables of the job are not set here: {', '.join(kept.secrets)}")
         return spec_again(structs.replace(kept, secrets=())).plan()
     except (RequestError, ConfigError) as error:
-        say(f"the job's container and environment are not known: {error}")
+        say(f"the job's container and environment are not known: {error.fact}")
         return None

@@ -60,10 +60,11 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Watch all jobs of all sites that have not ended, or the GPUs, CPUs and memory of one running job.
+    """Watch the jobs that have not ended, or the GPUs of one job.
 
-    ID is a job id, ID_TASK in an array, a job name, or `last`. nvidia-smi or rocm-smi reads the GPUs, in a
-    short step beside those of the job. Each site needs one login. --json prints once.
+    Without ID, the jobs of all sites; with ID, also the CPUs and the memory of that running job. ID is a job
+    id, ID_TASK in an array, a job name, or `last`. nvidia-smi or rocm-smi reads the GPUs, in a short step
+    beside those of the job. Each site needs one login. --json prints once.
     """
     from slurmgen.jobs.live.sites import Sites
 
@@ -128,13 +129,10 @@ class _Jobs:
     """All jobs that have not ended, and those that ended while they were watched."""
 
     def __init__(self, sites: "Sites", site: str | None, options: dict[str, Any]) -> None:
-        from slurmgen.jobs.job import Job
-        from slurmgen.jobs.ledger import Ledger
-        from slurmgen.jobs.lookup import recorded_route
-
-        self._sites = sites
-        records = Ledger().unfinished(site)
-        self._jobs = [Job.of(record, recorded_route(record, options)) for record in records]
+        self._sites, self._site, self._options = sites, site, options
+        self._jobs: list[Job] = []
+        self._seen: set[str] = set()
+        "The keys of all jobs that were queried; not those of jobs that are submitted meanwhile."
 
     def show(self) -> Show:
         from slurmgen.cli.status_table import print_table
@@ -149,12 +147,22 @@ class _Jobs:
     def _reports(self) -> "list[Report]":
         from slurmgen.jobs.status import save_final_states
 
-        reports = self._sites.query(self._jobs)
+        reports = self._sites.query([*self._jobs, *self._new()])
         save_final_states(reports)
         # An old job that accounting has forgotten is not active.
         known = [report for report in reports if report.states or report.error]
         self._jobs = [report.job for report in known]
         return known
+
+    def _new(self) -> "list[Job]":
+        """The jobs that were submitted since the last query; at first, all that have not ended."""
+        from slurmgen.jobs.job import Job
+        from slurmgen.jobs.ledger import Ledger
+        from slurmgen.jobs.lookup import recorded_route
+
+        records = [one for one in Ledger().unfinished(self._site) if one.key not in self._seen]
+        self._seen |= {record.key for record in records}
+        return [Job.of(record, recorded_route(record, self._options)) for record in records]
 
 
 class _Gpus:

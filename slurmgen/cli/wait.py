@@ -113,7 +113,7 @@ def _run(argv: tuple[str, ...], reports: "list[Report]", *, err: bool) -> int:
         "SLURMGEN_STATE": [report.state for report in reports],
         "SLURMGEN_EXIT_CODE": [str(report.code) for report in reports],
     }
-    variables = {name: " ".join(texts) for name, texts in described.items()}
+    variables = {name: visible(" ".join(texts)) for name, texts in described.items()}
     sys.stdout.flush()
     try:
         status = subprocess.run(

@@ -305,3 +305,17 @@ def test_no_statement_of_a_script_is_lost_silently(sample: corpus.Sample) -> Non
         is_kept = {line for line in plain_lines(one.text) if line} <= kept
         is_program = (request.script or request.module or (request.command or ("",))[0]) in one.text
         assert one.first in named or is_kept or is_software or is_program, one.text
+
+
+def test_a_job_does_not_get_the_software_of_the_profile_that_its_script_had_not() -> None:
+    profile = load_site("daic")
+    site = structs.replace(profile, modules=structs.replace(profile.modules, load=("cuda",)))
+    head = "#!/bin/bash\n#SBATCH --nodes=1 --gres=gpu:2 --time=5 --mem=8G -c 4 -A ewi-insy-prb\n"
+    made = adopt(f"{head}python train.py\n", "job.sbatch", site)
+    assert (made.request.python_env, made.request.modules, made.error) == ("none", (), "")
+    assert "uv sync" not in made.rendered
+    assert "module load" not in made.rendered
+    own = adopt(f"{head}source env/bin/activate\npython train.py\n", "job.sbatch", site)
+    assert own.request.python_env == "venv:env"
+    project = adopt(f"{head}python train.py\n", "job.sbatch", site, Request(python_env="uv"))
+    assert project.request.python_env is None

@@ -9,11 +9,15 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jsonschema
 import pytest
 
+from slurmgen.cli import run
 from slurmgen.cli.objects.schema import schema_of
+from slurmgen.jobs.ledger import Record
 from tests.conftest import Run
 from tests.support.sshd import Server, free_port
 from tests.support.terminals import terminal
@@ -124,15 +128,55 @@ def test_run_ends_with_the_exit_code_of_the_job_and_cancels_it_without_its_secre
     assert ran.stdout.startswith("one\n")
     assert "submitted job " in ran.stderr
     words = [*words, "sleeps.py", "--secret", "HARMLESS"]
-    with terminal(words, environ | {"HARMLESS": "x"}, cwd=tmp_path) as run:
-        run.sees("\nup")
+    with terminal(words, environ | {"HARMLESS": "x"}, cwd=tmp_path) as running:
+        running.sees("\nup")
         (secrets,) = login_node.home.glob(f"slurmgen/{tmp_path.name}/runs/sleeps-*/.slurmgen/secrets")
-        run.type("\x03")
-        run.sees("asked Slurm to cancel job ")
-        assert run.ended() == 130
+        running.type("\x03")
+        running.sees("asked Slurm to cancel job ")
+        assert running.ended() == 130
     assert not secrets.exists()
     job = slurmgen("wait", "sleeps", env=environ)
     assert (job.returncode, "is CANCELLED" in job.stdout) == (143, True)
+
+
+def test_top_shows_a_job_that_is_submitted_meanwhile(
+    slurmgen: Run, environ: dict[str, str], tmp_path: Path, login_node: Server
+) -> None:
+    environ = {**environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    ssh = ["--host", "far", "--ssh-config", login_node.config(tmp_path)]
+    with terminal(["top", "--interval", "2"], environ, cwd=tmp_path) as top:
+        top.sees("no job is active")
+        words = ["--site", "generic", *ssh, "--time", "00:05:00", "--gpus", "0", "--name", "later"]
+        reply = slurmgen("submit", *words, "--command", "sleep 200", env=environ)
+        assert reply.returncode == 0, reply.stderr
+        top.sees(reply.stdout.strip())
+        slurmgen("cancel", "later", env=environ)
+        top.type("\x03")
+        assert top.ended() == 130
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_interrupt_before_the_log_is_shown_cancels_the_job_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], again: bool
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    asked: list[Any] = []
+    cancel = interrupt if again else lambda _transport, job: asked.append(job)
+    monkeypatch.setattr("slurmgen.jobs.logs.find_log", interrupt)
+    monkeypatch.setattr("slurmgen.jobs.slurm_client.cancel", cancel)
+    monkeypatch.setattr("slurmgen.jobs.secret_removal.remove_secrets", lambda *_: None)
+    monkeypatch.setattr(run, "say_result", lambda *_: None)
+    record: Any = Record(
+        id="7", name="a", site="generic", via="twin", folder="/f", output="o", submitted="", key="k"
+    )
+    outcome: Any = SimpleNamespace(transport=None, record=record, submitted=SimpleNamespace(job=None))
+    route: Any = SimpleNamespace(site="generic")
+    assert run._followed(None, outcome, route) == 130  # type: ignore[arg-type]
+    assert [job.number for job in asked] == ([] if again else ["7"])
+    expected = "job 7 may not be cancelled: a second ^C" if again else "asked Slurm to cancel job 7"
+    assert expected in capsys.readouterr().err
 
 
 SERVES = (

@@ -20,8 +20,8 @@ EXAMPLES = PAGE.with_name("json_examples.json")
 "An example for each command, as it printed it; long texts and lists are shortened."
 HEAD = """# JSON output
 
-Every command has `--json`, but for those listed at the end. stdout then has one object or list of JSON; messages and
-progress are on stderr. The output is ASCII; other characters are escaped as `\\uXXXX`.
+Every command has `--json`, but for those listed at the end. stdout then has one object or list of JSON;
+messages and progress are on stderr. The output is ASCII; other characters are escaped as `\\uXXXX`.
 
 - After an error stdout is empty, stderr has the line `error: ...`, and the [exit code](cli.md) says what kind
   of error it is. Findings and unknown states are results, not errors: `lint`, `check` and `sites validate`

@@ -174,7 +174,7 @@ def _compared(made: Adopted, script: Script, site: Site, defaults: Request) -> A
         text = render(resolve(merge(defaults, named), site, command))
     except RequestError as error:
         old = tuple(Difference(name, value, None) for name, value in facts(script).items())
-        return structs.replace(made, error=str(error), differences=old)
+        return structs.replace(made, error=error.fact, differences=old)
     return structs.replace(made, rendered=text, differences=differences(facts(script), facts(read(text))))
 
 

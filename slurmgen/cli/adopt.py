@@ -111,7 +111,8 @@ def _refuse_errors(found: "dict[Path, Adopted]") -> None:
         if one.error:
             raise RequestError(
                 f"{shown(path)} cannot be adopted: {one.error}",
-                f"`slurmgen submit {shown(path)}` submits it as it is.",
+                "Correct the script, or add what is missing to [defaults] of slurmgen.toml; "
+                f"`slurmgen submit {shown(path)}` submits the script as it is.",
             )
 
 

@@ -17,6 +17,7 @@ from slurmgen.jobs.secret_values import Questions, find_values
 from slurmgen.remote.transport import Transport
 
 _log = logging.getLogger(__name__)
+_NEW_GROUP = "The other jobs are not submitted. Correct the cause; the same command then starts a new group."
 
 
 class Observer:
@@ -112,7 +113,7 @@ def submissions(
             _release(ledger, entries[len(outcomes) + 1 :])
             if isinstance(error, NeverMet):  # the others are never submitted in this group
                 _settle(ledger, [outcome.record for outcome in _grouped(outcomes)], observer)
-                raise
+                raise NeverMet(error.fact, _NEW_GROUP) from error
             raise _partly(error, outcomes, len(prepared)) from error
         outcomes = _grouped(outcomes)
         _announce(ledger, outcomes, observer)

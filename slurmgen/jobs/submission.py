@@ -113,7 +113,7 @@ def submissions(
             _release(ledger, entries[len(outcomes) + 1 :])
             if isinstance(error, NeverMet):  # the others are never submitted in this group
                 _settle(ledger, [outcome.record for outcome in _grouped(outcomes)], observer)
-                raise NeverMet(error.fact, _NEW_GROUP) from error
+                raise NeverMet(error.fact, _NEW_GROUP if outcomes else error.hint) from error
             raise _partly(error, outcomes, len(prepared)) from error
         outcomes = _grouped(outcomes)
         _announce(ledger, outcomes, observer)

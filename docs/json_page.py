@@ -20,13 +20,14 @@ EXAMPLES = PAGE.with_name("json_examples.json")
 "An example for each command, as it printed it; long texts and lists are shortened."
 HEAD = """# JSON output
 
-Every command has `--json`, but for those listed at the end. stdout then has one object or list of JSON;
+Every command has `--json`, except those listed at the end. stdout then has one object or list of JSON;
 messages and progress are on stderr. The output is ASCII; other characters are escaped as `\\uXXXX`.
 
 - After an error stdout is empty, stderr has the line `error: ...`, and the [exit code](cli.md) says what kind
   of error it is. Findings and unknown states are results, not errors: `lint`, `check` and `sites validate`
   print them and exit with 1, `status` with 3, `doctor` with 2 or 3.
-- All keys of an object are always there. An unknown text is `""` and an unknown number is null.
+- All keys of an object are always there. A value that is unknown or not set is `""` or null for a
+  text, and null for a number; the table of each object says which.
 - Keys may be added. None is removed, renamed or given another meaning.
 - Each command has a JSON Schema in the folder `schemas/output`, which the package installs as
   `slurmgen/schemas/output`.

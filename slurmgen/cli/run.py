@@ -10,9 +10,9 @@ from slurmgen.cli.job_output import say
 from slurmgen.cli.log_output import LogOutput
 from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
 from slurmgen.cli.route_options import connect, connect_in_background, route_options
-from slurmgen.cli.submit_job import check_follow, prepared_job, with_command
+from slurmgen.cli.submit_job import prepared_job, with_command
 from slurmgen.cli.submit_output import notes_of, say_result
-from slurmgen.errors import SlurmgenError
+from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.job_spec import JobOptions, load_spec
 from slurmgen.text import visible
 
@@ -68,7 +68,7 @@ def command(
         if exclude_bad_nodes:
             job = without_bad_nodes(job, twin=route.via == "twin")
         plan = job.plan()
-        check_follow(True, is_array="%a" in plan.output)
+        _check_one_log(plan.output)
         prepared = with_command(prepared_job(job, plan, route, remote_dir, max_size, send))
         prepared = dependent(prepared, job.after(()))
         printer = Printer(prepared, tuple(notes_of(plan)))
@@ -140,3 +140,11 @@ def _ended(outcome: "Outcome", route: "Route", states: "tuple[JobState, ...]") -
     for line in lines(report):
         click.echo(visible(line), err=True)
     return report.code
+
+
+def _check_one_log(output: str) -> None:
+    if "%a" in output:
+        raise RequestError(
+            "`slurmgen run` shows one log, and each task of an array has its own",
+            "Use `slurmgen submit`; `slurmgen logs -f ID_TASK` follows one task.",
+        )

@@ -69,7 +69,11 @@ if TYPE_CHECKING:
     help="Instead of --site: submit to the one of these sites that would start the job first; repeatable.",
 )
 @click.option("--test-only", is_flag=True, help="Check whether Slurm would accept the job; submit nothing.")
-@click.option("--dry-run", is_flag=True, help="Print the script and what would be sent, without connecting.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the script and what would be sent, without connecting; with --first, the sites are asked.",
+)
 @click.option(
     "--follow", is_flag=True, help="Show the log until the job ends; exit 0 if it COMPLETED, else 1."
 )

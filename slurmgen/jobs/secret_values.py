@@ -139,7 +139,7 @@ def _value(name: str, ask: Questions | None) -> str:
     if not value:
         raise RequestError(
             f"the secret {name} has no value: it is not in the environment, nor in the keyring",
-            f"Export {name}, or store it with `keyring set {SERVICE} {name}` (slurmgen-torch[keyring]); "
+            f"Export {name}, or store it with `uvx keyring set {SERVICE} {name}` (slurmgen-torch[keyring]); "
             "on a terminal, slurmgen asks for it.",
         )
     if "\0" in value or len(os.fsencode(value)) > MAX_SIZE:

@@ -118,6 +118,7 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
         field: reason if getattr(plan.request, field) is None else origin(field)
         for field, reason in if_unset.items()
     }
+    logs = "one log per task of the array" if "%a" in plan.output else "one log per job"
     folder = f", in the folder {found['log_dir'].text}" if plan.log_dir else ""
     del found["log_dir"]
     if plan.framework == "srun" != plan.request.framework:
@@ -126,7 +127,7 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
     if plan.account != plan.request.account:
         suffix = plan.ranks.settings.account_suffix
         found["account"] = found["account"].within(f"{{}}, with {suffix} from the profile of {plan.site}")
-    return found | _program(plan, origin) | {"output": derived(f"one log per job{folder}")}
+    return found | _program(plan, origin) | {"output": derived(f"{logs}{folder}")}
 
 
 def _program(plan: "Plan", origin: Origin) -> dict[str, Reason]:

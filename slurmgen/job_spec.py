@@ -81,17 +81,22 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     "What the caller asked for."
     on_all_nodes: "JobSpec | None" = None
     "The same job before it excluded remembered nodes, which may differ when a submission is repeated."
+    is_recorded: bool = False
+    "Whether it is of the ledger, so that the present slurmgen.toml does not count."
 
     def excluding(self, nodes: Sequence[str]) -> "JobSpec":
         """The same job on other nodes than these, each `NODE` or `NODE=WHY`."""
         exclude = (*(self.request.exclude or ()), *nodes)
         asked = structs.replace(self.options.request, exclude=exclude)
         options = structs.replace(self.options, request=asked)
+        request = structs.replace(self.request, exclude=exclude)
         return structs.replace(
             self,
-            request=structs.replace(self.request, exclude=exclude),
+            request=request,
             files={key: file for key, file in self.files.items() if key != "exclude"},
-            command=load_spec(options, self.project_dir).command,
+            command=command_again(self.site.name, options, request)
+            if self.is_recorded
+            else load_spec(options, self.project_dir).command,
             options=options,
             on_all_nodes=self,
         )
@@ -215,6 +220,12 @@ def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> Jo
         name=job,
         options=options,
     )
+
+
+def command_again(site: str, options: JobOptions, request: Request) -> str:
+    """The command for the header of a job of the ledger: short for a named job, else complete."""
+    asked = options.overrides if options.job else request
+    return command_line(site, asked, options.job, replace_args=options.replace_args)
 
 
 def spec_of(plan: "Plan", folder: Path) -> JobSpec:

@@ -31,7 +31,7 @@ def value_of(raw: str, single: Iterable[str] = ()) -> str | None:
         if not match:
             return None
         part = _part(match, frozenset(single))
-        if part is None or (raw[at] == "~" and at):
+        if part is None or (raw[at] == "~" and (at or raw[1:2] not in ("", "/"))):
             return None
         text, at = text + part, match.end()
     if raw.startswith(("'~", '"~')) or unprintable(text) is not None:
@@ -72,7 +72,8 @@ def word_values(words: Iterable[Word], single: Iterable[str] = ()) -> tuple[str,
         if found[-1:] == ["-c"]:  # a line that continues on the next one
             raw = raw.replace("\\\n", " ")
         text = value_of(raw, single)
-        if text is None and UNKNOWN not in word.text and not word.loose:
+        of_user = raw.startswith("~")  # the home folder of another one, which only the shell knows
+        if text is None and UNKNOWN not in word.text and not word.loose and not of_user:
             text = word.text.replace("$", "$$")  # the script determines it
         if text is None or unprintable(text) or PER_TASK & set(variables_in(text)):
             return None

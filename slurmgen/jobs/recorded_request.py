@@ -12,10 +12,10 @@ from msgspec import DecodeError, Struct, json, structs
 from slurmgen.config.project import Project, find_project, own_templates
 from slurmgen.config.user import load_personal
 from slurmgen.errors import ConfigError, RequestError
-from slurmgen.job_spec import JobOptions, JobSpec, load_spec
+from slurmgen.job_spec import JobOptions, JobSpec, command_again, load_spec
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.prepare import Prepared
-from slurmgen.request import Request, command_line, merge
+from slurmgen.request import Request, merge
 from slurmgen.secret_names import in_clear
 from slurmgen.sites.profiles import load_site
 from slurmgen.text import listed
@@ -134,12 +134,10 @@ def spec_again(kept: Recorded, changes: Request = UNCHANGED) -> JobSpec:
         project=Project(),
         template_dir=_templates(project_dir),
         files={key: file for key, file in kept.files.items() if not _is_changed(key, changes)},
-        command=command_line(
-            *(site.name, options.overrides if kept.job else request, kept.job),
-            replace_args=replace_args,
-        ),
+        command=command_again(site.name, options, request),
         name=kept.job,
         options=options,
+        is_recorded=True,
     )
 
 

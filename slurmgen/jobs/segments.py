@@ -6,7 +6,7 @@ from msgspec import DecodeError, Struct, json, structs
 
 from slurmgen.jobs.failure import Why, status_and_signal
 from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.requeued import FAILED, FINISHED, Requeued
+from slurmgen.jobs.requeued import FAILED, FINISHED, UNFINISHED, Requeued
 from slurmgen.jobs.slurm_client import outcome, task_order
 from slurmgen.slurm.replies import JobState
 from slurmgen.text import counted
@@ -52,8 +52,9 @@ def run_state(states: Sequence[JobState], last: Requeued | None) -> str:
     bad = [state.state for state in sorted(states, key=task_order) if state.state != "COMPLETED"]
     if end == FAILED or (last and last.held):
         return next((state for state in reversed(bad) if state != "CANCELLED"), "FAILED")
-    shown = decisive(states)
-    return shown.state if shown else "COMPLETED"
+    if shown := decisive(states):
+        return shown.state
+    return "FAILED" if end == UNFINISHED else "COMPLETED"
 
 
 def decisive(states: Sequence[JobState]) -> JobState | None:

@@ -191,6 +191,7 @@ def test_a_launch_becomes_framework_and_program(launch: str, fields: dict[str, A
         "for lr in 1 2; do\n  python train.py $lr\ndone\n",
         "python a.py &\npython b.py &\nwait\n",
         "python $ARGS\n",
+        "python train.py --data ~bob/data\n",
         "\n",
     ],
 )

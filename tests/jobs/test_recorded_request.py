@@ -130,3 +130,13 @@ def test_submit_records_the_request(project: Path, testbed: Testbed, monkeypatch
     kept = recorded_request(job)
     assert kept == recorded_request(Ledger().find(job.id, "generic")[0])
     assert (kept.job, kept.request) == ("train", spec.request)
+
+
+def test_a_recorded_job_leaves_bad_nodes_without_its_project(project: Path) -> None:
+    spec = load_job(site="daic", project_dir=project, script="train.py", account="a")
+    kept = recorded_request(record(spec))
+    named = structs.replace(kept, job="train", project=str(project / "gone"))
+    for one in (kept, named):
+        again = spec_again(one).excluding(["n1=its GPU fails"])
+        assert again.request.exclude == ("n1=its GPU fails",)
+        assert "--exclude 'n1=its GPU fails'" in again.command

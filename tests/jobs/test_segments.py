@@ -3,15 +3,18 @@
 import json
 import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
 
+from slurmgen import Request, load_site, render, resolve
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.report_text import lines
+from slurmgen.jobs.requeued import requeued
 from slurmgen.jobs.segments import run_state, why_unfinished
 from slurmgen.jobs.status import make_report
 from slurmgen.remote.route import Route
@@ -227,3 +230,64 @@ def test_a_run_has_the_state_of_the_segment_that_ended_it(ends: list[str], state
     ]
     assert run_state(tasks, None) == state
     assert why_unfinished("7", state, None, tasks) is None
+
+
+END_OF_FUNCTIONS = "trap 'trap - EXIT; exit 143' TERM INT HUP"
+COMMANDS = """
+squeue() { echo "squeue $*" >>commands; SQUEUE; }
+scontrol() {
+  echo "scontrol $*" >>commands
+  case "$1 $2" in "show job") echo " JobState=RUNNING Restarts=0 " ;; *JobId=8) return 1 ;; esac
+}
+scancel() { echo scancel >>commands; }
+"""
+
+
+def segment(folder: Path, number: int, end: int, squeue: str) -> tuple[CompletedProcess[str], str]:
+    """One of two segments that ends with an exit status, and the Slurm commands that it ran."""
+    asked = Request(script="train.sh", gpus=0, segments=2, secrets=("TOKEN",), framework="python")
+    text = render(resolve(asked, load_site("generic")))
+    head = text[: text.index(END_OF_FUNCTIONS)]
+    run = f'progress="$PWD/progress" REQUEUE_FILE="$PWD/unfinished" status=0\nexit {end}\n'
+    (folder / "progress").write_text("0 0\n")
+    (folder / ".slurmgen").mkdir(exist_ok=True)
+    (folder / ".slurmgen/secrets").touch()
+    reply = subprocess.run(
+        ["bash", "-c", COMMANDS.replace("SQUEUE", squeue) + head + run],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "SLURM_ARRAY_JOB_ID": "7", "SLURM_JOB_ID": f"{6 + number}"}
+        | {"SLURM_ARRAY_TASK_ID": str(number)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return reply, (folder / "commands").read_text()
+
+
+def test_no_segment_is_cancelled_while_a_job_that_waits_for_the_run_would_be_lost(tmp_path: Path) -> None:
+    waiting = "printf '%s afterok:7_*(unfulfilled)\\n' 8 9"
+    reply, commands = segment(tmp_path, 1, 0, waiting)
+    assert reply.returncode == 0, reply.stderr
+    assert "scontrol update JobId=8 Dependency=afterok:7_1" in commands
+    assert "scancel" not in commands, "job 8 still waits for the whole array"
+    secrets = tmp_path / ".slurmgen/secrets"
+    assert secrets.exists(), "the next segment removes them, in case Slurm runs this one again"
+    assert segment(tmp_path, 2, 3, waiting)[0].returncode == 0, "the run has finished, so it ends at once"
+    assert not secrets.exists()
+
+
+@pytest.mark.parametrize(("number", "status"), [(1, 0), (2, 75)])
+def test_a_run_is_unfinished_after_its_last_segment_even_if_slurm_does_not_reply(
+    number: int, status: int, tmp_path: Path
+) -> None:
+    (tmp_path / "unfinished").write_text("20")
+    assert segment(tmp_path, number, 75, "return 1")[0].returncode == status
+
+
+def test_a_run_whose_last_segment_noted_unfinished_is_not_completed() -> None:
+    last = requeued("slurmgen: segment 2 of 2 is unfinished, at step 20, 0 without progress")
+    tasks = [JobState(id=f"7_{number}", state="COMPLETED", exit_code="0:0") for number in (1, 2)]
+    assert run_state(tasks, last) == "FAILED"
+    reason = why_unfinished("7", "FAILED", last, tasks)
+    assert reason is not None
+    assert reason.what == "the run is unfinished after 2 segments at step 20"

@@ -24,7 +24,7 @@ call_login() { # in a copy of the project: what the lines leave there is in no r
   copy_files "staging/$temp" "$at" || failed "$message"
   printf '%s' "$login_text" >"$at.sh" || failed "cannot write in $PWD/staging"
   began=$(date +%s)
-  (cd "$at" && exec bash -p -c "$as_started" slurmgen "$$" timeout -k 10 "$login_seconds" \
+  (cd "$at" && exec bash -p -c "$as_started" slurmgen "$$" "$(secret_names)" timeout -k 10 "$login_seconds" \
     sh -c "$mark_login" slurmgen "../$temp.login.sh" "../../before_login/$login") >"$log" 2>&1 3<&- </dev/null
   status=$?
   [ "$status" != 0 ] || return 0

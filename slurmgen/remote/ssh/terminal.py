@@ -11,6 +11,8 @@ import paramiko
 from slurmgen.remote.terminal import is_terminal, raw, size
 
 _PART = 65536
+_TURN = 0.05
+"Seconds until it is tried again to send what the other side did not take."
 
 
 def attach(channel: paramiko.Channel, execute: Callable[[], None]) -> int:
@@ -36,23 +38,35 @@ def _resize(channel: paramiko.Channel) -> None:
 
 
 def _join(channel: paramiko.Channel) -> int:
-    """Copy what arrives on either side until the command ends."""
+    """Copy what arrives on either side until the command ends.
+
+    Input that the remote program does not take yet is kept, so that its output is read meanwhile.
+    """
+    waiting = b""
     # Unlike epoll, select accepts a file.
     with selectors.SelectSelector() as selector:
         selector.register(channel, selectors.EVENT_READ)
         with contextlib.suppress(OSError, ValueError):  # stdin is closed
             selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
         while True:
-            for key, _ in selector.select():
+            for key, _ in selector.select(_TURN if waiting else None):
                 if key.fileobj is channel:
                     if not _show(channel):
                         return channel.recv_exit_status()
-                elif part := os.read(key.fd, _PART):
-                    channel.settimeout(None)
-                    channel.sendall(part)
-                else:
-                    selector.unregister(key.fd)
+                    continue
+                selector.unregister(key.fd)
+                waiting = os.read(key.fd, _PART)
+                if not waiting:
                     channel.shutdown_write()
+            if waiting and not (waiting := _send(channel, waiting)):
+                selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
+
+
+def _send(channel: paramiko.Channel, part: bytes) -> bytes:
+    """Send what the other side takes now; returns the rest."""
+    while part and channel.send_ready():
+        part = part[channel.send(part) :]
+    return part
 
 
 def _show(channel: paramiko.Channel) -> bool:

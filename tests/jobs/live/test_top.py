@@ -92,6 +92,10 @@ def test_a_command_runs_in_the_folder_and_environment_of_the_job(
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert f"job {job} does not run on n9" in wrong.stderr
 
+    # More input than the connection holds comes back while it is sent.
+    much = "much " * 1_600_000
+    assert slurmgen("shell", job, "--", "cat", env=environ, input=much).stdout.endswith(much)
+
     # With a terminal: a shell that answers, sees the size of the terminal, and survives ^C.
     with terminal(["shell", job], environ) as shell:
         shell.type("echo =$((6 * 7)) $COLOUR=; stty size\n")

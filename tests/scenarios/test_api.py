@@ -4,6 +4,7 @@ import doctest
 import json
 import os
 import re
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -171,15 +172,15 @@ def test_a_job_is_returned_although_the_ledger_breaks_and_the_log_names_it(
 def test_the_same_call_finds_the_job_of_an_interrupted_submission(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle = Ledger.settle
+    settle = Ledger.settle_all
 
-    def stop(ledger: Ledger, record: Record) -> None:
+    def stop(ledger: Ledger, records: Sequence[Record]) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Ledger, "settle", stop)
+    monkeypatch.setattr(Ledger, "settle_all", stop)
     with pytest.raises(KeyboardInterrupt):
         submitted()
-    monkeypatch.setattr(Ledger, "settle", settle)
+    monkeypatch.setattr(Ledger, "settle_all", settle)
     (entry,) = Ledger().all()
     assert entry.pending
     record = submitted()

@@ -67,7 +67,7 @@ def command(
     from slurmgen.jobs.results.local_folder import fetch_results, local_folder
 
     jobs = find_jobs(job_ids, site, **options)
-    folders = {job: local_folder(job, to, shared=len(job_ids) > 1) for job in jobs}
+    folders = {job: local_folder(job, to, shared=len(jobs) > 1) for job in jobs}
 
     def fetch_one(transport: "Transport", job: "Job") -> "Results":
         results = fetch_results(transport, job, folders[job], only, overwrite=overwrite, max_size=max_size)

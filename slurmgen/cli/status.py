@@ -86,11 +86,9 @@ def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict
     """Print the last jobs of the ledger, the newest last."""
     from slurmgen.cli.status_table import print_table
     from slurmgen.jobs.job import Job
-    from slurmgen.jobs.ledger import Ledger
-    from slurmgen.jobs.lookup import recorded_route
+    from slurmgen.jobs.lookup import recent_records, recorded_route
 
-    ledger = Ledger()
-    records = ledger.recent(limit, site) if limit else ledger.all(site)
+    records = recent_records(limit, site)
     if not records and not as_json:
         click.echo("no job was submitted from this machine yet", err=True)
         return 0

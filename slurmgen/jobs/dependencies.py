@@ -57,7 +57,7 @@ def _jobs(own: Record, after: After) -> list[Job]:
     name = after.job
     others = [record for record in _named(name, own) if _is_other(record, own)]
     if after.of_project:
-        others = [record for record in others if _project(record) == _project(own)]
+        others = [record for record in others if _is_of_project(record, own)]
     near = [record for record in others if _is_near(record, own)]
     chosen = others[-1:] if name == LAST else near[-1:]
     if not others and is_id(name) and not after.of_project:
@@ -101,6 +101,24 @@ def _is_other(record: Record, own: Record) -> bool:
 
 def _is_near(record: Record, own: Record) -> bool:
     return all(getattr(record, key) == getattr(own, key) for key in ("site", "via", "host", "cluster"))
+
+
+def _is_of_project(record: Record, own: Record) -> bool:
+    """Whether two jobs are of one project: of the same folder or, of old entries, of the same name."""
+    folder, own_folder = _project_dir(record), _project_dir(own)
+    if folder and own_folder:
+        return folder == own_folder
+    return _project(record) == _project(own)
+
+
+def _project_dir(record: Record) -> str:
+    """The folder of a record's project on this machine; empty if it is not recorded."""
+    from slurmgen.jobs.recorded_request import recorded_request  # which imports this module
+
+    try:
+        return recorded_request(record).project
+    except RequestError:
+        return ""
 
 
 def _project(record: Record) -> str:

@@ -108,6 +108,20 @@ def earlier(name: str) -> Record | None:
     return None if found is None or found.pending else found
 
 
+def recent_records(limit: int, site: str | None) -> Sequence[Record]:
+    """The last `limit` entries of the ledger, or all if it is 0, at one site or at all; the newest last.
+
+    A sweep among them has all its arrays, since its state is that of all.
+    """
+    ledger = Ledger()
+    if not limit:
+        return ledger.all(site)
+    records = ledger.recent(limit, site)
+    sweeps = dict.fromkeys(record.part_of for record in records if record.tasks and not record.pending)
+    arrays = [array for sweep in sweeps for array in ledger.group_of(sweep)]
+    return sorted(dict.fromkeys([*arrays, *records]), key=lambda record: record.submitted)
+
+
 def find_submission(name: str, site: str | None) -> Record:
     """Find an unsettled submission by its key or by the name of its job.
 

@@ -74,8 +74,8 @@ def submit(
         prepared = prepare(
             *(plan, spec.render(plan), route, spec.project_dir, folder, max_size, send), spec.identity()
         )
-        prepared = dependent(prepared, spec.after(after))
         prepared = with_request(prepared, spec, send)
+        prepared = dependent(prepared, spec.after(after))
         arrays = arrays_of(prepared, plan, spec.render)
         if len(arrays) > 1:
             with submissions(arrays, connecting.transport, again=again, observer=observer) as outcomes:

@@ -188,3 +188,25 @@ def test_status_of_one_job_shows_its_site_time_and_commit(
     assert "  site: daic\n" in reply.stdout
     assert "  submitted: 2026-06-30 22:30:00\n" in reply.stdout
     assert f"  commit: {FAILED.commit}, with uncommitted changes (dirty)\n" in reply.stdout
+
+
+def test_the_state_of_a_sweep_is_that_of_all_its_arrays_whatever_the_limit(slurmgen: Run) -> None:
+    for number, state in enumerate(("FAILED", "COMPLETED", "COMPLETED")):
+        array = str(100 + number)
+        one = structs.replace(
+            FAILED,
+            id=array,
+            name="fit",
+            key=f"a{number}",
+            part_of="a0",
+            tasks=json.dumps({"tasks": {0: [{"lr": array}]}, "per_task": 1}),
+            final=as_text((JobState(id=f"{array}_0", state=state, exit_code="0:0", **TIMES),), tasks=1),
+        )
+        Ledger().add(one)
+        if not number:
+            Ledger().add(structs.replace(DONE, submitted=FAILED.submitted))
+    (shown,) = json.loads(slurmgen("status", "--limit", "1", "--json").stdout)["jobs"]
+    assert (shown["id"], shown["state"]) == ("100", "FAILED")
+    assert "1 completed" not in slurmgen("status", "--limit", "1").stdout
+    both = json.loads(slurmgen("status", "--limit", "3", "--json").stdout)["jobs"]
+    assert sorted((one["id"], one["state"]) for one in both) == [("100", "FAILED"), ("42", "COMPLETED")]

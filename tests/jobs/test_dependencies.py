@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from slurmgen import RequestError, load_job, submit
+from slurmgen.jobs.ledger import Ledger, Record
 from tests.conftest import Run
 from tests.support.twins import Testbed, eventually
 
@@ -217,3 +219,43 @@ def test_explain_shows_what_a_job_depends_on(slurmgen: Run, project: Path) -> No
         r"depends_on +any:prepare +slurmgen.toml", slurmgen("explain", "clean", cwd=project).stdout
     )
     assert json.loads(slurmgen("explain", "prepare", "--json", cwd=project).stdout)["depends_on"] == []
+
+
+def test_a_job_does_not_depend_on_a_job_of_another_clone(slurmgen: Run, tmp_path: Path) -> None:
+    clones = [tmp_path / parent / "project" for parent in ("first", "second", "third")]
+    for number, clone in enumerate(clones):
+        clone.mkdir(parents=True)
+        (clone / "slurmgen.toml").write_text(PROJECT)
+        (clone / "done.sh").write_text("echo done\n")
+        asked = {"site": "generic", "project": str(clone), "job": "prepare"}
+        if clone.parent.name != "third":
+            Ledger().add(prepare_of(str(number), request=json.dumps(asked)))
+
+    def depends(clone: Path) -> Reply:
+        return slurmgen(
+            "submit", "train", "--site", "generic", "--via", "local", "--dry-run", "--json", cwd=clone
+        )
+
+    for number, clone in enumerate(clones[:2]):
+        assert json.loads(depends(clone).stdout)["after"] == [{"id": str(number), "type": "ok"}]
+    alone = depends(clones[2])
+    assert (alone.returncode, alone.stdout) == (2, "")
+    with pytest.raises(RequestError, match="depends on prepare, which was not submitted to generic"):
+        submit(load_job("train", site="generic", project_dir=clones[2]), via="local")
+    Ledger().add(prepare_of("7"))  # as older versions recorded it
+    assert json.loads(depends(clones[2]).stdout)["after"] == [{"id": "7", "type": "ok"}]
+
+
+def prepare_of(number: str, request: str = "") -> Record:
+    """The record of a job `prepare` of a project called `project`."""
+    return Record(
+        id=number,
+        site="generic",
+        via="local",
+        name="prepare",
+        folder=f"/home/me/slurmgen/project/runs/prepare-{number}",
+        output="%x-%j.out",
+        submitted=f"2026-01-01T00:00:0{number}+00:00",
+        key=f"k{number}",
+        request=request,
+    )

@@ -1,6 +1,7 @@
 """The results of a sweep, from what its runs wrote into their folders."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,21 @@ def test_only_a_sweep_has_results(tmp_path: Path, slurmgen: Run) -> None:
 
 def _fields(one: Record) -> dict[str, object]:
     return {name: getattr(one, name) for name in one.__struct_fields__}
+
+
+def test_the_arrays_of_a_sweep_do_not_mix_in_one_folder(tmp_path: Path, slurmgen: Run) -> None:
+    for array in ("12", "13"):
+        folder = tmp_path / "runs" / f"fit-{array}"
+        (tmp_path / "submissions" / folder.name).mkdir(parents=True)
+        (tmp_path / "submissions" / folder.name / "intent.1").symlink_to("intent")
+        os.utime(tmp_path / "submissions" / folder.name / "intent.1", (0, 0), follow_symlinks=False)
+        fields = {"id": array, "key": f"k{array}", "part_of": "k12"}
+        Ledger().add(Record(**{**_fields(record(folder, 1)), **fields}))
+        write(folder, f"{array}_0", "metrics.jsonl", b"{}")
+        (folder / "model.pt").write_text(f"of {array}")
+    reply = slurmgen("fetch", "fit", "--to", "got")
+    assert reply.returncode == 0, reply.stderr
+    models = {
+        str(path.relative_to(tmp_path / "got")): path.read_text() for path in tmp_path.glob("got/*/*.pt")
+    }
+    assert models == {"fit-12/model.pt": "of 12", "fit-13/model.pt": "of 13"}

@@ -171,7 +171,7 @@ def test_an_old_copy_of_a_restarted_segment_does_not_end_the_run(call: Call, tes
     assert "segment 2 of 4 was ended by Slurm: RESTARTED" in call("logs", job).stdout
 
 
-def test_a_run_that_finishes_early_is_completed_for_whoever_follows_it_over_ssh(
+def test_a_run_that_finishes_early_is_completed_for_those_who_follow_it_over_ssh(
     slurmgen: Run, project: Path, login_node: Server, testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURMGEN_SSH_CONFIG", login_node.config(project.parent))

@@ -1,7 +1,9 @@
 """The Python functions for submitted jobs. The commands of the same names call the same code.
 
-A job is given as its id, its name, `last`, or the record that `submit` returned. Connections never
-prompt: the login needs a key, an agent, or a shared connection of OpenSSH. docs/api.md has examples.
+A job is given as its id, its name, `last`, or the record that `submit` returned. As on the command line, the
+name or the record of a sweep means all its arrays, `NAME[lr=1e-3]` the tasks with such parameters, and the
+key of a group all its jobs; `logs`, `follow` and `fetch` take only one job. Connections never prompt: the
+login needs a key, an agent, or a shared connection of OpenSSH. docs/api.md has examples.
 """
 
 import codecs
@@ -10,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack, overload
 
+from slurmgen.errors import RequestError
 from slurmgen.jobs import lookup
 from slurmgen.jobs import wait as waiting
 from slurmgen.jobs.cancel import cancel_jobs
@@ -21,11 +24,13 @@ from slurmgen.jobs.report import Report
 from slurmgen.jobs.results.fetch import MAX_SIZE
 from slurmgen.jobs.results.local_folder import Results, fetch_results, local_folder
 from slurmgen.jobs.status import end_of, query, save_final_states
+from slurmgen.jobs.sweep_report import combined
 from slurmgen.remote.route import SshClient, Via, open_route
 from slurmgen.remote.transport import Transport
+from slurmgen.text import listed
 
 AnyJob = str | int | Record
-"An id, a name, `last`, or what `submit` returned. A string is always one job, never a sequence of jobs."
+"An id, a name, `last`, or what `submit` returned. A string is always one name, never a sequence of them."
 _log = logging.getLogger(__name__)
 _Jobs = Callable[[Sequence[Job]], list[Report]]
 
@@ -126,10 +131,10 @@ def logs(job: AnyJob, *, start: int = 0, **where: Unpack[Where]) -> Iterator[str
         where: see `status`.
 
     Raises:
-        RequestError: there is no such job.
+        RequestError: there is no such job, or there are several, or it is a sweep.
         RemoteError: the log was not read, or the job is an array, in which each task has a log.
     """
-    found = _find(job, where)
+    found = _find_one(job, where)
     return codecs.iterdecode(_read(found, start), "utf-8", errors="replace")
 
 
@@ -143,10 +148,10 @@ def follow(job: AnyJob, write: Callable[[str], object], *, start: int = 0, **whe
         where: see `status`.
 
     Raises:
-        RequestError: there is no such job.
+        RequestError: there is no such job, or there are several, or it is a sweep.
         RemoteError: the host did not reply for ten minutes, or the job is an array.
     """
-    found, decode = _find(job, where), codecs.getincrementaldecoder("utf-8")("replace").decode
+    found, decode = _find_one(job, where), codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def show(part: bytes) -> None:
         write(decode(part))
@@ -186,22 +191,31 @@ def fetch(
         where: see `status`.
 
     Raises:
-        RequestError: there is no such job, it is not recorded, or it has too many bytes.
+        RequestError: there is no such job, there are several, it is not recorded, or has too many bytes.
         RemoteError: not all was received; no local file was changed.
     """
-    found = _find(job, where)
+    found = _find_one(job, where)
     folder = local_folder(found, None if to is None else Path(to))
     with open_route(found.route) as transport:
         return fetch_results(transport, found, folder, only, overwrite=overwrite, max_size=max_size)
 
 
-def _find(job: AnyJob, where: Where) -> Job:
-    """The job, with the route to its site."""
+def _find_one(job: AnyJob, where: Where) -> Job:
+    first, *others = found = _find(job, where)
+    if others:
+        name = job.name if isinstance(job, Record) else job
+        ids = listed([str(one.id) for one in found])
+        raise RequestError(f"{name} is {len(found)} jobs: {ids}", f"Name one of them, such as {first.id}.")
+    return first
+
+
+def _find(job: AnyJob, where: Where) -> list[Job]:
+    """The jobs that are meant, with the routes to their sites."""
     options = {key: value for key, value in where.items() if key != "site"}
     if isinstance(job, Record):
-        return Job.of(job, lookup.recorded_route(job, options))
-    return lookup.find_job(
-        str(job), where.get("site"), options, lambda site: lookup.site_route(site, Path.cwd(), options)
+        return lookup.all_arrays(Job.of(job, lookup.recorded_route(job, options)))
+    return lookup.find_jobs(
+        [str(job)], where.get("site"), options, lambda site: lookup.site_route(site, Path.cwd(), options)
     )
 
 
@@ -209,9 +223,10 @@ def _reports(job: AnyJob | Sequence[AnyJob], where: Where, action: _Jobs) -> Rep
     """Call `action` with each job once, and keep in the ledger how the jobs ended."""
     names = [job] if isinstance(job, str | int | Record) else job
     found = [_find(name, where) for name in names]
-    reports = {report.job: report for report in action(list(dict.fromkeys(found)))}
+    jobs = dict.fromkeys(one for each in found for one in each)
+    reports = {report.job: report for report in action(list(jobs))}
     save_final_states(reports.values())
-    ordered = [reports[each] for each in found]
+    ordered = [combined([reports[one] for one in each]) for each in found]
     return ordered if names is job else ordered[0]
 
 
@@ -231,4 +246,6 @@ def _read(job: Job, start: int) -> Iterator[bytes]:
 def _log_path(transport: Transport, job: Job) -> str:
     if job.record is None:
         return query_path(transport, job.id)
+    if job.run is not None:
+        return job.log
     return recorded_log(job.record, str(job.id))

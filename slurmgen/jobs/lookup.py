@@ -49,12 +49,12 @@ def _jobs(name: str, site: str | None, options: Options, site_route: SiteRoute) 
     job = find_job(asked.job if asked else name, site, options, site_route)
     if asked is None and is_id(name):
         return [job]
-    arrays = _arrays(job)
+    arrays = all_arrays(job)
     return _tasks(arrays, asked) if asked else arrays
 
 
-def _arrays(job: Job) -> list[Job]:
-    """All arrays of a sweep; another job alone."""
+def all_arrays(job: Job) -> list[Job]:
+    """All arrays of the sweep that a job is of; another job alone."""
     record = job.record
     if record is None or record.pending or not record.tasks:
         return [job]

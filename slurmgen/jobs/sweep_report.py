@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from slurmgen.jobs.report import Report, tables_of
-from slurmgen.jobs.slurm_client import outcome
+from slurmgen.jobs.slurm_client import UNKNOWN, outcome
 from slurmgen.jobs.sweep_table import Table
 from slurmgen.slurm.replies import JobState
 
@@ -24,23 +24,36 @@ def joined(reports: Sequence[Report]) -> list[Report]:
         is_array = record is not None and record.tasks and report.job.id.number == record.id
         key = record.part_of if record and is_array and record.part_of else f"{position}"
         groups.setdefault(key, []).append(report)
-    return [_one(group) for group in groups.values()]
+    return [combined(group) for group in groups.values()]
 
 
-def _one(group: Sequence[Report]) -> Report:
+def combined(group: Sequence[Report]) -> Report:
+    """The reports of several jobs as one, which has ended when all have; it is that of the first job."""
     first, *others = group
     if not others:
         return first
-    states = tuple(state for report in group for state in report.states)
     return structs.replace(
         first,
-        states=states,
-        state=outcome(states) if states else first.state,
+        states=tuple(state for report in group for state in _states(report)),
+        state=_state(group),
         why=next((report.why for report in group if report.why), None),
         error=next((report.error for report in group if report.error), ""),
         bad_nodes={node: found for report in group for node, found in report.bad_nodes.items()},
         further=tuple(report.job.record for report in others if report.job.record),
     )
+
+
+def _state(group: Sequence[Report]) -> str:
+    """The state of several jobs: that of one still to end, else of one that is not COMPLETED."""
+    decisive = [report for report in group if not report.ended] or group
+    return outcome([JobState(id=report.job.id.number, state=report.state) for report in decisive])
+
+
+def _states(report: Report) -> tuple[JobState, ...]:
+    """The states of a job, with one for a job that Slurm does not list although it may still run."""
+    if report.states or report.ended:
+        return report.states
+    return (JobState(id=report.job.id.number, state=report.state),)
 
 
 def is_sweep(report: Report) -> bool:
@@ -51,11 +64,12 @@ def is_sweep(report: Report) -> bool:
 
 def tally(report: Report) -> str:
     """The tasks of a sweep by state, such as `38 completed, 2 failed, 60 running, 900 pending`."""
-    counts = Counter(state.state for state in report.states)
+    listed = [state for state in report.states if state.state != UNKNOWN]
+    counts = Counter(state.state for state in listed)
     total = sum(len(table.tasks) for table in tables_of(report).values())
     ordered = [*(state for state in _ORDER if state in counts), *sorted(counts.keys() - set(_ORDER))]
     parts = [f"{counts[state]} {state.replace('_', ' ').lower()}" for state in ordered]
-    missing = total - len(report.states)
+    missing = total - len(listed)
     return ", ".join([*parts, *([f"{missing} {UNLISTED}"] if missing > 0 else [])])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from slurmgen import Request, load_site, resolve, submit
+from slurmgen import Request, RequestError, api, load_site, resolve, submit
 from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.submission import Observer
 from slurmgen.sweep import Sweep
@@ -201,6 +201,14 @@ def test_a_killed_client_repeated_gives_the_same_arrays_once(
     shown = call("status", "many").stdout
     assert shown.startswith(f"job {first.id} (many) is FAILED: 4 completed, 1 failed\n")
     assert call("status").stdout.count(" many ") == 1
+    for name in ("many", first, first.part_of):
+        whole = api.wait(name)
+        assert (whole.job.id.number, whole.state, whole.code, len(whole.states)) == (first.id, "FAILED", 4, 5)
+    good, every, bad = api.status(["many[lr=0.1]", group[0].id, "many[lr=0.9]"])
+    assert [one.state for one in (good, every, bad)] == ["COMPLETED", "COMPLETED", "FAILED"]
+    assert "".join(api.logs("many[lr=0.3]")).startswith("{'lr': '0.3'}")
+    with pytest.raises(RequestError, match=f"many is 3 jobs: {group[0].id}, "):
+        api.fetch(first)
     assert call("logs", "many[lr=0.3]").stdout.startswith("{'lr': '0.3'}")
     assert len(call("results", "many", "--csv").stdout.splitlines()) == 6
     assert len(call("status", "many", "--tasks").stdout.splitlines()) == 6

@@ -21,10 +21,9 @@ from slurmgen.jobs.job import Job, group_by_route
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.logs import Followed, Shown, query_path, read, recorded_log
 from slurmgen.jobs.report import Report
-from slurmgen.jobs.reported_nodes import if_readable
 from slurmgen.jobs.results.fetch import MAX_SIZE
 from slurmgen.jobs.results.local_folder import Results, fetch_results, local_folder
-from slurmgen.jobs.status import make_report, query, save_final_states
+from slurmgen.jobs.status import end_of, query, save_final_states
 from slurmgen.jobs.sweep_report import combined
 from slurmgen.remote.route import SshClient, Via, open_route
 from slurmgen.remote.transport import Transport
@@ -165,13 +164,11 @@ def follow(job: AnyJob, write: Callable[[str], object], *, start: int = 0, **whe
     def resume() -> str:
         return f"slurmgen.follow({str(found.id)!r}, write, start={shown.bytes})"
 
-    with reconnect() as transport:
-        path = _log_path(transport, found)
-        logs = [Followed(found.id, path, shown)]
-        states = follow_through(transport, reconnect, logs, _log.warning, resume)
-        (report,) = if_readable(transport, [make_report(found, states[found.id])])
-    save_final_states([report])
-    return report
+    with reconnect() as first:
+        logs = [Followed(found.id, _log_path(first, found), shown)]
+        states, last = follow_through(first, reconnect, logs, _log.warning, resume)
+        with last:
+            return end_of(last, found, states[found.id])
 
 
 def fetch(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from slurmgen.jobs.job import Job
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.logs import Shown
-    from slurmgen.jobs.report import Report
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
@@ -147,56 +146,38 @@ def follow_to_end(
         rank: show only the lines of this rank.
     """
     from slurmgen.jobs.logs import Shown
-    from slurmgen.jobs.report_text import describe, lines
-    from slurmgen.jobs.slurm_client import outcome
 
     show, finish = writer(rank, LogOutput(err=err))
     options = (
         f"--site {route.site}{' --stderr' if stderr else ''}{f' --rank {rank}' if rank is not None else ''}"
     )
     try:
-        states = _follow(transport, route, job, path, Shown(show, start), options)
+        states, transport = _follow(transport, route, job, path, Shown(show, start), options)
     finally:
         finish()
     records = records_of(route, job)
-    save_ends(transport, records, route, job, states)
-    report = _run_in_segments(transport, records, route, job)
-    for line in lines(report) if report else describe(states, job, transport.where):
-        click.echo(line, err=True)
+    with transport:
+        state = print_end(transport, records, route, job, states)
     if not stderr:
         _offer_stderr(records, job)
-    state = report.state if report else outcome(states)
     click.get_current_context().exit(1 if fails or state != "COMPLETED" else 0)
-
-
-def _run_in_segments(
-    transport: "Transport", records: "Iterable[Record]", route: "Route", job: "JobId"
-) -> "Report | None":
-    """The report of a job in segments as one run; None for another job."""
-    from slurmgen.jobs.job import Job
-    from slurmgen.jobs.status import query_site, save_final_states
-
-    jobs = [Job(job, route, record) for record in records]
-    reports = query_site(transport, [one for one in jobs if one.segments][:1]) if jobs else []
-    save_final_states(reports)
-    return next(iter(reports), None)
 
 
 def _follow(
     transport: "Transport", route: "Route", job: "JobId", path: str, shown: "Shown", options: str
-) -> "tuple[JobState, ...]":
+) -> "tuple[tuple[JobState, ...], Transport]":
     from slurmgen.jobs.follow import follow_through
     from slurmgen.jobs.logs import Followed
 
     try:
-        states = follow_through(
+        states, transport = follow_through(
             transport,
             lambda: connect(route, interactive=False),
             [Followed(job, path, shown)],
             report=_echo,
             resume_command=lambda: f"slurmgen logs -f {job} {options} --start {shown.bytes}",
         )
-        return states[job]
+        return states[job], transport
     except KeyboardInterrupt:
         _echo("")
         _echo(f"job {job} is not cancelled; see `slurmgen logs -f {job}` and `slurmgen cancel {job}`")
@@ -213,24 +194,27 @@ def records_of(route: "Route", job: "JobId") -> "tuple[Record, ...]":
     return ()
 
 
-def save_ends(
+def print_end(
     transport: "Transport",
     records: "Iterable[Record]",
     route: "Route",
     job: "JobId",
     states: "tuple[JobState, ...]",
-) -> None:
-    """Keep in the ledger how a job ended, and print the bad nodes that its preflight found."""
+) -> str:
+    """Keep in the ledger how a job ended, and print it and the bad nodes that it found; returns its state."""
     from slurmgen.jobs.job import Job
-    from slurmgen.jobs.reported_nodes import if_readable
-    from slurmgen.jobs.status import make_report, save_final_states
+    from slurmgen.jobs.report_text import describe, lines
+    from slurmgen.jobs.slurm_client import outcome
+    from slurmgen.jobs.status import end_of
 
-    reports = [make_report(Job(job, route, record), states) for record in records]
-    reports = if_readable(transport, reports)
-    save_final_states(reports)
+    reports = [end_of(transport, Job(job, route, record), states) for record in records]
+    run = next((report for report in reports if report.job.segments), None)
     for report in reports:
-        if report.bad_nodes and report.why:
+        if report.bad_nodes and report.why and report is not run:
             _echo(f"{report.why.what}. {report.why.todo}")
+    for line in lines(run) if run else describe(states, job, transport.where):
+        _echo(line)
+    return run.state if run else outcome(states)
 
 
 def _offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:

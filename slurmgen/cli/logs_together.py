@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmgen.cli.log_output import LogOutput, writer
-from slurmgen.cli.logs import INTERRUPTED, first_byte, path_of, records_of, save_ends
+from slurmgen.cli.logs import INTERRUPTED, first_byte, path_of, print_end, records_of
 from slurmgen.cli.route_options import connect
 from slurmgen.text import visible
 
@@ -117,7 +117,7 @@ def _follow(transport: "Transport", route: "Route", logs: Sequence[Log]) -> int:
     from slurmgen.jobs.follow import follow_through
 
     try:
-        states = follow_through(
+        states, transport = follow_through(
             transport,
             lambda: connect(route, interactive=False),
             [log.followed for log in logs],
@@ -127,19 +127,15 @@ def _follow(transport: "Transport", route: "Route", logs: Sequence[Log]) -> int:
     finally:
         for log in logs:
             log.finish()
-    return max([_end(transport, log.job, states[log.job.id]) for log in logs])
+    with transport:
+        return max([_end(transport, log.job, states[log.job.id]) for log in logs])
 
 
 def _end(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -> int:
     """Print how a job ended, and keep it in the ledger; returns 0 if it COMPLETED, else 1."""
-    from slurmgen.jobs.report_text import describe
-    from slurmgen.jobs.slurm_client import outcome
-
     with _writes:
-        save_ends(transport, records_of(job.route, job.id), job.route, job.id, states)
-        for line in describe(states, job.id, transport.where):
-            click.echo(line, err=True)
-    return int(outcome(states) != "COMPLETED")
+        state = print_end(transport, records_of(job.route, job.id), job.route, job.id, states)
+    return int(state != "COMPLETED")
 
 
 def _say(text: str) -> None:

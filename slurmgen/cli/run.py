@@ -17,6 +17,7 @@ from slurmgen.job_spec import JobOptions, load_spec
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
+    from slurmgen.jobs.job import Job
     from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.one_job import Outcome
     from slurmgen.jobs.prepare import Prepared
@@ -92,11 +93,12 @@ def _followed(prepared: "Prepared", outcome: "Outcome", route: "Route") -> int:
 
 def _follow(outcome: "Outcome", route: "Route", path: str) -> int:
     from slurmgen.jobs.follow import follow_through
+    from slurmgen.jobs.job import Job
     from slurmgen.jobs.logs import Followed, Shown
 
     job, write = outcome.submitted.job, LogOutput()
     try:
-        states = follow_through(
+        states, transport = follow_through(
             outcome.transport,
             lambda: connect(route, interactive=False),
             [Followed(job, path, Shown(write))],
@@ -108,7 +110,8 @@ def _follow(outcome: "Outcome", route: "Route", path: str) -> int:
         return INTERRUPTED
     finally:
         write.finish()
-    return _ended(outcome, route, states[job])
+    with transport:
+        return _ended(transport, Job.of(outcome.record, route), states[job])
 
 
 def _cancel(transport: "Transport", record: "Record", route: "Route") -> None:
@@ -128,15 +131,12 @@ def _cancel(transport: "Transport", record: "Record", route: "Route") -> None:
         say(f"asked Slurm to cancel job {job}")
 
 
-def _ended(outcome: "Outcome", route: "Route", states: "tuple[JobState, ...]") -> int:
+def _ended(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -> int:
     """Print how the job ended, and keep it in the ledger; returns its exit code."""
-    from slurmgen.jobs.job import Job
     from slurmgen.jobs.report_text import lines
-    from slurmgen.jobs.status import make_report, remove_unneeded_secrets, save_final_states
+    from slurmgen.jobs.status import end_of
 
-    report = make_report(Job.of(outcome.record, route), states)
-    save_final_states([report])
-    remove_unneeded_secrets(outcome.transport, [report])
+    report = end_of(transport, job, states)
     for line in lines(report):
         click.echo(visible(line), err=True)
     return report.code

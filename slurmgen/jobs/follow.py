@@ -79,11 +79,13 @@ def follow_through(
     on_interrupt: Callable[[Transport], None] = lambda _transport: None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> dict[JobId, tuple[JobState, ...]]:
-    """Show logs until their jobs end, even if the connection breaks; returns how the jobs ended.
+) -> tuple[dict[JobId, tuple[JobState, ...]], Transport]:
+    """Show logs until their jobs end, even if the connection breaks.
+
+    Returns how the jobs ended, and the connection that is open then. The caller closes it.
 
     Args:
-        transport: the connection to the site; it is closed at the end.
+        transport: the connection to the site; after an error, none is left open.
         reconnect: connects again, without a prompt.
         logs: the logs, each shown from the byte that it has reached.
         report: is called with each problem meanwhile.
@@ -101,7 +103,7 @@ def follow_through(
     try:
         while True:
             try:
-                return follow_all(transport, logs, sleep)
+                return follow_all(transport, logs, sleep), transport
             except TimedOut as error:  # the connection is there, so the login is still valid
                 outage.wait(error)
             except ConnectionFailed as error:
@@ -109,7 +111,9 @@ def follow_through(
                 outage.wait(error)
                 transport = outage.reconnect(reconnect)
     except KeyboardInterrupt:
-        on_interrupt(transport)
+        with transport:
+            on_interrupt(transport)
         raise
-    finally:
+    except BaseException:
         transport.close()
+        raise

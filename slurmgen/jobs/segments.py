@@ -57,6 +57,12 @@ def run_state(states: Sequence[JobState], last: Requeued | None) -> str:
     return "FAILED" if end == UNFINISHED else "COMPLETED"
 
 
+def is_unread(states: Sequence[JobState], last: Requeued | None) -> bool:
+    """Whether only the log says how the run ended, and it was not read: it may have finished early."""
+    ran = [state.state for state in sorted(states, key=task_order) if state.state != "CANCELLED"]
+    return last is None and ran[-1:] == ["COMPLETED"]
+
+
 def decisive(states: Sequence[JobState]) -> JobState | None:
     """The segment that ended the run, else the last one that did not complete; None if all did."""
     bad = [state for state in sorted(states, key=task_order) if state.ended and state.state != "COMPLETED"]

@@ -14,10 +14,10 @@ from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.log_files import ends
 from slurmgen.jobs.logs import recorded_logs
 from slurmgen.jobs.report import Report
-from slurmgen.jobs.reported_nodes import remember, with_bad_nodes
+from slurmgen.jobs.reported_nodes import if_readable, remember, with_bad_nodes
 from slurmgen.jobs.requeued import requeued
 from slurmgen.jobs.secret_removal import remove_secrets
-from slurmgen.jobs.segments import decisive, run_state, why_unfinished
+from slurmgen.jobs.segments import decisive, is_unread, run_state, why_unfinished
 from slurmgen.jobs.slurm_client import GONE, UNKNOWN, outcome, query_states
 from slurmgen.jobs.struct_text import to_text
 from slurmgen.jobs.sweep_table import tasks_of
@@ -57,7 +57,7 @@ def query_site(
     Args:
         transport: the connection to it.
         jobs: its jobs.
-        explain: read the ends of the logs of those that failed.
+        explain: read the ends of the logs of those that failed, not only of those in segments.
         with_requeues: read also those of other jobs that may have been requeued.
 
     Raises:
@@ -66,12 +66,33 @@ def query_site(
     replies = query_states(transport, [job.id for job in jobs])
     known = {job: with_final(replies[job.id], job.final) for job in jobs}
     states = {job: states for job, (states, _) in known.items()}
-    logs = _log_ends(transport, states, with_requeues) if explain else {}
+    to_read = states if explain else {job: found for job, found in states.items() if job.segments}
+    logs = _log_ends(transport, to_read, with_requeues)
     reasons = _reasons(states, logs) if explain else {}
     reports = [make_report(job, *known[job], reasons.get(job)) for job in jobs]
     reports = [as_run(_with_requeues(report, logs.get(report.job, ""))) for report in reports]
     remove_unneeded_secrets(transport, reports)
     return with_bad_nodes(transport, reports) if explain else reports
+
+
+def end_of(transport: Transport, job: Job, states: Sequence[JobState]) -> Report:
+    """Report how a job ended that was followed, keep that in the ledger, and remove its secrets.
+
+    Args:
+        transport: the connection to its site.
+        job: the job.
+        states: Slurm's reply. Of a job in segments it is not enough: the log says whether the run finished.
+
+    Raises:
+        RemoteError: Slurm did not reply, or the log of a job in segments was not read.
+    """
+    if job.segments:
+        (report,) = query_site(transport, [job])
+    else:
+        (report,) = if_readable(transport, [make_report(job, states)])
+        remove_unneeded_secrets(transport, [report])
+    save_final_states([report])
+    return report
 
 
 def remove_unneeded_secrets(transport: Transport, reports: Iterable[Report]) -> None:
@@ -80,9 +101,14 @@ def remove_unneeded_secrets(transport: Transport, reports: Iterable[Report]) -> 
 
 
 def _final(report: Report) -> str:
-    """The final states for the ledger; empty if it has no record of the job, or the job may run again."""
+    """The final states for the ledger; empty if it has no record of the job, or the job may run again.
+
+    Empty too if they do not say how a run in segments ended.
+    """
     is_recorded = report.states and report.job.is_recorded
-    return as_text(report.states, tasks_of(report.job.record)) if is_recorded else ""
+    if not is_recorded or (report.job.segments and is_unread(report.states, report.requeued)):
+        return ""
+    return as_text(report.states, tasks_of(report.job.record))
 
 
 def _with_requeues(report: Report, log: str) -> Report:
@@ -159,7 +185,7 @@ def save_final_states(reports: Iterable[Report]) -> None:
     remember(reports)
     seen = {
         report.job.record: (
-            as_text(report.states, tasks_of(report.job.record)),
+            _final(report),
             to_text(report.why),
             to_text(report.requeued or report.job.requeued),
         )

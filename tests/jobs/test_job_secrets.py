@@ -138,6 +138,20 @@ def test_a_job_keeps_its_secrets_when_slurm_requeues_it_and_loses_them_when_it_i
     assert not (run / PATH).exists()
 
 
+def test_run_removes_the_secrets_of_a_job_that_slurm_ended(user: User, testbed: Testbed) -> None:
+    runs = user.home / "slurmgen/project/runs"
+    before = set(runs.glob("*"))
+    words = [sys.executable, "-m", "slurmgen", "run", "train", *user.way]
+    secrets = ["--secret", "HF_TOKEN", "--secret", "WANDB_API_KEY"]
+    command = subprocess.Popen([*words, *secrets], cwd=user.project, env=user.environ | VALUES)
+    eventually(lambda: any((run / "up").exists() for run in set(runs.glob("*")) - before))
+    (run,) = set(runs.glob("*")) - before
+    assert (run / PATH).exists()
+    testbed.run("scancel", "--me")
+    assert command.wait(60) == 143
+    assert not (run / PATH).exists()
+
+
 def started(folder: Path, command: str, **asked: object) -> "subprocess.Popen[str]":
     """A batch script that runs a command without Slurm, beside a file with its secrets."""
     (folder / ".slurmgen").mkdir(exist_ok=True)

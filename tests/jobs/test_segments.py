@@ -10,17 +10,18 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from slurmgen import Request, load_site, render, resolve
+from slurmgen import Request, follow, load_site, render, resolve
 from slurmgen.jobs.job import Job
-from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.report_text import lines
 from slurmgen.jobs.requeued import requeued
-from slurmgen.jobs.segments import run_state, why_unfinished
+from slurmgen.jobs.segments import is_unread, run_state, why_unfinished
 from slurmgen.jobs.status import make_report
 from slurmgen.remote.route import Route
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 from tests.conftest import Run
+from tests.support.sshd import Server
 from tests.support.twins import Testbed, eventually
 
 Call = Callable[..., CompletedProcess[str]]
@@ -170,6 +171,35 @@ def test_an_old_copy_of_a_restarted_segment_does_not_end_the_run(call: Call, tes
     assert "segment 2 of 4 was ended by Slurm: RESTARTED" in call("logs", job).stdout
 
 
+def test_a_run_that_finishes_early_is_completed_for_those_who_follow_it_over_ssh(
+    slurmgen: Run, project: Path, login_node: Server, testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURMGEN_SSH_CONFIG", login_node.config(project.parent))
+    at = ["--site", "generic", "--host", "far"]
+
+    def started(command: str, *options: str) -> CompletedProcess[str]:
+        return slurmgen(command, "train", *at, *options, "--", "unfinished", "0", cwd=project)
+
+    replies = [
+        started("submit", "--follow"),
+        started("run"),
+        slurmgen("logs", "-f", *submitted_jobs(), cwd=project),
+    ]
+    for reply in replies:
+        assert reply.returncode == 0, reply.stderr
+        assert "(train) is COMPLETED in segment 2 of 4" in reply.stderr
+    report = follow(submitted_jobs()[0], lambda _part: None)
+    assert report.state == "COMPLETED"
+    cancelled = slurmgen("cancel", submitted_jobs()[0], cwd=project)
+    assert "has ended already" in cancelled.stdout + cancelled.stderr
+    assert all("finished" in record.requeued for record in Ledger().all())
+    assert slurmgen("status", cwd=project).stdout.count("COMPLETED") == 2
+
+
+def submitted_jobs() -> list[str]:
+    return [record.id for record in Ledger().all()]
+
+
 @pytest.mark.parametrize(
     ("second", "expected"),
     [
@@ -212,6 +242,21 @@ def test_what_contradicts_segments_is_refused(words: list[str], error: str, call
     reply = call("render", "train", *words)
     assert reply.returncode == 2
     assert error in reply.stderr
+
+
+@pytest.mark.parametrize(
+    ("ends", "log", "is_kept"),
+    [
+        ("COMPLETED COMPLETED CANCELLED", "", False),
+        ("COMPLETED COMPLETED CANCELLED", "slurmgen: segment 2 of 3 has finished the run", True),
+        ("COMPLETED OUT_OF_MEMORY CANCELLED", "", True),
+    ],
+)
+def test_the_end_of_a_run_is_kept_only_if_it_is_known_whether_it_finished(
+    ends: str, log: str, is_kept: bool
+) -> None:
+    tasks = [JobState(id=f"7_{number}", state=end) for number, end in enumerate(ends.split(), 1)]
+    assert is_unread(tasks, requeued(log)) != is_kept
 
 
 @pytest.mark.parametrize(

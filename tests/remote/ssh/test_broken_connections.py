@@ -64,7 +64,7 @@ def test_no_byte_of_a_log_is_lost_or_shown_twice(
     faults = [Fault("cut", AFTER_LOGIN + seed), *seeded_cuts(seed, 5)]
     with link(server.port, *faults) as bad:
         to = destination("far", config(bad, server, tmp_path))
-        states = follow_through(
+        states, open_now = follow_through(
             CONNECT[client](to),
             lambda: CONNECT[client](to),
             [Followed(JOB, str(tmp_path / "log"), Shown(shown.extend))],
@@ -72,6 +72,8 @@ def test_no_byte_of_a_log_is_lost_or_shown_twice(
             lambda: "",
             sleep=lambda _: None,
         )
+        with open_now:
+            assert open_now.run(["echo", "open"], timeout=60).out == "open\n"
         assert bad.struck == len(faults)
     assert [one.state for one in states[JOB]] == ["COMPLETED"]
     assert bytes(shown) == LOG

@@ -117,8 +117,9 @@ def command(
         check_all(options, others | {"--dry-run --json": dry_run and as_json})
         specs = load_all(options)
         route = find_route(specs[0].site, specs[0].personal, **route_values)
-        made = partial(_made, route, exclude_bad_nodes, remote_dir, max_size, send)
+        made = partial(_made, route, remote_dir, max_size, send)
         with connect_in_background(route, starts=not dry_run) as connecting:
+            specs = [_on_good_nodes(one, route, exclude_bad_nodes) for one in specs]
             submit_all(connecting, specs, made, again=again, dry_run=dry_run, as_json=as_json)
         return
     options, of_first = _first(options, first, after, route_values, remote_dir, again=again)
@@ -130,19 +131,12 @@ def command(
         if isinstance(job, FileJob):
             script = job.read(lint=not no_lint)
             check_follow(follow, is_array=script.is_array)
-            prepared = job.prepare(script, route, remote_dir, max_size, send)
+            prepared = with_command(job.prepare(script, route, remote_dir, max_size, send))
             afters = job.after(script, after)
         else:
-            if exclude_bad_nodes:
-                job = without_bad_nodes(job, twin=route.via == "twin")
-            plan = job.plan()
-            check_follow(follow, is_array="%a" in plan.output)
-            prepared, notes = (
-                prepared_job(job, plan, route, remote_dir, max_size, send),
-                tuple(notes_of(plan)),
-            )
+            job = _on_good_nodes(job, route, exclude_bad_nodes)
+            prepared, notes = _made(route, remote_dir, max_size, send, job, follow=follow)
             afters = job.after(after)
-        prepared = with_command(prepared)
         prepared = prepared if test_only else _dependent(prepared, afters)
         if test_only:
             check_only(connecting, prepared, as_json)
@@ -172,17 +166,22 @@ def _first(
     return choose(options, first, route_values, remote_dir, again=again)
 
 
+def _on_good_nodes(job: JobSpec, route: "Route", exclude_bad_nodes: bool) -> JobSpec:
+    return without_bad_nodes(job, twin=route.via == "twin") if exclude_bad_nodes else job
+
+
 def _made(
     route: "Route",
-    exclude_bad_nodes: bool,
     remote_dir: str | None,
     max_size: int,
     send: tuple[str, ...],
     job: JobSpec,
+    *,
+    follow: bool = False,
 ) -> "tuple[Prepared, tuple[str, ...]]":
-    """A job of a group, and what to know about it."""
-    job = without_bad_nodes(job, twin=route.via == "twin") if exclude_bad_nodes else job
+    """The submission of a job, and what to know about it."""
     plan = job.plan()
+    check_follow(follow, is_array="%a" in plan.output)
     one = prepared_job(job, plan, route, remote_dir, max_size, send)
     return with_command(one), tuple(notes_of(plan))
 

@@ -112,6 +112,8 @@ def main() -> None:
     trainer.fit(Classifier(), Points(args.run_dir / "data"), ckpt_path="last")  # or from scratch
     accuracy = trainer.callback_metrics["accuracy"]
     print(f"{rank} accuracy {accuracy:.4f} after {trainer.global_step} steps", flush=True)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()  # Lightning does so for NCCL only; gloo may abort at the exit
 
 
 if __name__ == "__main__":

@@ -1,0 +1,5 @@
+"""Linter."""
+
+from slurmgen.web.linter.routes import ROUTES
+
+__all__ = ["ROUTES"]

@@ -52,7 +52,7 @@ def test_several_users_at_a_time_share_one_login() -> None:
     assert len(logins.made) == 1
 
 
-def test_a_connection_is_closed_when_nobody_has_used_it_for_a_while() -> None:
+def test_a_connection_is_closed_some_time_after_its_last_use() -> None:
     logins = Logins()
     connections = Connections(logins, idle=0.01)
     with connections.use(SITE):

@@ -129,7 +129,7 @@ def parsed(data: bytes, path: Path, file: str) -> BatchScript:
         file: its path in the project.
 
     Raises:
-        RequestError: it is no text, or its header has an option that contradicts a submission.
+        RequestError: it has a NUL byte, or its header has an option that contradicts a submission.
     """
     if b"\0" in data:
         raise RequestError(f"{path.name} has a NUL byte, so it is not a batch script", "Remove it.")

@@ -1,16 +1,19 @@
 """The page as an ASGI application."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, ExceptionHandler
 
 from slurmgen.errors import SlurmgenError
 from slurmgen.web import generator, linter, sites
@@ -39,26 +42,29 @@ def _pages(settings: Settings) -> Starlette:
         *generator.ROUTES,
         *linter.ROUTES,
         *sites.ROUTES,
-        *(() if settings.public else _jobs()),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
-    app = Starlette(
-        routes=[Mount(settings.base_path, routes=routes)] if settings.base_path else routes,
-        exception_handlers={
-            HTTPException: _failed,
-            SlurmgenError: _refused,
-            ClientDisconnect: _left,
-            Exception: _bug,
-        },
-    )
+    app = Starlette(exception_handlers=_HANDLERS, lifespan=None if settings.public else _lifespan)
     app.state.settings = settings
+    if not settings.public:
+        _add_jobs(app, routes)
+    app.router.routes += [Mount(settings.base_path, routes=routes)] if settings.base_path else routes
     return app
 
 
-def _jobs() -> Sequence[BaseRoute]:
+def _add_jobs(app: Starlette, routes: list[BaseRoute]) -> None:
     from slurmgen.web import jobs
+    from slurmgen.web.jobs.connections import Connections
 
-    return jobs.ROUTES
+    app.state.connections = Connections()
+    routes += jobs.ROUTES
+
+
+@asynccontextmanager
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Close the connections to sites when the server ends."""
+    yield
+    await run_in_threadpool(app.state.connections.close)
 
 
 async def _health(_request: Request) -> Response:
@@ -83,3 +89,11 @@ async def _left(_request: Request, _error: Exception) -> Response:
 async def _bug(request: Request, _error: Exception) -> Response:
     fact = "This is a bug in slurmgen; the terminal of the server shows its traceback"
     return page(request, "error.html", 500, fact=fact, hint="Please report it.")
+
+
+_HANDLERS: dict[Any, ExceptionHandler] = {
+    HTTPException: _failed,
+    SlurmgenError: _refused,
+    ClientDisconnect: _left,
+    Exception: _bug,
+}

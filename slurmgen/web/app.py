@@ -83,7 +83,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _left(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=400)  # nobody receives it
+    return Response(status_code=400)  # the client has gone
 
 
 async def _bug(request: Request, _error: Exception) -> Response:

@@ -93,7 +93,7 @@ def test_it_listens_on_ipv6() -> None:
         ("--public --base-path /a/../b", "is not a path"),
         ("--public --base-path //evil.example", "is not a path"),
         ("--public --base-path /a;b", "is not a path"),
-        ("--public --host nobody.invalid", "is not a host"),
+        ("--public --host no-host.invalid", "is not a host"),
     ],
 )
 def test_an_option_that_is_not_valid_is_refused(arguments: str, fact: str) -> None:
@@ -125,12 +125,12 @@ def test_a_machine_without_a_browser_is_reported(tmp_path: Path) -> None:
     assert "found no browser; open the address above\n" in lines
 
 
-def test_a_public_server_listens_where_it_is_told_and_limits_each_client() -> None:
+def test_a_public_server_limits_each_client() -> None:
     with web("--public", "--rate", "1") as (_, address), httpx.Client() as client:
         assert "token" not in address
         statuses = [client.get(f"{address}healthz").status_code for _ in range(20)]
         assert (statuses[:3], 429 in statuses) == ([200] * 3, True)
-        # Nobody can choose another address.
+        # A client cannot choose another address.
         assert client.get(f"{address}healthz", headers={"x-forwarded-for": "192.0.2.7"}).status_code == 429
 
 

@@ -37,7 +37,7 @@ def _stated(site: Site) -> list[str]:
 
 
 def _leaves(value: object, key: str) -> Iterator[str]:
-    """The keys of all values; a value of the site itself is a leaf if it is no table or an empty one."""
+    """The keys of all values that are not tables, and of empty tables."""
     if not isinstance(value, dict) or not value:
         yield key
         return

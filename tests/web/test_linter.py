@@ -118,7 +118,7 @@ def test_a_script_with_very_many_findings_shows_the_first_of_them(check: Check) 
     [
         ({"script": "x", "site": "nowhere"}, 422, "there is no site 'nowhere'"),
         ({"script": "x", "site": "../../etc/passwd"}, 422, "there is no site"),
-        ({"script": "x" * 1_000_001}, 413, "1,000,000 bytes"),
+        ({"script": "x" * 1_000_001}, 413, "Too Large"),
     ],
 )
 def test_a_refusal_is_a_sentence(client: TestClient, data: dict[str, str], status: int, text: str) -> None:

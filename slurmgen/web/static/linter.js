@@ -39,6 +39,7 @@ async function ask(more, signal) {
     throw new Error("The server does not answer. Is it still running?");
   });
   if (reply.ok) return reply.json();
+  if (reply.status === 413) throw new Error("The script is too large to check here: a request has at most a megabyte.");
   const isSentence = reply.headers.get("content-type")?.startsWith("text/plain");
   throw new Error(isSentence ? await reply.text() : `The server refused the script (${reply.status}).`);
 }

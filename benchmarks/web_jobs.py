@@ -79,7 +79,7 @@ def measure(client: TestClient) -> None:
         times = [1000 * seconds(lambda at=address: client.get(at)) for _ in range(ROUNDS)]
         size = len(client.get(address).content)
         print(f"{name}: median {median(times):.0f} ms, worst {max(times):.0f} ms, {size / 1024:.0f} KiB")
-    times = [1000 * seconds(lambda: _after_change(client, number)) for number in range(5)]
+    times = [1000 * seconds(lambda number=number: _after_change(client, number)) for number in range(5)]
     print(f"after a new job: median {median(times):.0f} ms, worst {max(times):.0f} ms")
 
 
@@ -95,7 +95,9 @@ def main() -> None:
         Path(folder).chmod(0o700)
         Ledger().settle_all(records(count))
         settings = Settings(hosts=("testserver",))
-        with TestClient(create_app(settings), headers={"cookie": f"{settings.cookie}={settings.token}"}) as client:
+        with TestClient(
+            create_app(settings), headers={"cookie": f"{settings.cookie}={settings.token}"}
+        ) as client:
             measure(client)
 
 

@@ -1,7 +1,8 @@
 """What is known of all jobs of the ledger, kept between requests. Safe to use from several threads."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from threading import RLock
@@ -14,11 +15,12 @@ from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.listing import without_query
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.slurm_client import UNKNOWN
-from slurmgen.jobs.status import unreached
+from slurmgen.jobs.status import recall, unreached
 from slurmgen.remote.route import Route
 from slurmgen.web.jobs.records import job_of, key_of, record_of_job
 from slurmgen.web.jobs.rows import Row, group_row, job_row
 
+_UNEXPLAINED = "it is not known why it failed"
 _HEAD = 28
 "Bytes up to the end of SQLite's file change counter."
 
@@ -59,24 +61,34 @@ class Board:
         self._changed: dict[str, int] = {}
         "The count at which each row changed last."
         self._problems: dict[Route, Problem] = {}
-        self.listeners: list[Callable[[], None]] = []
-        "Called after a change, in any thread."
+        self._listeners: list[Callable[[], object]] = []
 
     @property
     def version(self) -> str:
         """Names the present state, so that later changes can be asked for."""
         return f"{self._id}-{self._count}"
 
-    def rows(self) -> list[Row]:
-        """All rows as they are now, in the order of submission."""
-        self.read()
+    def rows(self) -> tuple[list[Row], str]:
+        """All rows as they are now, in the order of submission, and the version of the board."""
         with self._lock:
-            return list(self._rows.values())
+            self.read()
+            return list(self._rows.values()), self.version
 
     def problems(self) -> list[Problem]:
         """The sites that were not reached."""
         with self._lock:
             return sorted(self._problems.values(), key=lambda problem: problem.site)
+
+    @contextmanager
+    def listened(self, listener: Callable[[], object]) -> Iterator[None]:
+        """Call a function after every change during this block, in the thread that makes the change."""
+        with self._lock:
+            self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._listeners.remove(listener)
 
     def report(self, key: str) -> Report | None:
         """What is known of one job."""
@@ -97,11 +109,12 @@ class Board:
             return Changes(self.version, tuple(self._rows[row] for row in ids), whole)
 
     def active(self) -> dict[Route, list[Job]]:
-        """The jobs of each site that have not ended as far as it is known."""
+        """The jobs of each site that are to be queried: unended, or failed without a reason so far."""
         with self._lock:
-            reports = self._reports.values()
             return group_by_route(
-                report.job for report in reports if not report.ended and report.job.id.number
+                report.job
+                for report in self._reports.values()
+                if report.job.id.number and (not report.ended or report.remembered == _UNEXPLAINED)
             )
 
     def read(self) -> None:
@@ -119,6 +132,7 @@ class Board:
         with self._lock:
             answered = self._problems.pop(route, None) is not None
             self._replace(reports)
+            self._count += answered
             self._notify(answered)
 
     def fail(self, route: Route, error: SlurmgenError) -> None:
@@ -128,7 +142,10 @@ class Board:
             is_new = self._problems.get(route) != problem
             self._problems[route] = problem
             jobs = self.active().get(route, [])
-            self._replace(unreached(job, error) for job in jobs if not self._of(job).states)
+            # The error is shown once for the site.
+            unknown = (unreached(job, error) for job in jobs if not self._of(job).states)
+            self._replace(structs.replace(report, error="") for report in unknown)
+            self._count += is_new
             self._notify(is_new)
 
     def _of(self, job: Job) -> Report:
@@ -153,20 +170,21 @@ class Board:
 
     def _of_ledger(self, records: Mapping[str, Record]) -> dict[str, Report]:
         """The reports of the jobs of the ledger: what a query found stays."""
-        jobs = {key: job_of(record) for key, record in records.items()}
-        known = without_query([job for key, job in jobs.items() if not self._is_same(key, job)])
-        return {key: self._kept(key, job, known.get(job)) for key, job in jobs.items()}
+        before = self._reports
+        is_same = {key: key in before and before[key].job.record == one for key, one in records.items()}
+        jobs = {key: job_of(one) for key, one in records.items() if not is_same[key]}
+        known = without_query(list(jobs.values()))
+        return {
+            key: before[key] if is_same[key] else known.get(jobs[key]) or self._unended(key, jobs[key])
+            for key in records
+        }
 
-    def _is_same(self, key: str, job: Job) -> bool:
-        return key in self._reports and self._reports[key].job == job
-
-    def _kept(self, key: str, job: Job, known: Report | None) -> Report:
-        """The report of a job whose record may have changed."""
-        if self._is_same(key, job):
-            return self._reports[key]
+    def _unended(self, key: str, job: Job) -> Report:
+        """The report of a job that is new or whose record has changed, and that is still to be queried."""
         before = self._reports.get(key)
-        states = before.states if before else ()
-        return known or (structs.replace(before, job=job) if before and states else _unknown(job))
+        if before and before.states:
+            return structs.replace(before, job=job)
+        return recall(job, _UNEXPLAINED) or Report(job=job, state=UNKNOWN)
 
     def _make_rows(self, keys: Iterable[str]) -> None:
         """Make the rows of these jobs and of their groups, and keep those that differ."""
@@ -187,7 +205,7 @@ class Board:
             self._count += 1
             self._rows |= {row.id: row for row in rows}
             self._changed |= {row.id: self._count for row in rows}
-            self._notify(True)
+            self._notify()
 
     def _order_rows(self) -> None:
         """Sort the rows as the ledger is, a group before its jobs, and drop those that are not in it."""
@@ -199,12 +217,12 @@ class Board:
         if self._rows.keys() - ids.keys():
             self._count += 1
             self._removed = self._count
-            self._notify(True)
+            self._notify()
         self._rows = {row: self._rows[row] for row in ids}
         self._changed = {row: at for row, at in self._changed.items() if row in self._rows}
 
-    def _notify(self, changed: bool) -> None:
-        for listener in self.listeners if changed else ():
+    def _notify(self, changed: bool = True) -> None:
+        for listener in self._listeners if changed else ():
             listener()
 
 
@@ -215,11 +233,6 @@ def groups_of(records: Mapping[str, Record]) -> dict[str, list[str]]:
         if record.part_of and not record.pending:
             groups.setdefault(record.part_of, []).append(key)
     return {group: keys for group, keys in groups.items() if len(keys) > 1}
-
-
-def _unknown(job: Job) -> Report:
-    """The report of a job that was not queried yet."""
-    return Report(job=job, state=UNKNOWN)
 
 
 def _stamp(path: Path) -> object:

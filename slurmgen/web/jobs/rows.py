@@ -9,8 +9,10 @@ from msgspec import DecodeError, Struct, json
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.listing import reasons
 from slurmgen.jobs.report import Report
+from slurmgen.jobs.report_text import local_time
 from slurmgen.jobs.sweep_report import combined, is_sweep
 from slurmgen.slurm import durations
+from slurmgen.text import visible
 from slurmgen.web.jobs.records import key_of, record_of_job
 
 Kind = Literal["running", "pending", "completed", "failed", "cancelled", "unknown"]
@@ -22,6 +24,7 @@ _KIND: dict[str, Kind] = {
     "UNKNOWN": "unknown",
     "GONE": "unknown",
 }
+_MINUTE = len("2026-01-31 12:00")
 _JITTER = 5
 "Seconds by which the begin of a run may seem to change between two queries."
 
@@ -53,10 +56,36 @@ class Row(Struct, frozen=True, kw_only=True):
     ended: bool
     pending: bool = False
     "Whether it is not known whether there is a job."
+    repeats: bool = False
+    "Whether it can be submitted again from here."
     group: str = ""
     "The key of its group, or of the group that it is; empty for a single job."
     members: int = 0
     "Of a group: how many jobs it has."
+
+    def ran(self, now: float) -> int | None:
+        """Seconds that it has run, at a time in seconds since 1970; None if it is not known."""
+        return self.elapsed if self.began is None else max(0, round(now) - self.began)
+
+    def elapsed_text(self, now: float) -> str:
+        """The time that it has run, as Slurm writes it."""
+        ran = self.ran(now)
+        return "" if ran is None else durations.canonical(ran)
+
+    @property
+    def limit_text(self) -> str:
+        """Its time limit, as Slurm writes it."""
+        return durations.canonical(self.limit) if self.limit else ""
+
+    @property
+    def start_text(self) -> str:
+        """When it started or is expected to, to the minute."""
+        return self.start[:_MINUTE].replace("T", " ")
+
+    @property
+    def submitted_text(self) -> str:
+        """When it was submitted, in the time zone of this machine, to the minute."""
+        return local_time(self.submitted)[:_MINUTE]
 
     @property
     def is_member(self) -> bool:
@@ -85,16 +114,14 @@ def group_row(reports: Sequence[Report], now: float, before: Row | None) -> Row:
     return _row(report, f"group-{group}", now, before, group=group, members=len(reports))
 
 
-def _row(
-    report: Report, identifier: str, now: float, before: Row | None, *, group: str, members: int
-) -> Row:
+def _row(report: Report, identifier: str, now: float, before: Row | None, *, group: str, members: int) -> Row:
     record, twin = record_of_job(report.job), report.job.route.via == "twin"
     return Row(
         id=identifier,
         key=key_of(record),
         number=report.job.id.number,
         name=report.name,
-        site=f"{record.site} twin" if twin else record.site,
+        site=visible(f"{record.site} twin" if twin else record.site),
         state=report.state,
         kind=kind_of(report),
         words=_words(report, members),
@@ -106,6 +133,7 @@ def _row(
         submitted=record.submitted,
         ended=report.ended,
         pending=record.pending,
+        repeats=_repeats(record, group, members),
         group=group,
         members=members,
     )
@@ -146,6 +174,12 @@ class _Asked(Struct, frozen=True):
     request: _Request = _Request()
 
 
+def _repeats(record: Record, group: str, members: int) -> bool:
+    """Whether the line is a job or a whole sweep, and its request is recorded."""
+    is_sweep_or_job = bool(record.tasks) == bool(members) or not group
+    return bool(record.request) and not record.pending and is_sweep_or_job
+
+
 def _gpus(report: Report, record: Record) -> int | None:
     """The GPUs that it was allocated, else those that it asked for; None if neither is known."""
     allocated = sum(state.usage.gpus for state in report.states if state.usage)
@@ -155,8 +189,3 @@ def _gpus(report: Report, record: Record) -> int | None:
         return json.decode(record.request or "{}", type=_Asked).request.gpus
     except DecodeError:
         return None
-
-
-def short(seconds: int | None) -> str:
-    """A time as Slurm writes it, such as 1-02:03:04; empty if it is not known."""
-    return "" if seconds is None else durations.canonical(seconds)

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct, structs
 
+from slurmgen.text import visible
 from slurmgen.web.jobs.rows import KINDS, Row
 
 PER_PAGE = 200
@@ -40,7 +41,7 @@ class View(Struct, frozen=True):
         """The view of an address; what is not valid counts as not given."""
         sort, kind, page = query.get("sort", ""), query.get("kind", ""), query.get("page", "")
         return cls(
-            q=query.get("q", "").strip()[:200],
+            q=visible(query.get("q", "").strip()[:200]),
             site=query.get("site", "")[:200],
             kind=kind if kind in KINDS else "",
             sort=sort if sort.removeprefix("-") in _COLUMNS else NEWEST_FIRST,
@@ -69,7 +70,10 @@ class Shown(Struct, frozen=True):
     "How many rows of each kind the search has, on all pages."
     sites: tuple[str, ...]
     found: int
+    "How many rows there are on all pages."
     first: int
+    "The position of the first row of this page, from 0, and that of the last, from 1."
+    last: int
     pages: int
 
 
@@ -88,6 +92,7 @@ def shown(rows: Sequence[Row], view: View) -> Shown:
         sites=tuple(sorted({row.site for row in top})),
         found=len(found),
         first=start,
+        last=min(start + PER_PAGE, len(ordered)),
         pages=pages,
     )
 
@@ -112,8 +117,4 @@ def _with_members(page: Sequence[Row], rows: Sequence[Row], opened: Sequence[str
     for row in rows:
         if row.is_member and row.group in members:
             members[row.group].append(row)
-    return tuple(
-        one for row in page for one in (row, *(members.get(row.group, ()) if row.members else ()))
-    )
-
-
+    return tuple(one for row in page for one in (row, *(members.get(row.group, ()) if row.members else ())))

@@ -12,10 +12,10 @@ SUM = "94011"
 "What `31337*3` would be."
 # fmt: off
 VALUES = (
-    "", " ", "0", "-1", "1e9", "1", "4", "9" * 400, "NaN", "1:00:00", "99-99:99:99", "true", "null", "[]", "{}",
-    "../../../../etc/passwd", "/etc/passwd", "..%2f..%2fetc", "~/.ssh/id_ed25519", "file:///etc/passwd", "-rf",
-    "\0", "a\0b", "\r\nzq: 1", "\x1b[31m", "\N{RIGHT-TO-LEFT OVERRIDE}", "\ud800", "\N{SNOWMAN}" * 50,
-    "\N{LATIN SMALL LETTER DOTLESS I}", "\N{LATIN SMALL LIGATURE FFI}", "\N{ARABIC-INDIC DIGIT FOUR}",
+    "", " ", "0", "-1", "1e9", "1", "4", "9" * 400, "NaN", "1:00:00", "99-99:99:99", "[]", "{}",
+    "true", "../../../../etc/passwd", "/etc/passwd", "..%2f..%2fetc", "~/.ssh/id_ed25519", "-rf",
+    "file:///etc/passwd", "\0", "a\0b", "\r\nzq: 1", "\x1b[31m", "\N{RIGHT-TO-LEFT OVERRIDE}",
+    "\ud800", "\N{SNOWMAN}" * 50, "\N{LATIN SMALL LETTER DOTLESS I}", "\N{LATIN SMALL LIGATURE FFI}",
     f"<{MARK}>", f'"><{MARK} onload=1>', f"' {MARK}=1 x='", f'" {MARK}=1 x="', f"</script><{MARK}>",
     f"</textarea></title><{MARK}>", f"--><{MARK}>", f"<!--<{MARK}>", f"<svg/{MARK}=1>", "javascript:alert(1)",
     "{{31337*3}}", "{% for a in 1 %}", "${31337*3}", "#{31337*3}", "{0.__class__}", "%s%n%d", "{}{0}{a}", "%",
@@ -26,13 +26,14 @@ VALUES = (
 )
 METHODS = ("GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "ZQ")
 PATHS = (
-    "/", "//", "//evil.example/", "/\\evil", "/..%2f..%2fetc/passwd", "/static/../access.py", "/static/%2e%2e/app.py",
-    "/static//etc/passwd", "/static/%00", "/static/" + "a" * 5000, "/%ff", "/static/%c0%ae", "/;", "/?", "/static",
+    "/", "//", "//evil.example/", "/\\evil", "/..%2f..%2fetc/passwd", "/static/../access.py", "/;", "/?",
+    "/static/%2e%2e/app.py", "/static//etc/passwd", "/static/%00", "/static/" + "a" * 5000, "/%ff",
 )
 HEADERS = (
-    "accept", "content-type", "content-length", "range", "if-none-match", "if-modified-since", "hx-request", "te",
-    "x-forwarded-for", "x-forwarded-host", "x-original-url", "x-http-method-override", "upgrade", "hx-current-url",
-    "accept-language", "accept-encoding", "transfer-encoding", "expect", "last-event-id", "forwarded",
+    "accept", "content-type", "content-length", "range", "if-none-match", "if-modified-since", "te",
+    "hx-request", "x-forwarded-for", "x-forwarded-host", "x-original-url", "x-http-method-override",
+    "hx-current-url", "accept-language", "accept-encoding", "transfer-encoding", "expect", "last-event-id",
+    "forwarded", "upgrade",
     "sec-fetch-site", "sec-fetch-mode", "origin", "host", "cookie", "authorization", "user-agent", "referer",
 )
 # fmt: on
@@ -100,12 +101,7 @@ class Requests:
     def next(self) -> Asked:
         method, path = self._address()
         query = f"?{self._form()}" if self.random.random() < 0.4 else ""
-        return Asked(
-            self.random.choice(METHODS),
-            (path + query).encode("ascii", "replace"),
-            self._headers(),
-            self._body(),
-        )
+        return Asked(method, (path + query).encode("ascii", "replace"), self._headers(), self._body())
 
     def _value(self) -> str:
         value = self.random.choice(VALUES)

@@ -118,10 +118,12 @@ class JobSpec(Struct, frozen=True, kw_only=True):
         Raises:
             RequestError: a word names no job, or an sbatch option names dependencies too.
         """
-        of_project = depends_on(self.project, self.name, self.site.name) if self.name else ()
-        afters = dependencies.given(words) if words else of_project
+        afters = dependencies.given(words) if words else self._depends_on()
         dependencies.check_alone(afters, given(self.request.sbatch).get("dependency"))
         return afters
+
+    def _depends_on(self) -> tuple[After, ...]:
+        return depends_on(self.project, self.name, self.site.name) if self.name else ()
 
     def plan(self) -> "Plan":
         """Resolve the request on its site.

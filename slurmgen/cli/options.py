@@ -12,7 +12,6 @@ import click
 from slurmgen.cli.completion import complete_jobs, complete_sites
 from slurmgen.cli.help import Command
 from slurmgen.cli.site_option import site_option
-from slurmgen.cli.size_option import max_size_option
 from slurmgen.config.project import DEFAULT_SITE, find_project
 from slurmgen.errors import SlurmgenError
 from slurmgen.job_spec import JobOptions
@@ -22,7 +21,6 @@ from slurmgen.sites.model import EngineName, Site
 from slurmgen.sites.profiles import load_site
 
 _SCRIPT_ARGS = "slurmgen.script_args"
-project_size_option = max_size_option("1G", "Refuse to send a project that is larger than this.")
 _WORDS = "slurmgen.words"
 _VARIABLE = re.compile(r"((?:--env=)?[^=]*=).*", re.DOTALL)
 
@@ -311,14 +309,6 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
         help="Folder for the log; submit creates it, otherwise it must exist when the job starts.",
     ),
 ]
-
-
-send_option = click.option(
-    "--send",
-    multiple=True,
-    metavar="PATH",
-    help="Send this file even if it is ignored or may hold secrets; repeatable.",
-)
 
 
 def request_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from html.parser import HTMLParser
 from random import Random
 from urllib.parse import quote, quote_plus, unquote
@@ -20,8 +21,8 @@ VALUES = (
     f"</textarea></title><{MARK}>", f"--><{MARK}>", f"<!--<{MARK}>", f"<svg/{MARK}=1>", "javascript:alert(1)",
     "{{31337*3}}", "{% for a in 1 %}", "${31337*3}", "#{31337*3}", "{0.__class__}", "%s%n%d", "{}{0}{a}", "%",
     "$(touch zq)", "`touch zq`", "; touch zq", "| sh", "a\nb", "#SBATCH --wrap=x", "'", '"', "\\", "--help",
-    "daic", "delftblue", "ddp", "gpu", "alice", "python train.py", "train.py", "12:00:00", "16G", "a" * 5000,
-    "#!/bin/bash\n#SBATCH --gpus=2\n#SBATCH --time=1\nsrun python train.py <zq>\n",
+    "daic", "delftblue", "SG101", "ddp", "gpu", "alice", "python train.py", "train.py", "12:00:00", "16G",
+    "a" * 5000, "#!/bin/bash\n#SBATCH --gpus=2\n#SBATCH --time=1\nsrun python train.py <zq>\n",
     "#!/bin/bash\n" + "((" * 300 + "$(" * 300,
 )
 METHODS = ("GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "ZQ")
@@ -98,6 +99,11 @@ class Requests:
     own: dict[str, str]
     "Headers of a request that is let in."
 
+    @cached_property
+    def _changing(self) -> list[tuple[str, str]]:
+        """Addresses that take a form, which are few, and do most."""
+        return [one for one in self.addresses if one[0] == "POST"]
+
     def next(self) -> Asked:
         method, path = self._address()
         query = f"?{self._form()}" if self.random.random() < 0.4 else ""
@@ -110,7 +116,7 @@ class Requests:
     def _address(self) -> tuple[str, str]:
         if self.random.random() < 0.15:
             return self.random.choice(METHODS), self.random.choice(PATHS)
-        method, path = self.random.choice(self.addresses)
+        method, path = self.random.choice(self.random.choice([self.addresses, self._changing]))
         parts = path.split("/")
         path = "/".join(
             quote(self._value(), safe="", errors="replace") if "{" in part else part for part in parts

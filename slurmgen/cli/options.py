@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from slurmgen.cli import option_values
 from slurmgen.cli.completion import complete_jobs, complete_sites
 from slurmgen.cli.help import Command
 from slurmgen.cli.request_completion import (
@@ -19,8 +18,8 @@ from slurmgen.cli.request_completion import (
 )
 from slurmgen.cli.site_option import site_option
 from slurmgen.job_spec import JobOptions
-from slurmgen.request import FILE_ONLY, NONE, OMITTED, Request
-from slurmgen.sweep import Sweep
+from slurmgen.request import FILE_ONLY, OMITTED, Request
+from slurmgen.request_text import command_words, given, grid, sbatch_options, variables, with_sweep
 
 _SCRIPT_ARGS = "slurmgen.script_args"
 _WORDS = "slurmgen.words"
@@ -61,6 +60,18 @@ def typed(ctx: click.Context) -> str:
 def _without_value(before: str, word: str) -> str:
     is_variable = before == "--env" or word.startswith("--env=")
     return _VARIABLE.sub(rf"\1{OMITTED}", word) if is_variable else word
+
+
+def _read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A callback of click that reads the text, or the texts, of an option."""
+
+    def read(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+        try:
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return read
 
 
 _JOB = click.argument("job", required=False, shell_complete=complete_project_jobs)
@@ -130,7 +141,7 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--env",
         multiple=True,
-        callback=option_values.variables,
+        callback=_read(variables),
         metavar="K=V",
         help="Environment variable; $NAME in V is expanded in the job; repeatable.",
     ),
@@ -163,7 +174,7 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--sbatch",
         multiple=True,
-        callback=option_values.sbatch,
+        callback=_read(sbatch_options),
         metavar="K[=V]",
         help="Another sbatch option; K alone if it takes no value; repeatable.",
     ),
@@ -180,7 +191,7 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     ),
     click.option(
         "--command",
-        callback=option_values.command,
+        callback=_read(command_words),
         metavar="TEXT",
         help="Program instead of a script, with its arguments in one text.",
     ),
@@ -244,7 +255,7 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--sweep",
         multiple=True,
-        callback=option_values.sweep,
+        callback=_read(grid),
         metavar="NAME=V,V...",
         help="Run every combination of these values of the script's parameters; repeatable.",
     ),
@@ -302,11 +313,9 @@ def _with_request(
     @wraps(function)
     def call(**params: Any) -> Any:
         script_args = JobCommand.script_args(click.get_current_context())
-        request = {key: params.pop(key) for key in _REQUEST_KEYS}
-        grid, limit = request["sweep"] or None, params.pop("sweep_limit")
-        request["sweep"] = Sweep(grid=grid, limit=limit) if grid or limit is not None else None
+        request = with_sweep({key: params.pop(key) for key in _REQUEST_KEYS}, params.pop("sweep_limit"))
         options = JobOptions(
-            request=Request(**_without_empty(request), script_args=script_args),
+            request=Request(**given(request), script_args=script_args),
             **{key: params.pop(key, None) for key in ("job", "site", "replace_args")},
         )
         return function(options, **params)
@@ -318,9 +327,3 @@ def _with_request(
 
 
 _REQUEST_KEYS = [key for key in Request.__struct_fields__ if key not in ("script_args", *FILE_ONLY)]
-
-
-def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
-    """Options that were given; an empty tuple is one that was not, and `none` alone means an empty one."""
-    given = {key: value for key, value in values.items() if value not in (None, ())}
-    return {key: () if value == (NONE,) else value for key, value in given.items()}

@@ -1,8 +1,11 @@
 """The page as an ASGI application."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -13,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 from slurmgen.errors import SlurmgenError
 from slurmgen.web import generator, jobs, linter, sites
 from slurmgen.web.access import Access
+from slurmgen.web.jobs.connections import Connections
 from slurmgen.web.limits import BodyLimit
 from slurmgen.web.pages import page
 from slurmgen.web.settings import Settings
@@ -34,9 +38,18 @@ def create_app(settings: Settings) -> Starlette:
         routes=[Mount(settings.base_path, routes=routes)] if settings.base_path else routes,
         middleware=[Middleware(Access, settings=settings), Middleware(BodyLimit)],
         exception_handlers={HTTPException: _failed, SlurmgenError: _refused, Exception: _bug},
+        lifespan=_lifespan,
     )
     app.state.settings = settings
+    app.state.connections = Connections()
     return app
+
+
+@asynccontextmanager
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Close the connections to sites when the server ends."""
+    yield
+    await run_in_threadpool(app.state.connections.close)
 
 
 async def _health(_request: Request) -> Response:

@@ -16,6 +16,7 @@ from slurmgen.jobs.metrics import FILES
 from slurmgen.jobs.results.listing import Listing, Made, list_results
 from slurmgen.jobs.results.local_folder import fetch_results, local_folder, record_of
 from slurmgen.web.jobs.asked import asked_job
+from slurmgen.web.jobs.parts import part
 from slurmgen.web.jobs.records import connections_of
 from slurmgen.web.pages import page
 
@@ -77,11 +78,13 @@ def metrics_in(listing: Listing) -> list[Made]:
     return sorted(found, key=lambda file: (FILES.index(Path(file.name).name), file.name))
 
 
+@part
 def show(request: Request) -> Response:
     """The table of the files."""
     job = asked_job(request)
     listing = listed(request, job)
     rows = [(file, _size(file.size)) for file in listing.files[:SHOWN]]
+    query = f"?{request.url.query}" if request.url.query else ""
     return page(
         request,
         "job_files.html",
@@ -91,11 +94,11 @@ def show(request: Request) -> Response:
         total=_size(sum(file.size for file in listing.files)),
         folder=record_of(job).folder,
         to=Path.cwd() / local_folder(job),
-        fetch_url=f"{request.url.path.removesuffix('files')}fetch",
-        query=request.url.query,
+        fetch_url=f"{request.url.path.removesuffix('files')}fetch{query}",
     )
 
 
+@part
 def fetch(request: Request) -> Response:
     """Fetch the files into a folder of this machine; nothing is overwritten."""
     job = asked_job(request)

@@ -1,4 +1,4 @@
-"""What a job uses: a sample of its GPUs while it runs, as `slurmgen top` takes it; its totals after the end."""
+"""What a job uses: its GPUs now, as `slurmgen top` samples them, and its totals after the end."""
 
 import time
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def show(request: Request) -> Response:
 
 def _sampler(job: Job) -> Sampler:
     with _lock:
-        _samplers[job] = _samplers.pop(job, None) or Sampler(job)
+        _samplers[job] = _samplers.pop(job) if job in _samplers else Sampler(job)
         while len(_samplers) > _MOST_JOBS:
             del _samplers[next(iter(_samplers))]
         return _samplers[job]

@@ -31,7 +31,9 @@ def show(request: Request) -> Response:
         raise HTTPException(404, "This job is not a sweep.")
     try:
         with connections_of(request).use(job.route) as transport:
-            return as_json(_sweep(transport, with_earlier(all_arrays(job)), settings_of(request).url("/jobs/")))
+            return as_json(
+                _sweep(transport, with_earlier(all_arrays(job)), settings_of(request).url("/jobs/"))
+            )
     except SlurmgenError as error:
         return problem(error)
 
@@ -42,7 +44,9 @@ def _sweep(transport: Transport, arrays: Sequence[Job], jobs: str) -> dict[str, 
     states = {state.id: state.state for report in reports for state in report.states}
     results = read_results(transport, arrays)
     records = {job.record.id: job.record for job in arrays if job.record}
-    metrics = [name for name in metrics_of(results) if any(number_of(one, name) is not None for one in results)]
+    metrics = [
+        name for name in metrics_of(results) if any(number_of(one, name) is not None for one in results)
+    ]
     parameters = list(dict.fromkeys(name for one in results for name in one.parameters))
     return {
         "parameters": [visible(name) for name in parameters],

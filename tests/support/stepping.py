@@ -10,7 +10,7 @@ from pathlib import Path
 from slurmgen.jobs.ledger import Ledger, Record
 from tests.support.twins import Testbed
 
-PROGRAM = r'''
+PROGRAM = r"""
 import json, os, pathlib, time
 gate, rank = pathlib.Path(os.environ["GATE"]), int(os.environ.get("RANK", 0))
 run = pathlib.Path(os.environ.get("RUN_DIR", "run"))
@@ -29,7 +29,7 @@ while True:
         (run / "new").write_text("".join(json.dumps(row) + "\n" for row in rows))
         (run / "new").rename(run / "metrics.jsonl")
 raise SystemExit(int((gate / "end").read_text() or 0))
-'''
+"""
 _SITE = ("--site", "generic", "--via", "twin", "--gpus", "0", "--time", "00:05:00")
 
 

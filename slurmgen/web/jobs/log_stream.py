@@ -30,7 +30,7 @@ LAST_LINES = 2000
 "Lines of a log that are shown at first."
 _BETWEEN_STATES = 5.0
 "Seconds between two queries of the job's state, while its log does not grow."
-_RETRY = 3000
+RETRY = 3000
 "Milliseconds after which a browser connects again."
 
 
@@ -114,7 +114,7 @@ def log_of(transport: Transport, job: Job, file: str | None) -> str:
 async def stream(request: Request) -> Response:
     """The events of the log of one job."""
     feed = await run_in_threadpool(_feed, request)
-    return StreamingResponse(_sent(feed), media_type="text/event-stream")
+    return StreamingResponse(sent(feed), media_type="text/event-stream")
 
 
 def _feed(request: Request) -> Feed:
@@ -124,8 +124,9 @@ def _feed(request: Request) -> Feed:
     return Feed(connections_of(request), job, known_file(request, job), start, rank)
 
 
-async def _sent(feed: Feed) -> AsyncIterator[bytes]:
-    yield f"retry: {_RETRY}\n\n".encode()
+async def sent(feed: Feed) -> AsyncIterator[bytes]:
+    """The bytes of a stream, until the feed is over."""
+    yield f"retry: {RETRY}\n\n".encode()
     while not feed.is_over:
         for event in await run_in_threadpool(feed.step):
             yield event

@@ -1,6 +1,5 @@
 """The page of one job."""
 
-import shlex
 from collections.abc import Iterator
 from urllib.parse import quote, urlencode
 
@@ -19,6 +18,7 @@ from slurmgen.jobs.report_text import details, head, local_time
 from slurmgen.jobs.status import query_site, save_final_states
 from slurmgen.jobs.sweep_report import joined
 from slurmgen.jobs.sweep_table import table_of
+from slurmgen.slurm import durations
 from slurmgen.web.jobs import curves, files, gpu_use, log_stream, script, sweep
 from slurmgen.web.jobs.asked import asked_job, ranks_of
 from slurmgen.web.jobs.parts import part
@@ -93,10 +93,11 @@ def _request(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, list):
-        return shlex.join(map(_plain, value))
+    """A value of a request in the form of a command line."""
     if isinstance(value, dict):
-        return ", ".join(f"{name}={_plain(one)}" for name, one in value.items())
+        return "  ".join(f"{name}={_plain(one)}" for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_plain, value))
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
@@ -136,6 +137,8 @@ def state(request: Request) -> Response:
         details=list(details(report)),
         shares=list(gpu_use.shares(report)),
         tone=_tone(report),
+        is_whole=report.is_array and not report.segment,
+        duration=durations.canonical,
     )
 
 

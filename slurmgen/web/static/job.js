@@ -46,7 +46,7 @@ function announce() {
 /** Load a part when it is opened; again every few seconds while it is open, if it says so. */
 function startPart(details) {
   const target = details.querySelector(".loaded");
-  const load = () => htmx.ajax("GET", address(details.dataset.load), { target, swap: "innerHTML" });
+  const load = () => htmx.ajax("GET", address(details.dataset.load), { source: details, target, swap: "innerHTML" });
   let timer = 0;
   details.addEventListener("toggle", () => {
     clearInterval(timer);

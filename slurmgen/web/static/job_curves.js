@@ -38,14 +38,15 @@ function addChart(title, names) {
   canvas.setAttribute("aria-label", `${title} over ${shown.axis}; last ${last.join(", ")}`);
   place.append(heading, canvas);
   element("charts").append(place);
+  const legend = (values) => (_, value, __, at) => short(at === null ? values.findLast((one) => one !== null) : value);
   const series = names.map((name, number) => ({
     label: name, stroke: color(`curve-${number % COLORS}`), width: 2, spanGaps: true,
-    points: { show: shown.x.length < 60, size: 5 }, value: (_, value) => short(value),
+    points: { show: shown.x.length < 60, size: 5 }, value: legend(shown.values[name]),
   }));
   const options = {
     scales: { x: scale(false), y: scale(element("curves-log").checked) },
     axes: [axis({ size: 36 }), axis()],
-    series: [{ label: shown.axis, value: (_, value) => short(value) }, ...series],
+    series: [{ label: shown.axis, value: legend(shown.x) }, ...series],
   };
   draw(canvas, options, [shown.x, ...names.map((name) => plotted(shown.values[name]))]);
 }
@@ -108,7 +109,7 @@ function show(curves) {
   shown = curves;
   const hasValues = curves.x.length > 0;
   const few = curves.rows > curves.x.length ? `; the chart has ${curves.x.length.toLocaleString("en")} of them` : "";
-  element("curves-note").textContent = hasValues ? `${curves.rows.toLocaleString("en")} lines${few}` : "The file has no values yet.";
+  element("curves-note").textContent = hasValues ? `${curves.rows.toLocaleString("en")} ${curves.rows === 1 ? "line" : "lines"}${few}` : "The file has no values yet.";
   element("curves-controls").hidden = element("curves-values").hidden = !hasValues;
   if (hasValues) {
     offerMore();

@@ -99,7 +99,7 @@ function connect() {
   on("restart", () => { clear(); first = 0; say("Written anew"); });
   on("lines", (part) => { show(part); say("Following"); });
   on("problem", ({ text }) => say(`${text} Trying again …`));
-  on("end", ({ text }) => { disconnect(); say(text); });
+  on("end", ({ text }) => { disconnect(); say(text); element("log-pause").disabled = true; });
   source.onopen = () => say("Following");
   source.onerror = () => { if (source?.readyState === EventSource.CONNECTING) say("Connecting …"); };
 }
@@ -123,6 +123,7 @@ function setPaused(paused) {
   const button = element("log-pause");
   button.setAttribute("aria-pressed", String(paused));
   button.textContent = paused ? "Continue" : "Pause";
+  button.disabled = false;
   if (paused) {
     disconnect();
     say("Paused");

@@ -4,6 +4,7 @@ import { axis, color, draw, scale, short } from "./job_chart.js";
 
 const SECONDS = 20;
 const MOST_ROWS = 1000;
+const TELLING = /acc|loss|score|error/i; // what a sweep is mostly made for
 
 const element = (name) => document.getElementById(name);
 let sweep = null; // the last reply
@@ -189,7 +190,8 @@ function offerAxes() {
     const before = select.selectedOptions[0]?.textContent;
     select.replaceChildren(...all.map((column, at) => new Option(column.name, at)));
     const wanted = all.findIndex((column) => column.name === before);
-    const usual = name === "x" ? 0 : Math.max(all.findIndex(({ kind }) => kind === "metrics"), 0);
+    const telling = all.findIndex(({ kind, name: metric }) => kind === "metrics" && TELLING.test(metric));
+    const usual = name === "x" ? 0 : telling >= 0 ? telling : Math.max(all.findIndex(({ kind }) => kind === "metrics"), 0);
     select.value = wanted >= 0 ? wanted : usual;
   }
 }

@@ -3,46 +3,61 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, ExceptionHandler
 
 from slurmgen.errors import SlurmgenError
-from slurmgen.web import generator, jobs, linter, sites
+from slurmgen.web import generator, linter, sites
 from slurmgen.web.access import Access
-from slurmgen.web.jobs.connections import Connections
-from slurmgen.web.limits import BodyLimit
+from slurmgen.web.limits import MAX_BODY, InTime, RateLimit
 from slurmgen.web.pages import page
 from slurmgen.web.settings import Settings
 
 _STATIC = Path(__file__).parent / "static"
 
 
-def create_app(settings: Settings) -> Starlette:
-    """The page. A public one has no routes to jobs."""
+def create_app(settings: Settings) -> ASGIApp:
+    """The page. A public one has no jobs, and imports nothing that reads them or logs in."""
+    app: ASGIApp = _pages(settings)
+    if settings.limits:
+        app = InTime(app, settings.limits)
+    app = RequestBodyLimitMiddleware(app, MAX_BODY)
+    if settings.limits:
+        app = RateLimit(app, settings.limits.rate)
+    return Access(app, settings)
+
+
+def _pages(settings: Settings) -> Starlette:
     routes: list[BaseRoute] = [
         Route("/healthz", _health),
         *generator.ROUTES,
         *linter.ROUTES,
         *sites.ROUTES,
-        *(() if settings.public else jobs.ROUTES),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
-    app = Starlette(
-        routes=[Mount(settings.base_path, routes=routes)] if settings.base_path else routes,
-        middleware=[Middleware(Access, settings=settings), Middleware(BodyLimit)],
-        exception_handlers={HTTPException: _failed, SlurmgenError: _refused, Exception: _bug},
-        lifespan=_lifespan,
-    )
+    app = Starlette(exception_handlers=_HANDLERS, lifespan=None if settings.public else _lifespan)
     app.state.settings = settings
-    app.state.connections = Connections()
+    if not settings.public:
+        _add_jobs(app, routes)
+    app.router.routes += [Mount(settings.base_path, routes=routes)] if settings.base_path else routes
     return app
+
+
+def _add_jobs(app: Starlette, routes: list[BaseRoute]) -> None:
+    from slurmgen.web import jobs
+    from slurmgen.web.jobs.connections import Connections
+
+    app.state.connections = Connections()
+    routes += jobs.ROUTES
 
 
 @asynccontextmanager
@@ -67,6 +82,18 @@ async def _refused(request: Request, error: Exception) -> Response:
     return page(request, "error.html", 422, fact=error.fact, hint=error.hint)
 
 
+async def _left(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=400)  # the client has gone
+
+
 async def _bug(request: Request, _error: Exception) -> Response:
     fact = "This is a bug in slurmgen; the terminal of the server shows its traceback"
     return page(request, "error.html", 500, fact=fact, hint="Please report it.")
+
+
+_HANDLERS: dict[Any, ExceptionHandler] = {
+    HTTPException: _failed,
+    SlurmgenError: _refused,
+    ClientDisconnect: _left,
+    Exception: _bug,
+}

@@ -14,8 +14,6 @@ from slurmgen.text import visible
 from slurmgen.web.settings import Settings
 
 PAGES = Path(__file__).parent / "pages"
-MAX_BODY = 1_000_000
-"Bytes of a request, which is more than the largest script."
 _MAX_FIELDS = 200
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from secrets import token_urlsafe
 
+from slurmgen.web.limits import Limits
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -10,9 +12,12 @@ class Settings:
 
     public: bool = False
     hosts: tuple[str, ...] = ()
-    "Accepted values of the Host header, such as `127.0.0.1:8000`; none: any, for a public server."
+    """Hosts in the address, such as `127.0.0.1:8000`; none: any, for a public server. Any port is accepted,
+    because ssh and editors forward another one; the first port is part of the cookie's name."""
     base_path: str = ""
     "The path before all addresses, such as `/slurmgen`, behind a proxy."
+    limits: Limits | None = None
+    "For a public server: what one client may use."
     token: str = field(default_factory=lambda: token_urlsafe(32), repr=False)
     "A local server requires it once, in the first address; then a cookie has it."
 

@@ -10,7 +10,9 @@ from threading import Thread
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from slurmgen.web import Settings, create_app
+from slurmgen.web import Settings
+from slurmgen.web.limits import Limits
+from slurmgen.web.server import config
 
 CHROMIUM = "/usr/bin/chromium"
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -34,14 +36,13 @@ class Served:
 
 
 @contextmanager
-def served(*, public: bool = False, base_path: str = "") -> Iterator[Served]:
+def served(*, public: bool = False, base_path: str = "", limits: Limits | None = None) -> Iterator[Served]:
     """Serve the page in a thread of this process."""
     listener = socket.create_server(("127.0.0.1", 0))
     host = f"127.0.0.1:{listener.getsockname()[1]}"
-    settings = Settings(public=public, hosts=() if public else (host,), base_path=base_path)
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(settings), log_level="warning", timeout_graceful_shutdown=1)
-    )
+    hosts = () if public else (host,)
+    settings = Settings(public=public, hosts=hosts, base_path=base_path, limits=limits)
+    server = uvicorn.Server(config(settings))
     thread = Thread(target=server.run, args=([listener],))
     thread.start()
     try:

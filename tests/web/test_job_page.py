@@ -16,7 +16,7 @@ from tests.support.stepping import Stepping, stepping, submitted
 from tests.support.twins import Testbed
 from tests.support.web import PHONE, Served, opened, served
 
-FAILS = "import sys\nprint('loading')\nimport einops_of_nobody\n"
+FAILS = "import sys\nprint('loading')\nimport missing_module\n"
 SWEPT = """import json, os, pathlib, sys
 lr = float(sys.argv[1].split("=")[1])
 pathlib.Path(os.environ["RUN_DIR"], "metrics.jsonl").write_text(json.dumps({"epoch": 1, "loss": lr * 2}))
@@ -184,7 +184,7 @@ def test_a_failed_job_shows_its_cause_and_its_files_are_fetched(
     testbed.wait(record.id)
     with opened(browser, address(server, record), PHONE) as page:
         expect(page.locator("#state .badge")).to_have_text("FAILED")
-        expect(page.locator("#state .cause")).to_contain_text("Python has no module einops_of_nobody")
+        expect(page.locator("#state .cause")).to_contain_text("Python has no module missing_module")
         expect(page.locator("#state")).to_contain_text("ModuleNotFoundError: No module named")
         page.get_by_text("Files", exact=True).click()
         log = f"fails-{record.id}.out"

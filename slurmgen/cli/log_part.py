@@ -34,11 +34,9 @@ class Part(Struct, frozen=True, kw_only=True):
 
     def path(self, transport: "Transport", job: "Job") -> str:
         """The log of a job: from the ledger, else from Slurm."""
-        from slurmgen.jobs.logs import find_log
+        from slurmgen.jobs.log_files import path_of
 
-        if job.run is not None and not self.stderr:
-            return job.log
-        return find_log(transport, job.record, job.id, stderr=self.stderr)
+        return path_of(transport, job, stderr=self.stderr)
 
     def first_byte(self, transport: "Transport", path: str) -> int:
         """The first byte of a log to show."""
@@ -54,13 +52,6 @@ def offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:
     for record in filter(None, records):
         for path in recorded_logs(record, str(job))[1:]:
             echo(f"stderr is in {path}; `slurmgen logs {job} --stderr` shows it")
-
-
-def is_pruned(transport: "Transport", job: "Job") -> bool:
-    """Whether the folder that the job ran in no longer exists."""
-    from slurmgen.jobs.log_files import has_folder
-
-    return job.record is not None and not has_folder(transport, job.record.folder)
 
 
 def pruned(job: "Job") -> str:

@@ -8,7 +8,7 @@ from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_jobs
 from slurmgen.cli.log_following import follow_to_end
 from slurmgen.cli.log_output import LogOutput, writer
-from slurmgen.cli.log_part import Part, echo, is_pruned, offer_stderr, pruned
+from slurmgen.cli.log_part import Part, echo, offer_stderr, pruned
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def _check(*, as_json: bool, follow: bool, start: int, tail: int | None, rank: i
 
 def _follow(jobs: "list[Job]", part: Part) -> int:
     from slurmgen.jobs.job import for_each
+    from slurmgen.jobs.log_files import is_pruned
 
     if len(jobs) > 1:
         if part.start:
@@ -126,6 +127,7 @@ def _print_metadata(jobs: "list[Job]", part: Part, *, several: bool) -> int:
 
 def _show(transport: "Transport", job: "Job", path: str, part: Part) -> bool:
     """Print a log, or why there is none; returns whether it was pruned."""
+    from slurmgen.jobs.log_files import is_pruned
     from slurmgen.jobs.logs import read
 
     is_empty, (show, finish) = True, writer(part.rank, LogOutput())
@@ -147,7 +149,7 @@ def _show(transport: "Transport", job: "Job", path: str, part: Part) -> bool:
 def _metadata(transport: "Transport", job: "Job", part: Part) -> "tuple[Log, bool]":
     """Where a log is and how long, and whether it was pruned."""
     from slurmgen.cli.objects.jobs import Log
-    from slurmgen.jobs.log_files import look
+    from slurmgen.jobs.log_files import is_pruned, look
 
     log = look(transport, part.path(transport, job))
     if gone := log.size is None and is_pruned(transport, job):

@@ -107,7 +107,7 @@ def test_many_jobs_take_several_pages(user: TestClient, ledger: Ledger) -> None:
     ledger.settle_all([record(number, submitted=f"2026-01-01T{number:05}") for number in range(10_000)])
     first, last = user.get("/jobs").text, user.get("/jobs?page=50").text
     assert len(names(first)) == len(names(last)) == 200
-    assert "1–200 of 10,000" in first
+    assert "200 of 10,000" in first
     assert (names(first)[0], names(last)[-1]) == ("train-9999", "train-0")
 
 

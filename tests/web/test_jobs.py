@@ -172,7 +172,7 @@ def test_the_keys_move_between_jobs_and_open_one(browser: Browser, ledger: Ledge
         expect(page.locator("#rows tr")).to_have_count(1)
         page.keyboard.press("Tab")
         page.get_by_role("link", name="train-1").press("Enter")
-        expect(page).to_have_title("train-1 · slurmgen")
+        expect(page).to_have_url(f"{server.origin}/jobs/{record(1).key}")
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])

@@ -75,4 +75,4 @@ def opened(browser: Browser, address: str, size: tuple[int, int] = DESKTOP) -> I
     page.goto(address)
     yield page
     context.close()
-    assert faults == []
+    assert faults == [], faults

@@ -85,7 +85,16 @@ def test_a_login_that_failed_is_tried_again_at_the_next_use() -> None:
     with pytest.raises(AuthenticationFailed, match="refuses the key"), connections.use(SITE):
         pass
     with connections.use(SITE) as transport:
-        assert isinstance(transport, LocalTransport)
+        assert transport.run(["true"], timeout=60).returncode == 0
+    connections.close()
+
+
+def test_a_user_of_a_connection_does_not_close_it_for_others() -> None:
+    logins = Logins()
+    connections = Connections(logins)
+    with connections.use(SITE) as transport:
+        transport.close()
+        assert not logins.made[0].closed.is_set()
     connections.close()
 
 

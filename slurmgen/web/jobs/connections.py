@@ -6,13 +6,16 @@ Nothing here asks for a password: a login needs a key, an agent, or a shared con
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock, Timer
+from typing import Any, cast
 
-from slurmgen.errors import ConnectionFailed
+from slurmgen.errors import ConnectionFailed, TransferFailed, Unresolved
 from slurmgen.remote.route import Route, open_route
-from slurmgen.remote.transport import Transport
+from slurmgen.remote.transport import Closing, TimedOut, Transport
 
 IDLE = 300.0
 "Seconds after the last use, after which a connection is closed."
+_BROKEN = (ConnectionFailed, TransferFailed, TimedOut, Unresolved)
+"After these, the next user gets a new connection."
 
 
 class _Shared:
@@ -23,6 +26,16 @@ class _Shared:
         self.transport: Transport | None = None
         self.users = 0
         self.end: Timer | None = None
+
+
+class _Borrowed(Closing):
+    """A connection that others use too: its end does not close it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 class Connections:
@@ -37,6 +50,8 @@ class Connections:
     def use(self, route: Route) -> Iterator[Transport]:
         """The connection to a site, opened if it is not. Several threads may use it at a time.
 
+        It stays open if a user of it closes it.
+
         Raises:
             SlurmgenError: the site is not reached; its text says why.
         """
@@ -44,8 +59,8 @@ class Connections:
         try:
             with shared.opening:
                 transport = shared.transport = shared.transport or self._connect(route)
-            yield transport
-        except ConnectionFailed:
+            yield cast(Transport, _Borrowed(transport))
+        except _BROKEN:
             self._forget(route, shared)
             raise
         finally:

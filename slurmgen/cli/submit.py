@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="SITE",
     shell_complete=complete_sites,
-    help="Instead of --site: submit to the one of these sites that would start the job first; repeatable.",
+    help="Instead of --site: submit to all of these sites, and keep the job that starts first; repeatable.",
 )
 @click.option("--test-only", is_flag=True, help="Check whether Slurm would accept the job; submit nothing.")
 @click.option(
@@ -100,8 +100,8 @@ def command(
     JOB is a job of slurmgen.toml; default: its only job. With --script and no JOB, the job is made from
     [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted.
 
-    With several --first, the site is chosen once, by Slurm's estimates as in `slurmgen where`; a repeated
-    command continues at that site.
+    With several --first, a job waits at each of these sites. The first one that starts runs the program,
+    and the others are cancelled. The command waits for that start; a repeated one continues.
 
     JOB can also be the path of a batch script, which is submitted as it is unless the linter finds an error.
 
@@ -122,7 +122,15 @@ def command(
             specs = [_on_good_nodes(one, route, exclude_bad_nodes) for one in specs]
             submit_all(connecting, specs, made, again=again, dry_run=dry_run, as_json=as_json)
         return
-    options, of_first = _first(options, first, after, route_values, remote_dir, again=again)
+    if first:
+        if after or test_only:
+            raise click.UsageError(f"{'--after' if after else '--test-only'} and --first exclude each other.")
+        from slurmgen.cli.submit_first import FirstJob, submit_first
+
+        sites = tuple(dict.fromkeys(first))
+        racing = FirstJob(options, sites, route_values, remote_dir, max_size, send, exclude_bad_nodes)
+        submit_first(racing, again=again, dry_run=dry_run, follow=follow, as_json=as_json)
+        return
     job = find_file_job(options) or _load(options)
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
@@ -144,26 +152,7 @@ def command(
             warn(prepared, notes)
             show(prepared, as_json)
         else:
-            submit_arrays(connecting, _arrays(job, prepared), notes, again, follow, as_json, of_first)
-
-
-def _first(
-    options: JobOptions,
-    first: tuple[str, ...],
-    after: tuple[str, ...],
-    route_values: dict[str, Any],
-    remote_dir: str | None,
-    *,
-    again: bool,
-) -> tuple[JobOptions, str]:
-    """The options with the site that starts the job first, if there are several."""
-    if not first:
-        return options, ""
-    from slurmgen.cli.submit_first import choose
-
-    if after:
-        raise click.UsageError("--after and --first exclude each other: jobs wait for jobs of their site.")
-    return choose(options, first, route_values, remote_dir, again=again)
+            submit_arrays(connecting, _arrays(job, prepared), notes, again, follow, as_json)
 
 
 def _on_good_nodes(job: JobSpec, route: "Route", exclude_bad_nodes: bool) -> JobSpec:

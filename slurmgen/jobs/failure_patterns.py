@@ -60,8 +60,13 @@ DECISIVE_SIGNS = (
         "it reached its time limit",
         RUN_AGAIN,
     ),
+    _sign(
+        r"^slurmgen: the gate of this job was not opened",
+        "its gate was not opened, so that it did not run its program",
+        "Repeat the `slurmgen submit --first`, which must run until a job starts (docs/where.md).",
+    ),
 )
-"What Slurm writes when it ends a job itself."
+"What Slurm or the batch script writes when it ends a job itself."
 
 SIGNS = (
     _sign(

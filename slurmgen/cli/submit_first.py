@@ -76,7 +76,7 @@ class FirstJob(Struct, frozen=True):
 
 
 def _check(job: FirstJob) -> None:
-    """Refuse what belongs to one site, or is no single job.
+    """Refuse what belongs to one site, and batch scripts.
 
     Raises:
         RequestError: it names a batch script, or a login host.

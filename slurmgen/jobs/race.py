@@ -238,7 +238,7 @@ def _cancelled(
 def _stopped(runner: Runner, say: Say) -> Loser:
     """Cancel the job of a loser."""
     id_, site = runner.record.id, runner.record.site
-    reports = runner.tried(lambda to: cancel_jobs(to, [runner.job], say)) if runner.rest() else None
+    reports = (_cancel(runner, say) or _cancel(runner, say)) if runner.rest() else None
     if reports is None:
         say(
             f"{runner.name} was not cancelled: once it starts, it ends after {GATE_SECONDS // 60} minutes "
@@ -246,6 +246,10 @@ def _stopped(runner: Runner, say: Say) -> Loser:
         )
     save_final_states(reports or [])
     return Loser(site=site, id=id_, cancelled=reports is not None)
+
+
+def _cancel(runner: Runner, say: Say) -> list[Report] | None:
+    return runner.tried(lambda transport: cancel_jobs(transport, [runner.job], say))
 
 
 def _given_up(races: Races, entry: Record, route: Route, connect: Connect, say: Say) -> Loser | None:

@@ -79,9 +79,7 @@ def started(project: Path, name: str, prepare: Callable[[], object] = lambda: No
         return child
     os.setpgid(0, 0)
     os.chdir(project)
-    with (project.parent / f"{name}.log").open("a") as log:
-        for number in (1, 2):
-            os.dup2(log.fileno(), number)
+    sys.stdout = sys.stderr = (project.parent / f"{name}.log").open("a", buffering=1)
     sys.argv = ["slurmgen", *words(name)]
     runner.FIRST_PAUSE = 0.2
     code: object = 70
@@ -91,8 +89,6 @@ def started(project: Path, name: str, prepare: Callable[[], object] = lambda: No
     except SystemExit as error:
         code = error.code
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 0)
 
 
@@ -282,11 +278,25 @@ def runs_of(project: Path, name: str) -> list[str]:
 
 
 def settled(project: Path, testbeds: Testbeds, names: Sequence[str]) -> Counter[str]:
-    """Wait until the jobs of these names have ended, and count what came of them."""
-    for testbed in testbeds.values():
-        argv = ("squeue", "--noheader", "--format=%A", f"--name={','.join(names)}")
-        eventually(lambda testbed=testbed, argv=argv: not testbed.run(*argv).split(), 200)  # type: ignore[misc]
-    return sum((_outcome(project, testbeds, name) for name in names), Counter[str]())
+    """Wait for the chosen jobs of these names, cancel those left, and count what came of them."""
+    chosen = {job for name in names for job in _chosen(name)}
+    eventually(lambda: chosen.isdisjoint(_active(testbeds, names)), 200)
+    left = _active(testbeds, names)
+    for job, testbed in left.items():
+        testbed.run("scancel", job)
+    counts = sum((_outcome(project, testbeds, name) for name in names), Counter[str]())
+    return counts + Counter({"losers that were left in their gate": len(left)})
+
+
+def _chosen(name: str) -> list[str]:
+    """The ids of the chosen jobs of a name."""
+    entries = [entry for entry in Ledger().recent(100, name=name) if not entry.pending]
+    return [one.id for one in entries if (race := Races().of(one)) and race.chosen == one.key]
+
+
+def _active(testbeds: Testbeds, names: Sequence[str]) -> dict[str, Testbed]:
+    argv = ("squeue", "--noheader", "--states=PENDING,RUNNING", "--format=%A", f"--name={','.join(names)}")
+    return {job: testbed for testbed in testbeds.values() for job in testbed.run(*argv).split()}
 
 
 def _outcome(project: Path, testbeds: Testbeds, name: str) -> Counter[str]:

@@ -93,6 +93,11 @@ $(TESTED): $(READY)
 	./setup.sh tests
 	touch $@
 
+# Puts the JavaScript libraries of the web page into slurmgen/web/static/vendor. It needs Node.js and npm.
+.PHONY: web-assets
+web-assets:
+	cd web_assets && npm ci --no-audit --no-fund && node build.mjs
+
 # With hashes, and without download addresses.
 lock: $(READY)
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \

@@ -27,6 +27,7 @@ if [ "${1:-}" = tests ]; then
   need tcsh tcsh
   need zsh zsh
   need strace strace
+  need chromium chromium
   need podman podman
   need crun crun
   need ch-run charliecloud-runtime

@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
@@ -61,11 +62,16 @@ def _objects() -> Iterator[str]:
     structs = {name: kind for kinds in OUTPUTS.values() for name, kind in structs_of(kinds).items()}
     for name, kind in sorted(structs.items()):
         notes = field_notes(kind)
-        yield f"### {name}\n\n{' '.join((kind.__doc__ or '').partition(chr(10) * 2)[0].split())}\n"
+        yield f"### {name}\n\n{_in_json((kind.__doc__ or '').partition(chr(10) * 2)[0])}\n"
         yield "| key | type | meaning |\n|---|---|---|"
         for field in msgspec.structs.fields(kind):
-            yield f"| `{field.encode_name}` | {_name(field.type)} | {notes.get(field.name, '')} |"
+            yield f"| `{field.encode_name}` | {_name(field.type)} | {_in_json(notes.get(field.name, ''))} |"
         yield ""
+
+
+def _in_json(note: str) -> str:
+    """A note of the code in one line, with the word that JSON has for None."""
+    return re.sub(r"\bNone\b", "null", " ".join(note.split()))
 
 
 def _exceptions() -> Iterator[str]:

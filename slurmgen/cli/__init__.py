@@ -25,6 +25,7 @@ SECTIONS = {
         "lint": "Find mistakes in batch scripts.",
         "adopt": "Put the jobs of hand-written batch scripts into slurmgen.toml.",
         "lsp": "Run the linter as a language server on stdin and stdout.",
+        "web": "Serve the page with generator, linter, sites and jobs on this machine.",
     },
     "Jobs": {
         "where": "Show at which sites a job could run, and where it would start first.",

@@ -9,9 +9,10 @@ import click
 
 from slurmgen.cli.color import color_option, style_of, terminal_width
 from slurmgen.cli.job_output import print_json
-from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
+from slurmgen.cli.options import JobCommand, request_options
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect, json_option, route_options
+from slurmgen.cli.sending_options import project_size_option, send_option
 from slurmgen.cli.submit_output import amount_of
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
 
@@ -62,7 +63,8 @@ def command(
 
     from slurmgen.doctor import examine, exit_code
     from slurmgen.doctor.visit import Visit
-    from slurmgen.jobs.prepare import DEFAULT_REMOTE_DIR, prepare
+    from slurmgen.jobs.prepare import prepare
+    from slurmgen.jobs.project_content import DEFAULT_REMOTE_DIR
     from slurmgen.remote.route import find_route
 
     job = load_spec(options, Path.cwd())

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
 from slurmgen.cli.job_output import say
 from slurmgen.cli.log_output import LogOutput
-from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
+from slurmgen.cli.options import JobCommand, request_options
 from slurmgen.cli.route_options import connect, connect_in_background, route_options
+from slurmgen.cli.sending_options import Sending, sending_options
 from slurmgen.cli.submit_job import prepared_job, with_command
 from slurmgen.cli.submit_output import notes_of, say_result
 from slurmgen.errors import RequestError, SlurmgenError
@@ -39,20 +39,8 @@ INTERRUPTED = 130
 )
 @request_options
 @route_options
-@click.option(
-    "--remote-dir", metavar="FOLDER", help="Folder on the cluster for submissions; default: ~/slurmgen."
-)
-@project_size_option
-@send_option
-@bad_nodes_option(default=True)
-def command(
-    options: JobOptions,
-    remote_dir: str | None,
-    max_size: int,
-    send: tuple[str, ...],
-    exclude_bad_nodes: bool,
-    **route_values: Any,
-) -> int:
+@sending_options()
+def command(options: JobOptions, sending: Sending, **route_values: Any) -> int:
     """Run a job in this terminal: show its log, exit with its exit code, cancel it on ^C.
 
     It is a batch job that is submitted exactly once, as by `submit`: if the connection breaks, the job goes
@@ -66,11 +54,10 @@ def command(
     job = load_spec(options, Path.cwd())
     route = find_route(job.site, job.personal, **route_values)
     with connect_in_background(route, starts=True) as connecting:
-        if exclude_bad_nodes:
-            job = without_bad_nodes(job, twin=route.via == "twin")
+        job = sending.on_good_nodes(job, route.via)
         plan = job.plan()
         _check_one_log(plan.output)
-        prepared = with_command(prepared_job(job, plan, route, remote_dir, max_size, send))
+        prepared = with_command(prepared_job(job, plan, route, sending))
         prepared = dependent(prepared, job.after(()))
         printer = Printer(prepared, tuple(notes_of(plan)))
         with submission(prepared, connecting.transport, observer=printer) as outcome:

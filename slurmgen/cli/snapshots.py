@@ -54,7 +54,7 @@ def command(
     """
     from slurmgen.config.project import DEFAULT_SITE, find_project
     from slurmgen.config.user import load_personal
-    from slurmgen.jobs.prepare import DEFAULT_REMOTE_DIR
+    from slurmgen.jobs.project_content import DEFAULT_REMOTE_DIR
     from slurmgen.jobs.prune import kept
     from slurmgen.remote.route import find_route
     from slurmgen.sites.profiles import load_site

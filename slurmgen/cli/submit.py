@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
-from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
-from slurmgen.cli.completion import complete_jobs, complete_sites
-from slurmgen.cli.options import JobCommand, project_size_option, request_options, send_option
+from slurmgen.cli.after_option import after_option
+from slurmgen.cli.completion import complete_sites
+from slurmgen.cli.options import JobCommand, request_options
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, json_option, route_options
+from slurmgen.cli.sending_options import Sending, sending_options
 from slurmgen.cli.submit_all import check_all, load_all, submit_all
 from slurmgen.cli.submit_file import FileJob, find_file_job
 from slurmgen.cli.submit_job import check_follow, prepared_job, submit_arrays, with_command
@@ -23,6 +25,22 @@ if TYPE_CHECKING:
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.remote.route import Route
     from slurmgen.slurm.dependencies import After
+
+Made = tuple["Prepared", tuple[str, ...]]
+"A submission, and what to know about it."
+
+
+class Choices(Struct, frozen=True, kw_only=True):
+    """What the user chose, besides the job and the site."""
+
+    sending: Sending
+    after: tuple[str, ...]
+    again: bool
+    no_lint: bool
+    test_only: bool
+    dry_run: bool
+    follow: bool
+    as_json: bool
 
 
 @click.command(
@@ -37,26 +55,14 @@ if TYPE_CHECKING:
 )
 @request_options
 @route_options
-@click.option(
-    "--remote-dir", metavar="FOLDER", help="Folder on the cluster for submissions; default: ~/slurmgen."
-)
-@project_size_option
-@send_option
-@bad_nodes_option(default=True)
+@sending_options()
 @click.option(
     "--all",
     "several",
     is_flag=True,
     help="Submit all jobs of slurmgen.toml as one group; with JOB, that one and those it depends on.",
 )
-@click.option(
-    "--after",
-    multiple=True,
-    metavar="[TYPE:]JOB",
-    shell_complete=complete_jobs,
-    help="Start when that job has COMPLETED (TYPE ok), failed (notok) or ended (any); repeatable; none for "
-    "no job.",
-)
+@after_option()
 @click.option(
     "--again", is_flag=True, help="Submit a new job even if the outcome of an earlier submission is unknown."
 )
@@ -80,20 +86,13 @@ if TYPE_CHECKING:
 @json_option
 def command(
     options: JobOptions,
-    remote_dir: str | None,
-    max_size: int,
-    send: tuple[str, ...],
-    exclude_bad_nodes: bool,
     several: bool,
-    after: tuple[str, ...],
-    again: bool,
-    no_lint: bool,
     first: tuple[str, ...],
     test_only: bool,
     dry_run: bool,
     follow: bool,
     as_json: bool,
-    **route_values: Any,
+    **values: Any,
 ) -> None:
     """Send the project to the site and submit the job.
 
@@ -108,71 +107,86 @@ def command(
     The job id is printed to stdout, everything else to stderr. After a failure, repeat the command: it
     finds the job, or submits it if there is none. It never submits a second one.
     """
-    from slurmgen.remote.route import find_route
-
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")
+    own = {key: values.pop(key) for key in ("sending", "after", "again", "no_lint")}
+    choices = Choices(**own, test_only=test_only, dry_run=dry_run, follow=follow, as_json=as_json)
     if several:
-        others = {"--after": after, "--test-only": test_only, "--follow": follow, "--first": first}
-        check_all(options, others | {"--dry-run --json": dry_run and as_json})
-        specs = load_all(options)
-        route = find_route(specs[0].site, specs[0].personal, **route_values)
-        made = partial(_made, route, remote_dir, max_size, send)
-        with connect_in_background(route, starts=not dry_run) as connecting:
-            specs = [_on_good_nodes(one, route, exclude_bad_nodes) for one in specs]
-            submit_all(connecting, specs, made, again=again, dry_run=dry_run, as_json=as_json)
-        return
-    if first:
-        if after or test_only:
-            raise click.UsageError(f"{'--after' if after else '--test-only'} and --first exclude each other.")
-        from slurmgen.cli.submit_first import FirstJob, submit_first
+        _submit_all(options, choices, values, first)
+    elif first:
+        _submit_first(options, choices, values, first)
+    else:
+        _submit_one(options, choices, values)
 
-        sites = tuple(dict.fromkeys(first))
-        racing = FirstJob(options, sites, route_values, remote_dir, max_size, send, exclude_bad_nodes)
-        submit_first(racing, again=again, dry_run=dry_run, follow=follow, as_json=as_json)
-        return
+
+def _submit_all(
+    options: JobOptions, choices: Choices, route_values: dict[str, Any], first: tuple[str, ...]
+) -> None:
+    """Submit the jobs of slurmgen.toml as one group."""
+    from slurmgen.remote.route import find_route
+
+    dry_run, as_json = choices.dry_run, choices.as_json
+    others = {"--after": choices.after, "--test-only": choices.test_only, "--follow": choices.follow}
+    check_all(options, others | {"--first": first, "--dry-run --json": dry_run and as_json})
+    specs, sending = load_all(options), choices.sending
+    route = find_route(specs[0].site, specs[0].personal, **route_values)
+    with connect_in_background(route, starts=not dry_run) as connecting:
+        specs = [sending.on_good_nodes(one, route.via) for one in specs]
+        made = partial(_of_job, route=route, choices=choices)
+        submit_all(connecting, specs, made, again=choices.again, dry_run=dry_run, as_json=as_json)
+
+
+def _submit_one(options: JobOptions, choices: Choices, route_values: dict[str, Any]) -> None:
+    """Submit one job, or show or check what would be submitted."""
+    from slurmgen.remote.route import find_route
+
     job = find_file_job(options) or _load(options)
     route = find_route(job.site, job.personal, **route_values)
     # The login proceeds while the plan and the project are read.
-    with connect_in_background(route, starts=not dry_run) as connecting:
-        notes: tuple[str, ...] = ()
+    with connect_in_background(route, starts=not choices.dry_run) as connecting:
         if isinstance(job, FileJob):
-            script = job.read(lint=not no_lint)
-            check_follow(follow, is_array=script.is_array)
-            prepared = with_command(job.prepare(script, route, remote_dir, max_size, send))
-            afters = job.after(script, after)
+            prepared, notes = _of_file(job, route, choices)
         else:
-            job = _on_good_nodes(job, route, exclude_bad_nodes)
-            prepared, notes = _made(route, remote_dir, max_size, send, job, follow=follow)
-            afters = job.after(after)
-        prepared = prepared if test_only else _dependent(prepared, afters)
-        if test_only:
-            check_only(connecting, prepared, as_json)
-        elif dry_run:
+            job = choices.sending.on_good_nodes(job, route.via)
+            prepared, notes = _of_job(job, route, choices)
+            prepared = _dependent(prepared, job.after(choices.after), choices)
+        if choices.test_only:
+            check_only(connecting, prepared, choices.as_json)
+        elif choices.dry_run:
             warn(prepared, notes)
-            show(prepared, as_json)
+            show(prepared, choices.as_json)
         else:
+            again, follow, as_json = choices.again, choices.follow, choices.as_json
             submit_arrays(connecting, _arrays(job, prepared), notes, again, follow, as_json)
 
 
-def _on_good_nodes(job: JobSpec, route: "Route", exclude_bad_nodes: bool) -> JobSpec:
-    return without_bad_nodes(job, twin=route.via == "twin") if exclude_bad_nodes else job
+def _submit_first(
+    options: JobOptions, choices: Choices, route_values: dict[str, Any], sites: tuple[str, ...]
+) -> None:
+    """Submit the job to several sites, of which one runs it."""
+    from slurmgen.cli.submit_first import FirstJob, submit_first
+
+    for option, is_given in {"--after": choices.after, "--test-only": choices.test_only}.items():
+        if is_given:
+            raise click.UsageError(f"{option} and --first exclude each other.")
+    job = FirstJob(options, tuple(dict.fromkeys(sites)), route_values, choices.sending)
+    again, dry_run, follow, as_json = choices.again, choices.dry_run, choices.follow, choices.as_json
+    submit_first(job, again=again, dry_run=dry_run, follow=follow, as_json=as_json)
 
 
-def _made(
-    route: "Route",
-    remote_dir: str | None,
-    max_size: int,
-    send: tuple[str, ...],
-    job: JobSpec,
-    *,
-    follow: bool = False,
-) -> "tuple[Prepared, tuple[str, ...]]":
-    """The submission of a job, and what to know about it."""
+def _of_file(job: FileJob, route: "Route", choices: Choices) -> Made:
+    """The submission of a batch script as it is."""
+    script = job.read(lint=not choices.no_lint)
+    check_follow(choices.follow, is_array=script.is_array)
+    prepared = with_command(job.prepare(script, route, choices.sending))
+    return _dependent(prepared, job.after(script, choices.after), choices), ()
+
+
+def _of_job(job: JobSpec, route: "Route", choices: Choices) -> Made:
+    """The submission of a job."""
     plan = job.plan()
-    check_follow(follow, is_array="%a" in plan.output)
-    one = prepared_job(job, plan, route, remote_dir, max_size, send)
-    return with_command(one), tuple(notes_of(plan))
+    check_follow(choices.follow, is_array="%a" in plan.output)
+    return with_command(prepared_job(job, plan, route, choices.sending)), tuple(notes_of(plan))
 
 
 def _load(options: JobOptions) -> JobSpec:
@@ -188,10 +202,10 @@ def _load(options: JobOptions) -> JobSpec:
         raise
 
 
-def _dependent(prepared: "Prepared", afters: "tuple[After, ...]") -> "Prepared":
+def _dependent(prepared: "Prepared", afters: "tuple[After, ...]", choices: Choices) -> "Prepared":
     from slurmgen.jobs.prepare import dependent
 
-    return dependent(prepared, afters)
+    return prepared if choices.test_only else dependent(prepared, afters)
 
 
 def _arrays(job: JobSpec | FileJob, prepared: "Prepared") -> "list[Prepared]":

@@ -16,6 +16,7 @@ from slurmgen.request import Request, flag
 from slurmgen.sites.profiles import load_site
 
 if TYPE_CHECKING:
+    from slurmgen.cli.sending_options import Sending
     from slurmgen.config.user import Personal
     from slurmgen.jobs.batch_script import BatchScript
     from slurmgen.jobs.prepare import Prepared
@@ -30,7 +31,7 @@ class FileJob:
 
     def __init__(self, path: Path, options: JobOptions, project_dir: Path, project: Project) -> None:
         self.path, self.project_dir = path, project_dir
-        _refuse_options(options)
+        refuse_options(options, str(options.job))
         self.site: Site = load_site(options.site or project.site or DEFAULT_SITE, project_dir)
         self.personal: Personal = load_personal(self.site.name)
 
@@ -60,15 +61,13 @@ class FileJob:
         self,
         script: "BatchScript",
         route: "Route",
-        remote_dir: str | None,
-        max_size: int,
-        send: Sequence[str],
+        sending: "Sending",
     ) -> "Prepared":
         """All that its submission needs."""
-        from slurmgen.jobs.prepare import prepare_script
+        from slurmgen.jobs.prepare_script import prepare_script
 
-        folder = remote_dir or self.personal.remote_dir
-        return prepare_script(script, self.site, route, self.project_dir, folder, max_size, send)
+        folder, size = sending.remote_dir or self.personal.remote_dir, sending.max_size
+        return prepare_script(script, self.site, route, self.project_dir, folder, size, sending.send)
 
 
 def find_file_job(options: JobOptions) -> FileJob | None:
@@ -82,16 +81,20 @@ def find_file_job(options: JobOptions) -> FileJob | None:
     return FileJob(path, options, project_dir, project) if path else None
 
 
-def _refuse_options(options: JobOptions) -> None:
-    """Refuse options of a job: the script itself has them."""
+def refuse_options(options: JobOptions, file: str) -> None:
+    """Refuse options of a job: the script itself has them.
+
+    Raises:
+        RequestError: one is given.
+    """
     asked, empty = options.request, Request()
     given = [key for key in Request.__struct_fields__ if getattr(asked, key) != getattr(empty, key)]
     if not (given or options.replace_args):
         return
     what = "arguments after --" if given[-1:] == ["script_args"] else flag([*given, "script_args"][0])
     raise RequestError(
-        f"{options.job} is submitted as it is, so that {what} would have no effect",
-        f"Change the script, or make a job of slurmgen.toml from it with `slurmgen adopt {options.job}`.",
+        f"{file} is submitted as it is, so that {what} would have no effect",
+        f"Change the script, or make a job of slurmgen.toml from it with `slurmgen adopt {file}`.",
     )
 
 

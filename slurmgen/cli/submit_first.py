@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct, structs
 
-from slurmgen.cli.bad_nodes_option import without_bad_nodes
 from slurmgen.cli.job_output import print_json, say
+from slurmgen.cli.sending_options import Sending
 from slurmgen.cli.submit_file import find_file_job
 from slurmgen.cli.submit_job import check_follow, follow_log, prepared_job, with_command
 from slurmgen.cli.submit_output import notes_of, show, submitted_values, warn
@@ -34,10 +34,7 @@ class FirstJob(Struct, frozen=True):
     options: JobOptions
     sites: tuple[str, ...]
     route_values: dict[str, Any]
-    remote_dir: str | None
-    max_size: int
-    send: tuple[str, ...]
-    exclude_bad_nodes: bool
+    sending: Sending
 
     def command(self) -> str:
         """A hash of the command: what its sites would get, and where their keys have their records."""
@@ -45,7 +42,7 @@ class FirstJob(Struct, frozen=True):
 
         places = [self.at(site) for site in self.sites]
         folders = [
-            f"{route.site}\0{route.via}\0{route.host}\0{self.remote_dir or job.personal.remote_dir}"
+            f"{route.site}\0{route.via}\0{route.host}\0{self.sending.remote_dir or job.personal.remote_dir}"
             for job, route in places
         ]
         return fingerprint([job for job, _ in places], folders)
@@ -64,14 +61,14 @@ class FirstJob(Struct, frozen=True):
         from slurmgen.plan.gate import GATE_SECONDS
 
         job, route = self.at(site, partition)
-        job = without_bad_nodes(job, twin=route.via == "twin") if self.exclude_bad_nodes else job
+        job = self.sending.on_good_nodes(job, route.via)
         plan = structs.replace(job.plan(), gate=GATE_SECONDS)
         if plan.sweep and len(plan.sweep.arrays) > 1:
             raise RequestError(
                 f"the sweep needs {len(plan.sweep.arrays)} arrays, and --first is for a single job",
                 "Name one --site.",
             )
-        made = prepared_job(job, plan, route, self.remote_dir, self.max_size, self.send)
+        made = prepared_job(job, plan, route, self.sending)
         return with_command(made), tuple(notes_of(plan))
 
 

@@ -10,6 +10,7 @@ from msgspec import structs
 from slurmgen.cli.job_output import print_json, say
 from slurmgen.cli.options import typed
 from slurmgen.cli.paths import cache_dir
+from slurmgen.cli.sending_options import Sending
 from slurmgen.cli.submit_output import print_id, print_ids, say_result
 from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.job_spec import JobSpec
@@ -45,18 +46,16 @@ def with_command(prepared: "Prepared") -> "Prepared":
     return structs.replace(prepared, record=record)
 
 
-def prepared_job(
-    job: JobSpec, plan: "Plan", route: "Route", remote_dir: str | None, max_size: int, send: tuple[str, ...]
-) -> "Prepared":
+def prepared_job(job: JobSpec, plan: "Plan", route: "Route", sending: Sending) -> "Prepared":
     """The submission of a plan, with its script."""
     from slurmgen.jobs.prepare import prepare  # 50 ms, during which the login is already under way
     from slurmgen.jobs.recorded_request import with_request
 
     script = job.render(plan, cache_dir())
-    folder = remote_dir or job.personal.remote_dir
+    folder, size = sending.remote_dir or job.personal.remote_dir, sending.max_size
     identity = job.identity(cache_dir())
-    prepared = prepare(plan, script, route, job.project_dir, folder, max_size, send, identity)
-    return with_request(prepared, job, send)
+    prepared = prepare(plan, script, route, job.project_dir, folder, size, sending.send, identity)
+    return with_request(prepared, job, sending.send)
 
 
 def test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from slurmgen.cli.job_output import print_json, print_script, say
 from slurmgen.errors import SlurmgenError
+from slurmgen.slurm.dependencies import WORDS
 from slurmgen.slurm.sizes import of_bytes
 from slurmgen.text import counted
 
@@ -136,6 +137,9 @@ def say_result(prepared: "Prepared", outcome: "Outcome") -> None:
         say(f"submitted job {done.job}; {folder}")
     for one in outcome.waits:
         say(f"it {one.text}")
+    for one in () if done.earlier else prepared.after:
+        if one not in outcome.waits:
+            say(f"it does not wait for job {one.name}, which {WORDS[one.type]}")
     if done.warning:
         say(f"warning: {done.warning}; docs/reliability.md says what a group's folder needs")
 

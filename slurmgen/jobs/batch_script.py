@@ -117,8 +117,20 @@ def read_script(path: Path, project_dir: Path) -> BatchScript:
         RequestError: it is not in the project, or its header has an option that contradicts a submission.
         ConfigError: it cannot be read, or is a link.
     """
-    file = _name_in(project_dir, path)
-    data = _content(path)
+    return parsed(_content(path), path, _name_in(project_dir, path))
+
+
+def parsed(data: bytes, path: Path, file: str) -> BatchScript:
+    """The batch script of a content.
+
+    Args:
+        data: the content.
+        path: the script.
+        file: its path in the project.
+
+    Raises:
+        RequestError: it has a NUL byte, or its header has an option that contradicts a submission.
+    """
     if b"\0" in data:
         raise RequestError(f"{path.name} has a NUL byte, so it is not a batch script", "Remove it.")
     script = read(data.decode(errors="surrogateescape"), path)

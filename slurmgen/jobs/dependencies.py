@@ -113,10 +113,10 @@ def _is_of_project(record: Record, own: Record) -> bool:
 
 def _project_dir(record: Record) -> str:
     """The folder of a record's project on this machine; empty if it is not recorded."""
-    from slurmgen.jobs.recorded_request import recorded_request  # which imports this module
+    from slurmgen.jobs.recorded_request import kept_of  # which imports this module
 
     try:
-        return recorded_request(record).project
+        return kept_of(record).project
     except RequestError:
         return ""
 
@@ -192,7 +192,7 @@ def _is_over(dependency: Dependency, report: Report) -> bool:
     if report.state == GONE:
         raise NeverMet(
             f"Slurm does not know job {dependency.name} any more, or never did: how it ended is not known",
-            f"Check its id; --after any:{dependency.job.id} or no --after starts the job all the same.",
+            f"Check its id; --after any:{dependency.job.id} or --after none starts the job all the same.",
         )
     if is_met(dependency.type, report.state):
         return True

@@ -8,7 +8,8 @@ from msgspec import structs
 from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.prepare import Prepared, new_key
+from slurmgen.jobs.new_entry import new_key
+from slurmgen.jobs.prepare import Prepared
 from slurmgen.jobs.races import Race
 from slurmgen.jobs.recorded_request import recorded, recorded_request
 from slurmgen.jobs.where import Option

@@ -11,7 +11,9 @@ from slurmgen.jobs.closing import close
 from slurmgen.jobs.dependencies import Dependency, NeverMet, as_option, needed
 from slurmgen.jobs.exactly_once import Closed, Count, Refused, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.prepare import Prepared, new_key, now
+from slurmgen.jobs.new_entry import new_key, now
+from slurmgen.jobs.prepare import Prepared
+from slurmgen.jobs.recorded_request import with_after
 from slurmgen.remote.transport import Transport
 
 Sending = Callable[[], AbstractContextManager[Count | None]]
@@ -128,4 +130,5 @@ def _settled(prepared: Prepared, entry: Record, submitted: Submitted) -> Record:
         snapshot=submitted.snapshot,
         commit=source.commit,
         dirty=source.dirty,
+        request=with_after(entry.request, prepared.after),
     )

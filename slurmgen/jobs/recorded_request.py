@@ -4,7 +4,7 @@
 A request is kept complete, so that neither slurmgen.toml nor personal.toml is needed to make it again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import DecodeError, Struct, json, structs
@@ -13,6 +13,7 @@ from slurmgen.config.project import Project, find_project, own_templates
 from slurmgen.config.user import load_personal
 from slurmgen.errors import ConfigError, RequestError
 from slurmgen.job_spec import JobOptions, JobSpec, command_again, load_spec
+from slurmgen.jobs.dependencies import Dependency
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.request import Request, merge
@@ -45,6 +46,10 @@ class Recorded(Struct, frozen=True, kw_only=True, omit_defaults=True):
     "Files that were sent although they may hold secrets or are ignored."
     resubmits: str = ""
     "The key of the job that this one was made from by `slurmgen resubmit`."
+    after: tuple[str, ...] = ()
+    "The jobs that had to end first, each `TYPE:ID`."
+    batch_script: str = ""
+    "Of a batch script that was submitted as it is, its path in the project; the request is then empty."
 
 
 def recorded(spec: JobSpec, send: Sequence[str] = (), resubmits: str = "") -> str:
@@ -69,10 +74,27 @@ def recorded(spec: JobSpec, send: Sequence[str] = (), resubmits: str = "") -> st
         send=tuple(send),
         resubmits=resubmits,
     )
+    return _text(kept)
+
+
+def _text(kept: Recorded) -> str:
     try:
         return json.encode(kept).decode()
     except UnicodeEncodeError:
         return ""
+
+
+def with_recorded(prepared: Prepared, kept: Recorded) -> Prepared:
+    """The prepared submission, whose entry keeps that."""
+    return structs.replace(prepared, record=structs.replace(prepared.record, request=_text(kept)))
+
+
+def with_after(text: str, afters: Iterable[Dependency]) -> str:
+    """The text for `Record.request` of a job that starts after others."""
+    words = tuple(f"{one.type}:{one.job.id.number}" for one in afters)
+    if not text or not words:
+        return text
+    return _text(structs.replace(json.decode(text, type=Recorded), after=words))
 
 
 def with_request(
@@ -92,11 +114,26 @@ def recorded_request(record: Record) -> Recorded:
     """What the job of a record was asked for.
 
     Raises:
+        RequestError: it is a batch script, or as for `kept_of`.
+    """
+    kept = kept_of(record)
+    if kept.batch_script:
+        raise RequestError(
+            f"job {record.id or record.name} is the batch script {kept.batch_script}, as it is",
+            "It has no request of slurmgen.",
+        )
+    return kept
+
+
+def kept_of(record: Record) -> Recorded:
+    """What the ledger keeps of a job, or of a batch script that was submitted as it is.
+
+    Raises:
         RequestError: the record has no request, or one of another version of slurmgen.
     """
     if not record.request:
         raise RequestError(
-            f"the request of job {record.id or record.name} is not recorded, as of a batch script",
+            f"the request of job {record.id or record.name} is not recorded",
             f"Repeat its command: {record.command}" if record.command else "Use `slurmgen submit`.",
         )
     try:
@@ -166,7 +203,7 @@ def spec_at(kept: Recorded, site: str, changes: Request = UNCHANGED) -> JobSpec:
 def resubmits(record: Record) -> str:
     """The key of the job that a record resubmits; empty if it is not a resubmission, or cannot be read."""
     try:
-        return recorded_request(record).resubmits
+        return kept_of(record).resubmits
     except RequestError:
         return ""
 

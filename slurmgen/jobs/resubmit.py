@@ -23,10 +23,11 @@ from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.logs import read
 from slurmgen.jobs.lookup import LAST, Options, SiteRoute
-from slurmgen.jobs.prepare import MAX_SIZE, Prepared, prepare, prepare_stored
+from slurmgen.jobs.prepare import Prepared, dependent, prepare, prepare_stored
+from slurmgen.jobs.project_content import MAX_SIZE
 from slurmgen.jobs.recorded_request import (
     Recorded,
-    recorded_request,
+    kept_of,
     resubmits,
     spec_again,
     spec_at,
@@ -35,9 +36,10 @@ from slurmgen.jobs.recorded_request import (
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 from slurmgen.request import Request
+from slurmgen.slurm.dependencies import NONE, After
 
 _LARGEST = 1 << 20
-"Bytes of a script that is compared."
+"Bytes of a script."
 
 
 class Original(Struct, frozen=True):
@@ -68,7 +70,7 @@ def find_original(name: str, site: str | None, options: Options, site_route: Sit
         site_route: the route to a site, see `find_job`.
 
     Raises:
-        RequestError: there is no such job, it is a task of an array, or its request is not recorded.
+        RequestError: there is no such job, it is a task of an array, or no request is recorded.
     """
     unsettled = _original_of_unsettled(name)
     name = unsettled.id if unsettled else name
@@ -82,7 +84,7 @@ def find_original(name: str, site: str | None, options: Options, site_route: Sit
         )
     if job.id.number != job.record.id:
         raise RequestError(f"{name} is one task of job {job.record.id}", f"Name the job: {job.record.id}.")
-    return Original(job, job.record, recorded_request(job.record))
+    return Original(job, job.record, kept_of(job.record))
 
 
 def _original_of_unsettled(name: str) -> Record | None:
@@ -115,6 +117,7 @@ def prepare_again(
     remote_dir: str | None = None,
     max_size: int = MAX_SIZE,
     send: Sequence[str] = (),
+    after: Sequence[str] = (),
     cache_dir: Path | None = None,
     note: str = "",
 ) -> Again:
@@ -128,6 +131,8 @@ def prepare_again(
         remote_dir: the remote folder for submissions of present files; default: that of the original.
         max_size: bytes of the project, above which it is refused.
         send: files to send although they may hold secrets or are ignored.
+        after: the jobs that must end first, each `[TYPE:]JOB`; default: those that the original waited
+            for or, at another site, those of slurmgen.toml.
         cache_dir: a private folder for compiled templates.
         note: what else distinguishes this command from others that resubmit the same job.
 
@@ -145,7 +150,15 @@ def prepare_again(
     else:
         _require_snapshot(original, route)
         prepared = prepare_stored(plan, script, route, spec.project_dir, original.record, identity)
-    return Again(spec, with_request(prepared, spec, send, resubmits=key), present_files)
+    prepared = with_request(prepared, spec, send, resubmits=key)
+    return Again(spec, dependent(prepared, _afters(original, spec, after)), present_files)
+
+
+def _afters(original: Original, spec: JobSpec, words: Sequence[str]) -> tuple[After, ...]:
+    """The jobs that a resubmission waits for."""
+    if not words and spec.site.name == original.kept.site:
+        words = original.kept.after or (NONE,)
+    return spec.after(words)
 
 
 def _require_project(kept: Recorded) -> None:
@@ -175,13 +188,22 @@ def original_script(transport: Transport, original: Original) -> str:
     Raises:
         CommandFailed: it cannot be read.
     """
-    path = f"{original.record.folder}/{script_name(original.record.name)}"
+    file = original.kept.batch_script or script_name(original.record.name)
+    return text_of(transport, f"{original.record.folder}/{file}").decode(errors="surrogateescape")
+
+
+def text_of(transport: Transport, path: str) -> bytes:
+    """The text of a script; empty if there is none, or if it is too long for one.
+
+    Raises:
+        CommandFailed: it cannot be read.
+    """
     text = b""
     for part in read(transport, path):
         text += part
         if len(text) > _LARGEST:
-            return ""
-    return text.decode(errors="replace")
+            return b""
+    return text
 
 
 def script_diff(before: str, after: str) -> str:

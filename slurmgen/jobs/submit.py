@@ -6,7 +6,8 @@ from pathlib import Path
 from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobSpec, spec_of
 from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.prepare import MAX_SIZE, dependent, prepare
+from slurmgen.jobs.prepare import dependent, prepare
+from slurmgen.jobs.project_content import MAX_SIZE
 from slurmgen.jobs.recorded_request import with_request
 from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, place_of
 from slurmgen.jobs.submission import Observer, submission, submissions

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from msgspec import structs
 
 from slurmgen.jobs import sweep_table
-from slurmgen.jobs.prepare import Prepared, new_key
+from slurmgen.jobs.new_entry import new_key
+from slurmgen.jobs.prepare import Prepared
 from slurmgen.plan import Plan
 from slurmgen.plan.sweep import array_plans
 

@@ -38,7 +38,10 @@ _REQUEUE = (
     "run",
 )
 
-_SEGMENTS = ("segments", "ended", "previous", "try", "how", "job", "on", "id", "left", "code")
+_SEGMENTS = (
+    *("segments", "this", "task", "restarts", "ended", "previous", "before", "try", "how", "reply", "job"),
+    *("shown", "shows", "newest", "old", "sign", "silent", "on", "id", "left", "code"),
+)
 
 
 def variables(

@@ -76,6 +76,16 @@ def stated_facts(name: str, project_dir: Path | None = None) -> dict[str, Any]:
     return _merged_layers(_layers(_profiles_in(folders)[name], folders)[0])
 
 
+def lineage(name: str, project_dir: Path | None = None, *, personal: bool = True) -> tuple[Path, ...]:
+    """The file of a known profile, then the one that it extends, and so on.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    folders = search_path(project_dir, personal=personal)
+    return tuple(path for path, _ in _lineage(_profiles_in(folders)[name], folders))
+
+
 def load_profile(path: Path, project_dir: Path | None = None) -> Site:
     """The site that one profile file describes, with everything it inherits.
 

@@ -87,6 +87,7 @@ EVERY = {
         ["--explain", NAME],
     ],
     "lsp": [[], ["--site", NAME]],
+    "web": [["--host", NAME], ["--public", "--host", NAME]],
     "adopt": [[f"{NAME}.sbatch", "--dry-run"], [f"{NAME}.sbatch", "--json"], [NAME], ["--name", NAME, "x"]],
     "check": [[], ["--format", "json"], [NAME], ["--format", NAME]],
     "sites": [

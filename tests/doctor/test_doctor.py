@@ -223,7 +223,8 @@ def test_the_size_of_the_project_is_the_one_that_submit_reports(
 def test_name_and_port_are_not_checked_behind_a_proxy_command(
     examine: Examine, login_node: Server, tmp_path: Path
 ) -> None:
-    code = "import contextlib,os,socket,sys,threading\ns=socket.create_connection((sys.argv[1],int(sys.argv[2])))\n"
+    code = "import contextlib,os,socket,sys,threading\n"
+    code += "s=socket.create_connection((sys.argv[1],int(sys.argv[2])))\n"
     code += "def up():\n with contextlib.suppress(OSError):\n  while d:=os.read(0,65536): s.sendall(d)\n"
     code += "threading.Thread(target=up,daemon=True).start()\nwhile d:=s.recv(65536): os.write(1,d)\n"
     (tmp_path / "proxy.py").write_text(code)

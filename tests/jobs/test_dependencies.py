@@ -133,6 +133,39 @@ def test_a_job_whose_condition_cannot_be_met_is_refused_or_cancelled(call: Call,
     assert submitted(call("submit", "train", "--after", f"any:{first}"))
 
 
+def test_a_resubmitted_job_waits_for_the_jobs_of_the_original_that_have_not_ended(
+    call: Call, testbed: Testbed
+) -> None:
+    first, second = (submitted(call("submit", "prepare", "--after", "none")) for _ in range(2))
+    original = submitted(call("submit", "train", "--after", f"any:{first}", "--after", second))
+    end(call, first, 3)
+    assert testbed.wait(first) == "FAILED"
+    reply = call("resubmit", original, "--unchanged")
+    again = submitted(reply)
+    assert f"it starts when job {second} (prepare) has COMPLETED" in reply.stderr
+    assert f"it does not wait for job {first} (prepare), which has ended" in reply.stderr
+    assert dependency(testbed, again) == f"afterok:{second}(unfulfilled)"
+
+    third = submitted(call("resubmit", again, "--unchanged"))  # the words of the first one are kept
+    assert dependency(testbed, third) == f"afterok:{second}(unfulfilled)"
+    free = submitted(call("resubmit", again, "--unchanged", "--after", "none"))
+    assert dependency(testbed, free) == "(null)"
+
+    end(call, second, 3)
+    assert testbed.wait(second) == "FAILED"
+    refused = call("resubmit", again, "--unchanged")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"job {second} (prepare) has COMPLETED, which is FAILED" in refused.stderr
+
+
+def test_the_jobs_of_a_group_wait_for_the_same_jobs_when_they_are_resubmitted(
+    call: Call, testbed: Testbed
+) -> None:
+    first, second = call("submit", "train", "--all").stdout.split()
+    again = submitted(call("resubmit", second, "--unchanged"))
+    assert dependency(testbed, again) == f"afterok:{first}(unfulfilled)"
+
+
 def test_a_job_that_cannot_be_found_is_refused(call: Call, testbed: Testbed) -> None:
     def refusal(*words: str) -> str:
         reply = call("submit", "train", *words)

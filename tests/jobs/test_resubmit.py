@@ -123,6 +123,54 @@ def test_a_killed_resubmission_finds_its_job_when_it_is_repeated(
     assert len(ledger.all()) == 2
 
 
+OWN = b"#!/bin/bash\n#SBATCH --mem=50M --time=5\n#SBATCH --output=own-%j.out\n# caf\xe9\ncat data.txt $0\n"
+
+
+def test_a_batch_script_runs_again_as_it_was(
+    call: Call, project: Path, testbed: Testbed, ledger: Ledger
+) -> None:
+    (project / "own.sbatch").write_bytes(OWN)
+    (project / "data.txt").write_text("before\n")
+    at = ("--site", "generic", "--via", "twin")
+    first = call("submit", "own.sbatch", *at).stdout.strip()
+    assert testbed.wait(first) == "COMPLETED"
+    (project / "own.sbatch").write_text("#!/bin/bash\nfalse\n")
+    (project / "data.txt").write_text("after\n")
+
+    shown = call("resubmit", first, "--dry-run")
+    assert (shown.returncode, shown.stdout) == (0, ""), shown.stderr
+    assert "the script is the same" in shown.stderr
+    reply = call("resubmit", first)
+    assert reply.returncode == 0, reply.stderr
+    assert f"job {first} (own.sbatch)" in reply.stderr
+    assert "the files that it ran" in reply.stderr
+    (record,) = ledger.find(reply.stdout.strip())
+    assert testbed.wait(record.id) == "COMPLETED"
+    assert (Path(record.folder) / f"own-{record.id}.out").read_bytes() == b"before\n" + OWN
+
+    with closing(sqlite3.connect(ledger.path)) as database, database:
+        database.execute("UPDATE jobs SET id = '', state = 'pending' WHERE id = ?", (record.id,))
+    repeated = call("resubmit", first)
+    assert repeated.stdout.strip() == record.id, repeated.stderr
+    assert len(ledger.all()) == 2
+
+    for words, error in [
+        (["--time", "1"], "own.sbatch is submitted as it is, so that --time would have no effect"),
+        (["--present-files"], "which excludes --present-files. `slurmgen submit own.sbatch`"),
+        (["--site", "daic"], "which excludes --site daic"),
+        (["--failed"], "which excludes --failed"),
+    ]:
+        refused = call("resubmit", first, *words)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert error in refused.stderr
+    parent = Path(record.folder).parent.parent
+    for folder in (*parent.glob("snapshots/*"), *parent.glob("runs/*")):
+        subprocess.run(["rm", "-rf", folder], check=True)
+    gone = call("resubmit", first)
+    assert (gone.returncode, gone.stdout) == (3, "")
+    assert f"no longer has the files that job {first} ran, nor its script" in gone.stderr
+
+
 def ended(ledger: Ledger, job: str, state: str, **usage: int) -> None:
     """Let the ledger know how a job ended."""
     (record,) = ledger.find(job)

@@ -3,10 +3,9 @@
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import CompletedProcess
+from subprocess import CompletedProcess, Popen
 
 import pytest
 
@@ -277,7 +276,7 @@ def test_a_run_has_the_state_of_the_segment_that_ended_it(ends: list[str], state
     assert why_unfinished("7", state, None, tasks) is None
 
 
-END_OF_FUNCTIONS = "trap 'trap - EXIT; exit 143' TERM INT HUP"
+AFTER_THE_HEAD = "\n# Secrets, which "
 COMMANDS = """
 squeue() { echo "squeue $*" >>commands; SQUEUE; }
 scontrol() {
@@ -288,36 +287,60 @@ scancel() { echo scancel >>commands; }
 """
 
 
-def segment(folder: Path, number: int, end: int, squeue: str) -> tuple[CompletedProcess[str], str]:
-    """One of two segments that ends with an exit status, and the Slurm commands that it ran."""
-    asked = Request(script="train.sh", gpus=0, segments=2, secrets=("TOKEN",), framework="python")
-    text = render(resolve(asked, load_site("generic")))
-    head = text[: text.index(END_OF_FUNCTIONS)]
+def segment(folder: Path, number: int, end: int, squeue: str) -> tuple[int, str]:
+    """How one of two segments exits, whose job step ends with `end`, and the Slurm commands that it ran."""
     run = f'progress="$PWD/progress" REQUEUE_FILE="$PWD/unfinished" status=0\nexit {end}\n'
     (folder / "progress").write_text("0 0\n")
     (folder / ".slurmgen").mkdir(exist_ok=True)
     (folder / ".slurmgen/secrets").touch()
-    reply = subprocess.run(
-        ["bash", "-c", COMMANDS.replace("SQUEUE", squeue) + head + run],
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "SLURM_ARRAY_JOB_ID": "7", "SLURM_JOB_ID": f"{6 + number}"}
-        | {"SLURM_ARRAY_TASK_ID": str(number)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return reply, (folder / "commands").read_text()
+    return start(folder, number, run, squeue).wait(), (folder / "commands").read_text()
+
+
+def start(folder: Path, number: int, run: str, squeue: str = ":", commands: str = COMMANDS) -> Popen[bytes]:
+    """Start one of two segments, whose job step is a line of shell."""
+    asked = Request(script="train.sh", gpus=0, segments=2, secrets=("TOKEN",), framework="python")
+    text = render(resolve(asked, load_site("generic")))
+    head = text[: text.index(AFTER_THE_HEAD)]
+    ids = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_JOB_ID": f"{6 + number}", "SLURM_ARRAY_TASK_ID": str(number)}
+    with (folder / f"log-{number}").open("w") as log:
+        return Popen(
+            ["bash", "-c", f"{commands.replace('SQUEUE', squeue)}{head}\n{run}"],
+            cwd=folder,
+            env={"PATH": os.environ["PATH"]} | ids,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # an old copy ends its process group
+        )
+
+
+def test_a_segment_begins_after_an_old_copy_that_still_runs_has_ended(tmp_path: Path) -> None:
+    step = """bash -c 'trap "sleep 1; echo old copy ended >>ran; exit" TERM; touch runs; sleep 300 & wait'"""
+    old = start(tmp_path, 1, step)
+    eventually((tmp_path / "runs").exists)
+    new = start(tmp_path, 2, "echo new one began >>ran; trap - EXIT; stop_showing")
+    assert (old.wait(), new.wait()) == (143, 0)
+    assert "because segment 2 has begun" in (tmp_path / "log-1").read_text()
+    assert (tmp_path / "ran").read_text().splitlines() == ["old copy ended", "new one began"]
+    assert not list(tmp_path.glob(".segments-7.*.runs"))
+
+
+def test_a_segment_begins_although_an_old_copy_was_killed(tmp_path: Path) -> None:
+    (tmp_path / ".segments-7.1.0.runs").write_text("5\n")
+    commands = f"{COMMANDS}sleep() {{ command sleep 0.01; }}\n"
+    new = start(tmp_path, 2, "trap - EXIT; stop_showing; touch began", commands=commands)
+    assert new.wait() == 0
+    assert (tmp_path / "began").exists()
 
 
 def test_no_segment_is_cancelled_while_a_job_that_waits_for_the_run_would_be_lost(tmp_path: Path) -> None:
     waiting = "printf '%s afterok:7_*(unfulfilled)\\n' 8 9"
-    reply, commands = segment(tmp_path, 1, 0, waiting)
-    assert reply.returncode == 0, reply.stderr
+    status, commands = segment(tmp_path, 1, 0, waiting)
+    assert status == 0
     assert "scontrol update JobId=8 Dependency=afterok:7_1" in commands
     assert "scancel" not in commands, "job 8 still waits for the whole array"
     secrets = tmp_path / ".slurmgen/secrets"
     assert secrets.exists(), "the next segment removes them, in case Slurm runs this one again"
-    assert segment(tmp_path, 2, 3, waiting)[0].returncode == 0, "the run has finished, so it ends at once"
+    assert segment(tmp_path, 2, 3, waiting)[0] == 0, "the run has finished, so it ends at once"
     assert not secrets.exists()
 
 
@@ -326,7 +349,7 @@ def test_a_run_is_unfinished_after_its_last_segment_even_if_slurm_does_not_reply
     number: int, status: int, tmp_path: Path
 ) -> None:
     (tmp_path / "unfinished").write_text("20")
-    assert segment(tmp_path, number, 75, "return 1")[0].returncode == status
+    assert segment(tmp_path, number, 75, "return 1")[0] == status
 
 
 def test_a_run_whose_last_segment_noted_unfinished_is_not_completed() -> None:

@@ -112,6 +112,7 @@ CASES = {
         Case("lint --explain SG1"),
     ],
     "lsp": [Case("lsp")],
+    "web": [Case("web --host 10.0.0.1", 2)],
     "adopt": [
         Case("adopt hand.sbatch --dry-run", 1),
         Case("adopt hand.sbatch --name new --json", 1, writes=("slurmgen.toml",)),

@@ -53,6 +53,7 @@ WITHOUT = {
     "run": "prints the log of the job",
     "shell": "prints what the command in the job prints",
     "lsp": "speaks the Language Server Protocol on stdout",
+    "web": "serves pages until it is interrupted",
     "twin": "only has subcommands",
 }
 "The commands without --json, and why."

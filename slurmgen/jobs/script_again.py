@@ -1,0 +1,49 @@
+"""Submitting a batch script again that was submitted as it is, from the snapshot that its job ran."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from slurmgen.jobs.batch_script import parsed
+from slurmgen.jobs.exactly_once import SnapshotGone
+from slurmgen.jobs.prepare import Prepared, dependent
+from slurmgen.jobs.prepare_script import prepare_script_again
+from slurmgen.jobs.project_content import parent_of
+from slurmgen.jobs.resubmit import Original, text_of
+from slurmgen.remote.transport import Transport
+from slurmgen.sites.profiles import load_site
+from slurmgen.slurm.dependencies import check_alone, given
+
+
+def prepare_stored_script(transport: Transport, original: Original, after: Sequence[str]) -> Prepared:
+    """Make all that the submission needs.
+
+    Args:
+        transport: the connection to the site of the original.
+        original: the job that is submitted again.
+        after: the jobs that must end first, each `[TYPE:]JOB`; default: those that the original waited for.
+
+    Raises:
+        RequestError: it has dependencies twice, or a job cannot be waited for.
+        SnapshotGone: the cluster no longer has the script.
+        CommandFailed: it cannot be read.
+    """
+    kept = original.kept
+    project_dir = Path(kept.project)
+    script = parsed(_stored(transport, original), project_dir / kept.batch_script, kept.batch_script)
+    afters = given(after or kept.after)
+    check_alone(afters, script.option("dependency"))
+    site = load_site(kept.site, project_dir)
+    prepared = prepare_script_again(script, site, original.job.route, project_dir, original.record)
+    return dependent(prepared, afters)
+
+
+def _stored(transport: Transport, original: Original) -> bytes:
+    """The script in the snapshot or, before that is made (soon after a submission), in the run folder."""
+    record, file = original.record, original.kept.batch_script
+    for folder in (f"{parent_of(record)}/snapshots/{record.snapshot}", record.folder):
+        if text := text_of(transport, f"{folder}/{file}"):
+            return text
+    raise SnapshotGone(
+        f"{transport.where} no longer has the files that job {record.id} ran, nor its script",
+        f"`slurmgen submit {file}` submits the present script and files.",
+    )

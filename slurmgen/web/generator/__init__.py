@@ -1,0 +1,5 @@
+"""Generator."""
+
+from slurmgen.web.generator.routes import ROUTES
+
+__all__ = ["ROUTES"]

@@ -1,0 +1,5 @@
+"""Jobs."""
+
+from slurmgen.web.jobs.routes import ROUTES
+
+__all__ = ["ROUTES"]

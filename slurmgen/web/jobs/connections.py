@@ -1,0 +1,101 @@
+"""Connections to sites that stay open between requests, and are shared by the table, logs and actions.
+
+Nothing here asks for a password: a login needs a key, an agent, or a shared connection of OpenSSH.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock, Timer
+
+from slurmgen.errors import ConnectionFailed
+from slurmgen.remote.route import Route, open_route
+from slurmgen.remote.transport import Transport
+
+IDLE = 300.0
+"Seconds after the last use, after which a connection is closed."
+
+
+class _Shared:
+    """One connection: it is opened once, for all users of it."""
+
+    def __init__(self) -> None:
+        self.opening = Lock()
+        self.transport: Transport | None = None
+        self.users = 0
+        self.end: Timer | None = None
+
+
+class Connections:
+    """The connections, one for each route. Every method blocks: call it in a worker thread."""
+
+    def __init__(self, connect: Callable[[Route], Transport] = open_route, idle: float = IDLE) -> None:
+        self._connect, self._idle = connect, idle
+        self._lock = Lock()
+        self._shared: dict[Route, _Shared] = {}
+
+    @contextmanager
+    def use(self, route: Route) -> Iterator[Transport]:
+        """The connection to a site, opened if it is not. Several threads may use it at a time.
+
+        Raises:
+            SlurmgenError: the site is not reached; its text says why.
+        """
+        shared = self._joined(route)
+        try:
+            with shared.opening:
+                transport = shared.transport = shared.transport or self._connect(route)
+            yield transport
+        except ConnectionFailed:
+            self._forget(route, shared)
+            raise
+        finally:
+            self._left(route, shared)
+
+    def close(self) -> None:
+        """Close all connections, also those in use."""
+        with self._lock:
+            shared, self._shared = list(self._shared.values()), {}
+        for one in shared:
+            _close(one)
+
+    def _joined(self, route: Route) -> _Shared:
+        with self._lock:
+            shared = self._shared.setdefault(route, _Shared())
+            shared.users += 1
+            if shared.end:
+                shared.end.cancel()
+            return shared
+
+    def _left(self, route: Route, shared: _Shared) -> None:
+        """Close the connection some time after the last user; at once, if it has failed."""
+        with self._lock:
+            shared.users -= 1
+            if shared.users:
+                return
+            if self._shared.get(route) is shared and shared.transport:
+                shared.end = Timer(self._idle, self._expire, (route, shared))
+                shared.end.daemon = True
+                shared.end.start()
+                return
+        self._forget(route, shared)
+        _close(shared)
+
+    def _expire(self, route: Route, shared: _Shared) -> None:
+        with self._lock:
+            if shared.users:
+                return
+            self._shared.pop(route, None)
+        _close(shared)
+
+    def _forget(self, route: Route, shared: _Shared) -> None:
+        """Let the next user open a new connection."""
+        with self._lock:
+            if self._shared.get(route) is shared:
+                del self._shared[route]
+
+
+def _close(shared: _Shared) -> None:
+    if shared.end:
+        shared.end.cancel()
+    if shared.transport:
+        shared.transport.close()

@@ -1,0 +1,39 @@
+"""The jobs of the ledger by their addresses. What a browser sends is only compared with what is recorded."""
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.lookup import recorded_route
+from slurmgen.web.jobs.connections import Connections
+
+
+def key_of(record: Record) -> str:
+    """What names a job in an address: its idempotency key; of an old entry without one, its site and id."""
+    return record.key or f"{record.site}:{record.id}"
+
+
+def record_of(key: str) -> Record:
+    """The entry of the ledger that an address names.
+
+    Raises:
+        HTTPException: there is none.
+    """
+    site, _, number = key.rpartition(":")
+    found = Ledger().find(number, site) if site else [Ledger().of_key(key)]
+    record = next(iter(found), None)
+    if record is None:
+        raise HTTPException(404, "Your records have no such job.")
+    return record
+
+
+def job_of(record: Record) -> Job:
+    """The job of an entry, with the route that is recorded."""
+    return Job.of(record, recorded_route(record, {}))
+
+
+def connections_of(request: Request) -> Connections:
+    """The connections that all requests to this server share."""
+    connections: Connections = request.app.state.connections
+    return connections

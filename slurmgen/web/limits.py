@@ -1,0 +1,148 @@
+"""Limits of a public server: requests of one client, requests at once, and the time of each."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY = 1_000_000
+"Bytes of a request, which is more than the largest script."
+_CLIENTS = 10_000
+_CHEAP = 0.2
+"A reply that takes longer, in seconds, uses up as much of the client's rate."
+_SECONDS = "slurmgen.seconds"
+"The key in the scope for the time that a reply took."
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a public server allows."""
+
+    rate: int = 20
+    "Requests per second of one client; three times as many at once."
+    seconds: float = 2
+    "Time until a reply starts, from the end of the request."
+    concurrent: int = 16
+    "Requests that are answered at the same time."
+
+
+class RateLimit:
+    """Middleware that answers 429 to a client that sends too many requests, or too expensive ones.
+
+    A bucket of tokens for each client, kept as the time at which it is full again, for the clients that came
+    last. One with IPv6 has at least a network of 64 bits, so that is one client.
+    """
+
+    def __init__(self, app: ASGIApp, rate: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.app, self.rate, self.clock = app, rate, clock
+        self._full = OrderedDict[str, float]()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        client = _client(scope)
+        if not self._admits(client):
+            await _refusal(429, "Too many requests from your address.")(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+        if client in self._full:
+            self._full[client] += max(0, scope.get(_SECONDS, 0) - _CHEAP)
+
+    def _admits(self, client: str) -> bool:
+        now = self.clock()
+        full = max(now, self._full.get(client, now)) + 1 / self.rate
+        if full - now > 3:
+            return False
+        self._full[client] = full
+        self._full.move_to_end(client)
+        if len(self._full) > _CLIENTS:
+            self._full.popitem(last=False)
+        return True
+
+
+def _client(scope: Scope) -> str:
+    """The network of the client; one for all that have none."""
+    try:
+        address = ip_address(scope["client"][0])
+    except (TypeError, ValueError):
+        return ""
+    if isinstance(address, IPv6Address) and not address.ipv4_mapped:
+        return str(ip_network((int(address), 64), strict=False))
+    return str(address)
+
+
+class InTime:
+    """Middleware that answers 503 if a reply takes too long, or if too many requests are being answered.
+
+    A handler in a thread cannot be ended. Its reply is dropped, and it counts until it returns.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self.app, self.limits = app, limits
+        self._running = set[asyncio.Task[None]]()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the whole request, then answer it in time."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        try:
+            body = await Request(scope, receive).body()
+        except ClientDisconnect:
+            return
+        if len(self._running) >= self.limits.concurrent:
+            await _refusal(503, "The server is busy.")(scope, receive, send)
+            return
+        await self._answer(scope, _replay(body, receive), send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gate = _Gate(send)
+        task = asyncio.create_task(_run(self.app, scope, receive, gate))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        begin = time.monotonic()
+        await asyncio.wait({task}, timeout=self.limits.seconds)
+        scope[_SECONDS] = time.monotonic() - begin
+        if task.done() or gate.started:
+            await task
+            return
+        gate.closed = True
+        await _refusal(503, "The reply took too long.")(scope, receive, send)
+
+
+class _Gate:
+    """Sends the messages of a reply until it is closed."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.started, self.closed = send, False, False
+
+    async def __call__(self, message: Message) -> None:
+        if not self.closed:
+            self.started = True
+            await self._send(message)
+
+
+async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    await app(scope, receive, send)
+
+
+def _refusal(status: int, text: str) -> PlainTextResponse:
+    return PlainTextResponse(f"{text} Try again in a moment.\n", status, {"Retry-After": "3"})
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Receive the body that was read, then what comes after it."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replayed

@@ -1,0 +1,63 @@
+"""Answer with a page: every value is escaped, and every page has the same frame."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from slurmgen.text import visible
+from slurmgen.web.settings import Settings
+
+PAGES = Path(__file__).parent / "pages"
+_MAX_FIELDS = 200
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(PAGES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters["visible"] = visible
+    return environment
+
+
+def settings_of(request: Request) -> Settings:
+    """The settings of the server that answers."""
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page or a part of one, from a template of `pages/`, with `url`, `settings` and `nonce`."""
+    settings = settings_of(request)
+    common = {
+        "url": settings.url,
+        "settings": settings,
+        "nonce": request.scope["nonce"],
+        "path": request.url.path.removeprefix(settings.base_path),
+    }
+    return HTMLResponse(_templates().get_template(template).render(common | values), status)
+
+
+async def fields(request: Request) -> dict[str, str]:
+    """The fields of a form that was sent; the last of several with the same name.
+
+    Raises:
+        HTTPException: the body is too large, has too many fields, or is not UTF-8.
+    """
+    body = await request.body()
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
+    except ValueError as error:
+        raise HTTPException(400, "The form is not valid.") from error
+    return dict(pairs)

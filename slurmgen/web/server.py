@@ -1,0 +1,144 @@
+"""Run the page on a socket of this machine."""
+
+import logging
+import re
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+import click
+import uvicorn
+
+from slurmgen.errors import RequestError
+from slurmgen.web.app import create_app
+from slurmgen.web.browser import opened
+from slurmgen.web.limits import Limits
+from slurmgen.web.settings import Settings
+
+_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+_NAMES = ("127.0.0.1", "localhost", "[::1]", "slurmgen.localhost")
+"What a browser on this machine calls it. Cookies of the last name do not reach servers of other users."
+_BASE_PATH = re.compile(r"(/[\w~-][\w.~-]*)*", re.ASCII)
+_CONNECTIONS = 300
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asks of a server."""
+
+    port: int = 0
+    "0: any free one."
+    host: str = "127.0.0.1"
+    "The address to listen on; only a public page may have another than loopback."
+    base_path: str = ""
+    public: bool = False
+    "Without jobs and without a token."
+    rate: int = Limits.rate
+    "Requests per second of one client of a public page."
+    proxies: tuple[str, ...] = ()
+    "Addresses and networks whose X-Forwarded-For names the client."
+    opens: bool = False
+    "Open the browser."
+
+
+def serve(options: Options, say: Callable[[str], None]) -> None:
+    """Serve the page until ^C, and print its address.
+
+    Args:
+        options: what the user asks for.
+        say: writes a line to stderr.
+
+    Raises:
+        RequestError: an option is not valid, or the address is in use.
+    """
+    _check(options)
+    with _listen(options.host, options.port) as listener, ExitStack() as stack:
+        settings = _settings(options, listener.getsockname()[1])
+        address = _address(options.host, listener.getsockname()[1], settings)
+        click.echo(address)
+        if options.opens:
+            stack.enter_context(opened(address, say))
+        say("serving until ^C")
+        _run(config(settings, options.proxies), listener)
+
+
+def _check(options: Options) -> None:
+    if options.host not in _LOOPBACK and not options.public:
+        raise RequestError(
+            f"--host {options.host} would show your jobs to others",
+            "Add --public, or forward the port over ssh.",
+        )
+    if options.proxies and not options.public:
+        raise RequestError("--proxy has no effect without --public", "Add --public.")
+    if not _BASE_PATH.fullmatch(options.base_path.rstrip("/")):
+        raise RequestError(
+            f"--base-path {options.base_path!r} is not a path", "Start it with a slash, such as /slurmgen."
+        )
+    for proxy in options.proxies:
+        _check_network(proxy)
+
+
+def _check_network(proxy: str) -> None:
+    try:
+        ip_network(proxy)
+    except ValueError as error:
+        raise RequestError(
+            f"--proxy {proxy!r} is not an address", "Give an address or a network, such as 127.0.0.1."
+        ) from error
+
+
+def _settings(options: Options, port: int) -> Settings:
+    base_path = options.base_path.rstrip("/")
+    if options.public:
+        return Settings(public=True, base_path=base_path, limits=Limits(rate=options.rate))
+    return Settings(hosts=tuple(f"{name}:{port}" for name in _NAMES), base_path=base_path)
+
+
+def _address(host: str, port: int, settings: Settings) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    name = f"[{host}]" if ":" in host else host
+    rest = "" if settings.public else f"?token={settings.token}"
+    return f"http://{name}:{port}{settings.url('/')}{rest}"
+
+
+def config(settings: Settings, proxies: Sequence[str] = ()) -> uvicorn.Config:
+    """How uvicorn serves: it trusts no proxy that is not named, logs no request, and reads no environment."""
+    from slurmgen.web.connection import Timed
+
+    return uvicorn.Config(
+        create_app(settings),
+        http=Timed if settings.public else "h11",
+        ws="none",
+        workers=1,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+        limit_concurrency=_CONNECTIONS,
+        timeout_graceful_shutdown=1,
+    )
+
+
+def _run(config: uvicorn.Config, listener: socket.socket) -> None:
+    """Serve until ^C. What it interrupts, such as the log of a job that is followed, is not an error."""
+    server = uvicorn.Server(config)
+    logging.getLogger("uvicorn.error").addFilter(lambda _record: not server.should_exit)
+    with suppress(KeyboardInterrupt):
+        server.run([listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except (socket.gaierror, TypeError, UnicodeError) as error:
+        raise RequestError(
+            f"{host!r} is not a host", "Give an address of this machine, such as 0.0.0.0."
+        ) from error
+    except OSError as error:
+        raise RequestError(
+            f"cannot listen on {host}, port {port}: {error.strerror}", "Choose another --port."
+        ) from error

@@ -1,0 +1,5 @@
+"""Sites."""
+
+from slurmgen.web.sites.routes import ROUTES
+
+__all__ = ["ROUTES"]

@@ -1,0 +1,78 @@
+"""A server of the page on a free port of loopback, and a real browser."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Thread
+
+import uvicorn
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from slurmgen.web import Settings
+from slurmgen.web.limits import Limits
+from slurmgen.web.server import config
+
+CHROMIUM = "/usr/bin/chromium"
+DESKTOP, PHONE = (1280, 900), (390, 844)
+_SWITCHES = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server: its address, and its settings with the token."""
+
+    origin: str
+    settings: Settings
+
+    @property
+    def entry(self) -> str:
+        """The address that `slurmgen web` prints."""
+        return self.origin + self.settings.url("/") + f"?token={self.settings.token}"
+
+
+@contextmanager
+def served(*, public: bool = False, base_path: str = "", limits: Limits | None = None) -> Iterator[Served]:
+    """Serve the page in a thread of this process."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    host = f"127.0.0.1:{listener.getsockname()[1]}"
+    hosts = () if public else (host,)
+    settings = Settings(public=public, hosts=hosts, base_path=base_path, limits=limits)
+    server = uvicorn.Server(config(settings))
+    thread = Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield Served(f"http://{host}", settings)
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Debian's Chromium, without a window."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_SWITCHES)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser: Browser, address: str, size: tuple[int, int] = DESKTOP) -> Iterator[Page]:
+    """A page in a fresh profile; it must not report an error of a script or of the content policy."""
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]})
+    context.set_default_timeout(60_000)
+    page, faults = context.new_page(), list[str]()
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.goto(address)
+    yield page
+    context.close()
+    assert faults == []

@@ -1,0 +1,98 @@
+"""The connections that the requests to one server share."""
+
+from threading import Barrier, Event, Thread
+
+import pytest
+
+from slurmgen.errors import AuthenticationFailed, ConnectionFailed
+from slurmgen.remote.local import LocalTransport
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Transport
+from slurmgen.web.jobs.connections import Connections
+
+SITE = Route(site="olivia", via="local")
+
+
+class Login(LocalTransport):
+    """A connection that says when it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = Event()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+class Logins:
+    """Counts the logins."""
+
+    def __init__(self) -> None:
+        self.made: list[Login] = []
+
+    def __call__(self, _route: Route) -> Transport:
+        self.made.append(Login())
+        return self.made[-1]
+
+
+def test_several_users_at_a_time_share_one_login() -> None:
+    logins, together = Logins(), Barrier(4)
+    connections = Connections(logins)
+
+    def use() -> None:
+        with connections.use(SITE):
+            together.wait()
+
+    threads = [Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    connections.close()
+    assert len(logins.made) == 1
+
+
+def test_a_connection_is_closed_some_time_after_its_last_use() -> None:
+    logins = Logins()
+    connections = Connections(logins, idle=0.01)
+    with connections.use(SITE):
+        pass
+    assert logins.made[0].closed.wait(60)
+    with connections.use(SITE):
+        assert len(logins.made) == 2
+
+
+def test_a_broken_connection_is_replaced_at_the_next_use() -> None:
+    logins = Logins()
+    connections = Connections(logins)
+    with pytest.raises(ConnectionFailed), connections.use(SITE):
+        raise ConnectionFailed("it broke")
+    with connections.use(SITE):
+        pass
+    connections.close()
+    assert [login.closed.is_set() for login in logins.made] == [True, True]
+
+
+def test_a_login_that_failed_is_tried_again_at_the_next_use() -> None:
+    refusals = [AuthenticationFailed("the host refuses the key")]
+
+    def connect(_route: Route) -> Transport:
+        if refusals:
+            raise refusals.pop()
+        return LocalTransport()
+
+    connections = Connections(connect)
+    with pytest.raises(AuthenticationFailed, match="refuses the key"), connections.use(SITE):
+        pass
+    with connections.use(SITE) as transport:
+        assert isinstance(transport, LocalTransport)
+    connections.close()
+
+
+def test_the_end_of_the_server_closes_what_is_open() -> None:
+    logins = Logins()
+    connections = Connections(logins)
+    with connections.use(SITE):
+        pass
+    connections.close()
+    assert logins.made[0].closed.is_set()

@@ -1,0 +1,180 @@
+"""`slurmgen web` as a process: its address, its limits for connections, and its end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from slurmgen.web import connection
+from slurmgen.web.limits import Limits
+from tests.support.web import served
+
+SLURMGEN = [sys.executable, "-m", "slurmgen"]
+
+
+@contextmanager
+def web(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command, and the address that it prints."""
+    process = subprocess.Popen(
+        [*SLURMGEN, "web", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | variables,
+    )
+    assert process.stdout
+    try:
+        yield process, process.stdout.readline().rstrip("\n")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def refused(*arguments: str) -> str:
+    """What the command prints for a request that is not valid."""
+    done = subprocess.run([*SLURMGEN, "web", *arguments], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    return done.stderr
+
+
+def test_interrupted_it_ends_with_nothing_on_stdout_but_the_address() -> None:
+    with web() as (process, address):
+        assert httpx.get(address, follow_redirects=False).status_code == 303
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout, stderr) == (0, "", "serving until ^C\n")
+
+
+def test_two_servers_do_not_share_a_cookie() -> None:
+    with web() as (_, first), web() as (_, second), httpx.Client(follow_redirects=True) as client:
+        assert client.get(first).status_code == 200
+        assert client.get(second).status_code == 200
+        assert client.get(first.partition("?")[0]).status_code == 200
+
+
+def test_a_server_with_a_new_token_refuses_the_cookie_of_the_last() -> None:
+    with httpx.Client(follow_redirects=True) as client:
+        with web() as (_, address):
+            client.get(address).raise_for_status()
+        page, port = address.partition("?")[0], str(httpx.URL(address).port)
+        with web("--port", port) as (_, again):
+            assert client.get(page).status_code == 403
+            assert client.get(again).status_code == 200
+
+
+def test_a_port_in_use_is_reported() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert f"cannot listen on 127.0.0.1, port {port}: Address already in use" in refused("--port", port)
+
+
+def test_it_listens_on_ipv6() -> None:
+    if not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    with web("--host", "::1") as (_, address):
+        assert address.startswith("http://[::1]:")
+        assert httpx.get(address, follow_redirects=True).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fact"),
+    [
+        ("--host 0.0.0.0", "would show your jobs to others"),
+        ("--proxy 127.0.0.1", "has no effect without --public"),
+        ("--public --proxy nginx", "is not an address"),
+        ("--public --base-path slurmgen", "is not a path"),
+        ("--public --base-path /a/../b", "is not a path"),
+        ("--public --base-path //evil.example", "is not a path"),
+        ("--public --base-path /a;b", "is not a path"),
+        ("--public --host no-host.invalid", "is not a host"),
+    ],
+)
+def test_an_option_that_is_not_valid_is_refused(arguments: str, fact: str) -> None:
+    assert fact in refused(*arguments.split())
+
+
+def test_the_token_does_not_appear_in_the_arguments_of_the_browser(tmp_path: Path) -> None:
+    """All users of a machine see them; a file of mode 600 leads to the address."""
+    seen = tmp_path / "seen"
+    os.mkfifo(seen)
+    browser = tmp_path / "browser"
+    browser.write_text(
+        f'#!/bin/sh\n{{ echo "$1"; stat -c %a "${{1#file://}}"; cat "${{1#file://}}"; }} > {seen}\n'
+    )
+    browser.chmod(0o755)
+    with web("--open", BROWSER=str(browser)) as (process, address):
+        argument, mode, page = seen.read_text().split("\n", 2)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert address.partition("=")[2] not in argument
+    assert (mode, f"url={address}" in page) == ("600", True)
+    assert not Path(argument.removeprefix("file://")).exists()
+
+
+def test_a_machine_without_a_browser_is_reported(tmp_path: Path) -> None:
+    with web("--open", PATH=str(tmp_path), BROWSER="no-such-browser") as (process, _):
+        assert process.stderr
+        lines = {process.stderr.readline() for _ in range(2)}
+    assert "found no browser; open the address above\n" in lines
+
+
+def test_a_public_server_limits_each_client() -> None:
+    with web("--public", "--rate", "1") as (_, address), httpx.Client() as client:
+        assert "token" not in address
+        statuses = [client.get(f"{address}healthz").status_code for _ in range(20)]
+        assert (statuses[:3], 429 in statuses) == ([200] * 3, True)
+        # A client cannot choose another address.
+        assert client.get(f"{address}healthz", headers={"x-forwarded-for": "192.0.2.7"}).status_code == 429
+
+
+def test_behind_a_proxy_each_client_has_its_own_limit() -> None:
+    with web("--public", "--rate", "1", "--proxy", "127.0.0.0/8") as (_, address), httpx.Client() as client:
+
+        def status(forwarded: str) -> int:
+            return client.get(f"{address}healthz", headers={"x-forwarded-for": forwarded}).status_code
+
+        assert 429 in [status("192.0.2.7") for _ in range(20)]
+        assert status("192.0.2.8") == 200
+        assert status("192.0.2.8, 192.0.2.7") == 429  # a client cannot add to what the proxy says
+
+
+def _reply(origin: str, request: bytes) -> bytes:
+    """What the server sends until it ends the connection."""
+    with socket.create_connection(("127.0.0.1", httpx.URL(origin).port or 0), timeout=60) as connected:
+        connected.sendall(request)
+        try:
+            return connected.makefile("rb").read()
+        except ConnectionResetError:
+            return b""
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HT", b"POST /lint HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx"]
+)
+def test_a_slow_client_is_disconnected(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(connection, "SECONDS", 0.2)
+    with served(public=True, limits=Limits()) as server:
+        assert _reply(server.origin, sent) == b""
+
+
+def test_a_connection_may_stay_longer_than_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time begins again with each reply."""
+    ended = []
+    monkeypatch.setattr(connection.Timed, "_restart", lambda self: ended.append(1))
+    with served(public=True) as server, httpx.Client() as client:
+        for _ in range(3):
+            client.get(f"{server.origin}/healthz").raise_for_status()
+    assert len(ended) == 4
+
+
+def test_large_headers_are_refused() -> None:
+    with served(public=True) as server:
+        reply = _reply(server.origin, b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"x" * 1_000_000)
+    assert reply[:12] in {b"HTTP/1.1 400", b""}

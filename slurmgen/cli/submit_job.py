@@ -116,7 +116,7 @@ def follow_log(
     transport: "Transport", record: "Record", job: "JobId", route: "Route", *, err: bool = True
 ) -> None:
     """`follow_job` for a job that is recorded."""
-    from slurmgen.cli.logs import follow_to_end
+    from slurmgen.cli.log_following import follow_to_end
     from slurmgen.jobs.logs import find_log
     from slurmgen.jobs.slurm_client import job_states
 

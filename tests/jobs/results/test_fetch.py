@@ -96,9 +96,8 @@ def test_the_list_of_files_names_what_would_be_fetched(user: User) -> None:
         listing = list_results(transport, Job.of(record, recorded_route(record, {})))
     made = ["data", "it's $(touch pwned)", "out/deep/model.pt", "out/last", f"train-{job}.out"]
     assert ([file.name for file in listing.files], listing.is_cut) == (made, False)
-    assert [(file.size, file.changed) for file in listing.files if file.name == "out/deep/model.pt"] == [
-        (7, 1)
-    ]
+    model = listing.files[made.index("out/deep/model.pt")]
+    assert (model.size, model.changed) == (7, 1)
     assert not list(user.folder.rglob("pwned"))
 
 

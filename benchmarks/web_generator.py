@@ -1,7 +1,7 @@
 """Time from a key press to the new script on the page, in Chromium on loopback.
 
-Run `python -m benchmarks.web_generator` in the repository. The floor is a request to the same server with a reply
-of two letters: what the browser, the loopback and the server take without any script.
+Run `python -m benchmarks.web_generator` in the repository. The floor is a request to the same server with a
+reply of two letters: what the browser, the loopback and the server take without any script.
 """
 
 from collections.abc import Sequence

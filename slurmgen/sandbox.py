@@ -68,12 +68,17 @@ def main() -> None:
     faulthandler.enable()
     # The kernel delivers the signal and faulthandler writes the stack even within one long operation.
     faulthandler.register(signal.SIGPROF, all_threads=False, chain=True)
+    limit_memory()
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+    json.dump(function(*args), sys.stdout)
+
+
+def limit_memory() -> None:
+    """Let this process take no more than `MEMORY` bytes, and write no file."""
     for limit, most in _limits().items():
         hard = resource.getrlimit(limit)[1]
         value = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(limit, (value, value))
-    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-    json.dump(function(*args), sys.stdout)
 
 
 def _limits() -> dict[int, int]:

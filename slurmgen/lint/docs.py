@@ -17,7 +17,7 @@ SECTIONS = (
 )
 PAGE = Path("docs", "rules.md")
 
-_GROUPS = {
+GROUPS = {
     "SG1": "Header",
     "SG2": "Nodes, tasks, ranks and GPUs",
     "SG3": "Rendezvous",
@@ -44,7 +44,7 @@ other jobs. A note is advice that many scripts can ignore; `--notes` and `--sele
 def page() -> str:
     """The content of docs/rules.md."""
     parts = [_HEAD, _table(), "\n"]
-    for prefix, title in _GROUPS.items():
+    for prefix, title in GROUPS.items():
         parts.append(f"# {title}\n\n")
         parts += [explain(rule, "##") + "\n" for code, rule in all_rules().items() if code.startswith(prefix)]
     return "".join(parts).rstrip("\n") + "\n"

@@ -73,6 +73,7 @@ def command(
     """
     _check(as_json=as_json, follow=follow, start=start, tail=tail, rank=rank)
     from slurmgen.jobs.job import for_each
+    from slurmgen.jobs.log_files import is_pruned, path_of
 
     jobs = find_jobs(job_ids, site, **options)
     if follow and len(jobs) > 1:
@@ -226,19 +227,11 @@ def _offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:
             _echo(f"stderr is in {path}; `slurmgen logs {job} --stderr` shows it")
 
 
-def path_of(transport: "Transport", job: "Job", *, stderr: bool) -> str:
-    """The log of a job: from the ledger, else from Slurm."""
-    from slurmgen.jobs.logs import find_log
-
-    if job.run is not None and not stderr:
-        return job.log
-    return find_log(transport, job.record, job.id, stderr=stderr)
-
-
 def _show(
     transport: "Transport", job: "Job", path: str, start: int, rank: int | None, *, stderr: bool
 ) -> bool:
     """Print a log, or why there is none; returns whether it was pruned."""
+    from slurmgen.jobs.log_files import is_pruned
     from slurmgen.jobs.logs import read
 
     is_empty, (show, finish) = True, writer(rank, LogOutput())
@@ -260,19 +253,12 @@ def _show(
 def _metadata(transport: "Transport", job: "Job", *, stderr: bool) -> "tuple[Log, bool]":
     """Where a log is and how long, and whether it was pruned."""
     from slurmgen.cli.objects.jobs import Log
-    from slurmgen.jobs.log_files import look
+    from slurmgen.jobs.log_files import is_pruned, look, path_of
 
     log = look(transport, path_of(transport, job, stderr=stderr))
     if gone := log.size is None and is_pruned(transport, job):
         _echo(pruned(job))
     return Log(id=job.id.number, site=job.route.site, path=log.path, size=log.size, text=log.text), gone
-
-
-def is_pruned(transport: "Transport", job: "Job") -> bool:
-    """Whether the folder that the job ran in no longer exists."""
-    from slurmgen.jobs.log_files import has_folder
-
-    return job.record is not None and not has_folder(transport, job.record.folder)
 
 
 def pruned(job: "Job") -> str:

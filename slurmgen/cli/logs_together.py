@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmgen.cli.log_output import LogOutput, writer
-from slurmgen.cli.logs import INTERRUPTED, first_byte, path_of, print_end, records_of
+from slurmgen.cli.logs import INTERRUPTED, first_byte, print_end, records_of
 from slurmgen.cli.route_options import connect
 from slurmgen.text import visible
 
@@ -94,6 +94,8 @@ def _names(jobs: "Sequence[Job]") -> "dict[Job, str]":
 def _log(
     transport: "Transport", job: "Job", name: str, tail: int | None, rank: int | None, *, stderr: bool
 ) -> Log:
+    from slurmgen.jobs.log_files import path_of
+
     path = path_of(transport, job, stderr=stderr)
     return Log(transport, job, f"{name}: ", first_byte(transport, path, 0, tail, rank), path, rank)
 

@@ -7,8 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
@@ -23,8 +25,10 @@ def served() -> Iterator[str]:
     command = [sys.executable, "-m", "slurmgen", "web", "--public"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout  # noqa: S101
-        yield server.stdout.readline().strip()
-        server.terminate()
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
 
 
 def main() -> None:
@@ -32,10 +36,12 @@ def main() -> None:
     with served() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport=SIZE, color_scheme="light", reduced_motion="reduce")
+        page.goto(address)
         page.goto(f"{address}#{REQUEST}")
         expect(page.locator("#answer")).to_contain_text("#SBATCH --account=project_465001234")
-        page.screenshot(path=PICTURE)
+        shot = page.screenshot()
         browser.close()
+    Image.open(BytesIO(shot)).quantize(64).save(PICTURE, optimize=True)
 
 
 if __name__ == "__main__":

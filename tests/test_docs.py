@@ -213,7 +213,8 @@ WEB = DOCS / "web"
 def web_commands() -> list[list[str]]:
     """The arguments of each `slurmgen web` on the page and in the files that it shows."""
     texts = [path.read_text() for path in (DOCS / "web.md", WEB / "slurmgen-web.service")]
-    found = [match.split() for text in texts for match in re.findall(r"(?<!`)slurmgen web( --[^\n`]*)$", text, re.MULTILINE)]
+    command = re.compile(r"(?<!`)slurmgen web( --[^\n`]*)$", re.MULTILINE)
+    found = [match.split() for text in texts for match in command.findall(text)]
     entry = re.search(r"^ENTRYPOINT (.*)$", (WEB / "Containerfile").read_text(), re.MULTILINE)
     run = re.search(r"slurmgen-web (--[^\n]*)$", texts[0], re.MULTILINE)
     assert entry

@@ -205,6 +205,24 @@ def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> Jo
     site = load_site(_site_name(options, project), project_dir, personal=personal)
     check_names(project, project_dir)
     own = load_personal(site.name) if personal else Personal()
+    spec = _spec(options, site, project, job, own, project_dir)
+    return structs.replace(spec, template_dir=own_templates(project_dir, project))
+
+
+def spec_of_options(options: JobOptions, site: Site) -> JobSpec:
+    """The job of options alone, as in an empty folder and without the user's own settings. It reads no file.
+
+    Raises:
+        RequestError: the options name a job of slurmgen.toml.
+    """
+    job = _job_name(options, Project(), Path())
+    return _spec(options, site, Project(), job, Personal(), Path())
+
+
+def _spec(
+    options: JobOptions, site: Site, project: Project, job: str | None, own: Personal, project_dir: Path
+) -> JobSpec:
+    """The job with the bundled templates."""
     written = job_request(project, job, site.name)
     if written.container == NONE:
         written = merge(written, Request(container=NONE))  # without its engine and binds
@@ -216,7 +234,7 @@ def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> Jo
         personal=own,
         project_dir=project_dir,
         project=project,
-        template_dir=own_templates(project_dir, project),
+        template_dir=None,
         files=_files(request, merged, options.overrides),
         command=_command(options, site, job, written, merged),
         name=job,

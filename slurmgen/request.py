@@ -237,22 +237,33 @@ def check_text(request: Request) -> None:
             )
 
 
-def command_line(site: str, request: Request, job: str | None = None, *, replace_args: bool = False) -> str:
-    """The slurmgen command that makes this request. It omits the values of variables, which may be secret.
+def command_line(
+    site: str,
+    request: Request,
+    job: str | None = None,
+    *,
+    replace_args: bool = False,
+    with_values: bool = False,
+) -> str:
+    """The slurmgen command that makes this request.
 
     Args:
         site: the site.
         request: the options of the command.
         job: the job of slurmgen.toml, if the command names one.
         replace_args: the request's `script_args` replace those of slurmgen.toml.
+        with_values: include the values of variables, which may be secret; only for the user who set them.
     """
-    return command_of(site, to_builtins(request), job, replace_args=replace_args)
+    values = to_builtins(request)
+    if with_values and request.env:
+        values["env"] = tuple([f"{name}={value}" for name, value in request.env.items()])
+    return command_of(site, values, job, replace_args=replace_args)
 
 
 def command_of(
     site: str, values: dict[str, Any], job: str | None = None, *, replace_args: bool = False
 ) -> str:
-    """`command_line` for the fields that `check_form` returned."""
+    """`command_line` for the fields that `check_form` returned, without the values of variables."""
     words = ["slurmgen render", *([quote(job)] if job else []), f"--site {site}"]
     script_args = values.get("script_args", ())
     for key, value in values.items():

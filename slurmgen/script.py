@@ -214,10 +214,10 @@ def _values(plan: Plan) -> dict[str, Any]:
         "goes_on": plan.goes_on,
         "then": [_next_step(one) for one in plan.then],
         "rendezvous_suffix": quote(plan.rendezvous.suffix) if plan.rendezvous else "",
-        "preflight_lines": [_wrapped(words) for words in plan.preflight],
+        "preflight_lines": [wrapped(words) for words in plan.preflight],
         "step_comment": _step_comment(plan.ranks),
         "expands_in_task": plan.step.expands_in_task,
-        "step_lines": [_wrapped(words) for words in plan.step.lines],
+        "step_lines": [wrapped(words) for words in plan.step.lines],
     }
 
 
@@ -227,7 +227,7 @@ def _launchers(plan: Plan) -> list[Launcher]:
 
 
 def _next_step(one: NextStep) -> dict[str, Any]:
-    lines = [_wrapped(words) for words in one.step.lines]
+    lines = [wrapped(words) for words in one.step.lines]
     return {
         "comment": _step_comment(one.ranks),
         "lines": lines,
@@ -267,7 +267,7 @@ def _step_comment(ranks: Ranks) -> str:
     return f"{tasks} per node, {procs} per task: {ranks.launcher.why}."
 
 
-def _wrapped(words: tuple[str, ...]) -> str:
+def wrapped(words: tuple[str, ...]) -> str:
     """The words in lines of at most 100 columns, unless a single word is longer."""
     lines = [words[0]]
     for word in words[1:]:

@@ -2,23 +2,24 @@
 
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from slurmgen.cli.completion import complete_jobs, complete_sites
 from slurmgen.cli.help import Command
+from slurmgen.cli.request_completion import (
+    complete_frameworks,
+    complete_of_site,
+    complete_project_jobs,
+    engines,
+)
 from slurmgen.cli.site_option import site_option
-from slurmgen.config.project import DEFAULT_SITE, find_project
-from slurmgen.errors import SlurmgenError
 from slurmgen.job_spec import JobOptions
-from slurmgen.request import FILE_ONLY, NONE, OMITTED, Request
-from slurmgen.sites.model import EngineName, Site
-from slurmgen.sites.profiles import load_site
-from slurmgen.sweep import Sweep
+from slurmgen.request import FILE_ONLY, OMITTED, Request
+from slurmgen.request_text import command_words, given, grid, sbatch_options, variables, with_sweep
 
 _SCRIPT_ARGS = "slurmgen.script_args"
 _WORDS = "slurmgen.words"
@@ -61,95 +62,25 @@ def _without_value(before: str, word: str) -> str:
     return _VARIABLE.sub(rf"\1{OMITTED}", word) if is_variable else word
 
 
-def _complete_frameworks(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from slurmgen.launchers import LAUNCHERS
+def _read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A callback of click that reads the text, or the texts, of an option."""
 
-    return [name for name in LAUNCHERS if name.startswith(incomplete)]
-
-
-def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in find_project(Path.cwd())[1].job if name.startswith(incomplete)]
-
-
-def _engines(site: Site) -> Iterable[str]:
-    return (site.container.engine, *site.container.engines) if site.container else get_args(EngineName)
-
-
-def _complete_of_site(
-    names: Callable[[Site], Iterable[str]],
-) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Complete from the profile of the site that the command line or the project names."""
-
-    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    def read(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
         try:
-            folder, project = find_project(Path.cwd())
-            site = load_site(ctx.params.get("site") or project.site or DEFAULT_SITE, folder)
-        except SlurmgenError:
-            return []
-        return [name for name in names(site) if name.startswith(incomplete)]
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
 
-    return complete
+    return read
 
 
-def _variables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """`NAME=VALUE` words as a dict."""
-    pairs = {}
-    for text in values:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"{text!r} is not KEY=VALUE.")
-        if not (name.isidentifier() and name.isascii()):
-            raise click.BadParameter(f"{name!r} is not a valid variable name.")
-        if value == OMITTED:
-            raise click.BadParameter(f"{text!r} has no value; a script's header omits it.")
-        pairs[name] = value
-    return pairs
-
-
-def _command(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """The words of a command, which a shell would read in the same way."""
-    try:
-        words = tuple(shlex.split(text)) if text is not None else None
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is not a command: {error}.") from None
-    if words == ():
-        raise click.BadParameter("it is empty.")
-    return words
-
-
-def _sbatch(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str | bool]:
-    """`KEY=VALUE` words, or a KEY alone for an option without a value, as a dict."""
-    found: dict[str, str | bool] = {}
-    for text in values:
-        key, equals, value = text.partition("=")
-        if not key or (equals and not value):
-            raise click.BadParameter(f"{text!r} is neither KEY=VALUE nor KEY.")
-        found[key] = value if equals else True
-    return found
-
-
-def _sweep(
-    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
-) -> dict[str, tuple[str, ...]]:
-    """`NAME=V,V` words as a dict."""
-    grid: dict[str, tuple[str, ...]] = {}
-    for text in values:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE,VALUE.")
-        if name in grid:
-            raise click.BadParameter(f"{name} is there twice.")
-        grid[name] = tuple(value.split(","))
-    return grid
-
-
-_JOB = click.argument("job", required=False, shell_complete=_complete_jobs)
+_JOB = click.argument("job", required=False, shell_complete=complete_project_jobs)
 _ID = click.argument("job", metavar="ID", shell_complete=complete_jobs)
 _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--framework",
         metavar="NAME",
-        shell_complete=_complete_frameworks,
+        shell_complete=complete_frameworks,
         help="Launcher: python, lightning, ddp, srun, accelerate, deepspeed, hf-trainer, jax, mpi, ray, "
         "spawn or tensorflow; default: ddp.",
     ),
@@ -160,7 +91,7 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--gpu-type",
         metavar="TYPE",
-        shell_complete=_complete_of_site(lambda site: site.gpu.types),
+        shell_complete=complete_of_site(lambda site: site.gpu.types),
         help="GPU type, by its name in Slurm.",
     ),
     click.option(
@@ -184,20 +115,20 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--partition",
         metavar="NAME",
-        shell_complete=_complete_of_site(lambda site: site.partitions),
+        shell_complete=complete_of_site(lambda site: site.partitions),
         help="Partition to submit to.",
     ),
     click.option(
         "--qos",
         metavar="NAME",
-        shell_complete=_complete_of_site(lambda site: site.qos),
+        shell_complete=complete_of_site(lambda site: site.qos),
         help="Quality of service (QOS).",
     ),
     click.option("--container", metavar="IMAGE", help="Container image, or none for no container."),
     click.option(
         "--container-engine",
         metavar="NAME",
-        shell_complete=_complete_of_site(_engines),
+        shell_complete=complete_of_site(engines),
         help="Container engine of the image, where the site has several.",
     ),
     click.option(
@@ -210,7 +141,7 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--env",
         multiple=True,
-        callback=_variables,
+        callback=_read(variables),
         metavar="K=V",
         help="Environment variable; $NAME in V is expanded in the job; repeatable.",
     ),
@@ -243,7 +174,7 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--sbatch",
         multiple=True,
-        callback=_sbatch,
+        callback=_read(sbatch_options),
         metavar="K[=V]",
         help="Another sbatch option; K alone if it takes no value; repeatable.",
     ),
@@ -260,7 +191,7 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     ),
     click.option(
         "--command",
-        callback=_command,
+        callback=_read(command_words),
         metavar="TEXT",
         help="Program instead of a script, with its arguments in one text.",
     ),
@@ -324,7 +255,7 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--sweep",
         multiple=True,
-        callback=_sweep,
+        callback=_read(grid),
         metavar="NAME=V,V...",
         help="Run every combination of these values of the script's parameters; repeatable.",
     ),
@@ -382,11 +313,9 @@ def _with_request(
     @wraps(function)
     def call(**params: Any) -> Any:
         script_args = JobCommand.script_args(click.get_current_context())
-        request = {key: params.pop(key) for key in _REQUEST_KEYS}
-        grid, limit = request["sweep"] or None, params.pop("sweep_limit")
-        request["sweep"] = Sweep(grid=grid, limit=limit) if grid or limit is not None else None
+        request = with_sweep({key: params.pop(key) for key in _REQUEST_KEYS}, params.pop("sweep_limit"))
         options = JobOptions(
-            request=Request(**_without_empty(request), script_args=script_args),
+            request=Request(**given(request), script_args=script_args),
             **{key: params.pop(key, None) for key in ("job", "site", "replace_args")},
         )
         return function(options, **params)
@@ -398,9 +327,3 @@ def _with_request(
 
 
 _REQUEST_KEYS = [key for key in Request.__struct_fields__ if key not in ("script_args", *FILE_ONLY)]
-
-
-def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
-    """Options that were given; an empty tuple is one that was not, and `none` alone means an empty one."""
-    given = {key: value for key, value in values.items() if value not in (None, ())}
-    return {key: () if value == (NONE,) else value for key, value in given.items()}

@@ -82,10 +82,20 @@ def missing_files(plan: "Plan", project_dir: Path) -> list[str]:
     ]
 
 
-def _refuse_replaced(script: str, project_dir: Path) -> None:
+def check_replaced(plan: "Plan") -> None:
+    """Refuse a job whose script is a bundled one of an earlier slurmgen, and of no project. It reads no file.
+
+    Raises:
+        RequestError: the script is one of an earlier slurmgen.
+    """
+    for one in needed_files(plan):
+        _refuse_replaced(one.path, None)
+
+
+def _refuse_replaced(script: str, project_dir: Path | None) -> None:
     """Refuse a bundled script of an earlier slurmgen, unless the project has a copy of it."""
     name = str(PurePosixPath(script))
-    if name not in REPLACED or (project_dir / name).exists():
+    if name not in REPLACED or (project_dir and (project_dir / name).exists()):
         return
     new, task = REPLACED[name]
     raise RequestError(

@@ -1,15 +1,77 @@
-"""The addresses of this part of the page."""
+"""The addresses of the generator: the page, and the answer to its form."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from slurmgen.web.pages import page
+from slurmgen.advice import field_of, offers
+from slurmgen.config.project import DEFAULT_SITE
+from slurmgen.errors import SlurmgenError
+from slurmgen.sites.model import Site
+from slurmgen.web.generator.answer import answer_of
+from slurmgen.web.generator.choices import PLACED_BY, choices_of, hints_of
+from slurmgen.web.generator.form import COMMON, GROUPS, LABELS
+from slurmgen.web.pages import fields, page, settings_of
+from slurmgen.web.profiles import find_site, site_names, site_title
+
+_SHOWN = "shown"
+"The field with the values that the shown hints are for."
 
 
 def show(request: Request) -> Response:
-    """The page itself."""
-    return page(request, "generator.html")
+    """The page, with the script of the default request."""
+    settings = settings_of(request)
+    site = find_site(settings, DEFAULT_SITE)
+    sites = {name: site_title(settings, name) for name in site_names(settings)}
+    values: dict[str, Any] = {
+        "sites": sites,
+        "common": COMMON,
+        "groups": GROUPS,
+        "default_site": DEFAULT_SITE,
+    }
+    return page(request, "generator.html", **values, **_of_site(site, {}), answer=answer_of({}, site))
 
 
-ROUTES = (Route("/", show),)
+async def answer(request: Request) -> Response:
+    """The script of a filled form, or why there is none."""
+    texts = await fields(request)
+    return await run_in_threadpool(_answered, request, texts)
+
+
+def _answered(request: Request, texts: dict[str, str]) -> Response:
+    shown = texts.pop(_SHOWN, "")
+    of_site: dict[str, Any] = {"hints": None}
+    try:
+        site = find_site(settings_of(request), texts.pop("site", DEFAULT_SITE))
+        if shown != _placed({**texts, "site": site.name}):
+            of_site = _of_site(site, texts)
+        return page(request, "generator_answer.html", answer=answer_of(texts, site), **of_site)
+    except SlurmgenError as error:
+        refusal: dict[str, Any] = {
+            "error": error,
+            "field": field_of(error),
+            "offers": offers(error),
+            "labels": LABELS,
+        }
+        reply = page(request, "generator_refusal.html", **refusal, **of_site)
+        reply.headers["HX-Retarget"], reply.headers["HX-Reswap"] = "#refusal", "innerHTML"
+        return reply
+
+
+def _of_site(site: Site, texts: Mapping[str, str]) -> dict[str, Any]:
+    """What the form shows of the site's profile."""
+    shown = _placed({**texts, "site": site.name})
+    return {"shown": shown, "choices": choices_of(site), "hints": hints_of(site, texts)}
+
+
+def _placed(texts: Mapping[str, str]) -> str:
+    """The values that the hints depend on, as one text."""
+    gpus = "0" if texts.get("gpus", "").strip() == "0" else ""
+    return "|".join(texts.get(name, "").strip() if name != "gpus" else gpus for name in PLACED_BY)
+
+
+ROUTES = (Route("/", show), Route("/generator", answer, methods=["POST"]))

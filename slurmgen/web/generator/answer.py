@@ -1,0 +1,56 @@
+"""The answer to a filled form: the script with its reasons, and what else makes it. Pure."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from slurmgen.config.job_table import table_of
+from slurmgen.job_spec import JobOptions, spec_of_options
+from slurmgen.plan import Plan
+from slurmgen.request import command_line
+from slurmgen.request_text import request_of
+from slurmgen.script_lines import Line, script_lines
+from slurmgen.sites.model import Site
+from slurmgen.sync.project_files import check_replaced
+from slurmgen.text import toml_value
+from slurmgen.web.generator.picture import Picture, picture_of
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """All that the page shows of a valid request."""
+
+    plan: Plan
+    script: str
+    "As `slurmgen render` writes it to stdout."
+    lines: tuple[Line, ...]
+    command: str
+    "The command that makes the script, with the values of variables."
+    toml: str
+    "The slurmgen.toml that makes the same job."
+    picture: Picture
+
+    @property
+    def file_name(self) -> str:
+        """The name of the script as a file, as `slurmgen render --write` chooses it."""
+        return f"{self.plan.name}.{self.plan.site}.sbatch"
+
+
+def answer_of(texts: Mapping[str, str], site: Site) -> Answer:
+    """The answer to the fields of a form, without the site.
+
+    Raises:
+        SlurmgenError: the request is not valid, as on the command line.
+    """
+    request = request_of(texts)
+    spec = spec_of_options(JobOptions(site=site.name, request=request), site)
+    plan = spec.plan()
+    script = spec.render(plan)
+    check_replaced(plan)
+    return Answer(
+        plan=plan,
+        script=script,
+        lines=script_lines(plan, script),
+        command=command_line(site.name, spec.request, with_values=True),
+        toml=f"site = {toml_value(site.name)}\n\n{table_of(plan.name, spec.request)}",
+        picture=picture_of(plan),
+    )

@@ -1,0 +1,116 @@
+"""What a site's profile says about the fields of the form: values to choose from, limits and defaults."""
+
+from collections.abc import Iterable, Mapping
+from typing import get_args
+
+from slurmgen.sites.model import EngineName, Site
+from slurmgen.sites.nodes import Place, places_of
+from slurmgen.slurm import durations
+from slurmgen.text import counted, listed
+
+PLACED_BY = ("site", "partition", "gpu_type", "qos", "gpus")
+"The fields that the hints depend on."
+
+
+def choices_of(site: Site) -> dict[str, dict[str, str]]:
+    """The values of each field that has some, with a note on each."""
+    engines = (site.container.engine, *site.container.engines) if site.container else get_args(EngineName)
+    return {
+        "partition": {name: _limits(one.max_time, one.max_gpus) for name, one in site.partitions.items()},
+        "qos": {name: _limits(one.max_time, one.max_gpus) for name, one in site.qos.items()},
+        "gpu_type": {name: one.label or "" for name, one in site.gpu.types.items()},
+        "container_engine": dict.fromkeys(dict.fromkeys(engines), ""),
+    }
+
+
+def _limits(time: str | None, gpus: int | None) -> str:
+    most = durations.limit(time)
+    parts = [f"at most {in_words(most)}" if most else "", "no GPUs" if gpus == 0 else ""]
+    return ", ".join(filter(None, parts))
+
+
+def hints_of(site: Site, texts: Mapping[str, str]) -> dict[str, str]:
+    """A hint for each field that a profile may state a limit or a default for; empty if it states none."""
+    gpus = texts.get("gpus", "").strip() != "0"
+    named = [texts.get(key, "").strip() or None for key in ("partition", "gpu_type", "qos")]
+    place = next(iter(places_of(site, named[0], named[1], named[2], with_gpus=gpus)))
+    found = _of_size(site, place) | _of_place(site, place) | _of_software(site) | _of_node(site, place)
+    return {field: f"{hint[:1].upper()}{hint[1:]}." if hint else "" for field, hint in found.items()}
+
+
+def _of_size(site: Site, place: Place) -> dict[str, str]:
+    each = f"up to {place.node.gpus} per node" if place.node.gpus else ""
+    gpus, nodes = (
+        _least(getattr(one, key) for one in place.limits.values()) for key in ("max_gpus", "max_nodes")
+    )
+    seconds = _least(one.seconds_for(1) for one in place.limits.values())
+    return {
+        "gpus": _joined(each, f"at most {gpus} per job" if gpus else ""),
+        "nodes": f"at most {nodes} per job" if nodes else "",
+        "time": _joined(f"at most {in_words(seconds)}" if seconds else "", _default(site.time)),
+    }
+
+
+def _of_place(site: Site, place: Place) -> dict[str, str]:
+    required = "required. " if site.account.required else ""
+    return {
+        "account": f"{required}{site.account.hint or ''}".strip().rstrip("."),
+        "partition": _default(", ".join(place.partitions)) or _known(site.partitions),
+        "qos": _default(place.qos) or ("required" if site.qos_required else _known(site.qos)),
+        "gpu_type": _default(place.gpu_type)
+        or _joined("required" if site.gpu.type_required else "", _known(site.gpu.types)),
+    }
+
+
+def _of_node(site: Site, place: Place) -> dict[str, str]:
+    node, per_gpu = place.node, place.node.cpus_per_gpu or site.cpu.per_gpu
+    memory = place.node.memory_per_gpu or site.memory.per_gpu
+    has = f"{counted(node.cpus, 'CPU')} on a node" if node.cpus else ""
+    return {
+        "cpus_per_gpu": _joined(_default(str(per_gpu) if per_gpu else None), has),
+        "mem": "the site accepts no memory request"
+        if site.memory.form == "none"
+        else _joined(
+            _default(f"{memory} per GPU" if memory else None),
+            f"{node.memory} on a node" if node.memory else "",
+        ),
+    }
+
+
+def _of_software(site: Site) -> dict[str, str]:
+    container = site.container
+    return {
+        "container": _default(container.image) if container and container.image else "",
+        "container_engine": _default(container.engine) if container else "",
+        "modules": _default(", ".join(site.modules.load)),
+        "python_env": _default(site.python_env),
+    }
+
+
+def _default(value: str | None) -> str:
+    return f"default: {value}" if value else ""
+
+
+def _known(names: Iterable[str]) -> str:
+    found = list(names)
+    return f"such as {listed(found, 3)}" if found else ""
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
+
+
+def _least(numbers: Iterable[int | None]) -> int | None:
+    return min((number for number in numbers if number), default=None)
+
+
+def in_words(seconds: int) -> str:
+    """A duration in words.
+
+    >>> in_words(172_800), in_words(5_400)
+    ('2 days', '90 minutes')
+    """
+    for length, noun in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds % length == 0:
+            return counted(seconds // length, noun)
+    return durations.canonical(seconds)

@@ -1,0 +1,166 @@
+// The generator: the request in the address, refusals at their fields, copying, and the keyboard.
+"use strict";
+const form = document.getElementById("request");
+const answer = document.getElementById("answer");
+const refusal = document.getElementById("refusal");
+const script = () => document.getElementById("script");
+
+// The fields that differ from an empty form, as in an address.
+const given = () => new URLSearchParams([...form.elements]
+  .filter((one) => one.name && one.name !== "shown" && one.value !== initial(one))
+  .map((one) => [one.name, one.value]));
+
+// The value of a field in an empty form.
+const initial = (one) => (one.options ? [...one.options].find((option) => option.defaultSelected) || one.options[0] : { value: one.defaultValue }).value;
+
+// Put the request into the address, without a step in the browser's history.
+const remember = () => {
+  const text = given().toString();
+  history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
+};
+
+// Ask the server for the script of the present values.
+const refresh = () => htmx.trigger(form, "refresh");
+
+// Set a field. A value that a list does not have is added to it, so that the server refuses it.
+const set = (name, value) => {
+  const one = form.elements.namedItem(name) || unknown(name);
+  if (one.options && ![...one.options].some((option) => option.value === value)) one.add(new Option(value));
+  one.value = value;
+  for (let group = one.closest("details"); group && value; group = null) group.open = true;
+};
+
+// A hidden field for a name that the form does not have, so that the server refuses it.
+const unknown = (name) => {
+  const one = Object.assign(document.createElement("input"), { type: "hidden", name, className: "unknown" });
+  return form.appendChild(one);
+};
+
+// Empty the form, as far as the user can fill it.
+const clear = () => {
+  form.querySelectorAll(".unknown").forEach((one) => one.remove());
+  [...form.elements].filter((one) => one.name && one.name !== "shown").forEach((one) => { one.value = initial(one); });
+};
+
+// Fill the form from the address. No script is shown until it is of these values.
+const recall = () => {
+  answer.hidden = true;
+  clear();
+  for (const [name, value] of new URLSearchParams(location.hash.slice(1))) set(name, value);
+  refresh();
+};
+
+// Remove the last refusal from its field.
+const accept = () => {
+  document.querySelectorAll(".slot").forEach((one) => one.replaceChildren());
+  form.querySelectorAll("[aria-invalid]").forEach((one) => one.removeAttribute("aria-invalid"));
+};
+
+// Show a refusal at its field; the last script stays, marked as one of other values.
+const refuse = () => {
+  accept();
+  answer.classList.add("stale");
+  answer.inert = true;
+  const found = refusal.querySelector(".refused");
+  const one = found && form.elements.namedItem(found.dataset.field);
+  if (!one) return;
+  document.getElementById(`problem-${one.name}`).replaceChildren(found);
+  one.setAttribute("aria-invalid", "true");
+  for (let group = one.closest("details"); group; group = null) group.open = true;
+};
+
+// Show a script that is of the present values.
+const valid = () => {
+  accept();
+  refusal.replaceChildren();
+  answer.hidden = false;
+  answer.classList.remove("stale");
+  answer.inert = false;
+  enter();
+};
+
+// One line of the script is in the order of the Tab key; the arrow keys move to the others.
+const lines = () => [...script().querySelectorAll("li[tabindex]")];
+const enter = () => { const [first] = lines(); if (first) first.tabIndex = 0; };
+const move = (from, to) => {
+  if (!to) return;
+  from.tabIndex = -1;
+  to.tabIndex = 0;
+  to.focus();
+};
+const STEPS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity };
+const step = (event) => {
+  const all = lines(), at = all.indexOf(event.target);
+  if (at < 0 || !(event.key in STEPS)) return;
+  event.preventDefault();
+  move(all[at], all[Math.max(0, Math.min(all.length - 1, at + STEPS[event.key]))]);
+};
+
+// The texts that can be copied.
+const text = () => [...script().querySelectorAll("code")].map((one) => `${one.textContent}\n`).join("");
+const TEXTS = {
+  script: text,
+  command: () => document.getElementById("command").textContent,
+  toml: () => document.getElementById("toml").textContent,
+  link: () => { remember(); return location.href; },
+};
+
+// Copy a text, also where the browser has no clipboard, as on a page without TLS.
+const copy = async (button) => {
+  const what = TEXTS[button.dataset.copy]();
+  if (navigator.clipboard) await navigator.clipboard.writeText(what);
+  else copyByHand(what);
+  said(button, "Copied");
+};
+const copyByHand = (what) => {
+  const area = document.body.appendChild(document.createElement("textarea"));
+  area.value = what;
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+};
+
+// Say what a button has done, on the button and to screen readers.
+const said = (button, what) => {
+  const label = button.textContent;
+  document.getElementById("said").textContent = what;
+  button.textContent = what;
+  setTimeout(() => { button.textContent = label; }, 1200);
+};
+
+// Save the script as a file.
+const download = (button) => {
+  const address = URL.createObjectURL(new Blob([text()], { type: "text/x-shellscript" }));
+  Object.assign(document.createElement("a"), { href: address, download: button.dataset.download }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+};
+
+// Fill in what a refusal offers; a field with several values gets one more line.
+const take = ({ dataset: { field, value } }) => {
+  const one = form.elements.namedItem(field);
+  set(field, value && one.rows ? [one.value, value].filter(Boolean).join("\n") : value);
+  one.focus();
+  refresh();
+};
+
+document.addEventListener("click", ({ target }) => {
+  const button = target.closest("button");
+  if (!button) return;
+  if (button.dataset.copy) copy(button);
+  if (button.dataset.download) download(button);
+  if (button.dataset.go) form.elements.namedItem(button.dataset.go).focus();
+  if ("value" in button.dataset) take(button);
+  if (button.id === "reset") { clear(); refresh(); }
+});
+document.addEventListener("keydown", step);
+addEventListener("hashchange", recall);
+let waiting;
+document.body.addEventListener("htmx:afterSwap", ({ target }) => {
+  if (target === answer) valid();
+  if (target === refusal) refuse();
+  if (target !== answer && target !== refusal) return; // a hint
+  clearTimeout(waiting);
+  waiting = setTimeout(remember, 250); // browsers refuse more than a few changes a second
+});
+enter();
+if (location.hash.length > 1) recall();

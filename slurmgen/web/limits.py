@@ -14,6 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MAX_BODY = 1_000_000
 "Bytes of a request, which is more than the largest script."
 _CLIENTS = 10_000
+_CHEAP = 0.2
+"A reply that takes longer, in seconds, uses up as much of the client's rate."
+_SECONDS = "slurmgen.seconds"
+"The key in the scope for the time that a reply took."
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Limits:
 
 
 class RateLimit:
-    """Middleware that answers 429 to a client that sends too many requests.
+    """Middleware that answers 429 to a client that sends too many requests, or too expensive ones.
 
     A bucket of tokens for each client, kept as the time at which it is full again, for the clients that came
     last. One with IPv6 has at least a network of 64 bits, so that is one client.
@@ -41,10 +45,16 @@ class RateLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
-        if scope["type"] != "http" or self._admits(_client(scope)):
+        if scope["type"] != "http":
             await self.app(scope, receive, send)
-        else:
+            return
+        client = _client(scope)
+        if not self._admits(client):
             await _refusal(429, "Too many requests from your address.")(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+        if client in self._full:
+            self._full[client] += max(0, scope.get(_SECONDS, 0) - _CHEAP)
 
     def _admits(self, client: str) -> bool:
         now = self.clock()
@@ -98,7 +108,9 @@ class InTime:
         task = asyncio.create_task(_run(self.app, scope, receive, gate))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        begin = time.monotonic()
         await asyncio.wait({task}, timeout=self.limits.seconds)
+        scope[_SECONDS] = time.monotonic() - begin
         if task.done() or gate.started:
             await task
             return

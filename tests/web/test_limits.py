@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from slurmgen.web import Settings, create_app
 from slurmgen.web.limits import _CLIENTS, InTime, Limits, RateLimit
@@ -37,6 +37,21 @@ def test_a_client_has_a_burst_and_then_its_rate() -> None:
     now[0] = 1
     assert _ok(limit, "192.0.2.1", 100) == 20
     assert _ok(limit, "192.0.2.2", 100) == 60
+
+
+def test_a_client_with_expensive_requests_waits_as_long_as_they_took() -> None:
+    now = [0.0]
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["slurmgen.seconds"] = 8.2
+        await PlainTextResponse("ok")(scope, receive, send)
+
+    limit = RateLimit(slow, 20, lambda: now[0])
+    assert _status(limit, "192.0.2.1") == 200
+    now[0] = 5
+    assert [_status(limit, "192.0.2.1"), _status(limit, "192.0.2.2")] == [429, 200]
+    now[0] = 6
+    assert _status(limit, "192.0.2.1") == 200
 
 
 def test_many_clients_do_not_fill_the_memory() -> None:

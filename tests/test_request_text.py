@@ -50,7 +50,7 @@ def test_texts_become_a_request() -> None:
         ("colour", "", "a form has no field 'colour'"),
     ],
 )
-def test_a_text_that_is_no_value_is_refused_with_its_field(name: str, text: str, fact: str) -> None:
+def test_an_invalid_text_is_refused_with_its_field(name: str, text: str, fact: str) -> None:
     with pytest.raises(RequestError, match=fact.replace("(", r"\(")) as error:
         request_of({name: text})
     assert error.value.field == name

@@ -21,7 +21,7 @@ from slurmgen.web.pages import fields, page, settings_of
 _SHOWN = "shown"
 "The field with the values that the shown hints are for."
 _UNKNOWN = "unknown"
-"The field with a name of the address that is no field, which is then refused."
+"The field with an unknown name of the address, which is then refused."
 
 
 def show(request: Request) -> Response:

@@ -1,6 +1,5 @@
 """A server of the page on a free port of loopback, and a real browser."""
 
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from slurmgen.web import Settings
 from slurmgen.web.limits import Limits
-from slurmgen.web.server import config
+from slurmgen.web.server import config, listen
 
 CHROMIUM = "/usr/bin/chromium"
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -38,7 +37,7 @@ class Served:
 @contextmanager
 def served(*, public: bool = False, base_path: str = "", limits: Limits | None = None) -> Iterator[Served]:
     """Serve the page in a thread of this process."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = listen("127.0.0.1", 0)
     host = f"127.0.0.1:{listener.getsockname()[1]}"
     hosts = () if public else (host,)
     settings = Settings(public=public, hosts=hosts, base_path=base_path, limits=limits)

@@ -1,29 +1,21 @@
 """`slurmgen logs`: the log of a job, once or until the job ends."""
 
-from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_jobs
+from slurmgen.cli.log_following import follow_to_end
 from slurmgen.cli.log_output import LogOutput, writer
+from slurmgen.cli.log_part import Part, echo, offer_stderr, pruned
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
 
 if TYPE_CHECKING:
     from slurmgen.cli.objects.jobs import Log
     from slurmgen.jobs.job import Job
-    from slurmgen.jobs.ledger import Record
-    from slurmgen.jobs.logs import Shown
-    from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
     from slurmgen.slurm.commands import JobId
-    from slurmgen.slurm.replies import JobState
-
-
-INTERRUPTED = 130
-"Exit code after ^C."
 
 
 @click.command(
@@ -72,36 +64,13 @@ def command(
     pruned, and the log with it.
     """
     _check(as_json=as_json, follow=follow, start=start, tail=tail, rank=rank)
-    from slurmgen.jobs.job import for_each
-
+    part = Part(start=start, tail=tail, rank=rank, stderr=stderr)
     jobs = find_jobs(job_ids, site, **options)
-    if follow and len(jobs) > 1:
-        if start:
-            raise click.UsageError("--start is a byte of one log. Name one job, or use --tail.")
-        from slurmgen.cli.logs_together import follow_together
-
-        return follow_together(jobs, tail, rank, stderr=stderr)
-
-    def show(transport: "Transport", job: "Job") -> bool:
-        path = path_of(transport, job, stderr=stderr)
-        if follow:
-            if gone := is_pruned(transport, job):
-                _echo(pruned(job))
-            first = first_byte(transport, path, start, tail, rank)
-            follow_to_end(
-                transport, job.route, job.id, path, start=first, fails=gone, stderr=stderr, rank=rank
-            )
-        if len(jobs) > 1:
-            _print_heading(job, path)
-        return _show(
-            transport, job, path, first_byte(transport, path, start, tail, rank), rank, stderr=stderr
-        )
-
-    if not as_json:
-        return int(any(for_each(jobs, connect, show)))
-    logs = for_each(jobs, connect, lambda transport, job: _metadata(transport, job, stderr=stderr))
-    print_jobs([log for log, _ in logs], several=len(job_ids) > 1)
-    return int(any(gone for _, gone in logs))
+    if as_json:
+        return _print_metadata(jobs, part, several=len(job_ids) > 1)
+    if follow:
+        return _follow(jobs, part)
+    return _print_logs(jobs, part)
 
 
 def _check(*, as_json: bool, follow: bool, start: int, tail: int | None, rank: int | None) -> None:
@@ -113,171 +82,79 @@ def _check(*, as_json: bool, follow: bool, start: int, tail: int | None, rank: i
         raise click.UsageError("--json shows no lines, and goes without --tail and --rank.")
 
 
-def first_byte(transport: "Transport", path: str, start: int, tail: int | None, rank: int | None) -> int:
-    """The first byte of a log to show, by --start or --tail."""
-    from slurmgen.jobs.logs import tail_start
+def _follow(jobs: "list[Job]", part: Part) -> int:
+    from slurmgen.jobs.job import for_each
+    from slurmgen.jobs.log_files import is_pruned
 
-    return tail_start(transport, path, tail, rank) if tail else start
+    if len(jobs) > 1:
+        if part.start:
+            raise click.UsageError("--start is a byte of one log. Name one job, or use --tail.")
+        from slurmgen.cli.logs_together import follow_together
 
+        return follow_together(jobs, part)
 
-def follow_to_end(
-    transport: "Transport",
-    route: "Route",
-    job: "JobId",
-    path: str,
-    *,
-    start: int = 0,
-    err: bool = False,
-    fails: bool = False,
-    stderr: bool = False,
-    rank: int | None = None,
-) -> None:
-    """Follow the log until the job ends, and print its state; exits with 0 if it COMPLETED, else 1.
+    def follow(transport: "Transport", job: "Job") -> None:
+        path = part.path(transport, job)
+        if gone := is_pruned(transport, job):
+            echo(pruned(job))
+        follow_to_end(transport, job.route, job.id, path, part, fails=gone)
 
-    Args:
-        transport: the connection to the job's site.
-        route: how to connect again.
-        job: the job.
-        path: its log.
-        start: the first byte to show.
-        err: write to stderr.
-        fails: exit with 1 in any case.
-        stderr: the log is the file of the job's stderr.
-        rank: show only the lines of this rank.
-    """
-    from slurmgen.jobs.logs import Shown
-
-    show, finish = writer(rank, LogOutput(err=err))
-    options = (
-        f"--site {route.site}{' --stderr' if stderr else ''}{f' --rank {rank}' if rank is not None else ''}"
-    )
-    try:
-        states, transport = _follow(transport, route, job, path, Shown(show, start), options)
-    finally:
-        finish()
-    records = records_of(route, job)
-    with transport:
-        state = print_end(transport, records, route, job, states)
-    if not stderr:
-        _offer_stderr(records, job)
-    click.get_current_context().exit(1 if fails or state != "COMPLETED" else 0)
+    for_each(jobs, connect, follow)
+    return 0
 
 
-def _follow(
-    transport: "Transport", route: "Route", job: "JobId", path: str, shown: "Shown", options: str
-) -> "tuple[tuple[JobState, ...], Transport]":
-    from slurmgen.jobs.follow import follow_through
-    from slurmgen.jobs.logs import Followed
+def _print_logs(jobs: "list[Job]", part: Part) -> int:
+    """Print logs; returns 1 if one was pruned."""
+    from slurmgen.jobs.job import for_each
 
-    try:
-        states, transport = follow_through(
-            transport,
-            lambda: connect(route, interactive=False),
-            [Followed(job, path, shown)],
-            report=_echo,
-            resume_command=lambda: f"slurmgen logs -f {job} {options} --start {shown.bytes}",
-        )
-        return states[job], transport
-    except KeyboardInterrupt:
-        _echo("")
-        _echo(f"job {job} is not cancelled; see `slurmgen logs -f {job}` and `slurmgen cancel {job}`")
-        click.get_current_context().exit(INTERRUPTED)
+    def show(transport: "Transport", job: "Job") -> bool:
+        path = part.path(transport, job)
+        if len(jobs) > 1:
+            _print_heading(job, path)
+        return _show(transport, job, path, part)
+
+    return int(any(for_each(jobs, connect, show)))
 
 
-def records_of(route: "Route", job: "JobId") -> "tuple[Record, ...]":
-    """The records of a job; none if the ledger cannot be read, since the log was shown all the same."""
-    from slurmgen.errors import ConfigError
-    from slurmgen.jobs.ledger import Ledger
+def _print_metadata(jobs: "list[Job]", part: Part, *, several: bool) -> int:
+    """Print where logs are, as JSON; returns 1 if one was pruned."""
+    from slurmgen.jobs.job import for_each
 
-    with suppress(ConfigError):
-        return Ledger().find(job.number.partition("_")[0], route.site)
-    return ()
-
-
-def print_end(
-    transport: "Transport",
-    records: "Iterable[Record]",
-    route: "Route",
-    job: "JobId",
-    states: "tuple[JobState, ...]",
-) -> str:
-    """Keep in the ledger how a job ended, and print it and the bad nodes that it found; returns its state."""
-    from slurmgen.jobs.job import Job
-    from slurmgen.jobs.report_text import describe, lines
-    from slurmgen.jobs.slurm_client import outcome
-    from slurmgen.jobs.status import end_of
-
-    reports = [end_of(transport, Job(job, route, record), states) for record in records]
-    run = next((report for report in reports if report.job.segments), None)
-    for report in reports:
-        if report.bad_nodes and report.why and report is not run:
-            _echo(f"{report.why.what}. {report.why.todo}")
-    for line in lines(run) if run else describe(states, job, transport.where):
-        _echo(line)
-    return run.state if run else outcome(states)
+    logs = for_each(jobs, connect, lambda transport, job: _metadata(transport, job, part))
+    print_jobs([log for log, _ in logs], several=several)
+    return int(any(gone for _, gone in logs))
 
 
-def _offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:
-    """Name the file of stderr, if there is one."""
-    from slurmgen.jobs.logs import recorded_logs
-
-    for record in filter(None, records):
-        for path in recorded_logs(record, str(job))[1:]:
-            _echo(f"stderr is in {path}; `slurmgen logs {job} --stderr` shows it")
-
-
-def path_of(transport: "Transport", job: "Job", *, stderr: bool) -> str:
-    """The log of a job: from the ledger, else from Slurm."""
-    from slurmgen.jobs.logs import find_log
-
-    if job.run is not None and not stderr:
-        return job.log
-    return find_log(transport, job.record, job.id, stderr=stderr)
-
-
-def _show(
-    transport: "Transport", job: "Job", path: str, start: int, rank: int | None, *, stderr: bool
-) -> bool:
+def _show(transport: "Transport", job: "Job", path: str, part: Part) -> bool:
     """Print a log, or why there is none; returns whether it was pruned."""
+    from slurmgen.jobs.log_files import is_pruned
     from slurmgen.jobs.logs import read
 
-    is_empty, (show, finish) = True, writer(rank, LogOutput())
-    for chunk in read(transport, path, start):
+    is_empty, (show, finish) = True, writer(part.rank, LogOutput())
+    for chunk in read(transport, path, part.first_byte(transport, path)):
         show(chunk)
         is_empty = False
     finish()
     if is_empty and is_pruned(transport, job):
-        _echo(pruned(job))
+        echo(pruned(job))
         return True
     if is_empty:
-        _echo(f"{path} is empty or does not exist")
+        echo(f"{path} is empty or does not exist")
         _print_state(transport, job.id)
-    if not stderr:
-        _offer_stderr([job.record], job.id)
+    if not part.stderr:
+        offer_stderr([job.record], job.id)
     return False
 
 
-def _metadata(transport: "Transport", job: "Job", *, stderr: bool) -> "tuple[Log, bool]":
+def _metadata(transport: "Transport", job: "Job", part: Part) -> "tuple[Log, bool]":
     """Where a log is and how long, and whether it was pruned."""
     from slurmgen.cli.objects.jobs import Log
-    from slurmgen.jobs.log_files import look
+    from slurmgen.jobs.log_files import is_pruned, look
 
-    log = look(transport, path_of(transport, job, stderr=stderr))
+    log = look(transport, part.path(transport, job))
     if gone := log.size is None and is_pruned(transport, job):
-        _echo(pruned(job))
+        echo(pruned(job))
     return Log(id=job.id.number, site=job.route.site, path=log.path, size=log.size, text=log.text), gone
-
-
-def is_pruned(transport: "Transport", job: "Job") -> bool:
-    """Whether the folder that the job ran in no longer exists."""
-    from slurmgen.jobs.log_files import has_folder
-
-    return job.record is not None and not has_folder(transport, job.record.folder)
-
-
-def pruned(job: "Job") -> str:
-    """That there is no log any more."""
-    return f"job {job.id} was pruned: its folder at {job.route.site} is gone, and its log with it"
 
 
 def _print_heading(job: "Job", path: str) -> None:
@@ -292,10 +169,4 @@ def _print_state(transport: "Transport", job: "JobId") -> None:
     from slurmgen.jobs.slurm_client import job_states
 
     for line in describe(job_states(transport, job), job, transport.where):
-        _echo(line)
-
-
-def _echo(text: str) -> None:
-    from slurmgen.text import visible
-
-    click.echo(visible(text), err=True)
+        echo(line)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurmgen.cli.log_following import INTERRUPTED, print_end, records_of
 from slurmgen.cli.log_output import LogOutput, writer
-from slurmgen.cli.logs import INTERRUPTED, first_byte, path_of, print_end, records_of
+from slurmgen.cli.log_part import Part
 from slurmgen.cli.route_options import connect
 from slurmgen.text import visible
 
@@ -55,9 +56,7 @@ class Prefixed:
 class Log:
     """The log of one of the jobs."""
 
-    def __init__(
-        self, transport: "Transport", job: "Job", prefix: str, start: int, path: str, rank: int | None
-    ):
+    def __init__(self, job: "Job", prefix: str, start: int, path: str, rank: int | None):
         from slurmgen.jobs.logs import Followed, Shown
 
         show, self.finish = writer(rank, Prefixed(prefix))
@@ -65,7 +64,7 @@ class Log:
         self.followed = Followed(job.id, path, Shown(show, start))
 
 
-def follow_together(jobs: "Sequence[Job]", tail: int | None, rank: int | None, *, stderr: bool) -> int:
+def follow_together(jobs: "Sequence[Job]", part: Part) -> int:
     """Follow the logs of jobs to their ends, and print how they ended; returns 0 if all COMPLETED, else 1.
 
     Each site has one connection and one thread. Only the logins prompt, one after the other.
@@ -76,7 +75,7 @@ def follow_together(jobs: "Sequence[Job]", tail: int | None, rank: int | None, *
     sites: list[Future[int]] = []
     for route, group in group_by_route(jobs).items():
         transport = connect(route)
-        logs = [_log(transport, job, names[job], tail, rank, stderr=stderr) for job in group]
+        logs = [_log(transport, job, names[job], part) for job in group]
         sites.append(_started(partial(_follow, transport, route, logs)))
     try:
         return max([site.result() for site in sites])
@@ -91,11 +90,9 @@ def _names(jobs: "Sequence[Job]") -> "dict[Job, str]":
     return {job: f"{job.route.site} {job.id}" if several else str(job.id) for job in jobs}
 
 
-def _log(
-    transport: "Transport", job: "Job", name: str, tail: int | None, rank: int | None, *, stderr: bool
-) -> Log:
-    path = path_of(transport, job, stderr=stderr)
-    return Log(transport, job, f"{name}: ", first_byte(transport, path, 0, tail, rank), path, rank)
+def _log(transport: "Transport", job: "Job", name: str, part: Part) -> Log:
+    path = part.path(transport, job)
+    return Log(job, f"{name}: ", part.first_byte(transport, path), path, part.rank)
 
 
 def _started(action: Callable[[], int]) -> "Future[int]":

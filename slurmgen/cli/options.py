@@ -2,23 +2,24 @@
 
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from slurmgen.cli.completion import complete_jobs, complete_sites
 from slurmgen.cli.help import Command
+from slurmgen.cli.request_completion import (
+    complete_frameworks,
+    complete_of_site,
+    complete_project_jobs,
+    engines,
+)
 from slurmgen.cli.site_option import site_option
-from slurmgen.config.project import DEFAULT_SITE, find_project
-from slurmgen.errors import SlurmgenError
 from slurmgen.job_spec import JobOptions
 from slurmgen.request import FILE_ONLY, OMITTED, Request
 from slurmgen.request_text import command_words, given, grid, sbatch_options, variables, with_sweep
-from slurmgen.sites.model import EngineName, Site
-from slurmgen.sites.profiles import load_site
 
 _SCRIPT_ARGS = "slurmgen.script_args"
 _WORDS = "slurmgen.words"
@@ -61,36 +62,6 @@ def _without_value(before: str, word: str) -> str:
     return _VARIABLE.sub(rf"\1{OMITTED}", word) if is_variable else word
 
 
-def _complete_frameworks(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from slurmgen.launchers import LAUNCHERS
-
-    return [name for name in LAUNCHERS if name.startswith(incomplete)]
-
-
-def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in find_project(Path.cwd())[1].job if name.startswith(incomplete)]
-
-
-def _engines(site: Site) -> Iterable[str]:
-    return (site.container.engine, *site.container.engines) if site.container else get_args(EngineName)
-
-
-def _complete_of_site(
-    names: Callable[[Site], Iterable[str]],
-) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Complete from the profile of the site that the command line or the project names."""
-
-    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-        try:
-            folder, project = find_project(Path.cwd())
-            site = load_site(ctx.params.get("site") or project.site or DEFAULT_SITE, folder)
-        except SlurmgenError:
-            return []
-        return [name for name in names(site) if name.startswith(incomplete)]
-
-    return complete
-
-
 def _read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """A callback of click that reads the text, or the texts, of an option."""
 
@@ -103,13 +74,13 @@ def _read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Paramet
     return read
 
 
-_JOB = click.argument("job", required=False, shell_complete=_complete_jobs)
+_JOB = click.argument("job", required=False, shell_complete=complete_project_jobs)
 _ID = click.argument("job", metavar="ID", shell_complete=complete_jobs)
 _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--framework",
         metavar="NAME",
-        shell_complete=_complete_frameworks,
+        shell_complete=complete_frameworks,
         help="Launcher: python, lightning, ddp, srun, accelerate, deepspeed, hf-trainer, jax, mpi, ray, "
         "spawn or tensorflow; default: ddp.",
     ),
@@ -120,7 +91,7 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--gpu-type",
         metavar="TYPE",
-        shell_complete=_complete_of_site(lambda site: site.gpu.types),
+        shell_complete=complete_of_site(lambda site: site.gpu.types),
         help="GPU type, by its name in Slurm.",
     ),
     click.option(
@@ -144,20 +115,20 @@ _OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     click.option(
         "--partition",
         metavar="NAME",
-        shell_complete=_complete_of_site(lambda site: site.partitions),
+        shell_complete=complete_of_site(lambda site: site.partitions),
         help="Partition to submit to.",
     ),
     click.option(
         "--qos",
         metavar="NAME",
-        shell_complete=_complete_of_site(lambda site: site.qos),
+        shell_complete=complete_of_site(lambda site: site.qos),
         help="Quality of service (QOS).",
     ),
     click.option("--container", metavar="IMAGE", help="Container image, or none for no container."),
     click.option(
         "--container-engine",
         metavar="NAME",
-        shell_complete=_complete_of_site(_engines),
+        shell_complete=complete_of_site(engines),
         help="Container engine of the image, where the site has several.",
     ),
     click.option(

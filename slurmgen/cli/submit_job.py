@@ -112,7 +112,7 @@ def submit_arrays(
 
 def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
     """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
-    from slurmgen.cli.logs import follow_to_end
+    from slurmgen.cli.log_following import follow_to_end
     from slurmgen.jobs.logs import find_log
     from slurmgen.jobs.slurm_client import job_states
 

@@ -11,14 +11,14 @@ from slurmgen.errors import (
     CommandFailed,
     ConnectionFailed,
     Interrupted,
-    RemoteError,
     TransferFailed,
     Unresolved,
 )
 from slurmgen.jobs import remote_scripts
 from slurmgen.jobs.secret_values import SecretValues
-from slurmgen.jobs.slurm_client import NO_SLURM, call, hint_for, refusal
-from slurmgen.remote.transport import Completed, Transport
+from slurmgen.jobs.slurm_client import call, refusal
+from slurmgen.jobs.submission_errors import Closed, Refused, SnapshotGone, error_of
+from slurmgen.remote.transport import Transport
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.sync.archive import pack
@@ -38,16 +38,6 @@ _MAX_NAME = 100
 _MAX_TEXT = 4096
 "Characters of a path."
 _SECONDS = re.compile(r"[0-9]{1,11}")
-_CAUSES = re.compile("No space|quota|too large|Read-only|Permission", re.IGNORECASE)
-"The causes, among the many lines that tar prints when it fails."
-_SPACE = "Check the free space and the permissions of that folder, or name another one with --remote-dir."
-_HINTS = {
-    "sbatch was not found": NO_SLURM,
-    "too busy": "Try again later.",
-    "given up": "Try again.",
-    "does not print the time": "`date +%s` should work in a shell on that host.",
-}
-"The hint for each error that the remote folder did not cause, by a part of its text."
 
 
 Count = Callable[[int, int], None]
@@ -158,22 +148,6 @@ class Submitted(Struct, frozen=True):
     "Why another user could change what it runs; empty if none could."
 
 
-class Closed(CommandFailed):
-    """An earlier submission with this key was refused or given up, and the key is not used again."""
-
-
-class SnapshotGone(TransferFailed):
-    """The remote host no longer has the content of an earlier job, and there is no new job."""
-
-
-class LoginFailed(TransferFailed):
-    """A line of `before_login` failed on the login node, and there is no job."""
-
-
-class Refused(CommandFailed):
-    """Slurm refused the job; the key is not used again."""
-
-
 def submit(
     transport: Transport,
     submission: Submission,
@@ -236,7 +210,7 @@ def _submit(
         sent.add(submission.content)
     if outcome == "submitted":
         return submitted(transport, texts)
-    raise _ERRORS.get(outcome, _unknown)(transport.where, submission, texts[0])
+    raise error_of(outcome, transport.where, submission, texts[0])
 
 
 def _run(
@@ -287,63 +261,6 @@ def submitted(transport: Transport, texts: list[str]) -> Submitted:
     if not folder.startswith("/") or max(map(len, texts)) > _MAX_TEXT:
         raise CommandFailed(f"{transport.where} replied without the folder of job {job}: {folder!r}")
     return Submitted(job, folder, when == "earlier", int(seconds), snapshot, exposed)
-
-
-def _refused(_host: str, _submission: Submission, text: str) -> RemoteError:
-    error = refusal(["sbatch"], Completed(1, b"", text.encode(errors="surrogateescape")))
-    return Refused(error.fact, error.hint)
-
-
-def _failed(host: str, submission: Submission, text: str) -> RemoteError:
-    lines = text.strip().splitlines() or ["without a message"]
-    cause = next((line for line in lines if hint_for(line) or _CAUSES.search(line)), lines[0])
-    hint = hint_for(cause) or next((hint for part, hint in _HINTS.items() if part in cause), _SPACE)
-    return TransferFailed(f"no job was made in {submission.folder} on {host}: {cause}", hint)
-
-
-def _unsafe(host: str, submission: Submission, text: str) -> RemoteError:
-    return TransferFailed(
-        f"no job was made in {submission.folder} on {host}: {text}, who could change what jobs run",
-        "Name a folder of your own with --remote-dir; slurmgen makes it with mode 700.",
-    )
-
-
-def _undelivered(host: str, submission: Submission, text: str) -> RemoteError:
-    complaint = replies.complaint(text, "sbatch")
-    return TransferFailed(
-        f"Slurm on {host} did not receive the job: {complaint}",
-        f"There is no job. {hint_for(complaint) or 'Try again.'}",
-    )
-
-
-def _wanted(host: str, submission: Submission, _text: str) -> RemoteError:
-    return TransferFailed(f"a snapshot disappeared from {submission.parent} on {host}", "Try again.")
-
-
-def _stopped(_host: str, _submission: Submission, text: str) -> RemoteError:
-    fact, _, output = text.rstrip().partition("\n")
-    end = f" The end of {output}" if output else ""
-    return LoginFailed(f"before_login {fact}", f"There is no job. Submit again to run the lines again.{end}")
-
-
-def _closed(_host: str, submission: Submission, _text: str) -> RemoteError:
-    return Closed(f"an earlier submission of {submission.run} was refused or given up", "Submit it again.")
-
-
-def _unknown(_host: str, _submission: Submission, text: str) -> RemoteError:
-    return CommandFailed(" ".join(text.split()))
-
-
-_ERRORS = {
-    "refused": _refused,
-    "failed": _failed,
-    "unsafe": _unsafe,
-    "undelivered": _undelivered,
-    "wanted": _wanted,
-    "stopped": _stopped,
-    "closed": _closed,
-    "unknown": _unknown,
-}
 
 
 def try_out(transport: Transport, script: str) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from slurmgen.jobs.failure import LOG_END
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.logs import find_log
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, batches, failed
 
 _HEAD = 4096
@@ -79,6 +81,22 @@ def look(transport: Transport, path: str) -> LogFile:
     size, _, head = reply.stdout.partition(b"\n")
     exists = re.fullmatch(rb" *[0-9]{1,18} *", size)
     return LogFile(path, int(size), b"\0" not in head) if exists else LogFile(path)
+
+
+def path_of(transport: Transport, job: Job, *, stderr: bool) -> str:
+    """The log of a job: from the ledger, else from Slurm.
+
+    Raises:
+        CommandFailed, RequestError: see `find_log`.
+    """
+    if job.run is not None and not stderr:
+        return job.log
+    return find_log(transport, job.record, job.id, stderr=stderr)
+
+
+def is_pruned(transport: Transport, job: Job) -> bool:
+    """Whether the folder that the job ran in no longer exists."""
+    return job.record is not None and not has_folder(transport, job.record.folder)
 
 
 def has_folder(transport: Transport, path: str) -> bool:

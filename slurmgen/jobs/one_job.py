@@ -9,11 +9,12 @@ from slurmgen.errors import CommandFailed, SlurmgenError, TransferFailed
 from slurmgen.jobs import exactly_once
 from slurmgen.jobs.closing import close
 from slurmgen.jobs.dependencies import Dependency, NeverMet, as_option, needed
-from slurmgen.jobs.exactly_once import Closed, Count, Refused, Submitted
+from slurmgen.jobs.exactly_once import Count, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.new_entry import new_key, now
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.jobs.recorded_request import with_after
+from slurmgen.jobs.submission_errors import Closed, Refused
 from slurmgen.remote.transport import Transport
 
 Sending = Callable[[], AbstractContextManager[Count | None]]

@@ -72,9 +72,9 @@ def project_content(
     parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
     if route.via != "twin":
         _check_reachable(site, parent)
+    files = find()
     if route.via != "ssh":
         _refuse_nesting(parent, project_dir)
-    files = find()
     content, commit = _read(files, project_dir, max_size)
     return ProjectContent(files, content, commit, parent, _sent(route, parent))
 

@@ -33,8 +33,8 @@ MAX_TASKS = 20
 
 def lines(report: Report) -> Iterator[str]:
     """The state of a job, and what explains it."""
-    yield from map(visible, _head(report))
-    yield from (f"  {visible(text)}" for text in _details(report))
+    yield from map(visible, head(report))
+    yield from (f"  {visible(': '.join(filter(None, pair)))}" for pair in details(report))
 
 
 def origin(report: Report) -> Iterator[str]:
@@ -66,7 +66,8 @@ def describe(states: Sequence[JobState], job: JobId, where: str) -> list[str]:
     return [visible(_state_line(state)) for state in states] or [_gone(job, where)]
 
 
-def _head(report: Report) -> Iterator[str]:
+def head(report: Report) -> Iterator[str]:
+    """The state of a job; of an array, also those of its tasks."""
     job = report.job
     if report.error:
         yield f"job {job.id} is {report.state}: {report.error}"
@@ -95,28 +96,29 @@ def _array_lines(report: Report) -> Iterator[str]:
         yield f"  and {len(states) - MAX_TASKS} more; --json lists all"
 
 
-def _details(report: Report) -> Iterator[str]:
+def details(report: Report) -> Iterator[tuple[str, str]]:
+    """What explains the state of a job: a label and a text, or no label and a sentence."""
     yield from _waiting(report)
     yield from _failure(report)
     if report.usage and report.elapsed and not report.is_array:
         used = ", ".join(_used(report.usage, report.elapsed, report.time_limit))
-        yield from (f"used: {text}" for text in [used] if text)
-        yield from (f"enough: {smaller}" for smaller in [report.enough] if smaller)
+        yield from (("used", text) for text in [used] if text)
+        yield from (("enough", str(smaller)) for smaller in [report.enough] if smaller)
     if report.remembered:
-        yield f"remembered: {report.remembered}"
+        yield "remembered", report.remembered
 
 
-def _waiting(report: Report) -> Iterator[str]:
+def _waiting(report: Report) -> Iterator[tuple[str, str]]:
     """Why a job waits, and what to do if it waits for ever."""
     if report.waits:
-        yield f"why: {report.waits}"
+        yield "why", report.waits
     if report.requeued and not (report.segment and report.ended):
-        yield f"{'before' if report.segment else 'requeued'}: {report.requeued.text}"
+        yield "before" if report.segment else "requeued", report.requeued.text
     if report.excludes:
-        yield f"excludes: {report.excludes}"
-    yield from (f"do: {text}" for text in [_todo(report)] if text)
+        yield "excludes", report.excludes
+    yield from (("do", text) for text in [_todo(report)] if text)
     if report.state == "PENDING" and report.main.start and not report.is_held:
-        yield f"expected to start at {report.main.start}"
+        yield "", f"expected to start at {report.main.start}"
 
 
 def _todo(report: Report) -> str:
@@ -127,14 +129,14 @@ def _todo(report: Report) -> str:
     return todo.format(report.job.id)
 
 
-def _failure(report: Report) -> Iterator[str]:
+def _failure(report: Report) -> Iterator[tuple[str, str]]:
     """Why a job failed, and what the preflights of its runs found against nodes."""
     if report.why:
-        yield f"why: {report.why.what}"
-        yield from (f"log: {text}" for text in [report.why.line] if text)
-        yield from (f"do: {text}" for text in [report.why.todo] if text)
+        yield "why", report.why.what
+        yield from (("log", text) for text in [report.why.line] if text)
+        yield from (("do", text) for text in [report.why.todo] if text)
     if not _names_its_bad_node(report):
-        yield from (f"bad node {node}: {finding.text}" for node, finding in report.bad_nodes.items())
+        yield from ((f"bad node {node}", finding.text) for node, finding in report.bad_nodes.items())
 
 
 def _names_its_bad_node(report: Report) -> bool:

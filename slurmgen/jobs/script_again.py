@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slurmgen.jobs.batch_script import parsed
-from slurmgen.jobs.exactly_once import SnapshotGone
 from slurmgen.jobs.prepare import Prepared, dependent
 from slurmgen.jobs.prepare_script import prepare_script_again
 from slurmgen.jobs.project_content import parent_of
 from slurmgen.jobs.resubmit import Original, text_of
+from slurmgen.jobs.submission_errors import SnapshotGone
 from slurmgen.remote.transport import Transport
 from slurmgen.sites.profiles import load_site
 from slurmgen.slurm.dependencies import check_alone, given

@@ -105,17 +105,17 @@ def _values(text: bytes, *, is_lines: bool) -> dict[str, Value]:
     lines = [line for line in text.split(b"\n") if line.strip()] if is_lines else [text]
     for line in reversed(lines):
         try:
-            return dict(list(_flat(json.loads(line)))[:_MOST_VALUES])
+            return dict(list(flat(json.loads(line)))[:_MOST_VALUES])
         except (ValueError, RecursionError):
             continue
     return {}
 
 
-def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Value]]:
+def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Value]]:
     """The numbers and short texts of an object and of the objects in it."""
     for name, inner in value.items() if isinstance(value, dict) else ():
         if isinstance(inner, dict) and not prefix:
-            yield from _flat(inner, f"{name}.")
+            yield from flat(inner, f"{name}.")
         elif isinstance(inner, str | int | float) and len(f"{name}{inner}") <= _MOST_TEXT:
             yield f"{prefix}{name}", inner
 

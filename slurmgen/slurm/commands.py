@@ -78,6 +78,11 @@ def scontrol(*jobs: JobId) -> list[str]:
     return ["sh", "-c", f'for job do {shlex.join(argv)} "$job"; done', "scontrol", *map(str, jobs)]
 
 
+def batch_script(job: JobId) -> list[str]:
+    """Print the batch script of a job that the controller has not forgotten."""
+    return ["scontrol", *_cluster(job), "write", "batch_script", job.number.partition("_")[0], "-"]
+
+
 def sacct(*jobs: JobId) -> list[str]:
     """Query jobs of one cluster in the accounting database.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from slurmgen.jobs.exactly_once import LoginFailed
+from slurmgen.jobs.submission_errors import LoginFailed
 from slurmgen.remote.transport import Transport
 from tests.jobs.test_exactly_once import SHORT, submission, submit
 from tests.scenarios.test_hostile_replies import WAY, Machine, machine

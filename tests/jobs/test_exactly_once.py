@@ -17,13 +17,14 @@ from slurmgen.errors import (
     Unresolved,
 )
 from slurmgen.jobs import exactly_once, slurm_client
-from slurmgen.jobs.exactly_once import Closed, Refused, Submission, Submitted, Timeouts, try_out
+from slurmgen.jobs.exactly_once import Submission, Submitted, Timeouts, try_out
 from slurmgen.jobs.failure import LOG_END
 from slurmgen.jobs.log_files import LogFile, ends, look
 from slurmgen.jobs.logs import Shown, follow, log_path, read
 from slurmgen.jobs.prune import kept
 from slurmgen.jobs.report_text import describe
 from slurmgen.jobs.slurm_client import call, cancel, ended, job_states, outcome
+from slurmgen.jobs.submission_errors import Closed, Refused
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.transport import Completed, TimedOut, Transport
 from slurmgen.slurm.commands import JobId

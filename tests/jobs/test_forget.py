@@ -13,8 +13,9 @@ from msgspec import structs
 from slurmgen.errors import RemoteError
 from slurmgen.jobs import exactly_once as there
 from slurmgen.jobs.closing import close
-from slurmgen.jobs.exactly_once import Closed, Submission, Submitted
+from slurmgen.jobs.exactly_once import Submission, Submitted
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.submission_errors import Closed
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.transport import Completed, Transport, chunks
 from slurmgen.sync.manifest import Sent

@@ -187,6 +187,38 @@ def test_the_file_remains_only_for_a_script_that_slurm_ends(
     assert (tmp_path / PATH).exists() == remains
 
 
+@pytest.mark.parametrize(
+    ("reply", "command", "remains"),
+    [
+        ("JobState=COMPLETING Reason=TimeLimit Requeue=1 ", "kill $PPID", False),
+        ("JobState=COMPLETING Reason=TimeLimit Requeue=1 ", "exit 143", False),
+        ("JobState=COMPLETING Reason=None Requeue=1 ", "exit 143", True),
+        ("JobState=PENDING Reason=BeginTime Requeue=1 ", "exit 143", True),
+        ("JobState=COMPLETING Reason=None Requeue=0 ", "kill $PPID", False),
+        ("JobState=RUNNING Reason=None Requeue=1 ", "exit 3", False),
+        ("JobState=RUNNING Reason=None Requeue=1 ", "kill $PPID", True),
+    ],
+)
+def test_the_file_remains_only_if_slurm_may_run_the_job_again(
+    tmp_path: Path, reply: str, command: str, remains: bool
+) -> None:
+    """The ranks may end because Slurm ends the job, before it ends the script."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/scontrol").write_text(f"#!/bin/sh\necho ' {reply}'\n")
+    (tmp_path / "bin/scontrol").chmod(0o755)
+    started(tmp_path, command).communicate(timeout=30)
+    assert (tmp_path / PATH).exists() == remains
+
+
+def test_a_job_that_is_never_requeued_has_no_file_of_secrets_while_it_runs(
+    user: User, testbed: Testbed
+) -> None:
+    (user.project / "gone.sh").write_text(f'[ ! -e {PATH} ] && [ -n "$HF_TOKEN" ]\n')
+    options = ("--script", "gone.sh", "--secret", "HF_TOKEN", "--sbatch", "no-requeue")
+    printed = user("submit", *options, *user.way, **VALUES)
+    assert testbed.wait(printed.split()[0]) == "COMPLETED"
+
+
 def test_a_requeued_run_finds_the_secrets_again(tmp_path: Path) -> None:
     for name in ("scontrol", "sleep"):
         (tmp_path / "bin").mkdir(exist_ok=True)

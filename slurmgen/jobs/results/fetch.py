@@ -24,8 +24,7 @@ MAX_SIZE = 100 << 30
 # The project's own files have a ctime before the intent to submit: cp set it, and a job cannot set it back.
 # Runs share the files in `shared`, and every new link to one changes its ctime. A file that the job is still
 # writing is fetched as it is, which tar's exit status 1 reports.
-# Options of tar in the variable TAR_OPTIONS could leave out files or write another format.
-_PACK = (
+FOUND = (
     '[ -d "$1" ] || { echo "its folder is gone; was it pruned?" >&2; exit 2; }; '
     'cd "$1" || exit; shift; records="../../submissions/${PWD##*/}"; n=1; '
     'while [ -L "$records/intent.$((n + 1))" ]; do n=$((n + 1)); done; '
@@ -33,9 +32,11 @@ _PACK = (
     'printf "\\000slurmgen answers\\000"; '
     '{ find . "$@" -cnewer "$records/intent.$n" -printf "%p %i %T@\\0"; '
     'cat "$records/shared" "$records/shared" 2>/dev/null; } | LC_ALL=C sort -z | LC_ALL=C uniq -zu '
-    '| LC_ALL=C sed -z "s/ [^ ]* [^ ]*$//" '
-    "| { TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }"
+    '| LC_ALL=C sed -z "s/ [^ ]* [^ ]*$//"'
 )
+"A program that prints the names of the files of a job; its arguments are the folder and tests of `find`."
+# Options of tar in the variable TAR_OPTIONS could leave out files or write another format.
+_PACK = f"{FOUND} | {{ TAR_OPTIONS= tar -c --null -T - -f - || [ $? = 1 ]; }}"
 
 
 class Fetched(Struct, frozen=True):
@@ -77,7 +78,7 @@ def fetch(
         RequestError: there is more than `max_size`, or too many files; nothing was changed here.
         TransferFailed, CommandFailed, ConnectionFailed: not all was received; nothing was changed here.
     """
-    command = ["sh", "-c", _PACK, "fetch", folder, *_tests(patterns)]
+    command = ["sh", "-c", _PACK, "fetch", folder, *find_tests(patterns)]
     with _writable(to), _made(to) as here, _staging(here) as staging:
         parts = transport.stream(command, timeout=SILENCE)
         try:
@@ -102,7 +103,7 @@ def _fetched(staged: Staged, to: Path, *, overwrite: bool) -> Fetched:
     return Fetched(**names, refused=tuple(sorted(reasons)), reasons=reasons)
 
 
-def _tests(patterns: Sequence[str]) -> list[str]:
+def find_tests(patterns: Sequence[str]) -> list[str]:
     """The tests of `find` for the files to fetch."""
     pruned = [word for name in sorted(NEVER_FETCHED) for word in ("-name", name, "-o")][:-1]
     paths = [path for pattern in patterns for path in (f"./{pattern}", f"./{pattern}/*")]

@@ -40,7 +40,7 @@ def fetch_results(
         RequestError: the job is not recorded, or has more than `max_size` bytes.
         RemoteError: not all was received; no local file was changed.
     """
-    patterns = _of_task(job, patterns)
+    patterns = of_task(job, patterns)
     is_new = not folder.is_dir() or not any(folder.iterdir())
     remote = record_of(job).folder
     fetched = fetch(transport, remote, folder, patterns, overwrite=overwrite, max_size=max_size)
@@ -50,7 +50,7 @@ def fetch_results(
     return Results(folder=folder, **values)
 
 
-def _of_task(job: Job, patterns: Sequence[str]) -> Sequence[str]:
+def of_task(job: Job, patterns: Sequence[str]) -> Sequence[str]:
     """The patterns for the folder and the log of one task of a sweep; unchanged for another job."""
     if not _is_task(job):
         return patterns

@@ -1,0 +1,86 @@
+"""Which task, run, rank and file of a job a browser asks for. Each is checked against the job."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec import structs
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from slurmgen.errors import SlurmgenError
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.recorded_request import recorded_request
+from slurmgen.jobs.sweep_table import table_of
+from slurmgen.plan import resolve
+from slurmgen.sites.profiles import load_site
+from slurmgen.slurm.commands import JobId
+from slurmgen.web.jobs.records import job_of, record_of
+
+_MOST_RANKS = 1_000_000
+"If it is not known how many the job has."
+_MOST_TASKS = 4_000_001
+"Slurm's own limit for the tasks of an array."
+
+
+def asked_job(request: Request) -> Job:
+    """The job, or its task in `task` and the run of that in `run`.
+
+    Raises:
+        HTTPException: there is no such job, task or run.
+    """
+    record = record_of(request.path_params["key"])
+    job = job_of(record)
+    task, run = number(request, "task"), number(request, "run")
+    if task is None:
+        return job
+    runs = _runs(record, task)
+    if runs is None or (run is not None and run >= runs):
+        raise HTTPException(404, f"Job {record.id} has no such task.")
+    return structs.replace(job, id=JobId(f"{record.id}_{task}", job.id.cluster), run=run)
+
+
+def _runs(record: Record, task: int) -> int | None:
+    """The runs of a task that have a folder each, 0 if it has only one; None if there is no such task."""
+    table = table_of(record)
+    if table is None:
+        return 0 if "%a" in record.output and task < _MOST_TASKS else None
+    if task not in table.tasks:
+        return None
+    return len(table.tasks[task]) if table.shares_gpus else 0
+
+
+def asked_rank(request: Request, record: Record) -> int | None:
+    """The rank that a log is limited to; None for all.
+
+    Raises:
+        HTTPException: the job has no such rank.
+    """
+    rank, ranks = number(request, "rank"), ranks_of(record)
+    if rank is not None and rank >= (ranks or _MOST_RANKS):
+        raise HTTPException(404, f"The job has no rank {rank}.")
+    return rank
+
+
+def number(request: Request, name: str) -> int | None:
+    """A number of the address; None if it has none.
+
+    Raises:
+        HTTPException: it is not a number.
+    """
+    text = request.query_params.get(name, "")
+    if not text:
+        return None
+    if len(text) > 18 or not (text.isascii() and text.isdecimal()):
+        raise HTTPException(400, f"{name} is not a number.")
+    return int(text)
+
+
+@lru_cache(maxsize=256)
+def ranks_of(record: Record) -> int | None:
+    """The ranks of a job; None if they are not known, as of a batch script of the user."""
+    try:
+        kept = recorded_request(record)
+        return resolve(kept.request, load_site(kept.site, Path(kept.project))).world_size
+    except SlurmgenError:
+        return None

@@ -1,0 +1,116 @@
+"""The files that a job made: a list, the ones that are logs or metrics, and fetching them all.
+
+A browser names a file by a hash, which is looked up among those that the site listed.
+"""
+
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.metrics import FILES
+from slurmgen.jobs.results.listing import Listing, Made, list_results
+from slurmgen.jobs.results.local_folder import fetch_results, local_folder, record_of
+from slurmgen.web.jobs.asked import asked_job
+from slurmgen.web.jobs.parts import part
+from slurmgen.web.jobs.records import connections_of
+from slurmgen.web.pages import page
+
+SHOWN = 500
+"Files in the table."
+_LOGS = (".out", ".err", ".log")
+_MOST_JOBS = 64
+_names: dict[tuple[str, str, int | None], dict[str, str]] = {}
+"The names of listed files by their hashes, of the jobs that were looked at last."
+_lock = Lock()
+
+
+def id_of(name: str) -> str:
+    """What stands for a file in an address."""
+    return sha256(name.encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def listed(request: Request, job: Job) -> Listing:
+    """The files of a job, which are known from now on."""
+    with connections_of(request).use(job.route) as transport:
+        listing = list_results(transport, job)
+    with _lock:
+        _names.pop(_place(job), None)
+        _names[_place(job)] = {id_of(file.name): file.name for file in listing.files}
+        while len(_names) > _MOST_JOBS:
+            del _names[next(iter(_names))]
+    return listing
+
+
+def known_file(request: Request, job: Job) -> str | None:
+    """The path on the site of the file that the address names, or `stderr`; None if it names none.
+
+    Raises:
+        HTTPException: the job has no such file.
+    """
+    asked = request.query_params.get("file", "")
+    if asked in ("", "stderr"):
+        return asked or None
+    if asked not in _names.get(_place(job), {}):
+        listed(request, job)
+    name = _names.get(_place(job), {}).get(asked)
+    if name is None:
+        raise HTTPException(404, "The job has no such file.")
+    return f"{record_of(job).folder}/{name}"
+
+
+def _place(job: Job) -> tuple[str, str, int | None]:
+    return record_of(job).folder, str(job.id), job.run
+
+
+def logs_in(listing: Listing) -> list[Made]:
+    """The files that look like logs."""
+    return [file for file in listing.files if file.name.endswith(_LOGS)]
+
+
+def metrics_in(listing: Listing) -> list[Made]:
+    """The files with curves, the one for epochs first."""
+    found = [file for file in listing.files if Path(file.name).name in FILES]
+    return sorted(found, key=lambda file: (FILES.index(Path(file.name).name), file.name))
+
+
+@part
+def show(request: Request) -> Response:
+    """The table of the files."""
+    job = asked_job(request)
+    listing = listed(request, job)
+    rows = [(file, _size(file.size)) for file in listing.files[:SHOWN]]
+    query = f"?{request.url.query}" if request.url.query else ""
+    return page(
+        request,
+        "job_files.html",
+        rows=rows,
+        count=len(listing.files),
+        is_cut=listing.is_cut,
+        total=_size(sum(file.size for file in listing.files)),
+        folder=record_of(job).folder,
+        to=Path.cwd() / local_folder(job),
+        fetch_url=f"{request.url.path.removesuffix('files')}fetch{query}",
+    )
+
+
+@part
+def fetch(request: Request) -> Response:
+    """Fetch the files into a folder of this machine; nothing is overwritten."""
+    job = asked_job(request)
+    folder = local_folder(job)
+    with connections_of(request).use(job.route) as transport:
+        results = fetch_results(transport, job, folder)
+    return page(request, "job_fetched.html", results=results, folder=Path.cwd() / folder)
+
+
+def _size(size: int) -> str:
+    """A number of bytes for people."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} B"

@@ -1,0 +1,75 @@
+"""The runs of a sweep as JSON: parameters, states and what they measured."""
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from slurmgen.errors import SlurmgenError
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.lookup import all_arrays
+from slurmgen.jobs.status import query_site, save_final_states
+from slurmgen.jobs.sweep_again import with_earlier
+from slurmgen.jobs.sweep_report import UNLISTED
+from slurmgen.jobs.sweep_results import Result, metrics_of, number_of, read_results
+from slurmgen.remote.transport import Transport
+from slurmgen.text import visible
+from slurmgen.web.jobs.asked import asked_job
+from slurmgen.web.jobs.curves import as_json, problem
+from slurmgen.web.jobs.records import connections_of, key_of
+from slurmgen.web.pages import settings_of
+
+
+def show(request: Request) -> Response:
+    """All runs of the sweep that the address names."""
+    job = asked_job(request)
+    if job.record is None or not job.record.tasks:
+        raise HTTPException(404, "This job is not a sweep.")
+    try:
+        with connections_of(request).use(job.route) as transport:
+            return as_json(
+                _sweep(transport, with_earlier(all_arrays(job)), settings_of(request).url("/jobs/"))
+            )
+    except SlurmgenError as error:
+        return problem(error)
+
+
+def _sweep(transport: Transport, arrays: Sequence[Job], jobs: str) -> dict[str, Any]:
+    reports = query_site(transport, arrays, explain=False)
+    save_final_states(reports)
+    states = {state.id: state.state for report in reports for state in report.states}
+    results = read_results(transport, arrays)
+    records = {job.record.id: job.record for job in arrays if job.record}
+    metrics = [
+        name for name in metrics_of(results) if any(number_of(one, name) is not None for one in results)
+    ]
+    parameters = list(dict.fromkeys(name for one in results for name in one.parameters))
+    return {
+        "parameters": [visible(name) for name in parameters],
+        "metrics": [visible(name) for name in metrics],
+        "runs": [_run(one, parameters, metrics, states, records, jobs) for one in results],
+    }
+
+
+def _run(
+    result: Result,
+    parameters: Sequence[str],
+    metrics: Sequence[str],
+    states: dict[str, str],
+    records: dict[str, Record],
+    jobs: str,
+) -> dict[str, Any]:
+    task, _, run = result.task.partition("/")
+    array, _, index = task.partition("_")
+    place = urlencode({"task": index} | ({"run": run} if run else {}))
+    return {
+        "task": result.task,
+        "url": f"{jobs}{quote(key_of(records[array]), safe='')}?{place}",
+        "state": visible(states.get(task, UNLISTED)),
+        "parameters": [visible(result.parameters.get(name, "")) for name in parameters],
+        "metrics": [number_of(result, name) for name in metrics],
+    }

@@ -1,0 +1,70 @@
+// The page of one job: its state, and the parts that are loaded when they are needed.
+import { startCurves } from "./job_curves.js";
+import { startLog } from "./job_log.js";
+import { startSweep } from "./job_sweep.js";
+
+const root = document.getElementById("job");
+
+/** The address of a part of this job, with the task of the page and further parameters. */
+export function address(part, more = {}) {
+  const query = new URLSearchParams(root.dataset.query);
+  for (const [name, value] of Object.entries(more)) if (value !== "") query.set(name, value);
+  const text = query.toString();
+  return `${root.dataset.here}/${part}${text ? `?${text}` : ""}`;
+}
+
+/** What a part replies as JSON; an object with `problem` if that fails. */
+export async function reply(part, more = {}) {
+  try {
+    const answer = await fetch(address(part, more));
+    if (answer.ok) return await answer.json();
+    return { problem: `The server replied with status ${answer.status}.` };
+  } catch {
+    return { problem: "The server of this page does not reply." };
+  }
+}
+
+/** Whether the job has ended, as far as the page knows. */
+export function hasEnded() {
+  return document.querySelector("#state [data-ended]")?.dataset.ended === "yes";
+}
+
+/** Call an action now and every few seconds while the page is seen, until it returns false. */
+export async function repeat(action, seconds) {
+  const again = document.hidden || await action();
+  if (again) setTimeout(() => repeat(action, seconds), seconds * 1000);
+}
+
+/** Say a new state once, for screen readers. */
+function announce() {
+  const state = document.querySelector("#state [data-state]")?.dataset.state;
+  const place = document.getElementById("announce");
+  const text = state ? `The job is ${state}.` : "";
+  if (place.textContent !== text) place.textContent = text;
+}
+
+/** Load a part when it is opened; again every few seconds while it is open, if it says so. */
+function startPart(details) {
+  const target = details.querySelector(".loaded");
+  const load = () => htmx.ajax("GET", address(details.dataset.load), { source: details, target, swap: "innerHTML" });
+  let timer = 0;
+  details.addEventListener("toggle", () => {
+    clearInterval(timer);
+    if (!details.open) return;
+    load();
+    if (details.dataset.every) {
+      timer = setInterval(() => document.hidden || hasEnded() || load(), details.dataset.every * 1000);
+    }
+  });
+}
+
+/** Start everything that this page has. */
+function start() {
+  document.getElementById("state")?.addEventListener("htmx:afterSwap", announce);
+  document.querySelectorAll("details[data-load]").forEach(startPart);
+  if (document.getElementById("log")) startLog();
+  if (document.getElementById("curves")) startCurves();
+  if (document.getElementById("sweep")) startSweep();
+}
+
+start();

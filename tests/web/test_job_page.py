@@ -1,0 +1,245 @@
+"""The page of one job in Chromium, beside real jobs of a twin."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+from starlette.testclient import TestClient
+
+from slurmgen.jobs.ledger import Record
+from slurmgen.web import Settings, create_app
+from slurmgen.web.jobs import log_stream
+from tests.support.stepping import Stepping, stepping, submitted
+from tests.support.twins import Testbed
+from tests.support.web import PHONE, Served, opened, served
+
+FAILS = "import sys\nprint('loading')\nimport missing_module\n"
+SWEPT = """import json, os, pathlib, sys
+lr = float(sys.argv[1].split("=")[1])
+pathlib.Path(os.environ["RUN_DIR"], "metrics.jsonl").write_text(json.dumps({"epoch": 1, "loss": lr * 2}))
+"""
+HOSTILE = (
+    b"<img src=x onerror=alert(1)><script>alert(2)</script>\n"
+    b"\x1b]0;title\x07\x1b[2J\x1b[10;10Hmoved\n"
+    + "left\u202eright\u2066\n".encode()
+    + b"\xff\xfe bytes\n\x1b[1;31mred\x1b[0m plain\n"
+    b"10 %\r50 %\r100 %\n" + b"x" * 1_000_000 + b"END"
+)
+
+
+@pytest.fixture
+def project(testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project, in which the server is started."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", testbed.environ["XDG_STATE_HOME"])
+    return folder
+
+
+@pytest.fixture
+def job(testbed: Testbed, project: Path) -> Iterator[Stepping]:
+    running = stepping(testbed, project, "train")
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def server(project: Path) -> Iterator[Served]:
+    with served() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def known(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """A job that has ended."""
+    folder = tmp_path_factory.mktemp("home") / "project"
+    folder.mkdir()
+    record = submitted(testbed, folder, "known", "print('done')\n")
+    testbed.wait(record.id)
+    return record
+
+
+def address(server: Served, record: Record, query: str = "") -> str:
+    return f"{server.origin}/jobs/{quote(record.key)}?token={server.settings.token}{query}"
+
+
+def lines(page: Page) -> list[str]:
+    return page.locator("#log-lines > div:not(.rest)").all_text_contents()
+
+
+def fits(page: Page) -> bool:
+    """Whether the page has no horizontal scroll."""
+    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+def faults(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [
+        one["id"] + ": " + one["nodes"][0]["html"]
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+def test_a_running_job_shows_its_log_and_its_curves_as_they_grow(
+    browser: Browser, server: Served, job: Stepping
+) -> None:
+    job.step(1, "epoch 1\nof many")
+    with opened(browser, address(server, job.record)) as page:
+        expect(page.locator("#state .badge")).to_have_text("RUNNING")
+        expect(page.locator("#log-lines")).to_contain_text("of many")
+        for number in (2, 3):
+            job.step(number, f"epoch {number}")
+            expect(page.locator("#log-lines")).to_contain_text(f"epoch {number}")
+        assert lines(page)[-4:] == ["epoch 1", "of many", "epoch 2", "epoch 3"]
+
+        expect(page.locator("#charts canvas").first).to_be_visible(timeout=60_000)
+        page.get_by_text("Values as a table").click()
+        rows = page.locator("#curves-values tbody tr")
+        expect(rows).to_have_count(3)
+        shown = [[float(cell) for cell in row.locator("td").all_text_contents()] for row in rows.all()]
+        assert shown == [list(row.values()) for row in job.metrics()]
+        page.get_by_label("log scale").check()
+        expect(page.get_by_role("img", name="Accuracy over epoch")).to_be_visible()
+        assert faults(page) == []
+
+        job.end()
+        expect(page.locator("#state .badge")).to_have_text("COMPLETED")
+        expect(page.locator("#log-state")).to_contain_text("COMPLETED")
+
+
+def test_a_stream_that_is_cut_loses_and_repeats_no_line(
+    browser: Browser, server: Served, job: Stepping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection ends in the middle of its third event."""
+    sent = log_stream.sent
+
+    async def cut(feed: log_stream.Feed) -> AsyncIterator[bytes]:
+        events = 0
+        async for part in sent(feed):
+            events += part.startswith(b"id:")
+            yield part[: len(part) // 2] if events == 3 else part
+            if events == 3:
+                return
+
+    monkeypatch.setattr(log_stream, "sent", cut)
+    monkeypatch.setattr(log_stream, "RETRY", 20)
+    monkeypatch.setattr(log_stream, "FIRST_PAUSE", 0.1)
+    with opened(browser, address(server, job.record)) as page:
+        for number in range(1, 9):
+            job.step(number, f"line {number}\nof step {number}")
+            expect(page.locator("#log-lines")).to_contain_text(f"of step {number}")
+        job.end()
+        expect(page.locator("#log-state")).to_contain_text("COMPLETED")
+        assert lines(page) == [
+            text for number in range(1, 9) for text in (f"line {number}", f"of step {number}")
+        ]
+
+
+def test_a_hostile_log_is_text(browser: Browser, server: Served, job: Stepping) -> None:
+    job.step(1, HOSTILE)
+    job.step(2, "last")
+    with opened(browser, address(server, job.record), PHONE) as page:
+        page.on("dialog", lambda dialog: pytest.fail("a script of the log ran"))
+        expect(page.locator("#log-lines")).to_contain_text("last")
+        shown = lines(page)
+        assert shown[:2] == [
+            "<img src=x onerror=alert(1)><script>alert(2)</script>",
+            "\\x1b]0;title\\x07\\x1b[2J\\x1b[10;10Hmoved",
+        ]
+        assert shown[2:6] == ["left\\u202eright\\u2066", "\\xff\\xfe bytes", "red plain", "100 %"]
+        assert "".join(shown[6:-1]) == "x" * 1_000_000 + "END"
+        assert page.locator("#log-lines img, #log-lines script").count() == 0
+        expect(page.locator("#log-lines .bold.c1")).to_have_text("red")
+        assert fits(page)
+        assert faults(page) == []
+
+
+def test_the_log_is_limited_to_a_rank(
+    browser: Browser, server: Served, testbed: Testbed, project: Path
+) -> None:
+    program = "import os\nfor line in 'ab':\n    print(os.environ['RANK'], line, flush=True)\n"
+    record = submitted(
+        testbed, project, "ranks", program, "--framework", "srun", "--gpus", "2", "--label-ranks"
+    )
+    testbed.wait(record.id)
+    with opened(browser, address(server, record)) as page:
+        expect(page.locator("#log-lines > div")).to_have_count(4)
+        assert page.get_by_label("Rank").locator("option").all_text_contents() == ["all", "0", "1"]
+        page.get_by_label("Rank").select_option("1")
+        expect(page.locator("#log-lines > div")).to_have_count(2)
+        assert [line.split(":")[1].strip() for line in lines(page)] == ["1 a", "1 b"]
+        reply = page.request.get(f"{server.origin}/jobs/{record.key}/log?rank=2")
+        assert reply.status == 404
+
+
+def test_a_failed_job_shows_its_cause_and_its_files_are_fetched(
+    browser: Browser, server: Served, testbed: Testbed, project: Path
+) -> None:
+    record = submitted(testbed, project, "fails", FAILS)
+    testbed.wait(record.id)
+    with opened(browser, address(server, record), PHONE) as page:
+        expect(page.locator("#state .badge")).to_have_text("FAILED")
+        expect(page.locator("#state .cause")).to_contain_text("Python has no module missing_module")
+        expect(page.locator("#state")).to_contain_text("ModuleNotFoundError: No module named")
+        page.get_by_text("Files", exact=True).click()
+        log = f"fails-{record.id}.out"
+        expect(page.locator("table.files")).to_contain_text(log)
+        page.get_by_role("button", name="Fetch").click()
+        folder = project / f"fails-{record.id}"
+        expect(page.locator("#fetched")).to_contain_text(str(folder))
+        assert (folder / log).read_bytes() == Path(record.folder, log).read_bytes()
+        (folder / log).write_text("my own")
+        page.get_by_role("button", name="Fetch").click()
+        expect(page.locator("#fetched")).to_contain_text("with other content")
+        assert (folder / log).read_text() == "my own"
+        page.get_by_text("Script", exact=True).click()
+        expect(page.locator("pre.script")).to_contain_text("#SBATCH --job-name=fails")
+        assert fits(page)
+        assert faults(page) == []
+
+
+def test_the_runs_of_a_sweep_are_a_table_and_a_chart(
+    browser: Browser, server: Served, testbed: Testbed, project: Path
+) -> None:
+    record = submitted(testbed, project, "fit", SWEPT, "--sweep", "lr=1e-3,0.3,1e-2")
+    testbed.wait(record.id)
+    with opened(browser, address(server, record)) as page:
+        expect(page.locator("#sweep-table tbody tr")).to_have_count(3)
+        expect(page.locator("#sweep-chart canvas")).to_be_visible()
+        page.get_by_role("button", name="loss").click()
+        page.get_by_role("button", name="loss").click()
+        first = page.locator("#sweep-table tbody tr").first
+        expect(first.locator("td")).to_have_text([f"{record.id}_1", "0.3", "COMPLETED", "1", "0.6"])
+        page.get_by_label("log").first.check()
+        expect(page.get_by_role("img", name="loss over lr: 3 of 3 runs")).to_be_visible()
+        assert faults(page) == []
+        first.get_by_role("link").click()
+        expect(page.locator(".parameters")).to_have_text("lr=0.3")
+        expect(page.locator("#charts canvas").first).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("part", "status"),
+    [
+        ("log?task=0", 404),
+        ("log?rank=x", 400),
+        ("log?rank=1", 404),
+        ("log?file=0123456789abcdef", 404),
+        ("curves?file=..%2F..%2Fetc%2Fpasswd", 404),
+        ("sweep", 404),
+        ("files?task=-1", 400),
+    ],
+)
+def test_only_what_a_job_has_can_be_asked_for(
+    part: str, status: int, testbed: Testbed, project: Path, known: Record
+) -> None:
+    settings = Settings(hosts=("127.0.0.1:1",))
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:1") as client:
+        client.get("/", params={"token": settings.token})
+        assert client.get(f"/jobs/{known.key}/{part}").status_code == status
+        assert client.get(f"/jobs/20260101-000000-00000000/{part}").status_code == 404

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.support.web import DESKTOP, PHONE, opened, served
 
-COMPARED = "/sites/compare?a=daic&b=delftblue"
+COMPARED = "/sites/compare?a=daic&b=lumi-g"
 PATHS = ("/", "/lint", "/rules", "/rules/SG101", "/sites", "/sites/daic", COMPARED, "/jobs")
 
 
@@ -71,4 +71,4 @@ def test_a_server_that_ended_and_began_again_is_reported(browser: Browser) -> No
             page.context.new_page().goto(again.entry)
             gpus.fill("4")
             expect(failure).to_be_hidden()
-            expect(page.locator("#script")).to_contain_text("--gpus")
+            expect(page.get_by_label("Lines of the script")).to_contain_text("--gpus")

@@ -15,15 +15,9 @@ from slurmgen.cli.sweep_table import print_tasks
 
 if TYPE_CHECKING:
     from slurmgen.jobs.job import Job
-    from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.report import Report
 
 LIMIT = 20
-UNSETTLED = (
-    "not known to have become a job: repeat its command, which finds the job or submits it, "
-    "or give it up with `slurmgen forget {}`"
-)
-ENDED = "it had ended at the last query"
 
 
 @click.command(
@@ -103,25 +97,12 @@ def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict
 
 def _reports(jobs: "Sequence[Job]") -> "list[Report]":
     """The reports of jobs. Only those whose final state is not in the ledger are queried."""
-    from slurmgen.jobs.status import make_report, query, recall, save_final_states
+    from slurmgen.jobs.listing import without_query
+    from slurmgen.jobs.status import query, save_final_states
     from slurmgen.jobs.sweep_report import joined
 
-    # Of jobs with the same id, Slurm knows only the last.
-    last = {(job.route.site, job.route.via, job.id): job for job in jobs}
-    reports: dict[Job, Report] = {}
-    for job in jobs:
-        if job.record and job.record.pending:
-            reports[job] = _unsettled(job, job.record)
-        elif not job.needs_query or last[job.route.site, job.route.via, job.id] is not job:
-            reports[job] = recall(job, ENDED) or make_report(job, ())
+    reports = without_query(jobs)
     queried = query([job for job in jobs if job not in reports], connect, lenient=True)
     save_final_states(queried)
     reports |= {report.job: report for report in queried}
     return joined([reports[job] for job in jobs])
-
-
-def _unsettled(job: "Job", record: "Record") -> "Report":
-    from slurmgen.jobs.report import Report
-    from slurmgen.jobs.slurm_client import UNKNOWN
-
-    return Report(job=job, state=UNKNOWN, error=UNSETTLED.format(record.key))

@@ -1,7 +1,7 @@
 """The list of `slurmgen status`: a row for each job, and why it waits, failed or is unknown below it."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from slurmgen.slurm import durations
@@ -29,13 +29,15 @@ FAILED = "red"
 
 def print_table(reports: "Sequence[Report]", console: "Console") -> None:
     """Print a table that fits the console; the error of a site stands below it, once."""
+    from slurmgen.jobs.listing import reasons
+
     rows = [_cells(report) for report in reports]
     widths = fitted([max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)], console.width)
     console.print(_row(HEADINGS, widths, "bold"), no_wrap=True, overflow="ellipsis")
     for cells, report in zip(rows, reports, strict=True):
         style = STYLES.get(report.state, FAILED if report.ended else "")
         console.print(_row(cells, widths, "", style), no_wrap=True, overflow="ellipsis")
-        for reason in _reasons(report):
+        for reason in reasons(report):
             print_wrapped(reason, console, " " * GAP, "dim")
     errors = (
         f"{report.job.route.site}: {report.error}"
@@ -97,17 +99,3 @@ def _time(report: "Report") -> str:
         return "-"
     limit = f"/{durations.canonical(report.time_limit)}" if report.time_limit else ""
     return durations.canonical(report.elapsed) + limit
-
-
-def _reasons(report: "Report") -> Iterator[str]:
-    from slurmgen.jobs.sweep_report import is_sweep, tally
-
-    record = report.job.record
-    if is_sweep(report) and report.states:
-        yield tally(report)
-    yield from filter(None, [report.waits or report.reason])
-    if report.why:
-        yield report.why.what
-    if record and record.pending:
-        yield report.error
-        yield from (f"{record.directory}$ {command}" for command in [record.command] if command)

@@ -55,16 +55,19 @@ def _pages(settings: Settings) -> Starlette:
 def _add_jobs(app: Starlette, routes: list[BaseRoute]) -> None:
     from slurmgen.web import jobs
     from slurmgen.web.jobs.connections import Connections
+    from slurmgen.web.jobs.state import State
 
     app.state.connections = Connections()
+    app.state.jobs = State(app.state.connections)
     routes += jobs.ROUTES
 
 
 @asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Close the connections to sites when the server ends."""
+    """Read the ledger before the first page needs it, and at the end close the connections to sites."""
+    app.state.jobs.begin()
     yield
-    await run_in_threadpool(app.state.connections.close)
+    await run_in_threadpool(app.state.jobs.end)
 
 
 async def _health(_request: Request) -> Response:

@@ -33,6 +33,12 @@ def job_of(record: Record) -> Job:
     return Job.of(record, recorded_route(record, {}))
 
 
+def record_of_job(job: Job) -> Record:
+    """The entry of a job that `job_of` made."""
+    assert job.record is not None  # noqa: S101
+    return job.record
+
+
 def connections_of(request: Request) -> Connections:
     """The connections that all requests to this server share."""
     connections: Connections = request.app.state.connections

@@ -1,19 +1,40 @@
 """The addresses of this part of the page."""
 
+import time
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from slurmgen.jobs.ledger import Ledger
-from slurmgen.web.jobs import one_job
-from slurmgen.web.jobs.records import key_of
+from slurmgen.web.jobs import events, one_job
+from slurmgen.web.jobs.rows import KINDS
+from slurmgen.web.jobs.state import state_of
+from slurmgen.web.jobs.view import View, shown
 from slurmgen.web.pages import page
 
 
 def show(request: Request) -> Response:
-    """The table."""
-    rows = [(key_of(record), record) for record in reversed(Ledger().recent(200))]
-    return page(request, "jobs.html", rows=rows)
+    """The table; with a search, an order or a page in the address, that part of it."""
+    board, view = state_of(request).board, View.of(request.query_params)
+    rows, version = board.rows()
+    found = shown(rows, view)
+    return page(
+        request,
+        "jobs.html",
+        view=view,
+        shown=found,
+        total=len(rows),
+        version=version,
+        kinds=KINDS,
+        problems=board.problems(),
+        rows=found.rows,
+        opened=view.opened,
+        now=time.time(),
+    )
 
 
-ROUTES = (Route("/jobs", show), *one_job.ROUTES)
+ROUTES = (
+    Route("/jobs", show),
+    Route("/jobs/events", events.stream),
+    *one_job.ROUTES,
+)

@@ -1,0 +1,49 @@
+"""Reports of the jobs of the ledger: what needs no query, and why each job is as it is."""
+
+from collections.abc import Iterator, Sequence
+
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.report import Report
+from slurmgen.jobs.slurm_client import UNKNOWN
+from slurmgen.jobs.status import make_report, recall
+from slurmgen.jobs.sweep_report import is_sweep, tally
+
+UNSETTLED = (
+    "not known to have become a job: repeat its command, which finds the job or submits it, "
+    "or give it up with `slurmgen forget {}`"
+)
+ENDED = "it had ended at the last query"
+
+
+def without_query(jobs: Sequence[Job]) -> dict[Job, Report]:
+    """The reports of the jobs that Slurm need not be queried for.
+
+    Their ends are in the ledger, or their submissions are unsettled, or their ids were used again.
+    """
+    # Of jobs with the same id, Slurm knows only the last.
+    last = {(job.route.site, job.route.via, job.id): job for job in jobs}
+    reports: dict[Job, Report] = {}
+    for job in jobs:
+        if job.record and job.record.pending:
+            reports[job] = _unsettled(job, job.record)
+        elif not job.needs_query or last[job.route.site, job.route.via, job.id] is not job:
+            reports[job] = recall(job, ENDED) or make_report(job, ())
+    return reports
+
+
+def reasons(report: Report) -> Iterator[str]:
+    """Why a job waits, failed or is unknown, and the tasks of a sweep by state; a line for each."""
+    record = report.job.record
+    if is_sweep(report) and report.states:
+        yield tally(report)
+    yield from filter(None, [report.waits or report.reason])
+    if report.why:
+        yield report.why.what
+    if record and record.pending:
+        yield report.error
+        yield from (f"{record.directory}$ {command}" for command in [record.command] if command)
+
+
+def _unsettled(job: Job, record: Record) -> Report:
+    return Report(job=job, state=UNKNOWN, error=UNSETTLED.format(record.key))

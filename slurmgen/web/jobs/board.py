@@ -1,0 +1,244 @@
+"""What is known of all jobs of the ledger, kept between requests. Safe to use from several threads."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from threading import RLock
+
+from msgspec import Struct, structs
+
+from slurmgen.errors import SlurmgenError
+from slurmgen.jobs.job import Job, group_by_route
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.listing import without_query
+from slurmgen.jobs.report import Report
+from slurmgen.jobs.slurm_client import UNKNOWN
+from slurmgen.jobs.status import recall, unreached
+from slurmgen.remote.route import Route
+from slurmgen.web.jobs.records import job_of, key_of, record_of_job
+from slurmgen.web.jobs.rows import Row, group_row, job_row
+
+_UNEXPLAINED = "it is not known why it failed"
+_HEAD = 28
+"Bytes up to the end of SQLite's file change counter."
+
+
+class Problem(Struct, frozen=True):
+    """Why a site was not reached."""
+
+    site: str
+    fact: str
+    hint: str
+
+
+class Changes(Struct, frozen=True):
+    """What has changed since a version of the board."""
+
+    version: str
+    rows: tuple[Row, ...]
+    whole: bool
+    "Whether the table has to be read again: jobs were removed, or the server was started again."
+
+
+class Board:
+    """The reports of the jobs, and the rows that are made from them.
+
+    Args:
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = RLock()
+        self._id, self._count, self._removed = token_hex(4), 0, 0
+        self._stamp: object = None
+        self._reports: dict[str, Report] = {}
+        self._members: dict[str, list[str]] = {}
+        "The keys of the jobs of each group of several."
+        self._rows: dict[str, Row] = {}
+        self._changed: dict[str, int] = {}
+        "The count at which each row changed last."
+        self._problems: dict[Route, Problem] = {}
+        self._listeners: list[Callable[[], object]] = []
+
+    @property
+    def version(self) -> str:
+        """Names the present state, so that later changes can be asked for."""
+        return f"{self._id}-{self._count}"
+
+    def rows(self) -> tuple[list[Row], str]:
+        """All rows as they are now, in the order of submission, and the version of the board."""
+        with self._lock:
+            self.read()
+            return list(self._rows.values()), self.version
+
+    def problems(self) -> list[Problem]:
+        """The sites that were not reached."""
+        with self._lock:
+            return sorted(self._problems.values(), key=lambda problem: problem.site)
+
+    @contextmanager
+    def listened(self, listener: Callable[[], object]) -> Iterator[None]:
+        """Call a function after every change during this block, in the thread that makes the change."""
+        with self._lock:
+            self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._listeners.remove(listener)
+
+    def report(self, key: str) -> Report | None:
+        """What is known of one job."""
+        return self._reports.get(key)
+
+    def group(self, key: str) -> list[Report]:
+        """What is known of the jobs of a group; of another key, of that job."""
+        with self._lock:
+            return [self._reports[one] for one in self._members.get(key, [key]) if one in self._reports]
+
+    def since(self, version: str) -> Changes:
+        """The rows that have changed since a version."""
+        with self._lock:
+            board, _, count = version.partition("-")
+            known = int(count) if count.isdecimal() else -1
+            whole = board != self._id or known < self._removed
+            ids = [] if whole else [row for row, at in self._changed.items() if at > known]
+            return Changes(self.version, tuple(self._rows[row] for row in ids), whole)
+
+    def active(self) -> dict[Route, list[Job]]:
+        """The jobs of each site that are to be queried: unended, or failed without a reason so far."""
+        with self._lock:
+            return group_by_route(
+                report.job
+                for report in self._reports.values()
+                if report.job.id.number and (not report.ended or report.remembered == _UNEXPLAINED)
+            )
+
+    def read(self) -> None:
+        """Read the ledger, if it has changed."""
+        with self._lock:
+            ledger = Ledger()
+            stamp = _stamp(ledger.path)
+            if stamp == self._stamp:
+                return
+            self._take({key_of(record): record for record in ledger.all()})
+            self._stamp = stamp
+
+    def put(self, route: Route, reports: Iterable[Report]) -> None:
+        """Take what the query of a site found."""
+        with self._lock:
+            answered = self._problems.pop(route, None) is not None
+            self._replace(reports)
+            self._count += answered
+            self._notify(answered)
+
+    def fail(self, route: Route, error: SlurmgenError) -> None:
+        """Take that a site was not reached. What is known of its jobs stays."""
+        problem = Problem(route.site, error.fact, error.hint)
+        with self._lock:
+            is_new = self._problems.get(route) != problem
+            self._problems[route] = problem
+            jobs = self.active().get(route, [])
+            # The error is shown once for the site.
+            unknown = (unreached(job, error) for job in jobs if not self._of(job).states)
+            self._replace(structs.replace(report, error="") for report in unknown)
+            self._count += is_new
+            self._notify(is_new)
+
+    def _of(self, job: Job) -> Report:
+        return self._reports[key_of(record_of_job(job))]
+
+    def _replace(self, reports: Iterable[Report]) -> None:
+        """Replace the reports of jobs that are still in the ledger."""
+        found = {key_of(record_of_job(report.job)): report for report in reports}
+        found = {key: report for key, report in found.items() if key in self._reports}
+        self._reports |= found
+        self._make_rows(found)
+
+    def _take(self, records: Mapping[str, Record]) -> None:
+        """Make the reports and rows fit the ledger."""
+        before, self._reports = self._reports, self._of_ledger(records)
+        groups, self._members = self._members, groups_of(records)
+        moved = {key for name in groups.keys() ^ self._members.keys() for key in groups.get(name, ())}
+        moved |= {key for name, keys in self._members.items() if groups.get(name) != keys for key in keys}
+        changed = (key for key, report in self._reports.items() if before.get(key) is not report)
+        self._make_rows([*changed, *(key for key in moved if key in self._reports)])
+        self._order_rows()
+
+    def _of_ledger(self, records: Mapping[str, Record]) -> dict[str, Report]:
+        """The reports of the jobs of the ledger: what a query found stays."""
+        before = self._reports
+        is_same = {key: key in before and before[key].job.record == one for key, one in records.items()}
+        jobs = {key: job_of(one) for key, one in records.items() if not is_same[key]}
+        known = without_query(list(jobs.values()))
+        return {
+            key: before[key] if is_same[key] else known.get(jobs[key]) or self._unended(key, jobs[key])
+            for key in records
+        }
+
+    def _unended(self, key: str, job: Job) -> Report:
+        """The report of a job that is new or whose record has changed, and that is still to be queried."""
+        before = self._reports.get(key)
+        if before and before.states:
+            return structs.replace(before, job=job)
+        return recall(job, _UNEXPLAINED) or Report(job=job, state=UNKNOWN)
+
+    def _make_rows(self, keys: Iterable[str]) -> None:
+        """Make the rows of these jobs and of their groups, and keep those that differ."""
+        groups, now = dict[str, None](), self._clock()
+        rows = []
+        for key in keys:
+            report = self._reports[key]
+            group = record_of_job(report.job).part_of
+            in_group = group in self._members
+            rows.append(job_row(report, now, self._rows.get(f"job-{key}"), in_group=in_group))
+            groups |= {group: None} if in_group else {}
+        for group in groups:
+            rows.append(group_row(self.group(group), now, self._rows.get(f"group-{group}")))
+        self._save([row for row in rows if self._rows.get(row.id) != row])
+
+    def _save(self, rows: Sequence[Row]) -> None:
+        if rows:
+            self._count += 1
+            self._rows |= {row.id: row for row in rows}
+            self._changed |= {row.id: self._count for row in rows}
+            self._notify()
+
+    def _order_rows(self) -> None:
+        """Sort the rows as the ledger is, a group before its jobs, and drop those that are not in it."""
+        ids: dict[str, None] = {}
+        for key, report in self._reports.items():
+            group = record_of_job(report.job).part_of
+            ids |= {f"group-{group}": None} if group in self._members else {}
+            ids[f"job-{key}"] = None
+        if self._rows.keys() - ids.keys():
+            self._count += 1
+            self._removed = self._count
+            self._notify()
+        self._rows = {row: self._rows[row] for row in ids}
+        self._changed = {row: at for row, at in self._changed.items() if row in self._rows}
+
+    def _notify(self, changed: bool = True) -> None:
+        for listener in self._listeners if changed else ():
+            listener()
+
+
+def groups_of(records: Mapping[str, Record]) -> dict[str, list[str]]:
+    """The keys of the jobs of each group of several."""
+    groups: dict[str, list[str]] = {}
+    for key, record in records.items():
+        if record.part_of and not record.pending:
+            groups.setdefault(record.part_of, []).append(key)
+    return {group: keys for group, keys in groups.items() if len(keys) > 1}
+
+
+def _stamp(path: Path) -> object:
+    """Changes whenever the ledger does: SQLite counts the transactions in the head of the file."""
+    try:
+        with path.open("rb") as file:
+            return path.stat().st_ino, file.read(_HEAD)
+    except OSError:
+        return None

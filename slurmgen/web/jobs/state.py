@@ -1,0 +1,39 @@
+"""What the requests to one server share: connections, what is known of the jobs, and the poller."""
+
+from contextlib import suppress
+from threading import Thread
+
+from starlette.requests import Request
+
+from slurmgen.errors import ConfigError
+from slurmgen.web.jobs.board import Board
+from slurmgen.web.jobs.connections import Connections
+from slurmgen.web.jobs.poller import Poller
+
+
+class State:
+    """Made once for each server."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.connections = connections
+        self.board = Board()
+        self.poller = Poller(self.board, self.connections)
+
+    def begin(self) -> None:
+        """Read a long ledger before the first page needs it."""
+        Thread(target=_read, args=[self.board], daemon=True).start()
+
+    def end(self) -> None:
+        """Close the connections to sites."""
+        self.connections.close()
+
+
+def state_of(request: Request) -> State:
+    """What the server that answers has."""
+    state: State = request.app.state.jobs
+    return state
+
+
+def _read(board: Board) -> None:
+    with suppress(ConfigError):  # the page says it
+        board.read()

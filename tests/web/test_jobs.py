@@ -1,0 +1,184 @@
+"""The table of jobs: what it shows of the ledger, how it is searched, and what it is sent."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from msgspec import json, structs
+from playwright.sync_api import Browser, expect
+from starlette.testclient import TestClient
+
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.slurm.replies import JobState
+from slurmgen.web import Settings, create_app
+from tests.support.web import DESKTOP, PHONE, opened, served
+
+HOST = "127.0.0.1:8123"
+LOCAL = Settings(hosts=(HOST,))
+HOSTILE = "<script>alert(1)</script>\x1b[2J\u202etxt"
+
+
+@pytest.fixture(autouse=True)
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    """A ledger of its own, in the environment of this process."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return Ledger()
+
+
+@pytest.fixture
+def user() -> Iterator[TestClient]:
+    """A client with the cookie."""
+    with TestClient(create_app(LOCAL), base_url=f"http://{HOST}") as client:
+        client.get("/", params={"token": LOCAL.token})
+        yield client
+
+
+def record(number: int, state: str = "COMPLETED", **fields: str) -> Record:
+    """A job that has ended in a state; one that has not ended without a state."""
+    final = [JobState(id=str(number), state=state, elapsed="00:20:00", time_limit="01:00:00")]
+    return structs.replace(
+        Record(
+            id=str(number),
+            site="olivia",
+            via="ssh",
+            host="127.0.0.1:1",
+            name=f"train-{number}",
+            folder=f"/home/user/slurmgen/runs/{number}",
+            output="train-%j.out",
+            submitted=f"2026-01-01T10:{number % 60:02}:00+00:00",
+            key=f"20260101-100000-{number:08x}",
+            final=json.encode(final).decode() if state else "",
+        ),
+        **fields,
+    )
+
+
+def names(page: str) -> list[str]:
+    """The names of the jobs in the table, in order."""
+    return [part.partition("</a>")[0].partition(">")[2] for part in page.split('class="name"')[1:]]
+
+
+def test_without_a_job_the_page_says_how_to_submit_one(user: TestClient) -> None:
+    page = user.get("/jobs").text
+    assert "No job was submitted from this machine yet" in page
+    assert "slurmgen submit" in page
+
+
+def test_the_table_has_the_jobs_of_all_sites_the_newest_first(user: TestClient, ledger: Ledger) -> None:
+    ledger.settle_all([record(1), record(2, site="daic"), record(3, "FAILED")])
+    page = user.get("/jobs").text
+    assert names(page) == ["train-3", "train-2", "train-1"]
+    assert "00:20:00" in page
+    assert "/ 01:00:00" in page
+
+
+def test_a_job_that_failed_has_the_reason_of_status(user: TestClient, ledger: Ledger) -> None:
+    ledger.settle(record(1, "TIMEOUT"))
+    assert "time limit" in user.get("/jobs").text
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("q=train-1", ["train-1"]),
+        ("q=DAIC", ["train-2"]),
+        ("q=failed", ["train-3"]),
+        ("q=timeout+olivia", []),
+        ("site=daic", ["train-2"]),
+        ("kind=completed", ["train-2", "train-1"]),
+        ("sort=name", ["train-1", "train-2", "train-3"]),
+        ("sort=-name", ["train-3", "train-2", "train-1"]),
+        ("sort=nothing&kind=nothing&page=99999", ["train-3", "train-2", "train-1"]),
+        ("page=-1&q=%00", []),
+    ],
+)
+def test_a_search_or_an_order_is_a_part_of_the_address(
+    user: TestClient, ledger: Ledger, query: str, found: list[str]
+) -> None:
+    ledger.settle_all([record(1), record(2, site="daic"), record(3, "FAILED")])
+    reply = user.get(f"/jobs?{query}")
+    assert reply.status_code == 200
+    assert names(reply.text) == found
+
+
+def test_many_jobs_take_several_pages(user: TestClient, ledger: Ledger) -> None:
+    ledger.settle_all([record(number, submitted=f"2026-01-01T{number:05}") for number in range(10_000)])
+    first, last = user.get("/jobs").text, user.get("/jobs?page=50").text
+    assert len(names(first)) == len(names(last)) == 200
+    assert "200 of 10,000" in first
+    assert (names(first)[0], names(last)[-1]) == ("train-9999", "train-0")
+
+
+def test_the_jobs_of_a_group_are_one_row_that_opens(user: TestClient, ledger: Ledger) -> None:
+    first = record(1)
+    ledger.settle_all([structs.replace(one, part_of=first.key) for one in (first, record(2), record(3))])
+    closed, open_ = user.get("/jobs").text, user.get(f"/jobs?open={first.key}").text
+    assert "3 completed" in closed
+    assert names(closed) == ["train-1"]
+    assert names(open_) == ["train-1", "train-1", "train-2", "train-3"]
+
+
+def test_text_from_a_cluster_is_shown_and_never_obeyed(user: TestClient, ledger: Ledger) -> None:
+    ledger.settle(record(1, name=HOSTILE, site=HOSTILE, output=HOSTILE, folder=HOSTILE))
+    ledger.settle(structs.replace(record(2), final="", state="pending", command=HOSTILE, directory=HOSTILE))
+    for page in (user.get("/jobs").text, user.get("/jobs", params={"q": HOSTILE, "site": HOSTILE}).text):
+        assert "<script>alert" not in page
+        assert "\x1b" not in page
+    assert "&lt;script&gt;alert(1)" in user.get("/jobs").text
+
+
+@pytest.mark.parametrize("key", ["1", "olivia:2", "%2e%2e%2fetc", ":1", "x" * 5000])
+def test_only_a_recorded_job_has_a_page(user: TestClient, ledger: Ledger, key: str) -> None:
+    ledger.settle(record(1))
+    assert user.get(f"/jobs/{key}").status_code == 404
+
+
+def test_an_old_entry_without_a_key_has_a_page(user: TestClient, ledger: Ledger) -> None:
+    ledger.add(record(1, key=""))
+    assert "/jobs/olivia%3A1" in user.get("/jobs").text
+    assert user.get("/jobs/olivia%3A1").status_code == 200
+
+
+def test_a_site_that_is_not_reached_is_named_with_the_reason(browser: Browser, ledger: Ledger) -> None:
+    ledger.settle_all([record(1, ""), record(2)])
+    with served() as server, opened(browser, server.entry) as page:
+        page.goto(f"{server.origin}/jobs")
+        expect(page.locator("#problems")).to_contain_text("olivia is not reached:")
+        expect(page.locator("#rows tr")).to_have_count(2)
+
+
+def test_a_job_of_another_terminal_appears_in_both_tabs(browser: Browser, ledger: Ledger) -> None:
+    ledger.settle(record(1))
+    with served() as server, opened(browser, server.entry) as page:
+        tabs = [page, page.context.new_page()]
+        for tab in tabs:
+            tab.goto(f"{server.origin}/jobs")
+        ledger.settle(record(2))
+        for tab in tabs:
+            expect(tab.get_by_role("link", name="train-2")).to_be_visible()
+
+
+def test_the_keys_move_between_jobs_and_open_one(browser: Browser, ledger: Ledger) -> None:
+    ledger.settle_all([record(1), record(2)])
+    with served() as server, opened(browser, server.entry) as page:
+        page.goto(f"{server.origin}/jobs")
+        for key, name in [("j", "train-2"), ("ArrowDown", "train-1"), ("k", "train-2")]:
+            page.keyboard.press(key)
+            expect(page.get_by_role("link", name=name)).to_be_focused()
+        page.keyboard.press("/")
+        page.keyboard.type("train-1")
+        expect(page.locator("#rows tr")).to_have_count(1)
+        page.keyboard.press("Tab")
+        page.get_by_role("link", name="train-1").press("Enter")
+        expect(page).to_have_url(f"{server.origin}/jobs/{record(1).key}")
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_the_table_is_accessible_and_fits(browser: Browser, ledger: Ledger, size: tuple[int, int]) -> None:
+    ledger.settle_all([record(number, state) for number, state in enumerate(["FAILED", "", "CANCELLED"])])
+    with served() as server, opened(browser, server.entry, size) as page:
+        page.goto(f"{server.origin}/jobs")
+        assert [one["id"] for one in Axe().run(page).response["violations"]] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]

@@ -72,7 +72,7 @@ class Choices(Struct, frozen=True, kw_only=True):
     multiple=True,
     metavar="SITE",
     shell_complete=complete_sites,
-    help="Instead of --site: submit to the one of these sites that would start the job first; repeatable.",
+    help="Instead of --site: submit to all of these sites, and keep the job that starts first; repeatable.",
 )
 @click.option("--test-only", is_flag=True, help="Check whether Slurm would accept the job; submit nothing.")
 @click.option(
@@ -99,8 +99,8 @@ def command(
     JOB is a job of slurmgen.toml; default: its only job. With --script and no JOB, the job is made from
     [defaults]. Without jobs in slurmgen.toml, the bundled example is submitted.
 
-    With several --first, the site is chosen once, by Slurm's estimates as in `slurmgen where`; a repeated
-    command continues at that site.
+    With several --first, a job waits at each of these sites. The first one that starts runs the program,
+    and the others are cancelled. The command waits for that start; a repeated one continues.
 
     JOB can also be the path of a batch script, which is submitted as it is unless the linter finds an error.
 
@@ -114,9 +114,9 @@ def command(
     if several:
         _submit_all(options, choices, values, first)
     elif first:
-        _submit_one(*_first(options, first, choices, values), choices, values)
+        _submit_first(options, choices, values, first)
     else:
-        _submit_one(options, "", choices, values)
+        _submit_one(options, choices, values)
 
 
 def _submit_all(
@@ -136,7 +136,7 @@ def _submit_all(
         submit_all(connecting, specs, made, again=choices.again, dry_run=dry_run, as_json=as_json)
 
 
-def _submit_one(options: JobOptions, of_first: str, choices: Choices, route_values: dict[str, Any]) -> None:
+def _submit_one(options: JobOptions, choices: Choices, route_values: dict[str, Any]) -> None:
     """Submit one job, or show or check what would be submitted."""
     from slurmgen.remote.route import find_route
 
@@ -157,18 +157,21 @@ def _submit_one(options: JobOptions, of_first: str, choices: Choices, route_valu
             show(prepared, choices.as_json)
         else:
             again, follow, as_json = choices.again, choices.follow, choices.as_json
-            submit_arrays(connecting, _arrays(job, prepared), notes, again, follow, as_json, of_first)
+            submit_arrays(connecting, _arrays(job, prepared), notes, again, follow, as_json)
 
 
-def _first(
-    options: JobOptions, sites: tuple[str, ...], choices: Choices, route_values: dict[str, Any]
-) -> tuple[JobOptions, str]:
-    """The options with the site that starts the job first."""
-    from slurmgen.cli.submit_first import choose
+def _submit_first(
+    options: JobOptions, choices: Choices, route_values: dict[str, Any], sites: tuple[str, ...]
+) -> None:
+    """Submit the job to several sites, of which one runs it."""
+    from slurmgen.cli.submit_first import FirstJob, submit_first
 
-    if choices.after:
-        raise click.UsageError("--after and --first exclude each other: jobs wait for jobs of their site.")
-    return choose(options, sites, route_values, choices.sending.remote_dir, again=choices.again)
+    for option, is_given in {"--after": choices.after, "--test-only": choices.test_only}.items():
+        if is_given:
+            raise click.UsageError(f"{option} and --first exclude each other.")
+    job = FirstJob(options, tuple(dict.fromkeys(sites)), route_values, choices.sending)
+    again, dry_run, follow, as_json = choices.again, choices.dry_run, choices.follow, choices.as_json
+    submit_first(job, again=again, dry_run=dry_run, follow=follow, as_json=as_json)
 
 
 def _of_file(job: FileJob, route: "Route", choices: Choices) -> Made:

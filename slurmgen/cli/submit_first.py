@@ -1,44 +1,85 @@
-"""`slurmgen submit --first`: choose one of several sites, once."""
+"""`slurmgen submit --first`: send a job to several sites, and keep the one that starts first."""
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import structs
+from msgspec import Struct, structs
 
-from slurmgen.cli.job_output import say
+from slurmgen.cli.job_output import print_json, say
+from slurmgen.cli.sending_options import Sending
 from slurmgen.cli.submit_file import find_file_job
+from slurmgen.cli.submit_job import check_follow, follow_log, prepared_job, with_command
+from slurmgen.cli.submit_output import notes_of, show, submitted_values, warn
+from slurmgen.cli.submit_progress import Printer
 from slurmgen.cli.where import connect_without_prompt, refuse_one_host
 from slurmgen.errors import RequestError
-from slurmgen.job_spec import JobOptions, load_spec
+from slurmgen.job_spec import JobOptions, JobSpec, load_spec
+from slurmgen.jobs.prepare import Prepared
 from slurmgen.request import Request
+from slurmgen.text import listed
 
 if TYPE_CHECKING:
     from slurmgen.jobs.ledger import Record
-    from slurmgen.jobs.prepare import Prepared
+    from slurmgen.jobs.race import Entrant, Won
+    from slurmgen.jobs.races import Race
+    from slurmgen.jobs.where import Option
+    from slurmgen.remote.route import Route
 
 
-def choose(
-    options: JobOptions,
-    sites: Sequence[str],
-    route_values: dict[str, Any],
-    remote_dir: str | None = None,
-    *,
-    again: bool,
-) -> tuple[JobOptions, str]:
-    """The options for the chosen site, and the fingerprint of the command.
+class FirstJob(Struct, frozen=True):
+    """One job for several sites, and how it is sent."""
 
-    An unsettled submission of the same command decides; otherwise the sites are asked.
+    options: JobOptions
+    sites: tuple[str, ...]
+    route_values: dict[str, Any]
+    sending: Sending
+
+    def command(self) -> str:
+        """A hash of the command: what its sites would get, and where their keys have their records."""
+        from slurmgen.jobs.first import fingerprint
+
+        places = [self.at(site) for site in self.sites]
+        folders = [
+            f"{route.site}\0{route.via}\0{route.host}\0{self.sending.remote_dir or job.personal.remote_dir}"
+            for job, route in places
+        ]
+        return fingerprint([job for job, _ in places], folders)
+
+    def at(self, site: str, partition: str | None = None) -> "tuple[JobSpec, Route]":
+        """The job at one of the sites, and the route to it."""
+        from slurmgen.remote.route import find_route
+
+        request = self.options.request
+        asked = structs.replace(request, partition=partition or request.partition)
+        job = load_spec(structs.replace(self.options, site=site, request=asked), Path.cwd())
+        return job, find_route(job.site, job.personal, **self.route_values)
+
+    def prepared(self, site: str, partition: str | None) -> "tuple[Prepared, tuple[str, ...]]":
+        """The submission to a site, with a gate, and what to know about the job there."""
+        from slurmgen.plan.gate import GATE_SECONDS
+
+        job, route = self.at(site, partition)
+        job = self.sending.on_good_nodes(job, route.via)
+        plan = structs.replace(job.plan(), gate=GATE_SECONDS)
+        if plan.sweep and len(plan.sweep.arrays) > 1:
+            raise RequestError(
+                f"the sweep needs {len(plan.sweep.arrays)} arrays, and --first is for a single job",
+                "Name one --site.",
+            )
+        made = prepared_job(job, plan, route, self.sending)
+        return with_command(made), tuple(notes_of(plan))
+
+
+def _check(job: FirstJob) -> None:
+    """Refuse what belongs to one site, and batch scripts.
 
     Raises:
-        RequestError, ConfigError: the request, or a profile, is wrong.
-        CommandFailed: no site could run the job.
+        RequestError: it names a batch script, or a login host.
+        UsageError: it names a --site.
     """
-    from slurmgen.jobs import first
-    from slurmgen.jobs.where import ask_all, place
-    from slurmgen.remote.route import find_route
-
+    options = job.options
     if options.site:
         raise click.UsageError("--site and --first exclude each other.")
     if find_file_job(structs.replace(options, request=Request(), replace_args=False)):
@@ -46,32 +87,97 @@ def choose(
             f"{options.job} is a batch script, and --first is for jobs of slurmgen.toml or of options",
             "Name one --site; `slurmgen adopt` makes a job of slurmgen.toml from a script.",
         )
-    names = list(dict.fromkeys(sites))
-    refuse_one_host(names, route_values)
-    jobs = [load_spec(structs.replace(options, site=name), Path.cwd()) for name in names]
-    routes = [find_route(job.site, job.personal, **route_values) for job in jobs]
-    places = [
-        f"{route.site}\0{route.via}\0{route.host}\0{remote_dir or job.personal.remote_dir}"
-        for job, route in zip(jobs, routes, strict=True)
-    ]
-    command = first.fingerprint(jobs, places)
-    choice = None if again else first.earlier(command)
-    if choice is None:
-        asked = [place(job, route) for job, route in zip(jobs, routes, strict=True)]
-        choice = first.best(ask_all(asked, connect_without_prompt))
-    where = f"{choice.site}, partition {choice.partition}" if choice.partition else choice.site
-    say(f"submitting to {where}: {choice.why}")
-    request = structs.replace(options.request, partition=choice.partition)
-    return structs.replace(options, site=choice.site, request=request), command
+    refuse_one_host(job.sites, job.route_values)
 
 
-def claim_one(arrays: "list[Prepared]", command: str, *, again: bool) -> "tuple[list[Prepared], Record]":
-    """Choose the site for good, before anything is sent; the submission and its entry."""
-    from slurmgen.jobs.first import claim
+def submit_first(job: FirstJob, *, again: bool, dry_run: bool, follow: bool, as_json: bool) -> None:
+    """Submit the job to all sites that could run it, and print the id of the one that starts first.
 
-    if len(arrays) > 1:
-        raise RequestError(
-            f"the sweep needs {len(arrays)} arrays, and --first is for a single job", "Name one --site."
+    Raises:
+        RequestError, ConfigError: the request, or a profile, is wrong.
+        CommandFailed: no site could run the job, or none has.
+    """
+    from slurmgen.jobs.race import run
+
+    _check(job)
+    if dry_run:
+        _show(job, as_json)
+        return
+    race, entrants = _entrants(job, follow=follow, again=again)
+    with run(race, entrants, connect_without_prompt, say, partial(_print, race, as_json)) as won:
+        if follow:
+            follow_log(won.runner.connected(), won.runner.record, won.runner.job.id, won.runner.job.route)
+
+
+def _entrants(job: FirstJob, *, follow: bool, again: bool) -> "tuple[Race, list[Entrant]]":
+    """The sites of the unfinished race of the same command, or else of a new one."""
+    from slurmgen.jobs.first import in_race, new_race, partition_of
+    from slurmgen.jobs.race import Entrant
+    from slurmgen.jobs.races import Races
+
+    races, command = Races(), job.command()
+    race, new = (None if again else races.open_race(command)), dict[str, tuple[Prepared, Printer]]()
+    if race is None:
+        race = new_race(command)
+        made = [_with_secrets(race, job.prepared(one.site, one.partition)) for one in _takers(job)]
+        check_follow(follow, is_array=any(one.record.tasks for one, _ in made))
+        new = {one.record.key: (one, printer) for one, printer in made}
+    race = races.enter(race, [one.record for one, _ in new.values()], again=again)
+    entries = races.entries(race)
+    if not all(entry.key in new for entry in entries):
+        say(f"continuing the race {race.key} of an earlier command")
+
+    def prepare(entry: "Record") -> tuple[Prepared, Printer]:
+        if entry.key in new:
+            return new[entry.key]
+        made, notes = job.prepared(entry.site, partition_of(entry))
+        return in_race(made, race), Printer(made, notes)
+
+    return race, [Entrant(one, job.at(one.site)[1], partial(prepare, one)) for one in entries]
+
+
+def _with_secrets(race: "Race", made: "tuple[Prepared, tuple[str, ...]]") -> tuple[Prepared, Printer]:
+    """The submission to one site, with the values of its secrets: nothing is recorded without them."""
+    from slurmgen.jobs.first import in_race
+    from slurmgen.jobs.submission import with_secrets
+
+    prepared, notes = made
+    printer = Printer(prepared, notes)
+    return with_secrets(in_race(prepared, race), printer), printer
+
+
+def _takers(job: FirstJob) -> "list[Option]":
+    """The partition of each site that could run the job; the other sites are named on stderr."""
+    from slurmgen.jobs.first import takers
+    from slurmgen.jobs.where import ask_all, place
+
+    options = ask_all([place(*job.at(site)) for site in job.sites], connect_without_prompt)
+    found = takers(options)
+    for site in job.sites:
+        if site not in (one.site for one in found):
+            why = "; ".join(one.refused or one.error for one in options if one.site == site)
+            say(f"without {site}: {why}")
+    return found
+
+
+def _show(job: FirstJob, as_json: bool) -> None:
+    """Show what would be submitted to the site of the earliest estimate."""
+    found = _takers(job)
+    sites = listed([f"{one.site} ({one.partition})" if one.partition else one.site for one in found])
+    say(f"would submit to {len(found)} sites, of which the first to start would keep its job: {sites}")
+    prepared, notes = job.prepared(found[0].site, found[0].partition)
+    warn(prepared, notes)
+    show(prepared, as_json)
+
+
+def _print(race: "Race", as_json: bool, won: "Won") -> None:
+    """Print the id of the job that runs, or the object."""
+    if as_json:
+        from slurmgen.cli.objects.jobs import SubmittedFirst
+
+        values = submitted_values(won.runner.record)
+        print_json(
+            SubmittedFirst(**values, earlier=won.runner.is_earlier, race=race.key, others=list(won.losers))
         )
-    prepared, entry = claim(arrays[0], command, again=again)
-    return [prepared], entry
+    else:
+        click.echo(won.runner.record.id)

@@ -16,11 +16,14 @@ from slurmgen.errors import CommandFailed, RequestError
 from slurmgen.job_spec import JobSpec
 
 if TYPE_CHECKING:
+    from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.one_job import Outcome
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.plan import Plan
     from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
+    from slurmgen.remote.transport import Transport
+    from slurmgen.slurm.commands import JobId
 
 
 def check_follow(follow: bool, *, is_array: bool) -> None:
@@ -81,17 +84,11 @@ def submit_arrays(
     again: bool,
     follow: bool,
     as_json: bool,
-    of_first: str = "",
 ) -> None:
     """Submit one job, or the arrays of a sweep, and print the ids."""
     from slurmgen.cli.submit_progress import Printer
     from slurmgen.jobs.submission import submission, submissions
 
-    entry = None
-    if of_first:
-        from slurmgen.cli.submit_first import claim_one
-
-        arrays, entry = claim_one(arrays, of_first, again=again)
     several = len(arrays) > 1
 
     def show_ids(outcomes: "Sequence[Outcome]") -> None:
@@ -104,7 +101,7 @@ def submit_arrays(
                 say_result(prepared, outcome)
         return
     login = connecting.transport
-    with submission(prepared, login, again=again, observer=printer, entry=entry) as outcome:
+    with submission(prepared, login, again=again, observer=printer) as outcome:
         say_result(prepared, outcome)
         if follow:
             follow_job(outcome, prepared.route)
@@ -112,11 +109,17 @@ def submit_arrays(
 
 def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:
     """Show the log of a job until it ends; exits with 1 unless it is COMPLETED."""
+    follow_log(outcome.transport, outcome.record, outcome.submitted.job, route, err=err)
+
+
+def follow_log(
+    transport: "Transport", record: "Record", job: "JobId", route: "Route", *, err: bool = True
+) -> None:
+    """`follow_job` for a job that is recorded."""
     from slurmgen.cli.log_following import follow_to_end
     from slurmgen.jobs.logs import find_log
     from slurmgen.jobs.slurm_client import job_states
 
-    record, job, transport = outcome.record, outcome.submitted.job, outcome.transport
     path = find_log(transport, record, job)
     for state in job_states(transport, job):
         if state.state == "PENDING":

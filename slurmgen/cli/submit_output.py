@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import structs
@@ -15,6 +15,7 @@ from slurmgen.text import counted
 
 if TYPE_CHECKING:
     from slurmgen.cli.objects.jobs import DryRun, Submitted
+    from slurmgen.jobs.ledger import Record
     from slurmgen.jobs.one_job import Outcome
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.plan import Plan
@@ -112,9 +113,15 @@ def as_object(outcome: "Outcome") -> "Submitted":
     """The object of --json for a submitted job."""
     from slurmgen.cli.objects.jobs import Submitted
 
+    return Submitted(**submitted_values(outcome.record), earlier=outcome.submitted.earlier)
+
+
+def submitted_values(record: "Record") -> dict[str, Any]:
+    """What of a record is in the object of --json."""
+    from slurmgen.cli.objects.jobs import Submitted
+
     known = set(Submitted.__struct_fields__)
-    values = {key: value for key, value in structs.asdict(outcome.record).items() if key in known}
-    return Submitted(**values, earlier=outcome.submitted.earlier)
+    return {key: value for key, value in structs.asdict(record).items() if key in known}
 
 
 def say_result(prepared: "Prepared", outcome: "Outcome") -> None:

@@ -70,12 +70,14 @@ def command(
     """Wait until jobs have ended, and exit with their exit code.
 
     ID is a job id, ID_TASK in an array, a job name, or `last`. Of several jobs, the first exit code that is
-    not 0 counts. It is 128 + N if signal N ended the job: 143 at its time limit or if it was cancelled, 137
-    if it was out of memory. It is 3 if Slurm no longer knows the job, and 124 if --timeout expired. The
-    command of --then runs once, whether the jobs succeeded or not, but not after --timeout; its exit
-    code counts if that of the jobs is 0. SLURMGEN_JOB_ID, SLURMGEN_JOB_NAME, SLURMGEN_STATE and
-    SLURMGEN_EXIT_CODE describe the jobs, separated by blanks.
+    not 0 counts; a job that lost the race of --first to another one does not count. The code is 128 + N if
+    signal N ended the job: 143 at its time limit or if it was cancelled, 137 if it was out of memory. It is 3
+    if Slurm no longer knows the job, and 124 if --timeout expired. The command of --then runs once, whether
+    the jobs succeeded or not, but not after --timeout; its exit code counts if that of the jobs is 0.
+    SLURMGEN_JOB_ID, SLURMGEN_JOB_NAME, SLURMGEN_STATE and SLURMGEN_EXIT_CODE describe the jobs, separated by
+    blanks.
     """
+    from slurmgen.jobs.races import Races
     from slurmgen.jobs.status import save_final_states
     from slurmgen.jobs.sweep_report import joined
     from slurmgen.jobs.wait import wait
@@ -99,7 +101,9 @@ def command(
         print_report_objects(ended, several=len(job_ids) > 1 or not ended)
     for job in left:
         click.echo(f"job {job.id} has not ended after {timeout:g} s", err=True)
-    codes = [reports[job].code if job in reports else TIMED_OUT for job in jobs]
+    lost = Races().losers([job.record for job in jobs if job.record])
+    counting = [job for job in jobs if job.record not in lost]
+    codes = [reports[job].code if job in reports else TIMED_OUT for job in counting]
     if then and not left:
         codes.append(_run(then, ended, err=as_json))
     return next(filter(None, codes), 0)

@@ -15,6 +15,7 @@ from slurmgen.jobs.failure_patterns import (
     DECISIVE_SIGNS,
     LAST_SIGNS,
     MORE_MEMORY,
+    OWN_SIGNS,
     RUN_AGAIN,
     SIGNS,
     TIMED_OUT,
@@ -150,6 +151,7 @@ def _logged(log: str) -> Why | None:
     lost = {one.rank for one in raised if one.rank is not None}.difference(one.rank for one in causes)
     failed = [one for one in ended if not _is_survivor(one, lost)]
     steps: tuple[Callable[[], Why | None], ...] = (
+        lambda: _shown(OWN_SIGNS, log),
         lambda: _of(_killed(ended), _shown(DECISIVE_SIGNS, log)),
         lambda: _raised_by_rank([one for one in causes if one.rank is not None], ended),
         lambda: _signalled(failed, log, by_launcher=False),

@@ -48,6 +48,15 @@ def _sign(pattern: str, what: str, todo: str) -> Sign:
     return Sign(re.compile(pattern, re.MULTILINE), what, todo)
 
 
+OWN_SIGNS = (
+    _sign(
+        r"^slurmgen: the gate of this job was not opened",
+        "its gate was not opened, so that it did not run its program",
+        "Repeat the `slurmgen submit --first`, which must run until a job starts (docs/where.md).",
+    ),
+)
+"What the batch script writes when it ends the job."
+
 DECISIVE_SIGNS = (
     _sign(
         r"exceeded (?:(?:step|job) )?memory limit|[Oo]ut [Oo]f [Mm]emory handler|oom[-_]kill event"

@@ -73,6 +73,17 @@ _MIGRATIONS = (
         "CREATE INDEX unfinished ON jobs (submitted) WHERE final = ''",
         "CREATE INDEX of_a_command ON jobs (fingerprint) WHERE state = 'pending'",
     ),
+    (
+        """
+        CREATE TABLE IF NOT EXISTS races (
+            [key] TEXT PRIMARY KEY,
+            command TEXT NOT NULL,
+            chosen TEXT NOT NULL DEFAULT '',
+            over INTEGER NOT NULL DEFAULT 0
+        )
+        """,  # slurmgen.jobs.races describes the columns
+        "CREATE INDEX IF NOT EXISTS not_over ON races (command) WHERE over = 0",
+    ),
 )
 "The statements that lead to each schema version from the one before."
 
@@ -126,7 +137,7 @@ class Record(Struct, frozen=True, kw_only=True):
     request: str = ""
     "What was asked for, as JSON, so that it can be asked for again; without the values of secrets."
     part_of: str = ""
-    "The key that all jobs of one sweep, chain or graph share; empty for a single job."
+    "The key that all jobs of one sweep, chain, graph or race share; empty for a single job."
     tasks: str = ""
     "The parameters of each task of a sweep, as JSON."
 
@@ -140,14 +151,14 @@ _FIELDS = Record.__struct_fields__
 # In brackets, because `key` and `commit` are keywords of SQL, and SQLite may read "..." as a string.
 _NAMES = ", ".join(f"[{name}]" for name in _FIELDS)
 _PLACES = ", ".join(f":{name}" for name in _FIELDS)
-_INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
+INSERT = f"INSERT INTO jobs ({_NAMES}) VALUES ({_PLACES})"  # noqa: S608 (own names)
 _DROP = "DELETE FROM jobs WHERE state = 'pending' AND [key] != '' AND [key] = ?"
 _CLAIM_AGAIN = "UPDATE jobs SET claims = claims + 1 WHERE [key] != '' AND [key] = ?"
 _SAVE_FINAL = (
     "UPDATE jobs SET final = ?, why = ?, requeued = ? "
     "WHERE id = ? AND site = ? AND submitted = ? AND [key] = ?"
 )
-_SETTLE = f"""{_INSERT} ON CONFLICT ([key]) WHERE [key] != '' DO UPDATE SET """ + ", ".join(
+_SETTLE = f"""{INSERT} ON CONFLICT ([key]) WHERE [key] != '' DO UPDATE SET """ + ", ".join(
     f"[{name}] = excluded.[{name}]" for name in _FIELDS
 )
 
@@ -183,7 +194,7 @@ class Ledger(StateFile):
             if found and not again:
                 database.execute(_CLAIM_AGAIN, (found[-1].key,))
                 return found[-1]
-            database.execute(_INSERT, structs.asdict(record))
+            database.execute(INSERT, structs.asdict(record))
             return record
 
     def pending(self, fingerprint: str) -> Record | None:
@@ -214,7 +225,7 @@ class Ledger(StateFile):
     def add(self, record: Record) -> None:
         """Record a job."""
         with self._writing() as database:
-            database.execute(_INSERT, structs.asdict(record))
+            database.execute(INSERT, structs.asdict(record))
 
     def save_final_states(self, ends: Mapping[Record, tuple[str, str, str]]) -> None:
         """Record how jobs ended, why they failed, and their last unfinished run.
@@ -267,10 +278,10 @@ class Ledger(StateFile):
         return tuple(entry for entry in found if site in (None, entry.site))
 
     def group(self, record: Record) -> tuple[Record, ...]:
-        """The submitted jobs of the group of a record, in order; that one alone if it is in none."""
+        """The submitted jobs of a record's group at its site, in order; that one alone if it is in none."""
         if not record.part_of:
             return (record,)
-        return self.group_of(record.part_of)
+        return tuple(one for one in self.group_of(record.part_of) if one.site == record.site)
 
     def group_of(self, key: str) -> tuple[Record, ...]:
         """The submitted jobs of a group, by its key."""

@@ -10,6 +10,7 @@ from msgspec import structs
 from slurmgen.errors import RequestError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.races import Races
 from slurmgen.jobs.sweep_table import Selection, check_parameters, chosen, selection
 from slurmgen.remote.route import Route, find_route
 from slurmgen.slurm.commands import JobId
@@ -33,7 +34,8 @@ def find_jobs(names: Sequence[str], site: str | None, options: Options, site_rou
     """Submitted jobs as `find_job` finds them, without duplicates.
 
     The name of a sweep is that of all its arrays, and `NAME[lr=1e-3]` that of the tasks with such parameters.
-    The key of a group is that of all its jobs.
+    The key of a group is that of all its jobs. The name of a race is that of its chosen job; before the
+    choice, of all its jobs.
 
     Raises:
         RequestError: as `find_job`; or no task has such parameters.
@@ -46,11 +48,22 @@ def _jobs(name: str, site: str | None, options: Options, site_route: SiteRoute) 
     if _GROUP.fullmatch(name) and (records := Ledger().group_of(name)):
         return [Job.of(record, _route(record, options, site_route)) for record in records]
     asked = selection(name)
+    if asked is None and (racing := _undecided(name, site)):
+        return [Job.of(record, _route(record, options, site_route)) for record in racing]
     job = find_job(asked.job if asked else name, site, options, site_route)
     if asked is None and is_id(name):
         return [job]
     arrays = all_arrays(job)
     return _tasks(arrays, asked) if asked else arrays
+
+
+def _undecided(name: str, site: str | None) -> list[Record]:
+    """The jobs of the race that a name means, if it has not been decided."""
+    record = None if site or is_id(name) else _last(name, None)
+    races = Races()
+    race = races.of(record) if record else None
+    undecided = race is not None and not race.chosen and not race.over
+    return [entry for entry in races.entries(race) if not entry.pending] if race and undecided else []
 
 
 def all_arrays(job: Job) -> list[Job]:
@@ -193,8 +206,15 @@ def _last(name: str, site: str | None) -> Record | None:
     return Ledger().last(None if name == LAST else name, site)
 
 
+def _winner(record: Record) -> Record:
+    """The job that was chosen in the race of a record; that record itself if it is in none."""
+    race = Races().of(record)
+    return (race and Races().of_key(race.chosen)) or record
+
+
 def _by_name(name: str, site: str | None) -> Record:
     record = _last(name, site)
+    record = _winner(record) if record and not site else record
     if record is None:
         of_name, at_site = "" if name == LAST else f" called {name!r}", f" at {site}" if site else ""
         raise RequestError(

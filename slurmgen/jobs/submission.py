@@ -13,7 +13,7 @@ from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.one_job import Outcome, make_job
 from slurmgen.jobs.prepare import Prepared
-from slurmgen.jobs.secret_values import Questions, find_values
+from slurmgen.jobs.secret_values import Questions, Wanted, find_values
 from slurmgen.remote.transport import Transport
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def submission(
     """
     ledger, observer = Ledger(), observer or Observer()
     try:
-        prepared = _with_secrets(prepared, observer)
+        prepared = with_secrets(prepared, observer)
     except (SlurmgenError, KeyboardInterrupt):
         _release(ledger, [entry] if entry else [])
         raise
@@ -101,7 +101,7 @@ def submissions(
         RemoteError: as for `submission`; it says which arrays are submitted.
     """
     ledger, observer, outcomes = Ledger(), observer or Observer(), list[Outcome]()
-    prepared = [_with_secrets(one, observer) for one in prepared]
+    prepared = [with_secrets(one, observer) for one in prepared]
     entries = [ledger.claim(one.record, again=again) for one in prepared]
     with _connected(ledger, entries, connect) as transport:
         observer.connected(transport.where, entries[0])
@@ -120,12 +120,17 @@ def submissions(
         yield outcomes
 
 
-def _with_secrets(prepared: Prepared, observer: Observer) -> Prepared:
-    """The submission with the values of its secrets; the user is asked before anything is sent."""
+def with_secrets(prepared: Prepared, observer: Observer) -> Prepared:
+    """The submission with the values of its secrets; the user is asked before anything is sent.
+
+    Raises:
+        RequestError: a secret has no value, or the user does not agree to send it.
+    """
     if not prepared.secrets.names:
         return prepared
     values = find_values(prepared.secrets, prepared.route, observer.questions())
-    return structs.replace(prepared, submission=structs.replace(prepared.submission, secrets=values))
+    submission = structs.replace(prepared.submission, secrets=values)
+    return structs.replace(prepared, submission=submission, secrets=Wanted())
 
 
 def _following(prepared: Prepared, outcomes: Sequence[Outcome]) -> Prepared:

@@ -22,7 +22,7 @@ def joined(reports: Sequence[Report]) -> list[Report]:
     for position, report in enumerate(reports):
         record = report.job.record
         is_array = record is not None and record.tasks and report.job.id.number == record.id
-        key = record.part_of if record and is_array and record.part_of else f"{position}"
+        key = f"{record.part_of} {record.site}" if record and is_array and record.part_of else f"{position}"
         groups.setdefault(key, []).append(report)
     return [combined(group) for group in groups.values()]
 

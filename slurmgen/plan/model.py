@@ -64,6 +64,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     request: Request
     files: dict[str, str] = {}
     "The file that sets a field of the request, if any."
+    gate: int = 0
+    "Seconds that the script waits for its gate; 0 for a job without one. See `slurmgen.plan.gate`."
 
     @property
     def account(self) -> str | None:

@@ -1,102 +1,370 @@
-"""submit --first: one of several sites is chosen once, and whatever breaks, there is one job."""
+"""submit --first: jobs wait at several sites, one runs its program, and whatever breaks, never two do."""
 
+import json
 import os
-import random
-from collections.abc import Iterator, Mapping
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from slurmgen.cli.submit_first import choose
-from slurmgen.errors import CommandFailed
+from slurmgen import Request, load_site, resolve
+from slurmgen.errors import CommandFailed, ConnectionFailed
 from slurmgen.job_spec import JobOptions
-from slurmgen.jobs import first
-from slurmgen.jobs.ledger import Ledger
-from slurmgen.jobs.prepare import prepare
-from slurmgen.jobs.recorded_request import with_request
+from slurmgen.jobs import race as racing
+from slurmgen.jobs.first import fingerprint, new_race, takers
+from slurmgen.jobs.gate import close_gate, open_gate
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.races import Race, Races
 from slurmgen.jobs.where import Option
-from slurmgen.remote.route import Route
-from slurmgen.request import Request
+from slurmgen.plan import gate
+from slurmgen.remote.local import LocalTransport
+from slurmgen.script import render
 from tests.conftest import Run
-from tests.support.first_faults import JOB, jobs_at, jobs_of, trial, user_of
-from tests.support.twins import Testbed, twin
+from tests.support.first_faults import (
+    FAULTS,
+    finished,
+    jobs_of,
+    runs_of,
+    settled,
+    started,
+    trial,
+    user_of,
+    words,
+)
+from tests.support.twins import Testbed, eventually, twin
+from tests.test_script import shellcheck
+
+Sites = Mapping[str, Testbed]
 
 
 @pytest.fixture(scope="module")
-def sites(testbed: Testbed) -> Iterator[Mapping[str, Testbed]]:
+def sites(testbed: Testbed) -> Iterator[Sites]:
     with twin("daic", nodes=1) as daic:
         yield {"generic": testbed, "daic": daic}
 
 
 @pytest.fixture
-def project(sites: Mapping[str, Testbed]) -> Iterator[Path]:
+def project(sites: Sites) -> Iterator[Path]:
     with user_of(sites) as folder:
         yield folder
 
 
-def test_a_killed_client_leaves_one_job_though_the_other_site_would_start_first_now(
-    project: Path, sites: Mapping[str, Testbed]
-) -> None:
-    chance = random.Random(1)  # noqa: S311
-    struck = [trial(project, sites, number, chance) for number in range(6)]
-    assert any(struck)
+def state_of(sites: Sites, record: Record) -> str:
+    return sites[record.site].wait(record.id)
 
 
-def test_the_command_submits_to_one_of_the_sites_and_says_why(
-    project: Path, sites: Mapping[str, Testbed], slurmgen: Run
+def race_of(name: str) -> Race:
+    record = Ledger().last(name)
+    assert record
+    race = Races().of(record)
+    assert race
+    return race
+
+
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_at(project: Path, name: str, step: str) -> Race:
+    """The race of a client that was killed when it came to a function of `slurmgen.jobs.race`."""
+
+    def prepare() -> None:
+        setattr(racing, step, lambda *_, **__: killed())
+
+    assert finished(started(project, name, prepare)) == -signal.SIGKILL
+    return race_of(name)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_one_program_runs_whatever_breaks(project: Path, sites: Sites, fault: Callable[..., bool]) -> None:
+    name = f"{fault.__name__}-0"
+    trial(project, sites, name, fault, seed=3)
+    counts = settled(project, sites, [name])
+    wrong = {what for what, number in counts.items() if number} - {
+        "races with a choice whose program ran 1 times",
+        "races without a choice whose program ran 0 times",
+        "races of two sites",
+    }
+    assert (counts["races with a choice whose program ran 1 times"] > 0, wrong) == (True, set())
+
+
+def test_the_first_job_to_start_runs_and_the_others_are_cancelled(
+    project: Path, sites: Sites, slurmgen: Run
 ) -> None:
-    words = "submit --first generic --first daic --via twin --framework python --script train.py --gpus 0"
-    words += " --time 00:05:00 --account a --python-env none --sbatch hold --name once"
-    both = slurmgen(*words.split(), "--site", "daic", cwd=project, env=dict(os.environ))
-    assert (both.returncode, "exclude each other" in both.stderr) == (2, True)
-    (project / "own.sbatch").write_text("#!/bin/bash\n")
-    script = slurmgen("submit", "own.sbatch", "--first", "daic", cwd=project, env=dict(os.environ))
-    assert (script.returncode, "own.sbatch is a batch script" in script.stderr) == (2, True)
-    reply = slurmgen(*words.split(), cwd=project, env=dict(os.environ))
+    def run(*args: str) -> "subprocess.CompletedProcess[str]":
+        return slurmgen(*args, cwd=project, env=dict(os.environ))
+
+    reply = run(*words("once"), "--json")
     assert reply.returncode == 0, reply.stderr
-    assert "it would start first there, in " in reply.stderr
-    (record,) = Ledger().all()
-    assert record.id == reply.stdout.strip()
-    assert [jobs_of(sites[name], "once") for name in sites if name != record.site] == [[]]
-    assert jobs_of(sites[record.site], "once") == [record.id]
-    sites[record.site].run("scancel", record.id)
+    printed = json.loads(reply.stdout)
+    (other,) = printed["others"]
+    assert {printed["site"], other["site"]} == {"generic", "daic"}
+    assert other["cancelled"] is True
+    waited = run("wait", "once", "--json")
+    assert (waited.returncode, json.loads(waited.stdout)["id"]) == (0, printed["id"])
+    assert runs_of(project, "once") == [printed["id"]]
+    assert sites[other["site"]].wait(other["id"]) == "CANCELLED"
+    both = json.loads(run("status", printed["race"], "--json").stdout)["jobs"]
+    assert {(job["id"], job["state"]) for job in both} == {
+        (printed["id"], "COMPLETED"),
+        (other["id"], "CANCELLED"),
+    }
+    assert run("logs", "once").returncode == 0
 
 
-def test_an_unsettled_choice_is_kept_and_no_other_site_is_sent_anything(
-    project: Path, sites: Mapping[str, Testbed]
+def test_a_client_that_is_killed_before_it_opens_the_gate_keeps_its_choice(
+    project: Path, sites: Sites
 ) -> None:
-    jobs = jobs_at(project, "kept")
-    command = first.fingerprint([*jobs.values()])
-    assert command == first.fingerprint([*reversed(jobs.values())])
-
-    def prepared(site: str) -> object:
-        plan = jobs[site].plan()
-        route = Route(site=site, via="twin")
-        return with_request(prepare(plan, jobs[site].render(plan), route, project), jobs[site])
-
-    assert first.earlier(command) is None
-    first.claim(prepared("daic"), command)  # type: ignore[arg-type]
-    choice = first.earlier(command)
-    assert choice
-    assert choice.site == "daic"
-    with pytest.raises(CommandFailed, match="submits the same job to daic, and not to generic"):
-        first.claim(prepared("generic"), command)  # type: ignore[arg-type]
-    assert jobs_of(sites["generic"], "kept") == jobs_of(sites["daic"], "kept") == []
+    before = killed_at(project, "kept", "open_gate")
+    assert before.chosen
+    assert not before.over
+    assert runs_of(project, "kept") == []
+    assert finished(started(project, "kept")) == 0
+    after = race_of("kept")
+    assert (after.key, after.chosen, after.over) == (before.key, before.chosen, True)
+    assert settled(project, sites, ["kept"])["races with a choice whose program ran 1 times"] == 1
 
 
-def test_a_command_for_another_remote_folder_is_another_submission(
-    project: Path, sites: Mapping[str, Testbed], monkeypatch: pytest.MonkeyPatch
+def test_a_client_that_is_killed_before_it_cancels_leaves_a_program_that_runs_and_a_job_that_does_not(
+    project: Path, sites: Sites
 ) -> None:
-    """A key has its records in one folder, so that it must not be used in another one."""
-    monkeypatch.chdir(project)
-    options = JobOptions(request=Request(name="moved", **JOB))  # type: ignore[arg-type]
-    folders = (None, "elsewhere", "elsewhere")
-    own, other, same = (choose(options, [*sites], {"via": "twin"}, to, again=False)[1] for to in folders)
-    assert own != other == same
+    before = killed_at(project, "opened", "cancel_jobs")
+    eventually(lambda: runs_of(project, "opened"))
+    assert finished(started(project, "opened")) == 0
+    assert race_of("opened").chosen == before.chosen
+    (loser,) = (entry for entry in Races().entries(before) if entry.key != before.chosen)
+    assert state_of(sites, loser) == "CANCELLED"
+    assert len(runs_of(project, "opened")) == 1
 
 
-def test_without_a_site_that_could_run_the_job_there_is_an_error_with_each_reason() -> None:
-    options = [Option(site="a", refused="too large"), Option(site="b", error="down")]
+def test_if_the_chosen_job_has_ended_before_its_gate_was_opened_another_one_runs(
+    project: Path, sites: Sites
+) -> None:
+    before = killed_at(project, "ended", "open_gate")
+    chosen = Ledger().of_key(before.chosen)
+    assert chosen
+    sites[chosen.site].run("scancel", chosen.id)
+    assert state_of(sites, chosen) == "CANCELLED"
+    assert finished(started(project, "ended")) == 0
+    after = race_of("ended")
+    assert after.key == before.key
+    assert after.chosen not in ("", before.chosen)
+    log = (project.parent / "ended.log").read_text()
+    assert f"job {chosen.id} at {chosen.site} has ended before its gate was opened" in log
+    winner = Ledger().of_key(after.chosen)
+    assert winner
+    assert eventually(lambda: runs_of(project, "ended")) == [winner.id]
+
+
+def test_without_the_client_the_jobs_end_and_the_same_command_submits_new_ones(
+    project: Path, sites: Sites, slurmgen: Run
+) -> None:
+    def prepare() -> None:
+        gate.GATE_SECONDS = 1
+        racing._winner = lambda *_: killed()  # type: ignore[assignment]
+
+    assert finished(started(project, "alone", prepare)) == -signal.SIGKILL
+    first = race_of("alone")
+    entries = Races().entries(first)
+    assert [state_of(sites, entry) for entry in entries] == ["FAILED", "FAILED"]
+    shown = slurmgen("status", "alone", cwd=project, env=dict(os.environ))
+    assert shown.stdout.count("its gate was not opened, so that it did not run its program") == 2
+    assert shown.stdout.count("exit code 76") == 2
+    assert finished(started(project, "alone")) == 3
+    assert "no job of 2 sites has run the program" in (project.parent / "alone.log").read_text()
+    assert runs_of(project, "alone") == []
+    assert finished(started(project, "alone")) == 0
+    assert race_of("alone").key != first.key
+
+
+def test_a_site_that_cannot_be_asked_is_left_out_and_named(project: Path, slurmgen: Run) -> None:
+    more = ("--first", "olivia", "--dry-run")
+    reply = slurmgen(*words("two"), *more, cwd=project, env=dict(os.environ))
+    assert reply.returncode == 0, reply.stderr
+    assert "without olivia: " in reply.stderr
+    assert "would submit to 2 sites" in reply.stderr
+    assert 'gate="../../submissions/' in reply.stdout
+    assert Ledger().all() == ()
+
+
+def test_a_loser_that_cannot_be_cancelled_is_reported_and_runs_nothing(project: Path, sites: Sites) -> None:
+    def lost(*_: object) -> None:
+        raise ConnectionFailed("the connection was lost")
+
+    def prepare() -> None:
+        racing.cancel_jobs = lost  # type: ignore[assignment]
+
+    assert finished(started(project, "lost", prepare)) == 0
+    race = race_of("lost")
+    (loser,) = (entry for entry in Races().entries(race) if entry.key != race.chosen)
+    log = (project.parent / "lost.log").read_text()
+    assert f"job {loser.id} at {loser.site} was not cancelled" in log
+    assert f"`slurmgen cancel {loser.id} --site {loser.site}` cancels it" in log
+    eventually(lambda: runs_of(project, "lost"))
+    sites[loser.site].run("scancel", loser.id)
+    assert len(runs_of(project, "lost")) == 1
+
+
+def test_before_the_choice_the_name_is_that_of_all_jobs(project: Path, sites: Sites, slurmgen: Run) -> None:
+    killed_at(project, "open", "_winner")
+    reply = slurmgen("cancel", "open", "--json", cwd=project, env=dict(os.environ))
+    assert reply.returncode == 0, reply.stderr
+    assert len(json.loads(reply.stdout)["jobs"]) == 2
+    assert [jobs_of(sites[site], "open") != [] for site in sites] == [True, True]
+    assert settled(project, sites, ["open"])["names without a run"] == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        (["--site", "daic"], "--site and --first exclude each other"),
+        (["--after", "any:12"], "--after and --first exclude each other"),
+        (["--test-only"], "--test-only and --first exclude each other"),
+        (["--host", "h"], "cannot be the login host of 2 sites"),
+        (["own.sbatch"], "own.sbatch is a batch script"),
+    ],
+)
+def test_what_belongs_to_one_site_is_refused(
+    more: list[str], error: str, tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "own.sbatch").write_text("#!/bin/bash\n")
+    reply = slurmgen("submit", "--first", "generic", "--first", "daic", *more)
+    assert (reply.returncode, error in reply.stderr) == (2, True), reply.stderr
+
+
+def test_the_first_option_of_each_site_takes_part() -> None:
+    """They are in the order of their estimated start."""
+    options = [
+        Option(site="a", partition="p", wait=1),
+        Option(site="b", partition="q", wait=2),
+        Option(site="a", partition="r", wait=3),
+        Option(site="c", refused="too large"),
+    ]
+    assert takers(options) == options[:2]
     with pytest.raises(CommandFailed, match=r"no site could run the job: a: too large; b: down\."):
-        first.best(options)
-    assert first.best([Option(site="c", partition="p", wait=5), *options]).partition == "p"
+        takers([Option(site="a", refused="too large"), Option(site="b", error="down")])
+
+
+def test_a_command_has_one_fingerprint_in_any_order_of_its_sites_and_another_one_in_another_folder(
+    tmp_path: Path,
+) -> None:
+    from slurmgen.job_spec import load_spec
+
+    jobs = [
+        load_spec(JobOptions(site=site, request=Request(script="a.py")), tmp_path)
+        for site in ("daic", "olivia")
+    ]
+    assert (
+        fingerprint(jobs, ["x", "y"]) == fingerprint(jobs[::-1], ["y", "x"]) != fingerprint(jobs, ["x", "z"])
+    )
+
+
+def entry(key: str, race: Race) -> Record:
+    return Record(
+        id="",
+        site="daic",
+        via="ssh",
+        name="n",
+        folder="/f",
+        output="o",
+        submitted="2026-01-01",
+        key=key,
+        state="pending",
+        part_of=race.key,
+    )
+
+
+@pytest.fixture
+def races(tmp_path: Path) -> Races:
+    return Races(tmp_path / "state/ledger.sqlite")
+
+
+def test_the_same_command_joins_a_race_until_it_is_over(races: Races) -> None:
+    first, second = new_race("command"), new_race("command")
+    assert races.enter(first, [entry("a", first)]) == first
+    assert races.enter(second, [entry("b", second)]) == first
+    assert races.open_race("command") == first
+    assert [one.key for one in races.entries(first)] == ["a"]
+    races.finish(first)
+    assert races.open_race("command") is None
+    assert races.enter(second, [entry("b", second)]) == second
+
+
+def test_a_race_has_one_choice_until_it_is_taken_back(races: Races) -> None:
+    race = races.enter(new_race("command"), [])
+    assert races.choose(race, "a").chosen == "a"
+    assert races.choose(race, "b").chosen == "a"
+    assert races.take_back(structs.replace(race, chosen="b")).chosen == "a"
+    assert races.take_back(races.current(race)).chosen == ""
+    assert races.choose(race, "b").chosen == "b"
+
+
+def test_a_new_race_ends_the_unfinished_one_of_the_same_command(races: Races) -> None:
+    old = races.enter(new_race("command"), [])
+    new = races.enter(new_race("command"), [], again=True)
+    assert races.choose(old, "a") == structs.replace(old, over=True)
+    assert races.choose(new, "b").chosen == "b"
+
+
+def test_only_a_job_that_another_one_has_beaten_is_a_loser(races: Races) -> None:
+    race = new_race("command")
+    first, second = entry("a", race), entry("b", race)
+    races.enter(race, [first, second])
+    assert races.losers([first, second]) == set()
+    races.choose(race, "b")
+    assert races.losers([first, second]) == {first}
+    assert races.losers([first]) == set()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run folder with the records of its submission."""
+    (tmp_path / "submissions/n-1").mkdir(parents=True)
+    made = tmp_path / "runs/n-1"
+    made.mkdir(parents=True)
+    return made
+
+
+def test_what_is_done_first_to_a_gate_counts_for_good(folder: Path) -> None:
+    transport = LocalTransport()
+    with pytest.raises(CommandFailed, match="cannot be set"):
+        open_gate(transport, str(folder.parent))
+    assert open_gate(transport, str(folder))
+    assert not close_gate(transport, str(folder))
+    (folder / "../../submissions/n-1/gate").unlink()
+    assert close_gate(transport, str(folder))
+    assert not open_gate(transport, str(folder))
+
+
+def script(seconds: int) -> str:
+    plan = resolve(Request(script="train.py", gpus=0), load_site("generic"))
+    return render(structs.replace(plan, gate=seconds))
+
+
+@pytest.mark.parametrize(("word", "runs"), [("open", True), ("closed", False), (None, False)])
+def test_the_script_runs_its_program_only_with_an_open_gate(
+    folder: Path, word: str | None, runs: bool
+) -> None:
+    (folder / "srun").write_text("#!/bin/sh\necho ran\n")
+    (folder / "srun").chmod(0o755)
+    link = folder / "../../submissions/n-1/gate"
+    if word:
+        link.symlink_to(word)
+    text, env = script(1 if word is None else 600), {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    ended = subprocess.run(
+        ["bash", "-c", text], cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout) == ((0, "ran\n") if runs else (gate.SHUT, ""))
+    assert ("the gate of this job was not opened" in ended.stderr) is not runs
+    assert str(link.readlink()) == (word or gate.CLOSED)
+
+
+def test_the_template_has_the_words_of_the_client() -> None:
+    text = script(gate.GATE_SECONDS)
+    for word in (f"exit {gate.SHUT}\n", f'/{gate.FILE}"', f"-sT {gate.CLOSED} ", f"!= {gate.OPEN} ]]", "600"):
+        assert word in text
+    assert shellcheck("-", text=text) == ""
+    assert "gate" not in script(0)

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from slurmgen.jobs.bad_nodes import BadNode
 from slurmgen.jobs.prune import Kept
+from slurmgen.jobs.race import Loser
 from slurmgen.jobs.report_object import JobObject
 from slurmgen.jobs.where import Option
 
@@ -45,6 +46,15 @@ class Submitted(Struct, frozen=True, kw_only=True):
     "Time of the submission, as ISO 8601 in UTC."
     earlier: bool
     "Whether the job is from an earlier submission, and nothing was submitted now."
+
+
+class SubmittedFirst(Submitted, frozen=True, kw_only=True):
+    """The job of --first that runs the program."""
+
+    race: str
+    "The key that the jobs of all sites share."
+    others: list[Loser]
+    "The jobs of the other sites, which do not run the program."
 
 
 class Resubmitted(Submitted, frozen=True, kw_only=True):

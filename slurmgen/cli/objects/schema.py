@@ -39,7 +39,7 @@ OUTPUTS: dict[str, tuple[Any, ...]] = {
     "sites validate": (sites.Validated,),
     "snapshots": (jobs.Snapshots,),
     "status": (JobObject, jobs.JobList),
-    "submit": (jobs.Submitted, jobs.SubmittedList, jobs.DryRun, jobs.Accepted),
+    "submit": (jobs.Submitted, jobs.SubmittedFirst, jobs.SubmittedList, jobs.DryRun, jobs.Accepted),
     "twin down": (sites.StoppedTwins,),
     "twin status": (sites.TwinList,),
     "twin up": (sites.TwinObject,),

@@ -19,9 +19,9 @@ def facts_by_mark(site: Site) -> "Counter[str]":
 def sources_of(site: Site, key: str) -> tuple[str, ...]:
     """The names of the sources of a fact, or of all stated facts of a table.
 
-    A default has a source only if one names it.
+    The node of a partition counts for itself. A default has a source only if one names it.
     """
-    below = [fact for fact in _stated(site) if _is_below(fact, key)]
+    below = [fact for fact in _stated(site) if _is_below(fact, key) and not _is_below(fact, f"{key}.node")]
     named = any(_is_below(key, fact) for source in site.sources.values() for fact in source.facts)
     names = (site.source_of(fact) for fact in (below or ([key] if named else [])))
     return tuple(dict.fromkeys(name for name in names if name))

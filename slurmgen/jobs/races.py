@@ -1,0 +1,112 @@
+"""Races in the ledger: the jobs of one `submit --first`, of which one is chosen to run the program.
+
+A race is chosen by one transaction, before the gate of that job is opened. The choice is taken back only if
+the gate of the chosen job is closed for good. A gate is only opened for the chosen job, so that at most one
+gate of a race is ever open.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+
+from msgspec import Struct, structs
+
+from slurmgen.jobs.ledger import INSERT, Ledger, Record
+
+_COLUMNS = "[key], command, chosen, over"
+_OF_COMMAND = "WHERE over = 0 AND command = ? ORDER BY [key] DESC"
+_OF_KEY = "WHERE [key] = ?"
+
+
+class Race(Struct, frozen=True):
+    """The jobs of one command at several sites."""
+
+    key: str
+    "All its jobs have it as `part_of`."
+    command: str
+    "A hash, the same for the same command."
+    chosen: str = ""
+    "The key of the job whose gate is opened; empty before."
+    over: bool = False
+    "Whether nothing is left to do; the same command then starts a new race."
+
+
+class Races(Ledger):
+    """The races in the ledger. Every method raises ConfigError if the file cannot be used."""
+
+    def enter(self, race: Race, records: Sequence[Record], *, again: bool = False) -> Race:
+        """Return the unfinished race of the same command, or add this one with its pending entries.
+
+        This is one transaction: of two terminals at the same time, the second joins the race of the first.
+
+        Args:
+            race: the race to add if there is none.
+            records: its entries.
+            again: add it even if there is one, whose jobs then run nothing unless one is chosen already.
+        """
+        with self._writing() as database:
+            found = _select(database, _OF_COMMAND, race.command)
+            if found and not again:
+                joined = "UPDATE jobs SET claims = claims + 1 WHERE state = 'pending' AND part_of = ?"
+                database.execute(joined, (found[0].key,))
+                return found[0]
+            database.execute("UPDATE races SET over = 1 WHERE command = ?", (race.command,))
+            database.execute(f"INSERT INTO races ({_COLUMNS}) VALUES (?, ?, ?, ?)", structs.astuple(race))  # noqa: S608 (own names)
+            database.executemany(INSERT, [structs.asdict(record) for record in records])
+            return race
+
+    def open_race(self, command: str) -> Race | None:
+        """The race that `enter` would return for a command; None if it would add one."""
+        return self._race(_OF_COMMAND, command)
+
+    def of(self, record: Record) -> Race | None:
+        """The race that a job is in."""
+        return self._race(_OF_KEY, record.part_of) if record.part_of else None
+
+    def current(self, race: Race) -> Race:
+        """The race as it is now."""
+        return self._race(_OF_KEY, race.key) or race
+
+    def entries(self, race: Race) -> tuple[Record, ...]:
+        """The jobs of a race, also the pending ones."""
+        return self._records("WHERE part_of != '' AND part_of = ?", race.key)
+
+    def choose(self, race: Race, key: str) -> Race:
+        """Choose the job with that key, unless one is chosen or the race is over; the race as it is then."""
+        with self._writing() as database:
+            database.execute(
+                "UPDATE races SET chosen = ? WHERE [key] = ? AND chosen = '' AND over = 0", (key, race.key)
+            )
+            return _select(database, _OF_KEY, race.key)[0]
+
+    def take_back(self, race: Race) -> Race:
+        """Take a choice back; only for a job whose gate is closed."""
+        with self._writing() as database:
+            database.execute(
+                "UPDATE races SET chosen = '' WHERE [key] = ? AND chosen = ? AND over = 0",
+                (race.key, race.chosen),
+            )
+            return _select(database, _OF_KEY, race.key)[0]
+
+    def finish(self, race: Race) -> None:
+        """End a race: the same command then starts a new one."""
+        with self._writing() as database:
+            database.execute("UPDATE races SET over = 1 WHERE [key] = ?", (race.key,))
+
+    def losers(self, records: Sequence[Record]) -> set[Record]:
+        """The records that lost a race to another one of them."""
+        keys = {record.key for record in records}
+        groups = {record.part_of for record in records} - {""}
+        races = {race.key: race for group in groups if (race := self._race(_OF_KEY, group))}
+        winners = {key: race.chosen for key, race in races.items() if race.chosen in keys - {""}}
+        return {one for one in records if winners.get(one.part_of, one.key) != one.key}
+
+    def _race(self, where: str, value: str) -> Race | None:
+        if not self.path.exists():
+            return None
+        with self._open() as database:
+            return next(iter(_select(database, where, value)), None)
+
+
+def _select(database: sqlite3.Connection, where: str, value: str) -> list[Race]:
+    rows = database.execute(f"SELECT {_COLUMNS} FROM races {where}", (value,))  # noqa: S608 (own names)
+    return [Race(key, command, chosen, bool(over)) for key, command, chosen, over in rows]

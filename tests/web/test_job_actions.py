@@ -73,9 +73,7 @@ def copies(original: Record) -> list[Record]:
     return [one for one in Ledger().all() if f'"resubmits":"{original.key}"' in one.request]
 
 
-def test_a_job_is_watched_from_its_begin_to_its_end(
-    browser: Browser, server: Served, job: Stepping
-) -> None:
+def test_a_job_is_watched_from_its_begin_to_its_end(browser: Browser, server: Served, job: Stepping) -> None:
     with opened(browser, server.entry) as page:
         table(page, server)
         shown = row(page, job.record)

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.support.web import chromium
 
-expect.set_options(timeout=60_000)  # a busy machine is slow
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="session")

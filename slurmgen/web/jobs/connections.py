@@ -3,16 +3,19 @@
 Nothing here asks for a password: a login needs a key, an agent, or a shared connection of OpenSSH.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock, Timer
 
-from slurmgen.errors import ConnectionFailed
+from slurmgen.errors import AuthenticationFailed, ConnectionFailed
 from slurmgen.remote.route import Route, open_route
 from slurmgen.remote.transport import Transport
 
 IDLE = 300.0
 "Seconds after the last use, after which a connection is closed."
+REFUSED = 300.0
+"Seconds in which a refused login is not repeated: many hosts lock out a user after some of them."
 
 
 class _Shared:
@@ -28,10 +31,17 @@ class _Shared:
 class Connections:
     """The connections, one for each route. Every method blocks: call it in a worker thread."""
 
-    def __init__(self, connect: Callable[[Route], Transport] = open_route, idle: float = IDLE) -> None:
-        self._connect, self._idle = connect, idle
+    def __init__(
+        self,
+        connect: Callable[[Route], Transport] = open_route,
+        idle: float = IDLE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect, self._idle, self._clock = connect, idle, clock
         self._lock = Lock()
         self._shared: dict[Route, _Shared] = {}
+        self._refused: dict[Route, tuple[float, AuthenticationFailed]] = {}
+        "The last login that each host refused, and when."
 
     @contextmanager
     def use(self, route: Route) -> Iterator[Transport]:
@@ -43,7 +53,7 @@ class Connections:
         shared = self._joined(route)
         try:
             with shared.opening:
-                transport = shared.transport = shared.transport or self._connect(route)
+                transport = shared.transport = shared.transport or self._logged_in(route)
             yield transport
         except ConnectionFailed:
             self._forget(route, shared)
@@ -57,6 +67,18 @@ class Connections:
             shared, self._shared = list(self._shared.values()), {}
         for one in shared:
             _close(one)
+
+    def _logged_in(self, route: Route) -> Transport:
+        """A new connection; soon after a refused login, the same refusal."""
+        at, refusal = self._refused.get(route, (0.0, None))
+        if refusal and self._clock() - at < REFUSED:
+            raise AuthenticationFailed(refusal.fact, refusal.hint)
+        try:
+            return self._connect(route)
+        except AuthenticationFailed as error:
+            hint = f"{error.hint} The page tries again after {REFUSED / 60:.0f} minutes.".lstrip()
+            self._refused[route] = self._clock(), AuthenticationFailed(error.fact, hint)
+            raise
 
     def _joined(self, route: Route) -> _Shared:
         with self._lock:

@@ -130,6 +130,13 @@ class Run:
         wrong += [] if jobs == {job} else [f"has the jobs {jobs}"]
         return "; ".join([*wrong, *(path.read_text() for path in self.folder.glob("*.out"))]) if wrong else ""
 
+    def seen(self) -> str:
+        """What Slurm and the run folder show of it."""
+        shown = self.testbed.tried("squeue", "--noheader", "--array", "--format=%i %T %r %N %k")
+        files = sorted(path.name for path in self.folder.glob("*") if path.is_file())
+        logs = [path.read_text() for path in self.folder.glob("*.out")]
+        return "\n".join([*(row for row in shown.splitlines() if self.key in row), *files, *logs])
+
     def left(self, job: str) -> str:
         """Its tasks that have not ended. If Slurm holds all of them, they are released."""
         shown = self.testbed.tried("squeue", "--noheader", "--array", f"--jobs={job}", "--format=%i %r")
@@ -169,7 +176,7 @@ def outcome(testbed: Testbed, fault: str, number: int) -> str:
         run.disturb(job)
         wrong = run.verdict(job)
     except Exception as error:  # counted as a failure
-        wrong = f"{type(error).__name__}: {error}"
+        wrong = f"{type(error).__name__}: {error}\n{run.seen()}"
     ended = "wrong" if wrong else "held" if run.held else "right"
     print(f"{fault}: {number} {ended} {wrong}", flush=True)
     return ended

@@ -5,6 +5,7 @@ A request is kept complete, so that neither slurmgen.toml nor personal.toml is n
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import DecodeError, Struct, json, structs
@@ -14,6 +15,7 @@ from slurmgen.config.user import load_personal
 from slurmgen.errors import ConfigError, RequestError
 from slurmgen.job_spec import JobOptions, JobSpec, command_again, load_spec
 from slurmgen.jobs.dependencies import Dependency
+from slurmgen.jobs.exactly_once import script_name
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.request import Request, merge
@@ -198,6 +200,13 @@ def spec_at(kept: Recorded, site: str, changes: Request = UNCHANGED) -> JobSpec:
     spec = load_spec(options, Path(kept.project))
     _require_secrets(kept, spec.request.env)
     return spec
+
+
+def script_file(record: Record) -> str:
+    """The path of the batch script in the run folder of a job."""
+    with suppress(RequestError):
+        return kept_of(record).batch_script or script_name(record.name)
+    return script_name(record.name)
 
 
 def resubmits(record: Record) -> str:

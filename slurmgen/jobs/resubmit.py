@@ -18,7 +18,6 @@ from msgspec import Struct
 from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs import lookup
-from slurmgen.jobs.exactly_once import script_name
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.logs import read
@@ -29,6 +28,7 @@ from slurmgen.jobs.recorded_request import (
     Recorded,
     kept_of,
     resubmits,
+    script_file,
     spec_again,
     spec_at,
     with_request,
@@ -188,8 +188,8 @@ def original_script(transport: Transport, original: Original) -> str:
     Raises:
         CommandFailed: it cannot be read.
     """
-    file = original.kept.batch_script or script_name(original.record.name)
-    return text_of(transport, f"{original.record.folder}/{file}").decode(errors="surrogateescape")
+    path = f"{original.record.folder}/{script_file(original.record)}"
+    return text_of(transport, path).decode(errors="surrogateescape")
 
 
 def text_of(transport: Transport, path: str) -> bytes:

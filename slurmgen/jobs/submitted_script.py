@@ -1,8 +1,8 @@
 """The batch script of a job, as it was submitted."""
 
 from slurmgen.errors import CommandFailed
-from slurmgen.jobs.exactly_once import script_name
 from slurmgen.jobs.job import Job
+from slurmgen.jobs.recorded_request import script_file
 from slurmgen.jobs.results.local_folder import record_of
 from slurmgen.jobs.slurm_client import call
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
@@ -24,7 +24,7 @@ def submitted_script(transport: Transport, job: Job) -> str:
     if not kept.returncode and kept.stdout.startswith(b"#!"):
         return kept.stdout[:MOST].decode(errors="replace")
     record = record_of(job)
-    path = f"{record.folder}/{script_name(record.name)}"
+    path = f"{record.folder}/{script_file(record)}"
     found = transport.run(["sh", "-c", _READ, "script", str(MOST), path], timeout=COMMAND_TIMEOUT)
     if found.returncode:
         raise CommandFailed(f"the script of job {job.id} is gone from {transport.where}", "Was it pruned?")

@@ -170,6 +170,19 @@ def test_an_old_copy_of_a_restarted_segment_does_not_end_the_run(call: Call, tes
     assert "segment 2 of 4 was ended by Slurm: RESTARTED" in call("logs", job).stdout
 
 
+def test_a_copy_that_is_not_the_newest_ends_its_job_step_and_itself(call: Call, testbed: Testbed) -> None:
+    job = submitted(call, "wait", "0")
+    folder = Path(str(shown(call, job)["folder"]))
+    eventually((folder / "segments-run").exists)
+    (folder / f".segments-{job}").write_text("2 0\n")  # as a segment that has begun elsewhere
+    assert testbed.wait(f"{job}_1") == "FAILED"
+    assert call("wait", job).returncode == 0
+    assert run_of(call, job) == ["segment 1: wait", "segment 2: 0"]
+    log = call("logs", job).stdout
+    assert "slurmgen: an old copy of segment 1 ends, because segment 2 has begun" in log
+    assert "forcing job termination" in log
+
+
 def test_a_run_that_finishes_early_is_completed_for_those_who_follow_it_over_ssh(
     slurmgen: Run, project: Path, login_node: Server, testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

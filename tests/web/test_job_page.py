@@ -42,7 +42,7 @@ def project(testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def job(testbed: Testbed, project: Path) -> Iterator[Stepping]:
-    running = stepping(testbed, project, "train")
+    running = stepping(testbed, project, "train", "--gpus", "1")
     yield running
     running.end()
 
@@ -105,6 +105,8 @@ def test_a_running_job_shows_its_log_and_its_curves_as_they_grow(
         assert shown == [list(row.values()) for row in job.metrics()]
         page.get_by_label("log scale").check()
         expect(page.get_by_role("img", name="Accuracy over epoch")).to_be_visible()
+        page.get_by_text("GPU use now").click()
+        expect(page.locator("details[data-load=gpus]")).to_contain_text("on average 50 % of 1 GPU")
         assert faults(page) == []
 
         job.end()
@@ -199,6 +201,7 @@ def test_a_failed_job_shows_its_cause_and_its_files_are_fetched(
         assert (folder / log).read_text() == "my own"
         page.get_by_text("Script", exact=True).click()
         expect(page.locator("pre.script")).to_contain_text("#SBATCH --job-name=fails")
+        expect(page.locator("#script-findings")).to_have_text("The linter finds nothing.")
         assert fits(page)
         assert faults(page) == []
 
@@ -215,7 +218,7 @@ def test_the_runs_of_a_sweep_are_a_table_and_a_chart(
         page.get_by_role("button", name="loss").click()
         first = page.locator("#sweep-table tbody tr").first
         expect(first.locator("td")).to_have_text([f"{record.id}_1", "0.3", "COMPLETED", "1", "0.6"])
-        page.get_by_label("log").first.check()
+        expect(page.get_by_label("log").first).to_be_checked()
         expect(page.get_by_role("img", name="loss over lr: 3 of 3 runs")).to_be_visible()
         assert faults(page) == []
         first.get_by_role("link").click()

@@ -14,6 +14,7 @@ import pytest
 
 from slurmgen.web import connection
 from slurmgen.web.limits import Limits
+from slurmgen.web.server import listen
 from tests.support.web import served
 
 SLURMGEN = [sys.executable, "-m", "slurmgen"]
@@ -67,6 +68,14 @@ def test_a_server_with_a_new_token_refuses_the_cookie_of_the_last() -> None:
         with web("--port", port) as (_, again):
             assert client.get(page).status_code == 403
             assert client.get(again).status_code == 200
+
+
+def test_a_reply_is_sent_at_once() -> None:
+    """Without this option, the second part of each reply waits until the first is acknowledged: 40 ms."""
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connected, _ = listener.accept()
+        with connected:
+            assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_port_in_use_is_reported() -> None:

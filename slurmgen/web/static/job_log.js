@@ -80,6 +80,8 @@ function clear() {
 /** Say how the stream is. */
 function say(text) {
   element("log-state").textContent = text;
+  const isEmpty = element("log-lines").childElementCount === 0;
+  element("log-unlabelled").hidden = !(isEmpty && element("log-rank")?.value && source === null);
 }
 
 /** What the address of the stream needs beside the task. */

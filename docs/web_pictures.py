@@ -36,7 +36,6 @@ def main() -> None:
     with served() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport=SIZE, color_scheme="light", reduced_motion="reduce")
-        page.goto(address)
         page.goto(f"{address}#{REQUEST}")
         expect(page.locator("#answer")).to_contain_text("#SBATCH --account=project_465001234")
         shot = page.screenshot()

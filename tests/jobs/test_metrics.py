@@ -31,7 +31,7 @@ def test_of_a_repeated_step_the_last_counts() -> None:
     assert (found.x, found.values["loss"]) == ((1, 2), (3, 4))
 
 
-def test_what_is_no_finite_number_is_a_gap() -> None:
+def test_a_value_that_is_not_finite_is_a_gap() -> None:
     found = curves(
         b'{"step": 1, "loss": NaN, "name": "a", "ok": true}\n{"step": 2, "loss": 1e400}\nnot json\n{"st'
     )

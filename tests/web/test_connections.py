@@ -88,7 +88,16 @@ def test_a_refused_login_is_not_repeated_at_once() -> None:
             pass
     now = REFUSED
     with connections.use(SITE) as transport:
-        assert isinstance(transport, LocalTransport)
+        assert transport.run(["true"], timeout=60).returncode == 0
+    connections.close()
+
+
+def test_a_user_of_a_connection_does_not_close_it_for_others() -> None:
+    logins = Logins()
+    connections = Connections(logins)
+    with connections.use(SITE) as transport:
+        transport.close()
+        assert not logins.made[0].closed.is_set()
     connections.close()
 
 

@@ -77,6 +77,7 @@ def test_findings_are_in_the_editor_and_in_the_list(linter: Page) -> None:
     tooltip = linter.locator(".cm-tooltip")
     expect(tooltip).to_contain_text("24:00 is 24 minutes, not hours")
     expect(tooltip.get_by_role("link", name="SG110 time-form")).to_have_attribute("href", "/rules/SG110")
+    expect(tooltip.get_by_role("button", name="Fix, changes what runs")).to_be_visible()
     assert linter.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
@@ -148,6 +149,7 @@ def test_a_file_from_windows_is_dropped_and_repaired(linter: Page) -> None:
     drop(linter, "job.sbatch", text.encode())
     expect_script(linter, text)
     expect(linter.get_by_role("listitem")).to_contain_text("SG102")
+    expect(linter.get_by_label("Control character carriage return")).to_have_count(4)
     linter.get_by_role("button", name="Fix", exact=True).click()
     linter.get_by_role("button", name="Apply").click()
     expect_script(linter, text.replace("\r", ""))

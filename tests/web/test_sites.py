@@ -181,6 +181,8 @@ def test_a_page_is_accessible_and_fits_the_screen(
 def test_the_list_is_searched_and_sorted(browser: Browser) -> None:
     with served(public=True) as server, opened(browser, f"{server.origin}/sites") as page:
         rows = page.locator("#sites tbody tr:visible")
+        page.keyboard.press("/")
+        expect(page.get_by_role("searchbox")).to_be_focused()
         page.get_by_role("searchbox").fill("AMD csc")
         expect(rows).to_have_count(1)
         expect(page.get_by_role("status")).to_have_text(f"1 of {len(BUNDLED)} sites")

@@ -1,7 +1,7 @@
 """Which sources support the facts of a profile."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import to_builtins
 
@@ -16,12 +16,17 @@ def facts_by_mark(site: Site) -> "Counter[str]":
     return Counter(site.sources[name].mark for name in sources if name)
 
 
-def sources_of(site: Site, key: str) -> tuple[str, ...]:
-    """The names of the sources of a fact, or of all stated facts of a table.
+def sources_of(site: Site, keys: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The names of the sources of each fact, or of all stated facts of each table, by its key.
 
     The node of a partition counts for itself. A default has a source only if one names it.
     """
-    below = [fact for fact in _stated(site) if _is_below(fact, key) and not _is_below(fact, f"{key}.node")]
+    stated = _stated(site)
+    return {key: _sources(site, key, stated) for key in keys}
+
+
+def _sources(site: Site, key: str, stated: Sequence[str]) -> tuple[str, ...]:
+    below = [fact for fact in stated if _is_below(fact, key) and not _is_below(fact, f"{key}.node")]
     named = any(_is_below(key, fact) for source in site.sources.values() for fact in source.facts)
     names = (site.source_of(fact) for fact in (below or ([key] if named else [])))
     return tuple(dict.fromkeys(name for name in names if name))

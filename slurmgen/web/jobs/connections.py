@@ -7,13 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock, Timer
+from typing import Any, cast
 
-from slurmgen.errors import AuthenticationFailed, ConnectionFailed
+from slurmgen.errors import AuthenticationFailed, ConnectionFailed, TransferFailed, Unresolved
 from slurmgen.remote.route import Route, open_route
-from slurmgen.remote.transport import Transport
+from slurmgen.remote.transport import Closing, TimedOut, Transport
 
 IDLE = 300.0
 "Seconds after the last use, after which a connection is closed."
+_BROKEN = (ConnectionFailed, TransferFailed, TimedOut, Unresolved)
+"After these, the next user gets a new connection."
 REFUSED = 300.0
 "Seconds in which a refused login is not repeated: many hosts lock out a user after some of them."
 
@@ -26,6 +29,16 @@ class _Shared:
         self.transport: Transport | None = None
         self.users = 0
         self.end: Timer | None = None
+
+
+class _Borrowed(Closing):
+    """A connection that others use too: its end does not close it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 class Connections:
@@ -47,6 +60,8 @@ class Connections:
     def use(self, route: Route) -> Iterator[Transport]:
         """The connection to a site, opened if it is not. Several threads may use it at a time.
 
+        It stays open if a user of it closes it.
+
         Raises:
             SlurmgenError: the site is not reached; its text says why.
         """
@@ -54,8 +69,8 @@ class Connections:
         try:
             with shared.opening:
                 transport = shared.transport = shared.transport or self._logged_in(route)
-            yield transport
-        except ConnectionFailed:
+            yield cast(Transport, _Borrowed(transport))
+        except _BROKEN:
             self._forget(route, shared)
             raise
         finally:

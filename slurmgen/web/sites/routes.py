@@ -16,7 +16,7 @@ from slurmgen.web.sites.shapes import shapes
 
 def show_all(request: Request) -> Response:
     """The list of all profiles."""
-    sites = tuple(_profiles(request).listed())
+    sites = _profiles(request).listed()
     return page(request, "sites.html", sites=sites, seconds=longest_seconds)
 
 
@@ -34,7 +34,7 @@ def show_one(request: Request) -> Response:
         overview=overview(site),
         files=known.files(name),
         sections=facts,
-        sources={row.key: sources_of(site, row.key) for section in facts for row in section.rows},
+        sources=sources_of(site, [row.key for section in facts for row in section.rows]),
         shapes=shapes(site),
     )
 

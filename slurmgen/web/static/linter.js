@@ -86,7 +86,7 @@ function show(answer) {
   showFixAll("fix-safe", safe, "Fix all safe");
   showFixAll("fix-all", fixable.length > safe.length ? fixable : [], "Fix all");
   element("findings").replaceChildren(...found.findings.map((finding) => item(finding, { goTo, fix })));
-  view.dispatch(setDiagnostics(view.state, found.findings.map(diagnostic)));
+  view.dispatch(setDiagnostics(view.state, found.findings.map((finding) => diagnostic(finding, fix))));
 }
 
 /** Show why something was not done; `answer` is what is known of the text. */

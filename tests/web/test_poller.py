@@ -82,7 +82,7 @@ def test_a_page_that_is_opened_again_soon_queries_no_site_again() -> None:
     assert site.queries == 1
 
 
-def test_the_last_known_states_stay_if_a_site_is_no_longer_reached() -> None:
+def test_the_last_known_states_stay_after_the_connection_to_a_site_broke() -> None:
     site, board = Site(), Board()
     connections = Connections(site.connect)
     poller = Poller(board, connections, interval=0.01)

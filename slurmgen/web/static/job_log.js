@@ -98,11 +98,11 @@ function connect() {
     action(JSON.parse(event.data));
   });
   on("start", ({ byte }) => { clear(); first = byte; say("Following"); });
+  on("none", () => say("There is no log yet"));
   on("restart", () => { clear(); first = 0; say("Written anew"); });
   on("lines", (part) => { show(part); say("Following"); });
   on("problem", ({ text }) => say(`${text} Trying again …`));
   on("end", ({ text }) => { disconnect(); say(text); element("log-pause").disabled = true; });
-  source.onopen = () => say("Following");
   source.onerror = () => { if (source?.readyState === EventSource.CONNECTING) say("Connecting …"); };
 }
 

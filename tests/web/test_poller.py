@@ -1,8 +1,10 @@
 """The queries of sites while a page is open."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -13,6 +15,8 @@ from slurmgen.remote.transport import Closing, Completed, Transport
 from slurmgen.web.jobs.board import Board
 from slurmgen.web.jobs.connections import Connections
 from slurmgen.web.jobs.poller import Poller
+
+Result = TypeVar("Result")
 
 
 class Site(Closing):
@@ -45,6 +49,12 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     return Ledger()
 
 
+def run(scenario: Coroutine[Any, Any, Result]) -> Result:
+    """Run it in a thread: the browser of other tests has the event loop of this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, scenario).result()
+
+
 async def until(condition: Callable[[], bool]) -> None:
     """Wait until a condition holds."""
     async with asyncio.timeout(60):
@@ -64,7 +74,7 @@ def test_two_tabs_share_one_login_and_one_query() -> None:
         with poller.watched(), poller.watched():
             await until(lambda: state(board) == "RUNNING")
 
-    asyncio.run(two_tabs())
+    run(two_tabs())
     assert (site.logins, site.queries) == (1, 1)
 
 
@@ -78,7 +88,7 @@ def test_a_page_that_is_opened_again_soon_queries_no_site_again() -> None:
         with poller.watched():
             await asyncio.sleep(0)
 
-    asyncio.run(twice())
+    run(twice())
     assert site.queries == 1
 
 
@@ -94,7 +104,7 @@ def test_the_last_known_states_stay_after_the_connection_to_a_site_broke() -> No
             connections.close()
             await until(lambda: bool(board.problems()))
 
-    asyncio.run(cut_off())
+    run(cut_off())
     assert [(problem.site, problem.fact) for problem in board.problems()] == [
         ("olivia", "the network is down")
     ]
@@ -114,4 +124,4 @@ def test_the_clock_of_a_running_job_changes_no_row() -> None:
             await until(lambda: site.queries > before + 1)
             return version
 
-    assert board.since(asyncio.run(watch())).rows == ()
+    assert board.since(run(watch())).rows == ()

@@ -81,8 +81,10 @@ def public_server() -> Iterator[tuple[str, int]]:
     command = ["taskset", "--cpu-list", "0", *SLURMGEN, "--public", "--rate", "10000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout
-        yield process.stdout.readline().rstrip("/\n"), process.pid
-        process.terminate()
+        try:
+            yield process.stdout.readline().rstrip("/\n"), process.pid
+        finally:
+            process.terminate()
 
 
 def wrk(address: str, *options: str, clients: int = 1) -> tuple[float, float]:
@@ -144,7 +146,7 @@ def memory() -> None:
 def _send(address: str, generator: list[str], lint: list[str]) -> int:
     """Send requests for some seconds, and count them."""
     sent = 0.0
-    for path, options in (("/generator", generator), ("/lint/findings", lint), ("/nothing", [])):
+    for path, options in (("/generator", generator), ("/lint/findings", lint), (FLOOR, [])):
         begin = time.monotonic()
         rate, _ = wrk(address + path, *options, "-d2s", clients=4)
         sent += rate * (time.monotonic() - begin)
@@ -153,7 +155,8 @@ def _send(address: str, generator: list[str], lint: list[str]) -> int:
 
 def _resident(pid: int) -> list[int]:
     """Kilobytes of a process and of each of its children."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    lists = Path(f"/proc/{pid}/task").glob("*/children")  # of each thread
+    children = [child for each in lists for child in each.read_text().split()]
     lines = (Path(f"/proc/{one}/status").read_text() for one in (str(pid), *children))
     return [int(re.search(r"VmRSS:\s+(\d+)", text)[1]) for text in lines]  # type: ignore[index]
 

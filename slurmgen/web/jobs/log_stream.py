@@ -146,9 +146,20 @@ def whole(request: Request) -> Response:
     file = known_file(request, job)
     name = f"{job.id}{'-stderr' if file == 'stderr' else ''}.log"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(_content(request, job, file), media_type="text/plain", headers=headers)
+    content = _content(request, job, file)
+    first = next(content, b"")  # an error before it has a page of its own
+    return StreamingResponse(_to_end(first, content), media_type="text/plain", headers=headers)
 
 
 def _content(request: Request, job: Job, file: str | None) -> Iterator[bytes]:
     with connections_of(request).use(job.route) as transport:
         yield from read(transport, log_of(transport, job, file))
+
+
+def _to_end(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    """The parts of a log; what was not read is said at the end of the file."""
+    yield first
+    try:
+        yield from rest
+    except SlurmgenError as error:
+        yield f"\nslurmgen: the rest of the log was not read: {error.fact}\n".encode()

@@ -103,7 +103,7 @@ def _each(field: str, text: str) -> Iterator[Offer]:
             yield Offer(field, value)
 
 
-_NO_VALUES = set("out or instead alone if is without to with and IMAGE NAME FOLDER TYPE PATH VALUE".split())
+_NO_VALUES = set("out or of instead alone is without to with IMAGE NAME FOLDER TYPE PATH VALUE".split())
 "Words that may follow an option in a sentence, and placeholders."
 
 

@@ -113,14 +113,24 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("DAIK", ["daic", "olivia"])
     'Did you mean daic? Known: daic, olivia.'
     """
-    from difflib import get_close_matches  # only an error needs it
-
     names = sorted(known)
-    by_lower = {name.lower(): name for name in names}
-    close = get_close_matches(word.lower(), by_lower, n=1)
-    guess = f"Did you mean {by_lower[close[0]]}?" if close else ""
+    close = closest(word, names)
+    guess = f"Did you mean {close}?" if close else ""
     few = f"Known: {', '.join(names) or 'none'}." if not guess or len(names) <= _FEW else ""
     return f"{guess} {few}".strip()
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most similar, whatever its case; None if none is similar.
+
+    >>> closest("DAIK", ["daic", "olivia"]), closest("daic", ["olivia"])
+    ('daic', None)
+    """
+    from difflib import get_close_matches  # only an error needs it
+
+    by_lower = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower(), by_lower, n=1)
+    return by_lower[close[0]] if close else None
 
 
 _FEW = 8

@@ -67,8 +67,9 @@ def _keys(plan: Plan, lines: Sequence[str]) -> list[str | None]:
     found = [
         single.get(line) or paragraph for line, paragraph in zip(lines, _of_paragraphs(lines), strict=True)
     ]
+    stripped = [line.strip() for line in lines]
     for part, key in _of_step(plan):
-        for start in _places(lines, part):
+        for start in _places(stripped, part):
             found[start : start + len(part)] = [key] * len(part)
     return [None if line.lstrip().startswith("# ") else key for line, key in zip(lines, found, strict=True)]
 
@@ -102,10 +103,15 @@ def _of_paragraphs(lines: Sequence[str]) -> Iterator[str | None]:
 def _of_step(plan: Plan) -> Iterator[tuple[list[str], str]]:
     """The lines of each part of the steps: srun, the container, the launcher, the program."""
     for part in plan.preflight:
-        yield wrapped(part).split("\n"), "preflight"
+        yield _lines_of(part), "preflight"
     for lines in (plan.step.lines, *(one.step.lines for one in plan.then)):
         for number, part in enumerate(lines):
-            yield wrapped(part).split("\n"), _key_of_part(plan, part, is_last=number == len(lines) - 1)
+            yield _lines_of(part), _key_of_part(plan, part, is_last=number == len(lines) - 1)
+
+
+def _lines_of(part: tuple[str, ...]) -> list[str]:
+    """The lines of a part of a step, without the blanks around them."""
+    return [line.strip() for line in wrapped(part).split("\n")]
 
 
 def _key_of_part(plan: Plan, part: Sequence[str], *, is_last: bool) -> str:
@@ -116,7 +122,12 @@ def _key_of_part(plan: Plan, part: Sequence[str], *, is_last: bool) -> str:
 
 
 def _places(lines: Sequence[str], part: Sequence[str]) -> Iterator[int]:
-    """Where some lines of a step begin; each may be indented, and a backslash or a status may follow."""
-    for start in range(len(lines) - len(part) + 1):
-        if all(line.strip().startswith(own.strip()) for line, own in zip(lines[start:], part, strict=False)):
+    """Where some lines of a step begin; a backslash or the status may follow each."""
+    for start, line in enumerate(lines):
+        following = lines[start : start + len(part)]
+        if line.startswith(part[0]) and len(following) == len(part) and _begin(following, part):
             yield start
+
+
+def _begin(lines: Sequence[str], part: Sequence[str]) -> bool:
+    return all(line.startswith(own) for line, own in zip(lines, part, strict=True))

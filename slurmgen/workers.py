@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, LifoQueue
 from threading import Semaphore
 from traceback import format_exc
@@ -85,7 +86,7 @@ class Workers:
             patience: seconds that a call waits for a process.
             seconds: seconds of one call.
         """
-        self._first = pickle.dumps((seconds, *first))
+        self._warm, self._first = pickle.dumps(first), pickle.dumps((seconds, *first))
         self._patience = patience
         self._places = Semaphore(most + waiting)
         # The last one used is the next one: no more processes start than work at the same time.
@@ -122,6 +123,11 @@ class Workers:
             raise
         finally:
             self._idle.put(worker)
+
+    def prepare(self) -> None:
+        """Start a process, unless one is running, so that the first call does not wait for it."""
+        with suppress(Busy, Stopped):
+            self._call(self._warm)
 
     def close(self) -> None:
         """End the processes that are idle."""

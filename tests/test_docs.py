@@ -1,6 +1,7 @@
 """The documentation agrees with the code."""
 
 import ast
+import json
 import re
 import runpy
 import subprocess
@@ -204,3 +205,47 @@ def test_the_reason_codes_of_slurm_on_the_page_are_explained() -> None:
     codes = re.findall(r"`([A-Z]\w+)`", TROUBLESHOOTING.partition("\n## A job that waits\n")[2])
     assert len(codes) > 8
     assert [code for code in codes if not pending_reasons.words(code)] == []
+
+
+WEB = DOCS / "web"
+
+
+def web_commands() -> list[list[str]]:
+    """The arguments of each `slurmgen web` on the page and in the files that it shows."""
+    texts = [path.read_text() for path in (DOCS / "web.md", WEB / "slurmgen-web.service")]
+    command = re.compile(r"(?<!`)slurmgen web( --[^\n`]*)$", re.MULTILINE)
+    found = [match.split() for text in texts for match in command.findall(text)]
+    entry = re.search(r"^ENTRYPOINT (.*)$", (WEB / "Containerfile").read_text(), re.MULTILINE)
+    run = re.search(r"slurmgen-web (--[^\n]*)$", texts[0], re.MULTILINE)
+    assert entry
+    assert run
+    return [*found, [*json.loads(entry[1])[2:], *run[1].split()]]
+
+
+@pytest.mark.parametrize("arguments", web_commands(), ids=" ".join)
+def test_each_command_for_the_page_is_valid(arguments: list[str]) -> None:
+    from slurmgen.cli.web import command
+
+    assert command.make_context("web", arguments)
+
+
+def test_the_options_for_a_proxy_exist_and_every_option_is_on_the_page() -> None:
+    from slurmgen.cli.web import command
+
+    text = (DOCS / "web.md").read_text()
+    options = {name for each in command.params for name in each.opts}
+    rows = set(re.findall(r"^\| `(--[a-z-]+)", text, re.MULTILINE))
+    assert rows
+    assert rows <= options
+    assert {name for name in options if f"`{name}" not in text and f" {name}" not in text} == set()
+
+
+def test_each_message_of_the_page_is_one_of_slurmgen() -> None:
+    section = (DOCS / "web.md").read_text().partition("\n## Over SSH\n")[2].partition("\n## ")[0]
+    messages = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+    texts = "\n".join(
+        text.replace("`", "") for path in (REPOSITORY / "slurmgen").rglob("*.py") for text in texts_of(path)
+    )
+    patterns = {message: re.sub("127.*8123", "\0, port \0", message) for message in messages}
+    assert len(messages) == 4
+    assert [message for message, text in patterns.items() if text not in texts] == []

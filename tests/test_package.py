@@ -1,10 +1,16 @@
 """The wheel that `pip install slurmgen-torch` installs."""
 
+import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email import message_from_bytes
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
+import httpx
 import pytest
 
 from tests.conftest import REPOSITORY
@@ -50,6 +56,52 @@ def test_wheel_contains_the_remote_scripts(wheel: Path) -> None:
     tracked = run("git", "ls-files", "slurmgen/jobs/remote_scripts/*.sh").split()
     assert len(tracked) >= 2
     assert set(tracked) <= set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_wheel_contains_the_page_and_the_licences_of_its_libraries(wheel: Path) -> None:
+    tracked = run("git", "ls-files", "slurmgen/web/pages", "slurmgen/web/static").split()
+    carried = zipfile.ZipFile(wheel)
+    assert {Path(name).suffix for name in tracked} >= {".html", ".js", ".css", ".svg", ".txt"}
+    assert set(tracked) <= set(carried.namelist())
+    (metadata,) = [name for name in carried.namelist() if name.endswith("/METADATA")]
+    fields = message_from_bytes(carried.read(metadata))
+    licences = "slurmgen/web/static/vendor/LICENSES.txt"
+    assert fields.get_all("License-File") == ["LICENSE", licences]
+    kinds = set(re.findall(r"^\S+ [\d.]+ \((MIT|0BSD)\)$", carried.read(licences).decode(), re.MULTILINE))
+    assert set(str(fields["License-Expression"]).split(" AND ")) == {"Apache-2.0", *kinds}
+
+
+def test_the_page_of_the_wheel_needs_only_its_own_server(
+    wheel: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("web")
+    run(UV, "venv", "--quiet", "--python", sys.executable, folder)
+    install = [UV, "pip", "install", "--quiet", "--python", folder / "bin" / "python"]
+    run(*install, "--constraint", REPOSITORY / "requirements" / "dev.txt", f"{wheel}[web]")
+    with serving(folder / "bin" / "slurmgen", tmp_path) as address:
+        html = httpx.get(address).text
+        found = re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="([^"]+)"', html)
+        assert f"{urlsplit(address).path}static/style.css" in found
+        replies = {each: httpx.get(urljoin(address, each)).status_code for each in found}
+    assert replies == dict.fromkeys(found, 200)
+    assert {urlsplit(urljoin(address, each)).netloc for each in found} == {urlsplit(address).netloc}
+
+
+@contextmanager
+def serving(slurmgen: Path, folder: Path) -> Iterator[str]:
+    """The address of a public page."""
+    command = [slurmgen, "web", "--public", "--base-path", "/slurmgen"]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout
+            assert server.stderr
+            address = server.stdout.readline().strip()
+            assert server.stderr.readline() == "serving until ^C\n"
+            yield address
+        finally:
+            server.terminate()
 
 
 def test_wheel_renders_the_same_as_the_checkout(installed: Path, tmp_path: Path) -> None:

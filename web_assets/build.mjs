@@ -31,7 +31,7 @@ const licences = [...packages].filter(Boolean).sort().map(licence);
 writeFileSync(join(target, "LICENSES.txt"), licences.join(`\n${"-".repeat(80)}\n\n`));
 
 function licence(name) {
-  const { version, license } = JSON.parse(readFileSync(join(modules, name, "package.json"), "utf8"));
+  const { version, license = "see below" } = JSON.parse(readFileSync(join(modules, name, "package.json"), "utf8"));
   const file = ["LICENSE", "LICENSE.md", "LICENSE.txt"].map((each) => join(modules, name, each)).find(existsSync);
   const text = file ? readFileSync(file, "utf8").trim() : `No licence text in the package; it states ${license}.`;
   return `${name} ${version} (${license})\n\n${text}\n`;

@@ -8,7 +8,8 @@ from msgspec import Struct
 from slurmgen.errors import RequestError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.lookup import LAST, is_id
+from slurmgen.jobs.lookup import LAST, is_id, winner_of
+from slurmgen.jobs.races import Races
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.slurm_client import GONE
 from slurmgen.jobs.status import query_site
@@ -68,8 +69,21 @@ def _jobs(own: Record, after: After) -> list[Job]:
     _check(record, own)
     if is_id(name) and record.id == name.partition("_")[0]:  # it may be a task
         return [Job(JobId(name, record.cluster), _route(own), record)]
+    record = _of_race(record)
+    _check(record, own)
     records = _arrays(record, after)
     return [Job(JobId(one.id, one.cluster), _route(own), one) for one in records]
+
+
+def _of_race(record: Record) -> Record:
+    """The job that was chosen in the race of a record; that record itself if it is in none."""
+    race = Races().of(record)
+    if race and not race.chosen and not race.over:
+        raise RequestError(
+            f"{record.name} waits at several sites, and has not started at any of them",
+            "Repeat its `slurmgen submit --first`, and submit this job when it has ended.",
+        )
+    return winner_of(record)
 
 
 def _arrays(record: Record, after: After) -> Sequence[Record]:

@@ -206,7 +206,7 @@ def _last(name: str, site: str | None) -> Record | None:
     return Ledger().last(None if name == LAST else name, site)
 
 
-def _winner(record: Record) -> Record:
+def winner_of(record: Record) -> Record:
     """The job that was chosen in the race of a record; that record itself if it is in none."""
     race = Races().of(record)
     return (race and Races().of_key(race.chosen)) or record
@@ -214,7 +214,7 @@ def _winner(record: Record) -> Record:
 
 def _by_name(name: str, site: str | None) -> Record:
     record = _last(name, site)
-    record = _winner(record) if record and not site else record
+    record = winner_of(record) if record and not site else record
     if record is None:
         of_name, at_site = "" if name == LAST else f" called {name!r}", f" at {site}" if site else ""
         raise RequestError(

@@ -11,9 +11,10 @@ import pytest
 from msgspec import structs
 
 from slurmgen import Request, load_site, resolve
-from slurmgen.errors import CommandFailed, ConnectionFailed
+from slurmgen.errors import CommandFailed, ConnectionFailed, RequestError
 from slurmgen.job_spec import JobOptions
 from slurmgen.jobs import race as racing
+from slurmgen.jobs.dependencies import find
 from slurmgen.jobs.first import fingerprint, new_race, takers
 from slurmgen.jobs.gate import close_gate, open_gate
 from slurmgen.jobs.ledger import Ledger, Record
@@ -22,6 +23,8 @@ from slurmgen.jobs.where import Option
 from slurmgen.plan import gate
 from slurmgen.remote.local import LocalTransport
 from slurmgen.script import render
+from slurmgen.slurm.dependencies import parse
+from tests.cli.test_json import check
 from tests.conftest import Run
 from tests.support.first_faults import (
     FAULTS,
@@ -99,7 +102,7 @@ def test_the_first_job_to_start_runs_and_the_others_are_cancelled(
 
     reply = run(*words("once"), "--json")
     assert reply.returncode == 0, reply.stderr
-    printed = json.loads(reply.stdout)
+    printed = check("submit", reply.stdout)
     (other,) = printed["others"]
     assert {printed["site"], other["site"]} == {"generic", "daic"}
     assert other["cancelled"] is True
@@ -113,6 +116,21 @@ def test_the_first_job_to_start_runs_and_the_others_are_cancelled(
         (other["id"], "CANCELLED"),
     }
     assert run("logs", "once").returncode == 0
+
+
+@pytest.mark.parametrize("busy", ["daic", "generic"])
+def test_the_site_that_has_free_nodes_wins(project: Path, sites: Sites, busy: str) -> None:
+    nodes = len(sites[busy].twin.nodes)
+    full = ("sbatch", "--parsable", "--exclusive", f"--nodes={nodes}", "--time=10", "--wrap=sleep 600")
+    blocker = sites[busy].run(*full).strip()
+    eventually(lambda: sites[busy].run("squeue", "--noheader", "--states=RUNNING", f"--jobs={blocker}"))
+    try:
+        assert finished(started(project, f"beside-{busy}")) == 0
+    finally:
+        sites[busy].run("scancel", blocker)
+    race = race_of(f"beside-{busy}")
+    states = {entry.site: state_of(sites, entry) for entry in Races().entries(race)}
+    assert states == {**dict.fromkeys(sites, "COMPLETED"), busy: "CANCELLED"}
 
 
 def test_a_client_that_is_killed_before_it_opens_the_gate_keeps_its_choice(
@@ -339,8 +357,8 @@ def test_what_is_done_first_to_a_gate_counts_for_good(folder: Path) -> None:
     assert not open_gate(transport, str(folder))
 
 
-def script(seconds: int) -> str:
-    plan = resolve(Request(script="train.py", gpus=0), load_site("generic"))
+def script(seconds: int, **more: object) -> str:
+    plan = resolve(Request(script="train.py", gpus=0, **more), load_site("generic"))  # type: ignore[arg-type]
     return render(structs.replace(plan, gate=seconds))
 
 
@@ -367,4 +385,26 @@ def test_the_template_has_the_words_of_the_client() -> None:
     for word in (f"exit {gate.SHUT}\n", f'/{gate.FILE}"', f"-sT {gate.CLOSED} ", f"!= {gate.OPEN} ]]", "600"):
         assert word in text
     assert shellcheck("-", text=text) == ""
+    many = script(1, segments=3, secrets=("HF_TOKEN",))
+    assert shellcheck("-", text=many) == ""
     assert "gate" not in script(0)
+
+
+def test_a_job_that_depends_on_one_of_several_sites_waits_for_the_chosen_one(
+    races: Races, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(races.path.parent.parent))
+    races = Races()
+    race = new_race("command")
+    at_daic, at_olivia = entry("a", race), structs.replace(entry("b", race), site="olivia")
+    races.enter(race, [at_daic, at_olivia])
+    races.settle_all([structs.replace(one, id=one.key, state="submitted") for one in (at_daic, at_olivia)])
+    own = structs.replace(entry("c", race), part_of="", name="next")
+    with pytest.raises(RequestError, match="n waits at several sites"):
+        find(own, [parse("n")])
+    races.choose(race, "a")
+    assert [str(one.job.id) for one in find(own, [parse("n")])] == ["a"]
+    races.take_back(races.current(race))
+    races.choose(race, "b")
+    with pytest.raises(RequestError, match="is at olivia, and a job at daic cannot wait for it"):
+        find(own, [parse("n")])

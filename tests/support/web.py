@@ -1,18 +1,19 @@
 """A server of the page on a free port of loopback, and a real browser."""
 
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Thread
+from typing import Any, Literal
 
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from slurmgen.web import Settings
 from slurmgen.web.limits import Limits
-from slurmgen.web.server import config
+from slurmgen.web.server import config, hosts, listen
 
 CHROMIUM = "/usr/bin/chromium"
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -24,10 +25,16 @@ _SWITCHES = (
 
 @dataclass(frozen=True)
 class Served:
-    """A running server: its address, and its settings with the token."""
+    """A running server: its address, its settings with the token, and the status of each of its replies."""
 
     origin: str
     settings: Settings
+    statuses: list[int]
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.origin.rpartition(":")[2])
 
     @property
     def entry(self) -> str:
@@ -36,23 +43,40 @@ class Served:
 
 
 @contextmanager
-def served(*, public: bool = False, base_path: str = "", limits: Limits | None = None) -> Iterator[Served]:
+def served(
+    *, port: int = 0, public: bool = False, base_path: str = "", limits: Limits | None = None
+) -> Iterator[Served]:
     """Serve the page in a thread of this process."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = listen("127.0.0.1", port)
     host = f"127.0.0.1:{listener.getsockname()[1]}"
-    hosts = () if public else (host,)
-    settings = Settings(public=public, hosts=hosts, base_path=base_path, limits=limits)
-    server = uvicorn.Server(config(settings))
+    names = () if public else hosts(listener.getsockname()[1])
+    settings = Settings(public=public, hosts=names, base_path=base_path, limits=limits)
+    statuses, configured = list[int](), config(settings)
+    configured.app = _noting(configured.app, statuses)
+    server = uvicorn.Server(configured)
     thread = Thread(target=server.run, args=([listener],))
     thread.start()
     try:
         while not server.started:
             time.sleep(0.01)
-        yield Served(f"http://{host}", settings)
+        yield Served(f"http://{host}", settings, statuses)
     finally:
         server.should_exit = True
         thread.join()
         listener.close()
+
+
+def _noting(app: Any, statuses: list[int]) -> ASGIApp:
+    """An application that notes the status of each reply."""
+
+    async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+        async def noted(message: Message) -> None:
+            statuses.extend([message["status"]] if message["type"] == "http.response.start" else [])
+            await send(message)
+
+        await app(scope, receive, noted)
+
+    return noting
 
 
 @contextmanager
@@ -65,9 +89,16 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def opened(browser: Browser, address: str, size: tuple[int, int] = DESKTOP) -> Iterator[Page]:
-    """A page in a fresh profile; it must not report an error of a script or of the content policy."""
-    context = browser.new_context(viewport={"width": size[0], "height": size[1]})
+def opened(
+    browser: Browser,
+    address: str,
+    size: tuple[int, int] = DESKTOP,
+    theme: Literal["light", "dark"] = "light",
+    *,
+    may_fail: bool = False,
+) -> Iterator[Page]:
+    """A page in a fresh profile; unless it may fail, no script and no content policy reports an error."""
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
     context.set_default_timeout(60_000)
     page, faults = context.new_page(), list[str]()
     page.on("pageerror", lambda error: faults.append(str(error)))
@@ -75,4 +106,4 @@ def opened(browser: Browser, address: str, size: tuple[int, int] = DESKTOP) -> I
     page.goto(address)
     yield page
     context.close()
-    assert faults == []
+    assert may_fail or faults == [], faults

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.support.web import chromium
+
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ VALUES = (
     f"</textarea></title><{MARK}>", f"--><{MARK}>", f"<!--<{MARK}>", f"<svg/{MARK}=1>", "javascript:alert(1)",
     "{{31337*3}}", "{% for a in 1 %}", "${31337*3}", "#{31337*3}", "{0.__class__}", "%s%n%d", "{}{0}{a}", "%",
     "$(touch zq)", "`touch zq`", "; touch zq", "| sh", "a\nb", "#SBATCH --wrap=x", "'", '"', "\\", "--help",
-    "daic", "delftblue", "SG101", "ddp", "gpu", "alice", "python train.py", "train.py", "12:00:00", "16G",
+    "daic", "lumi-g", "SG101", "ddp", "gpu", "alice", "python train.py", "train.py", "12:00:00", "16G",
     "a" * 5000, "#!/bin/bash\n#SBATCH --gpus=2\n#SBATCH --time=1\nsrun python train.py <zq>\n",
     "#!/bin/bash\n" + "((" * 300 + "$(" * 300,
 )

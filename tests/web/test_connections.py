@@ -8,7 +8,7 @@ from slurmgen.errors import AuthenticationFailed, ConnectionFailed
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
-from slurmgen.web.jobs.connections import Connections
+from slurmgen.web.jobs.connections import REFUSED, Connections
 
 SITE = Route(site="olivia", via="local")
 
@@ -73,19 +73,31 @@ def test_a_broken_connection_is_replaced_at_the_next_use() -> None:
     assert [login.closed.is_set() for login in logins.made] == [True, True]
 
 
-def test_a_login_that_failed_is_tried_again_at_the_next_use() -> None:
-    refusals = [AuthenticationFailed("the host refuses the key")]
+def test_a_refused_login_is_not_repeated_at_once() -> None:
+    """Many hosts lock out a user after some refused logins, and a page asks every few seconds."""
+    refusals, now = [AuthenticationFailed("the host refuses the key")], 0.0
 
     def connect(_route: Route) -> Transport:
         if refusals:
             raise refusals.pop()
         return LocalTransport()
 
-    connections = Connections(connect)
-    with pytest.raises(AuthenticationFailed, match="refuses the key"), connections.use(SITE):
-        pass
+    connections = Connections(connect, clock=lambda: now)
+    for _ in range(2):
+        with pytest.raises(AuthenticationFailed, match="refuses the key"), connections.use(SITE):
+            pass
+    now = REFUSED
     with connections.use(SITE) as transport:
-        assert isinstance(transport, LocalTransport)
+        assert transport.run(["true"], timeout=60).returncode == 0
+    connections.close()
+
+
+def test_a_user_of_a_connection_does_not_close_it_for_others() -> None:
+    logins = Logins()
+    connections = Connections(logins)
+    with connections.use(SITE) as transport:
+        transport.close()
+        assert not logins.made[0].closed.is_set()
     connections.close()
 
 

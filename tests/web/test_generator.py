@@ -1,6 +1,7 @@
 """The generator: the same script as the command line, refusals at their fields, jobs in addresses."""
 
 import re
+import shlex
 from html import unescape
 from pathlib import Path
 
@@ -78,6 +79,122 @@ def test_the_page_and_the_command_line_give_the_same_bytes_or_the_same_refusal(
 
 def _visible_text(html: str) -> str:
     return unescape(re.sub(r"<[^>]*>", "", html))
+
+
+_MADE = [
+    {"site": "generic"},
+    {
+        "site": "generic",
+        "name": "a.b",
+        "script": "train.py",
+        "script_args": "--note 'it''s' \"$HOME\"",
+        "gpus": "2",
+    },
+    {
+        "site": "olivia",
+        "account": "nn1234k",
+        "gpus": "8",
+        "env": "A=x y\nB='\"$HOME",
+        "modules": "none",
+        "container": "none",
+        "requeue": "yes",
+    },
+    {
+        "site": "lumi-g",
+        "account": "project_1",
+        "sweep": "lr=1e-3,1e-4\nseed=1,2",
+        "sweep_limit": "2",
+        "mail": "end",
+    },
+    {
+        "site": "daic",
+        "account": "abc",
+        "command": "./run --x 'a b'",
+        "framework": "mpi",
+        "sbatch": "comment=a b\nexclusive",
+    },
+]
+
+
+@pytest.mark.parametrize("texts", _MADE, ids=[f"{one['site']}-{len(one)}" for one in _MADE])
+def test_the_command_and_the_toml_on_the_page_make_the_same_script(
+    client: TestClient, tmp_path: Path, texts: dict[str, str]
+) -> None:
+    html = client.post("/generator", data=texts).text
+    script = _script(html)
+    assert script, _visible_text(html)
+    program, command, *words = shlex.split(_block(html, "as-command"))
+    assert (program, command) == ("slurmgen", "render")
+    assert _rendered(words)[0] == script
+    (tmp_path / "slurmgen.toml").write_text(_block(html, "as-toml"))
+    assert _without_command(_rendered([])[0]) == _without_command(script)
+
+
+def _without_command(script: str) -> str:
+    return re.sub("^# Made by: .*$", "", script, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("texts", "shown"),
+    [
+        (
+            {"gpus": "8", "nodes": "2"},
+            ["2 nodes each with 1 task of 4 ranks, 4 GPUs, 288 CPUs", "at most 8 GPU-hours"],
+        ),
+        ({"gpus": "24"}, ["+ 2 nodes"]),
+        ({"gpus": "4", "framework": "srun"}, ["1 node with 4 tasks of 1 rank, 4 GPUs"]),
+        ({"gpus": "0"}, ["1 node with 1 task of 1 rank, no GPU"]),
+        ({}, ["Compute nodes reach the internet over HTTP only"]),
+    ],
+)
+def test_the_page_shows_the_layout_and_the_notes(
+    client: TestClient, texts: dict[str, str], shown: list[str]
+) -> None:
+    html = client.post("/generator", data={"site": "olivia", "account": "nn1234k", **texts}).text
+    for text in shown:
+        assert text in _visible_text(html)
+
+
+def test_the_charge_is_shown_where_the_site_states_a_rate(client: TestClient) -> None:
+    html = client.post("/generator", data={"site": "lumi-g", "account": "project_1", "gpus": "8"}).text
+    assert "costs at most 4 GPU hours" in _visible_text(html)
+
+
+def test_hints_are_sent_only_when_what_they_depend_on_has_changed(client: TestClient) -> None:
+    texts = {"site": "olivia", "account": "nn1234k", "shown": "olivia||||"}
+    assert "hint-gpus" not in client.post("/generator", data=texts).text
+    assert "hint-gpus" in client.post("/generator", data={**texts, "partition": "small"}).text
+
+
+@pytest.mark.parametrize(
+    ("texts", "fact"),
+    [
+        ({"name": "a" * 20_001}, "the form has 20,"),
+        ({"x" * 900_000: ""}, "the form has 900,"),
+        ({"sweep": "\n".join(f"parameter{n}=1,2" for n in range(13))}, "the table of the sweep has about"),
+        ({"sweep": "lr=" + "1," * 9_000}, None),
+        ({"sweep": "\n".join(f"a{n}=" + "1," * 99 for n in range(60))}, "the table of the sweep has about"),
+        ({"secrets": "\n".join(f"S{n}" for n in range(2_000))}, None),
+    ],
+    ids=range(6),
+)
+def test_a_request_that_is_too_large_for_a_page_is_refused(
+    client: TestClient, texts: dict[str, str], fact: str | None
+) -> None:
+    text = _visible_text(client.post("/generator", data=texts).text)
+    assert (fact or "#!/bin/bash") in text
+    assert len(text) < 3_000_000
+
+
+def test_a_local_server_shows_the_profiles_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / "slurmgen.toml").write_text("")
+    (tmp_path / "site_profiles").mkdir()
+    (tmp_path / "site_profiles" / "mine.toml").write_text('name = "mine"\nextends = "generic"\n')
+    settings = Settings(hosts=("testserver",))
+    local = TestClient(create_app(settings), headers=HEADERS, cookies={settings.cookie: settings.token})
+    assert "mine.sbatch" in local.post("/generator", data={"site": "mine"}).text
+    public = TestClient(create_app(Settings(public=True)), headers=HEADERS)
+    assert "there is no site" in public.post("/generator", data={"site": "mine"}).text
 
 
 def test_the_form_has_every_option_of_a_request() -> None:

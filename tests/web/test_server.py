@@ -14,6 +14,7 @@ import pytest
 
 from slurmgen.web import connection
 from slurmgen.web.limits import Limits
+from slurmgen.web.server import listen
 from tests.support.web import served
 
 SLURMGEN = [sys.executable, "-m", "slurmgen"]
@@ -52,6 +53,16 @@ def test_interrupted_it_ends_with_nothing_on_stdout_but_the_address() -> None:
     assert (process.returncode, stdout, stderr) == (0, "", "serving until ^C\n")
 
 
+def test_an_open_stream_of_events_neither_delays_its_end_nor_is_an_error() -> None:
+    with web() as (process, address), httpx.Client(follow_redirects=True) as client:
+        client.get(address)
+        with client.stream("GET", httpx.URL(address).copy_with(path="/jobs/events", query=None)) as stream:
+            assert next(stream.iter_text())
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (0, "serving until ^C\n")
+
+
 def test_two_servers_do_not_share_a_cookie() -> None:
     with web() as (_, first), web() as (_, second), httpx.Client(follow_redirects=True) as client:
         assert client.get(first).status_code == 200
@@ -67,6 +78,14 @@ def test_a_server_with_a_new_token_refuses_the_cookie_of_the_last() -> None:
         with web("--port", port) as (_, again):
             assert client.get(page).status_code == 403
             assert client.get(again).status_code == 200
+
+
+def test_a_reply_is_sent_at_once() -> None:
+    """Without this option, the second part of each reply waits until the first is acknowledged: 40 ms."""
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connected, _ = listener.accept()
+        with connected:
+            assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_port_in_use_is_reported() -> None:

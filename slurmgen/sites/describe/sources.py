@@ -1,7 +1,7 @@
 """Which sources support the facts of a profile."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import to_builtins
 
@@ -16,19 +16,32 @@ def facts_by_mark(site: Site) -> "Counter[str]":
     return Counter(site.sources[name].mark for name in sources if name)
 
 
-def sources_of(site: Site, key: str) -> tuple[str, ...]:
-    """The names of the sources of a fact, or of all stated facts of a table.
+def sources_of(site: Site, keys: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The names of the sources of each fact, or of all stated facts of each table, by its key.
 
-    A default has a source only if one names it.
+    The node of a partition counts for itself. A default has a source only if one names it.
     """
-    below = [fact for fact in _stated(site) if _is_below(fact, key)]
-    named = any(_is_below(key, fact) for source in site.sources.values() for fact in source.facts)
-    names = (site.source_of(fact) for fact in (below or ([key] if named else [])))
-    return tuple(dict.fromkeys(name for name in names if name))
+    found: dict[str, dict[str, None]] = {}
+    for fact in _stated(site):
+        if name := site.source_of(fact):
+            for table in _tables(fact):
+                found.setdefault(table, {})[name] = None
+    return {key: tuple(found.get(key) or _named(site, key)) for key in keys}
 
 
-def _is_below(key: str, table: str) -> bool:
-    return key == table or key.startswith(f"{table}.")
+def _tables(fact: str) -> Iterator[str]:
+    """The fact, and the tables that it is in."""
+    parts = fact.split(".")
+    for end in range(1, len(parts) + 1):
+        if parts[end : end + 1] != ["node"]:
+            yield ".".join(parts[:end])
+
+
+def _named(site: Site, key: str) -> Iterator[str]:
+    """The source that names a fact, or a table that it is in."""
+    tables, name = {*_tables(key)}, site.source_of(key)
+    if name and any(tables.intersection(source.facts) for source in site.sources.values()):
+        yield name
 
 
 def _stated(site: Site) -> list[str]:

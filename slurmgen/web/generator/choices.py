@@ -55,11 +55,18 @@ def _of_place(site: Site, place: Place) -> dict[str, str]:
     required = "required. " if site.account.required else ""
     return {
         "account": f"{required}{site.account.hint or ''}".strip().rstrip("."),
-        "partition": _default(", ".join(place.partitions)) or _known(site.partitions),
-        "qos": _default(place.qos) or ("required" if site.qos_required else _known(site.qos)),
-        "gpu_type": _default(place.gpu_type)
-        or _joined("required" if site.gpu.type_required else "", _known(site.gpu.types)),
+        "partition": _of_several(site.partitions, *place.partitions),
+        "qos": _of_several(site.qos, place.qos, required=site.qos_required),
+        "gpu_type": _of_several(site.gpu.types, place.gpu_type, required=site.gpu.type_required),
     }
+
+
+def _of_several(names: Iterable[str], *default: str | None, required: bool = False) -> str:
+    """The default, else whether a name is required; and the first names that there are."""
+    chosen = [name for name in default if name]
+    others = [name for name in names if name not in chosen]
+    known = f"{'others:' if chosen else 'such as'} {listed(others, 3)}" if others else ""
+    return "; ".join(filter(None, [_default(", ".join(chosen)) or ("required" if required else ""), known]))
 
 
 def _of_node(site: Site, place: Place) -> dict[str, str]:
@@ -89,11 +96,6 @@ def _of_software(site: Site) -> dict[str, str]:
 
 def _default(value: str | None) -> str:
     return f"default: {value}" if value else ""
-
-
-def _known(names: Iterable[str]) -> str:
-    found = list(names)
-    return f"such as {listed(found, 3)}" if found else ""
 
 
 def _joined(*parts: str) -> str:

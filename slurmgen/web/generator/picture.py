@@ -65,4 +65,5 @@ def _text(plan: Plan) -> str:
     gpus = f", {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ", no GPU"
     cpus = counted(plan.cpus_per_task * plan.ntasks_per_node, "CPU")
     tasks, ranks = counted(plan.ntasks_per_node, "task"), counted(plan.procs_per_task, "rank")
-    return f"{counted(plan.nodes, 'node')}{each} with {tasks} of {ranks}{gpus}, {cpus}"
+    runs = f", for each of {counted(len(plan.sweep.runs), 'run')}" if plan.sweep else ""
+    return f"{counted(plan.nodes, 'node')}{each} with {tasks} of {ranks}{gpus}, {cpus}{runs}"

@@ -12,21 +12,23 @@ from slurmgen.advice import field_of, offers
 from slurmgen.config.project import DEFAULT_SITE
 from slurmgen.errors import SlurmgenError
 from slurmgen.sites.model import Site
-from slurmgen.web.generator.answer import answer_of
+from slurmgen.web.generator.answer import answer_of, check_size
 from slurmgen.web.generator.choices import PLACED_BY, choices_of, hints_of
 from slurmgen.web.generator.form import COMMON, GROUPS, LABELS
+from slurmgen.web.generator.profiles import find_site, site_titles
 from slurmgen.web.pages import fields, page, settings_of
-from slurmgen.web.profiles import find_site, site_names, site_title
 
 _SHOWN = "shown"
 "The field with the values that the shown hints are for."
+_UNKNOWN = "unknown"
+"The field with an unknown name of the address, which is then refused."
 
 
 def show(request: Request) -> Response:
     """The page, with the script of the default request."""
     settings = settings_of(request)
     site = find_site(settings, DEFAULT_SITE)
-    sites = {name: site_title(settings, name) for name in site_names(settings)}
+    sites = site_titles(settings)
     values: dict[str, Any] = {
         "sites": sites,
         "common": COMMON,
@@ -43,9 +45,11 @@ async def answer(request: Request) -> Response:
 
 
 def _answered(request: Request, texts: dict[str, str]) -> Response:
-    shown = texts.pop(_SHOWN, "")
+    shown, unknown = texts.pop(_SHOWN, ""), texts.pop(_UNKNOWN, "")
+    texts |= {unknown: ""} if unknown else {}
     of_site: dict[str, Any] = {"hints": None}
     try:
+        check_size(texts)
         site = find_site(settings_of(request), texts.pop("site", DEFAULT_SITE))
         if shown != _placed({**texts, "site": site.name}):
             of_site = _of_site(site, texts)

@@ -95,9 +95,9 @@ class Board:
         return self._reports.get(key)
 
     def group(self, key: str) -> list[Report]:
-        """What is known of the jobs of a group; of another key, of that job."""
+        """What is known of the jobs of a group of several; empty for another key."""
         with self._lock:
-            return [self._reports[one] for one in self._members.get(key, [key]) if one in self._reports]
+            return [self._reports[one] for one in self._members.get(key, ()) if one in self._reports]
 
     def since(self, version: str) -> Changes:
         """The rows that have changed since a version."""

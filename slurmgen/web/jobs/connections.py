@@ -3,16 +3,22 @@
 Nothing here asks for a password: a login needs a key, an agent, or a shared connection of OpenSSH.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock, Timer
+from typing import Any, cast
 
-from slurmgen.errors import ConnectionFailed
+from slurmgen.errors import AuthenticationFailed, ConnectionFailed, TransferFailed, Unresolved
 from slurmgen.remote.route import Route, open_route
-from slurmgen.remote.transport import Transport
+from slurmgen.remote.transport import Closing, TimedOut, Transport
 
 IDLE = 300.0
 "Seconds after the last use, after which a connection is closed."
+_BROKEN = (ConnectionFailed, TransferFailed, TimedOut, Unresolved)
+"After these, the next user gets a new connection."
+REFUSED = 300.0
+"Seconds in which a refused login is not repeated: many hosts lock out a user after some of them."
 
 
 class _Shared:
@@ -25,17 +31,36 @@ class _Shared:
         self.end: Timer | None = None
 
 
+class _Borrowed(Closing):
+    """A connection that others use too: its end does not close it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class Connections:
     """The connections, one for each route. Every method blocks: call it in a worker thread."""
 
-    def __init__(self, connect: Callable[[Route], Transport] = open_route, idle: float = IDLE) -> None:
-        self._connect, self._idle = connect, idle
+    def __init__(
+        self,
+        connect: Callable[[Route], Transport] = open_route,
+        idle: float = IDLE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect, self._idle, self._clock = connect, idle, clock
         self._lock = Lock()
         self._shared: dict[Route, _Shared] = {}
+        self._refused: dict[Route, tuple[float, AuthenticationFailed]] = {}
+        "The last login that each host refused, and when."
 
     @contextmanager
     def use(self, route: Route) -> Iterator[Transport]:
         """The connection to a site, opened if it is not. Several threads may use it at a time.
+
+        It stays open if a user of it closes it.
 
         Raises:
             SlurmgenError: the site is not reached; its text says why.
@@ -43,9 +68,9 @@ class Connections:
         shared = self._joined(route)
         try:
             with shared.opening:
-                transport = shared.transport = shared.transport or self._connect(route)
-            yield transport
-        except ConnectionFailed:
+                transport = shared.transport = shared.transport or self._logged_in(route)
+            yield cast(Transport, _Borrowed(transport))
+        except _BROKEN:
             self._forget(route, shared)
             raise
         finally:
@@ -57,6 +82,18 @@ class Connections:
             shared, self._shared = list(self._shared.values()), {}
         for one in shared:
             _close(one)
+
+    def _logged_in(self, route: Route) -> Transport:
+        """A new connection; soon after a refused login, the same refusal."""
+        at, refusal = self._refused.get(route, (0.0, None))
+        if refusal and self._clock() - at < REFUSED:
+            raise AuthenticationFailed(refusal.fact, refusal.hint)
+        try:
+            return self._connect(route)
+        except AuthenticationFailed as error:
+            hint = f"{error.hint} The page tries again after {REFUSED / 60:.0f} minutes.".lstrip()
+            self._refused[route] = self._clock(), AuthenticationFailed(error.fact, hint)
+            raise
 
     def _joined(self, route: Route) -> _Shared:
         with self._lock:

@@ -1,6 +1,6 @@
 """The page of one job."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import quote, urlencode
 
 from msgspec import to_builtins
@@ -8,20 +8,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from slurmgen.errors import RequestError
+from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.lookup import all_arrays
 from slurmgen.jobs.recorded_request import recorded_request, resubmits
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.report_text import details, head, local_time
-from slurmgen.jobs.status import query_site, save_final_states
+from slurmgen.jobs.status import query_site, save_final_states, unreached
 from slurmgen.jobs.sweep_report import joined
 from slurmgen.jobs.sweep_table import table_of
 from slurmgen.slurm import durations
 from slurmgen.web.jobs import curves, files, gpu_use, log_stream, script, sweep
 from slurmgen.web.jobs.asked import asked_job, ranks_of
-from slurmgen.web.jobs.parts import part
 from slurmgen.web.jobs.records import connections_of, key_of
 from slurmgen.web.pages import page, settings_of
 
@@ -36,7 +35,7 @@ _RUNS = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING"}
 
 def show(request: Request) -> Response:
     """The page, with what the ledger knows; its parts query the site."""
-    job, key = asked_job(request), request.path_params["key"]
+    job, key = asked_job(request, may_be_pending=True), request.path_params["key"]
     record = job.record
     assert record is not None  # noqa: S101  # `asked_job` finds jobs by their records
     table, ranks = table_of(record), ranks_of(record)
@@ -119,15 +118,22 @@ def _address(request: Request, record: Record, **place: int) -> str:
     return settings_of(request).url(f"/jobs/{quote(key_of(record), safe='')}{query}")
 
 
-@part
+def _reports(request: Request, jobs: Sequence[Job]) -> list[Report]:
+    """The reports of jobs of one site; what the ledger remembers, if the site is not reached."""
+    try:
+        with connections_of(request).use(jobs[0].route) as transport:
+            reports = query_site(transport, jobs, with_requeues=True)
+    except SlurmgenError as error:
+        return [unreached(job, error) for job in jobs]
+    save_final_states(reports)
+    return reports
+
+
 def state(request: Request) -> Response:
     """The state of the job now, in the words of `slurmgen status`."""
     job = asked_job(request)
     jobs = all_arrays(job) if job.record and str(job.id) == job.record.id else [job]
-    with connections_of(request).use(job.route) as transport:
-        reports = query_site(transport, jobs, with_requeues=True)
-    save_final_states(reports)
-    report = joined(reports)[0]
+    report = joined(_reports(request, jobs))[0]
     return page(
         request,
         "job_state.html",

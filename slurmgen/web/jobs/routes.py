@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from slurmgen.web.jobs import events, one_job
+from slurmgen.web.jobs import cancel, events, one_job, resubmit
 from slurmgen.web.jobs.rows import KINDS
 from slurmgen.web.jobs.state import state_of
 from slurmgen.web.jobs.view import View, shown
@@ -36,5 +36,7 @@ def show(request: Request) -> Response:
 ROUTES = (
     Route("/jobs", show),
     Route("/jobs/events", events.stream),
+    *cancel.ROUTES,
+    *resubmit.ROUTES,
     *one_job.ROUTES,
 )

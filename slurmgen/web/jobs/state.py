@@ -6,6 +6,7 @@ from threading import Thread
 from starlette.requests import Request
 
 from slurmgen.errors import ConfigError
+from slurmgen.jobs.ledger import Record
 from slurmgen.web.jobs.board import Board
 from slurmgen.web.jobs.connections import Connections
 from slurmgen.web.jobs.poller import Poller
@@ -18,6 +19,8 @@ class State:
         self.connections = connections
         self.board = Board()
         self.poller = Poller(self.board, self.connections)
+        self.submitted: dict[str, Record] = {}
+        "The job of each form that submitted one, by the key of the form."
 
     def begin(self) -> None:
         """Read a long ledger before the first page needs it."""

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -29,14 +30,21 @@ from slurmgen.workers import Busy, Stopped, Workers
 if TYPE_CHECKING:
     from slurmgen.sites.model import Site
 
+_SECONDS, _PATIENCE = 1.5, 0.4
+"Of a check, and of waiting for a process."
 _BUSY = "The linter is busy with other scripts. Try again in a few seconds.\n"
-_STOPPED = "The check was stopped after 2 seconds: the script is too complex to check here.\n"
+_STOPPED = (
+    f"The check was stopped after {_SECONDS} seconds: the script is too complex to check here, "
+    "or the server has too much to do.\n"
+)
 
 
 def _linter(request: Request) -> Response:
     settings = settings_of(request)
     project = None if settings.public else _project()
-    return page(request, "linter.html", sites=profile_paths(project, personal=not settings.public))
+    shown = page(request, "linter.html", sites=profile_paths(project, personal=not settings.public))
+    shown.background = BackgroundTask(_workers().prepare)
+    return shown
 
 
 def _project() -> Path:
@@ -77,7 +85,9 @@ def _rules(settings: Settings, site: str, notes: bool) -> "tuple[tuple[str, ...]
 
 @cache
 def _workers() -> Workers:
-    workers = Workers((findings, "#!/bin/bash\nsrun python train.py\n", None, chosen()))
+    # Together they take less than a request to a public server may.
+    first = (findings, "#!/bin/bash\nsrun python train.py\n", None, chosen())
+    workers = Workers(first, seconds=_SECONDS, patience=_PATIENCE)
     atexit.register(workers.close)
     return workers
 

@@ -1,6 +1,7 @@
 """The profiles that a server shows: bundled ones, and on a local server also the user's and the project's."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -46,13 +47,23 @@ class Profiles(Struct, frozen=True):
         paths = lineage(name, self.project, personal=not self.public)
         return tuple((path, origin(path)) for path in paths)
 
-    def listed(self) -> Iterator[Listed]:
+    def listed(self) -> tuple[Listed, ...]:
         """Every profile in a line, in alphabetical order."""
-        for name, path in self.paths().items():
-            try:
-                yield Listed(name, origin(path), overview(self.site(name)))
-            except ConfigError as error:
-                yield Listed(name, origin(path), error=str(error))
+        return _bundled() if self.public else tuple(_listed(self))
+
+
+def _listed(profiles: Profiles) -> Iterator[Listed]:
+    for name, path in profiles.paths().items():
+        try:
+            yield Listed(name, origin(path), overview(profiles.site(name)))
+        except ConfigError as error:
+            yield Listed(name, origin(path), error=str(error))
+
+
+@cache
+def _bundled() -> tuple[Listed, ...]:
+    """The bundled profiles, which do not change."""
+    return tuple(_listed(Profiles(public=True, project=None)))
 
 
 def profiles(*, public: bool) -> Profiles:

@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from slurmgen.errors import did_you_mean
+from slurmgen.errors import closest
 from slurmgen.files import read_text
 from slurmgen.sites.describe import longest_seconds, overview, sections, sources_of
 from slurmgen.web.pages import page, settings_of
@@ -16,7 +16,7 @@ from slurmgen.web.sites.shapes import shapes
 
 def show_all(request: Request) -> Response:
     """The list of all profiles."""
-    sites = tuple(_profiles(request).listed())
+    sites = _profiles(request).listed()
     return page(request, "sites.html", sites=sites, seconds=longest_seconds)
 
 
@@ -34,7 +34,7 @@ def show_one(request: Request) -> Response:
         overview=overview(site),
         files=known.files(name),
         sections=facts,
-        sources={row.key: sources_of(site, row.key) for section in facts for row in section.rows},
+        sources=sources_of(site, [row.key for section in facts for row in section.rows]),
         shapes=shapes(site),
     )
 
@@ -65,8 +65,8 @@ def _profiles(request: Request) -> Profiles:
 
 
 def _unknown(request: Request, name: str, known: Profiles) -> Response:
-    hint = did_you_mean(name, known.paths())
-    return page(request, "error.html", 404, fact=f"There is no site {name[:100]!r}", hint=hint)
+    similar = closest(name, known.paths())
+    return page(request, "sites_unknown.html", 404, name=name[:100], similar=similar)
 
 
 ROUTES = (

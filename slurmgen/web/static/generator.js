@@ -3,7 +3,7 @@
 const form = document.getElementById("request");
 const answer = document.getElementById("answer");
 const refusal = document.getElementById("refusal");
-const script = () => document.getElementById("script");
+const script = () => document.getElementById("lines");
 
 // The fields that differ from an empty form, as in an address.
 const given = () => new URLSearchParams([...form.elements]
@@ -22,23 +22,21 @@ const remember = () => {
 // Ask the server for the script of the present values.
 const refresh = () => htmx.trigger(form, "refresh");
 
-// Set a field. A value that a list does not have is added to it, so that the server refuses it.
+// Set a field. A value that a list does not have is added to it, and the name of a field that there is not goes
+// into one of its own, so that the server refuses them.
 const set = (name, value) => {
-  const one = form.elements.namedItem(name) || unknown(name);
+  const one = form.elements.namedItem(name);
+  if (!one) {
+    form.elements.namedItem("unknown").value ||= name;
+    return;
+  }
   if (one.options && ![...one.options].some((option) => option.value === value)) one.add(new Option(value));
   one.value = value;
   for (let group = one.closest("details"); group && value; group = null) group.open = true;
 };
 
-// A hidden field for a name that the form does not have, so that the server refuses it.
-const unknown = (name) => {
-  const one = Object.assign(document.createElement("input"), { type: "hidden", name, className: "unknown" });
-  return form.appendChild(one);
-};
-
 // Empty the form, as far as the user can fill it.
 const clear = () => {
-  form.querySelectorAll(".unknown").forEach((one) => one.remove());
   [...form.elements].filter((one) => one.name && one.name !== "shown").forEach((one) => { one.value = initial(one); });
 };
 
@@ -79,6 +77,15 @@ const valid = () => {
   enter();
 };
 
+// Say that the server gave no answer; the next change asks again.
+const fail = ({ detail: { xhr } }) => {
+  const why = xhr.status ? `The server answers with the status ${xhr.status}` : "The server does not answer";
+  const notice = Object.assign(document.createElement("p"), { className: "notice error" });
+  notice.textContent = `${why}. The script below is of earlier values.`;
+  refusal.replaceChildren(notice);
+  answer.classList.add("stale");
+};
+
 // One line of the script is in the order of the Tab key; the arrow keys move to the others.
 const lines = () => [...script().querySelectorAll("li[tabindex]")];
 const enter = () => { const [first] = lines(); if (first) first.tabIndex = 0; };
@@ -100,8 +107,8 @@ const step = (event) => {
 const text = () => [...script().querySelectorAll("code")].map((one) => `${one.textContent}\n`).join("");
 const TEXTS = {
   script: text,
-  command: () => document.getElementById("command").textContent,
-  toml: () => document.getElementById("toml").textContent,
+  command: () => document.getElementById("as-command").textContent,
+  toml: () => document.getElementById("as-toml").textContent,
   link: () => { remember(); return location.href; },
 };
 
@@ -153,6 +160,7 @@ document.addEventListener("click", ({ target }) => {
   if (button.id === "reset") { clear(); refresh(); }
 });
 document.addEventListener("keydown", step);
+for (const event of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) document.body.addEventListener(event, fail);
 addEventListener("hashchange", recall);
 let waiting;
 document.body.addEventListener("htmx:afterSwap", ({ target }) => {
@@ -163,4 +171,4 @@ document.body.addEventListener("htmx:afterSwap", ({ target }) => {
   waiting = setTimeout(remember, 250); // browsers refuse more than a few changes a second
 });
 enter();
-if (location.hash.length > 1) recall();
+addEventListener("DOMContentLoaded", () => { if (location.hash.length > 1) recall(); }); // after htmx has begun

@@ -1,6 +1,7 @@
 // The page of one job: its state, and the parts that are loaded when they are needed.
 import { startCurves } from "./job_curves.js";
 import { startLog } from "./job_log.js";
+import { checkScript } from "./job_script.js";
 import { startSweep } from "./job_sweep.js";
 
 const root = document.getElementById("job");
@@ -35,8 +36,9 @@ export async function repeat(action, seconds) {
   if (again) setTimeout(() => repeat(action, seconds), seconds * 1000);
 }
 
-/** Say a new state once, for screen readers. */
+/** Say a new state once, for screen readers; a job that has ended cannot be cancelled. */
 function announce() {
+  document.querySelector(".job-actions .danger")?.toggleAttribute("hidden", hasEnded());
   const state = document.querySelector("#state [data-state]")?.dataset.state;
   const place = document.getElementById("announce");
   const text = state ? `The job is ${state}.` : "";
@@ -62,6 +64,7 @@ function startPart(details) {
 function start() {
   document.getElementById("state")?.addEventListener("htmx:afterSwap", announce);
   document.querySelectorAll("details[data-load]").forEach(startPart);
+  document.querySelector("[data-load=script]")?.addEventListener("htmx:afterSwap", () => checkScript(root.dataset.site));
   if (document.getElementById("log")) startLog();
   if (document.getElementById("curves")) startCurves();
   if (document.getElementById("sweep")) startSweep();

@@ -135,9 +135,7 @@ async function look() {
   files = found.metrics;
   if (hadNone && files.length) repeat(read, SECONDS);
   if (!files.length) {
-    element("curves-note").textContent = ended
-      ? "The job wrote no metrics.jsonl."
-      : "No metrics.jsonl yet. A line of JSON for each epoch becomes a curve, as the bundled training scripts write it.";
+    element("curves-note").textContent = "There is no metrics.jsonl. A line of JSON for each epoch becomes a point, as the bundled training scripts write it.";
   }
   return !ended;
 }
@@ -157,5 +155,5 @@ export function startCurves() {
   element("curves-file").addEventListener("change", () => { shown = null; read(); });
   addEventListener("themechange", redraw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  repeat(look, 4 * SECONDS);
+  repeat(look, 2 * SECONDS);
 }

@@ -131,7 +131,7 @@ function axisOf(column, labels, more) {
 function range(isLogarithmic) {
   return (_, low, high) => {
     if (low === null) return isLogarithmic ? [1, 10] : [0, 1];
-    if (isLogarithmic) return [low / 1.5, high * 1.5];
+    if (isLogarithmic) return [10 ** Math.floor(Math.log10(low / 1.2)), 10 ** Math.ceil(Math.log10(high * 1.2))];
     const room = (high - low || Math.abs(high) || 1) * 0.08;
     return [low - room, high + room];
   };
@@ -182,6 +182,12 @@ function plot() {
   });
 }
 
+/** Whether positive values differ by so much that only a logarithmic axis shows them. */
+function isWide(column) {
+  const values = placesOf(column).numbers.filter(Number.isFinite);
+  return Math.min(...values) > 0 && Math.max(...values) / Math.min(...values) > 50;
+}
+
 /** Offer the axes; at first, a parameter against a loss or another measured value. */
 function offerAxes() {
   const all = axes();
@@ -193,6 +199,7 @@ function offerAxes() {
     const telling = all.findIndex(({ kind, name: metric }) => kind === "metrics" && TELLING.test(metric));
     const usual = name === "x" ? 0 : telling >= 0 ? telling : Math.max(all.findIndex(({ kind }) => kind === "metrics"), 0);
     select.value = wanted >= 0 ? wanted : usual;
+    if (wanted < 0) element(`sweep-${name}-log`).checked = isWide(all[select.value]);
   }
 }
 

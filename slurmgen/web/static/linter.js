@@ -31,17 +31,26 @@ function keep() {
   }
 }
 
-/** The server's answer; its refusal is an error with a sentence for the user. */
+/** Why there is no answer: a sentence for the user, and the seconds until another try makes sense, if any. */
+class Refusal extends Error {
+  constructor(sentence, again = 0) {
+    super(sentence);
+    this.again = Number(again);
+  }
+}
+
+/** The server's answer, or a Refusal. */
 async function ask(more, signal) {
   const form = new URLSearchParams({ script: script(), site: element("site").value, ...more });
   if (element("notes").checked) form.set("notes", "on");
   const reply = await fetch(`${base}/lint/findings`, { method: "POST", body: form, signal }).catch(() => {
-    throw new Error("The server does not answer. Is it still running?");
+    throw new Refusal("The server does not answer. Is it still running?");
   });
   if (reply.ok) return reply.json();
-  if (reply.status === 413) throw new Error("The script is too large to check here: a request has at most a megabyte.");
+  if (reply.status === 413) throw new Refusal("The script is too large to check here: a request has at most a megabyte.");
   const isSentence = reply.headers.get("content-type")?.startsWith("text/plain");
-  throw new Error(isSentence ? await reply.text() : `The server refused the script (${reply.status}).`);
+  const sentence = isSentence ? await reply.text() : `The server refused the script (${reply.status}).`;
+  throw new Refusal(sentence, reply.headers.get("retry-after") ?? 0);
 }
 
 /** Check when no key was pressed for a moment. What is on its way belongs to an older text. */
@@ -61,7 +70,9 @@ async function check() {
     const answer = script().trim() ? await ask({}, signal) : NONE;
     if (!signal.aborted) show(answer);
   } catch (error) {
-    if (!signal.aborted) refuse(error.message, NONE);
+    if (signal.aborted) return;
+    refuse(error.message, NONE);
+    if (error.again) timer = setTimeout(check, error.again * 1000);
   }
 }
 
@@ -75,7 +86,7 @@ function show(answer) {
   showFixAll("fix-safe", safe, "Fix all safe");
   showFixAll("fix-all", fixable.length > safe.length ? fixable : [], "Fix all");
   element("findings").replaceChildren(...found.findings.map((finding) => item(finding, { goTo, fix })));
-  view.dispatch(setDiagnostics(view.state, found.findings.map(diagnostic)));
+  view.dispatch(setDiagnostics(view.state, found.findings.map((finding) => diagnostic(finding, fix))));
 }
 
 /** Show why something was not done; `answer` is what is known of the text. */

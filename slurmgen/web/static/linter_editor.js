@@ -13,13 +13,24 @@ const colours = HighlightStyle.define([
   { tag: [tags.definition(tags.variableName), tags.attributeName, tags.number], color: "var(--warning)" },
 ]);
 
+/** A character that would be invisible, such as \r or one that changes the direction of writing. */
+function specialCharacter(code, description, mark) {
+  const node = document.createElement("span");
+  node.textContent = { 0: "\\0", 13: "\\r", 27: "\\e" }[code] ?? (code < 32 ? "•" : mark);
+  node.title = description;
+  node.ariaLabel = description;
+  node.role = "img";
+  node.className = "cm-specialChar";
+  return node;
+}
+
 /** What the editor has in common with the view of a change. */
 export const common = [
   // Only \n ends a line, so that the \r of a file from Windows stays in the text, and positions are right.
   EditorState.lineSeparator.of("\n"),
   EditorView.cspNonce.of(document.querySelector("meta[name=style-nonce]").content),
   lineNumbers(),
-  highlightSpecialChars(),
+  highlightSpecialChars({ render: specialCharacter }),
   StreamLanguage.define(shell),
   syntaxHighlighting(colours),
 ];

@@ -1,18 +1,21 @@
 // A finding as the editor shows it, and as an item of the list.
 const base = document.querySelector("meta[name=base-path]").content;
 
-/** A finding as the editor's lint extension takes it. */
-export function diagnostic(finding) {
-  const { from, to, severity, message, advice } = finding;
+/** A finding as the editor's lint extension takes it; `fix` is called with it. */
+export function diagnostic(finding, fix) {
+  const { from, to, severity, message, advice, changes } = finding;
   return {
     from,
     to,
     severity: severity === "note" ? "info" : severity,
     message: advice ? `${message}; ${advice}` : message,
     renderMessage: () => tooltip(finding),
+    actions: changes.length ? [{ name: fixName(finding), apply: () => fix(finding) }] : [],
     finding,
   };
 }
+
+const fixName = ({ safe }) => (safe ? "Fix" : "Fix, changes what runs");
 
 /** The content of a tooltip: message, advice, and the page of the rule. */
 function tooltip(finding) {
@@ -45,7 +48,7 @@ function withCode(text) {
 /** Make a link lead to the page of the rule. */
 function ruleLink(link, { code, rule }) {
   link.href = `${base}/rules/${code}`;
-  link.textContent = `${code} ${rule}`;
+  link.textContent = link.title = `${code} ${rule}`;
   return link;
 }
 
@@ -62,7 +65,7 @@ export function item(finding, { goTo, fix }) {
   part("goto").addEventListener("click", () => goTo(finding));
   ruleLink(part("rule"), finding);
   part("fix").hidden = !finding.changes.length;
-  part("fix").textContent = finding.safe ? "Fix" : "Fix, changes what runs";
+  part("fix").textContent = fixName(finding);
   part("fix").addEventListener("click", () => fix(finding));
   return node;
 }

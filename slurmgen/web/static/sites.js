@@ -40,12 +40,20 @@ function sort(header) {
   table.tBodies[0].append(...rows);
 }
 
+// A slash outside a field leads to the search.
+function slash(event) {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input")) return;
+  event.preventDefault();
+  search.focus();
+}
+
 if (table) {
   search.addEventListener("input", filter);
   table.tHead.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (button) sort(button.parentElement);
   });
+  document.addEventListener("keydown", slash);
   filter(); // the browser may have kept the search
 }
 

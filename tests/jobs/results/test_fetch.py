@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger
+from slurmgen.jobs.lookup import recorded_route
+from slurmgen.jobs.results.listing import list_results
+from slurmgen.remote.local import LocalTransport
 from tests.conftest import Run
 from tests.support.twins import Testbed, eventually, settled
 
@@ -82,6 +86,18 @@ def test_what_the_job_made_or_changed_comes_back_and_nothing_else(user: User) ->
     assert tree(here) == [".gitignore", *made]
     assert (here / "data").read_text() == "changed"
     assert (here / "out/last").read_text() == "weights"
+    assert not list(user.folder.rglob("pwned"))
+
+
+def test_the_list_of_files_names_what_would_be_fetched(user: User) -> None:
+    job = user.ended()
+    record = Ledger(Path(user.testbed.environ["XDG_STATE_HOME"], "slurmgen/ledger.sqlite")).find(job)[0]
+    with LocalTransport(user.testbed.environ) as transport:
+        listing = list_results(transport, Job.of(record, recorded_route(record, {})))
+    made = ["data", "it's $(touch pwned)", "out/deep/model.pt", "out/last", f"train-{job}.out"]
+    assert ([file.name for file in listing.files], listing.is_cut) == (made, False)
+    model = listing.files[made.index("out/deep/model.pt")]
+    assert (model.size, model.changed) == (7, 1)
     assert not list(user.folder.rglob("pwned"))
 
 

@@ -1,0 +1,189 @@
+"""A job again, as the form of a page asks for it: the same steps as `slurmgen resubmit`. No HTTP."""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct, convert, structs
+
+from slurmgen.errors import RequestError
+from slurmgen.job_spec import JobSpec
+from slurmgen.jobs import resubmit
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.new_entry import new_key
+from slurmgen.jobs.prepare import Prepared
+from slurmgen.jobs.proposal import Proposal, proposal
+from slurmgen.jobs.recorded_request import kept_of, resubmits
+from slurmgen.jobs.report import Report
+from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, place_of
+from slurmgen.jobs.resubmit import Original
+from slurmgen.jobs.script_again import prepare_stored_script
+from slurmgen.jobs.submission import submission, submissions
+from slurmgen.jobs.sweep_arrays import arrays_of
+from slurmgen.remote.route import Route, find_route
+from slurmgen.remote.transport import Transport
+from slurmgen.request import Request
+from slurmgen.web.jobs.connections import Connections
+from slurmgen.web.jobs.records import record_of_job
+
+_KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
+FIELDS = ("time", "gpus", "mem")
+"The fields of the request that the form has."
+
+
+class Form(Struct, frozen=True):
+    """What the user chose; every value comes from a browser."""
+
+    key: str
+    "The idempotency key of the submission: the form has it from its beginning."
+    site: str
+    present_files: bool
+    values: dict[str, str]
+    "The text of each of `FIELDS`."
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> "Form":
+        """The form that was sent.
+
+        Raises:
+            RequestError: it has no valid key.
+        """
+        key = fields.get("key", "")
+        if not _KEY.fullmatch(key):
+            raise RequestError("this form is not valid", "Close it, and open it again.")
+        values = {name: fields.get(name, "").strip()[:100] for name in FIELDS}
+        return cls(key, fields.get("site", "")[:100], fields.get("files") == "present", values)
+
+
+def original_of(job: Job) -> Original:
+    """The job that is submitted again.
+
+    Raises:
+        RequestError: its request is not recorded.
+    """
+    record = record_of_job(job)
+    return Original(job, record, kept_of(record))
+
+
+def first_form(original: Original, proposed: Proposal | None) -> Form:
+    """The form as it is opened: the values of the job, or what is proposed after it lacked memory or time."""
+    more = structs.asdict(proposed.request) if proposed and proposed.request else {}
+    had = structs.asdict(original.kept.request)
+    values = {name: _text(more.get(name) or had[name]) for name in FIELDS}
+    return Form(new_key(), original.kept.site, False, values)
+
+
+def proposed_for(original: Original, report: Report | None) -> Proposal | None:
+    """What is proposed after the job ran out of memory or time."""
+    if report is None or original.kept.batch_script:
+        return None
+    return proposal(report.main, report.why, resubmit.again(original, Request()).plan())
+
+
+def arrays_again(original: Original, form: Form, connections: Connections) -> list[Prepared]:
+    """The submission; of a sweep that needs several arrays, each of them.
+
+    Raises:
+        SlurmgenError: the site cannot run the job, or the job cannot be made again.
+    """
+    if original.kept.batch_script:
+        with connections.use(original.job.route) as transport:
+            return [_keyed(prepare_stored_script(transport, original, ()), original, form)]
+    spec = resubmit.again(original, _changes(original, form), form.site or None)
+    route = _route(original, spec)
+    spec = excluding(spec, nodes_to_exclude(spec, place_of(route)))
+    made = resubmit.prepare_again(original, spec, route, present_files=form.present_files)
+    return arrays_of(_keyed(made.prepared, original, form), spec.plan(), spec.render)
+
+
+def submit_again(
+    original: Original, form: Form, connections: Connections, known: dict[str, Record]
+) -> Record:
+    """Submit it exactly once, however often the same form is sent.
+
+    Args:
+        original: the job that is submitted again.
+        form: what the user chose.
+        connections: those of the server.
+        known: the job of each form whose key another command's entry replaced.
+
+    Returns:
+        The new job; of a sweep with several arrays, the first.
+
+    Raises:
+        SlurmgenError: there is no job, or it is not known whether there is one.
+    """
+    earlier = known.get(form.key) or Ledger().of_key(form.key)
+    if earlier and not earlier.pending:
+        return _of_this(original, earlier)
+    arrays = arrays_again(original, form, connections)
+    with connections.use(arrays[0].route) as transport:
+        known[form.key] = record = _sent(arrays, lambda: transport)
+    return record
+
+
+def _sent(arrays: list[Prepared], connect: Callable[[], Transport]) -> Record:
+    if len(arrays) > 1:
+        with submissions(arrays, connect) as outcomes:
+            return outcomes[0].record
+    with submission(arrays[0], connect) as outcome:
+        return outcome.record
+
+
+def _of_this(original: Original, earlier: Record) -> Record:
+    """Refuse the key of a job that is not a resubmission of this one."""
+    if resubmits(earlier) != original.record.key:
+        raise RequestError("this form is of another job", "Close it, and open it again.")
+    return earlier
+
+
+def _changes(original: Original, form: Form) -> Request:
+    """The fields of the request that differ from those of the job."""
+    changed = _changed_texts(original, form)
+    values = {name: _number(text) if name == "gpus" else text for name, text in changed.items()}
+    return convert(values, Request)
+
+
+def _number(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise RequestError(f"{text!r} is not a number of GPUs", "Give a whole number.", "gpus")
+    return int(text)
+
+
+def _route(original: Original, spec: JobSpec) -> Route:
+    route = original.job.route
+    return route if spec.site.name == route.site else find_route(spec.site, spec.personal)
+
+
+def _keyed(prepared: Prepared, original: Original, form: Form) -> Prepared:
+    """The submission with the key of the form, and the command that does the same."""
+    made = structs.replace(prepared.submission, key=form.key)
+    record = structs.replace(
+        prepared.record,
+        key=form.key,
+        folder=made.folder,
+        command=_command(original, form),
+        directory=original.kept.project,
+    )
+    return structs.replace(prepared, submission=made, record=record)
+
+
+def _command(original: Original, form: Form) -> str:
+    """The command line that makes the same submission."""
+    if original.kept.batch_script:
+        return f"slurmgen resubmit {original.record.id}"
+    options = [f"--{name}={value}" for name, value in _changed_texts(original, form).items()]
+    site = [f"--site={form.site}"] if form.site not in ("", original.kept.site) else []
+    files = ["--present-files"] if form.present_files else []
+    return shlex.join(["slurmgen", "resubmit", original.record.id, *options, *site, *files, "--unchanged"])
+
+
+def _changed_texts(original: Original, form: Form) -> dict[str, str]:
+    had = structs.asdict(original.kept.request)
+    return {name: text for name, text in form.values.items() if text and text != _text(had[name])}
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

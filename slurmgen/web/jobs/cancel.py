@@ -1,0 +1,66 @@
+"""Cancel a job, or all jobs of a group, after a confirmation."""
+
+from collections.abc import Sequence
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from slurmgen.errors import SlurmgenError
+from slurmgen.jobs.cancel import cancel_jobs
+from slurmgen.jobs.job import group_by_route
+from slurmgen.jobs.report import Report
+from slurmgen.jobs.status import save_final_states
+from slurmgen.web.jobs.records import key_of, record_of
+from slurmgen.web.jobs.state import State, state_of
+from slurmgen.web.pages import page
+
+
+def ask(request: Request) -> Response:
+    """The confirmation."""
+    return page(request, "job_cancel.html", reports=_reports(request), error=None, done=())
+
+
+async def do(request: Request) -> Response:
+    """Cancel, and show what Slurm replied."""
+    return await run_in_threadpool(_done, request)
+
+
+def _done(request: Request) -> Response:
+    reports = _reports(request)
+    try:
+        done = _cancelled(state_of(request), reports)
+    except SlurmgenError as error:
+        return page(request, "job_cancel.html", 422, reports=reports, error=error, done=())
+    return page(request, "job_cancel.html", reports=reports, error=None, done=done)
+
+
+def _cancelled(state: State, reports: Sequence[Report]) -> list[Report]:
+    """Cancel those jobs that have not ended; returns what is known of all of them then."""
+    jobs = [report.job for report in reports if report.job.id.number]
+    done: list[Report] = []
+    for route, group in group_by_route(jobs).items():
+        with state.connections.use(route) as transport:
+            found = cancel_jobs(transport, group, lambda _line: None)
+        save_final_states(found)
+        state.board.put(route, found)
+        done += found
+    return done
+
+
+def _reports(request: Request) -> list[Report]:
+    """What is known of the jobs that an address names."""
+    board, key = state_of(request).board, request.path_params["key"]
+    record = record_of(key)
+    board.read()
+    is_whole = request.query_params.get("whole") == "1" and record.part_of
+    report = board.report(key_of(record))
+    alone = [report] if report else []
+    return (board.group(record.part_of) if is_whole else ()) or alone
+
+
+ROUTES = (
+    Route("/jobs/{key}/cancel", ask),
+    Route("/jobs/{key}/cancel", do, methods=["POST"]),
+)

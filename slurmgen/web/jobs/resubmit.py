@@ -1,0 +1,102 @@
+"""Submit a job again after a confirmation that shows what will change."""
+
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from slurmgen.errors import SlurmgenError
+from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.resubmit import Original, original_script, script_diff
+from slurmgen.sites.profiles import profile_paths
+from slurmgen.web.jobs.again import (
+    Form,
+    arrays_again,
+    first_form,
+    original_of,
+    proposed_for,
+    submit_again,
+)
+from slurmgen.web.jobs.records import job_of, key_of, record_of
+from slurmgen.web.jobs.state import state_of
+from slurmgen.web.pages import fields, page
+
+
+def ask(request: Request) -> Response:
+    """The form."""
+    board = state_of(request).board
+    board.read()
+    try:
+        original = _original(request)
+        report = board.report(key_of(original.record))
+        proposed = proposed_for(original, report)
+        is_second = bool(report and report.states and not report.ended)
+        form = first_form(original, proposed)
+    except SlurmgenError as error:
+        return page(request, "job_refused.html", 422, error=error)
+    values = _values(original, form) | {"proposed": proposed, "is_second": is_second, "error": None}
+    return page(request, "job_resubmit.html", **values)
+
+
+async def preview(request: Request) -> Response:
+    """How the script will differ."""
+    return await run_in_threadpool(_preview, request, await fields(request))
+
+
+async def do(request: Request) -> Response:
+    """Submit it, and show the new job."""
+    return await run_in_threadpool(_done, request, await fields(request))
+
+
+def _preview(request: Request, given: dict[str, str]) -> Response:
+    connections = state_of(request).connections
+    try:
+        original, form = _original(request), Form.of(given)
+        script = arrays_again(original, form, connections)[0].submission.script
+        with connections.use(original.job.route) as transport:
+            before = original_script(transport, original)
+    except SlurmgenError as error:
+        return page(request, "job_error.html", error=error)
+    lines = (script_diff(before, script) if before else script).splitlines()
+    return page(request, "job_changes.html", lines=lines, is_diff=bool(before))
+
+
+def _done(request: Request, given: dict[str, str]) -> Response:
+    state = state_of(request)
+    try:
+        original, form = _original(request), Form.of(given)
+    except SlurmgenError as error:
+        return page(request, "job_refused.html", 422, error=error)
+    try:
+        record = submit_again(original, form, state.connections, state.submitted)
+    except SlurmgenError as error:
+        values = _values(original, form) | {"proposed": None, "is_second": False, "error": error}
+        return page(request, "job_resubmit.html", 422, **values)
+    state.board.read()
+    return _submitted(request, original, record)
+
+
+def _submitted(request: Request, original: Original, record: Record) -> Response:
+    return page(request, "job_submitted.html", original=original.record, record=record, key=key_of(record))
+
+
+def _original(request: Request) -> Original:
+    return original_of(job_of(record_of(request.path_params["key"])))
+
+
+def _values(original: Original, form: Form) -> dict[str, Any]:
+    return {
+        "original": original,
+        "key": key_of(original.record),
+        "form": form,
+        "sites": sorted({original.kept.site, *profile_paths()}),
+    }
+
+
+ROUTES = (
+    Route("/jobs/{key}/resubmit", ask),
+    Route("/jobs/{key}/resubmit", do, methods=["POST"]),
+    Route("/jobs/{key}/resubmit/preview", preview, methods=["POST"]),
+)

@@ -1,0 +1,183 @@
+"""The generator in Chromium: what happens while a user types."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.support.web import DESKTOP, PHONE, opened, served
+
+OLIVIA = "#site=olivia&account=nn1234k"
+
+
+@pytest.fixture(scope="module")
+def origin() -> Iterator[str]:
+    """Where a public server answers."""
+    with served(public=True) as server:
+        yield server.origin
+
+
+def _lines(page: Page, text: str) -> None:
+    """Wait until the script has a line."""
+    expect(page.locator("#lines code").get_by_text(text, exact=True)).to_be_attached()
+
+
+def test_the_script_follows_what_is_typed(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/{OLIVIA}") as page:
+        page.get_by_label("GPUs in total").fill("8")
+        _lines(page, "#SBATCH --nodes=2")
+        page.get_by_label("Framework").select_option("srun")
+        _lines(page, "#SBATCH --ntasks-per-node=4")
+        expect(page.locator("#as-command")).to_contain_text("--framework srun --gpus 8")
+        expect(page.locator("#as-toml")).to_contain_text('site = "olivia"')
+
+
+def test_the_site_decides_choices_and_hints(browser: Browser, origin: str) -> None:
+    with opened(browser, origin) as page:
+        expect(page.locator("#hint-gpus")).to_have_text("")
+        page.get_by_label("Site", exact=True).select_option("olivia")
+        expect(page.locator("#hint-gpus")).to_have_text("Up to 4 per node, at most 32 per job.")
+        expect(page.locator("#hint-partition")).to_have_text("Default: accel; others: small, large.")
+        expect(page.get_by_role("link", name="Facts and sources")).to_have_attribute("href", "/sites/olivia")
+        assert page.locator("#choices-partition option").evaluate_all("all => all.map(one => one.value)") == [
+            "accel",
+            "small",
+            "large",
+        ]
+
+
+def test_a_refusal_is_at_its_field_and_its_button_corrects_it(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/{OLIVIA}") as page:
+        _lines(page, "#SBATCH --nodes=1")
+        gpus = page.get_by_label("GPUs in total")
+        gpus.fill("40")
+        expect(gpus).to_have_attribute("aria-invalid", "true")
+        expect(gpus).to_have_accessible_description(re.compile("40 GPUs exceed the limit"))
+        expect(page.locator("#answer")).to_have_class("stale")
+        _lines(page, "#SBATCH --nodes=1")
+        page.locator("#problem-gpus").get_by_role("button", name="32").click()
+        _lines(page, "#SBATCH --nodes=8")
+        expect(gpus).to_have_value("32")
+        expect(gpus).not_to_have_attribute("aria-invalid", "true")
+        expect(page.locator("#answer")).not_to_have_class("stale")
+
+
+def test_a_refused_field_of_a_closed_group_is_shown(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/{OLIVIA}&mem=9999T") as page:
+        expect(page.locator("#problem-mem")).to_be_visible()
+        expect(page.locator("#answer")).to_be_hidden()
+
+
+def test_an_address_brings_the_same_job(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/{OLIVIA}") as page:
+        page.get_by_text("Environment variables").click()
+        page.get_by_label("Variables", exact=True).fill("A=x&y=z #+%\nB=ü")
+        page.get_by_label("Arguments").fill("--name 'a b'")
+        page.get_by_text("Longer than one job").click()
+        page.get_by_label("Requeue if unfinished").select_option("yes")
+        _lines(page, "#SBATCH --requeue")
+        page.wait_for_url("**requeue=yes**")
+        script, address = page.locator("#lines").text_content(), page.url
+    with opened(browser, address) as page:
+        _lines(page, "#SBATCH --requeue")
+        assert page.locator("#lines").text_content() == script
+        expect(page.get_by_label("Variables", exact=True)).to_have_value("A=x&y=z #+%\nB=ü")
+
+
+@pytest.mark.parametrize(
+    ("address", "fact"),
+    [
+        ("#site=nowhere", "there is no site 'nowhere'"),
+        ("#gpus=%3Cscript%3Ealert(1)%3C/script%3E", "'<script>alert(1)</script>' is not a valid integer"),
+        ("#colour=red", "a form has no field 'colour'"),
+        ("#framework=dpp", "unknown framework 'dpp'"),
+        ("#%E0%A4%A=%00&&&=", "a form has no field"),
+        ("#innerHTML=x&elements=y&action=z", "a form has no field 'innerHTML'"),
+    ],
+)
+def test_a_hostile_address_is_refused(browser: Browser, origin: str, address: str, fact: str) -> None:
+    with opened(browser, f"{origin}/{address}") as page:
+        expect(page.locator(".problem, #refusal .notice").get_by_text(fact).first).to_be_visible()
+
+
+def test_an_older_answer_never_replaces_a_newer_one(browser: Browser, origin: str) -> None:
+    held: list[Route] = []
+    with opened(browser, f"{origin}/{OLIVIA}") as page:
+        _lines(page, "#SBATCH --nodes=1")
+        page.route("**/generator", lambda route: route.continue_() if held else held.append(route))
+        with page.expect_request("**/generator"):
+            page.get_by_label("GPUs in total").fill("8")
+        for gpus in ("12", "20", "16"):
+            page.get_by_label("GPUs in total").fill(gpus)
+        held[0].continue_()
+        _lines(page, "#SBATCH --nodes=4")
+
+
+def test_the_page_says_when_the_server_does_not_answer(browser: Browser, origin: str) -> None:
+    with opened(browser, origin, may_fail=True) as page:
+        page.route("**/generator", lambda route: route.abort())
+        page.get_by_label("GPUs in total").fill("2")
+        expect(page.locator("#refusal")).to_have_text(
+            "The server does not answer. The script below is of earlier values."
+        )
+        page.unroute("**/generator")
+        page.get_by_label("GPUs in total").fill("4")
+        _lines(page, "#SBATCH --gres=gpu:4")
+        expect(page.locator("#refusal")).to_be_empty()
+
+
+def test_copy_and_download_give_the_script(browser: Browser, origin: str, tmp_path: Path) -> None:
+    with opened(browser, f"{origin}/{OLIVIA}") as page:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        _lines(page, "#SBATCH --nodes=1")
+        page.get_by_role("button", name="Copy script").click()
+        expect(page.get_by_role("status")).to_have_text("Copied")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        with page.expect_download() as started:
+            page.get_by_role("button", name="Download").click()
+        started.value.save_as(tmp_path / "script")
+        assert started.value.suggested_filename == "train_ddp.olivia.sbatch"
+        assert (tmp_path / "script").read_text() == copied
+        assert copied.startswith("#!/bin/bash\n# train_ddp on olivia")
+        page.get_by_role("button", name="Copy link").click()
+        expect(page.locator("[data-copy=link]")).to_have_text("Copied")
+        assert page.evaluate("navigator.clipboard.readText()") == page.url
+
+
+def test_the_keyboard_reaches_every_line_with_its_reason(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/{OLIVIA}", PHONE) as page:
+        _lines(page, "#SBATCH --nodes=1")
+        first = page.locator("#lines li[tabindex='0']")
+        first.focus()
+        expect(first.locator(".why")).to_be_visible()
+        page.keyboard.press("ArrowDown")
+        second = page.locator("#lines li:focus")
+        expect(second).to_contain_text("--account=nn1234k")
+        expect(second.locator(".why")).to_have_text("as requested")
+        page.keyboard.press("End")
+        expect(page.locator("#lines li:focus .why")).to_have_text("the bundled script, because none is named")
+
+
+def test_a_reason_links_to_its_source(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/{OLIVIA}") as page:
+        line = page.locator("#lines li").filter(has_text="--mem=").first
+        expect(line.get_by_role("link", name="[guide]")).to_have_attribute(
+            "href", "https://documentation.sigma2.no"
+        )
+
+
+@pytest.mark.parametrize("more", ["&gpus=8", "&gpus=40"], ids=["valid", "refused"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_it_is_accessible_at_any_width(
+    browser: Browser, origin: str, size: tuple[int, int], more: str
+) -> None:
+    with opened(browser, f"{origin}/{OLIVIA}&requeue=yes{more}", size) as page:
+        expect(page.locator("#problem-gpus .problem" if more == "&gpus=40" else "#lines")).to_be_visible()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            found = Axe().run(page).response["violations"]
+            assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]

@@ -1,0 +1,193 @@
+"""Jobs of a real twin in the table: they are watched, cancelled and submitted again."""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, Page, expect
+from starlette.testclient import TestClient
+
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.new_entry import new_key
+from slurmgen.web import Settings, create_app
+from tests.support.stepping import Stepping, stepping, submitted
+from tests.support.twins import Testbed
+from tests.support.web import DESKTOP, PHONE, Served, opened, served
+
+HOST = "127.0.0.1:8123"
+LOCAL = Settings(hosts=(HOST,))
+OWN = {"origin": f"http://{HOST}"}
+
+
+@pytest.fixture
+def project(testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project, in which the server is started."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", testbed.environ["XDG_STATE_HOME"])
+    return folder
+
+
+@pytest.fixture
+def job(testbed: Testbed, project: Path) -> Iterator[Stepping]:
+    running = stepping(testbed, project, "train")
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def ended(testbed: Testbed, project: Path) -> Record:
+    """A job that has ended."""
+    record = submitted(testbed, project, "done", "print('done')\n")
+    testbed.wait(record.id)
+    return record
+
+
+@pytest.fixture
+def server(project: Path) -> Iterator[Served]:
+    with served() as running:
+        yield running
+
+
+@pytest.fixture
+def user(project: Path) -> Iterator[TestClient]:
+    """A client with the cookie."""
+    with TestClient(create_app(LOCAL), base_url=f"http://{HOST}", headers=OWN) as client:
+        client.get("/", params={"token": LOCAL.token})
+        yield client
+
+
+def table(page: Page, server: Served) -> None:
+    page.goto(f"{server.origin}/jobs")
+
+
+def row(page: Page, record: Record) -> Locator:
+    return page.locator(f"[id='job-{record.key}']")
+
+
+def copies(original: Record) -> list[Record]:
+    """The jobs that were made from a job."""
+    return [one for one in Ledger().all() if f'"resubmits":"{original.key}"' in one.request]
+
+
+def test_a_job_is_watched_from_its_begin_to_its_end(browser: Browser, server: Served, job: Stepping) -> None:
+    with opened(browser, server.entry) as page:
+        table(page, server)
+        shown = row(page, job.record)
+        expect(shown.locator(".state")).to_have_text("running", timeout=60_000)
+        expect(shown.locator(".time")).to_contain_text("/ 00:05:00")
+        job.end()
+        expect(shown.locator(".state")).to_have_text("completed", timeout=60_000)
+    assert Ledger().of_key(job.record.key).final  # type: ignore[union-attr]
+
+
+def test_a_job_is_cancelled_after_a_confirmation(
+    browser: Browser, server: Served, job: Stepping, testbed: Testbed
+) -> None:
+    with opened(browser, server.entry) as page:
+        table(page, server)
+        row(page, job.record).get_by_role("button", name="Cancel").click()
+        page.get_by_role("button", name="Keep").click()
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        row(page, job.record).get_by_role("button", name="Cancel").click()
+        page.get_by_role("button", name="Cancel the job").click()
+        expect(page.get_by_role("dialog")).to_contain_text("Cancelled job")
+        page.get_by_role("button", name="Close").click()
+        expect(row(page, job.record).locator(".state")).to_have_text("cancelled", timeout=60_000)
+    assert testbed.wait(job.record.id) == "CANCELLED"
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_a_job_is_submitted_again_with_a_change_that_is_shown_before(
+    browser: Browser, server: Served, ended: Record, size: tuple[int, int]
+) -> None:
+    with opened(browser, server.entry, size) as page:
+        table(page, server)
+        row(page, ended).get_by_role("button", name="Resubmit").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("The script is the same")
+        dialog.get_by_label("Time limit").fill("00:07:00")
+        dialog.get_by_label("Time limit").press("Tab")
+        expect(dialog.locator("ins").first).to_contain_text("00:07:00")
+        assert [one["id"] for one in Axe().run(page).response["violations"]] == []
+        dialog.get_by_role("button", name="Submit").click()
+        expect(dialog).to_contain_text("runs again")
+        (copy,) = copies(ended)
+        dialog.get_by_role("link", name="Show the new job").click()
+        expect(page).to_have_url(f"{server.origin}/jobs/{copy.key}")
+    assert (copy.snapshot, copy.command.split()[-2:]) == (ended.snapshot, ["--time=00:07:00", "--unchanged"])
+
+
+def test_a_form_that_is_sent_again_makes_no_second_job(user: TestClient, ended: Record) -> None:
+    form = {"key": new_key(), "time": "00:06:00", "files": "snapshot"}
+    replies = [user.post(f"/jobs/{ended.key}/resubmit", data=form) for _ in range(2)]
+    (copy,) = copies(ended)
+    assert [reply.status_code for reply in replies] == [200, 200]
+    assert all(f"Submitted job {copy.id}" in reply.text for reply in replies)
+    with TestClient(create_app(LOCAL), base_url=f"http://{HOST}", headers=OWN) as restarted:
+        restarted.get("/", params={"token": LOCAL.token})
+        assert f"Submitted job {copy.id}" in restarted.post(f"/jobs/{ended.key}/resubmit", data=form).text
+    assert copies(ended) == [copy]
+
+
+def test_the_recorded_command_would_find_the_job(user: TestClient, project: Path, ended: Record) -> None:
+    """Its entry has the fingerprint by which an interrupted submission is found again."""
+    user.post(f"/jobs/{ended.key}/resubmit", data={"key": new_key(), "time": "00:06:00"})
+    (first,) = copies(ended)
+    subprocess.run(
+        [sys.executable, "-m", *shlex.split(first.command)], cwd=first.directory, check=True, timeout=300
+    )
+    assert {copy.fingerprint for copy in copies(ended)} == {first.fingerprint}
+    assert len(copies(ended)) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        ({"time": "never"}, "never"),
+        ({"gpus": "many"}, "not a number of GPUs"),
+        ({"gpus": "99999"}, "99999"),
+        ({"site": "../../etc/passwd"}, "passwd"),
+        ({"site": "no-such-site"}, "no-such-site"),
+        ({"key": "../../etc"}, "form is not valid"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_the_dialog(
+    user: TestClient, ended: Record, change: dict[str, str], fact: str
+) -> None:
+    form = {"key": new_key(), "files": "snapshot", **change}
+    reply = user.post(f"/jobs/{ended.key}/resubmit", data=form)
+    assert reply.status_code == 422
+    assert fact in reply.text
+    assert copies(ended) == []
+
+
+def test_the_present_files_are_sent_if_the_user_asks_for_them(
+    user: TestClient, project: Path, ended: Record, testbed: Testbed
+) -> None:
+    (project / "done.py").write_text("print('changed')\n")
+    user.post(f"/jobs/{ended.key}/resubmit", data={"key": new_key(), "files": "present"})
+    (copy,) = copies(ended)
+    assert copy.snapshot != ended.snapshot
+    assert testbed.wait(copy.id) in ("COMPLETED", "GONE")
+
+
+def test_another_web_site_can_neither_cancel_nor_submit(user: TestClient, ended: Record) -> None:
+    for action in ("cancel", "resubmit", "resubmit/preview"):
+        reply = user.post(f"/jobs/{ended.key}/{action}", headers={"origin": "http://evil.example"})
+        assert reply.status_code == 403
+    assert copies(ended) == []
+
+
+def test_after_a_time_limit_the_form_has_twice_the_time(user: TestClient, ended: Record) -> None:
+    final = f'[{{"id":"{ended.id}","state":"TIMEOUT","time_limit":"00:05:00","elapsed":"00:05:01"}}]'
+    Ledger().save_final_states({ended: (final, "", "")})
+    form = user.get(f"/jobs/{ended.key}/resubmit").text
+    assert "it reached its time limit of 00:05:00" in form
+    assert 'value="00:10:00"' in form

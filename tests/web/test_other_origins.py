@@ -1,0 +1,140 @@
+"""Other web pages that the user has open, in Chromium: another site, and another port of this machine.
+
+Cookies ignore the port, so the browser sends the token to the server for a page of another port.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.support.web import Served, served
+
+OTHERS = {"another site": "localhost", "another port": "127.0.0.1"}
+READS = """async ([url, mode, credentials]) => {
+  try { return await (await fetch(url, {mode, credentials})).text(); } catch { return "refused"; }
+}"""
+SENDS = """async ([url, body]) => {
+  try { await fetch(url, {method: "POST", mode: "no-cors", credentials: "include", body}); } catch {}
+}"""
+LOADS = """([kind, url]) => new Promise((done) => {
+  const element = document.createElement(kind);
+  element.onload = () => done(kind === "iframe" && !element.contentDocument ? "refused" : "loaded");
+  element.onerror = () => done("refused");
+  element.src = url;
+  document.body.append(element);
+})"""
+SUBMITS = """(url) => new Promise((done) => {
+  const form = "<form method=post target=reply><input name=gpus value=1></form>";
+  document.body.innerHTML = `<iframe name=reply></iframe>${form}`;
+  frames.reply.frameElement.onload = () => done();
+  document.forms[0].action = url;
+  document.forms[0].submit();
+})"""
+
+
+class _Page(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(
+            b"<!doctype html><title>evil</title><body>" + self.headers.get("cookie", "").encode()
+        )
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def evil() -> Iterator[int]:
+    """The port of a server with an empty page of an attacker."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
+        Thread(target=server.serve_forever).start()
+        yield server.server_port
+        server.shutdown()
+
+
+@contextmanager
+def visited(browser: Browser, server: Served) -> Iterator[BrowserContext]:
+    """A profile whose user has the page open."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(server.entry)
+    expect(page).to_have_title("Generator · slurmgen")
+    yield context
+    context.close()
+
+
+@pytest.fixture(params=sorted(OTHERS))
+def attacked(request: pytest.FixtureRequest, browser: Browser, evil: int) -> Iterator[tuple[Served, Page]]:
+    """The server, and the attacker's page in the profile of its user."""
+    with served() as server, visited(browser, server) as context:
+        page = context.new_page()
+        page.goto(f"http://{OTHERS[request.param]}:{evil}/")
+        server.statuses.clear()
+        yield server, page
+
+
+@pytest.mark.parametrize("credentials", ["include", "omit"])
+@pytest.mark.parametrize("query", ["", "with the token"])
+def test_it_reads_nothing(attacked: tuple[Served, Page], credentials: str, query: str) -> None:
+    server, page = attacked
+    address = server.entry if query else f"{server.origin}/jobs"
+    assert page.evaluate(READS, [address, "cors", credentials]) == "refused"
+    assert page.evaluate(READS, [address, "no-cors", credentials]) in {"", "refused"}
+    assert set(server.statuses) == {403}
+
+
+@pytest.mark.parametrize("kind", ["iframe", "script", "img"])
+def test_it_embeds_nothing(attacked: tuple[Served, Page], kind: str) -> None:
+    server, page = attacked
+    path = {"iframe": "/jobs", "script": "/static/theme.js", "img": "/static/icon.svg"}[kind]
+    assert page.evaluate(LOADS, [kind, server.origin + path]) == "refused"
+    assert set(server.statuses) == {403}
+
+
+def test_it_sends_nothing(attacked: tuple[Served, Page]) -> None:
+    server, page = attacked
+    page.evaluate(SENDS, [f"{server.origin}/generator", "gpus=1"])
+    page.evaluate(SUBMITS, f"{server.origin}/generator")
+    assert set(server.statuses) == {403}
+
+
+def test_its_link_changes_nothing(attacked: tuple[Served, Page]) -> None:
+    server, page = attacked
+    with page.expect_navigation():
+        page.evaluate("(url) => { location.href = url; }", f"{server.origin}/?token=wrong")
+    user = page.context.pages[0]
+    user.reload()
+    expect(user).to_have_title("Generator · slurmgen")
+
+
+def test_the_printed_address_works_as_a_link(browser: Browser, evil: int) -> None:
+    """Such as in a terminal that is a web page."""
+    context = browser.new_context()
+    with served() as server:
+        page = context.new_page()
+        page.goto(f"http://localhost:{evil}/")
+        page.evaluate("(url) => { location.href = url; }", server.entry)
+        expect(page).to_have_title("Generator · slurmgen")
+        assert "token" not in page.url
+    context.close()
+
+
+@pytest.mark.parametrize(("name", "leaks"), [("127.0.0.1", True), ("slurmgen.localhost", False)])
+def test_a_name_of_its_own_keeps_the_cookie_from_other_ports(
+    browser: Browser, evil: int, name: str, leaks: bool
+) -> None:
+    context = browser.new_context()
+    with served() as server:
+        page = context.new_page()
+        page.goto(server.entry.replace("127.0.0.1", name))
+        expect(page).to_have_title("Generator · slurmgen")
+        page.goto(f"http://127.0.0.1:{evil}/")
+        page.reload()
+        assert (server.settings.token in page.content()) == leaks
+    context.close()

@@ -410,12 +410,13 @@ def test_a_job_that_depends_on_one_of_several_sites_waits_for_the_chosen_one(
         find(own, [parse("n")])
 
 
-def test_over_ssh_each_site_gets_one_login(slurmgen: Run, config_dir: Path) -> None:
+def test_over_ssh_each_site_gets_one_login(slurmgen: Run) -> None:
     with twin("generic", ssh=True) as generic, twin("olivia", nodes=1, ssh=True) as olivia:
         twins = [generic.twin, olivia.twin]
         hosts = "".join(f'[{one.site}]\nhost = "{one.ssh_host}"\n' for one in twins)
-        (config_dir / "personal.toml").write_text(hosts)
         with user_of({"generic": generic, "olivia": olivia}) as project:
+            (project.parent / "config/slurmgen").mkdir(parents=True)
+            (project.parent / "config/slurmgen/personal.toml").write_text(hosts)
             ssh_config = project.parent / "ssh_config"
             ssh_config.write_text("\n".join(one.ssh_config.read_text() for one in twins if one.ssh_config))
             way = f"--via ssh --ssh-config {ssh_config} --remote-dir {project.parent}/far".split()

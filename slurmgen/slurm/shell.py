@@ -2,8 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, wraps
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -31,11 +31,26 @@ _SEGMENT = re.compile(r"""\"((?:[^"\\]|\\.)*)\"|'([^']*)'|[^"']+""")
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _VARIABLE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})\}})")
 
-quote = lru_cache(maxsize=4096)(shlex.quote)  # many requests share most of their words
+_LONGEST = 500
+"Characters of a text whose result is cached: on a server, many long ones would fill the memory."
+
+
+def _cached(function: Callable[[str], str]) -> Callable[[str], str]:
+    """The same function, faster for texts that return: many requests share most of their words."""
+    cached = lru_cache(maxsize=4096)(function)
+
+    @wraps(function)
+    def call(text: str) -> str:
+        return cached(text) if len(text) <= _LONGEST else function(text)
+
+    return call
+
+
+quote = _cached(shlex.quote)
 "Quote a value so that the shell does not expand it."
 
 
-@lru_cache(maxsize=1024)
+@_cached
 def expandable(text: str) -> str:
     r"""Quote a value so that only `$NAME` and `${NAME}` expand.
 

@@ -166,6 +166,26 @@ def test_hints_are_sent_only_when_what_they_depend_on_has_changed(client: TestCl
     assert "hint-gpus" in client.post("/generator", data={**texts, "partition": "small"}).text
 
 
+@pytest.mark.parametrize(
+    ("texts", "fact"),
+    [
+        ({"name": "a" * 20_001}, "the form has 20,"),
+        ({"x" * 900_000: ""}, "the form has 900,"),
+        ({"sweep": "\n".join(f"parameter{n}=1,2" for n in range(13))}, "the table of the sweep has about"),
+        ({"sweep": "lr=" + "1," * 9_000}, None),
+        ({"sweep": "\n".join(f"a{n}=" + "1," * 99 for n in range(60))}, "the table of the sweep has about"),
+        ({"secrets": "\n".join(f"S{n}" for n in range(2_000))}, None),
+    ],
+    ids=range(6),
+)
+def test_a_request_that_is_too_large_for_a_page_is_refused(
+    client: TestClient, texts: dict[str, str], fact: str | None
+) -> None:
+    text = _visible_text(client.post("/generator", data=texts).text)
+    assert (fact or "#!/bin/bash") in text
+    assert len(text) < 3_000_000
+
+
 def test_a_local_server_shows_the_profiles_of_the_project(tmp_path: Path) -> None:
     (tmp_path / "slurmgen.toml").write_text("")
     (tmp_path / "site_profiles").mkdir()

@@ -40,6 +40,8 @@ def test_the_site_decides_choices_and_hints(browser: Browser, origin: str) -> No
         expect(page.locator("#hint-gpus")).to_have_text("")
         page.get_by_label("Site", exact=True).select_option("olivia")
         expect(page.locator("#hint-gpus")).to_have_text("Up to 4 per node, at most 32 per job.")
+        expect(page.locator("#hint-partition")).to_have_text("Default: accel; others: small, large.")
+        expect(page.get_by_role("link", name="Facts and sources")).to_have_attribute("href", "/sites/olivia")
         assert page.locator("#choices-partition option").evaluate_all("all => all.map(one => one.value)") == [
             "accel",
             "small",

@@ -1,5 +1,8 @@
 """Jobs of a real twin in the table: they are watched, cancelled and submitted again."""
 
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,6 +134,17 @@ def test_a_form_that_is_sent_again_makes_no_second_job(user: TestClient, ended: 
         restarted.get("/", params={"token": LOCAL.token})
         assert f"Submitted job {copy.id}" in restarted.post(f"/jobs/{ended.key}/resubmit", data=form).text
     assert copies(ended) == [copy]
+
+
+def test_the_recorded_command_would_find_the_job(user: TestClient, project: Path, ended: Record) -> None:
+    """Its entry has the fingerprint by which an interrupted submission is found again."""
+    user.post(f"/jobs/{ended.key}/resubmit", data={"key": new_key(), "time": "00:06:00"})
+    (first,) = copies(ended)
+    subprocess.run(
+        [sys.executable, "-m", *shlex.split(first.command)], cwd=first.directory, check=True, timeout=300
+    )
+    assert {copy.fingerprint for copy in copies(ended)} == {first.fingerprint}
+    assert len(copies(ended)) == 2
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from slurmgen.jobs.ledger import Record
 from slurmgen.web import Settings, create_app
 from slurmgen.web.jobs import log_stream
 from tests.support.stepping import Stepping, stepping, submitted
-from tests.support.twins import Testbed
+from tests.support.twins import Testbed, eventually
 from tests.support.web import PHONE, Served, opened, served
 
 FAILS = "import sys\nprint('loading')\nimport missing_module\n"
@@ -89,6 +89,7 @@ def test_a_running_job_shows_its_log_and_its_curves_as_they_grow(
     browser: Browser, server: Served, job: Stepping
 ) -> None:
     job.step(1, "epoch 1\nof many")
+    eventually(lambda: Path(job.record.folder, "run/metrics.jsonl").exists())
     with opened(browser, address(server, job.record)) as page:
         expect(page.locator("#state .badge")).to_have_text("RUNNING")
         expect(page.locator("#log-lines")).to_contain_text("of many")
@@ -111,6 +112,7 @@ def test_a_running_job_shows_its_log_and_its_curves_as_they_grow(
 
         job.end()
         expect(page.locator("#state .badge")).to_have_text("COMPLETED")
+        expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
         expect(page.locator("#log-state")).to_contain_text("COMPLETED")
 
 
@@ -246,3 +248,24 @@ def test_only_what_a_job_has_can_be_asked_for(
         client.get("/", params={"token": settings.token})
         assert client.get(f"/jobs/{known.key}/{part}").status_code == status
         assert client.get(f"/jobs/20260101-000000-00000000/{part}").status_code == 404
+
+
+def test_a_page_keeps_the_last_lines_and_reads_nothing_while_it_is_paused(
+    browser: Browser, server: Served, job: Stepping
+) -> None:
+    job.step(1, "first")
+    with opened(browser, address(server, job.record)) as page:
+        expect(page.locator("#log-lines")).to_contain_text("first")
+        job.step(2, "\n".join(f"line {number}" for number in range(7000)))
+        expect(page.locator("#log-lines > div").last).to_have_text("line 6999")
+        expect(page.locator("#log-lines > div")).to_have_count(5000)
+        expect(page.locator("#log-cut")).to_contain_text("It keeps the last 5,000 lines.")
+
+        page.get_by_role("button", name="Pause").click()
+        job.step(3, "while it was paused")
+        job.end()
+        expect(page.locator("#state .badge")).to_have_text("COMPLETED")
+        assert lines(page)[-1] == "line 6999"
+        page.get_by_role("button", name="Continue").click()
+        expect(page.locator("#log-state")).to_contain_text("COMPLETED")
+        assert lines(page)[-2:] == ["line 6999", "while it was paused"]

@@ -1,6 +1,7 @@
 """The table of jobs: what it shows of the ledger, how it is searched, and what it is sent."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,11 @@ def test_a_search_or_an_order_is_a_part_of_the_address(
     assert names(reply.text) == found
 
 
+def test_of_jobs_of_the_same_second_the_last_is_first(user: TestClient, ledger: Ledger) -> None:
+    ledger.settle_all([record(number, submitted="2026-01-01T10:00:00+00:00") for number in (1, 2)])
+    assert names(user.get("/jobs").text) == ["train-2", "train-1"]
+
+
 def test_many_jobs_take_several_pages(user: TestClient, ledger: Ledger) -> None:
     ledger.settle_all([record(number, submitted=f"2026-01-01T{number:05}") for number in range(10_000)])
     first, last = user.get("/jobs").text, user.get("/jobs?page=50").text
@@ -182,3 +188,42 @@ def test_the_table_is_accessible_and_fits(browser: Browser, ledger: Ledger, size
         page.goto(f"{server.origin}/jobs")
         assert [one["id"] for one in Axe().run(page).response["violations"]] == []
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+
+
+def test_the_table_says_that_the_server_has_ended_and_that_a_new_one_has_a_new_address(
+    browser: Browser, ledger: Ledger
+) -> None:
+    ledger.settle(record(1))
+    first = ExitStack()
+    server = first.enter_context(served())
+    with first, opened(browser, server.entry, may_fail=True) as page:
+        page.goto(f"{server.origin}/jobs")
+        expect(page.locator("#live")).to_have_text("live")
+        first.close()
+        expect(page.locator("#live")).to_contain_text("connection lost")
+        with served(port=server.port):
+            expect(page.locator("#live")).to_contain_text("Open the new address", timeout=60_000)
+
+
+def test_only_the_jobs_of_the_row_are_offered_to_be_cancelled(user: TestClient, ledger: Ledger) -> None:
+    first = record(1, "")
+    jobs = [structs.replace(one, part_of=first.key) for one in (first, record(2, ""), record(3, ""))]
+    ledger.settle_all(jobs)
+    group = user.get(f"/jobs/{first.key}/cancel?whole=1").text
+    assert "Cancel 3 jobs of train-1?" in group
+    assert "Cancel job 1 (train-1)?" in user.get(f"/jobs/{first.key}/cancel").text
+    assert "Cancel job 2 (train-2)?" in user.get(f"/jobs/{jobs[1].key}/cancel").text
+
+
+def test_an_action_that_fails_says_why_in_its_dialog(user: TestClient, ledger: Ledger) -> None:
+    ledger.settle(record(1, ""))
+    reply = user.post(f"/jobs/{record(1).key}/cancel", headers={"origin": f"http://{HOST}"})
+    assert reply.status_code == 422
+    assert "cannot connect to 127.0.0.1:1" in reply.text
+
+
+def test_a_job_without_a_recorded_request_is_not_submitted_again(user: TestClient, ledger: Ledger) -> None:
+    ledger.settle(record(1))
+    reply = user.get(f"/jobs/{record(1).key}/resubmit")
+    assert reply.status_code == 422
+    assert "is not recorded" in reply.text

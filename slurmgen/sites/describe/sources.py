@@ -1,7 +1,7 @@
 """Which sources support the facts of a profile."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from msgspec import to_builtins
 
@@ -21,19 +21,27 @@ def sources_of(site: Site, keys: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
     The node of a partition counts for itself. A default has a source only if one names it.
     """
-    stated = _stated(site)
-    return {key: _sources(site, key, stated) for key in keys}
+    found: dict[str, dict[str, None]] = {}
+    for fact in _stated(site):
+        if name := site.source_of(fact):
+            for table in _tables(fact):
+                found.setdefault(table, {})[name] = None
+    return {key: tuple(found.get(key) or _named(site, key)) for key in keys}
 
 
-def _sources(site: Site, key: str, stated: Sequence[str]) -> tuple[str, ...]:
-    below = [fact for fact in stated if _is_below(fact, key) and not _is_below(fact, f"{key}.node")]
-    named = any(_is_below(key, fact) for source in site.sources.values() for fact in source.facts)
-    names = (site.source_of(fact) for fact in (below or ([key] if named else [])))
-    return tuple(dict.fromkeys(name for name in names if name))
+def _tables(fact: str) -> Iterator[str]:
+    """The fact, and the tables that it is in."""
+    parts = fact.split(".")
+    for end in range(1, len(parts) + 1):
+        if parts[end : end + 1] != ["node"]:
+            yield ".".join(parts[:end])
 
 
-def _is_below(key: str, table: str) -> bool:
-    return key == table or key.startswith(f"{table}.")
+def _named(site: Site, key: str) -> Iterator[str]:
+    """The source that names a fact, or a table that it is in."""
+    tables, name = {*_tables(key)}, site.source_of(key)
+    if name and any(tables.intersection(source.facts) for source in site.sources.values()):
+        yield name
 
 
 def _stated(site: Site) -> list[str]:

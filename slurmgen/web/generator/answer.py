@@ -1,19 +1,27 @@
 """The answer to a filled form: the script with its reasons, and what else makes it. Pure."""
 
 from collections.abc import Mapping
+from math import prod
 
 from msgspec import Struct
 
 from slurmgen.config.job_table import table_of
+from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobOptions, spec_of_options
 from slurmgen.plan import Plan
 from slurmgen.request import command_line
 from slurmgen.request_text import request_of
 from slurmgen.script_lines import Line, script_lines
 from slurmgen.sites.model import Site
+from slurmgen.sweep import Sweep
 from slurmgen.sync.project_files import check_replaced
 from slurmgen.text import toml_value
 from slurmgen.web.generator.picture import Picture, picture_of
+
+MOST_TEXT = 20_000
+"Characters of a form."
+MOST_TABLE = 500_000
+"Characters of the parameters of all runs of a sweep."
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -42,6 +50,7 @@ def answer_of(texts: Mapping[str, str], site: Site) -> Answer:
         SlurmgenError: the request is not valid, as on the command line.
     """
     request = request_of(texts)
+    _check_table(request.sweep)
     spec = spec_of_options(JobOptions(site=site.name, request=request), site)
     plan = spec.plan()
     script = spec.render(plan)
@@ -54,3 +63,26 @@ def answer_of(texts: Mapping[str, str], site: Site) -> Answer:
         toml=f"site = {toml_value(site.name)}\n\n{table_of(plan.name, spec.request)}",
         picture=picture_of(plan),
     )
+
+
+def check_size(texts: Mapping[str, str]) -> None:
+    """Refuse a form that is too large for a page.
+
+    Raises:
+        RequestError: it has more than `MOST_TEXT` characters.
+    """
+    size = sum(map(len, (*texts, *texts.values())))
+    if size > MOST_TEXT:
+        raise RequestError(f"the form has {size:,} characters, more than {MOST_TEXT:,}", _ELSEWHERE)
+
+
+def _check_table(sweep: Sweep | None) -> None:
+    """Refuse a sweep whose table would be a very large page, before it is made."""
+    grid = (sweep.grid if sweep else None) or {}
+    runs = prod(map(len, grid.values()))
+    size = runs * sum(len(name) + max(len(str(value)) for value in values) for name, values in grid.items())
+    if size > MOST_TABLE:
+        raise RequestError(f"the table of the sweep has about {size:,} characters", _ELSEWHERE, "sweep")
+
+
+_ELSEWHERE = "Write such a job into slurmgen.toml, and use the command line."

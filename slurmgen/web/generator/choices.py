@@ -65,8 +65,8 @@ def _of_several(names: Iterable[str], *default: str | None, required: bool = Fal
     """The default, else whether a name is required; and the first names that there are."""
     chosen = [name for name in default if name]
     others = [name for name in names if name not in chosen]
-    known = f"{'others' if chosen else 'such as'} {listed(others, 3)}" if others else ""
-    return _joined(_default(", ".join(chosen)) or ("required" if required else ""), known)
+    known = f"{'others:' if chosen else 'such as'} {listed(others, 3)}" if others else ""
+    return "; ".join(filter(None, [_default(", ".join(chosen)) or ("required" if required else ""), known]))
 
 
 def _of_node(site: Site, place: Place) -> dict[str, str]:

@@ -12,7 +12,7 @@ from slurmgen.advice import field_of, offers
 from slurmgen.config.project import DEFAULT_SITE
 from slurmgen.errors import SlurmgenError
 from slurmgen.sites.model import Site
-from slurmgen.web.generator.answer import answer_of
+from slurmgen.web.generator.answer import answer_of, check_size
 from slurmgen.web.generator.choices import PLACED_BY, choices_of, hints_of
 from slurmgen.web.generator.form import COMMON, GROUPS, LABELS
 from slurmgen.web.generator.profiles import find_site, site_titles
@@ -49,6 +49,7 @@ def _answered(request: Request, texts: dict[str, str]) -> Response:
     texts |= {unknown: ""} if unknown else {}
     of_site: dict[str, Any] = {"hints": None}
     try:
+        check_size(texts)
         site = find_site(settings_of(request), texts.pop("site", DEFAULT_SITE))
         if shown != _placed({**texts, "site": site.name}):
             of_site = _of_site(site, texts)

@@ -23,14 +23,16 @@ _MOST_TASKS = 4_000_001
 "Slurm's own limit for the tasks of an array."
 
 
-def asked_job(request: Request) -> Job:
+def asked_job(request: Request, *, may_be_pending: bool = False) -> Job:
     """The job, or its task in `task` and the run of that in `run`.
 
     Raises:
-        HTTPException: there is no such job, task or run.
+        HTTPException: there is no such job, task or run; or it is not known whether there is a job.
     """
     record = record_of(request.path_params["key"])
     job = job_of(record)
+    if record.pending and not may_be_pending:
+        raise HTTPException(404, "It is not known whether this submission became a job.")
     task, run = number(request, "task"), number(request, "run")
     if task is None:
         return job

@@ -15,10 +15,11 @@ from starlette.responses import Response, StreamingResponse
 
 from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.jobs.job import Job
-from slurmgen.jobs.log_files import has_folder, path_of
+from slurmgen.jobs.log_files import is_pruned, path_of
 from slurmgen.jobs.log_lines import PART, Lines, read_part
 from slurmgen.jobs.logs import FIRST_PAUSE, LONGEST_PAUSE, REST, read, tail_start
-from slurmgen.jobs.slurm_client import GONE, ended, job_states, outcome
+from slurmgen.jobs.slurm_client import ended, job_states
+from slurmgen.jobs.status import end_of, recall
 from slurmgen.remote.transport import Transport
 from slurmgen.web.jobs.asked import asked_job, asked_rank, number
 from slurmgen.web.jobs.connections import Connections
@@ -70,6 +71,8 @@ class Feed:
             self._lines = Lines(0, self._rank)
             yield _event("restart", {}, 0)
             return
+        if part.size is None:
+            yield _event("none", {})
         if part.content:
             lines = self._lines(part.content)
             shown = {"lines": [runs(line) for line in lines], "rest": runs(self._lines.unfinished)}
@@ -90,18 +93,16 @@ class Feed:
 
     def _state_at_end(self, transport: Transport) -> str:
         """How the job ended; empty if it has not, or if that was queried just now."""
-        if self._job.final:
-            return f"Job {self._job.id} is {outcome(self._job.final)}."
+        if remembered := recall(self._job, ""):
+            return f"Job {self._job.id} is {remembered.state}."
         if time.monotonic() - self._queried < _BETWEEN_STATES:
             return ""
         self._queried = time.monotonic()
         states = job_states(transport, self._job.id)
         if not ended(states) or (not states and self._job.is_new):
             return ""
-        record = self._job.record
-        is_gone = record is not None and not has_folder(transport, record.folder)
-        state = outcome(states) if states else GONE
-        return f"Job {self._job.id} is {state}." + (" Its folder was pruned." if is_gone else "")
+        pruned = " Its folder was pruned." if is_pruned(transport, self._job) else ""
+        return f"Job {self._job.id} is {end_of(transport, self._job, states).state}.{pruned}"
 
 
 def log_of(transport: Transport, job: Job, file: str | None) -> str:
@@ -145,9 +146,20 @@ def whole(request: Request) -> Response:
     file = known_file(request, job)
     name = f"{job.id}{'-stderr' if file == 'stderr' else ''}.log"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(_content(request, job, file), media_type="text/plain", headers=headers)
+    content = _content(request, job, file)
+    first = next(content, b"")  # an error before it has a page of its own
+    return StreamingResponse(_to_end(first, content), media_type="text/plain", headers=headers)
 
 
 def _content(request: Request, job: Job, file: str | None) -> Iterator[bytes]:
     with connections_of(request).use(job.route) as transport:
         yield from read(transport, log_of(transport, job, file))
+
+
+def _to_end(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    """The parts of a log; what was not read is said at the end of the file."""
+    yield first
+    try:
+        yield from rest
+    except SlurmgenError as error:
+        yield f"\nslurmgen: the rest of the log was not read: {error.fact}\n".encode()

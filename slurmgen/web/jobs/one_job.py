@@ -35,7 +35,7 @@ _RUNS = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING"}
 
 def show(request: Request) -> Response:
     """The page, with what the ledger knows; its parts query the site."""
-    job, key = asked_job(request), request.path_params["key"]
+    job, key = asked_job(request, may_be_pending=True), request.path_params["key"]
     record = job.record
     assert record is not None  # noqa: S101  # `asked_job` finds jobs by their records
     table, ranks = table_of(record), ranks_of(record)

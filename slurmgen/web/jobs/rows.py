@@ -127,7 +127,7 @@ def _row(report: Report, identifier: str, now: float, before: Row | None, *, gro
         words=_words(report, members),
         gpus=_gpus(report, record),
         start="" if report.state == "PENDING" and report.is_held else report.main.start,
-        elapsed=None if _runs(report) else report.elapsed,
+        elapsed=None if _runs(report) or report.state == "PENDING" else report.elapsed,
         began=_began(report, now, before),
         limit=report.time_limit,
         submitted=record.submitted,

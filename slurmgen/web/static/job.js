@@ -36,8 +36,9 @@ export async function repeat(action, seconds) {
   if (again) setTimeout(() => repeat(action, seconds), seconds * 1000);
 }
 
-/** Say a new state once, for screen readers. */
+/** Say a new state once, for screen readers; a job that has ended cannot be cancelled. */
 function announce() {
+  document.querySelector(".job-actions .danger")?.toggleAttribute("hidden", hasEnded());
   const state = document.querySelector("#state [data-state]")?.dataset.state;
   const place = document.getElementById("announce");
   const text = state ? `The job is ${state}.` : "";

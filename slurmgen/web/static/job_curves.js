@@ -155,5 +155,5 @@ export function startCurves() {
   element("curves-file").addEventListener("change", () => { shown = null; read(); });
   addEventListener("themechange", redraw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  repeat(look, 4 * SECONDS);
+  repeat(look, 2 * SECONDS);
 }

@@ -98,12 +98,14 @@ function connect() {
     action(JSON.parse(event.data));
   });
   on("start", ({ byte }) => { clear(); first = byte; say("Following"); });
+  on("none", () => say("There is no log yet"));
   on("restart", () => { clear(); first = 0; say("Written anew"); });
   on("lines", (part) => { show(part); say("Following"); });
   on("problem", ({ text }) => say(`${text} Trying again …`));
   on("end", ({ text }) => { disconnect(); say(text); element("log-pause").disabled = true; });
-  source.onopen = () => say("Following");
-  source.onerror = () => { if (source?.readyState === EventSource.CONNECTING) say("Connecting …"); };
+  source.onerror = () => {
+    if (source) say(source.readyState === EventSource.CONNECTING ? "Connecting …" : "The server does not send this log. Reload the page.");
+  };
 }
 
 /** Close the stream; `connect` continues where it was. */

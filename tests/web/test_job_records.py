@@ -1,0 +1,144 @@
+"""The page of one job as the ledger knows it, without its site."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import json, structs
+from starlette.testclient import TestClient
+
+from slurmgen.errors import ConnectionFailed
+from slurmgen.jobs.failure import Why
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.remote.route import Route
+from slurmgen.slurm.replies import JobState
+from slurmgen.web import Settings, create_app
+from slurmgen.web.jobs.connections import Connections
+
+SETTINGS = Settings(hosts=("127.0.0.1:8123",))
+HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e"
+FAILED = [JobState(id="12", state="FAILED", elapsed="00:20:00", time_limit="01:00:00", exit_code="1:0")]
+JOB = Record(
+    id="12",
+    site="olivia",
+    via="ssh",
+    host="127.0.0.1:1",
+    name="train",
+    folder="/home/user/slurmgen/runs/12",
+    output="train-%j.out",
+    submitted="2026-01-01T10:00:00+00:00",
+    key="20260101-100000-00000012",
+)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    (tmp_path / "state").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return Ledger()
+
+
+@pytest.fixture
+def user(ledger: Ledger) -> Iterator[TestClient]:
+    """A client with the cookie."""
+    with TestClient(create_app(SETTINGS), base_url="http://127.0.0.1:8123") as client:
+        client.get("/", params={"token": SETTINGS.token})
+        yield client
+
+
+def test_jobs_that_were_submitted_together_are_linked(ledger: Ledger, user: TestClient) -> None:
+    ledger.add(structs.replace(JOB, part_of="20260101-100000-000000aa"))
+    other = structs.replace(JOB, id="13", key="20260101-100000-00000013", name="evaluate")
+    ledger.add(structs.replace(other, part_of="20260101-100000-000000aa"))
+    assert f'<a href="/jobs/{other.key}">evaluate 13</a>' in user.get(f"/jobs/{JOB.key}").text
+
+
+def test_what_a_hostile_record_contains_is_text(ledger: Ledger, user: TestClient) -> None:
+    ledger.add(structs.replace(JOB, name=HOSTILE, folder=HOSTILE, command=HOSTILE, commit=HOSTILE))
+    text = user.get(f"/jobs/{JOB.key}").text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[2J\\u202e" in text
+    assert [part for part in ("<script>alert", "\x1b", "\u202e") if part in text] == []
+
+
+def test_a_site_that_is_not_reached_leaves_what_the_ledger_remembers(
+    ledger: Ledger, user: TestClient
+) -> None:
+    why = Why("Python has no module einops", "Install it.", "ModuleNotFoundError: einops")
+    ledger.add(structs.replace(JOB, final=json.encode(FAILED).decode(), why=json.encode(why).decode()))
+    reply = user.get(f"/jobs/{JOB.key}/state")
+    for text in ("FAILED", "Python has no module einops", "ModuleNotFoundError: einops", "not reached"):
+        assert text in reply.text
+    assert "<html" not in user.get(f"/jobs/{JOB.key}/files").text
+    assert "problem" in user.get(f"/jobs/{JOB.key}/found").json()
+
+
+def test_an_unsettled_submission_has_a_page_without_a_site(ledger: Ledger, user: TestClient) -> None:
+    ledger.add(structs.replace(JOB, id="", state="pending"))
+    text = user.get(f"/jobs/{JOB.key}").text
+    assert "It is not known whether this submission became a job" in text
+    assert "hx-get" not in text
+
+
+@pytest.mark.parametrize("part", ["state", "log", "log.txt", "found", "gpus", "files", "script"])
+def test_an_unsettled_submission_has_no_parts(part: str, ledger: Ledger, user: TestClient) -> None:
+    ledger.add(structs.replace(JOB, id="", state="pending"))
+    assert user.get(f"/jobs/{JOB.key}/{part}").status_code == 404
+
+
+VALUES = st.one_of(
+    st.integers(-3, 10**20).map(str),
+    st.sampled_from(
+        [
+            "",
+            "stderr",
+            "../../etc/passwd",
+            "0123456789abcdef",
+            "\u0661",
+            "1e3",
+            "\0",
+            "%00",
+            "\ud800",
+            "a" * 999,
+        ]
+    ),
+    st.text(max_size=20),
+)
+QUERIES = st.dictionaries(
+    st.sampled_from(["task", "run", "rank", "file", "from", "whole", "x"]), VALUES, max_size=4
+)
+PARTS = ["", "/state", "/log", "/log.txt", "/found", "/curves", "/gpus", "/files", "/script", "/sweep"]
+
+
+def refused(_connections: Connections, _route: Route) -> NoReturn:
+    raise ConnectionFailed("no host is reached")
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    part=st.sampled_from(PARTS),
+    query=QUERIES,
+    key=st.sampled_from([JOB.key, "olivia:12", "olivia:13", ":", "sweep"]),
+)
+def test_no_address_is_an_error_of_the_server(
+    part: str, query: dict[str, str], key: str, records: None, user: TestClient
+) -> None:
+    """The client of the test raises the error of a server."""
+    text = urlencode(query, errors="surrogatepass")
+    reply = user.get(
+        f"/jobs/{key}{part}?{text}", headers={"last-event-id": query.get("x", "").encode(errors="replace")}
+    )
+    assert reply.status_code in (200, 286, 400, 404, 422)
+    assert "root:" not in reply.text
+
+
+@pytest.fixture
+def records(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job and a sweep at a site that no connection reaches."""
+    monkeypatch.setattr(Connections, "_logged_in", refused)
+    ledger.add(JOB)
+    tasks = '{"tasks": {"0": [{"lr": "1"}, {"lr": "2"}], "1": [{"lr": "3"}]}, "per_task": 2}'
+    ledger.add(structs.replace(JOB, id="14", key="sweep", tasks=tasks, output="%x-%A_%a.out"))

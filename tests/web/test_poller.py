@@ -1,0 +1,127 @@
+"""The queries of sites while a page is open."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from slurmgen.errors import ConnectionFailed
+from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Closing, Completed, Transport
+from slurmgen.web.jobs.board import Board
+from slurmgen.web.jobs.connections import Connections
+from slurmgen.web.jobs.poller import Poller
+
+Result = TypeVar("Result")
+
+
+class Site(Closing):
+    """A login node on which every job runs, or that is not reached."""
+
+    where, login, shell = "made up", "none", ("bash", "-lc")
+
+    def __init__(self) -> None:
+        self.logins, self.queries, self.is_reached = 0, 0, True
+
+    def connect(self, _route: Route) -> Transport:
+        self.logins += 1
+        if not self.is_reached:
+            raise ConnectionFailed("the network is down")
+        return self  # type: ignore[return-value]
+
+    def run(self, _argv: object, **_more: object) -> Completed:
+        """The reply of squeue."""
+        self.queries += 1
+        return Completed(0, b"1|RUNNING|None|1:00|2:00:00|2026-01-01T00:00:00|n1||train\n")
+
+
+@pytest.fixture(autouse=True)
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    """A ledger with one job that has not ended."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    fields = {"folder": "/f", "output": "%j.out", "submitted": "2026-01-01T00:00:00+00:00"}
+    Ledger().add(Record(id="1", site="olivia", via="ssh", host="h", name="train", key="k", **fields))  # type: ignore[arg-type]
+    return Ledger()
+
+
+def run(scenario: Coroutine[Any, Any, Result]) -> Result:
+    """Run it in a thread: the browser of other tests has the event loop of this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, scenario).result()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def state(board: Board) -> str:
+    return board.rows()[0][0].state
+
+
+def test_two_tabs_share_one_login_and_one_query() -> None:
+    site, board = Site(), Board()
+    poller = Poller(board, Connections(site.connect), interval=3600)
+
+    async def two_tabs() -> None:
+        with poller.watched(), poller.watched():
+            await until(lambda: state(board) == "RUNNING")
+
+    run(two_tabs())
+    assert (site.logins, site.queries) == (1, 1)
+
+
+def test_a_page_that_is_opened_again_soon_queries_no_site_again() -> None:
+    site, board = Site(), Board()
+    poller = Poller(board, Connections(site.connect), interval=3600)
+
+    async def twice() -> None:
+        with poller.watched():
+            await until(lambda: state(board) == "RUNNING")
+        with poller.watched():
+            await asyncio.sleep(0)
+
+    run(twice())
+    assert site.queries == 1
+
+
+def test_the_last_known_states_stay_after_the_connection_to_a_site_broke() -> None:
+    site, board = Site(), Board()
+    connections = Connections(site.connect)
+    poller = Poller(board, connections, interval=0.01)
+
+    async def cut_off() -> None:
+        with poller.watched():
+            await until(lambda: state(board) == "RUNNING")
+            site.is_reached = False
+            connections.close()
+            await until(lambda: bool(board.problems()))
+
+    run(cut_off())
+    assert [(problem.site, problem.fact) for problem in board.problems()] == [
+        ("olivia", "the network is down")
+    ]
+    assert state(board) == "RUNNING"
+
+
+def test_the_clock_of_a_running_job_changes_no_row() -> None:
+    now = [1000.0]
+    site, board = Site(), Board(clock=lambda: now[0])
+    poller = Poller(board, Connections(site.connect), interval=0.01)
+
+    async def watch() -> str:
+        with poller.watched():
+            await until(lambda: state(board) == "RUNNING")
+            version, before = board.version, site.queries
+            now[0] += 1
+            await until(lambda: site.queries > before + 1)
+            return version
+
+    assert board.since(run(watch())).rows == ()

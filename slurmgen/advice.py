@@ -89,8 +89,8 @@ def offers(error: SlurmgenError) -> tuple[Offer, ...]:
 def _values(error: SlurmgenError) -> Iterator[Offer]:
     """Values that follow an option, and those of a list."""
     for match in _NAMED.finditer(error.hint):
-        is_no_offer = error.hint[: match.start()].endswith(("eave ", "eave out ", "as "))
-        if match["option"] in _FIELDS and not is_no_offer:
+        before = error.hint[: match.start()]
+        if match["option"] in _FIELDS and not before.endswith(("eave ", "eave out ", " as ")):
             yield from _each(_FIELDS[match["option"]], match["values"].removeprefix(", one of"))
     for match in _COUNTED.finditer(error.hint):
         yield from _each(f"{match['unit'].lower()}s", match["values"])

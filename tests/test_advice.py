@@ -56,7 +56,7 @@ def test_quoted_text_of_the_user_does_not_choose_the_field() -> None:
     assert field_of(RequestError("the job name '--gpus' is not valid")) == "name"
 
 
-def test_an_example_is_no_offer() -> None:
+def test_an_example_is_not_offered() -> None:
     assert offers(RequestError("the sweep has no parameters", "Write it as --sweep lr=1e-3,3e-4.")) == ()
 
 

@@ -48,7 +48,7 @@ class RateLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        client = _client(scope)
+        client = client_of(scope.get("client"))
         if not self._admits(client):
             await _refusal(429, "Too many requests from your address.")(scope, receive, send)
             return
@@ -68,11 +68,11 @@ class RateLimit:
         return True
 
 
-def _client(scope: Scope) -> str:
-    """The network of the client; one for all that have none."""
+def client_of(peer: tuple[str, int] | None) -> str:
+    """What counts as one client: its address, or its network; the empty text for all that have none."""
     try:
-        address = ip_address(scope["client"][0])
-    except (TypeError, ValueError):
+        address = ip_address(peer[0] if peer else "")
+    except ValueError:
         return ""
     if isinstance(address, IPv6Address) and not address.ipv4_mapped:
         return str(ip_network((int(address), 64), strict=False))

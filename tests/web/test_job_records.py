@@ -80,3 +80,9 @@ def test_an_unsettled_submission_has_a_page_without_a_site(ledger: Ledger, user:
 def test_an_unsettled_submission_has_no_parts(part: str, ledger: Ledger, user: TestClient) -> None:
     ledger.add(structs.replace(JOB, id="", state="pending"))
     assert user.get(f"/jobs/{JOB.key}/{part}").status_code == 404
+
+
+def test_a_log_that_cannot_be_read_is_not_saved_as_an_empty_file(ledger: Ledger, user: TestClient) -> None:
+    ledger.add(JOB)
+    reply = user.get(f"/jobs/{JOB.key}/log.txt")
+    assert (reply.status_code, "content-disposition" in reply.headers) == (422, False)

@@ -7,6 +7,7 @@ and repeats nothing. A browser that is slow gets the next part only when it has 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from itertools import chain
 
 from msgspec import json
 from starlette.concurrency import run_in_threadpool
@@ -146,7 +147,9 @@ def whole(request: Request) -> Response:
     file = known_file(request, job)
     name = f"{job.id}{'-stderr' if file == 'stderr' else ''}.log"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(_content(request, job, file), media_type="text/plain", headers=headers)
+    content = _content(request, job, file)
+    first = next(content, b"")  # an error after the head of the reply would be an empty file
+    return StreamingResponse(chain([first], content), media_type="text/plain", headers=headers)
 
 
 def _content(request: Request, job: Job, file: str | None) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
+from weakref import WeakValueDictionary
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
@@ -14,10 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MAX_BODY = 1_000_000
 "Bytes of a request, which is more than the largest script."
 _CLIENTS = 10_000
-_CHEAP = 0.2
-"A reply that takes longer, in seconds, uses up as much of the client's rate."
-_SECONDS = "slurmgen.seconds"
-"The key in the scope for the time that a reply took."
 
 
 @dataclass(frozen=True)
@@ -30,10 +27,12 @@ class Limits:
     "Time until a reply starts, from the end of the request."
     concurrent: int = 16
     "Requests that are answered at the same time."
+    each: int = 2
+    "The same, of one client: fewer than the linter has processes."
 
 
 class RateLimit:
-    """Middleware that answers 429 to a client that sends too many requests, or too expensive ones.
+    """Middleware that answers 429 to a client that sends too many requests.
 
     A bucket of tokens for each client, kept as the time at which it is full again, for the clients that came
     last. One with IPv6 has at least a network of 64 bits, so that is one client.
@@ -48,13 +47,10 @@ class RateLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        client = client_of(scope.get("client"))
-        if not self._admits(client):
+        if self._admits(client_of(scope.get("client"))):
+            await self.app(scope, receive, send)
+        else:
             await _refusal(429, "Too many requests from your address.")(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
-        if client in self._full:
-            self._full[client] += max(0, scope.get(_SECONDS, 0) - _CHEAP)
 
     def _admits(self, client: str) -> bool:
         now = self.clock()
@@ -82,12 +78,14 @@ def client_of(peer: tuple[str, int] | None) -> str:
 class InTime:
     """Middleware that answers 503 if a reply takes too long, or if too many requests are being answered.
 
-    A handler in a thread cannot be ended. Its reply is dropped, and it counts until it returns.
+    A client with many requests waits for its turn. A handler in a thread cannot be ended: its reply is
+    dropped, and it counts until it returns.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self.app, self.limits = app, limits
         self._running = set[asyncio.Task[None]]()
+        self._turns = WeakValueDictionary[str, asyncio.Semaphore]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the whole request, then answer it in time."""
@@ -98,24 +96,38 @@ class InTime:
             body = await Request(scope, receive).body()
         except ClientDisconnect:
             return
-        if len(self._running) >= self.limits.concurrent:
-            await _refusal(503, "The server is busy.")(scope, receive, send)
-            return
-        await self._answer(scope, _replay(body, receive), send)
+        refused = await self._answer(scope, _replay(body, receive), send)
+        if refused:
+            await _refusal(503, refused)(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> str:
+        """Answer, or return why not."""
+        end = time.monotonic() + self.limits.seconds
+        turns = self._turns.setdefault(client_of(scope.get("client")), asyncio.Semaphore(self.limits.each))
+        try:
+            await asyncio.wait_for(turns.acquire(), self.limits.seconds)
+        except TimeoutError:
+            return "The server is busy with other requests of your address."
+        if len(self._running) >= self.limits.concurrent:
+            turns.release()
+            return "The server is busy."
         gate = _Gate(send)
-        task = asyncio.create_task(_run(self.app, scope, receive, gate))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        begin = time.monotonic()
-        await asyncio.wait({task}, timeout=self.limits.seconds)
-        scope[_SECONDS] = time.monotonic() - begin
+        task = self._started(scope, receive, gate, turns)
+        await asyncio.wait({task}, timeout=max(0, end - time.monotonic()))
         if task.done() or gate.started:
             await task
-            return
+            return ""
         gate.closed = True
-        await _refusal(503, "The reply took too long.")(scope, receive, send)
+        return "The reply took too long."
+
+    def _started(
+        self, scope: Scope, receive: Receive, send: Send, turns: asyncio.Semaphore
+    ) -> asyncio.Task[None]:
+        task = asyncio.create_task(_run(self.app, scope, receive, send))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        task.add_done_callback(lambda _task: turns.release())
+        return task
 
 
 class _Gate:

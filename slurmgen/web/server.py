@@ -93,7 +93,12 @@ def _settings(options: Options, port: int) -> Settings:
     base_path = options.base_path.rstrip("/")
     if options.public:
         return Settings(public=True, base_path=base_path, limits=Limits(rate=options.rate))
-    return Settings(hosts=tuple(f"{name}:{port}" for name in _NAMES), base_path=base_path)
+    return Settings(hosts=hosts(port), base_path=base_path)
+
+
+def hosts(port: int) -> tuple[str, ...]:
+    """What the address of a local server may be."""
+    return tuple(f"{name}:{port}" for name in _NAMES)
 
 
 def _address(host: str, port: int, settings: Settings) -> str:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from slurmgen.web import Settings
 from slurmgen.web.limits import Limits
-from slurmgen.web.server import config, listen
+from slurmgen.web.server import config, hosts, listen
 
 CHROMIUM = "/usr/bin/chromium"
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -49,8 +49,8 @@ def served(
     """Serve the page in a thread of this process."""
     listener = listen("127.0.0.1", port)
     host = f"127.0.0.1:{listener.getsockname()[1]}"
-    hosts = () if public else (host,)
-    settings = Settings(public=public, hosts=hosts, base_path=base_path, limits=limits)
+    names = () if public else hosts(listener.getsockname()[1])
+    settings = Settings(public=public, hosts=names, base_path=base_path, limits=limits)
     statuses, configured = list[int](), config(settings)
     configured.app = _noting(configured.app, statuses)
     server = uvicorn.Server(configured)

@@ -2,15 +2,22 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlencode
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec import json, structs
 from starlette.testclient import TestClient
 
+from slurmgen.errors import ConnectionFailed
 from slurmgen.jobs.failure import Why
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.remote.route import Route
 from slurmgen.slurm.replies import JobState
 from slurmgen.web import Settings, create_app
+from slurmgen.web.jobs.connections import Connections
 
 SETTINGS = Settings(hosts=("127.0.0.1:8123",))
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e"
@@ -82,7 +89,56 @@ def test_an_unsettled_submission_has_no_parts(part: str, ledger: Ledger, user: T
     assert user.get(f"/jobs/{JOB.key}/{part}").status_code == 404
 
 
-def test_a_log_that_cannot_be_read_is_not_saved_as_an_empty_file(ledger: Ledger, user: TestClient) -> None:
+VALUES = st.one_of(
+    st.integers(-3, 10**20).map(str),
+    st.sampled_from(
+        [
+            "",
+            "stderr",
+            "../../etc/passwd",
+            "0123456789abcdef",
+            "\u0661",
+            "1e3",
+            "\0",
+            "%00",
+            "\ud800",
+            "a" * 999,
+        ]
+    ),
+    st.text(max_size=20),
+)
+QUERIES = st.dictionaries(
+    st.sampled_from(["task", "run", "rank", "file", "from", "whole", "x"]), VALUES, max_size=4
+)
+PARTS = ["", "/state", "/log", "/log.txt", "/found", "/curves", "/gpus", "/files", "/script", "/sweep"]
+
+
+def refused(_connections: Connections, _route: Route) -> NoReturn:
+    raise ConnectionFailed("no host is reached")
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    part=st.sampled_from(PARTS),
+    query=QUERIES,
+    key=st.sampled_from([JOB.key, "olivia:12", "olivia:13", ":", "sweep"]),
+)
+def test_no_address_is_an_error_of_the_server(
+    part: str, query: dict[str, str], key: str, records: None, user: TestClient
+) -> None:
+    """The client of the test raises the error of a server."""
+    text = urlencode(query, errors="surrogatepass")
+    reply = user.get(
+        f"/jobs/{key}{part}?{text}", headers={"last-event-id": query.get("x", "").encode(errors="replace")}
+    )
+    assert reply.status_code in (200, 286, 400, 404, 422)
+    assert "root:" not in reply.text
+
+
+@pytest.fixture
+def records(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job and a sweep at a site that no connection reaches."""
+    monkeypatch.setattr(Connections, "_logged_in", refused)
     ledger.add(JOB)
-    reply = user.get(f"/jobs/{JOB.key}/log.txt")
-    assert (reply.status_code, "content-disposition" in reply.headers) == (422, False)
+    tasks = '{"tasks": {"0": [{"lr": "1"}, {"lr": "2"}], "1": [{"lr": "3"}]}, "per_task": 2}'
+    ledger.add(structs.replace(JOB, id="14", key="sweep", tasks=tasks, output="%x-%A_%a.out"))

@@ -104,6 +104,11 @@ def test_a_search_or_an_order_is_a_part_of_the_address(
     assert names(reply.text) == found
 
 
+def test_of_jobs_of_the_same_second_the_last_is_first(user: TestClient, ledger: Ledger) -> None:
+    ledger.settle_all([record(number, submitted="2026-01-01T10:00:00+00:00") for number in (1, 2)])
+    assert names(user.get("/jobs").text) == ["train-2", "train-1"]
+
+
 def test_many_jobs_take_several_pages(user: TestClient, ledger: Ledger) -> None:
     ledger.settle_all([record(number, submitted=f"2026-01-01T{number:05}") for number in range(10_000)])
     first, last = user.get("/jobs").text, user.get("/jobs?page=50").text

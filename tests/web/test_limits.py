@@ -1,14 +1,17 @@
 """What a public server allows one client."""
 
+from collections.abc import Iterator
 from threading import Event
 
+import httpx
 import pytest
+from httpx import ASGITransport
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from slurmgen.web import Settings, create_app
 from slurmgen.web.limits import _CLIENTS, InTime, Limits, RateLimit
@@ -39,21 +42,6 @@ def test_a_client_has_a_burst_and_then_its_rate() -> None:
     assert _ok(limit, "192.0.2.2", 100) == 60
 
 
-def test_a_client_with_expensive_requests_waits_as_long_as_they_took() -> None:
-    now = [0.0]
-
-    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
-        scope["slurmgen.seconds"] = 8.2
-        await PlainTextResponse("ok")(scope, receive, send)
-
-    limit = RateLimit(slow, 20, lambda: now[0])
-    assert _status(limit, "192.0.2.1") == 200
-    now[0] = 5
-    assert [_status(limit, "192.0.2.1"), _status(limit, "192.0.2.2")] == [429, 200]
-    now[0] = 6
-    assert _status(limit, "192.0.2.1") == 200
-
-
 def test_many_clients_do_not_fill_the_memory() -> None:
     limit = RateLimit(PlainTextResponse("ok"), 20, lambda: 0)
     for number in range(2 * _CLIENTS):
@@ -81,21 +69,50 @@ def test_a_client_is_an_address_or_a_network_of_ipv6(first: str, second: str, ex
     assert _status(limit, second) == expected
 
 
-def test_a_reply_that_takes_too_long_is_dropped_and_too_many_are_refused() -> None:
-    released = Event()
+@pytest.fixture
+def released() -> Iterator[Event]:
+    """Ends the slow handlers."""
+    event = Event()
+    yield event
+    event.set()
 
-    def slow(_request: Request) -> Response:
+
+@pytest.fixture
+def slow(released: Event) -> Starlette:
+    """An application with an address that answers only when it is released, and another one."""
+
+    def wait(_request: Request) -> Response:
         released.wait()
         return PlainTextResponse("late")
 
-    async def quick(_request: Request) -> Response:
+    async def answer(_request: Request) -> Response:
         return PlainTextResponse("ok")
 
-    routes = [Route("/slow", slow), Route("/quick", quick)]
-    with TestClient(InTime(Starlette(routes=routes), Limits(seconds=0.01, concurrent=2))) as client:
+    return Starlette(routes=[Route("/slow", wait), Route("/quick", answer)])
+
+
+def test_a_reply_that_takes_too_long_is_dropped_and_too_many_are_refused(
+    slow: Starlette, released: Event
+) -> None:
+    with TestClient(InTime(slow, Limits(seconds=0.01, concurrent=2, each=9))) as client:
         assert "took too long" in client.get("/slow").text
         assert client.get("/slow").status_code == 503
-        assert "is busy" in client.get("/quick").text
+        assert "The server is busy." in client.get("/quick").text
         released.set()
         while client.get("/quick").text != "ok":
             pass
+
+
+def test_a_client_with_slow_requests_does_not_keep_others_waiting(slow: Starlette, released: Event) -> None:
+    limited = InTime(slow, Limits(seconds=0.01, each=2))
+    with TestClient(limited, client=("192.0.2.1", 1)) as first:
+        assert {first.get("/slow").status_code for _ in range(2)} == {503}
+        assert "of your address" in first.get("/quick").text
+        limited.limits = Limits(each=2, seconds=60)
+        assert first.portal
+        second = ASGITransport(limited, client=("192.0.2.2", 1))
+        request = httpx.Request("GET", "http://test/quick")
+        assert first.portal.call(second.handle_async_request, request).status_code == 200
+        released.set()
+        assert first.get("/quick").text == "ok"
+    assert len(limited._turns) == 0

@@ -41,7 +41,9 @@ class _Page(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-type", "text/html")
         self.end_headers()
-        self.wfile.write(b"<!doctype html><title>evil</title><body>")
+        self.wfile.write(
+            b"<!doctype html><title>evil</title><body>" + self.headers.get("cookie", "").encode()
+        )
 
     def log_message(self, *_arguments: object) -> None:
         pass
@@ -120,4 +122,19 @@ def test_the_printed_address_works_as_a_link(browser: Browser, evil: int) -> Non
         page.evaluate("(url) => { location.href = url; }", server.entry)
         expect(page).to_have_title("Generator · slurmgen")
         assert "token" not in page.url
+    context.close()
+
+
+@pytest.mark.parametrize(("name", "leaks"), [("127.0.0.1", True), ("slurmgen.localhost", False)])
+def test_a_name_of_its_own_keeps_the_cookie_from_other_ports(
+    browser: Browser, evil: int, name: str, leaks: bool
+) -> None:
+    context = browser.new_context()
+    with served() as server:
+        page = context.new_page()
+        page.goto(server.entry.replace("127.0.0.1", name))
+        expect(page).to_have_title("Generator · slurmgen")
+        page.goto(f"http://127.0.0.1:{evil}/")
+        page.reload()
+        assert (server.settings.token in page.content()) == leaks
     context.close()

@@ -54,6 +54,16 @@ def test_interrupted_it_ends_with_nothing_on_stdout_but_the_address() -> None:
     assert (process.returncode, stdout, stderr) == (0, "", "serving until ^C\n")
 
 
+def test_an_open_stream_of_events_neither_delays_its_end_nor_is_an_error() -> None:
+    with web() as (process, address), httpx.Client(follow_redirects=True) as client:
+        client.get(address)
+        with client.stream("GET", httpx.URL(address).copy_with(path="/jobs/events", query=None)) as stream:
+            assert next(stream.iter_text())
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (0, "serving until ^C\n")
+
+
 def test_two_servers_do_not_share_a_cookie() -> None:
     with web() as (_, first), web() as (_, second), httpx.Client(follow_redirects=True) as client:
         assert client.get(first).status_code == 200

@@ -7,7 +7,6 @@ and repeats nothing. A browser that is slow gets the next part only when it has 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from itertools import chain
 
 from msgspec import json
 from starlette.concurrency import run_in_threadpool
@@ -148,10 +147,19 @@ def whole(request: Request) -> Response:
     name = f"{job.id}{'-stderr' if file == 'stderr' else ''}.log"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     content = _content(request, job, file)
-    first = next(content, b"")  # an error after the head of the reply would be an empty file
-    return StreamingResponse(chain([first], content), media_type="text/plain", headers=headers)
+    first = next(content, b"")  # an error before it has a page of its own
+    return StreamingResponse(_to_end(first, content), media_type="text/plain", headers=headers)
 
 
 def _content(request: Request, job: Job, file: str | None) -> Iterator[bytes]:
     with connections_of(request).use(job.route) as transport:
         yield from read(transport, log_of(transport, job, file))
+
+
+def _to_end(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    """The parts of a log; what was not read is said at the end of the file."""
+    yield first
+    try:
+        yield from rest
+    except SlurmgenError as error:
+        yield f"\nslurmgen: the rest of the log was not read: {error.fact}\n".encode()

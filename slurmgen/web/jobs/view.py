@@ -109,7 +109,8 @@ def _ordered(rows: Sequence[Row], sort: str) -> list[Row]:
     value, falls = _COLUMNS[sort.removeprefix("-")], sort.startswith("-")
     known = [row for row in rows if value(row) not in (None, "")]
     unknown = [row for row in rows if value(row) in (None, "")]
-    return [*sorted(known, key=value, reverse=falls), *unknown]
+    rising = sorted(known, key=value)
+    return [*(reversed(rising) if falls else rising), *unknown]
 
 
 def _with_members(page: Sequence[Row], rows: Sequence[Row], opened: Sequence[str]) -> tuple[Row, ...]:

@@ -103,7 +103,9 @@ function connect() {
   on("lines", (part) => { show(part); say("Following"); });
   on("problem", ({ text }) => say(`${text} Trying again …`));
   on("end", ({ text }) => { disconnect(); say(text); element("log-pause").disabled = true; });
-  source.onerror = () => { if (source?.readyState === EventSource.CONNECTING) say("Connecting …"); };
+  source.onerror = () => {
+    if (source) say(source.readyState === EventSource.CONNECTING ? "Connecting …" : "The server does not send this log. Reload the page.");
+  };
 }
 
 /** Close the stream; `connect` continues where it was. */

@@ -47,8 +47,8 @@ class Timed(H11Protocol):
         self._end = self.loop.call_later(SECONDS, self.transport.abort)
 
     def _has_too_many(self) -> bool:
-        of_client = sum(isinstance(one, Timed) and one._client == self._client for one in self.connections)
-        return of_client > PER_CLIENT
+        own = [one for one in self.connections if isinstance(one, Timed) and one._client == self._client]
+        return len(own) > PER_CLIENT
 
     def _is_proxy(self) -> bool:
         """Whether it passes on the requests of others."""

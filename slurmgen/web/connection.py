@@ -1,21 +1,34 @@
 """The connections of a public server."""
 
 import asyncio
+from ipaddress import ip_address, ip_network
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from slurmgen.web.limits import client_of
+
 SECONDS = 30
+PER_CLIENT = 100
+"Connections that a client may have at the same time, unless it is a proxy."
 
 
 class Timed(H11Protocol):
-    """Ends a connection if one request and its reply take too long, so that slow clients do not fill it."""
+    """Ends a connection if one request and its reply take too long, or if its client has too many.
+
+    Clients that are slow, or that send nothing, could otherwise use up all connections.
+    """
 
     _end: asyncio.TimerHandle | None = None
+    _client: str | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time of the first request."""
         super().connection_made(transport)
-        self._restart()
+        self._client = client_of(self.client)
+        if self._has_too_many() and not self._is_proxy():
+            transport.abort()
+        else:
+            self._restart()
 
     def on_response_complete(self) -> None:
         """Start the time of the next request."""
@@ -32,3 +45,12 @@ class Timed(H11Protocol):
         if self._end:
             self._end.cancel()
         self._end = self.loop.call_later(SECONDS, self.transport.abort)
+
+    def _has_too_many(self) -> bool:
+        own = [one for one in self.connections if isinstance(one, Timed) and one._client == self._client]
+        return len(own) > PER_CLIENT
+
+    def _is_proxy(self) -> bool:
+        """Whether it passes on the requests of others."""
+        proxies = map(ip_network, self.config.forwarded_allow_ips or ())
+        return self.client is not None and any(ip_address(self.client[0]) in proxy for proxy in proxies)

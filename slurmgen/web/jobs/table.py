@@ -39,7 +39,7 @@ class Table:
     def since(self, version: str) -> Changes:
         """The rows that have changed since a version."""
         table, _, count = version.partition("-")
-        known = int(count) if count.isdecimal() else -1
+        known = int(count) if count.isdecimal() and len(count) < 19 else -1
         whole = table != self._id or known < self._removed
         ids = [] if whole else [row for row, at in self._changed.items() if at > known]
         return Changes(self.version, tuple(self._rows[row] for row in ids), whole)

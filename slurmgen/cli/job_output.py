@@ -31,8 +31,8 @@ def print_reports(
     for report in reports:
         print_report(report)
         if origins:
-            for line in origin(report):
-                click.echo(line)
+            for label, text in origin(report.job):
+                click.echo(visible(f"  {label}: {text}"))
 
 
 def print_report(report: "Report") -> None:

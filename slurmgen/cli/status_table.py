@@ -88,9 +88,8 @@ def _cells(report: "Report") -> tuple[str, ...]:
     from slurmgen.jobs.report_text import local_time
 
     job, record = report.job, report.job.record
-    site = f"{job.route.site} twin" if job.route.via == "twin" else job.route.site
     submitted = local_time(record.submitted if record else "")[: len("2026-01-31 12:00")]
-    cells = (job.id.number or "-", report.name, site, report.state, _time(report), submitted)
+    cells = (job.id.number or "-", report.name, job.route.short_place, report.state, _time(report), submitted)
     return tuple(map(visible, cells))
 
 

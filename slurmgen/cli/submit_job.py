@@ -73,8 +73,7 @@ def test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool
         from slurmgen.cli.objects.jobs import Accepted
 
         print_json(Accepted(site=route.site, via=route.via, answer=reply))
-    name = f"the twin of {route.site}" if route.via == "twin" else route.site
-    say(f"{name} would accept the job: {reply}")
+    say(f"{route.place} would accept the job: {reply}")
 
 
 def submit_arrays(

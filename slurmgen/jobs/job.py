@@ -1,6 +1,7 @@
 """Job: an id, the route to its cluster, and its record in the ledger if slurmgen submitted it."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -24,6 +25,8 @@ from slurmgen.sweep import RUN_LOG
 NEW = 60.0
 "Seconds after the submission in which a job that Slurm does not list is not yet gone."
 Connect = Callable[[Route], Transport]
+Borrow = Callable[[Route], AbstractContextManager[Transport]]
+"A connection for the time of a block, which may stay open after it."
 Result = TypeVar("Result")
 
 

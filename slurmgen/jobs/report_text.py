@@ -7,6 +7,7 @@ from datetime import datetime
 from msgspec import structs
 
 from slurmgen.jobs import preflight_reports
+from slurmgen.jobs.job import Job
 from slurmgen.jobs.preflight_reports import Found
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.requeued import WHAT_TO_DO
@@ -37,20 +38,20 @@ def lines(report: Report) -> Iterator[str]:
     yield from (f"  {visible(': '.join(filter(None, pair)))}" for pair in details(report))
 
 
-def origin(report: Report) -> Iterator[str]:
-    """Where a job of the ledger comes from; empty for another job."""
-    record, route = report.job.record, report.job.route
+def origin(job: Job) -> Iterator[tuple[str, str]]:
+    """Where a job of the ledger comes from, as labels and texts; empty for another job."""
+    record, route = job.record, job.route
     if record is None:
         return
     changes = "with uncommitted changes (dirty)" if record.dirty else "clean"
     rows = (
-        ("site", route.site if route.via != "twin" else f"the twin of {route.site} on this machine"),
+        ("site", f"{route.place} on this machine" if route.via == "twin" else route.site),
         ("submitted", local_time(record.submitted)),
         ("commit", record.commit and f"{record.commit}, {changes}"),
         ("command", record.command),
         ("run in", record.directory),
     )
-    yield from (visible(f"  {name}: {text}") for name, text in rows if text)
+    yield from ((label, text) for label, text in rows if text)
 
 
 def local_time(utc: str) -> str:

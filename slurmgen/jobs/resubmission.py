@@ -9,7 +9,6 @@ prepare the submission (`ready`), and submit its arrays (`submit_arrays`).
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobSpec
+from slurmgen.jobs.job import Borrow
 from slurmgen.jobs.prepare import Prepared, dependent, prepare, prepare_stored
 from slurmgen.jobs.project_content import MAX_SIZE
 from slurmgen.jobs.recorded_request import with_request
@@ -26,7 +26,6 @@ from slurmgen.jobs.script_again import prepare_stored_script
 from slurmgen.jobs.sweep_arrays import arrays_of
 from slurmgen.plan import Plan
 from slurmgen.remote.route import Route, find_route
-from slurmgen.remote.transport import Transport
 from slurmgen.request import Request
 from slurmgen.slurm.dependencies import NONE, After
 
@@ -96,7 +95,7 @@ def route_to(wanted: Resubmission, **values: Any) -> Route:
 def ready(
     wanted: Resubmission,
     route: Route,
-    connect: Callable[[Route], AbstractContextManager[Transport]],
+    connect: Borrow,
     on_nodes: Callable[[JobSpec, Route], JobSpec] = on_good_nodes,
 ) -> Ready:
     """Make all that the submission needs.
@@ -180,9 +179,8 @@ def _require_snapshot(original: Original, route: Route) -> None:
     """Refuse a site that cannot have the files that the job ran."""
     record, there = original.record, original.job.route
     if (route.site, route.via == "twin") != (there.site, there.via == "twin"):
-        where = f"the twin of {there.site}" if there.via == "twin" else there.site
         raise RequestError(
-            f"the files that job {record.id} ran are at {where}, and not at {route.site}",
+            f"the files that job {record.id} ran are at {there.place}, and not at {route.site}",
             "Add --present-files to send the project as it is now.",
         )
     if not record.snapshot:

@@ -9,7 +9,7 @@ from slurmgen.errors import ConfigError, SlurmgenError, TwinError
 from slurmgen.jobs.failure import Why, why
 from slurmgen.jobs.failure_patterns import RUN_AGAIN, STOP_EARLIER
 from slurmgen.jobs.final_states import as_text, with_final
-from slurmgen.jobs.job import Connect, Job, group_by_route
+from slurmgen.jobs.job import Borrow, Job, group_by_route
 from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.log_files import ends
 from slurmgen.jobs.logs import recorded_logs
@@ -28,7 +28,7 @@ FAILURES = ENDED - {"COMPLETED"}
 _NOT_YET_LISTED = "Slurm does not list it yet; try again in a minute"
 
 
-def query(jobs: Sequence[Job], connect: Connect, *, lenient: bool = False) -> list[Report]:
+def query(jobs: Sequence[Job], connect: Borrow, *, lenient: bool = False) -> list[Report]:
     """Query jobs, and report in their order. A site that is not reached does not hide the others.
 
     Raises:

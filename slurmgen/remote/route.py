@@ -32,6 +32,16 @@ class Route(Struct, frozen=True, kw_only=True):
     ssh_config: str | None = None
     ssh_client: SshClient = "paramiko"
 
+    @property
+    def place(self) -> str:
+        """The site or its twin, within a sentence."""
+        return f"the twin of {self.site}" if self.via == "twin" else self.site
+
+    @property
+    def short_place(self) -> str:
+        """The same, in a column of a table."""
+        return f"{self.site} twin" if self.via == "twin" else self.site
+
 
 def find_route(
     site: "Site",

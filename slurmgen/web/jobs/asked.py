@@ -52,6 +52,11 @@ def _runs(record: Record, task: int) -> int | None:
     return len(table.tasks[task]) if table.shares_gpus else 0
 
 
+def query_of(request: Request) -> str:
+    """The query of an address, for the addresses of other parts of the same job, task and run."""
+    return f"?{request.url.query}" if request.url.query else ""
+
+
 def asked_rank(request: Request, record: Record) -> int | None:
     """The rank that a log is limited to; None for all.
 

@@ -15,7 +15,8 @@ from slurmgen.jobs.job import Job
 from slurmgen.jobs.metrics import FILES
 from slurmgen.jobs.results.listing import Listing, Made, list_results
 from slurmgen.jobs.results.local_folder import fetch_results, local_folder, record_of
-from slurmgen.web.jobs.asked import asked_job
+from slurmgen.slurm.sizes import of_bytes
+from slurmgen.web.jobs.asked import asked_job, query_of
 from slurmgen.web.jobs.parts import part
 from slurmgen.web.jobs.records import connections_of
 from slurmgen.web.pages import page
@@ -83,18 +84,17 @@ def show(request: Request) -> Response:
     """The table of the files."""
     job = asked_job(request)
     listing = listed(request, job)
-    rows = [(file, _size(file.size)) for file in listing.files[:SHOWN]]
-    query = f"?{request.url.query}" if request.url.query else ""
+    rows = [(file, of_bytes(file.size)) for file in listing.files[:SHOWN]]
     return page(
         request,
         "job_files.html",
         rows=rows,
         count=len(listing.files),
         is_cut=listing.is_cut,
-        total=_size(sum(file.size for file in listing.files)),
+        total=of_bytes(sum(file.size for file in listing.files)),
         folder=record_of(job).folder,
         to=Path.cwd() / local_folder(job),
-        fetch_url=f"{request.url.path.removesuffix('files')}fetch{query}",
+        fetch_url=f"{request.url.path.removesuffix('files')}fetch{query_of(request)}",
     )
 
 
@@ -106,11 +106,3 @@ def fetch(request: Request) -> Response:
     with connections_of(request).use(job.route) as transport:
         results = fetch_results(transport, job, folder)
     return page(request, "job_fetched.html", results=results, folder=Path.cwd() / folder)
-
-
-def _size(size: int) -> str:
-    """A number of bytes for people."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
-            return f"{size / scale:.1f} {unit}"
-    return f"{size} B"

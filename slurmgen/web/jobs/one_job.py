@@ -1,27 +1,27 @@
 """The page of one job."""
 
 from collections.abc import Iterator, Sequence
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from msgspec import to_builtins
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from slurmgen.errors import RequestError, SlurmgenError
+from slurmgen.errors import RequestError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.lookup import all_arrays
 from slurmgen.jobs.recorded_request import recorded_request, resubmits
 from slurmgen.jobs.report import Report
-from slurmgen.jobs.report_text import details, head, local_time
-from slurmgen.jobs.status import query_site, save_final_states, unreached
+from slurmgen.jobs.report_text import details, head, origin
+from slurmgen.jobs.status import query, save_final_states
 from slurmgen.jobs.sweep_report import joined
 from slurmgen.jobs.sweep_table import table_of
 from slurmgen.slurm import durations
 from slurmgen.web.jobs import curves, files, gpu_use, log_stream, script, sweep
-from slurmgen.web.jobs.asked import asked_job, ranks_of
-from slurmgen.web.jobs.records import connections_of, key_of
+from slurmgen.web.jobs.asked import asked_job, query_of, ranks_of
+from slurmgen.web.jobs.records import connections_of, key_of, path_of
 from slurmgen.web.pages import page, settings_of
 
 _STOP_POLLING = 286
@@ -45,8 +45,8 @@ def show(request: Request) -> Response:
         key=key,
         record=record,
         job=job,
-        here=f"/jobs/{quote(key, safe='')}",
-        query=f"?{request.url.query}" if request.url.query else "",
+        here=path_of(key),
+        query=query_of(request),
         is_sweep=table is not None and str(job.id) == record.id,
         parameters=_parameters(job),
         ranks=ranks,
@@ -66,17 +66,8 @@ def _parameters(job: Job) -> list[dict[str, str]]:
 
 def _facts(job: Job, record: Record) -> Iterator[tuple[str, str]]:
     """Where the job comes from: labels and texts."""
-    route = job.route
-    changes = " with uncommitted changes" if record.dirty else ""
-    rows = (
-        ("Site", f"the twin of {route.site} on this machine" if route.via == "twin" else route.site),
-        ("Submitted", local_time(record.submitted)),
-        ("Command", record.command),
-        ("Run in", record.directory),
-        ("Run folder", record.folder),
-        ("Snapshot", record.snapshot),
-        ("Commit", record.commit and f"{record.commit}{changes}"),
-    )
+    yield from ((label.capitalize(), text) for label, text in origin(job))
+    rows = (("Run folder", record.folder), ("Snapshot", record.snapshot))
     yield from ((label, text) for label, text in rows if text)
 
 
@@ -115,16 +106,12 @@ def _links(request: Request, job: Job, record: Record) -> Iterator[tuple[str, st
 
 def _address(request: Request, record: Record, **place: int) -> str:
     query = f"?{urlencode(place)}" if place else ""
-    return settings_of(request).url(f"/jobs/{quote(key_of(record), safe='')}{query}")
+    return settings_of(request).url(path_of(key_of(record)) + query)
 
 
 def _reports(request: Request, jobs: Sequence[Job]) -> list[Report]:
     """The reports of jobs of one site; what the ledger remembers, if the site is not reached."""
-    try:
-        with connections_of(request).use(jobs[0].route) as transport:
-            reports = query_site(transport, jobs, with_requeues=True)
-    except SlurmgenError as error:
-        return [unreached(job, error) for job in jobs]
+    reports = query(jobs, connections_of(request).use, lenient=True)
     save_final_states(reports)
     return reports
 

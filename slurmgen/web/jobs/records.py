@@ -1,5 +1,7 @@
 """The jobs of the ledger by their addresses. What a browser sends is only compared with what is recorded."""
 
+from urllib.parse import quote
+
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -12,6 +14,11 @@ from slurmgen.web.jobs.connections import Connections
 def key_of(record: Record) -> str:
     """What names a job in an address: its idempotency key; of an old entry without one, its site and id."""
     return record.key or f"{record.site}:{record.id}"
+
+
+def path_of(key: str) -> str:
+    """The path of the page of a job, below the base path."""
+    return f"/jobs/{quote(key, safe='')}"
 
 
 def record_of(key: str) -> Record:

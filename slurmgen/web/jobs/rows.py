@@ -127,14 +127,14 @@ def group_row(reports: Sequence[Report], now: float, rows: Mapping[str, Row]) ->
 
 
 def _row(report: Report, now: float, before: Row | None, *, group: str, members: int) -> Row:
-    record, twin = record_of_job(report.job), report.job.route.via == "twin"
+    record = record_of_job(report.job)
     key = key_of(record)
     return Row(
         id=_group_id(group) if members else _job_id(key),
         key=key,
         number=report.job.id.number,
         name=report.name,
-        site=visible(f"{record.site} twin" if twin else record.site),
+        site=visible(report.job.route.short_place),
         state=report.state,
         kind=kind_of(report),
         words=_words(report, members),

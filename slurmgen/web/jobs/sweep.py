@@ -1,8 +1,8 @@
 """The runs of a sweep as JSON: parameters, states and what they measured."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -20,7 +20,7 @@ from slurmgen.remote.transport import Transport
 from slurmgen.text import visible
 from slurmgen.web.jobs.asked import asked_job
 from slurmgen.web.jobs.curves import as_json, problem
-from slurmgen.web.jobs.records import connections_of, key_of
+from slurmgen.web.jobs.records import connections_of, key_of, path_of
 from slurmgen.web.pages import settings_of
 
 
@@ -31,14 +31,12 @@ def show(request: Request) -> Response:
         raise HTTPException(404, "This job is not a sweep.")
     try:
         with connections_of(request).use(job.route) as transport:
-            return as_json(
-                _sweep(transport, with_earlier(all_arrays(job)), settings_of(request).url("/jobs/"))
-            )
+            return as_json(_sweep(transport, with_earlier(all_arrays(job)), settings_of(request).url))
     except SlurmgenError as error:
         return problem(error)
 
 
-def _sweep(transport: Transport, arrays: Sequence[Job], jobs: str) -> dict[str, Any]:
+def _sweep(transport: Transport, arrays: Sequence[Job], url: Callable[[str], str]) -> dict[str, Any]:
     reports = query_site(transport, arrays, explain=False)
     save_final_states(reports)
     states = {state.id: state.state for report in reports for state in report.states}
@@ -51,7 +49,7 @@ def _sweep(transport: Transport, arrays: Sequence[Job], jobs: str) -> dict[str, 
     return {
         "parameters": [visible(name) for name in parameters],
         "metrics": [visible(name) for name in metrics],
-        "runs": [_run(one, parameters, metrics, states, records, jobs) for one in results],
+        "runs": [_run(one, parameters, metrics, states, records, url) for one in results],
     }
 
 
@@ -61,14 +59,14 @@ def _run(
     metrics: Sequence[str],
     states: dict[str, str],
     records: dict[str, Record],
-    jobs: str,
+    url: Callable[[str], str],
 ) -> dict[str, Any]:
     task, _, run = result.task.partition("/")
     array, _, index = task.partition("_")
     place = urlencode({"task": index} | ({"run": run} if run else {}))
     return {
         "task": result.task,
-        "url": f"{jobs}{quote(key_of(records[array]), safe='')}?{place}",
+        "url": url(f"{path_of(key_of(records[array]))}?{place}"),
         "state": visible(states.get(task, UNLISTED)),
         "parameters": [visible(result.parameters.get(name, "")) for name in parameters],
         "metrics": [number_of(result, name) for name in metrics],

@@ -105,7 +105,7 @@ GROUPS = (
             Field("name", "Job name", placeholder="name of the script", narrow=True),
             Field("log_dir", "Folder for the log", placeholder="logs", narrow=True),
             Field("mail", "Mail on", placeholder="end,fail", narrow=True),
-            Field("mail_user", "Mail address", placeholder="name@example.org", narrow=True),
+            Field("mail_user", "Mail address", placeholder="name@example.org", help="For Mail on.", narrow=True),
             Field("label_ranks", "Rank on each line of the log", "switch", narrow=True),
         ),
     ),

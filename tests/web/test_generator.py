@@ -141,7 +141,6 @@ def _without_command(script: str) -> str:
             {"gpus": "8", "nodes": "2"},
             ["2 nodes each with 1 task of 4 ranks, 4 GPUs, 288 CPUs", "at most 8 GPU-hours"],
         ),
-        ({}, ["at most 1 GPU-hour"]),
         ({"gpus": "24"}, ["+ 2 nodes"]),
         ({"gpus": "4", "framework": "srun"}, ["1 node with 4 tasks of 1 rank, 4 GPUs"]),
         ({"gpus": "0"}, ["1 node with 1 task of 1 rank, no GPU"]),

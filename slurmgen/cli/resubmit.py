@@ -73,8 +73,9 @@ def command(
     submits a second one. SCRIPT ARGS replace those of ID. A batch script that was submitted as it is runs
     again as it was, without changes.
     """
-    from slurmgen.cli.resubmit_job import Choices, made_again, route_again, script_again
+    from slurmgen.cli.resubmit_job import Choices, made_again, wanted_by
     from slurmgen.cli.resubmit_proposal import Connection
+    from slurmgen.jobs.resubmission import route_to
     from slurmgen.jobs.sweep_again import target_of
 
     if as_proposed and unchanged:
@@ -82,10 +83,10 @@ def command(
     target = target_of(str(options.job))
     choices = Choices(options, target, present_files, as_proposed, unchanged, failed, after, sending)
     original = _find(target.job, options.site, route_values)
-    make = script_again if original.kept.batch_script else made_again
-    route = route_again(original, choices, route_values)
+    wanted = wanted_by(original, choices)
+    route = route_to(wanted, **route_values)
     with connect_in_background(route, starts=not dry_run) as login, Connection(login, route) as connection:
-        made = make(original, choices, connection, route)
+        made = made_again(wanted, choices, connection, route)
         say(origin(original, made))
         if dry_run:
             show(connection, original, made, as_json=as_json)

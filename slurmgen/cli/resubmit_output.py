@@ -8,13 +8,13 @@ from msgspec import structs
 from slurmgen.cli.job_output import print_json, print_script, say
 
 if TYPE_CHECKING:
-    from slurmgen.cli.resubmit_job import Made
     from slurmgen.cli.resubmit_proposal import Connection
     from slurmgen.jobs.one_job import Outcome
+    from slurmgen.jobs.resubmission import Ready
     from slurmgen.jobs.resubmit import Original
 
 
-def origin(original: "Original", made: "Made") -> str:
+def origin(original: "Original", made: "Ready") -> str:
     """Which job is submitted again, and which files it runs."""
     record = original.record
     files = f"the project as it is now, {made.project}"
@@ -24,11 +24,11 @@ def origin(original: "Original", made: "Made") -> str:
     return f"job {record.id} ({record.name}) of {record.submitted} again, with {files}"
 
 
-def _files(made: "Made") -> Literal["present", "snapshot"]:
+def _files(made: "Ready") -> Literal["present", "snapshot"]:
     return "present" if made.project else "snapshot"
 
 
-def show(connection: "Connection", original: "Original", made: "Made", *, as_json: bool) -> None:
+def show(connection: "Connection", original: "Original", made: "Ready", *, as_json: bool) -> None:
     """Print how the script differs from that of the original."""
     from slurmgen.cli.objects.jobs import ResubmitDryRun
     from slurmgen.jobs.resubmit import original_script, script_diff
@@ -58,13 +58,13 @@ def show(connection: "Connection", original: "Original", made: "Made", *, as_jso
 
 
 def submit(
-    connection: "Connection", original: "Original", made: "Made", *, again: bool, as_json: bool
+    connection: "Connection", original: "Original", made: "Ready", *, again: bool, as_json: bool
 ) -> None:
     """Submit the job, and print its id."""
     from slurmgen.cli.objects.jobs import Resubmitted
-    from slurmgen.cli.submit_output import as_object, print_id, print_ids, say_result
+    from slurmgen.cli.submit_output import as_object, notes_of, print_id, print_ids, say_result
     from slurmgen.cli.submit_progress import Printer
-    from slurmgen.jobs.submission import submission, submissions
+    from slurmgen.jobs.sweep_arrays import submit_arrays
 
     prepared, several = made.arrays[0], len(made.arrays) > 1
 
@@ -75,11 +75,7 @@ def submit(
     def show_ids(outcomes: "Sequence[Outcome]") -> None:
         print_ids(outcomes, as_json) if several else print_id(outcomes[0], as_json, as_again)
 
-    printer = Printer(prepared, made.notes, show_ids)
-    if several:
-        with submissions(made.arrays, connection.transport, again=again, observer=printer) as outcomes:
-            for outcome in outcomes:
-                say_result(prepared, outcome)
-        return
-    with submission(prepared, connection.transport, again=again, observer=printer) as outcome:
-        say_result(prepared, outcome)
+    printer = Printer(prepared, notes_of(made.plan) if made.plan else (), show_ids)
+    with submit_arrays(made.arrays, connection.transport, again=again, observer=printer) as outcomes:
+        for outcome in outcomes:
+            say_result(prepared, outcome)

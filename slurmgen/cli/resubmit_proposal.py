@@ -9,12 +9,12 @@ from slurmgen.cli.job_output import say
 from slurmgen.cli.options import typed
 from slurmgen.cli.route_options import connect
 from slurmgen.errors import RequestError, SlurmgenError
-from slurmgen.job_spec import JobSpec
 from slurmgen.request import Request
 
 if TYPE_CHECKING:
     from slurmgen.jobs.proposal import Proposal
     from slurmgen.jobs.report import Report
+    from slurmgen.jobs.resubmission import Resubmission
     from slurmgen.jobs.resubmit import Original
     from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
@@ -47,15 +47,11 @@ class Connection:
             transport.close()
 
 
-def proposed(
-    original: "Original", spec: JobSpec, changes: Request, connection: Connection, *, as_proposed: bool
-) -> Request | None:
+def proposed(wanted: "Resubmission", connection: Connection, *, as_proposed: bool) -> Request | None:
     """The proposed memory or time, if the user wants it; None without a proposal.
 
     Args:
-        original: the job that is submitted again.
-        spec: the new job, without a proposal.
-        changes: what this command asks for.
+        wanted: the resubmission without a proposal.
         connection: to the site, where the end of the original is queried if the ledger does not have it.
         as_proposed: the user wants it.
 
@@ -64,9 +60,10 @@ def proposed(
     """
     from slurmgen.jobs.proposal import proposal
 
+    spec, original = wanted.spec(), wanted.original
     report = _report(original, connection)
     found = proposal(report.main, report.why, spec.plan())
-    if found and found.request and _names(changes, found.request):
+    if found and found.request and _names(wanted.changes, found.request):
         found = None
     if found and found.request:
         return _decided(original.record.id, found, as_proposed=as_proposed)

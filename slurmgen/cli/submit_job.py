@@ -87,7 +87,7 @@ def submit_arrays(
 ) -> None:
     """Submit one job, or the arrays of a sweep, and print the ids."""
     from slurmgen.cli.submit_progress import Printer
-    from slurmgen.jobs.submission import submission, submissions
+    from slurmgen.jobs.sweep_arrays import submit_arrays as submitting
 
     several = len(arrays) > 1
 
@@ -95,16 +95,11 @@ def submit_arrays(
         print_ids(outcomes, as_json) if several else print_id(outcomes[0], as_json)
 
     prepared, printer = arrays[0], Printer(arrays[0], notes, show_ids)
-    if several:
-        with submissions(arrays, connecting.transport, again=again, observer=printer) as outcomes:
-            for outcome in outcomes:
-                say_result(prepared, outcome)
-        return
-    login = connecting.transport
-    with submission(prepared, login, again=again, observer=printer) as outcome:
-        say_result(prepared, outcome)
-        if follow:
-            follow_job(outcome, prepared.route)
+    with submitting(arrays, connecting.transport, again=again, observer=printer) as outcomes:
+        for outcome in outcomes:
+            say_result(prepared, outcome)
+        if follow:  # `check_follow` refuses arrays
+            follow_job(outcomes[0], prepared.route)
 
 
 def follow_job(outcome: "Outcome", route: "Route", *, err: bool = True) -> None:

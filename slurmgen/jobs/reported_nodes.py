@@ -104,6 +104,11 @@ def excluding(job: JobSpec, nodes: Sequence[BadNode]) -> JobSpec:
     return job.excluding([f"{node.node}={node.reason}" for node in nodes[:MOST_EXCLUDED]]) if nodes else job
 
 
+def on_good_nodes(job: JobSpec, route: Route) -> JobSpec:
+    """The job without the nodes that are remembered as bad; raises as `nodes_to_exclude`."""
+    return excluding(job, nodes_to_exclude(job, place_of(route)))
+
+
 def place_of(route: Route) -> Place:
     """Whose nodes the jobs of a route run on."""
     return Place(route.site, route.via == "twin")

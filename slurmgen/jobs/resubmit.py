@@ -1,17 +1,6 @@
-"""Submit a job again: what it was asked for, with changes, from the same snapshot or the present files.
+"""The job that is submitted again: how it is found, what it asked for, and the script that it ran."""
 
-A resubmission is a submission of its own, with its own idempotency key. Its entry names the key of the
-original, and its fingerprint depends on that key: a command that was interrupted finds its job when it is
-repeated, and two resubmissions of one job do not become one.
-
-To run only some tasks of a sweep again, find the original with `find_original`, make the job of the failed
-tasks by `again(job, changes)` with `changes` that select them (their indices are in `Record.tasks`), and
-pass it to `prepare_again` with `note` set to the selection, which then counts as a part of the command.
-"""
-
-from collections.abc import Sequence
 from difflib import unified_diff
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -22,21 +11,9 @@ from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.logs import read
 from slurmgen.jobs.lookup import LAST, Options, SiteRoute
-from slurmgen.jobs.prepare import Prepared, dependent, prepare, prepare_stored
-from slurmgen.jobs.project_content import MAX_SIZE
-from slurmgen.jobs.recorded_request import (
-    Recorded,
-    kept_of,
-    resubmits,
-    script_file,
-    spec_again,
-    spec_at,
-    with_request,
-)
-from slurmgen.remote.route import Route
+from slurmgen.jobs.recorded_request import Recorded, kept_of, resubmits, script_file, spec_again, spec_at
 from slurmgen.remote.transport import Transport
 from slurmgen.request import Request
-from slurmgen.slurm.dependencies import NONE, After
 
 _LARGEST = 1 << 20
 "Bytes of a script."
@@ -48,15 +25,6 @@ class Original(Struct, frozen=True):
     job: Job
     record: Record
     kept: Recorded
-
-
-class Again(Struct, frozen=True):
-    """A resubmission that is ready to be sent."""
-
-    spec: JobSpec
-    prepared: Prepared
-    present_files: bool
-    "Whether it runs the project as it is now, instead of the snapshot that the original ran."
 
 
 def find_original(name: str, site: str | None, options: Options, site_route: SiteRoute) -> Original:
@@ -106,80 +74,6 @@ def again(original: Original, changes: Request, site: str | None = None) -> JobS
     if site in (None, original.kept.site):
         return spec_again(original.kept, changes)
     return spec_at(original.kept, str(site), changes)
-
-
-def prepare_again(
-    original: Original,
-    spec: JobSpec,
-    route: Route,
-    *,
-    present_files: bool,
-    remote_dir: str | None = None,
-    max_size: int = MAX_SIZE,
-    send: Sequence[str] = (),
-    after: Sequence[str] = (),
-    cache_dir: Path | None = None,
-    note: str = "",
-) -> Again:
-    """Make all that the submission needs. It connects to no host.
-
-    Args:
-        original: the job that is submitted again.
-        spec: what `again` returned.
-        route: how to reach its site.
-        present_files: send the project as it is now.
-        remote_dir: the remote folder for submissions of present files; default: that of the original.
-        max_size: bytes of the project, above which it is refused.
-        send: files to send although they may hold secrets or are ignored.
-        after: the jobs that must end first, each `[TYPE:]JOB`; default: those that the original waited
-            for or, at another site, those of slurmgen.toml.
-        cache_dir: a private folder for compiled templates.
-        note: what else distinguishes this command from others that resubmit the same job.
-
-    Raises:
-        RequestError: the site cannot run the job, or does not have the snapshot of the original.
-    """
-    plan, key, send = spec.plan(), original.record.key, (*original.kept.send, *send)
-    script = spec.render(plan, cache_dir)
-    files = "present files" if present_files else original.record.snapshot
-    identity = "\0".join((spec.identity(cache_dir) or script, "resubmits", key, files, note))
-    if present_files:
-        _require_project(original.kept)
-        folder = remote_dir or spec.personal.remote_dir
-        prepared = prepare(plan, script, route, spec.project_dir, folder, max_size, send, identity)
-    else:
-        _require_snapshot(original, route)
-        prepared = prepare_stored(plan, script, route, spec.project_dir, original.record, identity)
-    prepared = with_request(prepared, spec, send, resubmits=key)
-    return Again(spec, dependent(prepared, _afters(original, spec, after)), present_files)
-
-
-def _afters(original: Original, spec: JobSpec, words: Sequence[str]) -> tuple[After, ...]:
-    """The jobs that a resubmission waits for."""
-    if not words and spec.site.name == original.kept.site:
-        words = original.kept.after or (NONE,)
-    return spec.after(words)
-
-
-def _require_project(kept: Recorded) -> None:
-    if not Path(kept.project).is_dir():
-        raise RequestError(
-            f"the project is gone: there is no folder {kept.project}",
-            "Leave out --present-files to run the files that the job ran.",
-        )
-
-
-def _require_snapshot(original: Original, route: Route) -> None:
-    """Refuse a site that cannot have the files that the job ran."""
-    record, there = original.record, original.job.route
-    if (route.site, route.via == "twin") != (there.site, there.via == "twin"):
-        where = f"the twin of {there.site}" if there.via == "twin" else there.site
-        raise RequestError(
-            f"the files that job {record.id} ran are at {where}, and not at {route.site}",
-            "Add --present-files to send the project as it is now.",
-        )
-    if not record.snapshot:
-        raise RequestError(f"it is not recorded which files job {record.id} ran", "Add --present-files.")
 
 
 def original_script(transport: Transport, original: Original) -> str:

@@ -9,9 +9,9 @@ from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.prepare import dependent, prepare
 from slurmgen.jobs.project_content import MAX_SIZE
 from slurmgen.jobs.recorded_request import with_request
-from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, place_of
-from slurmgen.jobs.submission import Observer, submission, submissions
-from slurmgen.jobs.sweep_arrays import arrays_of
+from slurmgen.jobs.reported_nodes import on_good_nodes
+from slurmgen.jobs.submission import Observer
+from slurmgen.jobs.sweep_arrays import arrays_of, submit_arrays
 from slurmgen.plan import Plan
 from slurmgen.remote.background import BackgroundLogin
 from slurmgen.remote.route import SshClient, Via, find_route
@@ -69,7 +69,7 @@ def submit(
     )
     with BackgroundLogin(route) as connecting:
         if spec is job and exclude_bad_nodes:
-            spec = excluding(spec, nodes_to_exclude(spec, place_of(route)))
+            spec = on_good_nodes(spec, route)
         plan = spec.plan() if isinstance(job, JobSpec) else job
         folder = remote_dir or spec.personal.remote_dir
         prepared = prepare(
@@ -78,8 +78,5 @@ def submit(
         prepared = with_request(prepared, spec, send)
         prepared = dependent(prepared, spec.after(after))
         arrays = arrays_of(prepared, plan, spec.render)
-        if len(arrays) > 1:
-            with submissions(arrays, connecting.transport, again=again, observer=observer) as outcomes:
-                return outcomes[0].record
-        with submission(prepared, connecting.transport, again=again, observer=observer) as outcome:
-            return outcome.record
+        with submit_arrays(arrays, connecting.transport, again=again, observer=observer) as outcomes:
+            return outcomes[0].record

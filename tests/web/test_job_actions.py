@@ -156,6 +156,23 @@ def test_a_job_is_submitted_again_with_a_change_that_is_shown_before(
     assert (copy.snapshot, copy.command.split()[-2:]) == (ended.snapshot, ["--time=00:07:00", "--unchanged"])
 
 
+def test_enter_shows_a_change_before_it_submits(browser: Browser, server: Served, ended: Record) -> None:
+    with opened(browser, server.entry) as page:
+        table(page, server)
+        row(page, ended).get_by_role("button", name="Resubmit").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("The script is the same")
+        limit = dialog.get_by_label("Time limit")
+        limit.fill("00:07:00")
+        limit.press("Enter")
+        expect(dialog.locator("ins").first).to_contain_text("00:07:00")
+        assert copies(ended) == []
+        expect(dialog.get_by_role("button", name="Submit")).to_be_enabled()
+        limit.press("Enter")
+        expect(dialog).to_contain_text("runs again")
+    assert len(copies(ended)) == 1
+
+
 def test_a_form_that_is_sent_again_makes_no_second_job(user: TestClient, ended: Record) -> None:
     form = {"key": new_key(), "time": "00:06:00", "files": "snapshot"}
     replies = [user.post(f"/jobs/{ended.key}/resubmit", data=form) for _ in range(2)]

@@ -31,7 +31,7 @@ class Group(NamedTuple):
 
 COMMON = (
     Field("framework", "Framework", "select", options=tuple(LAUNCHERS), narrow=True),
-    Field("time", "Time limit", placeholder="1-12:00:00", narrow=True),
+    Field("time", "Time limit", placeholder="01:00:00", help="HH:MM:SS or D-HH:MM:SS.", narrow=True),
     Field("gpus", "GPUs in total", "number", "1", narrow=True),
     Field("nodes", "Nodes", "number", "as few as fit", narrow=True),
     Field("gpu_type", "GPU type", narrow=True),
@@ -121,7 +121,8 @@ GROUPS = (
     ),
 )
 
-LABELS = {"site": "Site"} | {
-    one.name: one.label for one in (*COMMON, *(field for group in GROUPS for field in group.fields))
-}
+_ALL = (*COMMON, *(field for group in GROUPS for field in group.fields))
+LABELS = {"site": "Site"} | {one.name: one.label for one in _ALL}
 "The label of each field."
+ONE_VALUE = {one.name for one in _ALL if one.kind != "lines"}
+"The fields that a button may empty: no list is lost."

@@ -2,13 +2,11 @@
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct, convert, structs
 
 from slurmgen.errors import RequestError
-from slurmgen.job_spec import JobSpec
-from slurmgen.jobs import resubmit
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.new_entry import new_key
@@ -16,13 +14,9 @@ from slurmgen.jobs.prepare import Prepared
 from slurmgen.jobs.proposal import Proposal, proposal
 from slurmgen.jobs.recorded_request import kept_of, resubmits
 from slurmgen.jobs.report import Report
-from slurmgen.jobs.reported_nodes import excluding, nodes_to_exclude, place_of
-from slurmgen.jobs.resubmit import Original
-from slurmgen.jobs.script_again import prepare_stored_script
-from slurmgen.jobs.submission import submission, submissions
-from slurmgen.jobs.sweep_arrays import arrays_of
-from slurmgen.remote.route import Route, find_route
-from slurmgen.remote.transport import Transport
+from slurmgen.jobs.resubmission import Resubmission, ready, route_to
+from slurmgen.jobs.resubmit import Original, again
+from slurmgen.jobs.sweep_arrays import submit_arrays
 from slurmgen.request import Request
 from slurmgen.web.jobs.connections import Connections
 from slurmgen.web.jobs.records import record_of_job
@@ -79,23 +73,25 @@ def proposed_for(original: Original, report: Report | None) -> Proposal | None:
     """What is proposed after the job ran out of memory or time."""
     if report is None or original.kept.batch_script:
         return None
-    return proposal(report.main, report.why, resubmit.again(original, Request()).plan())
+    return proposal(report.main, report.why, again(original, Request()).plan())
 
 
 def arrays_again(original: Original, form: Form, connections: Connections) -> list[Prepared]:
-    """The submission; of a sweep that needs several arrays, each of them.
+    """The submission; of a sweep that needs several arrays, each of them. It has the key of the form.
 
     Raises:
         SlurmgenError: the site cannot run the job, or the job cannot be made again.
     """
-    if original.kept.batch_script:
-        with connections.use(original.job.route) as transport:
-            return [_keyed(prepare_stored_script(transport, original, ()), original, form)]
-    spec = resubmit.again(original, _changes(original, form), form.site or None)
-    route = _route(original, spec)
-    spec = excluding(spec, nodes_to_exclude(spec, place_of(route)))
-    made = resubmit.prepare_again(original, spec, route, present_files=form.present_files)
-    return arrays_of(_keyed(made.prepared, original, form), spec.plan(), spec.render)
+    wanted = Resubmission(
+        original=original,
+        changes=_changes(original, form),
+        site=form.site or None,
+        present_files=form.present_files,
+        command=_command(original, form),
+        directory=original.kept.project,
+        key=form.key,
+    )
+    return ready(wanted, route_to(wanted), connections.use).arrays
 
 
 def submit_again(
@@ -119,17 +115,12 @@ def submit_again(
     if earlier and not earlier.pending:
         return _of_this(original, earlier)
     arrays = arrays_again(original, form, connections)
-    with connections.use(arrays[0].route) as transport:
-        known[form.key] = record = _sent(arrays, lambda: transport)
-    return record
-
-
-def _sent(arrays: list[Prepared], connect: Callable[[], Transport]) -> Record:
-    if len(arrays) > 1:
-        with submissions(arrays, connect) as outcomes:
-            return outcomes[0].record
-    with submission(arrays[0], connect) as outcome:
-        return outcome.record
+    with (
+        connections.use(arrays[0].route) as transport,
+        submit_arrays(arrays, lambda: transport) as outcomes,
+    ):
+        known[form.key] = outcomes[0].record
+    return known[form.key]
 
 
 def _of_this(original: Original, earlier: Record) -> Record:
@@ -150,24 +141,6 @@ def _number(text: str) -> int:
     if not _NUMBER.fullmatch(text):
         raise RequestError(f"{text!r} is not a number of GPUs", "Give a whole number.", "gpus")
     return int(text)
-
-
-def _route(original: Original, spec: JobSpec) -> Route:
-    route = original.job.route
-    return route if spec.site.name == route.site else find_route(spec.site, spec.personal)
-
-
-def _keyed(prepared: Prepared, original: Original, form: Form) -> Prepared:
-    """The submission with the key of the form, and the command that does the same."""
-    made = structs.replace(prepared.submission, key=form.key)
-    record = structs.replace(
-        prepared.record,
-        key=form.key,
-        folder=made.folder,
-        command=_command(original, form),
-        directory=original.kept.project,
-    )
-    return structs.replace(prepared, submission=made, record=record)
 
 
 def _command(original: Original, form: Form) -> str:

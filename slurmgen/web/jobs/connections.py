@@ -95,8 +95,9 @@ class Connections:
         try:
             return self._connect(route)
         except AuthenticationFailed as error:
-            hint = f"{error.hint} The page tries again after {REFUSED / 60:.0f} minutes, or when you press Try again.".lstrip()
-            self._refused[route] = self._clock(), AuthenticationFailed(error.fact, hint)
+            again = f"The page tries again after {REFUSED / 60:.0f} minutes, or when you press Try again."
+            refusal = AuthenticationFailed(error.fact, f"{error.hint} {again}".lstrip())
+            self._refused[route] = self._clock(), refusal
             raise
 
     def _joined(self, route: Route) -> _Shared:

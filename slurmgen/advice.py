@@ -55,7 +55,10 @@ _LISTED = re.compile(
     r"(?P<what>Did you mean|Known:|Choose one with GPUs:|GPU types of its partitions:) "
     rf"(?P<values>{_VALUE}(?:, {_VALUE})*)"
 )
-_COUNTED = re.compile(r"(?:Ask for|, or for)(?: at most)? (?P<values>\d+(?: or \d+)*) (?P<unit>GPU|node)")
+_COUNTED = re.compile(
+    r"(?:Ask for|, or for)(?: at most)? (?P<values>\d+(?: or \d+)*) (?P<unit>GPU|node)"
+    r"(?:s, (?P<whole>\d+) for whole)?"
+)
 _LISTS_OF = {"Choose one with GPUs:": "partition", "GPU types of its partitions:": "gpu_type"}
 _LEFT_OUT = re.compile(rf"[Ll]eave (?:out )?(?P<options>{_FLAG}(?: or {_FLAG})?)(?: \S+)?")
 _IT = re.compile(r"Leave (?:it|one(?: of them)?) out")
@@ -86,11 +89,12 @@ def offers(error: SlurmgenError) -> tuple[Offer, ...]:
 def _values(error: SlurmgenError) -> Iterator[Offer]:
     """Values that follow an option, and those of a list."""
     for match in _NAMED.finditer(error.hint):
-        is_left_out = error.hint[: match.start()].endswith(("eave ", "eave out "))
-        if match["option"] in _FIELDS and not is_left_out:
+        before = error.hint[: match.start()]
+        if match["option"] in _FIELDS and not before.endswith(("eave ", "eave out ", " as ")):
             yield from _each(_FIELDS[match["option"]], match["values"].removeprefix(", one of"))
     for match in _COUNTED.finditer(error.hint):
         yield from _each(f"{match['unit'].lower()}s", match["values"])
+        yield from _each(f"{match['unit'].lower()}s", match["whole"] or "")
     for match in _LISTED.finditer(error.hint):
         field = _LISTS_OF.get(match["what"], field_of(error))
         if field:

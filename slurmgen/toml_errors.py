@@ -80,7 +80,8 @@ def _shown(value: Any) -> str:
 def _invalid(value: Any, kind: Any) -> str:
     """The message for a text that does not match its pattern, with the pattern's description."""
     description = _description(kind)
-    return f"{value!r} is not valid" + (f"; it must be {description}" if description else "")
+    shown = ", ".join(map(repr, value)) if isinstance(value, list | tuple) else repr(value)
+    return f"{shown} is not valid" + (f"; it must be {description}" if description else "")
 
 
 def _description(kind: Any) -> str | None:

@@ -23,6 +23,8 @@ def _offers(error: RequestError) -> list[str]:
         ("olivia", {"time": "9-0"}, "time", ["time=7-00:00:00"]),
         ("olivia", {"gpus": 40}, "gpus", ["gpus=32"]),
         ("olivia", {"gpus": 6}, "gpus", ["nodes=2", "gpus=4", "gpus=8"]),
+        ("olivia", {"nodes": 2}, "gpus", ["nodes=1", "gpus=2", "gpus=8"]),
+        ("olivia", {"sbatch": {"time": "1"}}, "sbatch", []),
         ("olivia", {"gpus": 5, "nodes": 2}, "gpus", ["nodes=5", "gpus=4", "gpus=6"]),
         ("olivia", {"account": None}, "account", []),
         ("olivia", {"partition": "acel"}, "partition", ["partition=accel"]),
@@ -52,6 +54,10 @@ def test_a_refusal_has_a_field_and_offers(
 
 def test_quoted_text_of_the_user_does_not_choose_the_field() -> None:
     assert field_of(RequestError("the job name '--gpus' is not valid")) == "name"
+
+
+def test_an_example_is_not_offered() -> None:
+    assert offers(RequestError("the sweep has no parameters", "Write it as --sweep lr=1e-3,3e-4.")) == ()
 
 
 def test_the_offers_are_few() -> None:

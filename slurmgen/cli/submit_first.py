@@ -16,6 +16,7 @@ from slurmgen.cli.submit_progress import Printer
 from slurmgen.cli.where import connect_without_prompt, refuse_one_host
 from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobOptions, JobSpec, load_spec
+from slurmgen.jobs.logins import Logins
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.request import Request
 from slurmgen.text import listed
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from slurmgen.jobs.races import Race
     from slurmgen.jobs.where import Option
     from slurmgen.remote.route import Route
+
+LIMIT = 30.0
+"Seconds for each site to estimate the start: a site that is too slow for `where` may still be first."
 
 
 class FirstJob(Struct, frozen=True):
@@ -103,13 +107,15 @@ def submit_first(job: FirstJob, *, again: bool, dry_run: bool, follow: bool, as_
     if dry_run:
         _show(job, as_json)
         return
-    race, entrants = _entrants(job, follow=follow, again=again)
-    with run(race, entrants, connect_without_prompt, say, partial(_print, race, as_json)) as won:
-        if follow:
-            follow_log(won.runner.connected(), won.runner.record, won.runner.job.id, won.runner.job.route)
+    with Logins(connect_without_prompt) as logins:
+        race, entrants = _entrants(job, logins, follow=follow, again=again)
+        with run(race, entrants, logins.take, say, partial(_print, race, as_json)) as won:
+            if follow:
+                runner = won.runner
+                follow_log(runner.connected(), runner.record, runner.job.id, runner.job.route)
 
 
-def _entrants(job: FirstJob, *, follow: bool, again: bool) -> "tuple[Race, list[Entrant]]":
+def _entrants(job: FirstJob, logins: Logins, *, follow: bool, again: bool) -> "tuple[Race, list[Entrant]]":
     """The sites of the unfinished race of the same command, or else of a new one."""
     from slurmgen.jobs.first import in_race, new_race, partition_of
     from slurmgen.jobs.race import Entrant
@@ -119,7 +125,7 @@ def _entrants(job: FirstJob, *, follow: bool, again: bool) -> "tuple[Race, list[
     race, new = (None if again else races.open_race(command)), dict[str, tuple[Prepared, Printer]]()
     if race is None:
         race = new_race(command)
-        made = [_with_secrets(race, job.prepared(one.site, one.partition)) for one in _takers(job)]
+        made = [_with_secrets(race, job.prepared(one.site, one.partition)) for one in _takers(job, logins)]
         check_follow(follow, is_array=any(one.record.tasks for one, _ in made))
         new = {one.record.key: (one, printer) for one, printer in made}
     race = races.enter(race, [one.record for one, _ in new.values()], again=again)
@@ -146,12 +152,12 @@ def _with_secrets(race: "Race", made: "tuple[Prepared, tuple[str, ...]]") -> tup
     return with_secrets(in_race(prepared, race), printer), printer
 
 
-def _takers(job: FirstJob) -> "list[Option]":
+def _takers(job: FirstJob, logins: Logins) -> "list[Option]":
     """The partition of each site that could run the job; the other sites are named on stderr."""
     from slurmgen.jobs.first import takers
     from slurmgen.jobs.where import ask_all, place
 
-    options = ask_all([place(*job.at(site)) for site in job.sites], connect_without_prompt)
+    options = ask_all([place(*job.at(site)) for site in job.sites], logins.lend, LIMIT)
     found = takers(options)
     for site in job.sites:
         if site not in (one.site for one in found):
@@ -162,7 +168,8 @@ def _takers(job: FirstJob) -> "list[Option]":
 
 def _show(job: FirstJob, as_json: bool) -> None:
     """Show what would be submitted to the site of the earliest estimate."""
-    found = _takers(job)
+    with Logins(connect_without_prompt) as logins:
+        found = _takers(job, logins)
     sites = listed([f"{one.site} ({one.partition})" if one.partition else one.site for one in found])
     say(f"would submit to {len(found)} sites, of which the first to start would keep its job: {sites}")
     prepared, notes = job.prepared(found[0].site, found[0].partition)

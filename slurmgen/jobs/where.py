@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta, timezone
 
 from msgspec import Struct, structs
@@ -24,6 +25,8 @@ from slurmgen.sites.nodes import cpu_partitions, gpu_partitions
 from slurmgen.slurm import free_nodes, replies
 from slurmgen.slurm.free_nodes import Free
 
+Login = Callable[[Route], AbstractContextManager[Transport]]
+"Connects to a site for a block."
 LIMIT = 5.0
 "Seconds for each site, its login included."
 _OF_LIMIT = 0.6
@@ -118,9 +121,7 @@ def _of_plan(option: Option, plan: Plan) -> Option:
     )
 
 
-def ask_all(
-    places: Sequence[Place], connect: Callable[[Route], Transport], limit: float = LIMIT
-) -> list[Option]:
+def ask_all(places: Sequence[Place], connect: Login, limit: float = LIMIT) -> list[Option]:
     """Ask all sites at the same time; the options in order of their estimated start.
 
     Args:
@@ -134,7 +135,7 @@ def ask_all(
     return sorted(options, key=_rank)
 
 
-def _started(one: Place, connect: Callable[[Route], Transport], limit: float) -> "Future[list[Option]]":
+def _started(one: Place, connect: Login, limit: float) -> "Future[list[Option]]":
     """Ask in a thread that is not waited for at exit, as one of a pool would be."""
     reply: Future[list[Option]] = Future()
 
@@ -148,7 +149,7 @@ def _started(one: Place, connect: Callable[[Route], Transport], limit: float) ->
     return reply
 
 
-def _ask(one: Place, connect: Callable[[Route], Transport], limit: float) -> list[Option]:
+def _ask(one: Place, connect: Login, limit: float) -> list[Option]:
     if not one.candidates:
         return []
     with connect(one.route) as transport:

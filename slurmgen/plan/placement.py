@@ -208,8 +208,9 @@ def check_limits(request: Request, site: Site, place: Place, gpus: int, nodes: i
                 f"{name} has no GPUs", f"Choose one with GPUs: {', '.join(gpu_partitions(site))}."
             )
         for key, count, bound, value in _excess(limit, gpus, nodes):
-            unit = "GPUs" if key == "gpus" else "nodes"
-            fact = f"{count} {unit} exceed" if bound == "at most" else f"{count} {unit} are below"
+            one, several = ("exceeds", "exceed") if bound == "at most" else ("is below", "are below")
+            asked = counted(count, "GPU" if key == "gpus" else "node")
+            fact = f"{asked} {one if count == 1 else several}"
             others = [*_with_room(request, site, gpus, nodes)] if name.startswith("partition ") else []
             other = f", or use --partition {' or '.join(others)}" if others else ""
             raise LimitExceeded(

@@ -57,7 +57,7 @@ def load_site(name: str, project_dir: Path | None = None, *, personal: bool = Tr
     known = _profiles_in(folders)
     if name in known:
         return _loaded(known[name], folders)
-    if not personal and name in profile_paths(project_dir):
+    if project_dir and not personal and name in profile_paths(project_dir):  # a public page has no project
         raise ConfigError(
             f"site {name!r} is one of your own, and a script in a file must be the same for every user",
             f"Copy {profile_paths(project_dir)[name]} to site_profiles/ of the project.",

@@ -112,7 +112,9 @@ def checked(key: str, value: str) -> tuple[str, str]:
 
 def _check_name(key: str) -> None:
     if key in MANAGED:
-        raise RequestError(f"slurmgen sets --{key} itself", f"Use {MANAGED[key]} instead of --sbatch.")
+        raise RequestError(
+            f"slurmgen sets --{key} itself", f"Use {MANAGED[key]} instead of --sbatch.", "sbatch"
+        )
     if not re.fullmatch(_NAME, key):
         raise RequestError(
             f"{key!r} is not an sbatch option", "Write its long name without dashes, as KEY=VALUE."

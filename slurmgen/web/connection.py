@@ -1,21 +1,55 @@
 """The connections of a public server."""
 
 import asyncio
+from ipaddress import ip_address, ip_network
+from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from slurmgen.web.limits import client_of
+
 SECONDS = 30
+PER_CLIENT = 100
+"Connections that a client may have at the same time, unless it is a proxy."
+
+
+class _WithLength(h11.Connection):
+    """Refuses a body in chunks, of which each may be one byte: to parse a million of them takes seconds.
+
+    Browsers and proxies send the length of a body.
+    """
+
+    def next_event(self) -> Any:
+        """What was received next."""
+        event = super().next_event()
+        if isinstance(event, h11.Request) and any(name == b"transfer-encoding" for name, _ in event.headers):
+            raise h11.RemoteProtocolError("a body in chunks")
+        return event
 
 
 class Timed(H11Protocol):
-    """Ends a connection if one request and its reply take too long, so that slow clients do not fill it."""
+    """Ends a connection if one request and its reply take too long, or if its client has too many.
+
+    Clients that are slow, or that send nothing, could otherwise use up all connections.
+    """
 
     _end: asyncio.TimerHandle | None = None
+    _client: str | None = None
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        """Set up a connection as uvicorn does."""
+        super().__init__(*args, **settings)
+        self.conn = _WithLength(h11.SERVER)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time of the first request."""
         super().connection_made(transport)
-        self._restart()
+        self._client = client_of(self.client)
+        if self._has_too_many() and not self._is_proxy():
+            transport.abort()
+        else:
+            self._restart()
 
     def on_response_complete(self) -> None:
         """Start the time of the next request."""
@@ -32,3 +66,12 @@ class Timed(H11Protocol):
         if self._end:
             self._end.cancel()
         self._end = self.loop.call_later(SECONDS, self.transport.abort)
+
+    def _has_too_many(self) -> bool:
+        own = [one for one in self.connections if isinstance(one, Timed) and one._client == self._client]
+        return len(own) > PER_CLIENT
+
+    def _is_proxy(self) -> bool:
+        """Whether it passes on the requests of others."""
+        proxies = map(ip_network, self.config.forwarded_allow_ips or ())
+        return self.client is not None and any(ip_address(self.client[0]) in proxy for proxy in proxies)

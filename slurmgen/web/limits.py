@@ -47,7 +47,7 @@ class RateLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        if self._admits(_client(scope)):
+        if self._admits(client_of(scope.get("client"))):
             await self.app(scope, receive, send)
         else:
             await _refusal(429, "Too many requests from your address.")(scope, receive, send)
@@ -64,11 +64,11 @@ class RateLimit:
         return True
 
 
-def _client(scope: Scope) -> str:
-    """The network of the client; one for all that have none."""
+def client_of(peer: tuple[str, int] | None) -> str:
+    """What counts as one client: its address, or its network; the empty text for all that have none."""
     try:
-        address = ip_address(scope["client"][0])
-    except (TypeError, ValueError):
+        address = ip_address(peer[0] if peer else "")
+    except ValueError:
         return ""
     if isinstance(address, IPv6Address) and not address.ipv4_mapped:
         return str(ip_network((int(address), 64), strict=False))
@@ -103,7 +103,7 @@ class InTime:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> str:
         """Answer, or return why not."""
         end = time.monotonic() + self.limits.seconds
-        turns = self._turns.setdefault(_client(scope), asyncio.Semaphore(self.limits.each))
+        turns = self._turns.setdefault(client_of(scope.get("client")), asyncio.Semaphore(self.limits.each))
         try:
             await asyncio.wait_for(turns.acquire(), self.limits.seconds)
         except TimeoutError:

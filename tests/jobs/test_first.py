@@ -478,3 +478,21 @@ def test_a_job_that_depends_on_one_of_several_sites_waits_for_the_chosen_one(
     races.choose(race, "b")
     with pytest.raises(RequestError, match="is at olivia, and a job at daic cannot wait for it"):
         find(own, [parse("n")])
+
+
+def test_over_ssh_each_site_gets_one_login(slurmgen: Run) -> None:
+    with twin("generic", ssh=True) as generic, twin("olivia", nodes=1, ssh=True) as olivia:
+        twins = [generic.twin, olivia.twin]
+        hosts = "".join(f'[{one.site}]\nhost = "{one.ssh_host}"\n' for one in twins)
+        with user_of({"generic": generic, "olivia": olivia}) as project:
+            (project.parent / "config/slurmgen").mkdir(parents=True)
+            (project.parent / "config/slurmgen/personal.toml").write_text(hosts)
+            ssh_config = project.parent / "ssh_config"
+            ssh_config.write_text("\n".join(one.ssh_config.read_text() for one in twins if one.ssh_config))
+            way = f"--via ssh --ssh-config {ssh_config} --remote-dir {project.parent}/far".split()
+            asked = [word.replace("daic", "olivia") for word in words("far") if word not in ("--via", "twin")]
+            reply = slurmgen(*asked, *way, cwd=project, env=dict(os.environ))
+            assert reply.returncode == 0, reply.stderr
+            logs = [(one.folder / "sshd.log").read_text() for one in twins]
+            assert [log.count("Accepted") for log in logs] == [1, 1]
+            assert eventually(lambda: runs_of(project, "far")) == [reply.stdout.strip()]

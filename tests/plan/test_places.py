@@ -73,7 +73,7 @@ def test_a_job_that_fits_no_default_partition_is_refused_with_the_limit_of_the_l
 
 def test_a_job_below_the_least_of_a_partition_is_refused() -> None:
     with pytest.raises(
-        RequestError, match=r"1 nodes are below .* partition large: 4 per job\. Ask for at least"
+        RequestError, match=r"1 node is below .* partition large: 4 per job\. Ask for at least"
     ):
         plan(SIZES, gpus=4, partition="large")
 

@@ -34,7 +34,9 @@ class Proxy:
     passed: dict[Direction, int] = field(default_factory=lambda: {"up": 0, "down": 0})
     "Bytes of the last connection."
     struck: bool = False
-    "Whether the fault came about."
+    "Whether the fault came about in the last connection."
+    strikes: int = 0
+    "How often it came about in all."
 
     @property
     def port(self) -> int:
@@ -58,7 +60,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while part := source.recv(min(left, 65536) if left > 0 else 65536):
                 if left == 0:
-                    self.struck, left = True, -1
+                    self.struck, self.strikes, left = True, self.strikes + 1, -1
                     if not self._strike(fault, source, sink):
                         return
                 sink.sendall(part)

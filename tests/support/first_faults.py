@@ -28,8 +28,10 @@ from slurmgen.remote.local import LocalTransport
 from tests.support.twins import Testbed, eventually, twin
 
 Testbeds = Mapping[str, Testbed]
+SITES = ("generic", "daic")
+WAY = "--via twin"
 OPTIONS = (
-    "--via twin --framework python --script train.py --gpus 0 --cpus 2 --mem 100M --time 00:05:00 "
+    "--framework python --script train.py --gpus 0 --cpus 2 --mem 100M --time 00:05:00 "
     "--account a --python-env none"
 )
 LONGEST = 0.9
@@ -61,15 +63,16 @@ def user_of(testbeds: Testbeds) -> Iterator[Path]:
             f"with open({str(folder / 'marks')!r} + '/' + os.environ['SLURM_JOB_NAME'], 'a') as marks:\n"
             "    marks.write(os.environ['SLURM_JOB_ID'] + '\\n')\n"
         )
-        environ = {"HOME": name, "XDG_STATE_HOME": str(folder / "state")}
-        with patch.dict(os.environ, environ | {"XDG_CACHE_HOME": str(folder / "cache")}):
+        own = {f"XDG_{one}_HOME": str(folder / one.lower()) for one in ("STATE", "CACHE", "CONFIG")}
+        with patch.dict(os.environ, own | {"HOME": name}):
             yield folder / "project"
 
 
 def words(name: str) -> list[str]:
     """The arguments of the command."""
     begin = ["--sbatch", f"begin=now+{BEGIN}"] if name.startswith(both_start.__name__) else []
-    return ["submit", "--first", "generic", "--first", "daic", *OPTIONS.split(), *begin, "--name", name]
+    sites = [word for site in SITES for word in ("--first", site)]
+    return ["submit", *sites, *WAY.split(), *OPTIONS.split(), *begin, "--name", name]
 
 
 def started(project: Path, name: str, prepare: Callable[[], object] = lambda: None) -> int:

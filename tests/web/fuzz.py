@@ -1,7 +1,7 @@
 """Send random requests to the page, and report what it must not do: `python -m tests.web.fuzz NUMBER [SEED]`.
 
 It calls the application as a server does, in a process whose audit hook sees each file that is opened, each
-process that is started, and each connection. The folders of the user are empty.
+folder that is listed, each process that is started, and each connection. The folders of the user are empty.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ REFUSED = tuple(
     "socket.connect socket.bind socket.getaddrinfo urllib.Request ftplib. smtplib. shutil. os.mkdir "
     "os.remove os.rename os.rmdir os.link os.symlink os.chmod os.truncate".split()
 )
+LISTED = ("os.listdir", "os.scandir")
 CODE = tuple(
     {
         sysconfig.get_path("stdlib"),
@@ -88,6 +89,8 @@ def watch(seen: list[str], allowed: tuple[str, ...]) -> None:
             )
             if not str(path.absolute()).startswith(allowed) or set(mode or "") & set("wax+"):
                 seen.append(f"open {path} {mode}")
+        elif event in LISTED and not str(Path(arguments[0] or ".").absolute()).startswith(allowed):
+            seen.append(f"{event} {arguments[0]}")
         elif event.startswith(REFUSED):
             seen.append(f"{event} {arguments}")
 

@@ -13,7 +13,7 @@ SUM = "94011"
 "What `31337*3` would be."
 # fmt: off
 VALUES = (
-    "", " ", "0", "-1", "1e9", "1", "4", "9" * 400, "NaN", "1:00:00", "99-99:99:99", "[]", "{}",
+    "", " ", "0", "-1", "1e9", "1", "4", "9" * 5000, "NaN", "1:00:00", "99-99:99:99", "[]", "{}",
     "true", "../../../../etc/passwd", "/etc/passwd", "..%2f..%2fetc", "~/.ssh/id_ed25519", "-rf",
     "file:///etc/passwd", "\0", "a\0b", "\r\nzq: 1", "\x1b[31m", "\N{RIGHT-TO-LEFT OVERRIDE}",
     "\ud800", "\N{SNOWMAN}" * 50, "\N{LATIN SMALL LETTER DOTLESS I}", "\N{LATIN SMALL LIGATURE FFI}",

@@ -167,6 +167,23 @@ def test_hints_are_sent_only_when_what_they_depend_on_has_changed(client: TestCl
 
 
 @pytest.mark.parametrize(
+    ("texts", "hint"),
+    [
+        ({}, "Default: standard-g or small-g; others:"),
+        ({"partition": "dev-g"}, "Default: standard-g or small-g; others:"),
+        ({}, "At most 3 days"),
+        ({"partition": "standard-g"}, "At most 2 days"),
+        ({"partition": "nope"}, "Default: standard-g or small-g; others:"),
+    ],
+)
+def test_hints_are_those_of_the_places_that_the_job_may_take(
+    client: TestClient, texts: dict[str, str], hint: str
+) -> None:
+    html = client.post("/generator", data={"site": "lumi-g", "account": "project_1", **texts}).text
+    assert hint in _visible_text(html)
+
+
+@pytest.mark.parametrize(
     ("texts", "fact"),
     [
         ({"name": "a" * 20_001}, "the form has 20,"),

@@ -71,6 +71,35 @@ def test_a_refused_field_of_a_closed_group_is_shown(browser: Browser, origin: st
         expect(page.locator("#answer")).to_be_hidden()
 
 
+def test_a_value_that_another_site_does_not_know_can_be_cleared(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/{OLIVIA}&partition=accel") as page:
+        _lines(page, "#SBATCH --partition=accel")
+        page.get_by_label("Site", exact=True).select_option("lumi-g")
+        page.get_by_role("button", name="Clear Partition").click()
+        _lines(page, "#SBATCH --partition=small-g")
+        expect(page.locator("#hint-partition")).to_contain_text("Default: standard-g or small-g")
+
+
+def test_a_variable_becomes_a_secret_without_its_value(browser: Browser, origin: str) -> None:
+    with opened(browser, origin) as page:
+        page.get_by_text("Environment variables").click()
+        page.get_by_label("Variables", exact=True).fill("A=1\nHF_TOKEN=abc")
+        page.get_by_role("button", name="Secret variables: HF_TOKEN").click()
+        _lines(page, "export A=1")
+        page.wait_for_url("**secrets=HF_TOKEN**")
+        assert "abc" not in page.url
+        expect(page.get_by_label("Secret variables")).to_have_value("HF_TOKEN")
+
+
+def test_the_linter_opens_the_script_with_its_site(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/{OLIVIA}") as page:
+        _lines(page, "#SBATCH --account=nn1234k")
+        page.get_by_role("button", name="Lint this script").click()
+        expect(page.get_by_label("Site")).to_have_value("olivia")
+        expect(page.locator(".cm-content")).to_contain_text("#SBATCH --account=nn1234k")
+        expect(page.locator("#summary")).to_have_text("No findings")
+
+
 def test_an_address_brings_the_same_job(browser: Browser, origin: str) -> None:
     with opened(browser, f"{origin}/{OLIVIA}") as page:
         page.get_by_text("Environment variables").click()

@@ -250,6 +250,16 @@ def test_only_what_a_job_has_can_be_asked_for(
         assert client.get(f"/jobs/20260101-000000-00000000/{part}").status_code == 404
 
 
+def test_a_job_may_name_its_values_as_it_likes(testbed: Testbed, project: Path, known: Record) -> None:
+    Path(known.folder, "metrics.jsonl").write_text('{"epoch": 1, "\\ud800a\\u202eb": 2}\n')
+    settings = Settings(hosts=("127.0.0.1:1",))
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:1") as client:
+        client.get("/", params={"token": settings.token})
+        (file,) = client.get(f"/jobs/{known.key}/found").json()["metrics"]
+        curves = client.get(f"/jobs/{known.key}/curves", params={"file": file["id"]}).json()
+    assert curves["values"] == {r"\ud800a\u202eb": [2]}
+
+
 def test_a_page_keeps_the_last_lines_and_reads_nothing_while_it_is_paused(
     browser: Browser, server: Served, job: Stepping
 ) -> None:

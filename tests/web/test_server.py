@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -15,6 +15,7 @@ import pytest
 from slurmgen.web import connection
 from slurmgen.web.limits import Limits
 from slurmgen.web.server import listen
+from tests.support.twins import eventually
 from tests.support.web import served
 
 SLURMGEN = [sys.executable, "-m", "slurmgen"]
@@ -191,6 +192,31 @@ def test_a_connection_may_stay_longer_than_one_request(monkeypatch: pytest.Monke
         for _ in range(3):
             client.get(f"{server.origin}/healthz").raise_for_status()
     assert len(ended) == 4
+
+
+def test_a_client_has_only_some_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "PER_CLIENT", 2)
+    with served(public=True) as server, ExitStack() as others:
+        for _ in range(2):
+            others.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        assert _reply(server.origin, b"GET /healthz HTTP/1.0\r\n\r\n") == b""
+        others.close()
+        eventually(lambda: _reply(server.origin, b"GET /healthz HTTP/1.0\r\n\r\n"))
+
+
+def test_a_proxy_may_have_more_connections_than_a_client() -> None:
+    with web("--public", "--proxy", "127.0.0.1") as (_, address), ExitStack() as others:
+        for _ in range(connection.PER_CLIENT):
+            others.enter_context(socket.create_connection(("127.0.0.1", httpx.URL(address).port)))
+        assert httpx.get(f"{address}healthz").status_code == 200
+
+
+def test_a_body_in_chunks_is_refused_before_it_is_parsed() -> None:
+    """Chunks of a byte would keep the server from answering others."""
+    head = b"POST /generator HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with served(public=True) as server:
+        assert _reply(server.origin, head + b"1\r\na\r\n")[:12] == b"HTTP/1.1 400"
+        assert server.statuses == []
 
 
 def test_large_headers_are_refused() -> None:

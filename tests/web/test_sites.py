@@ -98,11 +98,15 @@ def test_a_name_from_the_address_is_never_a_path(public: TestClient, name: str) 
     assert public.get(f"/sites/{name}/profile-0.toml").status_code == 404
 
 
+@pytest.mark.parametrize("layer", ["1", "00", "-1", "x", "9" * 5000])
+def test_a_layer_that_a_profile_does_not_have_is_not_found(public: TestClient, layer: str) -> None:
+    assert public.get(f"/sites/daic/profile-{layer}.toml").status_code == 404
+
+
 def test_the_profile_is_shown_as_it_is_written(public: TestClient) -> None:
     reply = public.get("/sites/daic/profile-0.toml")
     assert reply.text == profile_paths(personal=False)["daic"].read_text()
     assert reply.headers["content-type"].startswith("text/plain")
-    assert public.get("/sites/daic/profile-1.toml").status_code == 404
 
 
 def test_a_public_server_shows_only_bundled_profiles(public: TestClient) -> None:
@@ -111,6 +115,10 @@ def test_a_public_server_shows_only_bundled_profiles(public: TestClient) -> None
     assert "mine" not in links(public.get("/sites").text)
     assert public.get("/sites/mine").status_code == 404
     assert "Secret" not in public.get("/sites/daic").text
+    for address in ["/generator", "/lint/findings"]:
+        reply = public.post(address, data={"site": "mine", "script": "#!/bin/bash\n"})
+        assert "there is no site" in reply.text
+        assert str(config_folder()) not in reply.text
 
 
 def test_own_profiles_and_those_of_the_project_are_marked(local: TestClient, tmp_path: Path) -> None:

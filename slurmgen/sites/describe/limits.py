@@ -48,7 +48,9 @@ def _of_user(limits: Limits) -> str:
 def _range(least: int | None, most: int | None) -> str:
     if most == 0:
         return "none"
-    return " ".join([*([f"from {least}"] if least else []), *([f"to {most}"] if most is not None else [])])
+    if most is None:
+        return f"from {least}" if least else ""
+    return f"from {least} to {most}" if least else f"up to {most}"
 
 
 def _kind(limits: Limits) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What a site's profile says about the fields of the form: values to choose from, limits and defaults."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from slurmgen.sites.model import EngineName, Site
@@ -10,6 +10,8 @@ from slurmgen.text import counted, listed
 
 PLACED_BY = ("site", "partition", "gpu_type", "qos", "gpus")
 "The fields that the hints depend on."
+NAMED_BY_SITE = ("partition", "qos", "gpu_type", "container_engine")
+"The fields whose values a profile names; another site has other ones."
 
 
 def choices_of(site: Site) -> dict[str, dict[str, str]]:
@@ -31,42 +33,56 @@ def _limits(time: str | None, gpus: int | None) -> str:
 
 def hints_of(site: Site, texts: Mapping[str, str]) -> dict[str, str]:
     """A hint for each field that a profile may state a limit or a default for; empty if it states none."""
-    gpus = texts.get("gpus", "").strip() != "0"
-    named = [texts.get(key, "").strip() or None for key in ("partition", "gpu_type", "qos")]
-    place = next(iter(places_of(site, named[0], named[1], named[2], with_gpus=gpus)))
-    found = _of_size(site, place) | _of_place(site, place) | _of_software(site) | _of_node(site, place)
+    places = _places(site, texts)
+    node = _of_node(site, places[0])
+    found = _of_size(site, places) | _of_place(site, texts) | _of_software(site) | node
     return {field: f"{hint[:1].upper()}{hint[1:]}." if hint else "" for field, hint in found.items()}
 
 
-def _of_size(site: Site, place: Place) -> dict[str, str]:
-    each = f"up to {place.node.gpus} per node" if place.node.gpus else ""
+def _places(site: Site, texts: Mapping[str, str], empty: str = "") -> Sequence[Place]:
+    """Where the job may go, with one field empty."""
+    named = {key: text.strip() or None for key, text in texts.items() if key != empty}
+    placed_by = (named.get(key) for key in ("partition", "gpu_type", "qos"))
+    return [*places_of(site, *placed_by, with_gpus=named.get("gpus") != "0")]
+
+
+def _of_size(site: Site, places: Sequence[Place]) -> dict[str, str]:
+    """Limits that no place exceeds: slurmgen chooses the place by the size of the job."""
+    per_node = _most([place.node.gpus for place in places])
     gpus, nodes = (
-        _least(getattr(one, key) for one in place.limits.values()) for key in ("max_gpus", "max_nodes")
+        _most([_least(getattr(one, key) for one in place.limits.values()) for place in places])
+        for key in ("max_gpus", "max_nodes")
     )
-    seconds = _least(one.seconds_for(1) for one in place.limits.values())
+    seconds = _most([_least(one.seconds_for(1) for one in place.limits.values()) for place in places])
     return {
-        "gpus": _joined(each, f"at most {gpus} per job" if gpus else ""),
+        "gpus": _joined(
+            f"up to {per_node} per node" if per_node else "", f"at most {gpus} per job" if gpus else ""
+        ),
         "nodes": f"at most {nodes} per job" if nodes else "",
         "time": _joined(f"at most {in_words(seconds)}" if seconds else "", _default(site.time)),
     }
 
 
-def _of_place(site: Site, place: Place) -> dict[str, str]:
+def _of_place(site: Site, texts: Mapping[str, str]) -> dict[str, str]:
+    """A default is what an empty field means, whatever the field has now."""
     required = "required. " if site.account.required else ""
+    partitions = [", ".join(place.partitions) for place in _places(site, texts, "partition")]
+    qos = [place.qos for place in _places(site, texts, "qos")]
+    gpu_types = [place.gpu_type for place in _places(site, texts, "gpu_type")]
     return {
         "account": f"{required}{site.account.hint or ''}".strip().rstrip("."),
-        "partition": _of_several(site.partitions, *place.partitions),
-        "qos": _of_several(site.qos, place.qos, required=site.qos_required),
-        "gpu_type": _of_several(site.gpu.types, place.gpu_type, required=site.gpu.type_required),
+        "partition": _of_several(site.partitions, partitions),
+        "qos": _of_several(site.qos, qos, required=site.qos_required),
+        "gpu_type": _of_several(site.gpu.types, gpu_types, required=site.gpu.type_required),
     }
 
 
-def _of_several(names: Iterable[str], *default: str | None, required: bool = False) -> str:
-    """The default, else whether a name is required; and the first names that there are."""
-    chosen = [name for name in default if name]
+def _of_several(names: Iterable[str], defaults: Iterable[str | None], *, required: bool = False) -> str:
+    """The defaults, else whether a name is required; and the first names that there are."""
+    chosen = [*filter(None, dict.fromkeys(defaults))]
     others = [name for name in names if name not in chosen]
     known = f"{'others:' if chosen else 'such as'} {listed(others, 3)}" if others else ""
-    return "; ".join(filter(None, [_default(", ".join(chosen)) or ("required" if required else ""), known]))
+    return "; ".join(filter(None, [_default(" or ".join(chosen)) or ("required" if required else ""), known]))
 
 
 def _of_node(site: Site, place: Place) -> dict[str, str]:
@@ -100,6 +116,11 @@ def _default(value: str | None) -> str:
 
 def _joined(*parts: str) -> str:
     return ", ".join(filter(None, parts))
+
+
+def _most(limits: Sequence[int | None]) -> int | None:
+    """The largest limit; None if a place has none."""
+    return max((limit for limit in limits if limit), default=None) if all(limits) else None
 
 
 def _least(numbers: Iterable[int | None]) -> int | None:

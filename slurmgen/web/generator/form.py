@@ -31,7 +31,7 @@ class Group(NamedTuple):
 
 COMMON = (
     Field("framework", "Framework", "select", options=tuple(LAUNCHERS), narrow=True),
-    Field("time", "Time limit", placeholder="1-12:00:00", narrow=True),
+    Field("time", "Time limit", placeholder="01:00:00", help="HH:MM:SS or D-HH:MM:SS.", narrow=True),
     Field("gpus", "GPUs in total", "number", "1", narrow=True),
     Field("nodes", "Nodes", "number", "as few as fit", narrow=True),
     Field("gpu_type", "GPU type", narrow=True),
@@ -105,7 +105,9 @@ GROUPS = (
             Field("name", "Job name", placeholder="name of the script", narrow=True),
             Field("log_dir", "Folder for the log", placeholder="logs", narrow=True),
             Field("mail", "Mail on", placeholder="end,fail", narrow=True),
-            Field("mail_user", "Mail address", placeholder="name@example.org", narrow=True),
+            Field(
+                "mail_user", "Mail address", placeholder="name@example.org", help="For Mail on.", narrow=True
+            ),
             Field("label_ranks", "Rank on each line of the log", "switch", narrow=True),
         ),
     ),

@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from slurmgen.advice import field_of, offers
+from slurmgen.advice import Offer, field_of, offers
 from slurmgen.config.project import DEFAULT_SITE
 from slurmgen.errors import SlurmgenError
 from slurmgen.sites.model import Site
 from slurmgen.web.generator.answer import answer_of, check_size
-from slurmgen.web.generator.choices import PLACED_BY, choices_of, hints_of
+from slurmgen.web.generator.choices import NAMED_BY_SITE, PLACED_BY, choices_of, hints_of
 from slurmgen.web.generator.form import COMMON, GROUPS, LABELS
 from slurmgen.web.generator.profiles import find_site, site_titles
 from slurmgen.web.pages import fields, page, settings_of
@@ -55,15 +55,22 @@ def _answered(request: Request, texts: dict[str, str]) -> Response:
             of_site = _of_site(site, texts)
         return page(request, "generator_answer.html", answer=answer_of(texts, site), **of_site)
     except SlurmgenError as error:
+        field = field_of(error)
         refusal: dict[str, Any] = {
             "error": error,
-            "field": field_of(error),
-            "offers": offers(error),
+            "field": field,
+            "offers": tuple(dict.fromkeys((*offers(error), *_emptied(field, texts)))),
             "labels": LABELS,
         }
         reply = page(request, "generator_refusal.html", **refusal, **of_site)
         reply.headers["HX-Retarget"], reply.headers["HX-Reswap"] = "#refusal", "innerHTML"
         return reply
+
+
+def _emptied(field: str, texts: Mapping[str, str]) -> tuple[Offer, ...]:
+    """The offer to leave a field to the site, if what it has is a name of another site."""
+    has_value = field in NAMED_BY_SITE and texts.get(field, "").strip()
+    return (Offer(field, ""),) if has_value else ()
 
 
 def _of_site(site: Site, texts: Mapping[str, str]) -> dict[str, Any]:

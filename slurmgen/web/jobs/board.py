@@ -1,10 +1,9 @@
 """What is known of all jobs of the ledger, kept between requests. Safe to use from several threads."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from secrets import token_hex
 from threading import RLock
 
 from msgspec import Struct, structs
@@ -18,7 +17,8 @@ from slurmgen.jobs.slurm_client import UNKNOWN
 from slurmgen.jobs.status import recall, unreached
 from slurmgen.remote.route import Route
 from slurmgen.web.jobs.records import job_of, key_of, record_of_job
-from slurmgen.web.jobs.rows import Row, group_row, job_row
+from slurmgen.web.jobs.rows import Row, group_row, ids_of, job_row
+from slurmgen.web.jobs.table import Changes, Table
 
 _UNEXPLAINED = "it is not known why it failed"
 _HEAD = 28
@@ -33,15 +33,6 @@ class Problem(Struct, frozen=True):
     hint: str
 
 
-class Changes(Struct, frozen=True):
-    """What has changed since a version of the board."""
-
-    version: str
-    rows: tuple[Row, ...]
-    whole: bool
-    "Whether the table has to be read again: jobs were removed, or the server was started again."
-
-
 class Board:
     """The reports of the jobs, and the rows that are made from them.
 
@@ -52,27 +43,24 @@ class Board:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = RLock()
-        self._id, self._count, self._removed = token_hex(4), 0, 0
         self._stamp: object = None
         self._reports: dict[str, Report] = {}
         self._members: dict[str, list[str]] = {}
         "The keys of the jobs of each group of several."
-        self._rows: dict[str, Row] = {}
-        self._changed: dict[str, int] = {}
-        "The count at which each row changed last."
+        self._table = Table()
         self._problems: dict[Route, Problem] = {}
         self._listeners: list[Callable[[], object]] = []
 
     @property
     def version(self) -> str:
         """Names the present state, so that later changes can be asked for."""
-        return f"{self._id}-{self._count}"
+        return self._table.version
 
     def rows(self) -> tuple[list[Row], str]:
         """All rows as they are now, in the order of submission, and the version of the board."""
         with self._lock:
             self.read()
-            return list(self._rows.values()), self.version
+            return list(self._table.rows.values()), self.version
 
     def problems(self) -> list[Problem]:
         """The sites that were not reached."""
@@ -102,11 +90,7 @@ class Board:
     def since(self, version: str) -> Changes:
         """The rows that have changed since a version."""
         with self._lock:
-            board, _, count = version.partition("-")
-            known = int(count) if count.isdecimal() else -1
-            whole = board != self._id or known < self._removed
-            ids = [] if whole else [row for row, at in self._changed.items() if at > known]
-            return Changes(self.version, tuple(self._rows[row] for row in ids), whole)
+            return self._table.since(version)
 
     def active(self) -> dict[Route, list[Job]]:
         """The jobs of each site that are to be queried: unended, or failed without a reason so far."""
@@ -132,8 +116,7 @@ class Board:
         with self._lock:
             answered = self._problems.pop(route, None) is not None
             self._replace(reports)
-            self._count += answered
-            self._notify(answered)
+            self._count(answered)
 
     def fail(self, route: Route, error: SlurmgenError) -> None:
         """Take that a site was not reached. What is known of its jobs stays."""
@@ -145,8 +128,7 @@ class Board:
             # The error is shown once for the site.
             unknown = (unreached(job, error) for job in jobs if not self._of(job).states)
             self._replace(structs.replace(report, error="") for report in unknown)
-            self._count += is_new
-            self._notify(is_new)
+            self._count(is_new)
 
     def _of(self, job: Job) -> Report:
         return self._reports[key_of(record_of_job(job))]
@@ -186,42 +168,33 @@ class Board:
             return structs.replace(before, job=job)
         return recall(job, _UNEXPLAINED) or Report(job=job, state=UNKNOWN)
 
-    def _make_rows(self, keys: Iterable[str]) -> None:
-        """Make the rows of these jobs and of their groups, and keep those that differ."""
-        groups, now = dict[str, None](), self._clock()
-        rows = []
-        for key in keys:
-            report = self._reports[key]
-            group = record_of_job(report.job).part_of
-            in_group = group in self._members
-            rows.append(job_row(report, now, self._rows.get(f"job-{key}"), in_group=in_group))
-            groups |= {group: None} if in_group else {}
-        for group in groups:
-            rows.append(group_row(self.group(group), now, self._rows.get(f"group-{group}")))
-        self._save([row for row in rows if self._rows.get(row.id) != row])
+    def _group_of(self, report: Report) -> str:
+        """The group of several that a job is in; empty if it is in none."""
+        group = record_of_job(report.job).part_of
+        return group if group in self._members else ""
 
-    def _save(self, rows: Sequence[Row]) -> None:
-        if rows:
-            self._count += 1
-            self._rows |= {row.id: row for row in rows}
-            self._changed |= {row.id: self._count for row in rows}
-            self._notify()
+    def _make_rows(self, keys: Iterable[str]) -> None:
+        """Make the rows of these jobs and of their groups."""
+        now, rows = self._clock(), self._table.rows
+        groups = {key: self._group_of(self._reports[key]) for key in keys}
+        made = [job_row(self._reports[key], now, rows, group) for key, group in groups.items()]
+        several = filter(None, dict.fromkeys(groups.values()))
+        made += [group_row(self.group(group), now, rows) for group in several]
+        self._notify(self._table.put(made))
 
     def _order_rows(self) -> None:
         """Sort the rows as the ledger is, a group before its jobs, and drop those that are not in it."""
-        ids: dict[str, None] = {}
-        for key, report in self._reports.items():
-            group = record_of_job(report.job).part_of
-            ids |= {f"group-{group}": None} if group in self._members else {}
-            ids[f"job-{key}"] = None
-        if self._rows.keys() - ids.keys():
-            self._count += 1
-            self._removed = self._count
-            self._notify()
-        self._rows = {row: self._rows[row] for row in ids}
-        self._changed = {row: at for row, at in self._changed.items() if row in self._rows}
+        reports = self._reports.items()
+        ids = (row for key, report in reports for row in ids_of(key, self._group_of(report)))
+        self._notify(self._table.order(ids))
 
-    def _notify(self, changed: bool = True) -> None:
+    def _count(self, changed: bool) -> None:
+        """Begin a new version, if something beside the rows has changed."""
+        if changed:
+            self._table.count()
+        self._notify(changed)
+
+    def _notify(self, changed: bool) -> None:
         for listener in self._listeners if changed else ():
             listener()
 

@@ -1,12 +1,12 @@
 """The curves of a job as JSON, and which of its files are logs or have curves."""
 
-from msgspec import json, to_builtins
+from msgspec import json, structs
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from slurmgen.errors import SlurmgenError
-from slurmgen.jobs.metrics import read_curves
+from slurmgen.jobs.metrics import Curves, read_curves
 from slurmgen.jobs.results.listing import Made
 from slurmgen.text import visible
 from slurmgen.web.jobs.asked import asked_job
@@ -45,6 +45,11 @@ def curves(request: Request) -> Response:
         if path is None:
             raise HTTPException(400, "Name a file of the job.")
         with connections_of(request).use(job.route) as transport:
-            return as_json(to_builtins(read_curves(transport, path)))
+            return as_json(_shown(read_curves(transport, path)))
     except SlurmgenError as error:
         return problem(error)
+
+
+def _shown(curves: Curves) -> Curves:
+    """The curves with names that a page can show; a job may choose any."""
+    return structs.replace(curves, values={visible(name): column for name, column in curves.values.items()})

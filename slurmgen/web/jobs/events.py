@@ -10,8 +10,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from slurmgen.web.jobs.board import Board, Changes
+from slurmgen.web.jobs.board import Board
 from slurmgen.web.jobs.state import state_of
+from slurmgen.web.jobs.table import Changes
 from slurmgen.web.pages import page
 
 _HEARTBEAT = 15.0

@@ -1,7 +1,7 @@
 """The rows of the table: one for each job, and one for each group of jobs. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec import DecodeError, Struct, json
@@ -93,32 +93,45 @@ class Row(Struct, frozen=True, kw_only=True):
         return bool(self.group) and not self.members
 
 
-def job_row(report: Report, now: float, before: Row | None, *, in_group: bool) -> Row:
+def ids_of(key: str, group: str) -> tuple[str, ...]:
+    """The rows of a job: of one in a group also that of the group, which comes first."""
+    return (*([_group_id(group)] if group else []), _job_id(key))
+
+
+def _job_id(key: str) -> str:
+    return f"job-{key}"
+
+
+def _group_id(group: str) -> str:
+    return f"group-{group}"
+
+
+def job_row(report: Report, now: float, rows: Mapping[str, Row], group: str) -> Row:
     """The row of one job.
 
     Args:
         report: what is known of it.
         now: seconds since 1970.
-        before: the row that it had.
-        in_group: whether it is shown below the row of its group.
+        rows: the rows so far.
+        group: the group below whose row it is shown; empty for none.
     """
-    record = record_of_job(report.job)
-    key = key_of(record)
-    return _row(report, f"job-{key}", now, before, group=record.part_of if in_group else "", members=0)
+    before = rows.get(_job_id(key_of(record_of_job(report.job))))
+    return _row(report, now, before, group=group, members=0)
 
 
-def group_row(reports: Sequence[Report], now: float, before: Row | None) -> Row:
+def group_row(reports: Sequence[Report], now: float, rows: Mapping[str, Row]) -> Row:
     """The row of a sweep, a chain, or other jobs that were submitted together."""
     report = combined(reports)
     group = record_of_job(report.job).part_of
-    return _row(report, f"group-{group}", now, before, group=group, members=len(reports))
+    return _row(report, now, rows.get(_group_id(group)), group=group, members=len(reports))
 
 
-def _row(report: Report, identifier: str, now: float, before: Row | None, *, group: str, members: int) -> Row:
+def _row(report: Report, now: float, before: Row | None, *, group: str, members: int) -> Row:
     record, twin = record_of_job(report.job), report.job.route.via == "twin"
+    key = key_of(record)
     return Row(
-        id=identifier,
-        key=key_of(record),
+        id=_group_id(group) if members else _job_id(key),
+        key=key,
         number=report.job.id.number,
         name=report.name,
         site=visible(f"{record.site} twin" if twin else record.site),

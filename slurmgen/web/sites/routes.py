@@ -42,10 +42,11 @@ def show_one(request: Request) -> Response:
 def show_file(request: Request) -> Response:
     """The text of a profile, or of one that it extends."""
     known, name = _profiles(request), request.path_params["name"]
-    layer = request.path_params["layer"]
-    if name not in known.paths() or layer >= len(files := known.files(name)):
+    files = known.files(name) if name in known.paths() else ()
+    layers = {str(number): path for number, (path, _) in enumerate(files)}
+    if request.path_params["layer"] not in layers:
         raise HTTPException(404, "There is no such profile")
-    return PlainTextResponse(read_text(files[layer][0]))
+    return PlainTextResponse(read_text(layers[request.path_params["layer"]]))
 
 
 def show_two(request: Request) -> Response:
@@ -73,5 +74,5 @@ ROUTES = (
     Route("/sites", show_all),
     Route("/sites/compare", show_two),
     Route("/sites/{name}", show_one),
-    Route("/sites/{name}/profile-{layer:int}.toml", show_file),
+    Route("/sites/{name}/profile-{layer}.toml", show_file),
 )

@@ -65,6 +65,7 @@ const refuse = () => {
   document.getElementById(`problem-${one.name}`).replaceChildren(found);
   one.setAttribute("aria-invalid", "true");
   for (let group = one.closest("details"); group; group = null) group.open = true;
+  if (one === document.activeElement) found.scrollIntoView({ block: "nearest" });
 };
 
 // Show a script that is of the present values.
@@ -142,9 +143,18 @@ const download = (button) => {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 };
 
-// Fill in what a refusal offers; a field with several values gets one more line.
+// Open the script in the linter, with its site.
+const lint = () => {
+  sessionStorage.setItem("lint-script", text());
+  sessionStorage.setItem("lint-site", form.elements.namedItem("site").value);
+  location.assign(`${document.querySelector("meta[name=base-path]").content}/lint`);
+};
+
+// Fill in what a refusal offers; a field with several values gets one more line. A variable that becomes a secret
+// loses its value.
 const take = ({ dataset: { field, value } }) => {
-  const one = form.elements.namedItem(field);
+  const one = form.elements.namedItem(field), variables = form.elements.namedItem("env");
+  if (field === "secrets") variables.value = variables.value.split("\n").filter((line) => !line.startsWith(`${value}=`)).join("\n");
   set(field, value && one.rows ? [one.value, value].filter(Boolean).join("\n") : value);
   one.focus();
   refresh();
@@ -157,6 +167,7 @@ document.addEventListener("click", ({ target }) => {
   if (button.dataset.download) download(button);
   if (button.dataset.go) form.elements.namedItem(button.dataset.go).focus();
   if ("value" in button.dataset) take(button);
+  if (button.id === "lint") lint();
   if (button.id === "reset") { clear(); refresh(); }
 });
 document.addEventListener("keydown", step);
@@ -168,6 +179,7 @@ document.body.addEventListener("htmx:afterSwap", ({ target }) => {
   if (target === refusal) refuse();
   if (target !== answer && target !== refusal) return; // a hint
   clearTimeout(waiting);
+  if (["env", "secrets"].some((name) => form.elements.namedItem(name).ariaInvalid)) return; // may hold a secret
   waiting = setTimeout(remember, 250); // browsers refuse more than a few changes a second
 });
 enter();

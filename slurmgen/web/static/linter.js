@@ -6,6 +6,7 @@ import { review } from "./linter_review.js";
 
 const DELAY = 200; // milliseconds from the last key to the check
 const KEPT = "lint-script"; // in sessionStorage: the text, for a reload and from other pages of this tab
+const SITE = "lint-site"; // in sessionStorage: the site, likewise
 const NONE = { total: 0, findings: [] };
 const element = (id) => document.getElementById(id);
 const base = document.querySelector("meta[name=base-path]").content;
@@ -175,4 +176,6 @@ element("file").addEventListener("change", ({ target }) => {
   target.value = "";
 });
 for (const id of ["site", "notes"]) element(id).addEventListener("change", check);
+element("site").addEventListener("change", ({ target }) => sessionStorage.setItem(SITE, target.value));
+if ([...element("site").options].some((option) => option.value === sessionStorage.getItem(SITE))) element("site").value = sessionStorage.getItem(SITE);
 check();

@@ -12,8 +12,9 @@ TESTED := .venv/ready-for-tests
 demo: $(READY)
 	./demo.sh
 
+# Jobs on a twin run `python`, which a fresh Debian has only in the virtual environment.
 test: check $(TESTED)
-	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+	PATH="$(CURDIR)/$(BIN):$$PATH" pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 # The same tests of twins, jobs and every bundled site on Slurm 24.11, which it installs once into the user's cache from
 # Debian's packages. Not part of `test`, because it downloads them.

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack, overload
 
-from slurmgen.errors import RequestError
 from slurmgen.jobs import lookup
 from slurmgen.jobs import wait as waiting
 from slurmgen.jobs.cancel import cancel_jobs
@@ -25,9 +24,8 @@ from slurmgen.jobs.results.fetch import MAX_SIZE
 from slurmgen.jobs.results.local_folder import Results, fetch_results, local_folder
 from slurmgen.jobs.status import end_of, query, save_final_states
 from slurmgen.jobs.sweep_report import combined
-from slurmgen.remote.route import SshClient, Via, open_route
+from slurmgen.remote.route import Route, SshClient, Via, open_route
 from slurmgen.remote.transport import Transport
-from slurmgen.text import listed
 
 AnyJob = str | int | Record
 "An id, a name, `last`, or what `submit` returned. A string is always one name, never a sequence of them."
@@ -119,7 +117,7 @@ def cancel(job: AnyJob | Sequence[AnyJob], **where: Unpack[Where]) -> Report | l
         RequestError: there is no such job.
         RemoteError: the site was not reached, or Slurm refused.
     """
-    return _reports(job, where, _cancelled)
+    return _reports(job, where, _cancelled, to_cancel=True)
 
 
 def logs(job: AnyJob, *, start: int = 0, **where: Unpack[Where]) -> Iterator[str]:
@@ -201,28 +199,27 @@ def fetch(
 
 
 def _find_one(job: AnyJob, where: Where) -> Job:
-    first, *others = found = _find(job, where)
-    if others:
-        name = job.name if isinstance(job, Record) else job
-        ids = listed([str(one.id) for one in found])
-        raise RequestError(f"{name} is {len(found)} jobs: {ids}", f"Name one of them, such as {first.id}.")
-    return first
+    return lookup.only_one(_find(job, where), job.name if isinstance(job, Record) else str(job))
 
 
-def _find(job: AnyJob, where: Where) -> list[Job]:
+def _find(job: AnyJob, where: Where, *, to_cancel: bool = False) -> list[Job]:
     """The jobs that are meant, with the routes to their sites."""
     options = {key: value for key, value in where.items() if key != "site"}
     if isinstance(job, Record):
         return lookup.all_arrays(Job.of(job, lookup.recorded_route(job, options)))
-    return lookup.find_jobs(
-        [str(job)], where.get("site"), options, lambda site: lookup.site_route(site, Path.cwd(), options)
-    )
+
+    def route_to(site: str) -> Route:
+        return lookup.site_route(site, Path.cwd(), options)
+
+    return lookup.find_jobs([str(job)], where.get("site"), options, route_to, to_cancel=to_cancel)
 
 
-def _reports(job: AnyJob | Sequence[AnyJob], where: Where, action: _Jobs) -> Report | list[Report]:
+def _reports(
+    job: AnyJob | Sequence[AnyJob], where: Where, action: _Jobs, *, to_cancel: bool = False
+) -> Report | list[Report]:
     """Call `action` with each job once, and keep in the ledger how the jobs ended."""
     names = [job] if isinstance(job, str | int | Record) else job
-    found = [_find(name, where) for name in names]
+    found = [_find(name, where, to_cancel=to_cancel) for name in names]
     jobs = dict.fromkeys(one for each in found for one in each)
     reports = {report.job: report for report in action(list(jobs))}
     save_final_states(reports.values())

@@ -35,7 +35,7 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **options
     from slurmgen.jobs.status import save_final_states
     from slurmgen.jobs.sweep_report import joined
 
-    jobs = find_jobs(job_ids, site, **options)
+    jobs = find_jobs(job_ids, site, to_cancel=True, **options)
     reports: list[Report] = []
     for route, group in group_by_route(jobs).items():
         with connect(route) as transport:

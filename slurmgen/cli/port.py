@@ -9,7 +9,7 @@ import click
 from slurmgen.cli.completion import complete_jobs
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import say
-from slurmgen.cli.route_options import connect, find_jobs, route_options
+from slurmgen.cli.route_options import connect, find_one, route_options
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
 
@@ -50,7 +50,7 @@ def command(job_id: str, ports: tuple[int, int], site: str | None, node: str | N
     from slurmgen.jobs.live.forward import LOOPBACK, Forwarding
     from slurmgen.jobs.live.job_port import find_dial
 
-    (job,), (port, local) = find_jobs([job_id], site, **options), ports
+    job, (port, local) = find_one(job_id, site, **options), ports
     with connect(job.route) as transport:
         allocation = running(transport, job.id)
         name = node_of(transport, allocation, node)

@@ -62,11 +62,23 @@ def jobs_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return ids(site_option(route_options(json_option(function))))
 
 
-def find_jobs(job_ids: Sequence[str], site: str | None, **options: Any) -> "list[Job]":
-    """The submitted jobs that the user names, without duplicates."""
+def find_jobs(
+    job_ids: Sequence[str], site: str | None, *, to_cancel: bool = False, **options: Any
+) -> "list[Job]":
+    """The submitted jobs that the user names, without duplicates; `to_cancel` as for `lookup.find_jobs`."""
     from slurmgen.jobs.lookup import find_jobs, site_route
 
-    return find_jobs(job_ids, site, options, lambda name: site_route(name, Path.cwd(), options))
+    def route_to(name: str) -> "Route":
+        return site_route(name, Path.cwd(), options)
+
+    return find_jobs(job_ids, site, options, route_to, to_cancel=to_cancel)
+
+
+def find_one(job_id: str, site: str | None, **options: Any) -> "Job":
+    """The only submitted job that the user names."""
+    from slurmgen.jobs.lookup import only_one
+
+    return only_one(find_jobs([job_id], site, **options), job_id)
 
 
 def project_dir() -> Path:

@@ -8,7 +8,7 @@ from msgspec import structs
 from slurmgen.cli.completion import complete_jobs
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import say
-from slurmgen.cli.route_options import connect, find_jobs, route_options
+from slurmgen.cli.route_options import connect, find_one, route_options
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import ConfigError, RequestError
 
@@ -45,7 +45,7 @@ def command(
     from slurmgen.jobs.slurm_client import as_logged_in
     from slurmgen.remote.terminal import is_terminal
 
-    (job,) = find_jobs([job_id], site, **options)
+    job = find_one(job_id, site, **options)
     with connect(job.route) as transport:
         allocation = running(transport, job.id)
         argv = shell_argv(

@@ -1,14 +1,13 @@
 """Opens or closes the gate that the script of a job waits for; what is done first counts for good."""
 
+from pathlib import PurePosixPath
+
 from slurmgen.errors import CommandFailed
 from slurmgen.plan.gate import CLOSED, FILE, OPEN
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport
 
 # Making a link is atomic, and fails if there is one: of slurmgen and the script, only one decides.
-_SET = (
-    'cd -- "$1" && gate="../../submissions/${PWD##*/}/$2" && '
-    '{ ln -sT -- "$3" "$gate" 2>/dev/null; readlink -- "$gate"; }'
-)
+_SET = 'ln -sT -- "$2" "$1" 2>/dev/null; readlink -- "$1"'
 
 
 def open_gate(transport: Transport, folder: str) -> bool:
@@ -31,8 +30,9 @@ def close_gate(transport: Transport, folder: str) -> bool:
 
 
 def _set(transport: Transport, folder: str, word: str) -> str:
-    argv = ["sh", "-c", _SET, "slurmgen", folder, FILE, word]
-    reply = transport.run(argv, timeout=COMMAND_TIMEOUT)
+    run = PurePosixPath(folder)  # it may be removed; the records stay
+    gate = run.parent.parent / "submissions" / run.name / FILE
+    reply = transport.run(["sh", "-c", _SET, "slurmgen", str(gate), word], timeout=COMMAND_TIMEOUT)
     found = reply.out.strip()
     if reply.returncode or found not in (OPEN, CLOSED):
         raise CommandFailed(

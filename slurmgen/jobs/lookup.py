@@ -14,6 +14,7 @@ from slurmgen.jobs.races import Races
 from slurmgen.jobs.sweep_table import Selection, check_parameters, chosen, selection
 from slurmgen.remote.route import Route, find_route
 from slurmgen.slurm.commands import JobId
+from slurmgen.text import listed
 
 _JOB_ID = re.compile(r"[0-9]+(_[0-9]+)?")
 _GROUP = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
@@ -30,25 +31,32 @@ def is_id(name: str) -> bool:
     return bool(_JOB_ID.fullmatch(name))
 
 
-def find_jobs(names: Sequence[str], site: str | None, options: Options, site_route: SiteRoute) -> list[Job]:
+def find_jobs(
+    names: Sequence[str],
+    site: str | None,
+    options: Options,
+    site_route: SiteRoute,
+    *,
+    to_cancel: bool = False,
+) -> list[Job]:
     """Submitted jobs as `find_job` finds them, without duplicates.
 
     The name of a sweep is that of all its arrays, and `NAME[lr=1e-3]` that of the tasks with such parameters.
     The key of a group is that of all its jobs. The name of a race is that of its chosen job; before the
-    choice, of all its jobs.
+    choice, of all its jobs; `to_cancel`, of all its jobs until it is over, since another one may be chosen.
 
     Raises:
         RequestError: as `find_job`; or no task has such parameters.
     """
-    found = (job for name in names for job in _jobs(name, site, options, site_route))
+    found = (job for name in names for job in _jobs(name, site, options, site_route, to_cancel))
     return list(dict.fromkeys(found))
 
 
-def _jobs(name: str, site: str | None, options: Options, site_route: SiteRoute) -> list[Job]:
+def _jobs(name: str, site: str | None, options: Options, site_route: SiteRoute, to_cancel: bool) -> list[Job]:
     if _GROUP.fullmatch(name) and (records := Ledger().group_of(name)):
         return [Job.of(record, _route(record, options, site_route)) for record in records]
     asked = selection(name)
-    if asked is None and (racing := _undecided(name, site)):
+    if asked is None and (racing := _racing(name, site, to_cancel)):
         return [Job.of(record, _route(record, options, site_route)) for record in racing]
     job = find_job(asked.job if asked else name, site, options, site_route)
     if asked is None and is_id(name):
@@ -57,13 +65,26 @@ def _jobs(name: str, site: str | None, options: Options, site_route: SiteRoute) 
     return _tasks(arrays, asked) if asked else arrays
 
 
-def _undecided(name: str, site: str | None) -> list[Record]:
-    """The jobs of the race that a name means, if it has not been decided."""
+def _racing(name: str, site: str | None, until_over: bool) -> list[Record]:
+    """The jobs of the race that a name means, until one is chosen or until the race is over."""
     record = None if site or is_id(name) else _last(name, None)
     races = Races()
     race = races.of(record) if record else None
-    undecided = race is not None and not race.chosen and not race.over
-    return [entry for entry in races.entries(race) if not entry.pending] if race and undecided else []
+    if race is None or race.over or (race.chosen and not until_over):
+        return []
+    return [entry for entry in races.entries(race) if not entry.pending]
+
+
+def only_one(jobs: Sequence[Job], name: str) -> Job:
+    """The job that a name means.
+
+    Raises:
+        RequestError: it means several.
+    """
+    if len(jobs) > 1:
+        ids = listed([str(one.id) for one in jobs])
+        raise RequestError(f"{name} is {len(jobs)} jobs: {ids}", f"Name one of them, such as {jobs[0].id}.")
+    return jobs[0]
 
 
 def all_arrays(job: Job) -> list[Job]:

@@ -229,8 +229,12 @@ def _cancelled(
 ) -> tuple[Loser, ...]:
     """Cancel the other jobs, also those of entries of which it was not known whether they have one."""
     losers = [_stopped(runner, say) for runner in runners if runner is not winner]
+    known = {runner.record.key: runner.record for runner in runners}
     routes = {one.entry.key: one.route for one in entrants}
-    unsettled = [entry for entry in races.entries(race) if entry.pending and entry.key in routes]
+    pending = [entry for entry in races.entries(race) if entry.pending]
+    # The job of such an entry is known, also that of the winner, but it could not be recorded before.
+    races.settle_all([known[entry.key] for entry in pending if entry.key in known])
+    unsettled = [entry for entry in pending if entry.key in routes and entry.key not in known]
     given_up = (_given_up(races, entry, routes[entry.key], connect, say) for entry in unsettled)
     return (*losers, *filter(None, given_up))
 

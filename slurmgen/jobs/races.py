@@ -79,11 +79,10 @@ class Races(Ledger):
             return _select(database, _OF_KEY, race.key)[0]
 
     def take_back(self, race: Race) -> Race:
-        """Take a choice back; only for a job whose gate is closed."""
+        """Take a choice back, also if the race is over; only for a job whose gate is closed."""
         with self._writing() as database:
             database.execute(
-                "UPDATE races SET chosen = '' WHERE [key] = ? AND chosen = ? AND over = 0",
-                (race.key, race.chosen),
+                "UPDATE races SET chosen = '' WHERE [key] = ? AND chosen = ?", (race.key, race.chosen)
             )
             return _select(database, _OF_KEY, race.key)[0]
 

@@ -51,6 +51,8 @@ class StateFile:
             require_private(self.path)
             # Closing rolls an open transaction back.
             with closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT, isolation_level=None)) as database:
+                # SQLite's default may lose the last transaction if the power fails right after it.
+                database.execute("PRAGMA synchronous = EXTRA")
                 self._prepare(database)
                 yield database
         except (OSError, sqlite3.Error, ValidationError) as error:

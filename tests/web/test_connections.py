@@ -92,6 +92,23 @@ def test_a_refused_login_is_not_repeated_at_once() -> None:
     connections.close()
 
 
+def test_a_refused_login_is_repeated_if_the_user_asks() -> None:
+    refusals = [AuthenticationFailed("the host refuses the key", "Load the key.")]
+
+    def connect(_route: Route) -> Transport:
+        if refusals:
+            raise refusals.pop()
+        return LocalTransport()
+
+    connections = Connections(connect)
+    with pytest.raises(AuthenticationFailed), connections.use(SITE):
+        pass
+    connections.forgive()
+    with connections.use(SITE) as transport:
+        assert transport.run(["true"], timeout=60).returncode == 0
+    connections.close()
+
+
 def test_a_user_of_a_connection_does_not_close_it_for_others() -> None:
     logins = Logins()
     connections = Connections(logins)

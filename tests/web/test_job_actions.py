@@ -103,6 +103,38 @@ def test_a_job_is_cancelled_after_a_confirmation(
     assert testbed.wait(job.record.id) == "CANCELLED"
 
 
+def test_a_job_is_cancelled_with_the_keyboard_alone(browser: Browser, server: Served, job: Stepping) -> None:
+    """The focus stays in the dialog, and then returns to the job."""
+    with opened(browser, server.entry) as page:
+        table(page, server)
+        dialog = page.get_by_role("dialog")
+        row(page, job.record).get_by_role("button", name="Cancel").press("Enter")
+        expect(dialog.get_by_role("button", name="Keep")).to_be_focused()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(dialog.get_by_role("button", name="Close")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(dialog).to_be_hidden()
+        expect(row(page, job.record).locator(":focus")).to_have_count(1)
+
+
+def test_the_page_of_a_task_cancels_only_this_task(
+    browser: Browser, server: Served, testbed: Testbed, project: Path
+) -> None:
+    sweep = submitted(testbed, project, "tune", "import time\ntime.sleep(600)\n", "--sweep", "lr=1,2")
+    with opened(browser, server.entry) as page:
+        page.goto(f"{server.origin}/jobs/{sweep.key}?task=1")
+        page.get_by_role("button", name="Cancel task").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text(f"Cancel task {sweep.id}_1 (tune)?")
+        dialog.get_by_role("button", name="Cancel the task").click()
+        expect(dialog).to_contain_text(f"Cancelled task {sweep.id}_1")
+    assert testbed.wait(f"{sweep.id}_1") == "CANCELLED"
+    states = testbed.run("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={sweep.id}_0")
+    testbed.run("scancel", sweep.id)
+    assert states.split() in (["RUNNING"], ["PENDING"])
+
+
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_a_job_is_submitted_again_with_a_change_that_is_shown_before(
     browser: Browser, server: Served, ended: Record, size: tuple[int, int]

@@ -76,6 +76,13 @@ def test_a_site_that_is_not_reached_leaves_what_the_ledger_remembers(
     assert "problem" in user.get(f"/jobs/{JOB.key}/found").json()
 
 
+def test_the_page_of_a_job_offers_to_try_its_site_again(ledger: Ledger, user: TestClient) -> None:
+    ledger.add(JOB)
+    reply = user.post(f"/jobs/{JOB.key}/state?task=", headers={"origin": "http://127.0.0.1:8123"})
+    assert f'hx-post="/jobs/{JOB.key}/state' in reply.text
+    assert "Try again" in reply.text
+
+
 def test_an_unsettled_submission_has_a_page_without_a_site(ledger: Ledger, user: TestClient) -> None:
     ledger.add(structs.replace(JOB, id="", state="pending"))
     text = user.get(f"/jobs/{JOB.key}").text

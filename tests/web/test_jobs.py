@@ -152,6 +152,8 @@ def test_a_site_that_is_not_reached_is_named_with_the_reason(browser: Browser, l
     with served() as server, opened(browser, server.entry) as page:
         page.goto(f"{server.origin}/jobs")
         expect(page.locator("#problems")).to_contain_text("olivia is not reached:")
+        page.get_by_role("button", name="Try again").press("Enter")
+        expect(page.get_by_role("button", name="Try again")).to_be_focused()
         expect(page.locator("#rows tr")).to_have_count(2)
 
 

@@ -111,6 +111,21 @@ def test_the_last_known_states_stay_after_the_connection_to_a_site_broke() -> No
     assert state(board) == "RUNNING"
 
 
+def test_a_site_that_is_not_reached_is_tried_again_at_once_if_the_user_asks() -> None:
+    site, board = Site(), Board()
+    poller = Poller(board, Connections(site.connect), interval=3600)
+    site.is_reached = False
+
+    async def ask_again() -> None:
+        with poller.watched():
+            await until(lambda: bool(board.problems()))
+            site.is_reached = True
+            await poller.retry()
+
+    run(ask_again())
+    assert (board.problems(), state(board)) == ([], "RUNNING")
+
+
 def test_the_clock_of_a_running_job_changes_no_row() -> None:
     now = [1000.0]
     site, board = Site(), Board(clock=lambda: now[0])

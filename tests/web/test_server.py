@@ -211,6 +211,14 @@ def test_a_proxy_may_have_more_connections_than_a_client() -> None:
         assert httpx.get(f"{address}healthz").status_code == 200
 
 
+def test_a_body_in_chunks_is_refused_before_it_is_parsed() -> None:
+    """Chunks of a byte would keep the server from answering others."""
+    head = b"POST /generator HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with served(public=True) as server:
+        assert _reply(server.origin, head + b"1\r\na\r\n")[:12] == b"HTTP/1.1 400"
+        assert server.statuses == []
+
+
 def test_large_headers_are_refused() -> None:
     with served(public=True) as server:
         reply = _reply(server.origin, b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"x" * 1_000_000)

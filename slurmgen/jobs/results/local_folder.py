@@ -12,6 +12,7 @@ from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.results.fetch import MAX_SIZE, Fetched, fetch
 from slurmgen.jobs.sweep_table import run_folder
 from slurmgen.remote.transport import Transport
+from slurmgen.sync.remote_paths import plain
 
 
 class Results(Fetched, frozen=True, kw_only=True):
@@ -92,7 +93,8 @@ def local_folder(job: Job, to: Path | None = None, *, shared: bool = False) -> P
     """
     record = record_of(job)
     part = f"-{job.run}" if job.run is not None else ""
-    own = Path(f"{record.name}-{job.id if _is_task(job) else record.id}{part}")
+    # The name may be that of a script in a cloned repository, such as `../x`.
+    own = Path(f"{plain(record.name) or 'job'}-{job.id if _is_task(job) else record.id}{part}")
     folder = own if to is None else to / own if shared else to
     if folder != to and folder.is_symlink():  # a cloned repository may contain one
         raise RequestError(f"{folder} is a link", "Remove it, or name another folder with --to.")

@@ -10,6 +10,8 @@ from slurmgen.text import counted, listed
 
 PLACED_BY = ("site", "partition", "gpu_type", "qos", "gpus")
 "The fields that the hints depend on."
+NAMED_BY_SITE = ("partition", "qos", "gpu_type", "container_engine")
+"The fields whose values a profile names; another site has other ones."
 
 
 def choices_of(site: Site) -> dict[str, dict[str, str]]:

@@ -105,7 +105,9 @@ GROUPS = (
             Field("name", "Job name", placeholder="name of the script", narrow=True),
             Field("log_dir", "Folder for the log", placeholder="logs", narrow=True),
             Field("mail", "Mail on", placeholder="end,fail", narrow=True),
-            Field("mail_user", "Mail address", placeholder="name@example.org", narrow=True),
+            Field(
+                "mail_user", "Mail address", placeholder="name@example.org", help="For Mail on.", narrow=True
+            ),
             Field("label_ranks", "Rank on each line of the log", "switch", narrow=True),
         ),
     ),
@@ -121,8 +123,7 @@ GROUPS = (
     ),
 )
 
-_ALL = (*COMMON, *(field for group in GROUPS for field in group.fields))
-LABELS = {"site": "Site"} | {one.name: one.label for one in _ALL}
+LABELS = {"site": "Site"} | {
+    one.name: one.label for one in (*COMMON, *(field for group in GROUPS for field in group.fields))
+}
 "The label of each field."
-ONE_VALUE = {one.name for one in _ALL if one.kind != "lines"}
-"The fields that a button may empty: no list is lost."

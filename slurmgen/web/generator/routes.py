@@ -13,8 +13,8 @@ from slurmgen.config.project import DEFAULT_SITE
 from slurmgen.errors import SlurmgenError
 from slurmgen.sites.model import Site
 from slurmgen.web.generator.answer import answer_of, check_size
-from slurmgen.web.generator.choices import PLACED_BY, choices_of, hints_of
-from slurmgen.web.generator.form import COMMON, GROUPS, LABELS, ONE_VALUE
+from slurmgen.web.generator.choices import NAMED_BY_SITE, PLACED_BY, choices_of, hints_of
+from slurmgen.web.generator.form import COMMON, GROUPS, LABELS
 from slurmgen.web.generator.profiles import find_site, site_titles
 from slurmgen.web.pages import fields, page, settings_of
 
@@ -68,8 +68,8 @@ def _answered(request: Request, texts: dict[str, str]) -> Response:
 
 
 def _emptied(field: str, texts: Mapping[str, str]) -> tuple[Offer, ...]:
-    """The offer to leave the refused field empty, if it has one value: then the site's default holds."""
-    has_value = field in ONE_VALUE and texts.get(field, "").strip()
+    """The offer to leave a field to the site, if what it has is a name of another site."""
+    has_value = field in NAMED_BY_SITE and texts.get(field, "").strip()
     return (Offer(field, ""),) if has_value else ()
 
 

@@ -1,4 +1,4 @@
-"""Cancel a job, or all jobs of a group, after a confirmation."""
+"""Cancel a job, one task of a sweep, or all jobs of a group, after a confirmation."""
 
 from collections.abc import Sequence
 
@@ -9,17 +9,19 @@ from starlette.routing import Route
 
 from slurmgen.errors import SlurmgenError
 from slurmgen.jobs.cancel import cancel_jobs
-from slurmgen.jobs.job import group_by_route
+from slurmgen.jobs.job import Job, group_by_route
 from slurmgen.jobs.report import Report
+from slurmgen.jobs.slurm_client import UNKNOWN
 from slurmgen.jobs.status import save_final_states
-from slurmgen.web.jobs.records import key_of, record_of
+from slurmgen.web.jobs.asked import asked_job
+from slurmgen.web.jobs.records import key_of, record_of, record_of_job
 from slurmgen.web.jobs.state import State, state_of
 from slurmgen.web.pages import page
 
 
 def ask(request: Request) -> Response:
     """The confirmation."""
-    return page(request, "job_cancel.html", reports=_reports(request), error=None, done=())
+    return _dialog(request, _reports(request))
 
 
 async def do(request: Request) -> Response:
@@ -32,8 +34,20 @@ def _done(request: Request) -> Response:
     try:
         done = _cancelled(state_of(request), reports)
     except SlurmgenError as error:
-        return page(request, "job_cancel.html", 422, reports=reports, error=error, done=())
-    return page(request, "job_cancel.html", reports=reports, error=None, done=done)
+        return _dialog(request, reports, error=error)
+    return _dialog(request, reports, done=done)
+
+
+def _dialog(
+    request: Request,
+    reports: Sequence[Report],
+    error: SlurmgenError | None = None,
+    done: Sequence[Report] = (),
+) -> Response:
+    query = f"?{request.url.query}" if request.url.query else ""
+    is_task = _is_task(reports[0].job)
+    values = {"reports": reports, "is_task": is_task, "query": query, "error": error, "done": done}
+    return page(request, "job_cancel.html", 422 if error else 200, **values)
 
 
 def _cancelled(state: State, reports: Sequence[Report]) -> list[Report]:
@@ -43,14 +57,23 @@ def _cancelled(state: State, reports: Sequence[Report]) -> list[Report]:
     for route, group in group_by_route(jobs).items():
         with state.connections.use(route) as transport:
             found = cancel_jobs(transport, group, lambda _line: None)
-        save_final_states(found)
-        state.board.put(route, found)
+        whole = [report for report in found if not _is_task(report.job)]
+        save_final_states(whole)
+        state.board.put(route, whole)
         done += found
     return done
 
 
+def _is_task(job: Job) -> bool:
+    """Whether it is one task of a job, whose state is not that of the job."""
+    return str(job.id) != record_of_job(job).id
+
+
 def _reports(request: Request) -> list[Report]:
     """What is known of the jobs that an address names."""
+    job = asked_job(request, may_be_pending=True)
+    if _is_task(job):
+        return [Report(job=job, state=UNKNOWN)]
     board, key = state_of(request).board, request.path_params["key"]
     record = record_of(key)
     board.read()

@@ -76,6 +76,10 @@ class Connections:
         finally:
             self._left(route, shared)
 
+    def forgive(self) -> None:
+        """Log in again at the next use, also to hosts that have refused it: the user asks for that."""
+        self._refused.clear()
+
     def close(self) -> None:
         """Close all connections, also those in use."""
         with self._lock:
@@ -91,8 +95,9 @@ class Connections:
         try:
             return self._connect(route)
         except AuthenticationFailed as error:
-            hint = f"{error.hint} The page tries again after {REFUSED / 60:.0f} minutes.".lstrip()
-            self._refused[route] = self._clock(), AuthenticationFailed(error.fact, hint)
+            again = f"The page tries again after {REFUSED / 60:.0f} minutes, or when you press Try again."
+            refusal = AuthenticationFailed(error.fact, f"{error.hint} {again}".lstrip())
+            self._refused[route] = self._clock(), refusal
             raise
 
     def _joined(self, route: Route) -> _Shared:

@@ -28,7 +28,7 @@ _STOP_POLLING = 286
 "The status by which htmx is asked to repeat a request no more."
 _MOST_LISTED = 128
 "Ranks that a field offers by number; of more, the user types one."
-_ENDED_WELL = "COMPLETED"
+_TONE_AT_END = {"COMPLETED": "good", "CANCELLED": "muted", "GONE": "muted", "UNKNOWN": "muted"}
 _WAITS = {"PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED"}
 _RUNS = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING"}
 
@@ -125,6 +125,7 @@ def state(request: Request) -> Response:
         request,
         "job_state.html",
         _STOP_POLLING if report.ended else 200,
+        query=f"?{request.url.query}" if request.url.query else "",
         report=report,
         head=list(head(report)),
         details=list(details(report)),
@@ -135,16 +136,23 @@ def state(request: Request) -> Response:
     )
 
 
+def state_again(request: Request) -> Response:
+    """The state, after another try to reach a site that refused the login."""
+    connections_of(request).forgive()
+    return state(request)
+
+
 def _tone(report: Report) -> str:
     """How the state is coloured."""
     if report.state in _WAITS or report.state in _RUNS:
         return "accent" if report.state in _RUNS else "warning"
-    return "good" if report.state == _ENDED_WELL else "error"
+    return _TONE_AT_END.get(report.state, "error")
 
 
 ROUTES = (
     Route("/jobs/{key}", show),
     Route("/jobs/{key}/state", state),
+    Route("/jobs/{key}/state", state_again, methods=["POST"]),
     Route("/jobs/{key}/log", log_stream.stream),
     Route("/jobs/{key}/log.txt", log_stream.whole),
     Route("/jobs/{key}/found", curves.found),

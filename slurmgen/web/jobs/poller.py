@@ -58,6 +58,13 @@ class Poller:
                     self._queries[route] = asyncio.create_task(self._query(route))
             await asyncio.sleep(min(_TICK, self._interval))
 
+    async def retry(self) -> None:
+        """Query the sites that were not reached now, and wait for their replies."""
+        for route in list(self._waits):
+            if route not in self._queries:
+                self._queries[route] = asyncio.create_task(self._query(route))
+        await asyncio.gather(*self._queries.values(), return_exceptions=True)
+
     async def _query(self, route: Route) -> None:
         try:
             wait = await run_in_threadpool(self._ask, route)

@@ -33,8 +33,17 @@ def show(request: Request) -> Response:
     )
 
 
+async def retry(request: Request) -> Response:
+    """Query the sites that were not reached again, and say which still are not."""
+    state = state_of(request)
+    state.connections.forgive()
+    await state.poller.retry()
+    return page(request, "jobs_problems.html", problems=state.board.problems())
+
+
 ROUTES = (
     Route("/jobs", show),
+    Route("/jobs/retry", retry, methods=["POST"]),
     Route("/jobs/events", events.stream),
     *cancel.ROUTES,
     *resubmit.ROUTES,

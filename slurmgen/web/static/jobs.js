@@ -44,9 +44,15 @@ function stop() {
 function apply(changes, version) {
   byId("jobs").dataset.version = version;
   const problems = parsed(changes.problems);
-  if (byId("problems").textContent.trim() !== problems.textContent.trim()) byId("problems").replaceChildren(problems);
+  if (byId("problems").textContent.trim() !== problems.textContent.trim()) showProblems(problems);
   const moved = [...parsed(changes.rows).children].map(replace).some(Boolean);
   if (changes.whole || moved) refresh();
+}
+
+/** Say which sites are not reached. */
+function showProblems(problems) {
+  byId("problems").replaceChildren(problems);
+  htmx.process(byId("problems"));
 }
 
 /** The elements of a part of the page. */
@@ -65,7 +71,7 @@ function replace(row) {
   if (opens) row.querySelector(".opens").ariaExpanded = opens.ariaExpanded;
   old.replaceWith(row);
   htmx.process(row);
-  if (focused) byId(focused)?.focus();
+  if (focused) (byId(focused) ?? row.querySelector(".name")).focus();
   return old.dataset.kind !== row.dataset.kind;
 }
 

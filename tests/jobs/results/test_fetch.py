@@ -146,6 +146,17 @@ def test_two_jobs_do_not_mix_in_one_folder(user: User) -> None:
     )
 
 
+@pytest.mark.parametrize(("name", "folder"), [("../../out", "_.._out"), ("/etc", "_etc"), ("..", "job")])
+def test_the_name_of_a_job_leads_to_no_other_folder(user: User, name: str, folder: str) -> None:
+    (user.project / "own.sbatch").write_text(
+        f"#!/bin/bash\n#SBATCH --job-name={name} --time=00:05:00\necho x > made\n"
+    )
+    job = user.slurmgen("submit", "own.sbatch", *WAY, str(user.remote)).stdout.strip()
+    assert user.testbed.wait(job) == "COMPLETED"
+    user.slurmgen("fetch", job, "--only", "made")
+    assert (user.project / f"{folder}-{job}/made").read_text() == "x\n"
+
+
 def test_a_link_of_the_user_is_replaced_and_not_followed(user: User) -> None:
     job = user.ended()
     (user.project / "else").mkdir()

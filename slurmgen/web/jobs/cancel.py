@@ -13,7 +13,7 @@ from slurmgen.jobs.job import Job, group_by_route
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.slurm_client import UNKNOWN
 from slurmgen.jobs.status import save_final_states
-from slurmgen.web.jobs.asked import asked_job
+from slurmgen.web.jobs.asked import asked_job, query_of
 from slurmgen.web.jobs.records import key_of, record_of, record_of_job
 from slurmgen.web.jobs.state import State, state_of
 from slurmgen.web.pages import page
@@ -44,7 +44,7 @@ def _dialog(
     error: SlurmgenError | None = None,
     done: Sequence[Report] = (),
 ) -> Response:
-    query = f"?{request.url.query}" if request.url.query else ""
+    query = query_of(request)
     is_task = _is_task(reports[0].job)
     values = {"reports": reports, "is_task": is_task, "query": query, "error": error, "done": done}
     return page(request, "job_cancel.html", 422 if error else 200, **values)

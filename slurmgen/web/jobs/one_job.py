@@ -125,7 +125,7 @@ def state(request: Request) -> Response:
         request,
         "job_state.html",
         _STOP_POLLING if report.ended else 200,
-        query=f"?{request.url.query}" if request.url.query else "",
+        query=query_of(request),
         report=report,
         head=list(head(report)),
         details=list(details(report)),

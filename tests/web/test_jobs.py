@@ -1,5 +1,6 @@
 """The table of jobs: what it shows of the ledger, how it is searched, and what it is sent."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -168,6 +169,28 @@ def test_a_job_of_another_terminal_appears_in_both_tabs(browser: Browser, ledger
             expect(tab.get_by_role("link", name="train-2")).to_be_visible()
 
 
+def test_a_state_above_the_table_shows_only_its_jobs(browser: Browser, ledger: Ledger) -> None:
+    ledger.settle_all([record(1), record(2, "")])
+    with served() as server, opened(browser, server.entry) as page:
+        page.goto(f"{server.origin}/jobs")
+        expect(page.locator("#rows tr")).to_have_count(2)
+        page.get_by_role("radio", name="Completed").check()
+        expect(page.locator("#rows .name")).to_have_text(["train-1"])
+        expect(page).to_have_url(re.compile("kind=completed"))
+
+
+def test_a_table_that_is_read_again_stays_where_the_user_scrolled(browser: Browser, ledger: Ledger) -> None:
+    ledger.settle_all([record(number) for number in range(1, 200)])
+    with served() as server, opened(browser, server.entry) as page:
+        page.goto(f"{server.origin}/jobs")
+        page.locator("#sort-time").click()
+        expect(page).to_have_url(re.compile("sort=time"))
+        page.evaluate("scrollTo(0, 2000)")
+        ledger.settle(record(200))
+        expect(page.locator("#kind-all + span b")).to_have_text("200")
+        assert page.evaluate("scrollY") == 2000
+
+
 def test_the_keys_move_between_jobs_and_open_one(browser: Browser, ledger: Ledger) -> None:
     ledger.settle_all([record(1), record(2)])
     with served() as server, opened(browser, server.entry) as page:
@@ -203,8 +226,11 @@ def test_the_table_says_that_the_server_has_ended_and_that_a_new_one_has_a_new_a
         expect(page.locator("#live")).to_have_text("live")
         first.close()
         expect(page.locator("#live")).to_contain_text("connection lost")
-        with served(port=server.port):
+        with served(port=server.port) as second:
             expect(page.locator("#live")).to_contain_text("Open the new address", timeout=60_000)
+            page.context.request.get(second.entry)  # as another tab does
+            page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+            expect(page.locator("#live")).to_have_text("live")
 
 
 def test_only_the_jobs_of_the_row_are_offered_to_be_cancelled(user: TestClient, ledger: Ledger) -> None:

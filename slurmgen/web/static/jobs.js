@@ -30,8 +30,15 @@ function listen() {
   if (document.hidden || source) return;
   source = new EventSource(`${base}/jobs/events?since=${encodeURIComponent(byId("jobs").dataset.version)}`);
   source.addEventListener("open", () => show("live"));
-  source.addEventListener("error", () => show(source.readyState === EventSource.CLOSED ? "closed" : "lost"));
+  source.addEventListener("error", fail);
   source.addEventListener("changes", (event) => apply(JSON.parse(event.data), event.lastEventId));
+}
+
+/** Say that no changes come. The browser connects again, unless the server refused. */
+function fail() {
+  const isRefused = source.readyState === EventSource.CLOSED;
+  show(isRefused ? "closed" : "lost");
+  if (isRefused) source = undefined; // so that the tab tries again when it is next seen
 }
 
 /** Listen no more; the server queries no site if no tab listens. */
@@ -142,6 +149,10 @@ document.addEventListener("click", (event) => {
 });
 document.addEventListener("input", (event) => {
   if (event.target.matches("#q, #site, .kind input")) byId("view").elements.page.value = 1;
+});
+document.addEventListener("change", (event) => {
+  // The states are outside of the form, so that their events do not reach it.
+  if (event.target.matches(".kind input")) htmx.trigger("#view", "refresh");
 });
 document.addEventListener("visibilitychange", () => (document.hidden ? stop() : listen()));
 document.addEventListener("htmx:afterSettle", tick);

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from slurmgen.web import Settings, create_app
 
 HOST = "127.0.0.1:8123"
-LOCAL = Settings(hosts=(HOST, "localhost:8123"), token="of-this-server")
+LOCAL = Settings(hosts=(HOST, "localhost:8123"), token="t" * 43)
 OWN = {"origin": f"http://{HOST}"}
 
 

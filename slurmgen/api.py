@@ -14,9 +14,9 @@ from typing import TypedDict, Unpack, overload
 
 from slurmgen.jobs import lookup
 from slurmgen.jobs import wait as waiting
-from slurmgen.jobs.cancel import cancel_jobs
+from slurmgen.jobs.cancel import cancel_all
 from slurmgen.jobs.follow import follow_through
-from slurmgen.jobs.job import Job, group_by_route
+from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.logs import Followed, Shown, query_path, read, recorded_log
 from slurmgen.jobs.report import Report
@@ -117,7 +117,7 @@ def cancel(job: AnyJob | Sequence[AnyJob], **where: Unpack[Where]) -> Report | l
         RequestError: there is no such job.
         RemoteError: the site was not reached, or Slurm refused.
     """
-    return _reports(job, where, _cancelled, to_cancel=True)
+    return _reports(job, where, lambda jobs: cancel_all(jobs, open_route, _log.info), to_cancel=True)
 
 
 def logs(job: AnyJob, *, start: int = 0, **where: Unpack[Where]) -> Iterator[str]:
@@ -225,14 +225,6 @@ def _reports(
     save_final_states(reports.values())
     ordered = [combined([reports[one] for one in each]) for each in found]
     return ordered if names is job else ordered[0]
-
-
-def _cancelled(jobs: Sequence[Job]) -> list[Report]:
-    reports: list[Report] = []
-    for route, group in group_by_route(jobs).items():
-        with open_route(route) as transport:
-            reports += cancel_jobs(transport, group, _log.info)
-    return reports
 
 
 def _read(job: Job, start: int) -> Iterator[bytes]:

@@ -1,15 +1,12 @@
 """`slurmgen cancel`: cancel jobs."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_reports, say
 from slurmgen.cli.route_options import connect, find_jobs, jobs_options
-
-if TYPE_CHECKING:
-    from slurmgen.jobs.report import Report
 
 UNKNOWN_JOB = 3
 "Exit code if Slurm does not know a job."
@@ -30,16 +27,12 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **options
     ID is a job id, ID_TASK in an array, a job name, or `last`. A job that has ended is left as it is. Exits
     with 3 if Slurm does not know a job.
     """
-    from slurmgen.jobs.cancel import cancel_jobs
-    from slurmgen.jobs.job import group_by_route
+    from slurmgen.jobs.cancel import cancel_all
     from slurmgen.jobs.status import save_final_states
     from slurmgen.jobs.sweep_report import joined
 
     jobs = find_jobs(job_ids, site, to_cancel=True, **options)
-    reports: list[Report] = []
-    for route, group in group_by_route(jobs).items():
-        with connect(route) as transport:
-            reports += cancel_jobs(transport, group, say)
+    reports = cancel_all(jobs, connect, say)
     save_final_states(reports)
     reports = joined(reports)
     print_reports(reports, as_json=as_json, several=len(job_ids) > 1)

@@ -1,10 +1,10 @@
-"""Cancel the jobs of one site, and report their state."""
+"""Cancel jobs, and report their state."""
 
 from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from slurmgen.jobs.job import Job
+from slurmgen.jobs.job import Connect, Job, group_by_route
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.secret_removal import remove_secrets
 from slurmgen.jobs.slurm_client import cancel
@@ -32,6 +32,24 @@ def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Callable[[str
     after = query_site(transport, active, explain=False) if active else []
     by_job = {report.job: report for report in after}
     return [_after(report, by_job.get(report.job, report)) for report in before]
+
+
+def cancel_all(jobs: Sequence[Job], connect: Connect, notify: Callable[[str], None]) -> list[Report]:
+    """Cancel jobs of any sites; see `cancel_jobs`.
+
+    Args:
+        jobs: the jobs.
+        connect: makes the connection to each site.
+        notify: see `cancel_jobs`.
+
+    Raises:
+        RemoteError: a site was not reached, or Slurm did not reply or refused.
+    """
+    reports: list[Report] = []
+    for route, group in group_by_route(jobs).items():
+        with connect(route) as transport:
+            reports += cancel_jobs(transport, group, notify)
+    return reports
 
 
 def _notify(before: Sequence[Report], active: Sequence[Job], notify: Callable[[str], None]) -> None:

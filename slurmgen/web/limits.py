@@ -15,6 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MAX_BODY = 1_000_000
 "Bytes of a request, which is more than the largest script."
 _CLIENTS = 10_000
+_BURST = 3
+"Seconds of its rate that a client may use at once."
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class RateLimit:
     def _admits(self, client: str) -> bool:
         now = self.clock()
         full = max(now, self._full.get(client, now)) + 1 / self.rate
-        if full - now > 3:
+        if full - now > _BURST:
             return False
         self._full[client] = full
         self._full.move_to_end(client)

@@ -19,7 +19,7 @@ from slurmgen.web.settings import Settings
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _NAMES = ("127.0.0.1", "localhost", "[::1]", "slurmgen.localhost")
-"What a browser on this machine calls it. Cookies of the last name do not reach servers of other users."
+"What a browser on this machine calls it. Cookies of one name do not reach servers on the others."
 _BASE_PATH = re.compile(r"(/[\w~-][\w.~-]*)*", re.ASCII)
 _CONNECTIONS = 300
 

@@ -54,11 +54,9 @@ def _pages(settings: Settings) -> Starlette:
 
 def _add_jobs(app: Starlette, routes: list[BaseRoute]) -> None:
     from slurmgen.web import jobs
-    from slurmgen.web.jobs.connections import Connections
     from slurmgen.web.jobs.state import State
 
-    app.state.connections = Connections()
-    app.state.jobs = State(app.state.connections)
+    app.state.jobs = State()
     routes += jobs.ROUTES
 
 

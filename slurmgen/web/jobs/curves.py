@@ -11,7 +11,7 @@ from slurmgen.jobs.results.listing import Made
 from slurmgen.text import visible
 from slurmgen.web.jobs.asked import asked_job
 from slurmgen.web.jobs.files import id_of, known_file, listed, logs_in, metrics_in
-from slurmgen.web.jobs.records import connections_of
+from slurmgen.web.jobs.state import connections_of
 
 
 def as_json(value: object) -> Response:

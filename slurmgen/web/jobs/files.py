@@ -18,7 +18,7 @@ from slurmgen.jobs.results.local_folder import fetch_results, local_folder, reco
 from slurmgen.slurm.sizes import of_bytes
 from slurmgen.web.jobs.asked import asked_job, query_of
 from slurmgen.web.jobs.parts import part
-from slurmgen.web.jobs.records import connections_of
+from slurmgen.web.jobs.state import connections_of
 from slurmgen.web.pages import page
 
 SHOWN = 500

@@ -15,7 +15,7 @@ from slurmgen.slurm import sizes
 from slurmgen.text import counted
 from slurmgen.web.jobs.asked import asked_job
 from slurmgen.web.jobs.parts import part
-from slurmgen.web.jobs.records import connections_of
+from slurmgen.web.jobs.state import connections_of
 from slurmgen.web.pages import page
 
 _MOST_JOBS = 64

@@ -25,7 +25,8 @@ from slurmgen.web.jobs.asked import asked_job, asked_rank, number
 from slurmgen.web.jobs.connections import Connections
 from slurmgen.web.jobs.files import known_file
 from slurmgen.web.jobs.log_text import runs
-from slurmgen.web.jobs.records import connections_of, record_of
+from slurmgen.web.jobs.records import record_of
+from slurmgen.web.jobs.state import connections_of
 
 LAST_LINES = 2000
 "Lines of a log that are shown at first."

@@ -21,7 +21,8 @@ from slurmgen.jobs.sweep_table import table_of
 from slurmgen.slurm import durations
 from slurmgen.web.jobs import curves, files, gpu_use, log_stream, script, sweep
 from slurmgen.web.jobs.asked import asked_job, query_of, ranks_of
-from slurmgen.web.jobs.records import connections_of, key_of, path_of
+from slurmgen.web.jobs.records import key_of, path_of
+from slurmgen.web.jobs.state import connections_of
 from slurmgen.web.pages import page, settings_of
 
 _STOP_POLLING = 286

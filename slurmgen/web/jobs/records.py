@@ -3,12 +3,10 @@
 from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.lookup import recorded_route
-from slurmgen.web.jobs.connections import Connections
 
 
 def key_of(record: Record) -> str:
@@ -44,9 +42,3 @@ def record_of_job(job: Job) -> Record:
     """The entry of a job that `job_of` made."""
     assert job.record is not None  # noqa: S101
     return job.record
-
-
-def connections_of(request: Request) -> Connections:
-    """The connections that all requests to this server share."""
-    connections: Connections = request.app.state.connections
-    return connections

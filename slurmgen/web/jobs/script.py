@@ -7,7 +7,7 @@ from slurmgen.jobs.submitted_script import submitted_script
 from slurmgen.text import visible
 from slurmgen.web.jobs.asked import asked_job
 from slurmgen.web.jobs.parts import part
-from slurmgen.web.jobs.records import connections_of
+from slurmgen.web.jobs.state import connections_of
 from slurmgen.web.pages import page
 
 

@@ -15,8 +15,8 @@ from slurmgen.web.jobs.poller import Poller
 class State:
     """Made once for each server."""
 
-    def __init__(self, connections: Connections) -> None:
-        self.connections = connections
+    def __init__(self) -> None:
+        self.connections = Connections()
         self.board = Board()
         self.poller = Poller(self.board, self.connections)
         self.submitted: dict[str, Record] = {}
@@ -35,6 +35,11 @@ def state_of(request: Request) -> State:
     """What the server that answers has."""
     state: State = request.app.state.jobs
     return state
+
+
+def connections_of(request: Request) -> Connections:
+    """The connections to sites that all requests to this server share."""
+    return state_of(request).connections
 
 
 def _read(board: Board) -> None:

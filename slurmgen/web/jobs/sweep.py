@@ -20,7 +20,8 @@ from slurmgen.remote.transport import Transport
 from slurmgen.text import visible
 from slurmgen.web.jobs.asked import asked_job
 from slurmgen.web.jobs.curves import as_json, problem
-from slurmgen.web.jobs.records import connections_of, key_of, path_of
+from slurmgen.web.jobs.records import key_of, path_of
+from slurmgen.web.jobs.state import connections_of
 from slurmgen.web.pages import settings_of
 
 

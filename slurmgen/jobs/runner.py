@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import TypeVar
 
-from slurmgen.errors import RemoteError, TwinError
+from slurmgen.errors import SlurmgenError
 from slurmgen.jobs.job import Connect, Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.report import Report
@@ -82,7 +82,7 @@ class Runner:
         try:
             self._transport = self._transport or self._connect(self.job.route)
             result = action(self._transport)
-        except (RemoteError, TwinError) as error:
+        except SlurmgenError as error:
             if error.fact != self._warning and not self._ended:
                 self._warn(f"{self.name}: {error.fact}")
             self._warning = error.fact

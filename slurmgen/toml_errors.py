@@ -80,8 +80,14 @@ def _shown(value: Any) -> str:
 def _invalid(value: Any, kind: Any) -> str:
     """The message for a text that does not match its pattern, with the pattern's description."""
     description = _description(kind)
-    shown = ", ".join(map(repr, value)) if isinstance(value, list | tuple) else repr(value)
+    items = value if isinstance(value, list | tuple) else [value]
+    shown = ", ".join(repr(_without_value(item)) for item in items)
     return f"{shown} is not valid" + (f"; it must be {description}" if description else "")
+
+
+def _without_value(item: Any) -> Any:
+    """`NAME=VALUE` as `NAME=...`: where a name is expected, the value may be a secret."""
+    return re.sub(r"(?s)=.+", "=...", item) if isinstance(item, str) else item
 
 
 def _description(kind: Any) -> str | None:

@@ -399,3 +399,10 @@ def test_an_ordinary_variable_cannot_also_be_a_secret() -> None:
     request = Request(env={"PLAIN": "x"}, secrets=("PLAIN",), script="train.py")
     with pytest.raises(RequestError, match="PLAIN cannot be a secret: --env sets it too"):
         resolve(request, load_site("generic"))
+
+
+def test_a_value_that_is_given_with_the_name_is_not_repeated_in_the_refusal() -> None:
+    with pytest.raises(RequestError) as refusal:
+        resolve(Request(secrets=("HF_TOKEN=hunter2",)), load_site("generic"))
+    assert "'HF_TOKEN=...' is not valid" in str(refusal.value)
+    assert "hunter2" not in str(refusal.value)

@@ -7,7 +7,6 @@ ssh_config asks for it (ControlPersist). Otherwise the connection ends with this
 
 import contextlib
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,10 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from slurmgen.errors import CommandFailed, ConfigError, ConnectionFailed, HostKeyError, RemoteError
+from slurmgen.errors import CommandFailed, ConnectionFailed, HostKeyError, RemoteError
 from slurmgen.remote.duplex import Duplex, program
 from slurmgen.remote.local import LocalTransport
 from slurmgen.remote.ssh.destination import Destination
+from slurmgen.remote.ssh.openssh_command import for_login, for_shared, is_shared
 from slurmgen.remote.ssh.openssh_master import Master
 from slurmgen.remote.ssh.prompt import Prompt
 from slurmgen.remote.terminal import ignored_interrupt, is_terminal
@@ -38,25 +38,6 @@ FAILED = 255
 _OWN_255 = b"slurmgen: 255 is its own\n"
 _WRAPPER = '"$@"; status=$?; [ "$status" != 255 ] || echo "slurmgen: 255 is its own" >&2; exit "$status"'
 
-_ALWAYS = {
-    "ClearAllForwardings": "yes",
-    "ConnectTimeout": "20",
-    "ForwardAgent": "no",
-    "ForwardX11": "no",
-    "NoHostAuthenticationForLocalhost": "no",
-    "PermitLocalCommand": "no",
-    "RemoteCommand": "none",
-    "RequestTTY": "no",
-    "ServerAliveCountMax": "3",
-    "ServerAliveInterval": "15",
-    # An unknown host is refused, as everywhere in slurmgen: only the user adds to known_hosts.
-    "StrictHostKeyChecking": "yes",
-}
-# The messages of a jump host are kept for the error, such as an unknown host key.
-_FOR_JUMP_HOST = {"LogLevel": "INFO"}
-# For a shared connection. If it has ended, a failing ProxyCommand keeps ssh from opening another one.
-_SHARED = {"BatchMode": "yes", "ControlMaster": "no", "LogLevel": "ERROR", "ProxyCommand": "false"}
-_ALIVE_TIMEOUT = 10.0
 _REFUSAL = 0.2
 "Seconds in which ssh ends if a port is refused; later, the connection ends without a byte."
 _AUTHENTICATED = re.compile(r'^Authenticated to .* using "([^"]+)"', re.MULTILINE)
@@ -71,7 +52,7 @@ class OpenSshTransport(Closing):
         self, to: Destination, path: str, login: str, master: Master | None, resources: contextlib.ExitStack
     ) -> None:
         self._local = LocalTransport(where=to.alias)
-        self._ssh = ssh(to, path, **_SHARED)
+        self._ssh = for_shared(to, path)
         self._alias = to.alias
         self._master = master
         self._resources = resources
@@ -184,7 +165,7 @@ class Login:
         shared = to.sharing
         self._master: Master | None = None
         self._path = shared.path if shared else ""
-        self._is_shared = bool(shared) and is_shared(ssh(to, self._path, **_SHARED), to.alias)
+        self._is_shared = bool(shared) and is_shared(for_shared(to, self._path), to.alias)
         self._persists = bool(shared and shared.starts)
         if self._is_shared:
             return self
@@ -192,11 +173,11 @@ class Login:
         with self._resources as resources:
             if self._persists:
                 # It outlives this process, as ssh_config asks for: the next command needs no login.
-                master = Master(_login(to, prompt), to, prompt, None)
+                master = Master(for_login(to, prompt), to, prompt, None)
             else:
                 folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="slurmgen-", dir="/tmp"))
                 self._path = f"{folder}/s"
-                words = _login(to, prompt, self._path, ControlMaster="yes", ControlPersist="no")
+                words = for_login(to, prompt, self._path, ControlMaster="yes", ControlPersist="no")
                 master = Master(words, to, prompt, Path(self._path))
             self._master = resources.enter_context(master)
             self._resources = resources.pop_all()
@@ -241,45 +222,3 @@ def _with_fingerprint(to: Destination) -> Iterator[None]:
         raise HostKeyError(
             f"{error.fact}; it is not that of {names}, which known_hosts has", error.hint
         ) from None
-
-
-def _login(to: Destination, prompt: Prompt | None, path: str | None = None, **options: str) -> list[str]:
-    batch = "no" if prompt else "yes"
-    return ssh(to, path, BatchMode=batch, LogLevel="VERBOSE", **_proxy(to), **options)
-
-
-def _proxy(to: Destination) -> dict[str, str]:
-    """ssh's options for a host with jump hosts: a ProxyCommand with slurmgen's options for each ssh in it.
-
-    The ssh that ProxyJump starts would have none of them, so that ssh_config could accept any host key there.
-    """
-    if to.jump:
-        words = [*ssh(to.jump, **_FOR_JUMP_HOST, **_proxy(to.jump)), "-W", f"[{to.host}]:{to.port}"]
-        command = command_line([*words, "--", to.jump.alias])
-        return {"ProxyCommand": command.replace("%", "%%"), "ProxyUseFdpass": "no"}
-    return {"ProxyCommand": to.proxy_command.replace("%", "%%")} if to.proxy_command else {}
-
-
-def ssh(to: Destination, path: str | None = None, **options: str) -> list[str]:
-    """The words of `ssh`, up to the host; `path` is the socket of a shared connection.
-
-    Raises:
-        ConfigError: ssh is not installed.
-    """
-    program = shutil.which("ssh")
-    if program is None:
-        raise ConfigError("there is no ssh on this machine", "Install OpenSSH, or use --ssh-client paramiko.")
-    file = ["-F", str(to.config_file)] if to.config_file else []
-    words = [f"-o{name}={value}" for name, value in (_ALWAYS | options).items()]
-    shared = ["-S", path.replace("%", "%%")] if path else []
-    return [program, *file, *to.spec.options, *shared, *words]
-
-
-def is_shared(words: Sequence[str], alias: str) -> bool:
-    """Whether the shared connection of the ControlPath among the words is open."""
-    try:
-        return (
-            LocalTransport().run([*words, "-O", "check", "--", alias], timeout=_ALIVE_TIMEOUT).returncode == 0
-        )
-    except TimedOut:
-        return False

@@ -11,7 +11,7 @@ from slurmgen.errors import AuthenticationFailed, ConnectionFailed, HostKeyError
 from slurmgen.jobs import logs
 from slurmgen.jobs.follow import LONGEST_PAUSE, PATIENCE, follow_through
 from slurmgen.jobs.logs import Followed, Shown
-from slurmgen.remote.ssh import jump_hosts, keepalive, openssh, paramiko
+from slurmgen.remote.ssh import jump_hosts, keepalive, openssh, openssh_command, paramiko
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.transport import TimedOut, Transport
 from slurmgen.slurm.commands import JobId
@@ -195,8 +195,8 @@ def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(keepalive, "INTERVAL", 0.5)
     monkeypatch.setattr(keepalive, "SILENCE", 3.0)
     monkeypatch.setattr(paramiko, "SILENCE", 3.0)
-    monkeypatch.setitem(openssh._ALWAYS, "ServerAliveInterval", "1")
-    monkeypatch.setitem(openssh._ALWAYS, "ServerAliveCountMax", "3")
+    monkeypatch.setitem(openssh_command._ALWAYS, "ServerAliveInterval", "1")
+    monkeypatch.setitem(openssh_command._ALWAYS, "ServerAliveCountMax", "3")
     return str(request.param)
 
 

@@ -228,7 +228,7 @@ def test_without_ssh_the_error_names_the_other_client(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     to = destination("far", server.config(tmp_path))
-    monkeypatch.setattr(openssh.shutil, "which", lambda _: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(errors.ConfigError, match="use --ssh-client paramiko"):
         openssh.connect(to)
 

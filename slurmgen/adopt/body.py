@@ -11,8 +11,8 @@ from slurmgen.adopt.values import plain_lines, value_of
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Launch, Script, Source
 from slurmgen.lint.reader.budget import Budget, TooLarge
-from slurmgen.lint.reader.launchers import UTILITIES
-from slurmgen.lint.reader.launches import Options
+from slurmgen.lint.reader.launch import Options
+from slurmgen.lint.reader.launchers import UTILITIES, program_name
 from slurmgen.lint.reader.parse import parse
 from slurmgen.plan.variables import RENDEZVOUS
 from slurmgen.python_env import setup_lines
@@ -148,7 +148,7 @@ def _candidates(script: Script) -> Iterator[Launch]:
 
 
 def _may_be_program(words: Sequence[str]) -> bool:
-    name = words[0].rpartition("/")[2]
+    name = program_name(words[0])
     return (name in ("bash", "sh") and len(words) > 1) or ("/" in words[0] and name not in UTILITIES)
 
 

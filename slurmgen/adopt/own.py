@@ -10,14 +10,14 @@ from msgspec import convert, structs
 
 from slurmgen.adopt.values import value_of
 from slurmgen.errors import SlurmgenError
+from slurmgen.field_names import FILE_ONLY, flag
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.request import FILE_ONLY, NONE, Request, Then, flag
+from slurmgen.request import NONE, Request, Then
 from slurmgen.signature import unsigned
 
 Render = Callable[[Request], str]
 _MADE_BY = re.compile(r"^# Made by: slurmgen render (.*)$", re.MULTILINE)
 _LOGIN = re.compile(r"^# Before this job, .*\n((?:#     .*\n)+)", re.MULTILINE)
-_STAGED = re.compile(r"bash copy (.*)$|bash (-\w*z?\w*|-\S+) (.*)$", re.MULTILINE)
 _AFTER = re.compile(
     r"^trap 'exit \"\$\(\(status \? status : \$\?\)\)\"' ERR\n(.*)^exit \"\$status\"", re.M | re.S
 )

@@ -25,7 +25,7 @@ _EXACT = {
     "InvalidQOS": "its QoS may not be used; cancel it and name another --qos",
     "AccountNotAllowed": "its account may not use this partition",
     "QOSNotAllowed": "its QoS may not use this partition",
-    "JobArrayTaskLimit": "its array runs as many tasks as its % allows",
+    "JobArrayTaskLimit": "another task of its array must end first; % limits how many run at a time",
     "Prolog": "its prolog is still running",
     "Cleaning": "it was requeued, and its last run is being cleaned up",
     "launch_failed_requeued_held": "a node could not start it; it is held until `scontrol release`",

@@ -3,41 +3,42 @@
 import re
 
 from slurmgen.errors import RequestError
+from slurmgen.field_names import option
 
 SbatchOptions = dict[str, str | bool]
 "By long name; `true` for an option without a value, `false` to leave the option out."
 
 MANAGED = {
-    "account": "--account",
+    "account": option("account"),
     "chdir": "the folder you submit from",
-    "container": "--container",
-    "cores-per-socket": "--cpus-per-gpu",
-    "cpus-per-gpu": "--cpus-per-gpu",
-    "cpus-per-task": "--cpus-per-gpu",
-    "gpus": "--gpus",
-    "gpus-per-node": "--gpus and --nodes",
-    "gpus-per-socket": "--gpus and --nodes",
-    "gpus-per-task": "--gpus (it hides a node's GPUs from each other)",
-    "gres": "--gpus and --gpu-type",
+    "container": option("container"),
+    "cores-per-socket": option("cpus_per_gpu"),
+    "cpus-per-gpu": option("cpus_per_gpu"),
+    "cpus-per-task": option("cpus_per_gpu"),
+    "gpus": option("gpus"),
+    "gpus-per-node": f"{option('gpus')} and {option('nodes')}",
+    "gpus-per-socket": f"{option('gpus')} and {option('nodes')}",
+    "gpus-per-task": f"{option('gpus')} (it hides a node's GPUs from each other)",
+    "gres": f"{option('gpus')} and {option('gpu_type')}",
     "help": "`sbatch --help`",
-    "job-name": "--name",
-    "mem": "--mem",
-    "mem-per-cpu": "--mem",
-    "mem-per-gpu": "--mem",
-    "nodes": "--nodes",
-    "ntasks": "--framework and --gpus",
-    "ntasks-per-gpu": "--framework and --gpus",
-    "ntasks-per-node": "--ntasks-per-node",
+    "job-name": option("name"),
+    "mem": option("mem"),
+    "mem-per-cpu": option("mem"),
+    "mem-per-gpu": option("mem"),
+    "nodes": option("nodes"),
+    "ntasks": f"{option('framework')} and {option('gpus')}",
+    "ntasks-per-gpu": f"{option('framework')} and {option('gpus')}",
+    "ntasks-per-node": option("ntasks_per_node"),
     "parsable": "`slurmgen submit`",
-    "partition": "--partition",
-    "qos": "--qos",
-    "tres-per-task": "--gpus (it hides a node's GPUs from each other)",
+    "partition": option("partition"),
+    "qos": option("qos"),
+    "tres-per-task": f"{option('gpus')} (it hides a node's GPUs from each other)",
     "test-only": "`slurmgen submit --test-only`",
-    "time": "--time",
+    "time": option("time"),
     "usage": "`sbatch --usage`",
     "version": "`sbatch --version`",
     "wait": "`slurmgen submit --follow`",
-    "wrap": "--script",
+    "wrap": option("script"),
 }
 "Options that slurmgen sets, and what to use instead."
 
@@ -104,7 +105,8 @@ def checked(key: str, value: str) -> tuple[str, str]:
         _CHECKS[key](value)
     if not re.fullmatch(_VALUE, value):
         raise RequestError(
-            f"the value of --sbatch {key} has a quote, a backslash, a dollar sign or a backtick: {value!r}",
+            f"the value of {option('sbatch', key)} has a quote, a backslash, a dollar sign or a backtick: "
+            f"{value!r}",
             "sbatch expands nothing in a directive; write the value itself.",
         )
     return key, f'"{value}"' if re.search(r"[\s#]", value) else value
@@ -113,47 +115,52 @@ def checked(key: str, value: str) -> tuple[str, str]:
 def _check_name(key: str) -> None:
     if key in MANAGED:
         raise RequestError(
-            f"slurmgen sets --{key} itself", f"Use {MANAGED[key]} instead of --sbatch.", "sbatch"
+            f"slurmgen sets --{key} itself", f"Use {MANAGED[key]} instead of {option('sbatch')}.", "sbatch"
         )
     if not re.fullmatch(_NAME, key):
         raise RequestError(
-            f"{key!r} is not an sbatch option", "Write its long name without dashes, as KEY=VALUE."
+            f"{key!r} is not an sbatch option", "Write its long name without dashes, as KEY=VALUE.", "sbatch"
         )
     if key not in OTHERS and (whole := [name for name in (*MANAGED, *OTHERS) if name.startswith(key)]):
-        raise RequestError(f"--sbatch {key} is an abbreviation", f"Write {' or '.join(sorted(whole))}.")
+        fact = f"{option('sbatch', key)} is an abbreviation"
+        raise RequestError(fact, f"Write {' or '.join(sorted(whole))}.")
     if key not in OTHERS and (close := _near(key)):
-        raise RequestError(f"unknown sbatch option {key!r}", f"Did you mean {close[0]}?")
+        raise RequestError(f"unknown sbatch option {key!r}", f"Did you mean {close[0]}?", "sbatch")
 
 
 def _check_presence(key: str, value: str) -> None:
     if key in FLAGS and value:
-        raise RequestError(f"--sbatch {key} takes no value, not {value!r}", f"Write {key} alone.")
+        raise RequestError(f"{option('sbatch', key)} takes no value, not {value!r}", f"Write {key} alone.")
     if key in OTHERS - FLAGS - OPTIONAL and not value:
-        raise RequestError(f"--sbatch {key} has no value", f"Write {key}=VALUE.")
+        raise RequestError(f"{option('sbatch', key)} has no value", f"Write {key}=VALUE.")
 
 
 def _check_array(value: str) -> None:
     if not re.fullmatch(_ARRAY, value, re.ASCII):
         raise RequestError(
-            f"--sbatch array={value} is not an array", "Write one such as 0-7, 1,3,5 or 0-99%4."
+            f"{option('sbatch', 'array')}={value} is not an array", "Write one such as 0-7, 1,3,5 or 0-99%4."
         )
     if any(
         len(number) > len(str(MOST_TASKS)) or int(number) > MOST_TASKS for number in re.findall(r"\d+", value)
     ):
         raise RequestError(
-            f"--sbatch array={value} has an index of more than {MOST_TASKS:,}", "Slurm has no larger arrays."
+            f"{option('sbatch', 'array')}={value} has an index of more than {MOST_TASKS:,}",
+            "Slurm has no larger arrays.",
         )
 
 
 def _check_signal(value: str) -> None:
     if not re.fullmatch(_SIGNAL, value):
-        raise RequestError(f"--sbatch signal={value} is not a signal", "Write one such as USR2@120.")
+        raise RequestError(
+            f"{option('sbatch', 'signal')}={value} is not a signal", "Write one such as USR2@120."
+        )
 
 
 def _check_gpu_bind(value: str) -> None:
     if value != "none":
         raise RequestError(
-            f"--sbatch gpu-bind={value} hides a node's GPUs from each other", "Only none is allowed."
+            f"{option('sbatch', 'gpu-bind')}={value} hides a node's GPUs from each other",
+            "Only none is allowed.",
         )
 
 

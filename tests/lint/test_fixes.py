@@ -68,6 +68,7 @@ def test_a_fix_that_would_bring_a_finding_is_not_applied(monkeypatch: pytest.Mon
     ("written", "right"),
     [
         ("cpu-per-task", "cpus-per-task"),
+        ("tme", "time"),
         ("gpus-per-tasks", "gpus-per-task"),
         ("ntask-per-node", "ntasks-per-node"),
     ],

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from slurmgen.lint.reader.budget import Budget, TooLarge
 from slurmgen.lint.reader.commands import Assignment, Command, Shell
 from slurmgen.lint.reader.header import Header, read_header
-from slurmgen.lint.reader.launches import Launch, read_launches
+from slurmgen.lint.reader.launch import Launch
+from slurmgen.lint.reader.launches import read_launches
 from slurmgen.lint.reader.shape import Shape, header_shape, slurm_variables, step_shape
 from slurmgen.lint.reader.shell import read_shell
 from slurmgen.lint.reader.source import Source, Span

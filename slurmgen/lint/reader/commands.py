@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from slurmgen.lint.reader.arithmetic import Range
+from slurmgen.lint.reader.launchers import program_name
 from slurmgen.lint.reader.source import UNKNOWN, Span
 from slurmgen.lint.reader.words import Word
 
@@ -55,8 +56,8 @@ class Command(NamedTuple):
     @property
     def name(self) -> str:
         """The program's name without its folder; empty if it is not known."""
-        text = self.words[0].text if self.words else ""
-        return "" if UNKNOWN in text.rpartition("/")[2] else text.rpartition("/")[2]
+        name = program_name(self.words[0].text) if self.words else ""
+        return "" if UNKNOWN in name else name
 
     @property
     def texts(self) -> list[str]:

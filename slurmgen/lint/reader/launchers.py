@@ -213,6 +213,11 @@ SYNTAXES = {
 }
 
 
+def program_name(text: str) -> str:
+    """A program's name without its folder."""
+    return text.rpartition("/")[2]
+
+
 class Head(NamedTuple):
     """The beginning of a command that starts ranks."""
 
@@ -223,7 +228,7 @@ class Head(NamedTuple):
 
 def head(words: list[str]) -> Head | None:
     """What the words start, if that is a launcher or Python."""
-    name = words[0].rpartition("/")[2] if words else ""
+    name = program_name(words[0]) if words else ""
     if name in ("torchrun", "torchrun_jsc"):
         return Head("torchrun", 1)
     if name == "accelerate" and words[1:2] == ["launch"]:

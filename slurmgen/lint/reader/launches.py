@@ -1,119 +1,32 @@
 """Launches: the commands that start ranks, and the srun, container and tools that they run under."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from slurmgen.lint.reader.budget import Budget, TooLarge
-from slurmgen.lint.reader.commands import Command, Cut
+from slurmgen.lint.reader.commands import Command
+from slurmgen.lint.reader.launch import LAUNCH, MOST_LAYERS, Launch, Layer, Options
 from slurmgen.lint.reader.launchers import (
     CARRIERS,
     PROGRAMS,
     SHELL_OPTIONS,
     SHELLS,
     SYNTAXES,
-    UTILITIES,
     WRAPPERS,
     Wrapper,
     head,
+    program_name,
 )
+from slurmgen.lint.reader.options import read_options
+from slurmgen.lint.reader.programs import other_program
 from slurmgen.lint.reader.shell import read_shell
-from slurmgen.lint.reader.source import UNKNOWN, Span
+from slurmgen.lint.reader.source import Span
 from slurmgen.lint.reader.words import Value, Word
-from slurmgen.slurm import getopt
 
-_STARTERS = frozenset(
-    name for name, wrapper in WRAPPERS.items() if wrapper.kind not in ("env", "eval", "ssh", "uv")
-)
 _DEEPEST = 4
 "Nesting limit of strings that run strings."
-_MOST_LAYERS = 40
-"Limit of programs that run programs, in one command."
-_LAUNCH = 100
-"Steps of the budget for the rules that check a launch."
 _ARGUMENT = 5
 "Steps of the budget for an argument of a training script, which several rules read."
-_OPTION = 10
-"Steps of the budget for a word of options, besides one for each letter."
-
-
-class Given(NamedTuple):
-    """One option of a launch."""
-
-    value: str
-    word: Word
-    "The word that holds the value."
-
-
-class Options(NamedTuple):
-    """The options of one program in a command."""
-
-    given: dict[str, Given]
-    open: bool
-    "Whether an unknown variable may contain more of them."
-
-    def text(self, name: str) -> str | None:
-        """The value of an option, if it is given and known."""
-        given = self.given.get(name)
-        return None if given is None or UNKNOWN in given.value else given.value
-
-    def number(self, name: str) -> int | None:
-        """The value of an option, if it is a known number."""
-        text = self.text(name)
-        return int(text) if text is not None and text.isdigit() and len(text) < 16 else None
-
-    def lacks(self, *names: str) -> bool:
-        """Whether none of the options is given, for certain."""
-        return not self.open and not any(name in self.given for name in names)
-
-
-class Layer(NamedTuple):
-    """A program that runs another one: srun, a container engine, uv, env."""
-
-    kind: str
-    word: Word
-    options: Options
-    before: tuple[Command, ...] = ()
-    "For a `bash -c` string: the commands in it before this one."
-    cuts: tuple[Cut, ...] = ()
-    "For a `bash -c` string: the places where a command in it ends too early."
-
-
-class Launch(NamedTuple):
-    """A program that starts ranks, or is one itself."""
-
-    kind: str
-    "A key of SYNTAXES, such as torchrun or python; program if it is another one."
-    word: Word
-    options_at: int
-    "The index of its first possible option."
-    options: Options
-    script: Word | None
-    layers: tuple[Layer, ...]
-    "The outermost first."
-    command: Command
-    "The command of the batch script that it is part of."
-    env: dict[str, str]
-    "Variables that the script sets for it."
-    arguments: tuple[Word, ...] = ()
-    "The words after the training script."
-
-    @property
-    def step(self) -> Layer | None:
-        """The srun that it runs under."""
-        return next((layer for layer in self.layers if layer.kind == "srun"), None)
-
-    def under(self, kind: str) -> Layer | None:
-        """The layer of a kind, if there is one."""
-        return next((layer for layer in self.layers if layer.kind == kind), None)
-
-    @property
-    def span(self) -> Span:
-        """The span of its name."""
-        return self.word.span
-
-
-_IMAGE_VERBS = frozenset("build image import load pull".split())
 
 
 class _Scene(NamedTuple):
@@ -131,7 +44,7 @@ class _Scene(NamedTuple):
 
     def within(self, layer: Layer, env: dict[str, str]) -> "_Scene":
         """The position in the program that this one runs."""
-        if len(self.layers) >= _MOST_LAYERS:
+        if len(self.layers) >= MOST_LAYERS:
             raise TooLarge
         self.budget.spend(len(env))
         return self._replace(layers=(*self.layers, layer), env=env)
@@ -150,50 +63,11 @@ def read_launches(commands: Sequence[Command], known: dict[str, Value], budget: 
             scene = _Scene(command, known, budget, env=env, incomplete=command.incomplete)
             found = False
             for launch in _unwrap(command.words, scene):
-                budget.spend(_LAUNCH)
+                budget.spend(LAUNCH)
                 found = True
                 yield launch
-            if not found and (command.name in _STARTERS | PROGRAMS):
-                yield from _program(command.words, scene)
-
-
-def _program(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
-    """Any other program that srun, mpirun or a container starts, unless it is a utility."""
-    layers: list[Layer] = []
-    while words and (name := words[0].text.rpartition("/")[2]) in WRAPPERS:
-        wrapper, first = WRAPPERS[name], words[0]
-        options, at = read_options(words, wrapper.syntax, 1, scene.budget)
-        if wrapper.verbs and at < len(words) and words[at].text in wrapper.verbs:
-            options, at = read_options(words, wrapper.syntax, at + 1, scene.budget)
-        layers.append(Layer(wrapper.kind, first, options))
-        words = words[at + wrapper.operands :]
-        if len(layers) >= _MOST_LAYERS:
-            raise TooLarge
-    scene.budget.spend(_LAUNCH)
-    if words and not _is_utility(words):
-        options = Options({}, open=True)
-        yield Launch(
-            "program", words[0], words[0].span.end, options, None, tuple(layers), scene.command, scene.env
-        )
-
-
-def _is_utility(words: Sequence[Word]) -> bool:
-    """Whether a program is a utility, or a shell that runs only utilities."""
-    name = _program_name(words[0].text)
-    texts = [word.text for word in words[1:3]]
-    if name in SHELLS and len(texts) > 1 and re.fullmatch(r"-\w*c", texts[0]):
-        parts = [part.split() for part in re.split(r"[;&|\n]+", texts[1]) if part.strip()]
-        return all(_program_name(part[0]) in UTILITIES or _is_for_images(part) for part in parts)
-    return name in UTILITIES
-
-
-def _is_for_images(words: Sequence[str]) -> bool:
-    """Whether a container engine fetches or looks up an image, as in `podman pull IMAGE`."""
-    return _program_name(words[0]) in WRAPPERS and len(words) > 1 and words[1] in _IMAGE_VERBS
-
-
-def _program_name(text: str) -> str:
-    return text.rpartition("/")[2]
+            if not found:
+                yield from other_program(command, env, budget)
 
 
 def head_or_wrapper(command: Command) -> bool:
@@ -208,7 +82,7 @@ def _unwrap(words: Sequence[Word], scene: _Scene) -> Iterator[Launch]:
         return
     scene.budget.spend(len(words))
     texts = [word.text for word in words]
-    name = texts[0].rpartition("/")[2]
+    name = program_name(texts[0])
     start = head(texts)
     if start:
         yield _launch(start.kind, words, start.length, scene)
@@ -226,7 +100,7 @@ def _carried(words: Sequence[Word]) -> Sequence[Word]:
     """The words from the first launcher, Python or `bash -c` on that is an argument of another program."""
     texts = [word.text for word in words]
     for at in range(1, len(texts)):
-        is_shell = texts[at].rpartition("/")[2] in SHELLS and texts[at + 1 : at + 2] == ["-c"]
+        is_shell = program_name(texts[at]) in SHELLS and texts[at + 1 : at + 2] == ["-c"]
         if is_shell or head(texts[at:]):
             return words[at:]
     return ()
@@ -336,27 +210,3 @@ def _script_launch(words: Sequence[Word], scene: _Scene) -> Launch:
         scene.env,
         tuple(words[1:]),
     )
-
-
-def read_options(
-    words: Sequence[Word], syntax: getopt.Syntax, at: int, budget: Budget, through: bool = True
-) -> tuple[Options, int]:
-    """The options from a word on, and the index of the first word that is not one.
-
-    If a word may be any number of options, the options are incomplete; `through` continues after it.
-    """
-    texts = [word.text for word in words]
-    budget.spend(sum(_OPTION + len(text) if text.startswith("-") else 1 for text in texts[at:]))
-    given: dict[str, Given] = {}
-    is_open = False
-    while at < len(words):
-        found, at = getopt.parse(texts, syntax, at)
-        for option in found:
-            given[option.name] = Given(option.value or "", words[option.value_at])
-        if at >= len(words) or not words[at].loose:
-            break
-        is_open = True
-        if not through:
-            break
-        at += 1
-    return Options(given, is_open), at

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from slurmgen.lint.reader.header import Header
-from slurmgen.lint.reader.launches import Launch, Options
+from slurmgen.lint.reader.launch import Launch, Options
 from slurmgen.lint.reader.words import Value
 
 

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 from slurmgen.launchers import LAUNCHERS, Launcher
 from slurmgen.lint.finding import Edit
 from slurmgen.lint.reader import Assignment, Launch, Script, Span
-from slurmgen.lint.reader.launchers import RAY_ON_ALL_NODES
-from slurmgen.lint.reader.launches import Given
+from slurmgen.lint.reader.launch import Given
+from slurmgen.lint.reader.launchers import RAY_ON_ALL_NODES, program_name
 from slurmgen.lint.reader.words import Word
 
 FRAMEWORKS: dict[str, Launcher] = {
@@ -178,7 +178,7 @@ def visible_gpus(launch: Launch) -> int | None:
 
 def words_of(script: Script) -> set[str]:
     """All words of the commands, without their folders."""
-    return {word.text.rpartition("/")[2] for command in script.commands for word in command.words}
+    return {program_name(word.text) for command in script.commands for word in command.words}
 
 
 def runs_a_shell_script(words: set[str]) -> bool:

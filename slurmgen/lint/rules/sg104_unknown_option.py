@@ -91,4 +91,4 @@ def _close_names(directive: Directive) -> list[str]:
         return []
     if (dashed := directive.name.replace("_", "-")) in SBATCH.names:
         return [dashed]
-    return get_close_matches(directive.name, SBATCH.names, n=2, cutoff=0.87)
+    return get_close_matches(directive.name, SBATCH.names, n=2, cutoff=0.85)

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Script
-from slurmgen.lint.reader.launchers import RAY_ON_ALL_NODES
+from slurmgen.lint.reader.launchers import RAY_ON_ALL_NODES, program_name
 from slurmgen.lint.rules.common import runs_a_shell_script, words_of
 
 CODE = "SG212"
@@ -64,7 +64,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         return
     words = words_of(script)
     used = {
-        word.text.rpartition("/")[2]
+        program_name(word.text)
         for command in script.commands
         if "output" not in command.place
         for word in command.words

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 
 from slurmgen.lint.finding import Finding, Site
 from slurmgen.lint.reader import Launch, Script
-from slurmgen.lint.reader.launches import Layer
+from slurmgen.lint.reader.launch import Layer
 from slurmgen.lint.rules.common import has_unbound_cpus, insert, steps
 
 CODE = "SG401"

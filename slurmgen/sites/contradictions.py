@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from slurmgen.sites.checks import Fault
+from slurmgen.sites.fault import Fault
 from slurmgen.sites.model import Container, Limits, Node, Partition, Site, When
 from slurmgen.sites.nodes import Place, cpu_partitions, gpu_partitions, place_of, places_of
 from slurmgen.slurm import durations

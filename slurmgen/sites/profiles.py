@@ -13,8 +13,9 @@ import msgspec
 
 from slurmgen.errors import ConfigError, did_you_mean
 from slurmgen.paths import bundled, config_folder
-from slurmgen.sites.checks import Fault, faults
+from slurmgen.sites.checks import faults
 from slurmgen.sites.contradictions import contradictions
+from slurmgen.sites.fault import Fault
 from slurmgen.sites.model import Site
 from slurmgen.slurm.shell import unprintable
 from slurmgen.toml_errors import shortened
@@ -62,7 +63,7 @@ def load_site(name: str, project_dir: Path | None = None, *, personal: bool = Tr
             f"site {name!r} is one of your own, and a script in a file must be the same for every user",
             f"Copy {profile_paths(project_dir)[name]} to site_profiles/ of the project.",
         )
-    raise ConfigError(f"there is no site {name!r}", did_you_mean(name, known))
+    raise ConfigError(f"there is no site {shortened(name)!r}", did_you_mean(name, known, "site"))
 
 
 def stated_facts(name: str, project_dir: Path | None = None) -> dict[str, Any]:
@@ -197,12 +198,17 @@ def _lineage(path: Path, folders: Sequence[Path]) -> Iterator[Layer]:
         if path in seen:
             raise ConfigError(f"{located(path, ['extends'])}: it extends itself", "Remove one `extends`.")
         seen.append(path)
-        data = read_own(path) if path.absolute().is_relative_to(config_folder()) else read_toml(path)
+        data = read_own(path) if _is_own(path) else read_toml(path)
         yield path, data
         parent = data.get("extends")
         if not isinstance(parent, str) or Path(parent).name != parent:  # none, or reported as wrong
             return
         path = _parent(parent, path, folders, seen)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a profile is the user's own; a bundled one is not, also for a user without a home directory."""
+    return path.parent != bundled("site_profiles") and path.absolute().is_relative_to(config_folder())
 
 
 def _parent(name: str, child: Path, folders: Sequence[Path], seen: list[Path]) -> Path:

@@ -74,6 +74,13 @@ class Launch(LaunchOptions, frozen=True):
     "How `--framework ddp` starts: one torchrun per node, or one task per GPU as `--framework srun` does."
 
 
+CONDITIONS = (
+    *("nodes", "tasks", "whole_nodes", "has_gpus", "several_gpus"),
+    *("gpu_type", "partition", "qos", "container"),
+)
+"The fields of `When` that are conditions."
+
+
 class When(Fact, frozen=True):
     """Settings of the jobs that meet all its conditions; unset conditions do not count."""
 

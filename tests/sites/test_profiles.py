@@ -1,6 +1,7 @@
 """Finding, inheriting and validating site profiles."""
 
 import json
+import pwd
 import tomllib
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -9,8 +10,9 @@ import pytest
 
 from slurmgen.containers import ENGINES
 from slurmgen.errors import ConfigError
+from slurmgen.field_notes import field_notes
 from slurmgen.paths import bundled
-from slurmgen.sites.model import Container
+from slurmgen.sites.model import Container, When
 from slurmgen.sites.profiles import load_profile, load_site, profile_errors, profile_paths
 from tests.conftest import Run
 
@@ -29,6 +31,14 @@ TITLES = ("name", "title", "sources")
 @pytest.mark.parametrize("name", BUNDLED)
 def test_a_bundled_profile_is_right(name: str) -> None:
     assert load_site(name).name == name
+
+
+def test_a_bundled_profile_needs_no_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A public page can run as a user without one."""
+    for name in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    assert load_site("lumi-g", personal=False).name == "lumi-g"
 
 
 @pytest.mark.parametrize("name", [name for name in BUNDLED if name != "generic"])
@@ -164,6 +174,26 @@ def test_an_invalid_profile_is_rejected_with_its_file_and_key(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         load_profile(write(tmp_path, "x", text))
+
+
+CONDITIONS = {
+    "nodes": "'one'",
+    "tasks": "'per-gpu'",
+    **dict.fromkeys(("whole_nodes", "has_gpus", "several_gpus", "container"), "true"),
+    **dict.fromkeys(("gpu_type", "partition", "qos"), "'a'"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CONDITIONS))
+def test_a_profile_may_refuse_jobs_by_any_condition(name: str, tmp_path: Path) -> None:
+    known = "[gpu.types.a]\n[partitions.a]\ngpu_type = 'a'\n[qos.a]\n"
+    path = write(tmp_path, "x", f"{known}[when.w]\n{name} = {CONDITIONS[name]}\nrefuse = 'no'")
+    assert load_profile(path).when["w"].refuse == "no"
+
+
+def test_these_are_all_conditions() -> None:
+    notes = field_notes(When)
+    assert CONDITIONS.keys() == {name for name in notes if notes[name].startswith("Condition:")}
 
 
 def test_the_name_of_a_profile_must_match_its_file(tmp_path: Path) -> None:

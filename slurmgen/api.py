@@ -18,7 +18,8 @@ from slurmgen.jobs.cancel import cancel_all
 from slurmgen.jobs.follow import follow_through
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.logs import Followed, Shown, query_path, read, recorded_log
+from slurmgen.jobs.log_paths import query_path, recorded_log
+from slurmgen.jobs.logs import Followed, Shown, read
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.results.fetch import MAX_SIZE
 from slurmgen.jobs.results.local_folder import Results, fetch_results, local_folder
@@ -94,7 +95,8 @@ def wait(
             ended.append(report)
 
         left = waiting.wait(jobs, open_route, _log.warning, on_end, timeout)
-        return [*ended, *query(left, open_route, lenient=True)]
+        by_job = {report.job: report for report in (*ended, *query(left, open_route, lenient=True))}
+        return [by_job[one] for one in jobs]
 
     return _reports(job, where, ends)
 
@@ -217,11 +219,14 @@ def _find(job: AnyJob, where: Where, *, to_cancel: bool = False) -> list[Job]:
 def _reports(
     job: AnyJob | Sequence[AnyJob], where: Where, action: _Jobs, *, to_cancel: bool = False
 ) -> Report | list[Report]:
-    """Call `action` with each job once, and keep in the ledger how the jobs ended."""
+    """Call `action` with each job once, and keep in the ledger how the jobs ended.
+
+    The reports of `action` are in the order of the jobs, since a pending one may become another one.
+    """
     names = [job] if isinstance(job, str | int | Record) else job
     found = [_find(name, where, to_cancel=to_cancel) for name in names]
-    jobs = dict.fromkeys(one for each in found for one in each)
-    reports = {report.job: report for report in action(list(jobs))}
+    jobs = list(dict.fromkeys(one for each in found for one in each))
+    reports = dict(zip(jobs, action(jobs), strict=True))
     save_final_states(reports.values())
     ordered = [combined([reports[one] for one in each]) for each in found]
     return ordered if names is job else ordered[0]

@@ -15,29 +15,50 @@
         ├── Unresolved            it is not known whether there is a job
         └── Interrupted           ^C before it was known whether there is a job (130)
 
-A message is the fact with its value, then what to do next.
+A message is the fact with its value, then what to do next. It names fields of the request by `option()`,
+which the command line shows as options, and a page as the labels of its form.
 """
 
 from collections.abc import Iterable
+from typing import Self
+
+from slurmgen.field_names import fields_in, worded
+from slurmgen.hints import Hint, Offer, leave_it_out, offered
 
 
 class SlurmgenError(Exception):
-    """Root of all errors a user can act on; `fact` and `hint` make the message."""
+    """Root of all errors a user can act on; `fact` and `hint` make the message.
+
+    Attributes:
+        fields: the fields of the request that it is about, the most important one first.
+        offers: changes that correct it.
+        marked: the fact and the hint with the marks of the fields that they name.
+    """
 
     exit_code = 2
+    offers: tuple[Offer, ...]
 
-    def __init__(self, fact: str, hint: str = "") -> None:
-        self.fact = fact.rstrip(".")
-        self.hint = hint
-        super().__init__(f"{self.fact}. {hint}".rstrip())
+    def __init__(self, fact: str, hint: str = "", field: str = "") -> None:
+        self.marked = (fact.rstrip("."), hint)
+        self.fact, self.hint = map(worded, self.marked)
+        self.offers = Hint.offers_of(hint)
+        named = (field, *fields_in(fact), *(one.field for one in self.offers), *fields_in(hint))
+        self.fields = tuple(dict.fromkeys(filter(None, named)))
+        super().__init__(f"{self.fact}. {self.hint}".rstrip())
+
+    def but(self, before: str = "", after: str = "") -> Self:
+        """The same error with a text before the fact, and one after the hint."""
+        fact, hint = self.marked
+        return type(self)(before + fact, Hint(hint, Hint.offers_of(hint)) + after, self.field)
+
+    @property
+    def field(self) -> str:
+        """The field that it is about; empty if it is about none."""
+        return next(iter(self.fields), "")
 
 
 class RequestError(SlurmgenError):
-    """The request is invalid, on this site or on any; `field` is the one with the wrong value, if any."""
-
-    def __init__(self, fact: str, hint: str = "", field: str = "") -> None:
-        super().__init__(fact, hint)
-        self.field = field
+    """The request is invalid, on this site or on any."""
 
 
 class UnknownJob(RequestError):
@@ -107,8 +128,24 @@ def shortened(text: str, most: int = 1000) -> str:
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def contradiction(*options: str, then: str = "Leave one out.") -> RequestError:
+    """The error for options of which a request may have one.
+
+    >>> str(contradiction(option("cpus"), option("sbatch", "array")))
+    '--cpus and --sbatch array exclude each other. Leave one out.'
+    """
+    fact = f"{' and '.join(options)} exclude each other"
+    alone = [field for field in fields_in(fact) if field != "sbatch"]  # that has other options too
+    return RequestError(fact, leave_it_out(*alone, text=then))
+
+
+def did_you_mean(word: str, known: Iterable[str], field: str = "") -> Hint:
     """A hint with the known word that is most similar, and with all of them if they are few.
+
+    Args:
+        word: the unknown word.
+        known: the known ones.
+        field: the field of the request with the word, for which the hint offers the others.
 
     >>> did_you_mean("DAIK", ["daic", "olivia"])
     'Did you mean daic? Known: daic, olivia.'
@@ -117,7 +154,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     close = closest(word, names)
     guess = f"Did you mean {close}?" if close else ""
     few = f"Known: {', '.join(names) or 'none'}." if not guess or len(names) <= _FEW else ""
-    return f"{guess} {few}".strip()
+    text = f"{guess} {few}".strip()
+    return Hint(text, offered(field, *(names if few else [str(close)])) if field else ())
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

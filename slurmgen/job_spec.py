@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert, structs
 
-from slurmgen.config import user
 from slurmgen.config.dependencies import check_dependencies, depends_on
-from slurmgen.config.project import (
-    DEFAULT_SITE,
-    FILE_NAME,
-    Project,
-    find_project,
-    job_request,
-    own_templates,
-)
-from slurmgen.config.sweep_file import with_file
+from slurmgen.config.project import FILE_NAME, Project, find_project, job_request, own_templates
 from slurmgen.config.user import Personal, fill, load_personal
-from slurmgen.errors import ConfigError, RequestError, UnknownJob, did_you_mean
-from slurmgen.request import NONE, Request, check_form, command_line, merge
+from slurmgen.errors import ConfigError, RequestError, did_you_mean
+from slurmgen.job_options import (
+    JobOptions,
+    command_again,
+    files_of,
+    header_command,
+    job_name,
+    merged_request,
+    site_name,
+)
+from slurmgen.request import NONE, Request, check_form, merge
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site, profile_paths
 from slurmgen.slurm import dependencies
@@ -40,24 +40,6 @@ from slurmgen.toml_structs import located
 
 if TYPE_CHECKING:
     from slurmgen.plan import Plan
-
-
-class JobOptions(Struct, frozen=True, kw_only=True):
-    """What the caller asks for; slurmgen.toml and the user's settings fill in the rest."""
-
-    job: str | None = None
-    "A job of slurmgen.toml."
-    site: str | None = None
-    request: Request = Request()
-    "It overrules slurmgen.toml."
-    replace_args: bool = False
-    "The request's `script_args` replace those of slurmgen.toml; otherwise they come after them."
-
-    @property
-    def overrides(self) -> Request:
-        """The request: without arguments, it removes those of slurmgen.toml, or appends none to them."""
-        args = self.request.script_args or (() if self.replace_args else None)
-        return structs.replace(self.request, script_args=args)
 
 
 class JobSpec(Struct, frozen=True, kw_only=True):
@@ -145,8 +127,8 @@ class JobSpec(Struct, frozen=True, kw_only=True):
         own = ["job", self.name or "", "site", self.site.name]
         tables = [own, own[:2], ["defaults"]]
         place = located(self.project_dir / FILE_NAME, *([*table, error.field] for table in tables))
-        hint = f"[{'.'.join(map(toml_key, own))}] may have another {error.field} for this site."
-        return RequestError(f"{place}: {error.fact}", f"{error.hint} {hint}" if self.name else error.hint)
+        hint = f"[{'.'.join(map(toml_key, own))}] may have another `{error.field}` for this site."
+        return error.but(f"{place}: ", f" {hint}" if self.name else "")
 
     def render(self, plan: "Plan", cache_dir: Path | None = None) -> str:
         """The batch script of a plan, by the project's own templates where it has some.
@@ -201,8 +183,8 @@ def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> Jo
         ConfigError: slurmgen.toml, personal.toml or the site's profile is wrong.
     """
     project_dir, project = find_project(folder)
-    job = _job_name(options, project, project_dir)
-    site = load_site(_site_name(options, project), project_dir, personal=personal)
+    job = job_name(options, project, project_dir)
+    site = load_site(site_name(options, project), project_dir, personal=personal)
     check_names(project, project_dir)
     own = load_personal(site.name) if personal else Personal()
     spec = _spec(options, site, project, job, own, project_dir)
@@ -215,7 +197,7 @@ def spec_of_options(options: JobOptions, site: Site) -> JobSpec:
     Raises:
         RequestError: the options name a job of slurmgen.toml.
     """
-    job = _job_name(options, Project(), Path())
+    job = job_name(options, Project(), Path())
     return _spec(options, site, Project(), job, Personal(), Path())
 
 
@@ -226,7 +208,7 @@ def _spec(
     written = job_request(project, job, site.name)
     if written.container == NONE:
         written = merge(written, Request(container=NONE))  # without its engine and binds
-    merged = _with_sweep(_merged(written, options), project_dir)
+    merged = merged_request(written, options, project_dir)
     request = fill(merged, own, site)
     return JobSpec(
         request=request,
@@ -235,17 +217,11 @@ def _spec(
         project_dir=project_dir,
         project=project,
         template_dir=None,
-        files=_files(request, merged, options.overrides),
-        command=_command(options, site, job, written, merged),
+        files=files_of(request, merged, options.overrides),
+        command=header_command(options, site, job, written, merged),
         name=job,
         options=options,
     )
-
-
-def command_again(site: str, options: JobOptions, request: Request) -> str:
-    """The command for the header of a job of the ledger: short for a named job, else complete."""
-    asked = options.overrides if options.job else request
-    return command_line(site, asked, options.job, replace_args=options.replace_args)
 
 
 def spec_of(plan: "Plan", folder: Path) -> JobSpec:
@@ -274,53 +250,6 @@ def _request(values: dict[str, Any]) -> Request:
     return convert(check_form(Request(**values)), Request)
 
 
-def _job_name(options: JobOptions, project: Project, project_dir: Path) -> str | None:
-    """The job that the options name, else the only one; None for a script of its own."""
-    if options.job is not None and not project.job:
-        raise UnknownJob(
-            f"there is no job {options.job!r}: {project_dir} has no {FILE_NAME} with jobs", _HINT
-        )
-    if options.job is not None or options.request.names_program or not project.job:
-        return options.job
-    if len(project.job) > 1:
-        raise RequestError(
-            f"{FILE_NAME} has several jobs: {', '.join(project.job)}",
-            f"Name one, such as {next(iter(project.job))}; --script alone makes a job from [defaults].",
-        )
-    return next(iter(project.job))
-
-
-_HINT = "`slurmgen init` writes one to start from. Arguments of the training script go after `--`."
-
-
-def _site_name(options: JobOptions, project: Project) -> str:
-    names = (options.site, project.site, DEFAULT_SITE)
-    return next(name for name in names if name is not None)
-
-
-def _merged(written: Request, options: JobOptions) -> Request:
-    """The request of slurmgen.toml, overruled by the options."""
-    overrides = options.overrides
-    merged = merge(written, overrides)
-    if options.replace_args or overrides.script_args is None:
-        return merged
-    return structs.replace(merged, script_args=(written.script_args or ()) + overrides.script_args)
-
-
-def _with_sweep(request: Request, project_dir: Path) -> Request:
-    """The request with the parameters of its sweep, which may be in a file of the project."""
-    if request.sweep is None:
-        return request
-    return structs.replace(request, sweep=with_file(request.sweep, project_dir))
-
-
-def _command(options: JobOptions, site: Site, job: str | None, written: Request, merged: Request) -> str:
-    """The command for the header: short for a named job, else complete without slurmgen.toml."""
-    if job:
-        return command_line(site.name, options.overrides, job, replace_args=options.replace_args)
-    return command_line(site.name, merged, replace_args=written.script_args is not None)
-
-
 def check_names(project: Project, project_dir: Path) -> None:
     """Refuse a site that slurmgen.toml names and that does not exist: a misspelt name would have no effect.
 
@@ -335,19 +264,3 @@ def check_names(project: Project, project_dir: Path) -> None:
                 f"{place}: job {name} on {site}: there is no site {site!r}", did_you_mean(site, known)
             )
     check_dependencies(project, project_dir)
-
-
-def _files(request: Request, merged: Request, overrides: Request) -> dict[str, str]:
-    """The file that each field, variable and sbatch option comes from, if it is not an option."""
-    files: dict[str, str] = {}
-    for key in Request.__struct_fields__:
-        value, override = getattr(request, key), getattr(overrides, key)
-        if isinstance(value, dict):
-            files |= {f"{key}.{name}": FILE_NAME for name in value.keys() - override.keys()}
-        elif key == "secrets":  # a name of the caller counts as consent
-            files |= {f"{key}.{name}": FILE_NAME for name in value or () if name not in (override or ())}
-        elif value != getattr(merged, key):
-            files[key] = user.FILE_NAME
-        elif override is None and value is not None:
-            files[key] = FILE_NAME
-    return files

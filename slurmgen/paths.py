@@ -22,24 +22,42 @@ def bundled(name: str) -> Path:
 
 
 def config_folder() -> Path:
-    """The user's settings, such as ~/.config/slurmgen."""
-    from platformdirs import user_config_path  # 10 ms
+    """The user's settings, such as ~/.config/slurmgen.
 
-    return user_config_path("slurmgen")
+    Raises:
+        ConfigError: the user has no home directory.
+    """
+    return _user_folder("config")
 
 
 def state_folder() -> Path:
-    """The ledger and the twins, such as ~/.local/state/slurmgen."""
-    from platformdirs import user_state_path  # 10 ms
+    """The ledger and the twins, such as ~/.local/state/slurmgen.
 
-    return user_state_path("slurmgen")
+    Raises:
+        ConfigError: the user has no home directory.
+    """
+    return _user_folder("state")
 
 
 def cache_folder() -> Path:
-    """Data that can be computed again, such as ~/.cache/slurmgen."""
-    from platformdirs import user_cache_path  # 10 ms
+    """Data that can be computed again, such as ~/.cache/slurmgen.
 
-    return user_cache_path("slurmgen")
+    Raises:
+        ConfigError: the user has no home directory.
+    """
+    return _user_folder("cache")
+
+
+def _user_folder(kind: str) -> Path:
+    import platformdirs  # 10 ms
+
+    try:
+        folder: Path = getattr(platformdirs, f"user_{kind}_path")("slurmgen")
+    except RuntimeError:
+        raise ConfigError(
+            "the home directory is unknown", f"Set HOME or XDG_{kind.upper()}_HOME to an absolute path."
+        ) from None
+    return folder
 
 
 def make_private(folder: Path) -> Path:

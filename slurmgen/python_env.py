@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from slurmgen.errors import RequestError, did_you_mean
+from slurmgen.field_names import option
 from slurmgen.slurm.shell import is_full_path, word
 
 
@@ -48,8 +49,9 @@ def _pixi(where: str) -> tuple[str, ...]:
 def _squashfs(_where: str) -> tuple[str, ...]:
     raise RequestError(
         "python_env squashfs has no container to be mounted in",
-        "Add --container IMAGE with apptainer or singularity. Otherwise each node would need a mount of "
-        "squashfuse that lives as long as the step, which slurmgen does not make: use venv:FOLDER.",
+        f"Add {option('container', 'IMAGE')} with apptainer or singularity. Otherwise each node would need a "
+        "mount of squashfuse that lives as long as the step, which slurmgen does not make: use venv:FOLDER.",
+        "python_env",
     )
 
 
@@ -112,6 +114,7 @@ def in_container(python_env: str) -> InContainer:
         raise RequestError(
             f"python_env {python_env!r} names no SquashFS file and folder by full paths",
             "Write squashfs:FILE or squashfs:FILE:FOLDER; FOLDER is the environment in the container.",
+            "python_env",
         )
     return InContainer(_on_path(folder), f"{file}:{folder}:image-src=/")
 
@@ -126,10 +129,12 @@ def setup_lines(python_env: str) -> tuple[str, ...]:
     """
     kind, _, where = python_env.partition(":")
     if kind not in _KINDS:
-        raise RequestError(f"unknown python_env {python_env!r}", did_you_mean(kind, _KINDS))
+        raise RequestError(f"unknown python_env {python_env!r}", did_you_mean(kind, _KINDS), "python_env")
     lines, takes_place = _KINDS[kind]
     if takes_place == "must" and not where:
-        raise RequestError(f"python_env {kind!r} names no place", f"Write {kind}:FOLDER_OR_NAME.")
+        raise RequestError(
+            f"python_env {kind!r} names no place", f"Write {kind}:FOLDER_OR_NAME.", "python_env"
+        )
     if takes_place == "never" and where:
-        raise RequestError(f"python_env {python_env!r} names a place", f"Write {kind} alone.")
+        raise RequestError(f"python_env {python_env!r} names a place", f"Write {kind} alone.", "python_env")
     return lines(where)

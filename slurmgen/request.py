@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, convert, to_builtins
 
 from slurmgen.errors import RequestError
+from slurmgen.field_names import FILE_ONLY, flag, option
+from slurmgen.hints import leave_it_out
 from slurmgen.slurm.sbatch_options import SbatchOptions, given
 from slurmgen.slurm.shell import VariableName, quote, unprintable
 from slurmgen.sweep import Sweep, merged, text_of
@@ -22,8 +24,6 @@ RequeueSignal = Annotated[
 ]
 NONE = "none"
 "Instead of a name: use none of those that the site has."
-FILE_ONLY = ("before_login", "before", "after", "then", "stage", "stage_archives")
-"Fields that slurmgen.toml and Python may set, but no option."
 OMITTED = "..."
 "Replaces the value of a variable in the command of a script's header."
 
@@ -203,13 +203,17 @@ def check_form(request: Request) -> dict[str, Any]:
         convert(values, Request)
     except (TypeError, ValueError) as error:
         problem = explained(str(error), values, Request)
-        raise RequestError(f"the request is wrong: {problem.fact}", problem.hint) from None
-    if request.command == ():
-        raise RequestError("--command is empty", "Leave it out, or give it a value.")
-    if "" in values.values() or any("" in values.get(key, ()) for key in _LISTS):
-        empty = next(key for key, value in values.items() if value == "" or (key in _LISTS and "" in value))
-        raise RequestError(f"{_FLAGS[empty]} is empty", "Leave it out, or give it a value.")
+        field = problem.keys[0] if problem.keys else ""
+        raise RequestError(f"the request is wrong: {problem.fact}", problem.hint, field) from None
+    if request.command == () or "" in values.values() or any("" in values.get(key, ()) for key in _LISTS):
+        empty = next(key for key, value in values.items() if _is_empty(key, value))
+        then = leave_it_out(empty, text="Leave it out, or give it a value.")
+        raise RequestError(f"{option(empty)} is empty", then)
     return values
+
+
+def _is_empty(key: str, value: Any) -> bool:
+    return value == "" or (key in _LISTS and "" in value) or (key == "command" and not value)
 
 
 def _check_counts(request: Request) -> None:
@@ -218,7 +222,7 @@ def _check_counts(request: Request) -> None:
         least = 0 if key == "gpus" else 1
         if isinstance(value, int) and not least <= value <= most:
             raise RequestError(
-                f"{_FLAGS[key]} is {value}", f"It takes a whole number from {least} on, and at most {most:,}."
+                f"{option(key)} is {value}", f"It takes a whole number from {least} on, and at most {most:,}."
             )
 
 
@@ -234,6 +238,7 @@ def check_text(request: Request) -> None:
             raise RequestError(
                 f"{key} has a control character: {text!r}",
                 "Newlines, tabs and NULs are not allowed in a batch script; take it out.",
+                key,
             )
 
 
@@ -277,21 +282,6 @@ def command_of(
     return " ".join(words)
 
 
-_FLAGS = {key: f"--{key.replace('_', '-')}" for key in Request.__struct_fields__} | {
-    "modules": "--module",
-    "binds": "--bind",
-    "module": "--python-module",
-    "secrets": "--secret",
-    "launcher_args": "--launcher-arg",
-    **{key: key for key in FILE_ONLY},
-}
-
-
-def flag(field: str) -> str:
-    """The command-line option of a field."""
-    return _FLAGS[field]
-
-
 _LISTS = ("secrets", "not_secret", "modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
 
 
@@ -315,11 +305,11 @@ def _sweep_words(sweep: dict[str, Any]) -> list[str]:
 
 
 def _option(key: str, value: str | int) -> str:
-    return f"{_FLAGS[key]} {quote(str(value))}"
+    return f"{flag(key)} {quote(str(value))}"
 
 
 def _switch(key: str, on: bool) -> str:
-    return _FLAGS[key] if on else _FLAGS[key].replace("--", "--no-", 1)
+    return flag(key) if on else flag(key).replace("--", "--no-", 1)
 
 
 def _texts(key: str, value: dict[str, Any] | tuple[str, ...]) -> list[str] | tuple[str, ...]:

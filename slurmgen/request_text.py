@@ -8,7 +8,8 @@ from typing import Any, get_args
 from msgspec import structs
 
 from slurmgen.errors import RequestError, did_you_mean
-from slurmgen.request import FILE_ONLY, NONE, OMITTED, Precision, Rendezvous, Request
+from slurmgen.field_names import FILE_ONLY
+from slurmgen.request import NONE, OMITTED, Precision, Rendezvous, Request
 from slurmgen.sweep import Sweep
 
 Parse = Callable[[str], Any]

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from slurmgen.plan import Plan
 from slurmgen.plan.reasons import Reason, derived
-from slurmgen.script import wrapped
+from slurmgen.script.values import wrapped
 from slurmgen.sites.model import Source
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, structs
 
 from slurmgen.errors import RequestError
+from slurmgen.field_names import option
 
 ParameterName = Annotated[
     str,
@@ -30,7 +31,10 @@ RUN_LOG = "run.out"
 "The log of a run that shares its task with others, in the folder of the run."
 _SOURCES = ("grid", "list", "file")
 "The fields that name parameters; a sweep has one of them."
-_WRITE = 'Write it in [job.NAME.sweep], such as grid = { lr = ["1e-3", "3e-4"] }, or as --sweep lr=1e-3,3e-4.'
+_WRITE = (
+    'Write it in [job.NAME.sweep], such as grid = { lr = ["1e-3", "3e-4"] }, '
+    f"or as {option('sweep', 'lr=1e-3,3e-4')}."
+)
 
 
 class Sweep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

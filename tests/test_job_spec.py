@@ -188,7 +188,7 @@ def test_an_engine_that_a_site_lacks_is_reported_with_its_line(project: Path, sl
     reply = slurmgen("render", "train", "--site", "olivia", "--account", "nn1k")
     assert reply.returncode == 2
     assert "slurmgen.toml:8: olivia has no container engine 'shifter'" in reply.stderr
-    assert "[job.train.site.olivia] may have another container_engine" in reply.stderr
+    assert "[job.train.site.olivia] may have another `container_engine`" in reply.stderr
     own = text + '[job.train.site.olivia]\ncontainer_engine = "edf"\n'
     (project / "slurmgen.toml").write_text(own)
     line = len(own.splitlines())

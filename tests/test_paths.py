@@ -1,12 +1,22 @@
 """The user's folders are private, and rejected if another user may write to them."""
 
 import os
+import pwd
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from slurmgen.errors import ConfigError
-from slurmgen.paths import controlled_by_others, make_private, require_private, writable_by_others
+from slurmgen.paths import (
+    cache_folder,
+    config_folder,
+    controlled_by_others,
+    make_private,
+    require_private,
+    state_folder,
+    writable_by_others,
+)
 
 OTHER_USER = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -17,6 +27,19 @@ def any_umask() -> object:
     before = os.umask(0o002)
     yield
     os.umask(before)
+
+
+@pytest.mark.parametrize("folder", [cache_folder, config_folder, state_folder])
+def test_a_user_without_a_home_directory_reads_what_to_set(
+    folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as that of a systemd unit with DynamicUser."""
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    with pytest.raises(ConfigError, match="the home directory is unknown") as caught:
+        folder()
+    assert caught.value.hint.startswith("Set HOME or XDG_")
 
 
 def test_created_folders_are_private(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 import re
 from typing import NamedTuple
 
-from slurmgen.errors import RequestError
+from slurmgen.errors import RequestError, contradiction
+from slurmgen.field_names import option
+from slurmgen.hints import Hint, cleared, offered
 from slurmgen.request import Request
 from slurmgen.slurm import sbatch_options
 
@@ -36,7 +38,8 @@ def excluded(request: Request) -> tuple[Excluded, ...]:
     for node, _ in nodes:
         if not _NODES.fullmatch(node):
             raise RequestError(
-                f"--exclude {node!r} is not the name of a node", "Write NODE, NODE=WHY, or gpu[1-3]."
+                f"{option('exclude')} {node!r} is not the name of a node",
+                "Write NODE, NODE=WHY, or gpu[1-3].",
             )
     return nodes
 
@@ -61,10 +64,14 @@ def with_bad_nodes(request: Request, options: dict[str, str]) -> dict[str, str]:
 def _check_requeue(request: Request) -> None:
     if not request.preflight:
         raise RequestError(
-            "--on-bad-node has no effect without --preflight", "Add --preflight, or leave it out."
+            f"{option('on_bad_node')} has no effect without {option('preflight')}",
+            Hint(
+                f"Add {option('preflight')}, or leave it out.",
+                (*offered("preflight", "yes"), *cleared("on_bad_node")),
+            ),
         )
     if "no-requeue" in sbatch_options.given(request.sbatch):
-        raise RequestError("--on-bad-node retry and --sbatch no-requeue exclude each other", "Leave one out.")
+        raise contradiction(option("on_bad_node", "retry"), option("sbatch", "no-requeue"))
 
 
 def refusals(request: Request) -> dict[str, str]:

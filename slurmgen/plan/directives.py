@@ -1,6 +1,8 @@
 """The two directives whose form depends on the site: GPUs and memory."""
 
 from slurmgen.errors import RequestError
+from slurmgen.field_names import option
+from slurmgen.hints import ask_for
 from slurmgen.launchers import Layout
 from slurmgen.sites.model import GpuRequest, Site
 from slurmgen.slurm import sizes
@@ -46,7 +48,8 @@ def mem_directive(site: Site, mem: str | None, layout: Layout, cpus: int) -> tup
     if not part:
         units = "GPUs" if site.memory.form == "mem-per-gpu" else "CPUs"
         raise RequestError(
-            f"--mem {mem} per node is less than 1M for each of {share} {units}, as {site.name} requires",
-            f"Ask for at least --mem {share}M.",
+            f"{option('mem', mem)} per node is less than 1M for each of {share} {units}, "
+            f"as {site.name} requires",
+            ask_for("mem", f"{share}M", bound="at least"),
         )
     return ((site.memory.form, sizes.canonical(part)),)

@@ -1,9 +1,8 @@
 """The gate of a job of `submit --first`: its script waits for it, and without it runs no program."""
 
 GATE_SECONDS = 600
-"""Seconds that the script waits for its gate. Only a client that was stopped, or that still sends the
-project to other sites, needs so long to open one: it then looks for a start at least every half minute.
-What the job waits counts as used time."""
+"""Seconds that the script waits for its gate. Only a client that was stopped needs so long to open one: it
+looks for a start at least every half minute. What the job waits counts as used time."""
 SHUT = 76
 "Exit status of a script whose gate was not opened."
 FILE = "gate"

@@ -6,12 +6,14 @@ from msgspec import Struct
 
 from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
+from slurmgen.field_names import option
+from slurmgen.hints import Hint, leave_it_out, offered
 from slurmgen.launchers import Command, Launcher, Options
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.rank_labels import launcher_labels, srun_labels
 from slurmgen.plan.ranks import Ranks
 from slurmgen.plan.requeue import Notice
-from slurmgen.request import Request, flag
+from slurmgen.request import NONE, Request
 from slurmgen.slurm.sbatch_options import leaves_out
 from slurmgen.slurm.shell import Variable, quote, word
 
@@ -82,7 +84,10 @@ def _check_engine(launcher: Launcher, setup: Setup) -> None:
     if engine and engine in launcher.refused_engines:
         raise RequestError(
             f"{launcher.name} does not work in {engine}: {launcher.refused_engines[engine]}",
-            "Choose another --container-engine, or add --container none.",
+            Hint(
+                f"Choose another {option('container_engine')}, or add {option('container', NONE)}.",
+                offered("container", NONE),
+            ),
         )
 
 
@@ -162,13 +167,16 @@ def _check_further(launcher: Launcher, command: Command, further: tuple[str, ...
     own = {_option_name(text) for text in command.words[: len(command.words) - len(further)]}
     own |= {"-m", "--module", "--no-python", *launcher.reserved}
     if further and not further[0].startswith("-"):
-        raise RequestError(f"--launcher-arg {further[0]} is not an option", "Write --launcher-arg=--OPTION.")
+        raise RequestError(
+            f"{option('launcher_args', further[0])} is not an option",
+            f"Write {option('launcher_args')}=--OPTION.",
+        )
     for text in filter(lambda text: text.startswith("-"), further):
         name = _option_name(text)
         # Their parsers accept the beginning of a name.
         if name in own or (len(name) > len("--") and any(each.startswith(name) for each in own)):
             raise RequestError(
-                f"--launcher-arg {text}: slurmgen sets it for {launcher.name}", "Leave it out."
+                f"{option('launcher_args', text)}: slurmgen sets it for {launcher.name}", "Leave it out."
             )
 
 
@@ -215,7 +223,7 @@ def _options(request: Request, ranks: Ranks) -> Options:
     launcher, launch = ranks.launcher, ranks.settings.launch
     for name in _SUPPORTED_BY_FEW:
         if getattr(request, name) is not None and name not in launcher.takes:
-            raise RequestError(f"{flag(name)} has no effect with {launcher.name}", "Leave it out.")
+            raise RequestError(f"{option(name)} has no effect with {launcher.name}", leave_it_out(name))
     return Options(
         rendezvous=request.rendezvous or "static",
         mixed_precision=request.mixed_precision,

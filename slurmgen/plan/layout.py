@@ -1,6 +1,8 @@
 """The layout of a job: nodes and GPUs per node, from its number of GPUs."""
 
 from slurmgen.errors import RequestError
+from slurmgen.field_names import option
+from slurmgen.hints import Hint, cleared, offered
 from slurmgen.launchers import LAUNCHERS, Launcher, Layout
 from slurmgen.plan.reasons import Reason, derived
 from slurmgen.text import counted
@@ -19,8 +21,11 @@ def check_shape(launcher: Launcher, layout: Layout) -> None:
     """
     if not layout.gpus and launcher.name not in WITHOUT_GPUS:
         raise RequestError(
-            f"{launcher.name} starts one rank per GPU, and --gpus 0 requests none",
-            f"Use --framework {' or '.join(WITHOUT_GPUS)}, or leave --gpus 0 out.",
+            f"{launcher.name} starts one rank per GPU, and {option('gpus', 0)} requests none",
+            Hint(
+                f"Use {option('framework', ' or '.join(WITHOUT_GPUS))}, or leave {option('gpus', 0)} out.",
+                (*offered("framework", *WITHOUT_GPUS), *cleared("gpus")),
+            ),
         )
     most = launcher.max_nodes
     if most and layout.nodes > most:
@@ -29,7 +34,10 @@ def check_shape(launcher: Launcher, layout: Layout) -> None:
         others = [name for name in known if LAUNCHERS[name].max_nodes is None]
         raise RequestError(
             f"{launcher.name} starts one process, so {idle} would idle",
-            f"Ask for one node, or for --framework {' or '.join(others[:3])}.",
+            Hint(
+                f"Ask for one node, or for {option('framework', ' or '.join(others[:3]))}.",
+                (*offered("nodes", 1), *offered("framework", *others[:3])),
+            ),
         )
 
 
@@ -51,14 +59,16 @@ def lay_out(
     if nodes is not None:
         return _over_given_nodes(gpus, nodes, per_node, place, nodes_why)
     if per_node is None:
-        _check_one_node(gpus, f"{place} does not say how many GPUs a node has", "Add --nodes.")
+        _check_one_node(gpus, f"{place} does not say how many GPUs a node has", f"Add {option('nodes')}.")
         why = f"{place} does not say how many GPUs a node has, so all are on one node"
         return Layout(1, gpus), derived(why)
     if gpus <= per_node:
         return Layout(1, gpus), derived(f"a node of {place} has {counted(per_node, 'GPU')}")
     if gpus % per_node:
         raise RequestError(
-            f"{gpus} GPUs do not fill whole nodes: a node of {place} has {per_node}", _nearest(gpus, per_node)
+            f"{gpus} GPUs do not fill whole nodes: a node of {place} has {per_node}",
+            _nearest(gpus, per_node),
+            "gpus",
         )
     count = gpus // per_node
     return Layout(count, per_node), derived(f"{gpus} GPUs fill {count} nodes of {per_node} on {place}")
@@ -69,35 +79,41 @@ def _over_given_nodes(
 ) -> tuple[Layout, Reason]:
     if gpus % nodes:
         raise RequestError(
-            f"{counted(gpus, 'GPU')} cannot be divided over {nodes} nodes", _divisible(gpus, nodes, per_node)
+            f"{counted(gpus, 'GPU')} cannot be divided over {nodes} nodes",
+            _divisible(gpus, nodes, per_node),
+            "gpus",
         )
     each = gpus // nodes
     if per_node is not None and each > per_node:
-        on, most = counted(nodes, "node"), counted(nodes * per_node, "GPU")
+        on, most, fewest = counted(nodes, "node"), nodes * per_node, -(-gpus // per_node)
         raise RequestError(
             f"{gpus} GPUs on {on} are {each} per node, but a node of {place} has {per_node}",
-            f"Ask for at most {most}, or for {-(-gpus // per_node)} nodes or more.",
+            Hint(
+                f"Ask for at most {counted(most, 'GPU')}, or for {fewest} nodes or more.",
+                (*offered("gpus", most), *offered("nodes", fewest)),
+            ),
         )
-    _check_one_node(each, "no node has that many", "Ask for more --nodes.")
+    _check_one_node(each, "no node has that many", f"Ask for more {option('nodes')}.")
     why = f"{counted(nodes, 'node')} {nodes_why.text}, so {each} of {counted(gpus, 'GPU')} on each"
     return Layout(nodes, each), Reason(nodes_why.source, why)
 
 
 def _check_one_node(gpus: int, why: str, hint: str) -> None:
     if gpus > MOST_GPUS_PER_NODE:
-        raise RequestError(f"{gpus} GPUs would be on one node: {why}", hint)
+        raise RequestError(f"{gpus} GPUs would be on one node: {why}", hint, "gpus")
 
 
-def _nearest(gpus: int, per_node: int) -> str:
+def _nearest(gpus: int, per_node: int) -> Hint:
     below = gpus // per_node * per_node
     fewest = next(n for n in range(-(-gpus // per_node), gpus + 1) if gpus % n == 0)
-    return (
+    return Hint(
         f"Ask for {below} or {below + per_node} GPUs, "
-        f"or add --nodes {fewest} for {gpus // fewest} on each of {fewest} nodes."
+        f"or add {option('nodes', fewest)} for {gpus // fewest} on each of {fewest} nodes.",
+        (*offered("gpus", below, below + per_node), *offered("nodes", fewest)),
     )
 
 
-def _divisible(gpus: int, nodes: int, per_node: int | None) -> str:
+def _divisible(gpus: int, nodes: int, per_node: int | None) -> Hint:
     """The nearest numbers of GPUs for these nodes, and of nodes for these GPUs."""
     room = nodes * (per_node or MOST_GPUS_PER_NODE)
     below = gpus // nodes * nodes
@@ -105,4 +121,7 @@ def _divisible(gpus: int, nodes: int, per_node: int | None) -> str:
     whole = f", {room} for whole nodes" if per_node and str(room) not in counts else ""
     fitting = [n for n in range(-(-gpus * nodes // room), gpus + 1) if gpus % n == 0]
     fewer = max((n for n in fitting if n < nodes), default=min(fitting))
-    return f"Ask for {' or '.join(counts)} GPUs{whole}, or for --nodes {fewer}."
+    return Hint(
+        f"Ask for {' or '.join(counts)} GPUs{whole}, or for {option('nodes', fewer)}.",
+        (*offered("gpus", *counts, *([room] if whole else [])), *offered("nodes", fewer)),
+    )

@@ -3,7 +3,9 @@
 import re
 from pathlib import PurePosixPath
 
-from slurmgen.errors import RequestError
+from slurmgen.errors import RequestError, contradiction
+from slurmgen.field_names import option
+from slurmgen.hints import Hint, offered
 
 
 def log_folder(folder: str | None) -> str | None:
@@ -16,12 +18,12 @@ def log_folder(folder: str | None) -> str | None:
         return None
     if "$" in folder or folder.startswith("~"):
         raise RequestError(
-            f"--log-dir {folder!r} has a variable, which Slurm does not expand in #SBATCH lines",
+            f"{option('log_dir')} {folder!r} has a variable, which Slurm does not expand in #SBATCH lines",
             "Write a full path, or one relative to the folder that the job starts in.",
         )
     if re.search(r"""["'\\`\s#%]|^-|^$""", folder):
         raise RequestError(
-            f"--log-dir {folder!r} is not allowed in a directive",
+            f"{option('log_dir')} {folder!r} is not allowed in a directive",
             "Leave out spaces, quotes, #, % and a leading dash.",
         )
     return folder.rstrip("/") or "/"
@@ -39,9 +41,10 @@ def check_output(output: str | None, log_dir: str | None, *, in_segments: bool) 
         RequestError: it does.
     """
     if output and log_dir:
-        raise RequestError("--sbatch output and --log-dir exclude each other", "Leave one out.")
+        raise contradiction(option("sbatch", "output"), option("log_dir"))
     if output and in_segments:
-        raise RequestError("--sbatch output and --segments exclude each other", "Use --log-dir.")
+        then = f"Use {option('log_dir')}."
+        raise contradiction(option("sbatch", "output"), option("segments"), then=then)
 
 
 def check_error_file(error: str | None, log_dir: str | None) -> None:
@@ -55,6 +58,9 @@ def check_error_file(error: str | None, log_dir: str | None) -> None:
     folder = str(PurePosixPath(error).parent)
     if not folder.startswith("/") and folder not in (".", str(PurePosixPath(log_dir or "."))):
         raise RequestError(
-            f"the folder of --sbatch error={error} may not exist when the job starts",
-            f"Add --log-dir {folder}, or name a file without a folder.",
+            f"the folder of {option('sbatch', 'error')}={error} may not exist when the job starts",
+            Hint(
+                f"Add {option('log_dir', folder)}, or name a file without a folder.",
+                offered("log_dir", folder),
+            ),
         )

@@ -2,7 +2,8 @@
 
 import re
 
-from slurmgen.errors import RequestError, did_you_mean
+from slurmgen.errors import RequestError, contradiction, did_you_mean
+from slurmgen.field_names import option
 from slurmgen.request import NONE, Request
 
 EVENTS = frozenset(
@@ -25,18 +26,21 @@ def with_mail(request: Request, options: dict[str, str]) -> dict[str, str]:
     """
     if request.mail_user is not None and not _ADDRESS.fullmatch(request.mail_user):
         raise RequestError(
-            f"--mail-user {request.mail_user!r} is not an address", "Write one such as NAME@example.org."
+            f"{option('mail_user')} {request.mail_user!r} is not an address",
+            "Write one such as NAME@example.org.",
         )
     if request.mail in (None, NONE):
         return options
     types = ",".join(_event(text.strip()) for text in (request.mail or "").split(","))
     own = {"mail-type": types} | ({"mail-user": request.mail_user} if request.mail_user else {})
     if twice := own.keys() & request.sbatch.keys():
-        raise RequestError(f"--mail and --sbatch {min(twice)} exclude each other", "Leave one out.")
+        raise contradiction(option("mail"), option("sbatch", min(twice)))
     return options | own
 
 
 def _event(name: str) -> str:
     if name.lower() not in EVENTS:
-        raise RequestError(f"--mail: {name!r} is not an event", did_you_mean(name.lower(), EVENTS))
+        raise RequestError(
+            f"{option('mail')}: {name!r} is not an event", did_you_mean(name.lower(), EVENTS, "mail")
+        )
     return name.upper()

@@ -10,10 +10,9 @@ from slurmgen.plan.job_secrets import JobSecrets
 from slurmgen.plan.job_step import Step
 from slurmgen.plan.next_steps import NextStep
 from slurmgen.plan.ranks import Ranks
-from slurmgen.plan.reasons import Reason
+from slurmgen.plan.reasons import Reason, Reasoned
 from slurmgen.plan.refusals import notes_of
 from slurmgen.plan.requeue import Notice
-from slurmgen.plan.resources import Reasoned
 from slurmgen.plan.staging import Staging
 from slurmgen.plan.sweep import Sweeping, described
 from slurmgen.request import Request

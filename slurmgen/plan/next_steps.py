@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
-from slurmgen.launchers import Launcher, Layout
+from slurmgen.launchers import Layout
+from slurmgen.plan.inputs import Inputs, find_launcher
 from slurmgen.plan.job_step import Shared, Step, find_step
 from slurmgen.plan.ranks import Ranks, find_ranks
 from slurmgen.plan.reasons import origin_of
@@ -36,25 +37,27 @@ def next_requests(request: Request) -> Iterator[Request]:
         other = {"framework": framework, **_OF_LAUNCHER} if framework else {}
         asked = structs.replace(request, **own, **other, sweep=None)
         if not asked.names_program:
-            raise RequestError("then: a step names no program", "Give it a script, a module or a command.")
+            raise RequestError(
+                "then: a step names no program", "Give it a script, a module or a command.", "then"
+            )
         yield asked
 
 
-def next_ranks(request: Request, site: Site, place: Place, launcher: Launcher, layout: Layout) -> Ranks:
+def next_ranks(request: Request, site: Site, place: Place, layout: Layout) -> Ranks:
     """The ranks of a further step: on all nodes, or on the first if the launcher starts one process.
 
     Args:
         request: the request of the step.
         site: the cluster.
         place: where the job runs.
-        launcher: the launcher of the step.
         layout: nodes and GPUs of the job.
 
     Raises:
         RequestError: the launcher cannot start the program.
     """
+    launcher = find_launcher(request, site)
     own = layout._replace(nodes=min(layout.nodes, launcher.max_nodes or layout.nodes))
-    return find_ranks(request, origin_of({}), site, place, launcher, own)
+    return find_ranks(Inputs(request, site, origin_of({})), place, launcher, own)
 
 
 def next_step(request: Request, ranks: Ranks, first: Ranks, job: Shared) -> NextStep:
@@ -69,7 +72,7 @@ def next_step(request: Request, ranks: Ranks, first: Ranks, job: Shared) -> Next
     Raises:
         RequestError: the launcher cannot start the program.
     """
-    check_names(request, ranks.launcher, ranks.layout, job.setup)
+    check_names(request, ranks, job.setup)
     _check_settings(ranks, first)
     same = ranks.size == first.size and not first.own_size
     size = () if same else ranks.size
@@ -87,4 +90,5 @@ def _check_settings(ranks: Ranks, first: Ranks) -> None:
             f"then: the site sets variables, modules or commands for {ranks.launcher.name} "
             f"that the job does not have, because its first step uses {first.launcher.name}",
             "Submit the step as a job of its own, or use one framework for both.",
+            "then",
         )

@@ -5,7 +5,9 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from slurmgen.errors import RequestError
+from slurmgen.errors import RequestError, contradiction
+from slurmgen.field_names import option
+from slurmgen.hints import Hint, offered
 from slurmgen.launchers import Launcher
 from slurmgen.plan.sweep import ARGUMENTS
 from slurmgen.request import PROGRAMS, Request
@@ -35,12 +37,13 @@ def find_program(request: Request, launcher: Launcher) -> Program:
     """
     named = [key for key in PROGRAMS if getattr(request, key)]
     if len(named) > 1:
-        raise RequestError(f"{' and '.join(named)} exclude each other", "Keep one of them.")
+        raise contradiction(*map(option, named), then="Keep one of them.")
     program = _program(request, launcher)
     if not program.is_python and launcher.program is None:
         raise RequestError(
             f"{launcher.name} starts Python programs only, and {program.name} is not one",
-            "Name a --script or a --python-module, or another --framework.",
+            f"Name a {option('script')} or a {option('module')}, or another {option('framework')}.",
+            "framework",
         )
     return program
 
@@ -55,7 +58,8 @@ def _program(request: Request, launcher: Launcher) -> Program:
     script = request.script or launcher.bundled_script
     if script is None:
         raise RequestError(
-            f"there is no bundled script for {launcher.name}", "Add --script, --python-module or --command."
+            f"there is no bundled script for {launcher.name}",
+            f"Add {option('script')}, {option('module')} or {option('command')}.",
         )
     return _of_script(script, arguments)
 
@@ -68,14 +72,16 @@ def _of_command(command: tuple[str, ...], arguments: tuple[str, ...]) -> Program
 def _of_module(module: str, arguments: tuple[str, ...]) -> Program:
     if not MODULE_NAME.fullmatch(module):
         raise RequestError(
-            f"--python-module {module!r} is not the name of a Python module", "Write it as in `python -m`."
+            f"{option('module')} {module!r} is not the name of a Python module",
+            "Write it as in `python -m`.",
         )
     return Program(("-m", module, *arguments), module.rpartition(".")[2])
 
 
 def _of_script(script: str, arguments: tuple[str, ...]) -> Program:
     if script.startswith("-"):
-        raise RequestError(f"--script {script!r} begins with a dash", f"Write ./{script}.")
+        then = Hint(f"Write ./{script}.", offered("script", f"./{script}"))
+        raise RequestError(f"{option('script')} {script!r} begins with a dash", then)
     path = PurePosixPath(script)
     if path.suffix == SHELL_SUFFIX:
         return Program(("bash", quote(script), *arguments), path.stem, is_python=False, script=script)

@@ -1,6 +1,8 @@
 """Each line of the log begins with the rank that wrote it, by `srun --label` or by --tee of torchrun."""
 
 from slurmgen.errors import RequestError
+from slurmgen.field_names import option
+from slurmgen.hints import leave_it_out
 from slurmgen.launchers import Launcher
 from slurmgen.request import Request
 from slurmgen.slurm.shell import Variable
@@ -20,8 +22,9 @@ def srun_labels(request: Request, launcher: Launcher) -> tuple[str, ...]:
         return ()
     if launcher.labels is None:
         raise RequestError(
-            f"--label-ranks has no effect with {launcher.name}: its ranks write to the output of one process",
-            "Leave it out, and have the script write the rank.",
+            f"{option('label_ranks')} has no effect with {launcher.name}: "
+            "its ranks write to the output of one process",
+            leave_it_out("label_ranks", text="Leave it out, and have the script write the rank."),
         )
     return ("--label",) if launcher.labels == "srun" else ()
 

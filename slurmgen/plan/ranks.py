@@ -3,14 +3,12 @@
 from msgspec import Struct
 
 from slurmgen.launchers import Launcher, Layout
-from slurmgen.plan.environment import uses_container
+from slurmgen.plan.container import uses_container
+from slurmgen.plan.cpus import Cpus, cpus
+from slurmgen.plan.inputs import Inputs
 from slurmgen.plan.layout import check_shape
 from slurmgen.plan.program import Program, find_program
-from slurmgen.plan.reasons import Origin
-from slurmgen.plan.resources import Cpus, cpus
-from slurmgen.plan.variables import check_per_task, task_variables
-from slurmgen.request import Request
-from slurmgen.sites.model import Site
+from slurmgen.plan.task_variables import check_per_task, task_variables
 from slurmgen.sites.nodes import Place
 from slurmgen.sites.settings import Settings, Shape, settings_of
 from slurmgen.slurm.shell import Variable
@@ -57,14 +55,13 @@ class Ranks(Struct, frozen=True, kw_only=True):
         return (f"--nodes={nodes}", f"--ntasks={nodes * tasks}", f"--ntasks-per-node={tasks}")
 
 
-def find_ranks(
-    request: Request, origin: Origin, site: Site, place: Place, launcher: Launcher, layout: Layout
-) -> Ranks:
+def find_ranks(inputs: Inputs, place: Place, launcher: Launcher, layout: Layout) -> Ranks:
     """The ranks of a step on the nodes of a layout.
 
     Raises:
         RequestError: the launcher cannot start the program there.
     """
+    request, site, _ = inputs
     check_shape(launcher, layout)
     check_per_task(request, layout.nodes * launcher.ntasks_per_node(layout.gpus_per_node))
     shape = Shape(*layout, launcher.shape == "task-per-gpu", uses_container(request, site))
@@ -74,7 +71,7 @@ def find_ranks(
         layout=layout,
         settings=settings,
         program=find_program(request, launcher),
-        cpus=cpus(request, origin, site, launcher, layout, place),
+        cpus=cpus(inputs, launcher, layout, place),
         variables=task_variables(request, site, settings, launcher, layout),
         reserved=request.ntasks_per_node or launcher.ntasks_per_node(layout.gpus_per_node),
     )

@@ -1,9 +1,13 @@
 """The reason for each value of a plan: its source, and a text."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from slurmgen.sites.model import Site
+
+T = TypeVar("T")
 
 REQUEST, PROFILE, DEFAULT, DERIVED = "request", "profile", "default", "derived"
 
@@ -18,6 +22,13 @@ class Reason(NamedTuple):
     def within(self, form: str) -> "Reason":
         """The same source; its text replaces the `{}` of `form`."""
         return Reason(self.source, form.format(self.text))
+
+
+class Reasoned(Struct, frozen=True):
+    """A value and its reason."""
+
+    value: str | None
+    why: Reason
 
 
 Origin = Callable[[str], Reason]
@@ -52,3 +63,14 @@ def default(text: str) -> Reason:
 def derived(text: str) -> Reason:
     """The reason for a value that follows from other values."""
     return Reason(DERIVED, text)
+
+
+NO_FACT = default("slurmgen's default, because the profile sets none")
+
+
+def first(*choices: tuple[T | None, Reason]) -> tuple[T, Reason]:
+    """The first choice that has a value, with its reason."""
+    for value, why in choices:
+        if value is not None:
+            return value, why
+    raise ValueError(choices)

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 
 from slurmgen.errors import RequestError
+from slurmgen.field_names import option
+from slurmgen.hints import leave_it_out, leave_out
 from slurmgen.plan import bad_nodes
 from slurmgen.plan.requeue import REASONS
 from slurmgen.request import Request
-from slurmgen.sites.model import Partition, Qos, Site
+from slurmgen.sites.model import Partition, Qos, Site, When
 from slurmgen.sites.nodes import Place
 from slurmgen.sites.settings import Settings
 from slurmgen.slurm import sbatch_options
@@ -28,14 +30,16 @@ def check_options(request: Request, site: Site, names: Iterable[str]) -> None:
 def _removal(name: str, request: Request) -> str:
     """How the user removes an sbatch option of the script."""
     if name in sbatch_options.given(request.sbatch):
-        return f"Leave --sbatch {name} out."
+        return f"Leave {option('sbatch', name)} out."
     if bad_nodes.reason(request, name):
-        return f"Leave --{'exclude' if name == 'exclude' else 'on-bad-node retry'} out."
+        if name == "exclude":
+            return leave_out("exclude")
+        return leave_it_out("on_bad_node", text=f"Leave {option('on_bad_node', 'retry')} out.")
     if name == "array" and request.in_segments:
-        return "Leave --segments out."
-    source = "requeue" if name in REASONS else "mem" if name.startswith("mem") else name
-    if getattr(request, source.replace("-", "_"), None):
-        return f"Leave --{source} out."
+        return leave_out("segments")
+    source = "requeue" if name in REASONS else "mem" if name.startswith("mem") else name.replace("-", "_")
+    if getattr(request, source, None):
+        return leave_out(source)
     return "The script needs it: correct refused_options in the profile."
 
 
@@ -47,7 +51,26 @@ def check_refusals(site: Site, settings: Settings) -> None:
     """
     for name, reason in settings.refusals.items():
         advice = settings.notes.get(name) or "Change the GPUs, nodes or partition of the job."
-        raise RequestError(f"{site.name} refuses such a job: {reason}", advice)
+        raise RequestError(f"{site.name} refuses such a job: {reason}", advice, _field(site.when[name]))
+
+
+_FIELDS = {
+    "has_gpus": "gpus",
+    "several_gpus": "gpus",
+    "whole_nodes": "gpus",
+    "tasks": "framework",
+    "nodes": "nodes",
+    "gpu_type": "gpu_type",
+    "partition": "partition",
+    "qos": "qos",
+    "container": "container",
+}
+"The field of the request that decides a condition of a profile."
+
+
+def _field(table: When) -> str:
+    """The field that a refused combination is about; empty if its table has no condition."""
+    return next((field for name, field in _FIELDS.items() if getattr(table, name) is not None), "")
 
 
 _INTERNET = {

@@ -16,7 +16,9 @@ import re
 
 from msgspec import Struct
 
-from slurmgen.errors import RequestError
+from slurmgen.errors import RequestError, contradiction
+from slurmgen.field_names import option
+from slurmgen.hints import Hint, offered
 from slurmgen.launchers import Launcher
 from slurmgen.plan import segments
 from slurmgen.request import Request
@@ -61,22 +63,24 @@ def find_notice(request: Request, launcher: Launcher, time_limit: str | None) ->
     if not request.may_stop_early:
         if request.requeue_signal and request.requeue is None:
             raise RequestError(
-                "--requeue-signal has no effect without --requeue or --segments", "Add one of them."
+                f"{option('requeue_signal')} has no effect without {option('requeue')} "
+                f"or {option('segments')}",
+                Hint("Add one of them.", offered("requeue", "yes")),
             )
         return None
     by, _, seconds = (request.requeue_signal or launcher.requeue_signal).partition("@")
     if by == "TERM" and launcher.why_not_term:
         raise RequestError(
-            f"--requeue-signal TERM does not work with {launcher.name}: {launcher.why_not_term}",
-            "Use USR2 or file.",
+            f"{option('requeue_signal', 'TERM')} does not work with {launcher.name}: {launcher.why_not_term}",
+            Hint("Use USR2 or file.", offered("requeue_signal", "USR2", "file")),
         )
     if request.requeue_signal and (seconds or by != "USR2") and "signal" in request.sbatch:
-        raise RequestError("--requeue-signal and --sbatch signal exclude each other", "Leave one out.")
+        raise contradiction(option("requeue_signal"), option("sbatch", "signal"))
     limit = durations.seconds(time_limit or "")
     if seconds and not 0 < int(seconds) < limit:
         raise RequestError(
-            f"--requeue-signal {by}@{seconds} is not within the {limit} seconds of the time limit",
-            "Name fewer seconds, or ask for more with --time.",
+            f"{option('requeue_signal', by)}@{seconds} is not within the {limit} seconds of the time limit",
+            f"Name fewer seconds, or ask for more with {option('time')}.",
         )
     return Notice(by, int(seconds) if seconds else _lead(limit))
 
@@ -96,15 +100,16 @@ def further_options(
     for log in ("error", "output"):
         if not options.get(log, ".out").endswith((".err", ".out")):
             raise RequestError(
-                f"--sbatch {log}={options[log]} would count as progress of a requeued job",
+                f"{option('sbatch', log)}={options[log]} would count as progress of a requeued job",
                 "Choose a name that ends with .err or .out.",
             )
     signal_option = options.get("signal", "")
     if notice.by == "USR2" and not re.fullmatch(_FOR_RANKS, signal_option):
-        option = "--segments" if request.in_segments else "--requeue"
+        field = "segments" if request.in_segments else "requeue"
         raise RequestError(
-            f"{option} needs the signal USR2, and --signal is {signal_option or 'missing'}",
-            "Set --sbatch signal=USR2@SECONDS, leave it out, or choose another --requeue-signal.",
+            f"{option(field)} needs the signal USR2, and --signal is {signal_option or 'missing'}",
+            f"Set {option('sbatch', 'signal=USR2@SECONDS')}, leave it out, "
+            f"or choose another {option('requeue_signal')}.",
         )
     return options
 
@@ -113,7 +118,7 @@ def _own(request: Request) -> dict[str, str]:
     if request.in_segments:
         return segments.options(request)
     if "no-requeue" in sbatch_options.given(request.sbatch):
-        raise RequestError("--requeue and --sbatch no-requeue exclude each other", "Leave one out.")
+        raise contradiction(option("requeue"), option("sbatch", "no-requeue"))
     return {"requeue": "", "open-mode": "append"}
 
 

@@ -4,7 +4,8 @@ One sbatch call submits all of them, and `%1` lets one run at a time. Each task 
 folder how the one before ended, and continues only an unfinished run.
 """
 
-from slurmgen.errors import RequestError
+from slurmgen.errors import contradiction
+from slurmgen.field_names import option
 from slurmgen.request import Request
 
 REASONS = {
@@ -21,15 +22,13 @@ def options(request: Request) -> dict[str, str]:
         RequestError: the request contradicts --segments.
     """
     contradictions = {
-        "--requeue": request.requeue,
-        "--on-bad-node retry": request.on_bad_node == "retry",
-        "--sbatch array": "array" in request.sbatch,
-        "--sweep": request.sweep is not None,
+        option("requeue"): request.requeue,
+        option("on_bad_node", "retry"): request.on_bad_node == "retry",
+        option("sbatch", "array"): "array" in request.sbatch,
+        option("sweep"): request.sweep is not None,
     }
-    for option, is_asked in contradictions.items():
+    for other, is_asked in contradictions.items():
         if is_asked:
-            raise RequestError(
-                f"--segments and {option} exclude each other",
-                "Leave one out; an unfinished run continues in its next segment.",
-            )
+            then = "Leave one out; an unfinished run continues in its next segment."
+            raise contradiction(option("segments"), other, then=then)
     return {"array": f"1-{request.segments}%1", "open-mode": "append"}

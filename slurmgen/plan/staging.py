@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from slurmgen.containers import ENGINES
 from slurmgen.errors import RequestError
+from slurmgen.field_names import option
 from slurmgen.request import Request
 from slurmgen.sites.model import EngineName, Site
 from slurmgen.slurm.node_step import node_step
@@ -57,8 +58,9 @@ def data_binds(request: Request, engine: EngineName) -> tuple[str, ...]:
         return ()
     if not ENGINES[engine].binds_any_target:
         raise RequestError(
-            f"stage does not work with the container engine {engine}: it cannot bind the folder of the data",
-            "Leave stage and stage_archives out, or use another engine.",
+            f"{option('stage')} does not work with the container engine {engine}: "
+            "it cannot bind the folder of the data",
+            f"Leave {option('stage')} and {option('stage_archives')} out, or use another engine.",
         )
     return (_FOLDER,)
 
@@ -92,7 +94,7 @@ def find_staging(request: Request, nodes: int, cpus: int, further: dict[str, str
 def _checked(key: str, file: str) -> str:
     if not is_full_path(file) or file.rpartition("/")[2] in _NO_FILES:
         raise RequestError(
-            f"{key}: {file!r} is not the full path of a file",
+            f"{option(key)}: {file!r} is not the full path of a file",
             "Write a path that begins with /, ~/ or a $NAME; pack a folder with tar, for stage_archives.",
         )
     return file
@@ -102,7 +104,7 @@ def _option(file: str) -> str:
     found = [option for suffix, option in _TAR_OPTIONS.items() if file.endswith(suffix)]
     if not found:
         raise RequestError(
-            f"stage_archives: {file!r} is not a tar archive",
+            f"{option('stage_archives')}: {file!r} is not a tar archive",
             f"Name one that ends with {', '.join(_TAR_OPTIONS)}; `stage` copies other files.",
         )
     return found[0]
@@ -112,5 +114,7 @@ def _check_names(names: list[str]) -> None:
     twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is not None:
         raise RequestError(
-            f"two staged files have the name {twice!r}, and one folder holds all", "Rename one of them."
+            f"two staged files have the name {twice!r}, and one folder holds all",
+            "Rename one of them.",
+            "stage",
         )

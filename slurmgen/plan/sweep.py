@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from slurmgen.errors import RequestError
+from slurmgen.errors import RequestError, contradiction
+from slurmgen.field_names import option
+from slurmgen.hints import Hint, offered
 from slurmgen.launchers import Layout
 from slurmgen.plan.reasons import Origin, Reason, default, derived
 from slurmgen.request import Request
@@ -144,12 +146,10 @@ def sweep_variables(request: Request) -> dict[str, Variable]:
 def _check(request: Request, sweep: Sweep, layout: Layout) -> None:
     """Refuse what does not go together with a sweep."""
     if request.sbatch.get("array"):
-        raise RequestError(
-            "the sweep and --sbatch array exclude each other",
-            "Leave one out; --sweep-limit limits the tasks.",
-        )
+        then = f"Leave one out; {option('sweep_limit')} limits the tasks."
+        raise contradiction(option("sweep"), option("sbatch", "array"), then=then)
     if sweep.limit is not None and sweep.limit < 1:
-        raise RequestError(f"--sweep-limit is {sweep.limit}", "It takes a whole number from 1 on.", "sweep")
+        raise RequestError(f"{option('sweep_limit')} is {sweep.limit}", "It takes a whole number from 1 on.")
     per_gpu = sweep.runs_per_gpu
     if per_gpu is None or per_gpu == 1:
         return
@@ -165,7 +165,9 @@ def _check(request: Request, sweep: Sweep, layout: Layout) -> None:
         )
     for key, why in _ALONE.items():
         if getattr(request, key):
-            raise RequestError(f"sweep.runs_per_gpu and {key} exclude each other: {why}", "Leave one out.")
+            raise RequestError(
+                f"sweep.runs_per_gpu and {key} exclude each other: {why}", "Leave one out.", "sweep"
+            )
 
 
 _ALONE = {
@@ -191,9 +193,11 @@ def _arrays(tasks: Sequence[int], size: int, limit: int | None) -> tuple[Array, 
     firsts = dict.fromkeys(number // size * size for number in tasks)
     if limit and limit < len(firsts):
         raise RequestError(
-            f"--sweep-limit {limit} is less than its {len(firsts)} arrays of at most {size} tasks",
-            "The arrays run beside each other: sweep fewer values, or raise the limit.",
-            "sweep",
+            f"{option('sweep_limit', limit)} is less than its {len(firsts)} arrays of at most {size} tasks",
+            Hint(
+                "The arrays run beside each other: sweep fewer values, or raise the limit.",
+                offered("sweep_limit", len(firsts)),
+            ),
         )
     return tuple(
         Array(

@@ -1,20 +1,21 @@
-"""The environment variables that a job exports, and those that each of its tasks exports for itself."""
+"""The environment variables that a job exports."""
 
 from collections.abc import Iterator
 
 from slurmgen.containers import ENGINES, IMAGE_FILE
 from slurmgen.errors import RequestError
-from slurmgen.launchers import Launcher, Layout
+from slurmgen.field_names import option
 from slurmgen.launchers.ddp import RESTART_ENV
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.rank_labels import NAME as LABEL
 from slurmgen.plan.rank_labels import label_variables
+from slurmgen.plan.ranks import Ranks
 from slurmgen.plan.staging import STAGED_DATA, data_folder, is_staged
 from slurmgen.plan.sweep import ARGUMENTS, RUN_DIR, sweep_variables
+from slurmgen.plan.task_variables import expanded
 from slurmgen.request import Request
 from slurmgen.sites.model import Site
-from slurmgen.sites.settings import Settings
-from slurmgen.slurm.shell import PER_TASK, Variable, variables_in, word
+from slurmgen.slurm.shell import Variable, variables_in, word
 
 _UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "1", "Write output to the log at once.")
 OWN = ("OMP_NUM_THREADS", _UNBUFFERED.name, *RESTART_ENV, LABEL)
@@ -44,21 +45,14 @@ _SEGMENTS = (
 )
 
 
-def variables(
-    request: Request,
-    site: Site,
-    settings: Settings,
-    launcher: Launcher,
-    layout: Layout,
-    setup: Setup,
-    threads: int,
-) -> tuple[Variable, ...]:
+def variables(request: Request, site: Site, ranks: Ranks, setup: Setup, threads: int) -> tuple[Variable, ...]:
     """The variables that the job exports, each once; the request overrides the site.
 
     Raises:
         RequestError: the request sets one that has no effect, or that the script itself sets.
     """
-    check_names(request, launcher, layout, setup)
+    check_names(request, ranks, setup)
+    launcher = ranks.launcher
     prefix = ENGINES[setup.container.engine].env_prefix if setup.container else ""
     notes = site.env.notes
     found = sweep_variables(request)
@@ -69,7 +63,7 @@ def variables(
             name: Variable(name, *(value, value), why) for name, (value, why) in launcher.restart_env.items()
         }
     found |= label_variables(request, launcher, prefix)
-    for name, value in settings.env.items():
+    for name, value in ranks.settings.env.items():
         found[name] = Variable(name, value, word(value), notes.get(name))
     if setup.container:
         for name, value in site.env.container.items():
@@ -83,22 +77,22 @@ def variables(
     return tuple(found.values())
 
 
-def check_names(request: Request, launcher: Launcher, layout: Layout, setup: Setup) -> None:
+def check_names(request: Request, ranks: Ranks, setup: Setup) -> None:
     """Refuse variables that would have no effect.
 
     Raises:
         RequestError: the script, the launcher or the container overrules one.
     """
-    for name, reason in names_set_later(request, launcher, layout, setup):
+    for name, reason in names_set_later(request, ranks, setup):
         if name in request.env:
-            raise RequestError(f"--env {name} would have no effect: {reason}", "Leave it out.")
+            raise RequestError(f"{option('env', name)} would have no effect: {reason}", "Leave it out.")
     _check_staged(request)
     if setup.container:
         for name in ENGINES[setup.container.engine].refused_variables:
             if name in request.env:
                 raise RequestError(
-                    f"--env {name} is ignored by {setup.container.engine}",
-                    "Leave it out, or bind the folder with --bind.",
+                    f"{option('env', name)} is ignored by {setup.container.engine}",
+                    f"Leave it out, or bind the folder with {option('binds')}.",
                 )
 
 
@@ -115,53 +109,10 @@ def _check_staged(request: Request) -> None:
             )
 
 
-def task_variables(
-    request: Request, site: Site, settings: Settings, launcher: Launcher, layout: Layout
-) -> tuple[Variable, ...]:
-    """The variables that each task exports for itself, except those that the request sets.
-
-    The profile overrides the launcher: it may say that each task sees one GPU only, as its local rank 0.
-    """
-    return tuple(
-        Variable(name, value, word(value), site.env.notes.get(name))
-        for name, value in {**launcher.task_env(layout), **settings.task_env}.items()
-        if name not in request.env
-    )
-
-
-def check_per_task(request: Request, tasks: int) -> None:
-    """Refuse per-task variables in values that the batch script expands once for all tasks.
-
-    Raises:
-        RequestError: a value has such a variable.
-    """
-    for what, text in expanded(request) if tasks > 1 else ():
-        for name in variables_in(text):
-            if name in PER_TASK:
-                raise RequestError(
-                    f"{what} has ${name}, which the batch script expands once for all {tasks} tasks",
-                    "Read it in the training script, or set a variable from it in [env.task] of the profile.",
-                )
-
-
-def expanded(request: Request) -> Iterator[tuple[str, str]]:
-    """The values whose variables the batch script expands, and what they are."""
-    yield "--container", request.container or ""
-    yield "--python-env", request.python_env or ""
-    yield from (("--bind", bind) for bind in request.binds or ())
-    yield from ((key, file) for key in ("stage", "stage_archives") for file in getattr(request, key) or ())
-    yield from ((f"--env {name}", value) for name, value in request.env.items())
-    yield "--launcher-config", request.launcher_config or ""
-    yield from (("--launcher-arg", text) for text in request.launcher_args or ())
-    arguments = (*(request.command or ()), *(request.script_args or ()))
-    yield from ((f"the argument {text!r}", text) for text in arguments)
-
-
-def names_set_later(
-    request: Request, launcher: Launcher, layout: Layout, setup: Setup
-) -> Iterator[tuple[str, str]]:
+def names_set_later(request: Request, ranks: Ranks, setup: Setup) -> Iterator[tuple[str, str]]:
     """The variables that the script or the launcher sets, and why a requested value has no effect."""
-    if launcher.meets(layout):
+    launcher = ranks.launcher
+    if launcher.meets(ranks.layout):
         yield RENDEZVOUS[0], "the script sets it to the first node of the job, where rank 0 runs"
         yield (
             RENDEZVOUS[1],
@@ -180,7 +131,7 @@ def names_set_later(
         why = "continue the job" if request.in_segments else "requeue the job"
         yield from ((name, f"the script sets it to {why}") for name in names)
     if setup.python_env.partition(":")[0] == "uv":
-        yield "UV_PROJECT_ENVIRONMENT", "--python-env sets the folder of the environment"
+        yield "UV_PROJECT_ENVIRONMENT", f"{option('python_env')} sets the folder of the environment"
     yield from ((name, f"{launcher.name} sets it for each rank") for name in launcher.sets)
 
 

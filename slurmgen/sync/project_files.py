@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from slurmgen.bundled_scripts import FOLDER, PREFLIGHT, REPLACED, is_bundled
 from slurmgen.errors import RequestError
+from slurmgen.field_names import option
+from slurmgen.hints import Hint, offered
 from slurmgen.paths import bundled
 from slurmgen.sync.files import Snapshot, snapshot
 from slurmgen.sync.needed_files import Needed, needed_files
@@ -100,8 +102,11 @@ def _refuse_replaced(script: str, project_dir: Path | None) -> None:
     new, task = REPLACED[name]
     raise RequestError(
         f"{name} is now {new} with the argument --task {task}",
-        f"Write `--script {new} -- --task {task}`, or in slurmgen.toml "
-        f'`script = "{new}"` and `script_args = ["--task", "{task}"]`.',
+        Hint(
+            f"Write `{option('script', new)} -- --task {task}`, or in slurmgen.toml "
+            f'`script = "{new}"` and `script_args = ["--task", "{task}"]`.',
+            offered("script", new),
+        ),
     )
 
 

@@ -99,7 +99,7 @@ def test_the_command_of_the_header_omits_what_no_option_sets() -> None:
         ({"before": ("a", "")}, "before is empty"),
         ({"then": (Then(command=("a\nb",)),)}, "then has a control character"),
         ({"then": (Then(framework="ddp"),)}, "then: a step names no program"),
-        ({"then": (Then(script="a.py", module="b"),)}, "script and module exclude each other"),
+        ({"then": (Then(script="a.py", module="b"),)}, "--script and --python-module exclude each other"),
         ({"then": (Then(script="a.py", framework="x"),)}, "unknown framework 'x'"),
         (
             {"then": (Then(script="a.py", script_args=("$SLURM_PROCID",)),), "gpus": 2, "nodes": 2},

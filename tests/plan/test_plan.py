@@ -147,7 +147,12 @@ def test_the_gpu_type_determines_the_gpus_per_node() -> None:
         ("generic", {"framework": "DPP"}, "unknown framework 'DPP'", "Did you mean ddp?"),
         ("generic", {"gpus": -1}, "--gpus is -1", "from 0 on"),
         ("generic", {"gpus": 99999999999}, "--gpus is 99999999999", "at most 100,000"),
-        ("olivia", {"gpus": 99991}, "99991 GPUs do not fill whole nodes", "Ask for 99988 or 99992 GPUs"),
+        (
+            "olivia",
+            {"gpus": 99991},
+            "99991 GPUs exceed the limit of partition accel: 32 per job",
+            "at most --gpus 32",
+        ),
         ("generic", {"gpus": 1000}, "1000 GPUs would be on one node", "Add --nodes"),
         ("generic", {"gpus": 1000, "nodes": 2}, "500 GPUs would be on one node", "more --nodes"),
         ("generic", {"nodes": 99999999999}, "--nodes is 99999999999", "at most 65,536"),

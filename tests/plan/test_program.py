@@ -81,7 +81,7 @@ def test_a_later_request_replaces_the_program_of_an_earlier_one() -> None:
 @pytest.mark.parametrize(
     ("asked", "fact"),
     [
-        ({"script": "a.py", "module": "b"}, "script and module exclude each other"),
+        ({"script": "a.py", "module": "b"}, "--script and --python-module exclude each other"),
         ({"module": "a-b"}, "--python-module 'a-b' is not the name of a Python module"),
         (
             {"framework": "lightning", "launcher_args": ("--x",)},

@@ -122,7 +122,7 @@ def test_progress_of_a_requeued_task_is_in_its_own_folder() -> None:
         (
             Sweep(grid={"a": (1,)}),
             {"sbatch": {"array": "0-3"}},
-            "the sweep and --sbatch array exclude each other",
+            "--sweep and --sbatch array exclude each other",
         ),
         (Sweep(grid={"a": (1,)}), {"env": {"RUN_DIR": "x"}}, "--env RUN_DIR would have no effect"),
     ],

@@ -1,0 +1,141 @@
+"""CPUs of a job: from the request, else the site, else a default; with the reason."""
+
+from math import gcd
+
+from msgspec import Struct
+
+from slurmgen.errors import RequestError, contradiction
+from slurmgen.field_names import option
+from slurmgen.hints import ask_for, leave_it_out, leave_out
+from slurmgen.launchers import Launcher, Layout
+from slurmgen.plan.inputs import Inputs
+from slurmgen.plan.reasons import NO_FACT, PROFILE, Reason, default, derived, first, from_profile
+from slurmgen.sites.model import Node, Site
+from slurmgen.sites.nodes import Place, gives_whole_nodes
+from slurmgen.text import counted
+
+DEFAULT_CPUS_PER_GPU = 4
+DEFAULT_CPUS = 4
+
+
+class Cpus(Struct, frozen=True):
+    """CPUs of a rank, a task and a node."""
+
+    per_rank: int
+    per_task: int
+    per_node: int
+    why: Reason
+
+
+def cpus(inputs: Inputs, launcher: Launcher, layout: Layout, place: Place) -> Cpus:
+    """CPUs for each task.
+
+    Raises:
+        RequestError: not a multiple of what the site allocates, or more than a node has.
+    """
+    request, site, origin = inputs
+    node = place.node
+    if not layout.gpus:
+        return _cpus_without_gpus(inputs, place)
+    if request.cpus:
+        return _cpus_of_tasks(inputs, launcher, layout, node)
+    per_gpu, source = first(
+        (request.cpus_per_gpu, origin("cpus_per_gpu")),
+        (node.cpus_per_gpu, from_profile(site, "node.cpus_per_gpu")),
+        (site.cpu.per_gpu, from_profile(site, "cpu.per_gpu")),
+        (share_of_gpu(node.cpus, node.gpus, site.cpu.multiple_of), derived("a GPU's share of a node")),
+        (DEFAULT_CPUS_PER_GPU, NO_FACT),
+    )
+    if site.cpu.exact and request.cpus_per_gpu not in (None, site.cpu.per_gpu):
+        raise RequestError(
+            f"{option('cpus_per_gpu', request.cpus_per_gpu)}, "
+            f"but {site.name} allows exactly {site.cpu.per_gpu}",
+            leave_out("cpus_per_gpu"),
+        )
+    gpus = launcher.gpus_per_task(layout.gpus_per_node)
+    _check_multiple(site, per_gpu, gpus)
+    _check_node(site, per_gpu, layout.gpus_per_node, node)
+    procs = launcher.procs_per_task(layout.gpus_per_node)
+    unit = "ranks" if procs > 1 else "GPUs"
+    share = f" x {gpus} {unit} per task" if gpus > 1 else ""
+    why = source.within(f"{counted(per_gpu, 'CPU')} per GPU ({{}}){share}")
+    return Cpus(per_gpu * gpus // procs, per_gpu * gpus, per_gpu * layout.gpus_per_node, why)
+
+
+def _cpus_of_tasks(inputs: Inputs, launcher: Launcher, layout: Layout, node: Node) -> Cpus:
+    """CPUs of a job with GPUs that names those of each task."""
+    request, site, origin = inputs
+    if request.cpus_per_gpu:
+        raise contradiction(option("cpus"), option("cpus_per_gpu"))
+    own = launcher.ntasks_per_node(layout.gpus_per_node)
+    reserved = request.ntasks_per_node or own
+    tasks = reserved if launcher.any_tasks else own
+    per_node = (request.cpus or 0) * reserved
+    if node.cpus and per_node > node.cpus:
+        raise RequestError(
+            f"the job needs {per_node} CPUs per node, but a node of {site.name} has {node.cpus}",
+            ask_for("cpus", max(node.cpus // reserved, 1), bound="at most"),
+        )
+    if (request.cpus or 0) % site.cpu.multiple_of:
+        raise RequestError(
+            f"{option('cpus', request.cpus)}: "
+            f"{site.name} allocates CPUs in multiples of {site.cpu.multiple_of}",
+            leave_it_out("cpus", text=f"Leave {option('cpus')} out, or ask for a multiple."),
+        )
+    per_task = max(per_node // tasks, 1)
+    per_rank = max(per_task // launcher.procs_per_task(layout.gpus_per_node), 1)
+    return Cpus(per_rank, per_task, per_node, origin("cpus"))
+
+
+def _check_multiple(site: Site, per_gpu: int, gpus: int) -> None:
+    """Refuse a number of CPUs of a task with so many GPUs that the site does not allocate."""
+    multiple, per_task = site.cpu.multiple_of, per_gpu * gpus
+    if per_task % multiple:
+        step = multiple // gcd(multiple, gpus)
+        below = per_gpu // step * step
+        choices = [str(count) for count in (below, below + step) if count]
+        raise RequestError(
+            f"{counted(per_task, 'CPU')} per task: {site.name} allocates CPUs in multiples of {multiple}",
+            ask_for("cpus_per_gpu", *choices),
+        )
+
+
+def _check_node(site: Site, per_gpu: int, gpus: int, node: Node) -> None:
+    """Refuse more CPUs than a node has, of which the job uses so many GPUs."""
+    if node.cpus and per_gpu * gpus > node.cpus:
+        raise RequestError(
+            f"the job needs {per_gpu * gpus} CPUs per node, but a node of {site.name} has {node.cpus}",
+            ask_for("cpus_per_gpu", node.cpus // gpus, bound="at most")
+            if node.cpus >= gpus
+            else "Ask for fewer GPUs on each node.",
+            "cpus_per_gpu" if node.cpus >= gpus else "gpus",
+        )
+
+
+def _cpus_without_gpus(inputs: Inputs, place: Place) -> Cpus:
+    """CPUs of the only task of each node: all of them where a job gets whole nodes."""
+    request, site, origin = inputs
+    multiple, node = site.cpu.multiple_of, place.node
+    of_node = node.cpus if gives_whole_nodes(site, place) else None
+    usual = -(-DEFAULT_CPUS // multiple) * multiple
+    count, source = first(
+        (request.cpus, origin("cpus")),
+        (of_node, Reason(PROFILE, "all of a node, since jobs get whole nodes")),
+        (usual, default("slurmgen's default for a job without GPUs")),
+    )
+    if count % multiple:
+        raise RequestError(
+            f"{counted(count, 'CPU')}: {site.name} allocates CPUs in multiples of {multiple}",
+            ask_for("cpus", count // multiple * multiple + multiple),
+        )
+    if node.cpus and count > node.cpus:
+        raise RequestError(
+            f"{option('cpus', count)}, but a node of {site.name} has {node.cpus}",
+            ask_for("cpus", node.cpus, bound="at most"),
+        )
+    return Cpus(count, count, count, source)
+
+
+def share_of_gpu(total: int | None, gpus: int | None, multiple: int) -> int | None:
+    """A GPU's share of a node, rounded down to a multiple; None if it is unknown or zero."""
+    return (total // gpus // multiple * multiple or None) if total and gpus else None

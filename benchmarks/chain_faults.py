@@ -24,7 +24,7 @@ from pathlib import Path
 
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RemoteError
-from slurmgen.jobs.exactly_once import Submission, Submitted, Timeouts, submit
+from slurmgen.jobs.exactly_once import TIMEOUTS, Submission, Submitted, Timeouts, submit
 from slurmgen.remote.local import LocalTransport
 from slurmgen.sync.files import snapshot
 from slurmgen.sync.manifest import Sent, manifest
@@ -33,7 +33,11 @@ from tests.support.twins import Testbed, twin
 
 FAULTS = ("node fails", "client killed", "reply lost", "segment cancelled", "time limit")
 LOST = ("killed after", "hangs after", "times out after", "killed, and sbatch goes on")
-UNITS, SEGMENTS, TIMEOUTS = 3, 5, Timeouts(sbatch=4, grace=1, reply=60)
+UNITS, SEGMENTS = 3, 5
+HURRY = Timeouts(sbatch=4, grace=1, reply=60)
+"For a fault of sbatch, which hangs for that long. A controller that is busy with failing nodes needs more."
+PATIENCE = 900
+"Seconds without a change of its tasks after which a run is stuck."
 WORK = f"""exec 9>lock; flock -n 9 || echo "two at a time" >>done
 unit=$(($(wc -l <done 2>/dev/null || echo 0) + 1))
 [ "$unit" -le {UNITS} ] || exit 0  # its last unit was done, but its node failed before it could say so
@@ -80,7 +84,11 @@ class Run:
         environ = self.testbed.environ | {"PATH": f"{home}/bin:{os.environ['PATH']}", "HOME": str(home)}
         for _ in range(10):
             try:
-                return submit(LocalTransport(environ), *self.submission(), TIMEOUTS)
+                return submit(
+                    LocalTransport(environ),
+                    *self.submission(),
+                    HURRY if self.fault == "reply lost" else TIMEOUTS,
+                )
             except RemoteError as error:
                 last = error
         raise last
@@ -107,9 +115,9 @@ class Run:
         task, node = found[:2]
         (self.folder / "disturbed").touch()
         if self.fault == "segment cancelled":
-            self.testbed.run("scancel", f"{job}_{task}")
+            insist(self.testbed, "scancel", f"{job}_{task}")
             return
-        self.testbed.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=fault")
+        insist(self.testbed, "scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=fault")
         # Fails if another run has done so.
         self.testbed.tried("scontrol", "update", f"NodeName={node}", "State=IDLE")
 
@@ -121,14 +129,23 @@ class Run:
 
     def verdict(self, job: str) -> str:
         """What is wrong; empty if nothing is."""
-        wait(lambda: not self.left(job), 600)
+        self.end(job)
         done = (self.folder / "done").read_text().split("\n")[:-1]
         expected = ["1"] if self.fault == "segment cancelled" else [str(one + 1) for one in range(UNITS)]
         rows = self.testbed.run("squeue", "--noheader", "--states=all", "--format=%F %k").splitlines()
         jobs = {row.split()[0] for row in rows if row.endswith(f":{self.key}")}
         wrong = [] if done == expected else [f"did {done}, not {expected}"]
-        wrong += [] if jobs == {job} else [f"has the jobs {jobs}"]
+        wrong += [] if jobs == {job} else [f"has the jobs {jobs}: {self.records()}"]
         return "; ".join([*wrong, *(path.read_text() for path in self.folder.glob("*.out"))]) if wrong else ""
+
+    def records(self) -> str:
+        """What its submission recorded, and when."""
+        records = self.testbed.folder / "sent" / "submissions" / f"work-{self.key}"
+        return "\n".join(
+            f"{path.name} at {path.lstat().st_mtime:.1f}: "
+            + (str(path.readlink()) if path.is_symlink() else path.read_text())
+            for path in sorted(records.iterdir())
+        )
 
     def seen(self) -> str:
         """What Slurm and the run folder show of it."""
@@ -137,14 +154,43 @@ class Run:
         logs = [path.read_text() for path in self.folder.glob("*.out")]
         return "\n".join([*(row for row in shown.splitlines() if self.key in row), *files, *logs])
 
-    def left(self, job: str) -> str:
-        """Its tasks that have not ended. If Slurm holds all of them, they are released."""
-        shown = self.testbed.tried("squeue", "--noheader", "--array", f"--jobs={job}", "--format=%i %r")
-        rows = shown.splitlines()
+    def end(self, job: str) -> None:
+        """Wait until no task of it is left, for as long as its tasks change.
+
+        Raises:
+            TimeoutError: nothing changed for longer than Slurm delays a requeued task.
+        """
+        shown: list[str] | None = None
+        while (now := self.left(job)) != []:
+            if now != shown:
+                shown, deadline = now, time.monotonic() + PATIENCE
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            time.sleep(1)
+
+    def left(self, job: str) -> list[str] | None:
+        """Its tasks that have not ended; None if Slurm does not reply. Those that it holds are released."""
+        try:
+            queue = self.testbed.run("squeue", "--noheader", "--array", "--format=%F %i %T %r %N")
+        except (AssertionError, subprocess.TimeoutExpired):
+            return None
+        rows = [row for row in queue.splitlines() if row.split()[0] == job]
         if rows and all("held" in row for row in rows):
             self.held = True
-            self.testbed.tried("scontrol", "release", ",".join(row.split()[0] for row in rows))
-        return shown
+            self.testbed.tried("scontrol", "release", ",".join(row.split()[1] for row in rows))
+        return rows
+
+
+def insist(testbed: Testbed, *argv: str) -> None:
+    """Run a command until it succeeds: a busy controller may not reply, and a repetition changes nothing."""
+    while True:
+        try:
+            testbed.run(*argv)
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            if "timed out" not in str(error):
+                raise
+        else:
+            return
 
 
 def wait(seen: Callable[[], object], seconds: float) -> None:

@@ -97,7 +97,10 @@ def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line; every expected error becomes one line and an exit code."""
     # Collecting garbage during imports and again at exit takes a sixth of the time of `render`.
     gc.set_threshold(50_000)
-    exit_code = _exit_code(args)
+    try:
+        exit_code = _exit_code(args)
+    except KeyboardInterrupt:  # a further ^C while an error is printed
+        exit_code = 130
     gc.freeze()
     sys.exit(exit_code)
 

@@ -28,6 +28,7 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **options
     with 3 if Slurm does not know a job.
     """
     from slurmgen.jobs.cancel import cancel_all
+    from slurmgen.jobs.slurm_client import GONE, UNKNOWN
     from slurmgen.jobs.status import save_final_states
     from slurmgen.jobs.sweep_report import joined
 
@@ -36,4 +37,4 @@ def command(job_ids: tuple[str, ...], site: str | None, as_json: bool, **options
     save_final_states(reports)
     reports = joined(reports)
     print_reports(reports, as_json=as_json, several=len(job_ids) > 1)
-    return UNKNOWN_JOB if any(not report.states for report in reports) else 0
+    return UNKNOWN_JOB if any(report.state in (GONE, UNKNOWN) for report in reports) else 0

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.color import color_option, style_of, terminal_width
+from slurmgen.cli.job_command import JobCommand
 from slurmgen.cli.job_output import print_json
-from slurmgen.cli.options import JobCommand, request_options
+from slurmgen.cli.options import request_options
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect, json_option, route_options
 from slurmgen.cli.sending_options import project_size_option, send_option
 from slurmgen.cli.submit_output import amount_of
-from slurmgen.job_spec import JobOptions, JobSpec, load_spec
+from slurmgen.job_options import JobOptions
+from slurmgen.job_spec import JobSpec, load_spec
 
 if TYPE_CHECKING:
     from slurmgen.cli.objects.jobs import Diagnosis
@@ -64,7 +66,7 @@ def command(
     from slurmgen.doctor import examine, exit_code
     from slurmgen.doctor.visit import Visit
     from slurmgen.jobs.prepare import prepare
-    from slurmgen.jobs.project_content import DEFAULT_REMOTE_DIR
+    from slurmgen.jobs.project_content import DEFAULT_REMOTE_DIR, Upload
     from slurmgen.remote.route import find_route
 
     job = load_spec(options, Path.cwd())
@@ -75,7 +77,7 @@ def command(
         open=lambda: connect(route),
         plan=lambda: _planned(job),
         prepare=lambda plan, text: _described(
-            plan, prepare(plan, text, route, job.project_dir, folder, max_size, send)
+            plan, prepare(plan, text, route, job.project_dir, Upload(folder, max_size, send))
         ),
         remote_dir=folder,
         project=job.project_dir.resolve().name,

@@ -47,7 +47,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
 def offer_stderr(records: "Iterable[Record | None]", job: "JobId") -> None:
     """Name the file of stderr, if there is one."""
-    from slurmgen.jobs.logs import recorded_logs
+    from slurmgen.jobs.log_paths import recorded_logs
 
     for record in filter(None, records):
         for path in recorded_logs(record, str(job))[1:]:

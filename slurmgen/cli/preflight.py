@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 from click.exceptions import Exit
-from msgspec import structs
 
 from slurmgen.bundled_scripts import PREFLIGHT
 from slurmgen.cli.help import Command
@@ -16,38 +15,24 @@ from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, json_option, route_options
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RequestError
-from slurmgen.job_spec import JobOptions, JobSpec, load_spec
-from slurmgen.paths import bundled, cache_folder
-from slurmgen.request import NONE, Request, command_line
-from slurmgen.sites.model import Site
-from slurmgen.slurm.shell import is_full_path
+from slurmgen.job_spec import JobSpec
+from slurmgen.paths import bundled
+from slurmgen.request import NONE, Request
 
 if TYPE_CHECKING:
     from slurmgen.cli.objects.jobs import Preflight
     from slurmgen.jobs.healthy_nodes import Checked, Scope
     from slurmgen.jobs.ledger import Record
-    from slurmgen.jobs.prepare import Prepared
-    from slurmgen.plan import Plan
     from slurmgen.remote.route import Route
 
 NAME = "preflight"
 _TIME = "00:10:00"
 _COMMANDLINE = ParameterSource.COMMANDLINE
-_TRAINING = ("true",)
-"The job only checks nodes; it trains nothing."
-_FRAMEWORKS = {True: "srun", False: "tensorflow"}
-"How the job starts that command, with and without GPUs: the latter allows several nodes without GPUs."
 _HOW_TO_REPEAT = (
     "Check it beside a node that is not listed (--nodelist NODE,HEALTHY); "
     "checks of GPUs need all GPUs (no --gpus), and gpu-link, gpu-product and gpu-slow need PyTorch "
     "(--container or --python-env). Or clear it: `slurmgen nodes --clear NODE`."
 )
-_OF_PROJECT = (
-    *("account", "partition", "qos", "gpu_type", "exclude"),
-    *("container", "container_engine", "binds", "env", "not_secret", "modules"),
-)
-"What slurmgen.toml decides: which nodes, and their software."
-_OF_SBATCH = ("constraint", "reservation", "clusters", "nodelist", "exclude")
 
 
 @click.command(
@@ -104,22 +89,20 @@ def command(
 
     Exits with 1 if a node is bad, or if the job failed for another reason.
     """
+    from slurmgen.jobs.preflight_job import named_nodes, preflight_job
     from slurmgen.remote.route import find_route
 
     if copy:
         _check_alone("copy", "as_json")
         _copy(Path.cwd() / PREFLIGHT, as_json)
         return
+    if nodes and nodelist is not None:
+        raise click.UsageError("--nodes and --nodelist exclude each other.")
     route_values = {key: values.pop(key) for key in ("via", "host", "ssh_config", "ssh_client")}
-    values |= _size(nodes, nodelist)
-    framework = _FRAMEWORKS[values["gpus"] != 0]
-    request = Request(preflight=True, command=_TRAINING, framework=framework, name=NAME, **values)
-    job = _checking(load_spec(JobOptions(site=site, request=request), Path.cwd()))
+    size = {"nodes": nodes or 1} if nodelist is None else named_nodes(nodelist)
+    job = preflight_job(site, Request(**values, **size), Path.cwd())
     route = find_route(job.site, job.personal, **route_values)
-    folder = cache_folder() / NAME  # always the same, so that a repeated command finds its unsettled job
-    folder.mkdir(parents=True, exist_ok=True)
-    all_gpus = request.gpus is None
-    _run(job, folder, route, remote_dir, all_gpus=all_gpus, dry_run=dry_run, as_json=as_json)
+    _run(job, route, remote_dir, dry_run=dry_run, as_json=as_json)
 
 
 def _check_alone(name: str, *allowed: str) -> None:
@@ -129,21 +112,6 @@ def _check_alone(name: str, *allowed: str) -> None:
     others = [f"--{key.replace('_', '-')}" for key in given if key not in (name, *allowed)]
     if others:
         raise click.UsageError(f"{others[0]} has no effect with --{name}.")
-
-
-def _size(nodes: int | None, nodelist: str | None) -> dict[str, Any]:
-    """What a request has for the number of nodes, or for the nodes that the user names."""
-    from slurmgen.jobs.bad_nodes import is_node_name
-
-    if nodelist is None:
-        return {"nodes": nodes or 1}
-    if nodes:
-        raise click.UsageError("--nodes and --nodelist exclude each other.")
-    names = list(dict.fromkeys(nodelist.split(",")))
-    for name in names:
-        if not is_node_name(name):
-            raise RequestError(f"{name!r} is not the name of a node", "Name each node on its own.")
-    return {"nodes": len(names), "sbatch": {"nodelist": ",".join(names)}}
 
 
 def _copy(folder: Path, as_json: bool) -> None:
@@ -157,52 +125,14 @@ def _copy(folder: Path, as_json: bool) -> None:
         print_json(Copied(folder=folder.name))
 
 
-def _checking(job: JobSpec) -> JobSpec:
-    """The job without what slurmgen.toml has for training, with all GPUs of its nodes by default."""
-    asked = job.options.request
-    kept = {field: getattr(job.request, field) for field in _OF_PROJECT}
-    kept["secrets"] = None
-    if asked.container is None and _is_in_project(job, kept["container"]):
-        kept |= {"container": None, "container_engine": None, "binds": None}
-    if asked.gpus == 0:
-        kept["gpu_type"] = asked.gpu_type
-    sbatch = {option: value for option, value in job.request.sbatch.items() if option in _OF_SBATCH}
-    if "nodelist" in asked.sbatch:  # a node that the project excludes may be checked too
-        kept["exclude"] = None
-        sbatch.pop("exclude", None)
-    request = _with_gpus(structs.replace(asked, **kept, sbatch=sbatch), job.site)
-    return structs.replace(job, request=request, command=command_line(job.site.name, request))
-
-
-def _is_in_project(job: JobSpec, container: str | None) -> bool:
-    """Whether an image is a file of the project, which this job does not send."""
-    return container is not None and not is_full_path(container) and (job.project_dir / container).exists()
-
-
-def _with_gpus(request: Request, site: Site) -> Request:
-    from slurmgen.sites.nodes import place_of
-
-    if request.gpus is not None:
-        return request
-    each = place_of(site, request.partition, request.gpu_type, request.qos).node.gpus or 1
-    return structs.replace(request, gpus=each * (request.nodes or 1))
-
-
-def _run(
-    job: JobSpec,
-    folder: Path,
-    route: "Route",
-    remote_dir: str | None,
-    *,
-    all_gpus: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def _run(job: JobSpec, route: "Route", remote_dir: str | None, *, dry_run: bool, as_json: bool) -> None:
     """Submit the job from an empty folder, and show its log until it ends."""
     from slurmgen.cli.submit_output import show
+    from slurmgen.jobs.preflight_job import prepare_preflight, scope_of
 
     with connect_in_background(route, starts=not dry_run) as connecting:
-        plan, prepared = _prepared(job, folder, route, remote_dir)
+        plan = job.plan()
+        prepared = prepare_preflight(job, plan, route, remote_dir, cache_dir())
         if dry_run:
             show(prepared, as_json)
             return
@@ -219,7 +149,7 @@ def _run(
             except Exit as end:
                 checked = None
                 if not end.exit_code:
-                    checked = _clear_healthy(outcome.record, route, _scope(plan, all_gpus=all_gpus))
+                    checked = _clear_healthy(outcome.record, route, scope_of(job, plan))
                 if as_json and end.exit_code in (0, 1):
                     print_json(_result(outcome.record, checked))
                 raise
@@ -242,13 +172,6 @@ def _result(record: "Record", checked: "Checked | None") -> "Preflight":
     )
 
 
-def _scope(plan: "Plan", *, all_gpus: bool) -> "Scope":
-    from slurmgen.jobs.healthy_nodes import Scope
-
-    with_torch = plan.setup.container is not None or plan.setup.python_env != NONE
-    return Scope(nodes=plan.request.nodes or 1, all_gpus=all_gpus, with_torch=with_torch)
-
-
 def _clear_healthy(record: "Record", route: "Route", scope: "Scope") -> "Checked":
     """Clear the entries of bad nodes that a job found healthy, and name them and those that stay."""
     from slurmgen.jobs.healthy_nodes import clear_healthy
@@ -263,11 +186,3 @@ def _clear_healthy(record: "Record", route: "Route", scope: "Scope") -> "Checked
     for node, checks in checked.unseen.items():
         say(f"{node} stays excluded, since this job could not repeat: {listed(checks)}. {_HOW_TO_REPEAT}")
     return checked
-
-
-def _prepared(job: JobSpec, folder: Path, route: "Route", remote_dir: str | None) -> "tuple[Plan, Prepared]":
-    from slurmgen.jobs.prepare import prepare
-
-    plan = job.plan()
-    script = job.render(plan, cache_dir())
-    return plan, prepare(plan, script, route, folder, remote_dir or job.personal.remote_dir)

@@ -8,12 +8,14 @@ import click
 from click.core import ParameterSource
 
 from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
+from slurmgen.cli.job_command import JobCommand
 from slurmgen.cli.job_output import print_json, print_script, warn
-from slurmgen.cli.options import JobCommand, request_options
+from slurmgen.cli.options import request_options
 from slurmgen.cli.paths import cache_dir, shown, write_in_project
 from slurmgen.cli.paths import write as write_file
 from slurmgen.cli.route_options import json_option
-from slurmgen.job_spec import JobOptions, JobSpec, check_names, load_spec
+from slurmgen.job_options import JobOptions
+from slurmgen.job_spec import JobSpec, check_names, load_spec
 from slurmgen.text import visible
 
 if TYPE_CHECKING:

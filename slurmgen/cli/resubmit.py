@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmgen.cli.after_option import after_option
+from slurmgen.cli.job_command import JobCommand
 from slurmgen.cli.job_output import say
-from slurmgen.cli.options import JobCommand, changes_options
+from slurmgen.cli.options import changes_options
 from slurmgen.cli.resubmit_output import origin, show, submit
 from slurmgen.cli.route_options import connect_in_background, json_option, route_options
 from slurmgen.cli.sending_options import Sending, sending_options
-from slurmgen.job_spec import JobOptions
+from slurmgen.job_options import JobOptions
 
 if TYPE_CHECKING:
     from slurmgen.jobs.resubmit import Original
@@ -70,8 +71,8 @@ def command(
 
     After OUT_OF_MEMORY or TIMEOUT, more memory or time is proposed, and a terminal asks whether to use it.
     After a failure, repeat the command: it finds the new job, or submits it if there is none. It never
-    submits a second one. SCRIPT ARGS replace those of ID. A batch script that was submitted as it is runs
-    again as it was, without changes.
+    submits a second one. SCRIPT ARGS replace those of ID. Of a batch script that was submitted as it is,
+    options such as --time override the header, and others are refused.
     """
     from slurmgen.cli.resubmit_job import Choices, made_again, wanted_by
     from slurmgen.cli.resubmit_proposal import Connection

@@ -6,21 +6,19 @@ from pathlib import Path
 import click
 from msgspec import Struct, structs
 
-from slurmgen.cli.options import typed
+from slurmgen.cli.job_command import typed
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.resubmit_proposal import Connection, proposed
 from slurmgen.cli.sending_options import Sending
-from slurmgen.cli.submit_file import refuse_options
 from slurmgen.errors import RequestError
-from slurmgen.job_spec import JobOptions, JobSpec
+from slurmgen.job_options import JobOptions
+from slurmgen.job_spec import JobSpec
 from slurmgen.jobs.resubmission import Ready, Resubmission, ready
 from slurmgen.jobs.resubmit import Original
-from slurmgen.jobs.status import query_site, save_final_states
-from slurmgen.jobs.sweep_again import Target, arrays_of_record, failed_tasks, named_tasks
-from slurmgen.jobs.sweep_report import joined
+from slurmgen.jobs.script_options import refuse_others
+from slurmgen.jobs.sweep_again import Target, named_tasks, tasks_that_failed
 from slurmgen.remote.route import Route
 from slurmgen.request import Request, merge
-from slurmgen.slurm.commands import JobId
 from slurmgen.sweep import Sweep
 
 
@@ -45,15 +43,12 @@ def wanted_by(original: Original, choices: Choices) -> Resubmission:
     """
     if original.kept.batch_script:
         _refuse_changes(original, choices)
-    sending = choices.sending
     return Resubmission(
         original=original,
         changes=choices.options.request,
         site=choices.options.site,
         present_files=choices.present_files,
-        remote_dir=sending.remote_dir,
-        max_size=sending.max_size,
-        send=sending.send,
+        upload=choices.sending.upload(),
         after=choices.after,
         command=typed(click.get_current_context()),
         directory=str(Path.cwd()),
@@ -93,14 +88,8 @@ def _only_some(original: Original, choices: Choices, connection: Connection) -> 
         return Request(sweep=Sweep(tasks=named_tasks(original.record, target)))
     if not choices.failed:
         return Request()
-    jobs = [
-        structs.replace(original.job, id=JobId(one.id, one.cluster), record=one)
-        for one in arrays_of_record(original.record)
-    ]
-    reports = query_site(connection.to(original.job.route), jobs, explain=False)
-    save_final_states(reports)
-    (report,) = joined(reports)
-    return Request(sweep=Sweep(tasks=failed_tasks(report)))
+    tasks = tasks_that_failed(connection.to(original.job.route), original.job)
+    return Request(sweep=Sweep(tasks=tasks))
 
 
 def _refuse_changes(original: Original, choices: Choices) -> None:
@@ -110,7 +99,7 @@ def _refuse_changes(original: Original, choices: Choices) -> None:
         RequestError: an option has no effect.
     """
     file, site = original.kept.batch_script, choices.options.site
-    refuse_options(choices.options, file)
+    refuse_others(choices.options.request, choices.options.replace_args, file)
     others = {
         "--present-files": choices.present_files,
         "--as-proposed": choices.as_proposed,
@@ -120,6 +109,6 @@ def _refuse_changes(original: Original, choices: Choices) -> None:
     }
     for option in [name for name, is_given in others.items() if is_given]:
         raise RequestError(
-            f"{file} is submitted again as it was, which excludes {option}",
+            f"{file} is submitted again from the same files, which excludes {option}",
             f"`slurmgen submit {file}` submits the present script and files.",
         )

@@ -31,12 +31,14 @@ def _files(made: "Ready") -> Literal["present", "snapshot"]:
 def show(connection: "Connection", original: "Original", made: "Ready", *, as_json: bool) -> None:
     """Print how the script differs from that of the original."""
     from slurmgen.cli.objects.jobs import ResubmitDryRun
+    from slurmgen.cli.submit_output import say_options
     from slurmgen.jobs.resubmit import original_script, script_diff
 
     prepared = made.arrays[0]
     script = prepared.submission.script
     before = original_script(connection.to(original.job.route), original)
     diff = script_diff(before, script)
+    options = prepared.submission.sbatch_options
     if as_json:
         print_json(
             ResubmitDryRun(
@@ -45,6 +47,7 @@ def show(connection: "Connection", original: "Original", made: "Ready", *, as_js
                 snapshot=prepared.record.snapshot,
                 script=script,
                 diff=diff if before else None,
+                sbatch_options=list(options),
             )
         )
         return
@@ -55,6 +58,7 @@ def show(connection: "Connection", original: "Original", made: "Ready", *, as_js
     print_script(diff if before else script)
     if not diff:
         say("the script is the same")
+    say_options(options)
 
 
 def submit(

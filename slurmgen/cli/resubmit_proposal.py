@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from slurmgen.cli.answers import is_terminal
+from slurmgen.cli.job_command import typed
 from slurmgen.cli.job_output import say
-from slurmgen.cli.options import typed
 from slurmgen.cli.route_options import connect
 from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.request import Request
@@ -86,17 +86,16 @@ def _names(changes: Request, wanted: Request) -> bool:
 
 def _report(original: "Original", connection: Connection) -> "Report":
     """How the original ended: from the ledger, else from its site."""
-    from slurmgen.jobs.status import query_site, recall, save_final_states, unreached
+    from slurmgen.jobs.status import query_and_save, recall, unreached
 
     job = original.job
     if not job.needs_query and (known := recall(job, "")):
         return known
     try:
-        (report,) = query_site(connection.to(job.route), [job])
+        (report,) = query_and_save(connection.to(job.route), [job])
     except SlurmgenError as error:
         say(f"how job {job.id} ended is not known: {error.fact}")
         return unreached(job, error)
-    save_final_states([report])
     if report.states and not report.ended:
         say(f"warning: job {job.id} is {report.state}; this is a second one")
     return report

@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurmgen.cli.job_command import JobCommand
 from slurmgen.cli.job_output import say
 from slurmgen.cli.log_output import LogOutput
-from slurmgen.cli.options import JobCommand, request_options
+from slurmgen.cli.options import request_options
 from slurmgen.cli.route_options import connect, connect_in_background, route_options
 from slurmgen.cli.sending_options import Sending, sending_options
 from slurmgen.cli.submit_job import prepared_job, with_command
 from slurmgen.cli.submit_output import notes_of, say_result
 from slurmgen.errors import RequestError, SlurmgenError
-from slurmgen.job_spec import JobOptions, load_spec
+from slurmgen.job_options import JobOptions
+from slurmgen.job_spec import load_spec
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def command(options: JobOptions, sending: Sending, **route_values: Any) -> int:
 
 def _followed(prepared: "Prepared", outcome: "Outcome", route: "Route") -> int:
     """Show the log until the job ends; returns its exit code, or cancels it on ^C."""
-    from slurmgen.jobs.logs import find_log
+    from slurmgen.jobs.log_paths import find_log
 
     try:
         say_result(prepared, outcome)

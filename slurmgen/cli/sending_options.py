@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
@@ -10,6 +10,9 @@ from msgspec import Struct
 from slurmgen.cli.bad_nodes_option import bad_nodes_option, without_bad_nodes
 from slurmgen.cli.size_option import max_size_option
 from slurmgen.job_spec import JobSpec
+
+if TYPE_CHECKING:
+    from slurmgen.jobs.project_content import Upload
 
 project_size_option = max_size_option("1G", "Refuse to send a project that is larger than this.")
 send_option = click.option(
@@ -27,6 +30,12 @@ class Sending(Struct, frozen=True, kw_only=True):
     max_size: int
     send: tuple[str, ...]
     exclude_bad_nodes: bool
+
+    def upload(self, default_folder: str | None = None) -> "Upload":
+        """What is sent of the project, and where to if no folder is named."""
+        from slurmgen.jobs.project_content import Upload  # slow to import
+
+        return Upload(self.remote_dir or default_folder, self.max_size, self.send)
 
     def on_good_nodes(self, job: JobSpec, via: str) -> JobSpec:
         """The job without the nodes that are remembered as bad, if it is not to use them."""

@@ -62,11 +62,10 @@ def command(
     """
     if not job_ids:
         return _list(site, 0 if everything else limit, color, as_json, options)
-    from slurmgen.jobs.status import query, save_final_states
+    from slurmgen.jobs.status import query
     from slurmgen.jobs.sweep_report import is_sweep, joined
 
     reports = query(find_jobs(job_ids, site, **options), connect)
-    save_final_states(reports)
     reports = joined(reports)
     if tasks and not as_json:
         for report in filter(is_sweep, reports):
@@ -98,11 +97,10 @@ def _list(site: str | None, limit: int, color: str, as_json: bool, options: dict
 def _reports(jobs: "Sequence[Job]") -> "list[Report]":
     """The reports of jobs. Only those whose final state is not in the ledger are queried."""
     from slurmgen.jobs.listing import without_query
-    from slurmgen.jobs.status import query, save_final_states
+    from slurmgen.jobs.status import query
     from slurmgen.jobs.sweep_report import joined
 
     reports = without_query(jobs)
     queried = query([job for job in jobs if job not in reports], connect, lenient=True)
-    save_final_states(queried)
     reports |= {report.job: report for report in queried}
     return joined([reports[job] for job in jobs])

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from slurmgen.cli.after_option import after_option
 from slurmgen.cli.completion import complete_sites
-from slurmgen.cli.options import JobCommand, request_options
+from slurmgen.cli.job_command import JobCommand
+from slurmgen.cli.options import request_options
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.route_options import connect_in_background, json_option, route_options
 from slurmgen.cli.sending_options import Sending, sending_options
@@ -19,7 +20,8 @@ from slurmgen.cli.submit_job import check_follow, prepared_job, submit_arrays, w
 from slurmgen.cli.submit_job import test_only as check_only
 from slurmgen.cli.submit_output import notes_of, show, warn
 from slurmgen.errors import UnknownJob
-from slurmgen.job_spec import JobOptions, JobSpec, load_spec
+from slurmgen.job_options import JobOptions
+from slurmgen.job_spec import JobSpec, load_spec
 
 if TYPE_CHECKING:
     from slurmgen.jobs.prepare import Prepared
@@ -103,6 +105,7 @@ def command(
     and the others are cancelled. The command waits for that start; a repeated one continues.
 
     JOB can also be the path of a batch script, which is submitted as it is unless the linter finds an error.
+    Options such as --time override its header.
 
     The job id is printed to stdout, everything else to stderr. After a failure, repeat the command: it
     finds the job, or submits it if there is none. It never submits a second one.
@@ -164,14 +167,21 @@ def _submit_first(
     options: JobOptions, choices: Choices, route_values: dict[str, Any], sites: tuple[str, ...]
 ) -> None:
     """Submit the job to several sites, of which one runs it."""
-    from slurmgen.cli.submit_first import FirstJob, submit_first
+    from slurmgen.cli.submit_first import submit_first
 
     for option, is_given in {"--after": choices.after, "--test-only": choices.test_only}.items():
         if is_given:
             raise click.UsageError(f"{option} and --first exclude each other.")
-    job = FirstJob(options, tuple(dict.fromkeys(sites)), route_values, choices.sending)
-    again, dry_run, follow, as_json = choices.again, choices.dry_run, choices.follow, choices.as_json
-    submit_first(job, again=again, dry_run=dry_run, follow=follow, as_json=as_json)
+    submit_first(
+        options,
+        tuple(dict.fromkeys(sites)),
+        route_values,
+        choices.sending,
+        again=choices.again,
+        dry_run=choices.dry_run,
+        follow=choices.follow,
+        as_json=choices.as_json,
+    )
 
 
 def _of_file(job: FileJob, route: "Route", choices: Choices) -> Made:

@@ -11,7 +11,8 @@ from slurmgen.cli.submit_output import print_ids, say_result, show, warn
 from slurmgen.config.dependencies import with_dependencies
 from slurmgen.config.project import find_project, require_project
 from slurmgen.errors import RequestError
-from slurmgen.job_spec import JobOptions, JobSpec, load_spec
+from slurmgen.job_options import JobOptions
+from slurmgen.job_spec import JobSpec, load_spec
 
 if TYPE_CHECKING:
     from slurmgen.jobs.prepare import Prepared

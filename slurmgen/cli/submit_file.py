@@ -10,9 +10,7 @@ from slurmgen.cli.job_output import say
 from slurmgen.cli.paths import shown
 from slurmgen.config.project import DEFAULT_SITE, Project, find_project
 from slurmgen.config.user import load_personal
-from slurmgen.errors import RequestError
-from slurmgen.job_spec import JobOptions
-from slurmgen.request import Request, flag
+from slurmgen.job_options import JobOptions
 from slurmgen.sites.profiles import load_site
 
 if TYPE_CHECKING:
@@ -31,24 +29,32 @@ class FileJob:
 
     def __init__(self, path: Path, options: JobOptions, project_dir: Path, project: Project) -> None:
         self.path, self.project_dir = path, project_dir
-        refuse_options(options, str(options.job))
+        from slurmgen.jobs.script_options import refuse_others
+
+        refuse_others(options.request, options.replace_args, str(options.job))
+        self.asked = options.request
         self.site: Site = load_site(options.site or project.site or DEFAULT_SITE, project_dir)
         self.personal: Personal = load_personal(self.site.name)
 
     def read(self, *, lint: bool) -> "BatchScript":
-        """The script; prints what the linter finds in it.
+        """The script, with the options that override its header; prints what the linter finds in it.
 
         Raises:
             RequestError: it cannot be submitted as it is; with `lint`, also if it has an error.
         """
         from slurmgen.jobs.batch_script import read_script, refuse_errors
+        from slurmgen.jobs.script_faults import left_in
+        from slurmgen.jobs.script_options import with_options
 
         script = read_script(self.path, self.project_dir)
         if Path.cwd().resolve() != self.project_dir.resolve():
             say(f"the job starts in its copy of {self.project_dir}, not of the current folder")
+        made = with_options(script, self.asked, self.site, check=lint)
         if lint:
-            refuse_errors(script, _print_findings(script, self.site))
-        return script
+            found = left_in(made, _findings(script, self.site), self.site)
+            _print(script, found)
+            refuse_errors(made, found)
+        return made
 
     def after(self, script: "BatchScript", words: Sequence[str]) -> "tuple[After, ...]":
         """The jobs that it waits for."""
@@ -66,8 +72,8 @@ class FileJob:
         """All that its submission needs."""
         from slurmgen.jobs.prepare_script import prepare_script
 
-        folder, size = sending.remote_dir or self.personal.remote_dir, sending.max_size
-        return prepare_script(script, self.site, route, self.project_dir, folder, size, sending.send)
+        upload = sending.upload(self.personal.remote_dir)
+        return prepare_script(script, self.site, route, self.project_dir, upload)
 
 
 def find_file_job(options: JobOptions) -> FileJob | None:
@@ -81,31 +87,17 @@ def find_file_job(options: JobOptions) -> FileJob | None:
     return FileJob(path, options, project_dir, project) if path else None
 
 
-def refuse_options(options: JobOptions, file: str) -> None:
-    """Refuse options of a job: the script itself has them.
-
-    Raises:
-        RequestError: one is given.
-    """
-    asked, empty = options.request, Request()
-    given = [key for key in Request.__struct_fields__ if getattr(asked, key) != getattr(empty, key)]
-    if not (given or options.replace_args):
-        return
-    what = "arguments after --" if given[-1:] == ["script_args"] else flag([*given, "script_args"][0])
-    raise RequestError(
-        f"{file} is submitted as it is, so that {what} would have no effect",
-        f"Change the script, or make a job of slurmgen.toml from it with `slurmgen adopt {file}`.",
-    )
-
-
-def _print_findings(script: "BatchScript", site: "Site") -> "tuple[Report, ...]":
+def _findings(script: "BatchScript", site: "Site") -> "tuple[Report, ...]":
     from slurmgen.lint import lint_text
-    from slurmgen.lint.reports import Linted, report
     from slurmgen.lint.settings import lint_settings
 
     codes, _ = lint_settings(Path.cwd(), None)
-    found = script.without_made(lint_text(script.text, site, script.path, codes))
+    return script.without_made(lint_text(script.text, site, script.path, codes))
+
+
+def _print(script: "BatchScript", found: "tuple[Report, ...]") -> None:
+    from slurmgen.lint.reports import Linted, report
+
     if found:
         text = report("text", [Linted(shown(script.path), script.text, found)])
         click.echo(text, nl=False, err=True)
-    return found

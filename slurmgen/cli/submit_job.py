@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import structs
 
+from slurmgen.cli.job_command import typed
 from slurmgen.cli.job_output import print_json, say
-from slurmgen.cli.options import typed
 from slurmgen.cli.paths import cache_dir
 from slurmgen.cli.sending_options import Sending
 from slurmgen.cli.submit_output import print_id, print_ids, say_result
@@ -48,14 +48,9 @@ def with_command(prepared: "Prepared") -> "Prepared":
 
 def prepared_job(job: JobSpec, plan: "Plan", route: "Route", sending: Sending) -> "Prepared":
     """The submission of a plan, with its script."""
-    from slurmgen.jobs.prepare import prepare  # 50 ms, during which the login is already under way
-    from slurmgen.jobs.recorded_request import with_request
+    from slurmgen.jobs.prepare_job import prepare_job  # 50 ms, during which the login is already under way
 
-    script = job.render(plan, cache_dir())
-    folder, size = sending.remote_dir or job.personal.remote_dir, sending.max_size
-    identity = job.identity(cache_dir())
-    prepared = prepare(plan, script, route, job.project_dir, folder, size, sending.send, identity)
-    return with_request(prepared, job, sending.send)
+    return prepare_job(job, plan, route, sending.upload(), cache_dir())
 
 
 def test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool) -> None:
@@ -66,7 +61,7 @@ def test_only(connecting: "BackgroundLogin", prepared: "Prepared", as_json: bool
     route = prepared.route
     with connecting.transport() as transport:
         try:
-            reply = try_out(transport, prepared.submission.script)
+            reply = try_out(transport, prepared.submission.script, prepared.submission.sbatch_options)
         except CommandFailed as error:
             raise advised(error, prepared) from error
     if as_json:
@@ -111,7 +106,7 @@ def follow_log(
 ) -> None:
     """`follow_job` for a job that is recorded."""
     from slurmgen.cli.log_following import follow_to_end
-    from slurmgen.jobs.logs import find_log
+    from slurmgen.jobs.log_paths import find_log
     from slurmgen.jobs.slurm_client import job_states
 
     path = find_log(transport, record, job)

@@ -1,5 +1,6 @@
 """What `slurmgen submit` prints: what it would send, warnings, and the job."""
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ def show(prepared: "Prepared", as_json: bool) -> None:
         "twin": "to its twin here",
     }
     print_script(submission.script)
+    say_options(submission.sbatch_options)
     if submission.login_script:
         say("would first run on the login node, unless the same lines have run there before:")
         for line in submission.login_script.splitlines():
@@ -52,12 +54,19 @@ def show(prepared: "Prepared", as_json: bool) -> None:
     say(_sent_before(prepared))
 
 
+def say_options(options: Sequence[str]) -> None:
+    """Print the options of sbatch that override the header of a batch script."""
+    if options:
+        say(f"sbatch would get {shlex.join(options)}, which overrides the header of the script")
+
+
 def _dry_run(prepared: "Prepared") -> "DryRun":
     from slurmgen.cli.objects.jobs import Awaited, DryRun
 
     submission = prepared.submission
     return DryRun(
         script=submission.script,
+        sbatch_options=list(submission.sbatch_options),
         before_login=submission.login_script,
         after=[Awaited(id=one.job.id.number, type=one.type) for one in prepared.after],
         folder=submission.folder,

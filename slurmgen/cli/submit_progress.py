@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from slurmgen.cli.job_output import say
 from slurmgen.cli.submit_output import amount_of, warn
@@ -43,25 +43,9 @@ class Printer(Observer):
             log = f"{submission.parent}/before_login/{submission.login_hash}.log"
             say(f"before_login runs there first, unless the same lines have run before; its output: {log}")
 
-    @contextmanager
-    def sending(self) -> Iterator[Count | None]:
+    def sending(self) -> AbstractContextManager[Count | None]:
         """A bar on a terminal, and nothing elsewhere."""
-        if not (sys.stderr and sys.stderr.isatty()):
-            yield None
-            return
-        from rich.console import Console  # slow to import, and for a terminal only
-        from rich.progress import BarColumn, Progress, TimeRemainingColumn
-
-        columns = ("sending", BarColumn(), "{task.description}", TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=None, visible=False)
-
-            def count(part: int, total: int) -> None:
-                sent = int(bar.tasks[task].completed) + part
-                amount = f"{of_bytes(sent)} of {of_bytes(total)}"
-                bar.update(task, completed=sent, total=max(total, 1), description=amount, visible=True)
-
-            yield count
+        return _bar()
 
     def submitted(self, outcomes: Sequence[Outcome]) -> None:
         """See Observer."""
@@ -73,3 +57,31 @@ class Printer(Observer):
             f"warning: job {record.id} is submitted, in {record.folder}, but not in your records: "
             f"{error.fact}. Name its site with --site {record.site}."
         )
+
+
+class LinePrinter(Printer):
+    """Prints lines alone: several sites are sent to at the same time, and would share one bar."""
+
+    def sending(self) -> AbstractContextManager[Count | None]:
+        """See Observer."""
+        return nullcontext()
+
+
+@contextmanager
+def _bar() -> Iterator[Count | None]:
+    if not (sys.stderr and sys.stderr.isatty()):
+        yield None
+        return
+    from rich.console import Console  # slow to import, and for a terminal only
+    from rich.progress import BarColumn, Progress, TimeRemainingColumn
+
+    columns = ("sending", BarColumn(), "{task.description}", TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, visible=False)
+
+        def count(part: int, total: int) -> None:
+            sent = int(bar.tasks[task].completed) + part
+            amount = f"{of_bytes(sent)} of {of_bytes(total)}"
+            bar.update(task, completed=sent, total=max(total, 1), description=amount, visible=True)
+
+        yield count

@@ -1,6 +1,5 @@
 """`slurmgen where`: at which sites a job could run, and where it would start first."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,13 +7,15 @@ import click
 from msgspec import structs
 
 from slurmgen.cli.color import color_option, console
+from slurmgen.cli.job_command import JobCommand
 from slurmgen.cli.job_output import print_json
-from slurmgen.cli.options import JobCommand, several_sites_options
+from slurmgen.cli.options import several_sites_options
 from slurmgen.cli.route_options import connect, json_option, route_options
 from slurmgen.config.project import DEFAULT_SITE, find_project, sites_of
 from slurmgen.config.user import personal_sites
-from slurmgen.errors import RequestError, SlurmgenError
-from slurmgen.job_spec import JobOptions, load_spec
+from slurmgen.errors import SlurmgenError
+from slurmgen.job_options import JobOptions
+from slurmgen.job_spec import load_spec
 
 if TYPE_CHECKING:
     from slurmgen.jobs.where import Option, Place
@@ -48,7 +49,7 @@ def command(
 
     JOB is a job of slurmgen.toml, as for `slurmgen submit`. Exits with 1 if no site could run the job.
     """
-    from slurmgen.jobs.where import ask_all
+    from slurmgen.jobs.where import ask_all, refuse_one_host
 
     names = list(dict.fromkeys(sites)) or _own_sites(options.job)
     refuse_one_host(names, route_values)
@@ -77,19 +78,6 @@ def _own_sites(job: str | None) -> list[str]:
     of_job = sites_of(project, job) if job in project.job else ()
     names = dict.fromkeys([*personal_sites(), *of_project, *of_job])
     return [name for name in names if name != DEFAULT_SITE or project.site == name] or [DEFAULT_SITE]
-
-
-def refuse_one_host(names: Sequence[str], route_values: dict[str, Any]) -> None:
-    """Refuse --host with several sites.
-
-    Raises:
-        RequestError: they would all have the same login host.
-    """
-    if len(names) > 1 and route_values.get("host"):
-        raise RequestError(
-            f"--host {route_values['host']} cannot be the login host of {len(names)} sites",
-            "Name one --site with it, or write the hosts into personal.toml.",
-        )
 
 
 def _place(options: JobOptions, route_values: dict[str, Any]) -> "Place | SlurmgenError":

@@ -13,6 +13,7 @@ from slurmgen.errors import RequestError
 from slurmgen.files import read_bytes, refuse_links
 from slurmgen.lint.finding import Report
 from slurmgen.lint.reader import Script, read
+from slurmgen.request import Request
 from slurmgen.text import counted
 from slurmgen.toml_structs import unreadable
 
@@ -46,11 +47,17 @@ class BatchScript(Struct, frozen=True):
     "The name of the job: Slurm's default is that of the file."
     output: str
     "The name of its log, with Slurm's patterns."
+    asked: Request = Request()
+    "The options of a command that override its header."
+    options: tuple[str, ...] = ()
+    "These as options of sbatch; `script` is read as if its header had them."
+    sent: str | None = None
+    "Its text, if there are such options."
 
     @property
     def text(self) -> str:
         """Its text; bytes that are not UTF-8 are surrogates."""
-        return self.script.source.text
+        return self.script.source.text if self.sent is None else self.sent
 
     @property
     def is_array(self) -> bool:

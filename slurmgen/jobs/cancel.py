@@ -4,15 +4,22 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from slurmgen.jobs.job import Connect, Job, group_by_route
+from slurmgen.jobs.forget import settle
+from slurmgen.jobs.job import Borrow, Job, group_by_route
+from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.secret_removal import remove_secrets
 from slurmgen.jobs.slurm_client import cancel
 from slurmgen.jobs.status import make_report, query_site
+from slurmgen.jobs.stopped_races import stop_races
 from slurmgen.remote.transport import Transport
 
+CANCELLED = "CANCELLED"
+GIVEN_UP = "it has no job, and can have none"
+Notify = Callable[[str], None]
 
-def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Callable[[str], None]) -> list[Report]:
+
+def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Notify) -> list[Report]:
     """Cancel the jobs that have not ended, and report the state of all.
 
     Args:
@@ -34,25 +41,49 @@ def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Callable[[str
     return [_after(report, by_job.get(report.job, report)) for report in before]
 
 
-def cancel_all(jobs: Sequence[Job], connect: Connect, notify: Callable[[str], None]) -> list[Report]:
-    """Cancel jobs of any sites; see `cancel_jobs`.
+def cancel_all(jobs: Sequence[Job], connect: Borrow, notify: Notify) -> list[Report]:
+    """Cancel jobs of any sites; see `cancel_jobs`. A race ends if all its jobs are among them.
 
     Args:
-        jobs: the jobs.
+        jobs: the jobs. The submission of a pending one is given up.
         connect: makes the connection to each site.
         notify: see `cancel_jobs`.
+
+    Returns:
+        The reports, in the order of the jobs.
 
     Raises:
         RemoteError: a site was not reached, or Slurm did not reply or refused.
     """
-    reports: list[Report] = []
+    stop_races(jobs, connect)
+    reports: dict[Job, Report] = {}
     for route, group in group_by_route(jobs).items():
         with connect(route) as transport:
-            reports += cancel_jobs(transport, group, notify)
-    return reports
+            reports |= _cancel_at(transport, group, notify)
+    return [reports[job] for job in jobs]
 
 
-def _notify(before: Sequence[Report], active: Sequence[Job], notify: Callable[[str], None]) -> None:
+def _cancel_at(transport: Transport, jobs: Sequence[Job], notify: Notify) -> dict[Job, Report]:
+    """Cancel the jobs of one site, and give up the submissions without a job."""
+    settled = {job: _settled(transport, job) for job in jobs}
+    found = {job: one for job, one in settled.items() if one}
+    cancelled = cancel_jobs(transport, list(found.values()), notify) if found else []
+    reports = dict(zip(found, cancelled, strict=True))
+    given_up = [job for job in jobs if job not in found]
+    for job in given_up:
+        notify(f"nothing was submitted at {job.route.site}, and nothing will be")
+    return reports | {job: Report(job=job, state=CANCELLED, error=GIVEN_UP) for job in given_up}
+
+
+def _settled(transport: Transport, job: Job) -> Job | None:
+    """The job; for a pending one, that which it has become, or None if there is none."""
+    if job.record is None or not job.record.pending:
+        return job
+    record = settle(transport, job.record, Ledger())
+    return Job.of(record, job.route) if record else None
+
+
+def _notify(before: Sequence[Report], active: Sequence[Job], notify: Notify) -> None:
     for job in active:
         notify(f"asked Slurm to cancel job {job.id}")
     for report in before:
@@ -64,5 +95,5 @@ def _after(before: Report, after: Report) -> Report:
     """The report after the cancellation. Slurm keeps no record of an array task that never started."""
     if after.states or not before.states:
         return after
-    states = [state if state.ended else structs.replace(state, state="CANCELLED") for state in before.states]
+    states = [state if state.ended else structs.replace(state, state=CANCELLED) for state in before.states]
     return make_report(before.job, states)

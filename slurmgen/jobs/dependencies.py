@@ -8,7 +8,7 @@ from msgspec import Struct
 from slurmgen.errors import RequestError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.lookup import LAST, is_id, winner_of
+from slurmgen.jobs.lookup import LAST, is_id, require_settled, winner_of
 from slurmgen.jobs.races import Races
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.slurm_client import GONE
@@ -152,12 +152,7 @@ def _check(record: Record, own: Record) -> None:
             "cannot wait for it",
             "Name a job of the same site, cluster and login host.",
         )
-    if record.pending:
-        raise RequestError(
-            f"it is not known whether the last submission of {record.name} became a job",
-            "Repeat its `slurmgen submit`, which finds the job; give it up with "
-            f"`slurmgen forget {record.key}`; or name an earlier job by its id.",
-        )
+    require_settled(record)
 
 
 def _where(record: Record) -> str:

@@ -1,7 +1,7 @@
 """Submitting: the remote host makes one job for each idempotency key, however often the key is sent."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
 
@@ -93,6 +93,8 @@ class Submission(Struct, frozen=True, kw_only=True):
     file: str = ""
     "The path of the script in the run folder, if it is one of the project's own files."
 
+    sbatch_options: tuple[str, ...] = ()
+    "Options that override the header of the script, each as --NAME=VALUE."
     dependency: str = ""
     "The value of --dependency; the script does not have it."
 
@@ -228,6 +230,7 @@ def _run(
         *(submission.login_hash, submission.login_script, str(timeouts.login)),
         submission.dependency,
         str(len(secrets)),
+        "\n".join(submission.sbatch_options),
     ]
     size = 0 if parcel.base == "?" else submission.content.size
     login = 2 * timeouts.login if submission.login_script else 0
@@ -263,13 +266,13 @@ def submitted(transport: Transport, texts: list[str]) -> Submitted:
     return Submitted(job, folder, when == "earlier", int(seconds), snapshot, exposed)
 
 
-def try_out(transport: Transport, script: str) -> str:
+def try_out(transport: Transport, script: str, options: Sequence[str] = ()) -> str:
     """Check with `sbatch --test-only` whether Slurm would accept a script; its reply. No job is made.
 
     Raises:
         CommandFailed: Slurm would refuse it.
     """
-    argv = commands.sbatch_test()
+    argv = [*commands.sbatch_test(), *options]
     completed = call(
         transport, argv, data=script.encode(errors="surrogateescape"), timeout=float(TIMEOUTS.sbatch)
     )

@@ -193,7 +193,7 @@ SIGNS = (
     ),
     _sign(
         r"(?:^|: )(?:line \d{1,9}: )?([^\s:]{1,300}): (?:command )?not found$"
-        r"|failed to execute ([^\s:]{1,300}): No such file",
+        r"|(?:failed to execute|execve\(\):) ([^\s:]{1,300}): No such file",
         "command not found: {0}",
         "Is a module missing, or the environment of --python-env?",
     ),

@@ -52,10 +52,10 @@ def new_race(command: str) -> Race:
 
 
 def in_race(prepared: Prepared, race: Race) -> Prepared:
-    """The submission, whose entry is in a race, and is never that of another one."""
+    """The submission, whose entry is in a race, is never that of another one, and keeps its key."""
     of_site = sha256("\0".join((race.key, prepared.route.site)).encode()).hexdigest()
     record = structs.replace(prepared.record, fingerprint=of_site, part_of=race.key)
-    return structs.replace(prepared, record=record)
+    return structs.replace(prepared, record=record, one_key=True)
 
 
 def partition_of(entry: Record) -> str | None:

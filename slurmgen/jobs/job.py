@@ -11,7 +11,7 @@ from slurmgen.errors import SlurmgenError
 from slurmgen.jobs import final_states
 from slurmgen.jobs.failure import Why
 from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.logs import log_path
+from slurmgen.jobs.log_paths import log_path
 from slurmgen.jobs.requeued import Requeued
 from slurmgen.jobs.segments import segments_of
 from slurmgen.jobs.struct_text import from_text

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.lost_races import with_winners
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.slurm_client import UNKNOWN
 from slurmgen.jobs.status import make_report, recall
-from slurmgen.jobs.sweep_report import is_sweep, tally
+from slurmgen.jobs.sweep_report import cause, is_sweep, tally
 
 UNSETTLED = (
     "not known to have become a job: repeat its command, which finds the job or submits it, "
@@ -29,7 +30,7 @@ def without_query(jobs: Sequence[Job]) -> dict[Job, Report]:
             reports[job] = _unsettled(job, job.record)
         elif not job.needs_query or last[job.route.site, job.route.via, job.id] is not job:
             reports[job] = recall(job, ENDED) or make_report(job, ())
-    return reports
+    return dict(zip(reports, with_winners(reports.values()), strict=True))
 
 
 def reasons(report: Report) -> Iterator[str]:
@@ -37,9 +38,7 @@ def reasons(report: Report) -> Iterator[str]:
     record = report.job.record
     if is_sweep(report) and report.states:
         yield tally(report)
-    yield from filter(None, [report.waits or report.reason])
-    if report.why:
-        yield report.why.what
+    yield from filter(None, [report.lost, report.waits or report.reason, cause(report)])
     if record and record.pending:
         yield report.error
         yield from (f"{record.directory}$ {command}" for command in [record.command] if command)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from slurmgen.jobs.failure import LOG_END
 from slurmgen.jobs.job import Job
-from slurmgen.jobs.logs import find_log
+from slurmgen.jobs.log_paths import find_log
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, batches, failed
 
 _HEAD = 4096

@@ -1,15 +1,11 @@
-"""A job's log: where it is, what is in it, and following it until the job ends."""
+"""What is in the log of a job, and following it until the job ends."""
 
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import PurePosixPath
 
-from slurmgen.errors import CommandFailed, RequestError, SlurmgenError
-from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.slurm_client import call, ended, query_states
+from slurmgen.jobs.slurm_client import ended, query_states
 from slurmgen.remote.transport import COMMAND_TIMEOUT, Transport, failed
-from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
 
@@ -39,100 +35,9 @@ done
 echo "$((size - part))"
 """
 
-_WIDEST = 10
-_PATTERN = re.compile(r"%(\d*)([xjJAa%])", re.ASCII)
 
 # Slurm creates the log when the job starts; before that there is nothing to read.
 _READ = '[ ! -e "$1" ] || exec tail -c "+$2" "$1"'
-
-
-def log_path(folder: str, output: str, name: str, job: str) -> str:
-    """The log file of a job, from the value of --output or --error.
-
-    Raises:
-        CommandFailed: the job is a whole array, of which each task has a log.
-
-    >>> log_path("/home/me/run", "logs/%x-%j.out", "train", "12")
-    '/home/me/run/logs/train-12.out'
-    """
-    number, _, task = job.partition("_")
-    if "%a" in output and not task:
-        raise CommandFailed(
-            f"job {job} is an array, and each task has a log", f"Name one task, such as {job}_0."
-        )
-    values = {"x": name, "j": number, "J": number, "A": number, "a": task, "%": "%"}
-    file = _PATTERN.sub(lambda match: _filled(values[match[2]], match[1]), output)
-    return str(PurePosixPath(folder) / file)
-
-
-def _filled(value: str, width: str) -> str:
-    """The value of a pattern; Slurm pads a number to the width, as in %4a."""
-    return value.zfill(min(int(width or 0), _WIDEST)) if value.isdigit() else value
-
-
-def is_known(output: str) -> bool:
-    """Whether `log_path` knows all of the patterns; others, such as %N, need what only Slurm knows."""
-    return "%" not in _PATTERN.sub("", output)
-
-
-def find_log(transport: Transport, record: Record | None, job: JobId, *, stderr: bool = False) -> str:
-    """The log file of a job, from the ledger or, where that does not suffice, from Slurm.
-
-    Raises:
-        CommandFailed: the job is a whole array, of which each task has a log, or Slurm knows none.
-        RequestError: stderr has no file of its own.
-    """
-    if record is None:
-        return query_path(transport, job, stderr=stderr)
-    path = recorded_log(record, str(job), stderr=stderr)
-    is_filled = is_known(record.stderr if stderr else record.output)
-    return path if is_filled else query_path(transport, job, stderr=stderr)
-
-
-def recorded_log(record: Record, job: str, *, stderr: bool = False) -> str:
-    """The log file of a job in the ledger.
-
-    Args:
-        record: the job, or the array that it is a task of.
-        job: its id.
-        stderr: the file of stderr instead.
-
-    Raises:
-        CommandFailed: the job is a whole array, of which each task has a log.
-        RequestError: it is a whole sweep; or stderr has no file of its own.
-    """
-    if record.tasks and job == record.id:
-        raise RequestError(
-            f"job {job} is a sweep, and each task has a log",
-            f"Name a task, such as {job}_0, or its parameters, as in {record.name}[lr=1e-3].",
-        )
-    if stderr and not record.stderr:
-        raise RequestError(f"job {job} writes stderr to its log", "Leave out --stderr.")
-    return log_path(record.folder, record.stderr if stderr else record.output, record.name, job)
-
-
-def recorded_logs(record: Record, job: str) -> tuple[str, ...]:
-    """The file of a job's stdout and that of its stderr, if they differ; none if they are not known."""
-    patterns = dict.fromkeys(filter(None, (record.output, record.stderr)))
-    try:
-        return tuple(log_path(record.folder, pattern, record.name, job) for pattern in patterns)
-    except SlurmgenError:
-        return ()
-
-
-def query_path(transport: Transport, job: JobId, *, stderr: bool = False) -> str:
-    """The log file of a job that is not in the ledger, as Slurm reports it.
-
-    Raises:
-        CommandFailed: Slurm no longer knows the job.
-    """
-    path = replies.log_path(call(transport, commands.scontrol(job)).out, stderr=stderr)
-    if path is None:
-        raise CommandFailed(
-            f"the log of job {job} is not known",
-            "Neither your records nor Slurm on that site know the job.",
-        )
-    return path
 
 
 def read(transport: Transport, path: str, start: int = 0) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from msgspec import structs
 from slurmgen.errors import RequestError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.races import Races
+from slurmgen.jobs.races import Race, Races
 from slurmgen.jobs.sweep_table import Selection, check_parameters, chosen, selection
 from slurmgen.remote.route import Route, find_route
 from slurmgen.slurm.commands import JobId
@@ -42,8 +42,9 @@ def find_jobs(
     """Submitted jobs as `find_job` finds them, without duplicates.
 
     The name of a sweep is that of all its arrays, and `NAME[lr=1e-3]` that of the tasks with such parameters.
-    The key of a group is that of all its jobs. The name of a race is that of its chosen job; before the
-    choice, of all its jobs; `to_cancel`, of all its jobs until it is over, since another one may be chosen.
+    The key of a group is that of all its jobs. The name of a race is that of its chosen job; without one, of
+    all its jobs; `to_cancel`, of all its jobs until it is over, since another one may be chosen. Only
+    `to_cancel` also returns the jobs of a race that are still being submitted, which have no ids.
 
     Raises:
         RequestError: as `find_job`; or no task has such parameters.
@@ -53,11 +54,10 @@ def find_jobs(
 
 
 def _jobs(name: str, site: str | None, options: Options, site_route: SiteRoute, to_cancel: bool) -> list[Job]:
-    if _GROUP.fullmatch(name) and (records := Ledger().group_of(name)):
-        return [Job.of(record, _route(record, options, site_route)) for record in records]
     asked = selection(name)
-    if asked is None and (racing := _racing(name, site, to_cancel)):
-        return [Job.of(record, _route(record, options, site_route)) for record in racing]
+    several = _members(name, to_cancel) or (() if asked else _racing(name, site, to_cancel))
+    if several:
+        return [Job.of(record, _route(record, options, site_route)) for record in several]
     job = find_job(asked.job if asked else name, site, options, site_route)
     if asked is None and is_id(name):
         return [job]
@@ -65,14 +65,25 @@ def _jobs(name: str, site: str | None, options: Options, site_route: SiteRoute, 
     return _tasks(arrays, asked) if asked else arrays
 
 
-def _racing(name: str, site: str | None, until_over: bool) -> list[Record]:
-    """The jobs of the race that a name means, until one is chosen or until the race is over."""
+def _members(key: str, to_cancel: bool) -> Sequence[Record]:
+    """The jobs of the group with that key."""
+    if not _GROUP.fullmatch(key):
+        return ()
+    race = Races().named(key)
+    return _entries(race, to_cancel) if race else Ledger().group_of(key)
+
+
+def _racing(name: str, site: str | None, to_cancel: bool) -> Sequence[Record]:
+    """The jobs of the race that a name means, unless it means the chosen one."""
     record = None if site or is_id(name) else _last(name, None)
-    races = Races()
-    race = races.of(record) if record else None
-    if race is None or race.over or (race.chosen and not until_over):
-        return []
-    return [entry for entry in races.entries(race) if not entry.pending]
+    race = Races().of(record) if record else None
+    if race is None or (race.chosen and (race.over or not to_cancel)):
+        return ()
+    return _entries(race, to_cancel)
+
+
+def _entries(race: Race, to_cancel: bool) -> Sequence[Record]:
+    return [entry for entry in Races().entries(race) if to_cancel or not entry.pending]
 
 
 def only_one(jobs: Sequence[Job], name: str) -> Job:
@@ -242,10 +253,19 @@ def _by_name(name: str, site: str | None) -> Record:
             f"no job{of_name} was submitted from this machine{at_site}",
             "A job is named by its id, by its name, or as `last`; `slurmgen status` lists yours.",
         )
+    require_settled(record)
+    return record
+
+
+def require_settled(record: Record) -> None:
+    """Refuse an entry of which it is not known whether it became a job.
+
+    Raises:
+        RequestError: it is pending.
+    """
     if record.pending:
         raise RequestError(
             f"it is not known whether the last submission of {record.name} became a job",
             "Repeat its `slurmgen submit`, which finds the job; give it up with "
             f"`slurmgen forget {record.key}`; or name an earlier job by its id.",
         )
-    return record

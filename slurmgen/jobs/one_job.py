@@ -90,6 +90,8 @@ def _send(
         return entry, exactly_once.submit(transport, keyed, prepared.sent, count=count, parcel=prepared.first)
     except Closed:  # by another terminal, or by this submission if the reply was lost
         ledger.drop(entry.key)
+        if prepared.one_key:
+            raise
         entry = ledger.claim(structs.replace(prepared.record, key=new_key()))
         check_site(prepared, entry)
         return _send(transport, prepared, entry, ledger, count)

@@ -13,7 +13,13 @@ from slurmgen.jobs.dependencies import Dependency
 from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.new_entry import hash_of, new_key, pending_record
-from slurmgen.jobs.project_content import MAX_SIZE, ProjectContent, project_content, stored_content
+from slurmgen.jobs.project_content import (
+    DEFAULT_UPLOAD,
+    ProjectContent,
+    Upload,
+    project_content,
+    stored_content,
+)
 from slurmgen.jobs.secret_values import Wanted
 from slurmgen.paths import cache_folder
 from slurmgen.plan import Plan, bad_nodes
@@ -48,6 +54,8 @@ class Prepared(Struct, frozen=True):
     "Those of the same group that must end first, by their place in it, and how they must end."
     secrets: Wanted = Wanted()
     "Their values are added when the job is submitted."
+    one_key: bool = False
+    "Whether it is given up if its key is closed; else it then gets a new one."
 
 
 def prepare(
@@ -55,9 +63,7 @@ def prepare(
     script: str,
     route: Route,
     project_dir: Path,
-    remote_dir: str | None = None,
-    max_size: int = MAX_SIZE,
-    send: Sequence[str] = (),
+    upload: Upload = DEFAULT_UPLOAD,
     identity: str | None = None,
 ) -> Prepared:
     """Read the project, and make all that a submission needs. It connects to no host.
@@ -67,17 +73,15 @@ def prepare(
         script: the text of its batch script.
         route: how to reach the site.
         project_dir: the folder to send.
-        remote_dir: the remote folder for submissions.
-        max_size: bytes of the project, above which it is refused.
-        send: files to send although they may hold secrets or are ignored.
+        upload: what is sent of that folder, and where to.
         identity: the text by which a repeated submission is found; default: that of the script.
 
     Raises:
         RequestError: the project cannot be sent so.
         TransferFailed: a file cannot be read.
     """
-    find = partial(_files, plan, project_dir, tuple(send))
-    content = project_content(plan.profile, route, project_dir, remote_dir, max_size, find)
+    find = partial(_files, plan, project_dir, upload.send)
+    content = project_content(plan.profile, route, project_dir, upload, find)
     return _prepared(plan, script, route, project_dir, content, identity or script)
 
 

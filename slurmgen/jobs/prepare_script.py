@@ -1,6 +1,5 @@
 """Preparing the submission of a batch script of the user's own, as it is, without a connection."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from slurmgen.jobs.exactly_once import Submission
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.new_entry import new_key, pending_record
 from slurmgen.jobs.prepare import Prepared
-from slurmgen.jobs.project_content import MAX_SIZE, ProjectContent, project_content, stored_content
+from slurmgen.jobs.project_content import ProjectContent, Upload, project_content, stored_content
 from slurmgen.jobs.recorded_request import Recorded, with_recorded
 from slurmgen.remote.route import Route
 from slurmgen.sites.model import Site
@@ -20,13 +19,7 @@ from slurmgen.sync.project_files import project_files
 
 
 def prepare_script(
-    script: BatchScript,
-    site: Site,
-    route: Route,
-    project_dir: Path,
-    remote_dir: str | None = None,
-    max_size: int = MAX_SIZE,
-    send: Sequence[str] = (),
+    script: BatchScript, site: Site, route: Route, project_dir: Path, upload: Upload
 ) -> Prepared:
     """`prepare` for a batch script that is submitted as it is; it must be a file of the project.
 
@@ -35,16 +28,14 @@ def prepare_script(
         site: the cluster.
         route: how to reach it.
         project_dir: the folder to send.
-        remote_dir: the remote folder for submissions.
-        max_size: bytes of the project, above which it is refused.
-        send: files to send although they may hold secrets or are ignored.
+        upload: what is sent of that folder, and where to.
 
     Raises:
         RequestError: the project cannot be sent so, or the script is not among its files.
         TransferFailed: a file cannot be read.
     """
-    find = partial(project_files, project_dir, [of_batch_script(script.file)], tuple(send))
-    content = project_content(site, route, project_dir, remote_dir, max_size, find)
+    find = partial(project_files, project_dir, [of_batch_script(script.file)], upload.send)
+    content = project_content(site, route, project_dir, upload, find)
     return _prepared(script, site, route, project_dir, content)
 
 
@@ -72,12 +63,19 @@ def _prepared(
     resubmits: str = "",
 ) -> Prepared:
     made = _submission(script, content)
-    identity = "\0".join([script.file, script.text, *(["resubmits", resubmits] if resubmits else [])])
+    again = ["resubmits", resubmits] if resubmits else []
+    identity = "\0".join([script.file, script.text, *again, *script.options])
     record = pending_record(made, route, project_dir, content.commit, identity)
     record = structs.replace(record, stderr=script.option("error"))
     prepared = Prepared(made, route, record, content.sent, content.first, site.refusals)
     project = str(project_dir.resolve())
-    kept = Recorded(site=site.name, project=project, batch_script=script.file, resubmits=resubmits)
+    kept = Recorded(
+        site=site.name,
+        project=project,
+        options=script.asked,
+        batch_script=script.file,
+        resubmits=resubmits,
+    )
     return with_recorded(prepared, kept)
 
 
@@ -92,6 +90,7 @@ def _submission(script: BatchScript, content: ProjectContent) -> Submission:
         output=script.output,
         comment=script.option("comment"),
         clusters=script.option("clusters"),
+        sbatch_options=script.options,
         file=script.file,
         is_stored=content.is_stored,
     )

@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from slurmgen.errors import CommandFailed, Interrupted, RequestError
 from slurmgen.jobs.final_states import as_text
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.logs import Shown, follow, read, recorded_log
+from slurmgen.jobs.log_paths import recorded_log
+from slurmgen.jobs.logs import Shown, follow, read
 from slurmgen.jobs.prepare import Prepared, prepare
+from slurmgen.jobs.project_content import Upload
 from slurmgen.jobs.slurm_client import GONE, ended, job_states
 from slurmgen.jobs.submission import Observer, submission
 from slurmgen.paths import cache_folder, make_private
@@ -76,7 +78,7 @@ def prepare_probe(plan: Plan, route: Route, remote_dir: str | None = None) -> Pr
     """Make all that the submission needs. Its project is a folder of the cache with the script alone."""
     folder = make_private(cache_folder() / NAME)
     (folder / SCRIPT_NAME).write_text(script(), encoding="ascii")
-    return prepare(plan, batch_script(plan), route, folder, remote_dir)
+    return prepare(plan, batch_script(plan), route, folder, Upload(remote_dir))
 
 
 def unread(transport: Transport, route: Route) -> Record | None:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from os import stat_result
 from pathlib import Path, PurePosixPath
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
 from slurmgen.jobs.ledger import Record
@@ -28,6 +28,24 @@ _LISTED = 5
 "Files that an error names."
 
 
+class Upload(Struct, frozen=True):
+    """What a submission sends of a project, and where to."""
+
+    remote_dir: str | None = None
+    "The remote folder for submissions; default: that of personal.toml, else ~/slurmgen."
+    max_size: int = MAX_SIZE
+    "Bytes of the project, above which it is refused."
+    send: tuple[str, ...] = ()
+    "Files to send although they may hold secrets or are ignored."
+
+    def by_default_to(self, remote_dir: str | None) -> "Upload":
+        """The same, with this folder if none is named."""
+        return structs.replace(self, remote_dir=self.remote_dir or remote_dir)
+
+
+DEFAULT_UPLOAD = Upload()
+
+
 class ProjectContent(Struct, frozen=True):
     """What a submission sends, and where to."""
 
@@ -48,12 +66,7 @@ class ProjectContent(Struct, frozen=True):
 
 
 def project_content(
-    site: Site,
-    route: Route,
-    project_dir: Path,
-    remote_dir: str | None,
-    max_size: int,
-    find: Callable[[], Snapshot],
+    site: Site, route: Route, project_dir: Path, upload: Upload, find: Callable[[], Snapshot]
 ) -> ProjectContent:
     """Read a project. It connects to no host.
 
@@ -61,21 +74,20 @@ def project_content(
         site: the cluster.
         route: how to reach it.
         project_dir: the folder to send.
-        remote_dir: the remote folder for submissions.
-        max_size: bytes of the project, above which it is refused.
+        upload: what is sent of it, and where to.
         find: finds the files to send.
 
     Raises:
         RequestError: the project cannot be sent so.
         TransferFailed: a file cannot be read.
     """
-    parent = parent_folder(remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
+    parent = parent_folder(upload.remote_dir or DEFAULT_REMOTE_DIR, project_dir.resolve().name)
     if route.via != "twin":
         _check_reachable(site, parent)
     files = find()
     if route.via != "ssh":
         _refuse_nesting(parent, project_dir)
-    content, commit = _read(files, project_dir, max_size)
+    content, commit = _read(files, project_dir, upload.max_size)
     return ProjectContent(files, content, commit, parent, _sent(route, parent))
 
 

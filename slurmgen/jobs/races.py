@@ -60,7 +60,11 @@ class Races(Ledger):
 
     def of(self, record: Record) -> Race | None:
         """The race that a job is in."""
-        return self._race(_OF_KEY, record.part_of) if record.part_of else None
+        return self.named(record.part_of) if record.part_of else None
+
+    def named(self, key: str) -> Race | None:
+        """The race with that key."""
+        return self._race(_OF_KEY, key)
 
     def current(self, race: Race) -> Race:
         """The race as it is now."""
@@ -86,10 +90,22 @@ class Races(Ledger):
             )
             return _select(database, _OF_KEY, race.key)[0]
 
+    def stop(self, race: Race) -> Race:
+        """End a race unless a job is chosen, so that none ever is; the race as it is then."""
+        with self._writing() as database:
+            database.execute("UPDATE races SET over = 1 WHERE [key] = ? AND chosen = ''", (race.key,))
+            return _select(database, _OF_KEY, race.key)[0]
+
     def finish(self, race: Race) -> None:
         """End a race: the same command then starts a new one."""
         with self._writing() as database:
             database.execute("UPDATE races SET over = 1 WHERE [key] = ?", (race.key,))
+
+    def winners(self) -> dict[str, Record]:
+        """The chosen job of each race, by the key of the race."""
+        chosen = "SELECT chosen FROM races WHERE chosen != ''"
+        found = self._records(f"WHERE [key] != '' AND state = 'submitted' AND [key] IN ({chosen})")
+        return {record.part_of: record for record in found}
 
     def losers(self, records: Sequence[Record]) -> set[Record]:
         """The records that lost a race to another one of them."""

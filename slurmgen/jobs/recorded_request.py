@@ -13,7 +13,8 @@ from msgspec import DecodeError, Struct, json, structs
 from slurmgen.config.project import Project, find_project, own_templates
 from slurmgen.config.user import load_personal
 from slurmgen.errors import ConfigError, RequestError
-from slurmgen.job_spec import JobOptions, JobSpec, command_again, load_spec
+from slurmgen.job_options import JobOptions, command_again
+from slurmgen.job_spec import JobSpec, load_spec
 from slurmgen.jobs.dependencies import Dependency
 from slurmgen.jobs.exactly_once import script_name
 from slurmgen.jobs.ledger import Record

@@ -9,7 +9,7 @@ from slurmgen.jobs.failure import Why, status_and_signal
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.preflight_reports import Findings
-from slurmgen.jobs.report_object import JobObject, TaskObject
+from slurmgen.jobs.report_object import JobObject, TaskObject, Winner
 from slurmgen.jobs.requeued import NO_PROGRESS, Requeued
 from slurmgen.jobs.segments import main_state, which
 from slurmgen.jobs.slurm_client import GONE, ended
@@ -50,6 +50,8 @@ class Report(Struct, frozen=True, kw_only=True):
     "What its preflight found against nodes, by their names."
     remembered: str = ""
     "Why the states come from the ledger and not from Slurm; empty if they are Slurm's."
+    lost_to: Winner | None = None
+    "The job that was chosen instead of this one in a race."
     further: tuple[Record, ...] = ()
     "The records of the other arrays of a sweep, whose states are among these."
 
@@ -113,6 +115,13 @@ class Report(Struct, frozen=True, kw_only=True):
         if self.is_stuck:
             return NO_PROGRESS
         return pending_reasons.words(self.main.reason) if self.state == "PENDING" else ""
+
+    @property
+    def lost(self) -> str:
+        """Which job was chosen instead of this one, in words; empty for other jobs."""
+        if self.lost_to is None:
+            return ""
+        return f"lost the race to job {self.lost_to.id} at {self.lost_to.site}, and does not run the program"
 
     @property
     def excludes(self) -> str:
@@ -193,6 +202,7 @@ def to_json(report: Report) -> JobObject:
         key=record.key,
         command=record.command,
         directory=record.directory,
+        lost_to=report.lost_to,
         error=report.error,
         remembered=report.remembered,
     )

@@ -29,6 +29,13 @@ class TaskObject(Struct, frozen=True, kw_only=True):
     "Of a sweep: the parameters of each run of the task; else empty."
 
 
+class Winner(Struct, frozen=True, kw_only=True):
+    """The job that won a race of --first: the one that ran the program."""
+
+    id: str
+    site: str
+
+
 class JobObject(Struct, frozen=True, kw_only=True):
     """One job, and all that is known of it."""
 
@@ -90,6 +97,8 @@ class JobObject(Struct, frozen=True, kw_only=True):
     "The command that submitted it."
     directory: str
     "The working directory of that command."
+    lost_to: Winner | None
+    "The job that was chosen instead of this one, which does not run the program; null for other jobs."
     error: str
     "Why the state is unknown, else empty."
     remembered: str

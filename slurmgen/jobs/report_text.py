@@ -11,7 +11,7 @@ from slurmgen.jobs.job import Job
 from slurmgen.jobs.preflight_reports import Found
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.requeued import WHAT_TO_DO
-from slurmgen.jobs.sweep_report import is_sweep, tally
+from slurmgen.jobs.sweep_report import cause, is_sweep, tally
 from slurmgen.slurm import sizes
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState
@@ -71,7 +71,8 @@ def head(report: Report) -> Iterator[str]:
     """The state of a job; of an array, also those of its tasks."""
     job = report.job
     if report.error:
-        yield f"job {job.id} is {report.state}: {report.error}"
+        name = f"job {job.id}" if job.id.number else f"submission {job.record.key if job.record else ''}"
+        yield f"{name} is {report.state}: {report.error}"
     elif not report.states:
         yield _gone(job.id, job.route.site)
     elif report.segment:
@@ -99,6 +100,7 @@ def _array_lines(report: Report) -> Iterator[str]:
 
 def details(report: Report) -> Iterator[tuple[str, str]]:
     """What explains the state of a job: a label and a text, or no label and a sentence."""
+    yield from (("", text) for text in [report.lost] if text)
     yield from _waiting(report)
     yield from _failure(report)
     if report.usage and report.elapsed and not report.is_array:
@@ -132,8 +134,8 @@ def _todo(report: Report) -> str:
 
 def _failure(report: Report) -> Iterator[tuple[str, str]]:
     """Why a job failed, and what the preflights of its runs found against nodes."""
-    if report.why:
-        yield "why", report.why.what
+    if report.why and (text := cause(report)):
+        yield "why", text
         yield from (("log", text) for text in [report.why.line] if text)
         yield from (("do", text) for text in [report.why.todo] if text)
     if not _names_its_bad_node(report):

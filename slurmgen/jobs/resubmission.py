@@ -18,7 +18,7 @@ from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs.job import Borrow
 from slurmgen.jobs.prepare import Prepared, dependent, prepare, prepare_stored
-from slurmgen.jobs.project_content import MAX_SIZE
+from slurmgen.jobs.project_content import Upload
 from slurmgen.jobs.recorded_request import with_request
 from slurmgen.jobs.reported_nodes import on_good_nodes
 from slurmgen.jobs.resubmit import Original, again
@@ -35,17 +35,13 @@ class Resubmission(Struct, frozen=True, kw_only=True):
 
     original: Original
     changes: Request = Request()
-    "What differs from the request of the original. A batch script is submitted without changes."
+    "What differs from the request of the original; of a batch script, options that override its header."
     site: str | None = None
     "Where the new job goes; default: where the original ran."
     present_files: bool = False
     "Send the project as it is now, instead of the snapshot that the original ran."
-    remote_dir: str | None = None
-    "The remote folder for submissions of present files; default: that of personal.toml."
-    max_size: int = MAX_SIZE
-    "Bytes of the project, above which it is refused."
-    send: tuple[str, ...] = ()
-    "Files to send although they may hold secrets or are ignored."
+    upload: Upload = Upload()
+    "What is sent of present files, and where to."
     after: tuple[str, ...] = ()
     """The jobs that must end first, each `[TYPE:]JOB`; default: those that the original waited for or, at
     another site, those of slurmgen.toml."""
@@ -113,7 +109,9 @@ def ready(
     original = wanted.original
     if original.kept.batch_script:
         with connect(original.job.route) as transport:
-            return Ready([_recorded(wanted, prepare_stored_script(transport, original, wanted.after))])
+            return Ready(
+                [_recorded(wanted, prepare_stored_script(transport, original, wanted.after, wanted.changes))]
+            )
     spec = on_nodes(wanted.spec(), route)
     plan = spec.plan()
     prepared = _recorded(wanted, _prepared(wanted, spec, plan, route))
@@ -123,13 +121,13 @@ def ready(
 
 def _prepared(wanted: Resubmission, spec: JobSpec, plan: Plan, route: Route) -> Prepared:
     """The submission of the job; of a sweep, of its first array."""
-    original, send = wanted.original, (*wanted.original.kept.send, *wanted.send)
+    original, send = wanted.original, (*wanted.original.kept.send, *wanted.upload.send)
     script = spec.render(plan, wanted.cache_dir)
     identity = _identity(wanted, spec, script)
     if wanted.present_files:
         _require_project(original)
-        folder = wanted.remote_dir or spec.personal.remote_dir
-        prepared = prepare(plan, script, route, spec.project_dir, folder, wanted.max_size, send, identity)
+        upload = structs.replace(wanted.upload.by_default_to(spec.personal.remote_dir), send=send)
+        prepared = prepare(plan, script, route, spec.project_dir, upload, identity)
     else:
         _require_snapshot(original, route)
         prepared = prepare_stored(plan, script, route, spec.project_dir, original.record, identity)

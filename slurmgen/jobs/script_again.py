@@ -4,26 +4,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slurmgen.jobs.batch_script import parsed
+from slurmgen.jobs.changed_options import changed
 from slurmgen.jobs.prepare import Prepared, dependent
 from slurmgen.jobs.prepare_script import prepare_script_again
 from slurmgen.jobs.project_content import parent_of
 from slurmgen.jobs.resubmit import Original, text_of
+from slurmgen.jobs.script_options import with_options
 from slurmgen.jobs.submission_errors import SnapshotGone
 from slurmgen.remote.transport import Transport
+from slurmgen.request import Request
 from slurmgen.sites.profiles import load_site
 from slurmgen.slurm.dependencies import check_alone, given
 
 
-def prepare_stored_script(transport: Transport, original: Original, after: Sequence[str]) -> Prepared:
+def prepare_stored_script(
+    transport: Transport, original: Original, after: Sequence[str], changes: Request
+) -> Prepared:
     """Make all that the submission needs.
 
     Args:
         transport: the connection to the site of the original.
         original: the job that is submitted again.
         after: the jobs that must end first, each `[TYPE:]JOB`; default: those that the original waited for.
+        changes: options that override the header, on top of those of the original.
 
     Raises:
-        RequestError: it has dependencies twice, or a job cannot be waited for.
+        RequestError: the options contradict the script, it has dependencies twice, or a job cannot be
+            waited for.
         SnapshotGone: the cluster no longer has the script.
         CommandFailed: it cannot be read.
     """
@@ -33,6 +40,7 @@ def prepare_stored_script(transport: Transport, original: Original, after: Seque
     afters = given(after or kept.after)
     check_alone(afters, script.option("dependency"))
     site = load_site(kept.site, project_dir)
+    script = with_options(script, changed(kept.options, changes), site, accepted=kept.options)
     prepared = prepare_script_again(script, site, original.job.route, project_dir, original.record)
     return dependent(prepared, afters)
 

@@ -6,7 +6,6 @@ consent: see `Consents`.
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -135,10 +134,14 @@ def _check_consent(wanted: Wanted, name: str, route: Route, ask: Questions | Non
 
 
 def _value(name: str, ask: Questions | None) -> str:
-    value = os.environ.get(name) or _in_keyring(name) or (_asked(name, ask) if ask else "")
+    value, problem = os.environ.get(name) or "", ""
+    if not value:
+        value, problem = _in_keyring(name)
+    if not value and ask:
+        value = _asked(name, ask, problem)
     if not value:
         raise RequestError(
-            f"the secret {name} has no value: it is not in the environment, nor in the keyring",
+            f"the secret {name} has no value: it is not in the environment, nor in the keyring{problem}",
             f"Export {name}, or store it with `uvx keyring set {SERVICE} {name}` (slurmgen-torch[keyring]); "
             "on a terminal, slurmgen asks for it.",
         )
@@ -150,18 +153,25 @@ def _value(name: str, ask: Questions | None) -> str:
     return value
 
 
-def _in_keyring(name: str) -> str | None:
-    """The value in the user's keyring; None without the library, a keyring, or an entry."""
-    with suppress(Exception):  # each backend raises errors of its own
+_NO_LIBRARY = " (the library keyring is not installed)"
+
+
+def _in_keyring(name: str) -> tuple[str, str]:
+    """The value in the user's keyring; empty if it has none, with the problem if it cannot be read."""
+    try:
         value = import_module("keyring").get_password(SERVICE, name)  # an extra, and slow
-        return value if isinstance(value, str) else None
-    return None
+    except ImportError:
+        return "", _NO_LIBRARY
+    except Exception as error:  # each backend raises errors of its own, whose text may hold anything
+        return "", f" (which cannot be read: {type(error).__name__})"
+    return (value, "") if isinstance(value, str) else ("", "")
 
 
-def _asked(name: str, ask: Questions) -> str:
+def _asked(name: str, ask: Questions, problem: str) -> str:
     answers = _answers()
     if name not in answers:
-        answers[name] = ask(f"Value of the secret {name}: ")
+        where = f", which is not in the keyring{problem}" if problem not in ("", _NO_LIBRARY) else ""
+        answers[name] = ask(f"Value of the secret {name}{where}: ")
     return answers[name]
 
 

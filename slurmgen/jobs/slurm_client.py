@@ -210,10 +210,6 @@ def _with_exit_codes(
     }
 
 
-def _array(job: JobId) -> str:
-    return job.number.partition("_")[0]
-
-
 def task_order(state: JobState) -> tuple[int, str]:
     """The sort key of the tasks of an array."""
     number = re.split("[_+]", state.id)[-1]

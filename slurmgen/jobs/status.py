@@ -12,7 +12,8 @@ from slurmgen.jobs.final_states import as_text, with_final
 from slurmgen.jobs.job import Borrow, Job, group_by_route
 from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.log_files import ends
-from slurmgen.jobs.logs import recorded_logs
+from slurmgen.jobs.log_paths import recorded_logs
+from slurmgen.jobs.lost_races import with_winners
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.reported_nodes import if_readable, remember, with_bad_nodes
 from slurmgen.jobs.requeued import requeued
@@ -29,7 +30,9 @@ _NOT_YET_LISTED = "Slurm does not list it yet; try again in a minute"
 
 
 def query(jobs: Sequence[Job], connect: Borrow, *, lenient: bool = False) -> list[Report]:
-    """Query jobs, and report in their order. A site that is not reached does not hide the others.
+    """Query jobs, report in their order, and keep in the ledger how they ended.
+
+    A site that is not reached does not hide the others.
 
     Raises:
         SlurmgenError: all jobs are at one site, it was not reached, and the ledger has the final state of
@@ -40,13 +43,22 @@ def query(jobs: Sequence[Job], connect: Borrow, *, lenient: bool = False) -> lis
     for route, group in groups.items():
         try:
             with connect(route) as transport:
-                replies = query_site(transport, group, with_requeues=True)
+                replies = query_and_save(transport, group, with_requeues=True)
         except SlurmgenError as error:
             if len(groups) == 1 and not lenient and not any(job.final for job in group):
                 raise
             replies = [unreached(job, error) for job in group]
         reports |= {report.job: report for report in replies}
-    return [reports[job] for job in jobs]
+    return with_winners(reports[job] for job in jobs)
+
+
+def query_and_save(
+    transport: Transport, jobs: Sequence[Job], *, explain: bool = True, with_requeues: bool = False
+) -> list[Report]:
+    """`query_site`, which also keeps in the ledger how the jobs ended."""
+    reports = query_site(transport, jobs, explain=explain, with_requeues=with_requeues)
+    save_final_states(reports)
+    return reports
 
 
 def query_site(
@@ -87,10 +99,9 @@ def end_of(transport: Transport, job: Job, states: Sequence[JobState]) -> Report
         RemoteError: Slurm did not reply, or the log of a job in segments was not read.
     """
     if job.segments:
-        (report,) = query_site(transport, [job])
-    else:
-        (report,) = if_readable(transport, [make_report(job, states)])
-        remove_unneeded_secrets(transport, [report])
+        return query_and_save(transport, [job])[0]
+    (report,) = if_readable(transport, [make_report(job, states)])
+    remove_unneeded_secrets(transport, [report])
     save_final_states([report])
     return report
 
@@ -165,8 +176,8 @@ def recall(job: Job, remembered: str) -> Report | None:
     """The report of a job whose final state is in the ledger; `remembered` is why Slurm is not queried."""
     if not job.final:
         return None
-    reasons = (why(state, seen=job.why) for state in job.final)
-    return make_report(job, job.final, remembered, next(filter(None, reasons), None))
+    failed = _failed(job, job.final)
+    return make_report(job, job.final, remembered, why(failed, seen=job.why) if failed else None)
 
 
 def unreached(job: Job, error: SlurmgenError) -> Report:
@@ -229,7 +240,8 @@ def _state_to_read(job: Job, states: Sequence[JobState], *, with_requeues: bool)
 def _failed(job: Job, states: Sequence[JobState]) -> JobState | None:
     if job.segments:
         return decisive(states)
-    return next((state for state in states if state.state in FAILURES), None)
+    failed = [state for state in states if state.state in FAILURES]
+    return next((state for state in failed if state.state != "CANCELLED"), next(iter(failed), None))
 
 
 def _reasons(states_of: Mapping[Job, Sequence[JobState]], logs: Mapping[Job, str]) -> dict[Job, Why | None]:

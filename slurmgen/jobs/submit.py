@@ -2,25 +2,29 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from slurmgen.errors import RequestError
 from slurmgen.job_spec import JobSpec, spec_of
+from slurmgen.jobs.first_job import gated
 from slurmgen.jobs.ledger import Record
-from slurmgen.jobs.prepare import dependent, prepare
-from slurmgen.jobs.project_content import MAX_SIZE
-from slurmgen.jobs.recorded_request import with_request
+from slurmgen.jobs.prepare import Prepared, dependent
+from slurmgen.jobs.prepare_job import prepare_job
+from slurmgen.jobs.project_content import MAX_SIZE, Upload
 from slurmgen.jobs.reported_nodes import on_good_nodes
 from slurmgen.jobs.submission import Observer
+from slurmgen.jobs.submit_first import submit_first
 from slurmgen.jobs.sweep_arrays import arrays_of, submit_arrays
 from slurmgen.plan import Plan
 from slurmgen.remote.background import BackgroundLogin
-from slurmgen.remote.route import SshClient, Via, find_route
+from slurmgen.remote.route import Route, SshClient, Via, find_route
 
 
 def submit(
     job: Plan | JobSpec,
     project_dir: Path | str | None = None,
     *,
+    first: Sequence[str] = (),
     remote_dir: str | None = None,
     again: bool = False,
     send: Sequence[str] = (),
@@ -41,6 +45,8 @@ def submit(
     Args:
         job: what `load_job` or `resolve` returned.
         project_dir: for a plan, the folder of its project or one below it; default: the current folder.
+        first: for a job of `load_job`, submit it to all of these sites, wait until one starts, let that one
+            run the program, and cancel the others; a repeated call continues.
         remote_dir: the remote folder for submissions; default: that of personal.toml, else ~/slurmgen.
         again: submit a new job even if an earlier submission is unsettled.
         send: files to send although they may hold secrets or are ignored.
@@ -54,29 +60,71 @@ def submit(
         observer: is called as the submission proceeds.
 
     Returns:
-        The record of the job; of a sweep with several arrays, that of the first, whose `part_of` all share.
+        The record of the job; of a sweep with several arrays, that of the first, whose `part_of` all share;
+        with `first`, that of the job that runs the program.
 
     Raises:
         RequestError, ConfigError: the request or the project is invalid; nothing was sent.
         Unresolved: there may be a job; call it again.
-        RemoteError: there is no job.
+        RemoteError: there is no job; with `first`, no job runs the program.
     """
-    spec = job if isinstance(job, JobSpec) else spec_of(job, Path(project_dir or "."))
-    if spec is job and project_dir is not None:
-        raise RequestError("the job has a project of its own", "Leave out project_dir; load_job takes it.")
-    route = find_route(
-        spec.site, spec.personal, via=via, host=host, ssh_config=ssh_config, ssh_client=ssh_client
-    )
-    with BackgroundLogin(route) as connecting:
-        if spec is job and exclude_bad_nodes:
-            spec = on_good_nodes(spec, route)
-        plan = spec.plan() if isinstance(job, JobSpec) else job
-        folder = remote_dir or spec.personal.remote_dir
-        prepared = prepare(
-            *(plan, spec.render(plan), route, spec.project_dir, folder, max_size, send), spec.identity()
+    spec, upload = _spec(job, project_dir), Upload(remote_dir, max_size, tuple(send))
+    on_good = on_good_nodes if spec is job and exclude_bad_nodes else _as_it_is
+    route_values: dict[str, Any] = {
+        "via": via,
+        "host": host,
+        "ssh_config": ssh_config,
+        "ssh_client": ssh_client,
+    }
+
+    def gated_at(one: JobSpec, route: Route) -> Prepared:
+        one = on_good(one, route)
+        return prepare_job(one, gated(one), route, upload)
+
+    if isinstance(first, str):
+        first = (first,)
+    if first:
+        _check_first(job, after)
+        return submit_first(
+            spec,
+            first,
+            gated_at,
+            remote_dir=remote_dir,
+            route_values=route_values,
+            again=again,
+            observer=observer,
         )
-        prepared = with_request(prepared, spec, send)
-        prepared = dependent(prepared, spec.after(after))
+    route = find_route(spec.site, spec.personal, **route_values)
+    with BackgroundLogin(route) as connecting:
+        spec = on_good(spec, route)
+        plan = job if isinstance(job, Plan) else spec.plan()
+        prepared = dependent(prepare_job(spec, plan, route, upload), spec.after(after))
         arrays = arrays_of(prepared, plan, spec.render)
         with submit_arrays(arrays, connecting.transport, again=again, observer=observer) as outcomes:
             return outcomes[0].record
+
+
+def _spec(job: Plan | JobSpec, project_dir: Path | str | None) -> JobSpec:
+    if isinstance(job, Plan):
+        return spec_of(job, Path(project_dir or "."))
+    if project_dir is not None:
+        raise RequestError("the job has a project of its own", "Leave out project_dir; load_job takes it.")
+    return job
+
+
+def _as_it_is(job: JobSpec, _route: Route) -> JobSpec:
+    return job
+
+
+def _check_first(job: Plan | JobSpec, after: Sequence[str]) -> None:
+    """Refuse what belongs to one site.
+
+    Raises:
+        RequestError: the job is a plan, or names a site or another job.
+    """
+    if not isinstance(job, JobSpec):
+        raise RequestError("a plan is for one site, and `first` is for several", "Use what load_job returns.")
+    if job.options.site:
+        raise RequestError("the job names a site, and `first` others", "Leave out the site of load_job.")
+    if after:
+        raise RequestError("after and first exclude each other", "Submit the job to one site.")

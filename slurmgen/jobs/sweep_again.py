@@ -10,12 +10,11 @@ from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.lookup import is_id
 from slurmgen.jobs.recorded_request import resubmits
 from slurmgen.jobs.report import Report, tables_of
-from slurmgen.jobs.status import FAILURES
+from slurmgen.jobs.status import query_and_save
+from slurmgen.jobs.sweep_report import FAILED, joined
 from slurmgen.jobs.sweep_report import tasks as tasks_of
 from slurmgen.jobs.sweep_table import Selection, check_parameters, chosen, selection, table_of
-
-FAILED = FAILURES - {"CANCELLED", "REVOKED"}
-"The states of tasks that `resubmit --failed` runs again; it leaves out those that the user cancelled."
+from slurmgen.remote.transport import Transport
 
 
 class Target(Struct, frozen=True):
@@ -78,7 +77,7 @@ def named_tasks(record: Record, target: Target) -> tuple[int, ...]:
 
 
 def failed_tasks(report: Report) -> tuple[int, ...]:
-    """The numbers, in the whole sweep, of the tasks that failed.
+    """The numbers, in the whole sweep, of the tasks that failed, without those that were cancelled.
 
     Args:
         report: of all arrays of the sweep.
@@ -97,6 +96,22 @@ def failed_tasks(report: Report) -> tuple[int, ...]:
             f"`slurmgen status {report.job.id} --tasks` lists them; {report.name}[NAME=VALUE] names some.",
         )
     return tuple(sorted(found))
+
+
+def tasks_that_failed(transport: Transport, job: Job) -> tuple[int, ...]:
+    """The numbers of the tasks of a sweep that have failed, as Slurm reports them now.
+
+    Args:
+        transport: the connection to the site of the sweep.
+        job: one array of the sweep.
+
+    Raises:
+        RequestError: no task has failed, or the job is not a sweep.
+        CommandFailed: Slurm did not reply.
+    """
+    arrays = _jobs(arrays_of_record(job.record), job) if job.record else [job]
+    (report,) = joined(query_and_save(transport, arrays, explain=False))
+    return failed_tasks(report)
 
 
 def with_earlier(arrays: Sequence[Job]) -> list[Job]:

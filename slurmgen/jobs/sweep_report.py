@@ -5,11 +5,15 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
+from slurmgen.jobs.failure import NEVER_SATISFIED
 from slurmgen.jobs.report import Report, tables_of
 from slurmgen.jobs.slurm_client import UNKNOWN, outcome
 from slurmgen.jobs.sweep_table import Table
-from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.replies import ENDED, JobState
+from slurmgen.text import counted
 
+FAILED = ENDED - {"COMPLETED", "CANCELLED", "REVOKED"}
+"The states of tasks that failed; those that were cancelled did not."
 _ORDER = ("COMPLETED", "FAILED", "RUNNING", "PENDING")
 "The states that come first in a line."
 UNLISTED = "not listed"
@@ -71,6 +75,22 @@ def tally(report: Report) -> str:
     parts = [f"{counts[state]} {state.replace('_', ' ').lower()}" for state in ordered]
     missing = total - len(listed)
     return ", ".join([*parts, *([f"{missing} {UNLISTED}"] if missing > 0 else [])])
+
+
+def cause(report: Report) -> str:
+    """Why a job failed, in words; empty if it is not known.
+
+    Of a sweep, how many tasks failed, and why the first of them did; `tally` counts the cancelled ones.
+    """
+    if report.why is None or not is_sweep(report) or report.why == NEVER_SATISFIED:
+        return report.why.what if report.why else ""
+    failed = sum(state.state in FAILED for state in report.states)
+    if not failed:
+        return ""
+    if len(report.states) == 1:
+        return report.why.what
+    whose = ": " if failed == 1 else "; of the first: "
+    return f"{failed} of {counted(len(report.states), 'task')} failed{whose}{report.why.what}"
 
 
 def tasks(report: Report) -> Iterator[tuple[str, Table, int, JobState | None]]:

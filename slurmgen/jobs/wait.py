@@ -8,6 +8,7 @@ from msgspec import structs
 from slurmgen.errors import AuthenticationFailed, HostKeyError, RemoteError
 from slurmgen.jobs.final_states import FINAL
 from slurmgen.jobs.job import Connect, Job, group_by_route
+from slurmgen.jobs.lost_races import with_winners
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.slurm_client import GONE, task_order
 from slurmgen.jobs.status import as_run, make_report, query_site, unreached
@@ -137,7 +138,7 @@ def wait(
     try:
         while True:
             done = [report for watch in watches for report in watch.query(warn)]
-            for report in done:
+            for report in with_winners(done):
                 on_end(report)
             left = [job for watch in watches for job in watch.waiting]
             if not left or (deadline is not None and clock() >= deadline):

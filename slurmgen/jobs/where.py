@@ -7,16 +7,17 @@ Each partition of a site is a candidate. The plan refuses those that cannot run 
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 from msgspec import Struct, structs
 
-from slurmgen.errors import RequestError, SlurmgenError
+from slurmgen.errors import ConnectionFailed, RequestError, SlurmgenError
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs import remote_scripts
+from slurmgen.jobs.job import Borrow
 from slurmgen.jobs.slurm_client import hint_for
 from slurmgen.plan import Plan
 from slurmgen.remote.route import Route
@@ -25,8 +26,6 @@ from slurmgen.sites.nodes import cpu_partitions, gpu_partitions
 from slurmgen.slurm import free_nodes, replies
 from slurmgen.slurm.free_nodes import Free
 
-Login = Callable[[Route], AbstractContextManager[Transport]]
-"Connects to a site for a block."
 LIMIT = 5.0
 "Seconds for each site, its login included."
 _OF_LIMIT = 0.6
@@ -84,6 +83,19 @@ class Place(Struct, frozen=True):
     refused: tuple[Option, ...]
 
 
+def refuse_one_host(names: Sequence[str], route_values: Mapping[str, Any]) -> None:
+    """Refuse --host with several sites.
+
+    Raises:
+        RequestError: they would all have the same login host.
+    """
+    if len(names) > 1 and route_values.get("host"):
+        raise RequestError(
+            f"--host {route_values['host']} cannot be the login host of {len(names)} sites",
+            "Name one --site with it, or write the hosts into personal.toml.",
+        )
+
+
 def place(job: JobSpec, route: Route) -> Place:
     """The candidates of a site: the partition that the request names, else all that fit its GPUs."""
     found = [_candidate(job, name) for name in _partitions(job)]
@@ -121,7 +133,7 @@ def _of_plan(option: Option, plan: Plan) -> Option:
     )
 
 
-def ask_all(places: Sequence[Place], connect: Login, limit: float = LIMIT) -> list[Option]:
+def ask_all(places: Sequence[Place], connect: Borrow, limit: float = LIMIT) -> list[Option]:
     """Ask all sites at the same time; the options in order of their estimated start.
 
     Args:
@@ -135,7 +147,7 @@ def ask_all(places: Sequence[Place], connect: Login, limit: float = LIMIT) -> li
     return sorted(options, key=_rank)
 
 
-def _started(one: Place, connect: Login, limit: float) -> "Future[list[Option]]":
+def _started(one: Place, connect: Borrow, limit: float) -> "Future[list[Option]]":
     """Ask in a thread that is not waited for at exit, as one of a pool would be."""
     reply: Future[list[Option]] = Future()
 
@@ -149,9 +161,16 @@ def _started(one: Place, connect: Login, limit: float) -> "Future[list[Option]]"
     return reply
 
 
-def _ask(one: Place, connect: Login, limit: float) -> list[Option]:
+def _ask(one: Place, connect: Borrow, limit: float) -> list[Option]:
     if not one.candidates:
         return []
+    try:
+        return _reply(one, connect, limit)
+    except ConnectionFailed:  # once more, within the same limit
+        return _reply(one, connect, limit)
+
+
+def _reply(one: Place, connect: Borrow, limit: float) -> list[Option]:
     with connect(one.route) as transport:
         return ask(transport, one.candidates, limit)
 

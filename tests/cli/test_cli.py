@@ -88,6 +88,13 @@ def test_an_internal_error_exits_with_70_and_asks_for_a_report() -> None:
     assert result.stderr.splitlines()[-1].startswith("error: this is a bug in slurmgen.")
 
 
+def test_a_further_interrupt_while_an_error_is_printed_exits_with_130() -> None:
+    code = "import slurmgen.cli as c\ndef stop(*a, **k): raise KeyboardInterrupt\n"
+    code += "c.cli.main = lambda *a, **k: 1 / 0; c.click.echo = stop; c.main()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (130, "")
+
+
 def test_a_pipe_that_is_closed_early_is_not_an_error() -> None:
     command = f"{sys.executable} -m slurmgen sites show olivia | head -n 1"
     result = subprocess.run(

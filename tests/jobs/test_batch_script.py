@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurmgen.jobs.ledger import Ledger
-from slurmgen.jobs.logs import is_known, log_path
+from slurmgen.jobs.log_paths import is_known, log_path
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import WAY, Machine, machine
 from tests.support.twins import Testbed
@@ -133,12 +133,77 @@ def test_an_option_that_contradicts_a_submission_is_refused(refused: Machine, op
 
 
 @pytest.mark.parametrize(
-    "words", [["--gpus", "2"], ["--env", "A=b"], ["--replace-args"], ["--", "--epochs", "2"]]
+    "words", [["--container", "a.sif"], ["--env", "A=b"], ["--replace-args"], ["--", "--epochs", "2"]]
 )
 def test_an_option_of_a_job_has_no_place_in_a_script(refused: Machine, words: list[str]) -> None:
     written(refused.project)
     code, _, err = refused.slurmgen("submit", "own.sbatch", *WAY, *words)
-    assert (code, "own.sbatch is submitted as it is, so that " in err) == (2, True)
+    assert (code, "own.sbatch runs as it is: " in err) == (2, True)
+
+
+TORCHRUN = header("--nodes=1", "--gpus-per-node=a100:2", "--mem-per-cpu=2G").replace(
+    b"true", b"torchrun --standalone --nproc-per-node=2 train.py"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (["--time", "1:00:00", "--partition", "big"], "--partition=big --time=1:00:00"),
+        (["--gpu-type", "h100"], "--gpus-per-node=h100:2"),
+        (["--account", "team a", "--exclude", "n1=slow"], "'--account=team a' --exclude=n1"),
+        (["--mail", "end", "--sbatch", "hold"], "--hold --mail-type=END"),
+        (["--mail", "none"], "--mail-type=NONE"),
+        (["--mail-user", "ada@example.org"], "--mail-user=ada@example.org"),
+        (["--sbatch", "mem-per-cpu=3G"], "--mem-per-cpu=3G"),
+    ],
+)
+def test_options_of_sbatch_override_the_header(refused: Machine, words: list[str], options: str) -> None:
+    written(refused.project, TORCHRUN)
+    code, out, err = refused.slurmgen("submit", "own.sbatch", *WAY, *words, "--dry-run")
+    assert (code, out) == (0, TORCHRUN.decode())
+    assert f"sbatch would get {options}, which overrides the header of the script" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--gpus", "1"], "own.sbatch cannot run as it is with --gpus-per-node=a100:1: "),
+        (["--gpus", "3", "--nodes", "2"], "own.sbatch asks for GPUs per node: 3 on 2 nodes is not possible"),
+        (["--gpus", "0"], "Give --gpus, of at least 1."),
+        (
+            ["--mem", "4G"],
+            "own.sbatch has --mem-per-cpu, which excludes --mem. Use --sbatch mem-per-cpu=VALUE",
+        ),
+        (["--sbatch", "wait"], "--wait is not possible: sbatch would wait for the end of the job"),
+        (
+            ["--sbatch", "array=1-3"],
+            "--sbatch array is not possible: the number of tasks belongs to the script",
+        ),
+        (["--time", "1", "--sbatch", "time=2"], "--time and --sbatch time exclude each other"),
+        (["--gpus", "2", "--sbatch", "gpus=2"], "--gpus and --sbatch gpus exclude each other"),
+        (["--gpus", "2", "--sbatch", "gpus-per-node=2"], "--gpus and --sbatch gpus-per-node exclude"),
+        (["--gpus", "2", "--sbatch", "gres=gpu:3"], "--gpus and --sbatch gres exclude each other"),
+        (["--sbatch", "no_such=1"], "'no_such' is not an sbatch option"),
+        (["--sbatch", "gress=gpu:1"], "(SG104, line "),
+    ],
+)
+def test_an_option_that_contradicts_the_script_is_refused(
+    refused: Machine, words: list[str], why: str
+) -> None:
+    written(refused.project, TORCHRUN)
+    code, _, err = refused.slurmgen("submit", "own.sbatch", *WAY, *words)
+    assert (code, why in err) == (2, True), err
+    assert not (refused.home / "submitted").exists()
+
+
+def test_an_error_of_the_header_that_an_option_corrects_is_none(refused: Machine) -> None:
+    written(refused.project, header("--cpus-per-task=3", "--mem=1000G"))
+    way = ["submit", "own.sbatch", "--site", "daic", "--via", "local", "--dry-run"]
+    code, _, err = refused.slurmgen(*way, "--account", "a", "--cpus", "2")
+    assert (code, "own.sbatch has 1 error, " in err, "1000G" in err) == (1, True, True), err
+    code, _, err = refused.slurmgen(*way, "--account", "a", "--cpus", "2", "--mem", "1G")
+    assert (code, "finding" in err) == (0, False), err
 
 
 def test_a_job_of_slurmgen_toml_comes_before_a_file_of_its_name(refused: Machine) -> None:

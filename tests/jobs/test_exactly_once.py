@@ -20,7 +20,8 @@ from slurmgen.jobs import exactly_once, slurm_client
 from slurmgen.jobs.exactly_once import Submission, Submitted, Timeouts, try_out
 from slurmgen.jobs.failure import LOG_END
 from slurmgen.jobs.log_files import LogFile, ends, look
-from slurmgen.jobs.logs import Shown, follow, log_path, read
+from slurmgen.jobs.log_paths import log_path
+from slurmgen.jobs.logs import Shown, follow, read
 from slurmgen.jobs.prune import kept
 from slurmgen.jobs.report_text import describe
 from slurmgen.jobs.slurm_client import call, cancel, ended, job_states, outcome

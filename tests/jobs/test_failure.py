@@ -97,6 +97,7 @@ LOGS = {
         "command not found: torchrum"
     ),
     "flock: failed to execute uv: No such file or directory": "command not found: uv",
+    "slurmstepd-n1: error: execve(): torchrun: No such file or directory": "command not found: torchrun",
     "/var/spool/slurmd/job12/slurm_script: line 4: ./run.sh: Permission denied": (
         "./run.sh cannot be executed or read"
     ),

@@ -4,28 +4,41 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from queue import SimpleQueue
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
 import pytest
 from msgspec import structs
 
-from slurmgen import Request, load_site, resolve
-from slurmgen.errors import CommandFailed, ConfigError, ConnectionFailed, RequestError
-from slurmgen.job_spec import JobOptions
-from slurmgen.jobs import race as racing
+from slurmgen import Request, load_job, load_site, resolve, status, submit, wait
+from slurmgen.errors import CommandFailed, ConfigError, ConnectionFailed, RequestError, Unresolved
+from slurmgen.job_options import JobOptions
+from slurmgen.job_spec import JobSpec
+from slurmgen.jobs import contest, exactly_once, losers, runner
 from slurmgen.jobs.dependencies import find
+from slurmgen.jobs.exactly_once import Submission, Submitted
 from slurmgen.jobs.first import fingerprint, new_race, takers
 from slurmgen.jobs.gate import close_gate, open_gate
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.races import Race, Races
+from slurmgen.jobs.report import Report
+from slurmgen.jobs.runner import Entrant, Runner
+from slurmgen.jobs.submission_errors import Closed
 from slurmgen.jobs.where import Option
 from slurmgen.plan import gate
 from slurmgen.remote.local import LocalTransport
+from slurmgen.remote.route import Route
+from slurmgen.remote.transport import Completed, Transport
 from slurmgen.script import render
 from slurmgen.slurm.dependencies import parse
 from tests.cli.test_json import check
 from tests.conftest import Run
+from tests.support import first_faults
+from tests.support.first_cuts import stalled
 from tests.support.first_faults import (
     FAULTS,
     finished,
@@ -72,13 +85,25 @@ def killed() -> None:
 
 
 def killed_at(project: Path, name: str, step: str) -> Race:
-    """The race of a client that was killed when it came to a function of `slurmgen.jobs.race`."""
+    """The race of a client that was killed when it came to a function of its modules."""
 
     def prepare() -> None:
-        setattr(racing, step, lambda *_, **__: killed())
+        module = contest if hasattr(contest, step) else losers
+        setattr(module, step, lambda *_, **__: killed())
 
     assert finished(started(project, name, prepare)) == -signal.SIGKILL
     return race_of(name)
+
+
+def die_when_all_wait() -> None:
+    """Let the client choose no job, and kill it when all are submitted."""
+
+    def choose(races: Races, race: Race, _key: str) -> Race:
+        if all(not one.pending for one in races.entries(race)):
+            killed()
+        return races.current(race)
+
+    Races.choose = choose  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -92,6 +117,22 @@ def test_one_program_runs_whatever_breaks(project: Path, sites: Sites, fault: Ca
         "races of two sites",
     }
     assert (counts["races with a choice whose program ran 1 times"] > 0, wrong) == (True, set())
+
+
+def test_a_second_open_gate_would_be_counted(project: Path, sites: Sites) -> None:
+    """The trials can fail: here the client opens the gates of the losers instead of cancelling them."""
+
+    def open_too(loser: Runner, _say: object) -> None:
+        loser.tried(lambda transport: open_gate(transport, loser.record.folder))
+
+    def prepare() -> None:
+        losers._cancel = open_too  # type: ignore[assignment]
+
+    assert finished(started(project, "twice", prepare)) == 0
+    assert len(eventually(lambda: len(ran := runs_of(project, "twice")) == 2 and ran)) == 2
+    counts = settled(project, sites, ["twice"])
+    assert counts["races with a choice whose program ran 2 times"] == 1
+    assert counts["programs of another job than the chosen one"] == 1
 
 
 def test_the_first_job_to_start_runs_and_the_others_are_cancelled(
@@ -115,6 +156,11 @@ def test_the_first_job_to_start_runs_and_the_others_are_cancelled(
         (printed["id"], "COMPLETED"),
         (other["id"], "CANCELLED"),
     }
+    lost = {job["id"]: job["lost_to"] for job in both}
+    assert lost == {printed["id"]: None, other["id"]: {"id": printed["id"], "site": printed["site"]}}
+    words_of_loser = f"lost the race to job {printed['id']} at {printed['site']}"
+    for shown in (run("status"), run("status", other["id"], "--site", other["site"])):
+        assert shown.stdout.count(words_of_loser) == 1
     assert run("logs", "once").returncode == 0
 
 
@@ -182,7 +228,7 @@ def test_without_the_client_the_jobs_end_and_the_same_command_submits_new_ones(
 ) -> None:
     def prepare() -> None:
         gate.GATE_SECONDS = 1
-        racing._winner = lambda *_: killed()  # type: ignore[assignment]
+        die_when_all_wait()
 
     assert finished(started(project, "alone", prepare)) == -signal.SIGKILL
     first = race_of("alone")
@@ -213,7 +259,7 @@ def test_a_loser_that_cannot_be_cancelled_is_reported_and_runs_nothing(project: 
         raise ConnectionFailed("the connection was lost")
 
     def prepare() -> None:
-        racing.cancel_jobs = lost  # type: ignore[assignment]
+        losers.cancel_jobs = lost  # type: ignore[assignment]
 
     assert finished(started(project, "lost", prepare)) == 0
     race = race_of("lost")
@@ -227,7 +273,7 @@ def test_a_loser_that_cannot_be_cancelled_is_reported_and_runs_nothing(project: 
 
 
 def test_before_the_choice_the_name_is_that_of_all_jobs(project: Path, sites: Sites, slurmgen: Run) -> None:
-    killed_at(project, "open", "_winner")
+    assert finished(started(project, "open", die_when_all_wait)) == -signal.SIGKILL
     reply = slurmgen("cancel", "open", "--json", cwd=project, env=dict(os.environ))
     assert reply.returncode == 0, reply.stderr
     assert len(json.loads(reply.stdout)["jobs"]) == 2
@@ -241,8 +287,154 @@ def test_until_the_race_is_over_its_name_cancels_all_jobs(project: Path, sites: 
     assert len(json.loads(reply.stdout)["jobs"]) == 2, reply.stderr
     states = [state_of(sites, entry) for entry in Races().entries(race_of("chosen"))]
     assert states == ["CANCELLED", "CANCELLED"]
-    assert finished(started(project, "chosen")) == 3
     assert runs_of(project, "chosen") == []
+    cancelled = race_of("chosen")
+    assert (cancelled.chosen, cancelled.over) == ("", True)
+    assert finished(started(project, "chosen")) == 0
+    assert race_of("chosen").key != cancelled.key
+
+
+def at_submission(site: str, act: Callable[[Submission], object]) -> None:
+    """Call `act` before the job is sent to a site."""
+    send = exactly_once.submit
+
+    def submit(transport: Transport, submission: Submission, *args: Any, **values: Any) -> Submitted:
+        entry = Ledger().of_key(submission.key)
+        if entry and entry.site == site:
+            act(submission)
+        return send(transport, submission, *args, **values)
+
+    exactly_once.submit = submit
+
+
+def given_up(submission: Submission) -> None:
+    """Wait until the entry of a submission is gone."""
+    eventually(lambda: Ledger().of_key(submission.key) is None, 60)
+
+
+def test_a_job_that_runs_does_not_wait_for_a_site_that_is_still_sent_to(project: Path, sites: Sites) -> None:
+    def prepare() -> None:
+        at_submission("daic", given_up)
+        submitting, finish = threading.Event(), Races.finish
+
+        def send(runner: Runner, *made: Any) -> None:
+            try:
+                submit(runner, *made)
+            except Closed:
+                (project.parent / "closed").touch()
+                raise
+            finally:
+                if runner.route.site == "daic":
+                    submitting.set()
+
+        def late(races: Races, race: Race) -> None:
+            assert submitting.wait(60)
+            finish(races, race)
+
+        submit = Runner._submit
+        Runner._submit = send  # type: ignore[method-assign]
+        Races.finish = late  # type: ignore[method-assign]
+
+    assert finished(started(project, "sending", prepare)) == 0
+    assert (project.parent / "closed").exists()
+    (entry,) = Races().entries(race_of("sending"))
+    assert (entry.site, state_of(sites, entry)) == ("generic", "COMPLETED")
+    assert runs_of(project, "sending") == [entry.id]
+    assert jobs_of(sites["daic"], "sending") == []
+
+
+@pytest.mark.parametrize("by", ["name", "key"])
+def test_cancel_while_a_job_is_still_sent_stops_the_client_and_no_further_site_gets_a_job(
+    by: str, project: Path, sites: Sites, slurmgen: Run
+) -> None:
+    name = f"stopped-by-{by}"
+
+    def prepare() -> None:
+        at_submission("daic", given_up)
+        Races.choose = lambda races, race, _key: races.current(race)  # type: ignore[method-assign]
+
+    client = started(project, name, prepare)
+    eventually(lambda: jobs_of(sites["generic"], name))
+    word = name if by == "name" else race_of(name).key
+    reply = slurmgen("cancel", word, "--json", cwd=project, env=dict(os.environ))
+    assert (reply.returncode, finished(client)) == (0, 3), reply.stderr
+    found = {job["site"]: (job["state"], bool(job["id"])) for job in json.loads(reply.stdout)["jobs"]}
+    assert found["daic"] == ("CANCELLED", False)
+    log = (project.parent / f"{name}.log").read_text()
+    assert "error: another command has cancelled or replaced the race" in log
+    assert jobs_of(sites["daic"], name) == []
+    (left,) = (entry for entry in Ledger().all() if entry.name == name)
+    assert (left.site, state_of(sites, left)) == ("generic", "CANCELLED")
+    assert runs_of(project, name) == []
+
+
+def test_a_lost_connection_is_replaced_once_before_a_site_is_left_out(project: Path, sites: Sites) -> None:
+    def prepare() -> None:
+        lost = iter([Unresolved("the connection was lost")])
+
+        def lose(_: Submission) -> None:
+            for error in lost:
+                raise error
+
+        at_submission("daic", lose)
+        die_when_all_wait()
+
+    assert finished(started(project, "again", prepare)) == -signal.SIGKILL
+    assert "daic: the connection was lost; connecting again" in (project.parent / "again.log").read_text()
+    assert {entry.site for entry in Races().entries(race_of("again")) if not entry.pending} == set(sites)
+
+
+def test_an_entry_that_may_have_a_job_stays_if_the_second_connection_fails(project: Path) -> None:
+    def prepare() -> None:
+        def lose(_: Submission) -> None:
+            LocalTransport.run = unreachable  # type: ignore[method-assign]
+            raise Unresolved("the connection was lost")
+
+        def unreachable(*_: Any, **__: Any) -> Completed:
+            raise ConnectionFailed("the host is down")
+
+        at_submission("daic", lose)
+        at_submission("generic", lose)
+
+    assert finished(started(project, "kept-entries", prepare)) == 3
+    assert [entry.pending for entry in Races().entries(race_of("kept-entries"))] == [True, True]
+
+
+@pytest.fixture
+def job(project: Path, monkeypatch: pytest.MonkeyPatch) -> JobSpec:
+    monkeypatch.setattr(runner, "FIRST_PAUSE", 0.2)
+    asked = {"gpus": 0, "cpus": 2, "mem": "100M", "time": "00:05:00", "account": "a", "python_env": "none"}
+    return load_job(project_dir=project, framework="python", script="train.py", **asked)
+
+
+def test_python_gets_the_job_that_runs(project: Path, sites: Sites, job: JobSpec) -> None:
+    record = submit(job, first=list(sites), via="twin", remote_dir=str(project.parent / "far"))
+    assert wait(record).state == "COMPLETED"
+    assert runs_of(project, record.name) == [record.id]
+    (other,) = (entry for entry in Races().entries(race_of(record.name)) if entry.key != record.key)
+    report = status(other.id, site=other.site)
+    assert report.lost_to
+    assert (report.lost_to.id, report.lost_to.site) == (record.id, record.site)
+
+
+def test_python_refuses_what_belongs_to_one_site(job: JobSpec, project: Path) -> None:
+    with pytest.raises(RequestError, match="a plan is for one site"):
+        submit(job.plan(), project, first=["generic", "daic"])
+    with pytest.raises(RequestError, match="the job names a site"):
+        submit(load_job(site="daic", project_dir=project, script="train.py"), first=["generic"])
+    with pytest.raises(RequestError, match="after and first exclude each other"):
+        submit(job, first=["generic", "daic"], after=["12"])
+    with pytest.raises(RequestError, match="cannot be the login host of 2 sites"):
+        submit(job, first=["generic", "daic"], host="h")
+    with pytest.raises(ConfigError, match="there is no site 'nosuch'"):
+        submit(job, first="nosuch")
+
+
+def test_an_error_of_one_site_names_it(project: Path, sites: Sites) -> None:
+    asked = {"gpus": 0, "cpus": 2, "mem": "100M", "time": "00:05:00", "account": "a", "python_env": "uv"}
+    job = load_job(project_dir=project, framework="python", script="train.py", **asked)
+    with pytest.raises(RequestError, match=r"^(daic|generic): 'pyproject.toml', which the Python env"):
+        submit(job, first=list(sites), via="twin", remote_dir=str(project.parent / "far"))
 
 
 @pytest.mark.parametrize("command", ["shell", "port"])
@@ -286,10 +478,12 @@ def test_a_command_whose_race_another_one_has_given_up_ends(project: Path, sites
             Races().enter(structs.replace(race, key="other"), [], again=True)
             return False
 
-        racing.open_gate = closed
+        contest.open_gate = closed
 
     assert finished(started(project, "given-up", prepare)) == 3
-    assert "another command has ended the race" in (project.parent / "given-up.log").read_text()
+    assert (
+        "another command has cancelled or replaced the race" in (project.parent / "given-up.log").read_text()
+    )
     assert settled(project, sites, ["given-up"])["names without a run"] == 1
 
 
@@ -367,6 +561,31 @@ def test_the_same_command_joins_a_race_until_it_is_over(races: Races) -> None:
     races.finish(first)
     assert races.open_race("command") is None
     assert races.enter(second, [entry("b", second)]) == second
+
+
+def test_a_connection_that_is_made_after_the_end_of_a_race_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    connecting, ended, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def connect(_: Route) -> Transport:
+        connecting.set()
+        assert ended.wait(60)
+        return cast("Transport", SimpleNamespace(close=closed.set))
+
+    monkeypatch.setattr(runner, "query_site", lambda _, jobs, **__: [Report(job=jobs[0], state="PENDING")])
+    race = new_race("")
+    entrant = Entrant(
+        structs.replace(entry("k", race), id="1", state="submitted"), Route(site="daic", via="local"), never
+    )
+    one = Runner(race, entrant, connect, print)
+    one.start(SimpleQueue())
+    assert connecting.wait(60)
+    one.end()
+    ended.set()
+    assert closed.wait(60)
+
+
+def never() -> NoReturn:
+    raise AssertionError
 
 
 def test_a_race_has_one_choice_until_it_is_taken_back(races: Races) -> None:
@@ -496,3 +715,20 @@ def test_over_ssh_each_site_gets_one_login(slurmgen: Run) -> None:
             logs = [(one.folder / "sshd.log").read_text() for one in twins]
             assert [log.count("Accepted") for log in logs] == [1, 1]
             assert eventually(lambda: runs_of(project, "far")) == [reply.stdout.strip()]
+
+
+def test_over_ssh_a_stalled_transfer_delays_no_job_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_faults, "SITES", first_faults.SITES)
+    monkeypatch.setattr(first_faults, "WAY", first_faults.WAY)
+    with twin("generic", ssh=True) as generic, twin("olivia", nodes=1, ssh=True) as olivia:
+        both = {"generic": generic, "olivia": olivia}
+        with user_of(both) as project, stalled(project, both, "olivia", 200_000):
+            (project / "data").write_bytes(os.urandom(1_000_000))
+            assert finished(started(project, "stalled")) == 0
+            (entry,) = Races().entries(race_of("stalled"))
+            assert (entry.site, jobs_of(olivia, "stalled")) == ("generic", [])
+            assert eventually(lambda: runs_of(project, "stalled")) == [entry.id]
+            log = (project.parent / "stalled.log").read_text()
+            assert "nothing was submitted at olivia" in log

@@ -1,7 +1,6 @@
 """Secrets of a job: sent into one private file, read by the job, removed, and found nowhere else."""
 
 import os
-import pty
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from slurmgen.plan.job_secrets import PATH
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import WAY, Machine, machine
 from tests.support.sshd import Server, privilege_separation_folder, sshd
+from tests.support.terminals import terminal
 from tests.support.twins import Testbed, eventually
 
 __all__ = ["machine"]
@@ -293,28 +293,27 @@ def test_the_users_own_settings_can_consent_for_every_project(cloned: Machine) -
     assert submit(cloned)[:2] == (0, "12\n")
 
 
-def test_on_a_terminal_consent_and_the_value_are_asked_for_and_not_shown(cloned: Machine) -> None:
-    environ = {name: text for name, text in cloned.environ.items() if name != "HF_TOKEN"}
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(cloned.project)
-        os.execve(sys.executable, [sys.executable, "-m", "slurmgen", "submit", "train", *WAY], environ)  # noqa: S606
-    shown = answered(terminal, {b"[y/N] ": b"y\n", b"Value of the secret HF_TOKEN: ": f"{MARK}\n".encode()})
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, shown
-    assert MARK.encode() not in shown
+@pytest.mark.parametrize(
+    ("module", "prompt"),
+    [
+        ("import no_such_library", "Value of the secret HF_TOKEN: "),
+        ("get_password = len", "HF_TOKEN, which is not in the keyring (which cannot be read: TypeError): "),
+    ],
+)
+def test_on_a_terminal_consent_and_the_value_are_asked_for_and_not_shown(
+    cloned: Machine, tmp_path: Path, module: str, prompt: str
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/keyring.py").write_text(f"{module}\n")
+    cloned.environ |= {"PYTHONPATH": f"{tmp_path}/lib", "HF_TOKEN": ""}
+    with terminal(["submit", "train", *WAY], cloned.environ, cloned.project) as user:
+        user.sees("[y/N] ")
+        user.type("y\n")
+        user.sees(prompt)
+        user.type(f"{MARK}\n")
+        assert user.ended(MARK) == 0
     (run,) = (cloned.home / "slurmgen/project/runs").iterdir()
     assert (run / PATH).read_text() == f"export HF_TOKEN=$'{MARK}'\n"
-
-
-def answered(terminal: int, answers: dict[bytes, bytes]) -> bytes:
-    shown = b""
-    while True:
-        try:
-            shown += os.read(terminal, 4096)
-        except OSError:  # the program has ended
-            return shown
-        for prompt in [prompt for prompt in answers if prompt in shown]:
-            os.write(terminal, answers.pop(prompt))
 
 
 def test_the_value_is_taken_from_the_keyring_if_the_environment_has_none(
@@ -327,6 +326,27 @@ def test_the_value_is_taken_from_the_keyring_if_the_environment_has_none(
     assert submit(cloned, "--secret", "HF_TOKEN")[0] == 0
     (run,) = (cloned.home / "slurmgen/project/runs").iterdir()
     assert (run / PATH).read_text() == f"export HF_TOKEN=$'{MARK}slurmgenHF\\137TOKEN'\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        ("import no_such_library", "(the library keyring is not installed)"),
+        (
+            f"class KeyringLocked(Exception): ...\ndef get_password(*_):\n    raise KeyringLocked('{MARK}')",
+            "(which cannot be read: KeyringLocked)",
+        ),
+    ],
+)
+def test_a_keyring_that_cannot_be_read_is_named_without_its_words(
+    cloned: Machine, tmp_path: Path, module: str, why: str
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/keyring.py").write_text(f"{module}\n")
+    cloned.environ |= {"PYTHONPATH": f"{tmp_path}/lib", "HF_TOKEN": ""}
+    code, _, err = submit(cloned, "--secret", "HF_TOKEN")
+    assert (code, MARK in err) == (2, False)
+    assert f"it is not in the environment, nor in the keyring {why}" in err
 
 
 def test_a_secret_without_a_value_is_an_error_that_names_the_sources(cloned: Machine) -> None:

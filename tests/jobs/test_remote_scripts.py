@@ -52,7 +52,7 @@ def test_a_program_uses_no_variable_that_its_parts_do_not_set(name: remote_scrip
 def test_a_program_is_sent_without_its_comments(name: remote_scripts.Program) -> None:
     lines = remote_scripts.program(name).splitlines()
     assert not [line for line in lines if line.lstrip().startswith("#")]
-    assert sum(map(len, lines)) < 22_000
+    assert sum(map(len, lines)) < 23_000
 
 
 class Cut(LocalTransport):
@@ -73,3 +73,10 @@ def test_a_program_that_arrives_incomplete_does_nothing(tmp_path: Path, missing:
     with pytest.raises(CommandFailed):
         remote_scripts.run(transport, "submit", args, timeout=20)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("waited", "grace"), [(0, 5), (30, 30), (120, 50)])
+def test_after_no_reply_the_job_is_looked_for_as_long_as_sbatch_took(waited: int, grace: int) -> None:
+    part = Path(remote_scripts.__file__).with_name("sbatch.sh").read_text()
+    shell = f'{part}\nnow() {{ echo {1000 + waited}; }}\ncalled=1000 grace=5\npatience\necho "$grace"'
+    assert subprocess.check_output(["sh", "-c", shell], text=True) == f"{grace}\n"

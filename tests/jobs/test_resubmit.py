@@ -155,7 +155,8 @@ def test_a_batch_script_runs_again_as_it_was(
     assert len(ledger.all()) == 2
 
     for words, error in [
-        (["--time", "1"], "own.sbatch is submitted as it is, so that --time would have no effect"),
+        (["--framework", "mpi"], "own.sbatch runs as it is: --framework would change more than its header"),
+        (["--", "--lr", "1"], "own.sbatch runs as it is: arguments after -- would change more"),
         (["--present-files"], "which excludes --present-files. `slurmgen submit own.sbatch`"),
         (["--site", "daic"], "which excludes --site daic"),
         (["--failed"], "which excludes --failed"),
@@ -169,6 +170,71 @@ def test_a_batch_script_runs_again_as_it_was(
     gone = call("resubmit", first)
     assert (gone.returncode, gone.stdout) == (3, "")
     assert f"no longer has the files that job {first} ran, nor its script" in gone.stderr
+
+
+LAUNCH = b"""#!/bin/bash
+#SBATCH --job-name=first --nodes=1 --ntasks-per-node=2 --gres=gpu:2
+#SBATCH --mem=50M --time=5 --output=%x-%j.out
+srun bash -c 'echo "$SLURM_PROCID of $SLURM_NTASKS on $SLURM_NNODES"'
+"""
+
+
+def test_options_override_the_header_of_a_batch_script_and_its_text_stays(
+    call: Call, project: Path, testbed: Testbed, ledger: Ledger
+) -> None:
+    (project / "own.sbatch").write_bytes(LAUNCH)
+    at = ("--site", "generic", "--via", "twin")
+    first = call("submit", "own.sbatch", *at, "--time", "6").stdout.strip()
+    assert testbed.wait(first) == "COMPLETED"
+    shown = call("resubmit", first, "--gpus", "4", "--nodes", "2", "--dry-run")
+    assert (shown.returncode, shown.stdout) == (0, ""), shown.stderr
+    assert "sbatch would get --nodes=2 --time=6 --gres=gpu:2, which overrides" in shown.stderr
+
+    words = ("--gpus", "4", "--nodes", "2", "--mem", "60M", "--name", "second", "--sbatch", "nice=7")
+    reply = call("resubmit", first, *words)
+    assert reply.returncode == 0, reply.stderr
+    (second,) = ledger.find(reply.stdout.strip())
+    assert testbed.wait(second.id) == "COMPLETED"
+    lines = (Path(second.folder) / f"second-{second.id}.out").read_text().splitlines()
+    assert sorted(lines) == [f"{rank} of 4 on 2" for rank in range(4)]
+    facts = dict(
+        word.split("=", 1)
+        for word in testbed.run("scontrol", "show", "job", second.id).split()
+        if "=" in word
+    )
+    names = ("JobName", "NumNodes", "TimeLimit", "MinMemoryNode", "Nice")
+    assert [facts[name] for name in names] == ["second", "2", "00:06:00", "60M", "7"]
+    assert (Path(second.folder) / "own.sbatch").read_bytes() == LAUNCH
+
+    third = call("resubmit", second.id, "--time", "7", "--dry-run", "--json")
+    options = ["--mem=60M", "--job-name=second", "--nodes=2", "--time=7", "--gres=gpu:2", "--nice=7"]
+    assert sorted(json.loads(third.stdout)["sbatch_options"]) == sorted(options)
+    assert len(ledger.all()) == 2
+
+
+def test_an_option_replaces_an_earlier_one_that_means_the_same_or_excludes_it(
+    call: Call, project: Path, testbed: Testbed
+) -> None:
+    (project / "own.sbatch").write_text("#!/bin/bash\n#SBATCH --time=5\ntrue\n")
+    earlier = ("--sbatch", "time=6", "--sbatch", "mem-per-cpu=50M", "--sbatch", "nice=7")
+    job = call("submit", "own.sbatch", "--site", "generic", "--via", "twin", *earlier).stdout.strip()
+    shown = call("resubmit", job, "--time", "7", "--mem", "60M", "--dry-run", "--json")
+    assert sorted(json.loads(shown.stdout)["sbatch_options"]) == ["--mem=60M", "--nice=7", "--time=7"]
+    shown = call("resubmit", job, "--sbatch", "time=8", "--dry-run", "--json")
+    options = ["--mem-per-cpu=50M", "--nice=7", "--time=8"]
+    assert sorted(json.loads(shown.stdout)["sbatch_options"]) == options
+
+
+def test_options_that_contradict_a_script_may_run_again_but_not_further_ones(
+    call: Call, project: Path, testbed: Testbed
+) -> None:
+    (project / "own.sbatch").write_bytes(LAUNCH.replace(b"srun", b"torchrun --nproc-per-node=2 a.py; srun"))
+    words = ("--site", "generic", "--via", "twin", "--gpus", "1")
+    assert call("submit", "own.sbatch", *words).returncode == 2
+    job = call("submit", "own.sbatch", *words, "--no-lint").stdout.strip()
+    assert call("resubmit", job, "--time", "7", "--dry-run").returncode == 0
+    refused = call("resubmit", job, "--sbatch", "gress=gpu:1", "--dry-run")
+    assert (refused.returncode, "own.sbatch cannot run as it is with" in refused.stderr) == (2, True)
 
 
 def ended(ledger: Ledger, job: str, state: str, **usage: int) -> None:

@@ -128,6 +128,19 @@ def test_a_site_that_does_not_reply_in_time_hides_no_other(project: Path, testbe
     )
 
 
+def test_a_site_whose_connection_breaks_is_asked_once_more(project: Path, testbed: Testbed) -> None:
+    spec = load_job("train", "generic", project)
+    broken = iter([ConnectionFailed("the connection broke")])
+
+    def connect(_: Route) -> Transport:
+        for error in broken:
+            raise error
+        return LocalTransport(testbed.twin.environ())
+
+    (found,) = ask_all([place(spec, Route(site="generic", via="twin"))], connect)
+    assert found.error == ""
+
+
 def test_options_are_in_order_of_their_start() -> None:
     options = [
         Option(site="a", refused="no"),

@@ -12,7 +12,7 @@ import pytest
 from slurmgen import Request, load_site, render, resolve
 from tests.conftest import REPOSITORY
 from tests.scenarios.conftest import BIN, Site
-from tests.support.twins import Testbed, eventually
+from tests.support.twins import NOT_ENDED, Testbed, eventually
 
 SIZE = ("--batch-size", "68", "--epochs", "2")  # 44 steps
 EXAMPLES = REPOSITORY / "examples" / "requeue"
@@ -69,7 +69,7 @@ class Job:
         while time.monotonic() < deadline:
             shown = self.testbed.run("scontrol", "--oneliner", "show", "job", self.id)
             state = re.findall(r"JobState=(\S+)", shown)[0]
-            if state not in {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED"}:
+            if state not in NOT_ENDED:
                 return state
             if state == "PENDING" and "Priority=0 " in shown and "requeued" in shown:
                 return "held"

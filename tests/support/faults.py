@@ -37,6 +37,8 @@ class Proxy:
     "Whether the fault came about in the last connection."
     strikes: int = 0
     "How often it came about in all."
+    once: bool = False
+    "Whether it comes about in one connection only."
 
     @property
     def port(self) -> int:
@@ -61,6 +63,7 @@ class Proxy:
             while part := source.recv(min(left, 65536) if left > 0 else 65536):
                 if left == 0:
                     self.struck, self.strikes, left = True, self.strikes + 1, -1
+                    self.fault = Fault() if self.once else self.fault
                     if not self._strike(fault, source, sink):
                         return
                 sink.sendall(part)

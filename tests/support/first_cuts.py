@@ -26,10 +26,13 @@ def configure(project: Path, testbeds: Mapping[str, Testbed]) -> None:
     """Let the command of `first_faults` reach these sites over SSH."""
     folder = project.parent / "config/slurmgen"
     folder.mkdir(parents=True)
-    hosts = (f'[{site}]\nhost = "{bed.twin.ssh_host}"\n' for site, bed in testbeds.items())
-    (folder / "personal.toml").write_text("".join(hosts))
+    own = (
+        f'[{site}]\nhost = "{bed.twin.ssh_host}"\nremote_dir = "{project.parent}/far-{site}"\n'
+        for site, bed in testbeds.items()
+    )
+    (folder / "personal.toml").write_text("".join(own))
     first_faults.SITES = SITES
-    first_faults.WAY = f"--via ssh --ssh-config {project.parent}/ssh_config --remote-dir {project.parent}/far"
+    first_faults.WAY = f"--via ssh --ssh-config {project.parent}/ssh_config"
 
 
 def write_config(project: Path, twins: Mapping[str, Twin], ports: Mapping[str, int]) -> None:
@@ -45,16 +48,35 @@ def write_config(project: Path, twins: Mapping[str, Twin], ports: Mapping[str, i
     (project.parent / "ssh_config").write_text("\n".join(texts))
 
 
+def _port(one: Twin) -> int:
+    """The port of its sshd."""
+    return int((one.folder / "known_hosts").read_text().partition("]:")[2].partition(" ")[0])
+
+
 @contextmanager
 def cut(project: Path, twins: Mapping[str, Twin], chance: random.Random) -> Iterator[Callable[[], bool]]:
-    """One site is reached through a proxy that cuts its connections at a byte; yields whether it has."""
+    """One site is reached through a proxy that cuts all its connections, or the first, at a byte.
+
+    Yields whether it has.
+    """
     site = chance.choice(SITES)
     direction: Literal["up", "down"] = chance.choice(("up", "down"))
-    real = (twins[site].folder / "known_hosts").read_text().partition("]:")[2].partition(" ")[0]
-    with proxy(int(real)) as between:
+    with proxy(_port(twins[site])) as between:
         between.fault = Fault("cut", direction, chance.randint(*RANGE[direction]))
+        between.once = chance.random() < 0.5
         write_config(project, twins, {site: between.port})
         yield lambda: between.strikes > 0
+
+
+@contextmanager
+def stalled(project: Path, testbeds: Mapping[str, Testbed], site: str, at: int) -> Iterator[None]:
+    """The connections of one site carry no more than some bytes to it."""
+    twins = {site: bed.twin for site, bed in testbeds.items()}
+    configure(project, testbeds)
+    with proxy(_port(twins[site])) as between:
+        between.fault = Fault("stall", "up", at)
+        write_config(project, twins, {site: between.port})
+        yield
 
 
 def trial(project: Path, testbeds: Mapping[str, Testbed], name: str, chance: random.Random) -> Counter[str]:
@@ -62,6 +84,9 @@ def trial(project: Path, testbeds: Mapping[str, Testbed], name: str, chance: ran
     with cut(project, twins, chance) as struck:
         finished(started(project, name))
         counts = Counter({"cut" if struck() else "not cut": 1})
+        log = (project.parent / f"{name}.log").read_text()
+        counts["connected again"] += "connecting again" in log
+        counts["a site was left out"] += "\nwithout " in log or log.startswith("without ")
     write_config(project, twins, {})
     for _ in range(5):
         if is_decided(name) or not finished(started(project, name)):

@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,6 +119,7 @@ class Steps:
 
     def __init__(self, at: int, *, before: bool, strike: Callable[[], None], sites_only: bool) -> None:
         self._left, self._before, self._strike, self._sites_only = at, before, strike, sites_only
+        self._lock = threading.Lock()  # the sites of a race have a thread each
 
     def arm(self) -> None:
         run, writing = LocalTransport.run, StateFile._writing
@@ -137,8 +139,9 @@ class Steps:
 
     @contextmanager
     def _step(self) -> Iterator[None]:
-        self._left -= 1
-        strikes = not self._left
+        with self._lock:
+            self._left -= 1
+            strikes = not self._left
         if strikes and self._before:
             self._strike()
         yield
@@ -283,8 +286,8 @@ def runs_of(project: Path, name: str) -> list[str]:
 def settled(project: Path, testbeds: Testbeds, names: Sequence[str]) -> Counter[str]:
     """Wait for the chosen jobs of these names, cancel those left, and count what came of them."""
     chosen = {job for name in names for job in _chosen(name)}
-    eventually(lambda: chosen.isdisjoint(_active(testbeds, names)), 200)
-    left = _active(testbeds, names)
+    eventually(lambda: chosen.isdisjoint(active(testbeds, names)), 200)
+    left = active(testbeds, names)
     for job, testbed in left.items():
         testbed.run("scancel", job)
     counts = sum((_outcome(project, testbeds, name) for name in names), Counter[str]())
@@ -297,7 +300,8 @@ def _chosen(name: str) -> list[str]:
     return [one.id for one in entries if (race := Races().of(one)) and race.chosen == one.key]
 
 
-def _active(testbeds: Testbeds, names: Sequence[str]) -> dict[str, Testbed]:
+def active(testbeds: Testbeds, names: Sequence[str]) -> dict[str, Testbed]:
+    """The jobs of these names that wait or run."""
     argv = ("squeue", "--noheader", "--states=PENDING,RUNNING", "--format=%A", f"--name={','.join(names)}")
     return {job: testbed for testbed in testbeds.values() for job in testbed.run(*argv).split()}
 

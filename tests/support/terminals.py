@@ -35,11 +35,12 @@ class Typed:
             assert self._more(deadline), f"{text!r} is not in {self._text!r}"
         self._text = self._text.partition(text)[2]
 
-    def ended(self) -> int:
-        """Read all, and wait for the end; the exit code."""
+    def ended(self, hidden: str = "") -> int:
+        """Read all, in which `hidden` must not be, and wait for the end; the exit code."""
         deadline = time.monotonic() + 60
         while self._more(deadline):
             pass
+        assert not hidden or hidden not in self._text
         return self._process.wait(60)
 
     def _more(self, deadline: float) -> bool:

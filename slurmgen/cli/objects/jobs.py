@@ -5,8 +5,8 @@ from typing import Literal
 from msgspec import Struct
 
 from slurmgen.jobs.bad_nodes import BadNode
+from slurmgen.jobs.losers import Loser
 from slurmgen.jobs.prune import Kept
-from slurmgen.jobs.race import Loser
 from slurmgen.jobs.report_object import JobObject
 from slurmgen.jobs.where import Option
 
@@ -79,6 +79,8 @@ class ResubmitDryRun(Struct, frozen=True, kw_only=True):
     "The batch script."
     diff: str | None
     "How it differs from that of the other job, as a unified diff; null if that one is gone."
+    sbatch_options: list[str]
+    "Options of sbatch that override the header of a batch script of your own."
 
 
 class SubmittedList(Struct, frozen=True, kw_only=True):
@@ -118,6 +120,8 @@ class DryRun(Struct, frozen=True, kw_only=True):
 
     script: str
     "The batch script."
+    sbatch_options: list[str]
+    "Options of sbatch that override the header of a batch script of your own."
     before_login: str
     "What would first run on the login node; empty for nothing."
     after: list[Awaited]

@@ -34,9 +34,15 @@ call_sbatch() { # sets $job, empty if sbatch printed none, and $status
   time_up # after a long delay, another process may have concluded that this attempt is over
   [ "$up" -le "$((intended + 30))" ] || give_up 'this machine is too busy'
   [ ! -e "$records/intent.$number.over" ] || give_up 'another process has given up this attempt'
+  called=$(now)
+  lines=$IFS && IFS='
+' && set -f
+  # shellcheck disable=SC2086  # one word for each line
+  set -- $sbatch_options
+  IFS=$lines && set +f
   bash -p -c "$as_started" slurmgen "$$" "$(secret_names)" \
     timeout -s KILL "$sbatch_seconds" sbatch --parsable "--comment=$comment" "--chdir=$run" \
-    ${dependency:+"--dependency=$dependency"} ${dependency:+--kill-on-invalid-dep=yes} "$run/$script" \
+    ${dependency:+"--dependency=$dependency"} ${dependency:+--kill-on-invalid-dep=yes} "$@" "$run/$script" \
     >"$out" 2>"$err" 3<&- </dev/null
   status=$?
   job=
@@ -53,7 +59,14 @@ refused() { # refused STATUS
     grep -q -e 'Batch job submission failed' -e 'error: ' -e 'nvalid' -e 'nrecognized' -e 'requires an argument' "$records/sbatch.$number.err"
 }
 
+patience() { # a controller that did not reply for some seconds may take the job as many seconds later
+  waited=$(($(now) - called))
+  [ "$waited" -le 50 ] || waited=50 # so that the holder of the intent ends within its lifetime
+  [ "$waited" -le "$grace" ] || grace=$waited
+}
+
 after_no_reply() { # sbatch does not know whether Slurm took the job
+  patience
   error=${message:-no reply within $sbatch_seconds seconds} message=
   find_job
   case $? in

@@ -28,7 +28,7 @@ script=$7 script_text=$8 record=$9
 shift 9
 log_dir=$1 log_prefix=$2 comment=$3 clusters=$4 sbatch_seconds=$5 grace=$6
 login=${7-} login_text=${8-} login_seconds=${9-} dependency=${10-}
-secret_bytes=${11-}
+secret_bytes=${11-} sbatch_options=${12-} # one option a line
 
 secrets=.slurmgen/secrets # below the run folder; plan/job_secrets.py has the same path
 

@@ -19,7 +19,7 @@ from slurmgen.cli import run
 from slurmgen.cli.objects.schema import schema_of
 from slurmgen.jobs.ledger import Record
 from tests.conftest import Run
-from tests.support.sshd import Server, free_port
+from tests.support.sshd import Server, free_port, sshd
 from tests.support.terminals import terminal
 from tests.support.twins import Testbed, eventually
 
@@ -168,7 +168,7 @@ def test_an_interrupt_before_the_log_is_shown_cancels_the_job_too(
 
     asked: list[Any] = []
     cancel = interrupt if again else lambda _transport, job: asked.append(job)
-    monkeypatch.setattr("slurmgen.jobs.logs.find_log", interrupt)
+    monkeypatch.setattr("slurmgen.jobs.log_paths.find_log", interrupt)
     monkeypatch.setattr("slurmgen.jobs.slurm_client.cancel", cancel)
     monkeypatch.setattr("slurmgen.jobs.secret_removal.remove_secrets", lambda *_: None)
     monkeypatch.setattr(run, "say_result", lambda *_: None)
@@ -194,15 +194,37 @@ SERVES = (
 )
 
 
-@pytest.mark.parametrize("kind", ["ssh", "openssh", "twin"])
 def test_a_local_port_leads_to_the_job_and_is_gone_after_interrupt(
-    slurmgen: Run, environ: dict[str, str], tmp_path: Path, login_node: Server, kind: str
+    slurmgen: Run, environ: dict[str, str], tmp_path: Path
 ) -> None:
+    forwards(slurmgen, environ, tmp_path, ["--via", "twin"])
+
+
+@pytest.mark.parametrize("client", ["paramiko", "openssh"])
+def test_a_local_port_leads_to_the_job_over_a_jump_host(
+    slurmgen: Run,
+    environ: dict[str, str],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    login_node: Server,
+    client: str,
+) -> None:
+    with sshd(tmp_path_factory.mktemp("gate"), more=f"PermitOpen 127.0.0.1:{login_node.port}") as gate:
+        known, config = tmp_path / "known_hosts", tmp_path / "ssh_config"
+        known.write_text(login_node.known_line + gate.known_line)
+        far = login_node.block("far", known, more="ProxyJump gate")
+        config.write_text(gate.block("gate", known) + far)
+        ssh = ["--host", "far", "--ssh-config", str(config), "--ssh-client", client]
+        forwards(slurmgen, environ, tmp_path, ssh)
+
+
+def forwards(slurmgen: Run, environ: dict[str, str], tmp_path: Path, route: list[str]) -> None:
+    """Submit a job that serves a page, forward its port, and end that."""
     (tmp_path / "serves.py").write_text(SERVES)
-    ssh = ["--host", "far", "--ssh-config", login_node.config(tmp_path)]
-    route = {"twin": ["--via", "twin"], "ssh": ssh, "openssh": [*ssh, "--ssh-client", "openssh"]}[kind]
     words = ["--site", "generic", *route, "--framework", "python", "--time", "00:05:00"]
-    job = slurmgen("submit", *words, "--script", "serves.py", "--", "127.0.0.1", env=environ).stdout.strip()
+    submitted = slurmgen("submit", *words, "--script", "serves.py", "--", "127.0.0.1", env=environ)
+    assert submitted.returncode == 0, submitted.stderr
+    job = submitted.stdout.strip()
     try:
         log = eventually(lambda: "port " in (text := slurmgen("logs", job, env=environ).stdout) and text)
         port = int(log.split()[1])

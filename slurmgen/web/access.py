@@ -1,10 +1,11 @@
 """Who may read the page: host, token and origin are checked first, and each reply is restricted.
 
 Another web site that the user has open may send requests to this server, or point a host name of its own at
-it. The token keeps out other users of the machine.
+it. The token keeps out other users of the machine, also those whose pages the user opens on another port.
 """
 
 import re
+from collections.abc import Iterator
 from hmac import compare_digest
 from html import escape
 from secrets import token_urlsafe
@@ -15,12 +16,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from slurmgen.web.pages import bare_page
 from slurmgen.web.settings import Settings
 
+COOKIE = "slurmgen"
 _READING = {"GET", "HEAD"}
 _OWN = {"same-origin", "none"}
 "Values of Sec-Fetch-Site: the page itself, and an address that the user typed."
 _PORT = re.compile(r":\d*$")
+_ELSEWHERE = "This request comes from another web site."
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -40,7 +44,6 @@ class Access:
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app, self.settings = app, settings
-        self.names = {_PORT.sub("", host) for host in settings.hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -53,30 +56,32 @@ class Access:
 
     def _refusal(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")
-        if self.names and _PORT.sub("", host) not in self.names:
+        if self.settings.hosts and _PORT.sub("", host) not in self.settings.hosts:
             return _refused(f"This server does not answer for the host {host[:100]!r}.", 421)
-        if not _is_from_page(request) or not (self.settings.public or _has_own_origin(request, host)):
-            return _refused("This request comes from another web site.")
-        return None if self.settings.public else self._without_token(request)
+        if self.settings.public:
+            return None if _is_from_page(request) or _is_link(request) else _refused(_ELSEWHERE)
+        return self._refusal_to_others(request, host)
 
-    def _without_token(self, request: Request) -> Response | None:
-        """Refuse a request without the token; store one in the address as a cookie, and remove it there."""
-        given = request.query_params.get("token", "")
-        if request.method == "GET" and self._is_token(given):
+    def _refusal_to_others(self, request: Request, host: str) -> Response | None:
+        """Refuse all but the user; store a token in the address as a cookie, and remove it there."""
+        enters = request.method == "GET" and self._is_token(request.query_params.get("token", ""))
+        is_own = _is_from_page(request) or (enters and _is_link(request))
+        if not (is_own and _has_own_origin(request, host)):
+            return _refused(_ELSEWHERE)
+        if enters:
             return self._with_cookie(request)
-        if self._is_token(request.cookies.get(self.settings.cookie, "")):
+        if any(map(self._is_token, _cookies(request))):
             return None
+        if "text/html" in request.headers.get("accept", ""):
+            return bare_page("no_token.html", 403, nonce=request.scope["nonce"])
         return _refused("Open the address that `slurmgen web` printed: it contains the token of this server.")
 
     def _is_token(self, given: str) -> bool:
         return compare_digest(given.encode(errors="replace"), self.settings.token.encode())
 
     def _with_cookie(self, request: Request) -> Response:
-        settings = self.settings
-        reply = _moved(request, _without(request, "token"))
-        reply.set_cookie(
-            settings.cookie, settings.token, httponly=True, samesite="strict", path=settings.base_path or "/"
-        )
+        reply, path = _moved(request, _without(request, "token")), self.settings.base_path or "/"
+        reply.set_cookie(COOKIE, self.settings.token, httponly=True, samesite="strict", path=path)
         return reply
 
 
@@ -92,7 +97,7 @@ def _moved(request: Request, address: str) -> Response:
     A browser sends no strict cookie after a link from elsewhere, such as a web terminal, not even to where
     that redirects. A page that leads to the address has this origin, so the cookie is sent.
     """
-    if request.headers.get("sec-fetch-site", "none") in _OWN:
+    if _is_from_page(request):
         return RedirectResponse(address, 303)
     return HTMLResponse(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(address)}">')
 
@@ -101,11 +106,22 @@ def _refused(text: str, status: int = 403) -> Response:
     return PlainTextResponse(f"{text}\n", status)
 
 
+def _cookies(request: Request) -> Iterator[str]:
+    """The values of the cookie. A server on another port may have added one of the same name."""
+    for pair in request.headers.get("cookie", "").split(";"):
+        name, _, value = pair.strip().partition("=")
+        if name == COOKIE:
+            yield value
+
+
 def _is_from_page(request: Request) -> bool:
-    """Whether this page made the request, or a user followed a link to it. A program sends no such header."""
+    """Whether this page made the request, or the user typed its address. A program sends no such header."""
+    return request.headers.get("sec-fetch-site", "none") in _OWN
+
+
+def _is_link(request: Request) -> bool:
+    """Whether the user followed a link."""
     headers = request.headers
-    if headers.get("sec-fetch-site", "none") in _OWN:
-        return True
     navigates = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
     return request.method in _READING and navigates
 

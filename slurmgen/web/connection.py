@@ -1,4 +1,4 @@
-"""The connections of a public server."""
+"""The connections of a server: others cannot use them up."""
 
 import asyncio
 from ipaddress import ip_address, ip_network
@@ -9,9 +9,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from slurmgen.web.limits import client_of
 
+MOST = 300
+"Connections at the same time."
 SECONDS = 30
 PER_CLIENT = 100
-"Connections that a client may have at the same time, unless it is a proxy."
+"Connections that a client of a public server may have at the same time, unless it is a proxy."
 
 
 class _WithLength(h11.Connection):
@@ -28,7 +30,40 @@ class _WithLength(h11.Connection):
         return event
 
 
-class Timed(H11Protocol):
+class Bounded(H11Protocol):
+    """Ends the connection that has been idle for longest if there are too many.
+
+    Only a request that is let in makes one busy for long, so another user of the machine cannot keep out the
+    one with the token. A browser opens an idle connection again when it needs it.
+    """
+
+    _used = 0.0
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        """Set up a connection as uvicorn does."""
+        super().__init__(*args, **settings)
+        self.conn = _WithLength(h11.SERVER)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Make room for this connection."""
+        super().connection_made(transport)
+        self._used = self.loop.time()
+        others = [one for one in self._opened() if one is not self]
+        if len(others) >= MOST:
+            idle = [one for one in others if one.cycle is None or one.cycle.response_complete]
+            min(idle, key=lambda one: one._used, default=self).transport.abort()
+
+    def on_response_complete(self) -> None:
+        """Note when the connection became idle."""
+        self._used = self.loop.time()
+        super().on_response_complete()
+
+    def _opened(self) -> "list[Bounded]":
+        every = [one for one in self.connections if isinstance(one, Bounded)]
+        return [one for one in every if not one.transport.is_closing()]
+
+
+class Timed(Bounded):
     """Ends a connection if one request and its reply take too long, or if its client has too many.
 
     Clients that are slow, or that send nothing, could otherwise use up all connections.
@@ -36,11 +71,6 @@ class Timed(H11Protocol):
 
     _end: asyncio.TimerHandle | None = None
     _client: str | None = None
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        """Set up a connection as uvicorn does."""
-        super().__init__(*args, **settings)
-        self.conn = _WithLength(h11.SERVER)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time of the first request."""
@@ -68,7 +98,7 @@ class Timed(H11Protocol):
         self._end = self.loop.call_later(SECONDS, self.transport.abort)
 
     def _has_too_many(self) -> bool:
-        own = [one for one in self.connections if isinstance(one, Timed) and one._client == self._client]
+        own = [one for one in self._opened() if isinstance(one, Timed) and one._client == self._client]
         return len(own) > PER_CLIENT
 
     def _is_proxy(self) -> bool:

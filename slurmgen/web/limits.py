@@ -23,7 +23,7 @@ _BURST = 3
 class Limits:
     """What a public server allows."""
 
-    rate: int = 20
+    rate: int
     "Requests per second of one client; three times as many at once."
     seconds: float = 2
     "Time until a reply starts, from the end of the request."

@@ -20,7 +20,7 @@ _MAX_FIELDS = 200
 @cache
 def _templates() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(PAGES),
+        loader=FileSystemLoader([PAGES, PAGES.parent / "static"]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -46,7 +46,12 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
         "nonce": request.scope["nonce"],
         "path": request.url.path.removeprefix(settings.base_path),
     }
-    return HTMLResponse(_templates().get_template(template).render(common | values), status)
+    return bare_page(template, status, **(common | values))
+
+
+def bare_page(template: str, status: int, **values: Any) -> HTMLResponse:
+    """A page from a template of `pages/`, with these values alone."""
+    return HTMLResponse(_templates().get_template(template).render(values), status)
 
 
 async def fields(request: Request) -> dict[str, str]:

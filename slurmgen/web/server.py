@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from ipaddress import ip_network
+from secrets import token_urlsafe
 
 import click
 import uvicorn
@@ -18,28 +19,27 @@ from slurmgen.web.limits import Limits
 from slurmgen.web.settings import Settings
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
-_NAMES = ("127.0.0.1", "localhost", "[::1]", "slurmgen.localhost")
-"What a browser on this machine calls it. Cookies of one name do not reach servers on the others."
+_NAMES = ("127.0.0.1", "localhost", "[::1]")
+"What a browser on this machine calls it."
 _BASE_PATH = re.compile(r"(/[\w~-][\w.~-]*)*", re.ASCII)
-_CONNECTIONS = 300
 
 
 @dataclass(frozen=True)
 class Options:
     """What the user asks of a server."""
 
-    port: int = 0
+    port: int
     "0: any free one."
-    host: str = "127.0.0.1"
+    host: str
     "The address to listen on; only a public page may have another than loopback."
-    base_path: str = ""
-    public: bool = False
+    base_path: str
+    public: bool
     "Without jobs and without a token."
-    rate: int = Limits.rate
+    rate: int
     "Requests per second of one client of a public page."
-    proxies: tuple[str, ...] = ()
+    proxies: tuple[str, ...]
     "Addresses and networks whose X-Forwarded-For names the client."
-    opens: bool = False
+    opens: bool
     "Open the browser."
 
 
@@ -55,7 +55,7 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
     """
     _check(options)
     with listen(options.host, options.port) as listener, ExitStack() as stack:
-        settings = _settings(options, listener.getsockname()[1])
+        settings = _settings(options)
         address = _address(options.host, listener.getsockname()[1], settings)
         click.echo(address)
         if options.opens:
@@ -89,16 +89,16 @@ def _check_network(proxy: str) -> None:
         ) from error
 
 
-def _settings(options: Options, port: int) -> Settings:
+def _settings(options: Options) -> Settings:
     base_path = options.base_path.rstrip("/")
     if options.public:
-        return Settings(public=True, base_path=base_path, limits=Limits(rate=options.rate))
-    return Settings(hosts=hosts(port), base_path=base_path)
+        return Settings(limits=Limits(options.rate), base_path=base_path)
+    return local_settings(base_path)
 
 
-def hosts(port: int) -> tuple[str, ...]:
-    """What the address of a local server may be."""
-    return tuple(f"{name}:{port}" for name in _NAMES)
+def local_settings(base_path: str = "") -> Settings:
+    """Those of a local server, with secrets of its own."""
+    return Settings(hosts=_NAMES, base_path=f"{base_path}/{token_urlsafe(16)}")
 
 
 def _address(host: str, port: int, settings: Settings) -> str:
@@ -110,11 +110,11 @@ def _address(host: str, port: int, settings: Settings) -> str:
 
 def config(settings: Settings, proxies: Sequence[str] = ()) -> uvicorn.Config:
     """How uvicorn serves: it trusts no proxy that is not named, logs no request, and reads no environment."""
-    from slurmgen.web.connection import Timed
+    from slurmgen.web.connection import Bounded, Timed
 
     return uvicorn.Config(
         create_app(settings),
-        http=Timed if settings.public else "h11",
+        http=Timed if settings.public else Bounded,
         ws="none",
         workers=1,
         log_level="error",
@@ -122,7 +122,6 @@ def config(settings: Settings, proxies: Sequence[str] = ()) -> uvicorn.Config:
         server_header=False,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
-        limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=1,
     )
 

@@ -8,23 +8,23 @@ from slurmgen.web.limits import Limits
 
 @dataclass(frozen=True)
 class Settings:
-    """What differs between servers. A public one has no jobs, no project and no login."""
+    """What differs between servers."""
 
-    public: bool = False
-    hosts: tuple[str, ...] = ()
-    """Hosts in the address, such as `127.0.0.1:8000`; none: any, for a public server. Any port is accepted,
-    because ssh and editors forward another one; the first port is part of the cookie's name."""
-    base_path: str = ""
-    "The path before all addresses, such as `/slurmgen`, behind a proxy."
     limits: Limits | None = None
-    "For a public server: what one client may use."
+    "What one client may use of a public server; None for a local one."
+    hosts: tuple[str, ...] = ()
+    """Names of the server, such as `127.0.0.1`; none: any, for a public one. Any port is accepted, because
+    ssh and editors forward another one."""
+    base_path: str = ""
+    """The path before all addresses, such as `/slurmgen`, behind a proxy. The last part of a local one is
+    secret: a browser sends the cookie to every port of a host, but only below this path."""
     token: str = field(default_factory=lambda: token_urlsafe(32), repr=False)
     "A local server requires it once, in the first address; then a cookie has it."
 
     @property
-    def cookie(self) -> str:
-        """The name of the cookie, which differs by port: cookies do not."""
-        return f"slurmgen-{self.hosts[0].rpartition(':')[2]}" if self.hosts else "slurmgen"
+    def public(self) -> bool:
+        """Whether anyone may use the server. It has no jobs, no project and no login."""
+        return self.limits is not None
 
     def url(self, path: str) -> str:
         """The address of a page on this server, such as `/lint`."""

@@ -4,7 +4,7 @@ import random
 import shlex
 from collections.abc import Iterator, Mapping
 
-from slurmgen.request import flag
+from slurmgen.field_names import flag
 from slurmgen.request_text import FIELDS
 from slurmgen.sites.profiles import load_site, profile_paths
 

@@ -13,10 +13,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from slurmgen.web import Settings
 from slurmgen.web.limits import Limits
-from slurmgen.web.server import config, hosts, listen
+from slurmgen.web.server import config, listen, local_settings
 
 CHROMIUM = "/usr/bin/chromium"
 DESKTOP, PHONE = (1280, 900), (390, 844)
+PUBLIC = Limits(rate=1_000_000, seconds=60, concurrent=1000, each=1000)
+"Limits of a public server that no test reaches."
 _SWITCHES = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
@@ -25,32 +27,32 @@ _SWITCHES = (
 
 @dataclass(frozen=True)
 class Served:
-    """A running server: its address, its settings with the token, and the status of each of its replies."""
+    """A running server: its settings with the token, and the status of each of its replies."""
 
     origin: str
+    "The address of its page, without a slash at the end."
     settings: Settings
     statuses: list[int]
 
     @property
     def port(self) -> int:
         """Where it listens."""
-        return int(self.origin.rpartition(":")[2])
+        return int(self.origin.split(":")[2].partition("/")[0])
 
     @property
     def entry(self) -> str:
         """The address that `slurmgen web` prints."""
-        return self.origin + self.settings.url("/") + f"?token={self.settings.token}"
+        return f"{self.origin}/?token={self.settings.token}"
 
 
 @contextmanager
 def served(
-    *, port: int = 0, public: bool = False, base_path: str = "", limits: Limits | None = None
+    *, port: int = 0, public: bool = False, base_path: str = "", limits: Limits = PUBLIC
 ) -> Iterator[Served]:
     """Serve the page in a thread of this process."""
     listener = listen("127.0.0.1", port)
     host = f"127.0.0.1:{listener.getsockname()[1]}"
-    names = () if public else hosts(listener.getsockname()[1])
-    settings = Settings(public=public, hosts=names, base_path=base_path, limits=limits)
+    settings = Settings(limits=limits, base_path=base_path) if public else local_settings(base_path)
     statuses, configured = list[int](), config(settings)
     configured.app = _noting(configured.app, statuses)
     server = uvicorn.Server(configured)
@@ -59,7 +61,7 @@ def served(
     try:
         while not server.started:
             time.sleep(0.01)
-        yield Served(f"http://{host}", settings, statuses)
+        yield Served(f"http://{host}{settings.base_path}", settings, statuses)
     finally:
         server.should_exit = True
         thread.join()

@@ -1,36 +1,45 @@
 """Send random requests to the page, and report what it must not do: `python -m tests.web.fuzz NUMBER [SEED]`.
 
 It calls the application as a server does, in a process whose audit hook sees each file that is opened, each
-folder that is listed, each process that is started, and each connection. The folders of the user are empty.
+folder that is listed, each process that is started, and each connection. The user of a local server has a few
+jobs, whose site replies with anything; only the working folder, the ledger and the cache may change.
 """
 
 import asyncio
+import os
 import re
 import sys
 import sysconfig
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message
 
 import slurmgen
-from slurmgen.paths import bundled, config_folder, state_folder
+from slurmgen.paths import bundled, cache_folder, config_folder, state_folder
 from slurmgen.web import Settings, create_app
+from slurmgen.web.access import COOKIE
 from slurmgen.web.app import _pages
+from slurmgen.web.limits import Limits
 from slurmgen.web.linter import routes as routes_of_linter
 from tests.web.hostile import MARK, SUM, Asked, Names, Requests
 
 HOST = "127.0.0.1:8123"
+UNLIMITED = Limits(rate=1_000_000, seconds=60, concurrent=1000, each=1000)
 REFUSED = tuple(
     "subprocess.Popen os.fork os.forkpty os.exec os.posix_spawn os.spawn os.system pty.spawn webbrowser.open "
-    "socket.connect socket.bind socket.getaddrinfo urllib.Request ftplib. smtplib. shutil. os.mkdir "
-    "os.remove os.rename os.rmdir os.link os.symlink os.chmod os.truncate".split()
+    "socket.connect socket.bind socket.getaddrinfo urllib.Request ftplib. smtplib.".split()
+)
+CHANGES = tuple(
+    "shutil. os.mkdir os.remove os.rename os.rmdir os.link os.symlink os.chmod os.truncate".split()
 )
 LISTED = ("os.listdir", "os.scandir")
 CODE = tuple(
@@ -78,8 +87,8 @@ def routes(found: list[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str]
             yield from ((method, prefix + route.path) for method in sorted(route.methods or {"GET"}))
 
 
-def watch(seen: list[str], allowed: tuple[str, ...]) -> None:
-    """From now on, note what the process does beyond reading its own files."""
+def watch(seen: list[str], allowed: tuple[str, ...], writable: tuple[str, ...]) -> None:
+    """From now on, note what the process does beyond reading its own files and changing those of the user."""
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(arguments[0], str | bytes):
@@ -87,14 +96,27 @@ def watch(seen: list[str], allowed: tuple[str, ...]) -> None:
                 Path(arguments[0].decode() if isinstance(arguments[0], bytes) else arguments[0]),
                 arguments[1],
             )
-            if not str(path.absolute()).startswith(allowed) or set(mode or "") & set("wax+"):
+            folders = writable if set(mode or "") & set("wax+") else allowed + writable
+            if not str(path.absolute()).startswith(folders):
                 seen.append(f"open {path} {mode}")
-        elif event in LISTED and not str(Path(arguments[0] or ".").absolute()).startswith(allowed):
+        elif event in LISTED and not _listed(arguments[0]).startswith(allowed + writable):
             seen.append(f"{event} {arguments[0]}")
+        elif event.startswith(CHANGES):
+            paths = [Path(one).absolute() for one in arguments if isinstance(one, str)]
+            is_there = event == "os.mkdir" and paths[0].is_dir()
+            if not is_there and not all(str(path).startswith(writable) for path in paths):
+                seen.append(f"{event} {arguments}")
         elif event.startswith(REFUSED):
             seen.append(f"{event} {arguments}")
 
     sys.addaudithook(hook)
+
+
+def _listed(folder: str | int | None) -> str:
+    """The path of a folder that is given by its path or its descriptor."""
+    if isinstance(folder, int):
+        return str(Path(f"/proc/self/fd/{folder}").readlink())
+    return str(Path(folder or ".").absolute())
 
 
 async def answer(app: ASGIApp, asked: Asked) -> tuple[int, dict[str, str], bytes]:
@@ -133,9 +155,30 @@ def faults(status: int, headers: dict[str, str], body: bytes) -> Iterator[str]:
             yield f"markup {parser.found}"
 
 
-async def fuzz(settings: Settings, number: int, seed: int) -> list[str]:
+def user_with_jobs(home: Path, seed: int) -> dict[str, Any]:
+    """Become a user with a few jobs; returns what names them. A public server does not import this."""
+    from slurmgen.web.jobs import state
+    from slurmgen.web.jobs.connections import Connections
+    from tests.web.hostile_site import KEYS, PARAMETERS, Site, add_jobs
+
+    (home / "project").mkdir()
+    (home / "project/train.py").write_text("print(1)\n")
+    (home / "project/job.sh").write_text("#!/bin/bash\n#SBATCH --time=1\nhostname\n")
+    os.environ |= {
+        "HOME": str(home),
+        "XDG_STATE_HOME": str(home),
+        "XDG_CONFIG_HOME": str(home),
+        "XDG_CACHE_HOME": str(home),
+    }
+    os.chdir(home / "project")
+    add_jobs(home / "project")
+    vars(state)["Connections"] = partial(Connections, Site(Random(seed)).connect)  # noqa: S311
+    return {"keys": KEYS, "parameters": PARAMETERS}
+
+
+async def fuzz(settings: Settings, number: int, seed: int, jobs: dict[str, Any]) -> list[str]:
     """Everything that is wrong, a line each."""
-    own = {"host": HOST, "origin": f"http://{HOST}", "cookie": f"{settings.cookie}={settings.token}"}
+    own = {"host": HOST, "origin": f"http://{HOST}", "cookie": f"{COOKIE}={settings.token}"}
     own |= {"content-type": "application/x-www-form-urlencoded"}
     app, addresses = create_app(settings), list(routes(_pages(settings).routes))
     headers = [(name.encode(), value.encode()) for name, value in own.items()]
@@ -144,15 +187,16 @@ async def fuzz(settings: Settings, number: int, seed: int) -> list[str]:
         names.feed(
             (await answer(app, Asked(method, path.encode(), headers, b"")))[2].decode(errors="replace")
         )
-    allowed = (*CODE, *PACKAGE) + (() if settings.public else (str(state_folder()), str(config_folder())))
-    watch(seen, allowed)
-    requests = Requests(Random(seed), addresses, names.fields, own)  # noqa: S311
+    personal = () if settings.public else (str(config_folder()),)
+    writable = () if settings.public else tuple(map(str, (state_folder(), cache_folder(), Path.cwd())))
+    watch(seen, (*CODE, *PACKAGE, *personal), writable)
+    requests = Requests(Random(seed), addresses, names.fields, own, **jobs)  # noqa: S311
     for _ in range(number):
         asked = requests.next()
         try:
-            status, *reply = await answer(app, asked)
-            statuses[status] += 1
-            wrong += [f"{fault}: {asked}" for fault in faults(status, *reply)]
+            reply = await answer(app, asked)
+            statuses[reply[0]] += 1
+            wrong += [f"{fault}: {asked}" for fault in faults(*reply)]
         except Exception:
             wrong.append(f"{asked}: {traceback.format_exc()}")
         wrong += [f"{event}: {asked}" for event in seen]
@@ -165,8 +209,11 @@ async def fuzz(settings: Settings, number: int, seed: int) -> list[str]:
 def main(kind: str, number: str, seed: str = "1") -> int:
     """Report faults; the exit status is 1 if there are any."""
     routes_of_linter._workers = Here  # type: ignore[assignment]
-    settings = Settings(public=True) if kind == "public" else Settings(hosts=(HOST,))
-    wrong = asyncio.run(fuzz(settings, int(number), int(seed)))
+    with TemporaryDirectory(prefix="slurmgen-fuzz-") as home:
+        is_public = kind == "public"
+        settings = Settings(limits=UNLIMITED) if is_public else Settings(hosts=(HOST.partition(":")[0],))
+        jobs = {} if is_public else user_with_jobs(Path(home), int(seed))
+        wrong = asyncio.run(fuzz(settings, int(number), int(seed), jobs))
     sys.stdout.write("\n".join(wrong[:20]))
     return 1 if wrong else 0
 

@@ -98,6 +98,10 @@ class Requests:
     fields: dict[str, list[str]]
     own: dict[str, str]
     "Headers of a request that is let in."
+    keys: Sequence[str] = ()
+    "What names the jobs."
+    parameters: dict[str, list[str]] = field(default_factory=dict)
+    "The fields and the parameters of the addresses of jobs."
 
     @cached_property
     def _changing(self) -> list[tuple[str, str]]:
@@ -106,8 +110,9 @@ class Requests:
 
     def next(self) -> Asked:
         method, path = self._address()
-        query = f"?{self._form()}" if self.random.random() < 0.4 else ""
-        return Asked(method, (path + query).encode("ascii", "replace"), self._headers(), self._body())
+        fields = self.parameters if path.startswith("/jobs/") else self.fields
+        query = f"?{self._form(fields)}" if self.random.random() < 0.4 else ""
+        return Asked(method, (path + query).encode("ascii", "replace"), self._headers(), self._body(fields))
 
     def _value(self) -> str:
         value = self.random.choice(VALUES)
@@ -118,25 +123,28 @@ class Requests:
             return self.random.choice(METHODS), self.random.choice(PATHS)
         method, path = self.random.choice(self.random.choice([self.addresses, self._changing]))
         parts = path.split("/")
-        path = "/".join(
-            quote(self._value(), safe="", errors="replace") if "{" in part else part for part in parts
-        )
+        path = "/".join(self._part(part) if "{" in part else part for part in parts)
         return (self.random.choice(METHODS) if self.random.random() < 0.1 else method), path
 
-    def _form(self) -> str:
-        names = self.random.sample(list(self.fields), min(len(self.fields), self.random.randrange(12)))
-        pairs = [(name, self._field(name)) for name in names]
+    def _part(self, name: str) -> str:
+        is_job = name == "{key}" and self.keys and self.random.random() < 0.9
+        value = self.random.choice(self.keys) if is_job else self._value()
+        return quote(value, safe="", errors="replace")
+
+    def _form(self, fields: dict[str, list[str]]) -> str:
+        names = self.random.sample(list(fields), min(len(fields), self.random.randrange(12)))
+        pairs = [(name, self._field(fields[name])) for name in names]
         if self.random.random() < 0.1:
             pairs.append((self._value(), self._value()))
         return "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in pairs)
 
-    def _field(self, name: str) -> str:
-        return self.random.choice(self.fields[name]) if self.random.random() < 0.6 else self._value()
+    def _field(self, known: list[str]) -> str:
+        return self.random.choice(known) if self.random.random() < 0.6 else self._value()
 
-    def _body(self) -> bytes:
+    def _body(self, fields: dict[str, list[str]]) -> bytes:
         kind = self.random.random()
         if kind < 0.85:
-            return self._form().encode()
+            return self._form(fields).encode()
         return self.random.randbytes(200) if kind < 0.95 else self._value().encode(errors="replace")
 
     def _headers(self) -> list[tuple[bytes, bytes]]:

@@ -5,6 +5,9 @@ from playwright.sync_api import Browser, expect
 
 from tests.support.web import DESKTOP, PHONE, opened, served
 
+A4 = (718, 1047)
+"The pixels of a page with margins of 1 cm."
+
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_the_navigation_leads_to_every_part(browser: Browser, size: tuple[int, int]) -> None:
@@ -18,7 +21,7 @@ def test_the_navigation_leads_to_every_part(browser: Browser, size: tuple[int, i
 def test_a_page_works_below_a_base_path(browser: Browser) -> None:
     with (
         served(public=True, base_path="/tools/slurmgen") as server,
-        opened(browser, f"{server.origin}/tools/slurmgen/") as page,
+        opened(browser, f"{server.origin}/") as page,
     ):
         page.get_by_role("link", name="Linter").click()
         expect(page).to_have_title("Linter · slurmgen")
@@ -30,3 +33,20 @@ def test_the_theme_stays_as_chosen(browser: Browser) -> None:
         chosen = page.locator("html").get_attribute("data-theme")
         page.reload()
         assert page.locator("html").get_attribute("data-theme") == chosen == "dark"
+
+
+def test_a_page_is_printed_in_the_light_theme_and_without_what_is_pressed(browser: Browser) -> None:
+    with served(public=True) as server, opened(browser, server.origin, theme="dark") as page:
+        page.get_by_role("button", name="Switch between light and dark").click()
+        page.get_by_role("button", name="Switch between light and dark").click()
+        assert page.locator("html").get_attribute("data-theme") == "dark"
+        page.emulate_media(media="print")
+        expect(page.locator("body")).to_have_css("color", "rgb(27, 36, 41)")
+        expect(page.get_by_role("navigation", name="Main")).to_be_hidden()
+
+
+def test_all_columns_of_the_sites_are_on_the_paper(browser: Browser) -> None:
+    with served(public=True) as server, opened(browser, f"{server.origin}/sites", A4) as page:
+        page.emulate_media(media="print")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        expect(page.locator(".scroll")).to_have_css("overflow-x", "visible")

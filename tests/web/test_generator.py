@@ -12,11 +12,14 @@ from starlette.testclient import TestClient
 
 from slurmgen.cli import cli
 from slurmgen.errors import SlurmgenError
+from slurmgen.field_names import worded
 from slurmgen.request_text import FIELDS
 from slurmgen.text import visible
 from slurmgen.web import Settings, create_app
+from slurmgen.web.access import COOKIE
 from slurmgen.web.generator.form import LABELS
 from tests.support.form_requests import form_requests, words_of
+from tests.support.web import PUBLIC
 
 HEADERS = {"origin": "http://testserver"}
 
@@ -24,7 +27,7 @@ HEADERS = {"origin": "http://testserver"}
 @pytest.fixture(scope="module")
 def client() -> TestClient:
     """A client of a public server."""
-    return TestClient(create_app(Settings(public=True)), headers=HEADERS)
+    return TestClient(create_app(Settings(limits=PUBLIC)), headers=HEADERS)
 
 
 @pytest.fixture(autouse=True)
@@ -46,11 +49,11 @@ def _block(html: str, name: str) -> str:
 
 
 def _rendered(words: list[str]) -> tuple[str, str]:
-    """What `slurmgen render` prints to stdout, and its error."""
+    """What `slurmgen render` prints to stdout, and its error with the labels of the form."""
     result = CliRunner().invoke(cli, ["render", *words], standalone_mode=False)
     match result.exception:
         case SlurmgenError() as error:
-            return "", visible(error.fact)
+            return "", visible(worded(error.marked[0], LABELS.__getitem__))
         case click.UsageError() as error:
             return "", visible(error.message)
         case None:
@@ -208,9 +211,9 @@ def test_a_local_server_shows_the_profiles_of_the_project(tmp_path: Path) -> Non
     (tmp_path / "site_profiles").mkdir()
     (tmp_path / "site_profiles" / "mine.toml").write_text('name = "mine"\nextends = "generic"\n')
     settings = Settings(hosts=("testserver",))
-    local = TestClient(create_app(settings), headers=HEADERS, cookies={settings.cookie: settings.token})
+    local = TestClient(create_app(settings), headers=HEADERS, cookies={COOKIE: settings.token})
     assert "mine.sbatch" in local.post("/generator", data={"site": "mine"}).text
-    public = TestClient(create_app(Settings(public=True)), headers=HEADERS)
+    public = TestClient(create_app(Settings(limits=PUBLIC)), headers=HEADERS)
     assert "there is no site" in public.post("/generator", data={"site": "mine"}).text
 
 

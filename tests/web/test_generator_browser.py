@@ -49,6 +49,20 @@ def test_the_site_decides_choices_and_hints(browser: Browser, origin: str) -> No
         ]
 
 
+def test_a_refusal_is_announced_once_the_user_pauses(browser: Browser, origin: str) -> None:
+    with opened(browser, "about:blank") as page:
+        page.clock.install()
+        page.goto(f"{origin}/{OLIVIA}")
+        announced = page.get_by_role("status")
+        for text in ("1", "12:", "12:x"):
+            page.get_by_label("Time limit").fill(text)
+        expect(page.locator(".problem")).to_contain_text("12:x")
+        expect(announced).to_be_empty()
+        page.clock.run_for(1000)
+        expect(announced).to_contain_text("'12:x' is not a Slurm time")
+        expect(page.locator("#request [aria-live], .result [aria-live]")).to_have_count(0)
+
+
 def test_a_refusal_is_at_its_field_and_its_button_corrects_it(browser: Browser, origin: str) -> None:
     with opened(browser, f"{origin}/{OLIVIA}") as page:
         _lines(page, "#SBATCH --nodes=1")
@@ -63,6 +77,24 @@ def test_a_refusal_is_at_its_field_and_its_button_corrects_it(browser: Browser, 
         expect(gpus).to_have_value("32")
         expect(gpus).not_to_have_attribute("aria-invalid", "true")
         expect(page.locator("#answer")).not_to_have_class("stale")
+
+
+def test_a_refusal_of_a_narrow_field_has_the_full_width(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/{OLIVIA}&gpus=5&nodes=2", PHONE) as page:
+        problem = page.locator("#problem-gpus .problem")
+        expect(problem).to_have_text(re.compile("or for Nodes 5"))
+        boxes = [one.bounding_box() for one in (page.locator("#gpus"), page.locator("#nodes"), problem)]
+        gpus, nodes, text = (box or {} for box in boxes)
+        assert text["width"] > gpus["width"] + nodes["width"]
+        assert text["y"] > max(one["y"] + one["height"] for one in (gpus, nodes))
+
+
+def test_of_a_script_and_a_command_either_can_be_cleared(browser: Browser, origin: str) -> None:
+    with opened(browser, f"{origin}/{OLIVIA}&framework=python&script=a.py&command=./b") as page:
+        problem = page.locator("#problem-script")
+        expect(problem.get_by_role("button")).to_have_text(["Clear Script", "Clear Command"])
+        problem.get_by_role("button", name="Clear Script").click()
+        expect(page.locator("#as-command")).to_contain_text("--command ./b")
 
 
 def test_a_refused_field_of_a_closed_group_is_shown(browser: Browser, origin: str) -> None:
@@ -150,7 +182,7 @@ def test_the_page_says_when_the_server_does_not_answer(browser: Browser, origin:
         page.route("**/generator", lambda route: route.abort())
         page.get_by_label("GPUs in total").fill("2")
         expect(page.locator("#refusal")).to_have_text(
-            "The server does not answer. The script below is of earlier values."
+            "The server does not answer. Is it still running? The script below shows the previous request."
         )
         page.unroute("**/generator")
         page.get_by_label("GPUs in total").fill("4")

@@ -8,18 +8,20 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from msgspec import structs
 from playwright.sync_api import Browser, Locator, Page, expect
 from starlette.testclient import TestClient
 
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.new_entry import new_key
+from slurmgen.jobs.races import Race, Races
 from slurmgen.web import Settings, create_app
 from tests.support.stepping import Stepping, stepping, submitted
 from tests.support.twins import Testbed
 from tests.support.web import DESKTOP, PHONE, Served, opened, served
 
 HOST = "127.0.0.1:8123"
-LOCAL = Settings(hosts=(HOST,))
+LOCAL = Settings(hosts=("127.0.0.1",))
 OWN = {"origin": f"http://{HOST}"}
 
 
@@ -227,6 +229,14 @@ def test_the_present_files_are_sent_if_the_user_asks_for_them(
     assert testbed.wait(copy.id) in ("COMPLETED", "GONE")
 
 
+def test_cancelling_all_jobs_of_a_race_ends_it(user: TestClient, ended: Record) -> None:
+    race = Race(new_key(), "command")
+    entry = structs.replace(ended, key=new_key(), part_of=race.key)
+    Races().enter(race, [entry])
+    assert user.post(f"/jobs/{entry.key}/cancel").status_code == 200
+    assert Races().current(race).over
+
+
 def test_another_web_site_can_neither_cancel_nor_submit(user: TestClient, ended: Record) -> None:
     for action in ("cancel", "resubmit", "resubmit/preview"):
         reply = user.post(f"/jobs/{ended.key}/{action}", headers={"origin": "http://evil.example"})
@@ -240,3 +250,41 @@ def test_after_a_time_limit_the_form_has_twice_the_time(user: TestClient, ended:
     form = user.get(f"/jobs/{ended.key}/resubmit").text
     assert "it reached its time limit of 00:05:00" in form
     assert 'value="00:10:00"' in form
+
+
+SWEPT = "import sys\nprint(sys.argv)\nraise SystemExit(sys.argv[1] == '--lr=2')\n"
+
+
+def test_the_tasks_that_failed_or_one_task_run_again(
+    browser: Browser, server: Served, testbed: Testbed, project: Path
+) -> None:
+    sweep = submitted(testbed, project, "fit", SWEPT, "--sweep", "lr=1,2,3")
+    testbed.wait(sweep.id)
+    with opened(browser, server.entry) as page:
+        page.goto(f"{server.origin}/jobs/{sweep.key}")
+        expect(page.locator("#state")).to_contain_text("1 of 3 tasks failed")
+        expect(page.locator("#sweep-table td.error")).to_have_text("FAILED")
+        page.get_by_role("button", name="Resubmit …").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("radio", name="Those that failed 1")).to_be_checked()
+        expect(dialog.locator("ins")).to_have_text("+#SBATCH --array=1")
+        dialog.get_by_role("button", name="Submit").click()
+        expect(dialog).to_contain_text("runs again")
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name=f"Resubmit task {sweep.id}_2").click()
+        expect(dialog.get_by_role("radio", name=f"Task {sweep.id}_2 lr=3")).to_be_checked()
+        expect(dialog.locator("ins")).to_have_text("+#SBATCH --array=2")
+        dialog.get_by_role("button", name="Submit").click()
+        expect(dialog).to_contain_text("runs again")
+    assert [(copy.command, copy.tasks) for copy in copies(sweep)] == [
+        (f"slurmgen resubmit {sweep.id} --failed --unchanged", '{"tasks":{"1":[{"lr":"2"}]}}'),
+        (f"slurmgen resubmit {sweep.id}_2 --unchanged", '{"tasks":{"2":[{"lr":"3"}]}}'),
+    ]
+
+
+def test_only_tasks_that_a_sweep_has_are_submitted_again(user: TestClient, ended: Record) -> None:
+    for tasks, why in (("x", "names no task"), ("7", "is not a sweep"), ("failed", "is not a sweep")):
+        reply = user.post(f"/jobs/{ended.key}/resubmit", data={"key": new_key(), "tasks": tasks})
+        assert reply.status_code == 422
+        assert why in reply.text
+    assert copies(ended) == []

@@ -6,12 +6,14 @@ from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from httpx import Response
 from playwright.sync_api import Browser, Page, expect
 from starlette.testclient import TestClient
 
 from slurmgen.jobs.ledger import Record
 from slurmgen.web import Settings, create_app
 from slurmgen.web.jobs import log_stream
+from slurmgen.web.jobs.files import id_of
 from tests.support.stepping import Stepping, stepping, submitted
 from tests.support.twins import Testbed, eventually
 from tests.support.web import PHONE, Served, opened, served
@@ -19,7 +21,8 @@ from tests.support.web import PHONE, Served, opened, served
 FAILS = "import sys\nprint('loading')\nimport missing_module\n"
 SWEPT = """import json, os, pathlib, sys
 lr = float(sys.argv[1].split("=")[1])
-pathlib.Path(os.environ["RUN_DIR"], "metrics.jsonl").write_text(json.dumps({"epoch": 1, "loss": lr * 2}))
+row = {"epoch": 1, "loss": lr * 2, "lr": lr}
+pathlib.Path(os.environ["RUN_DIR"], "metrics.jsonl").write_text(json.dumps(row))
 """
 HOSTILE = (
     b"<img src=x onerror=alert(1)><script>alert(2)</script>\n"
@@ -193,19 +196,25 @@ def test_a_failed_job_shows_its_cause_and_its_files_are_fetched(
         page.get_by_text("Files", exact=True).click()
         log = f"fails-{record.id}.out"
         expect(page.locator("table.files")).to_contain_text(log)
-        page.get_by_role("button", name="Fetch").click()
+        page.get_by_role("button", name="Fetch all").click()
         folder = project / f"fails-{record.id}"
         expect(page.locator("#fetched")).to_contain_text(str(folder))
         assert (folder / log).read_bytes() == Path(record.folder, log).read_bytes()
         (folder / log).write_text("my own")
-        page.get_by_role("button", name="Fetch").click()
+        page.get_by_role("button", name="Fetch all").click()
         expect(page.locator("#fetched")).to_contain_text("with other content")
         assert (folder / log).read_text() == "my own"
+        with page.expect_download() as download:
+            page.get_by_role("link", name=log).click()
+        assert download.value.suggested_filename == log
+        assert download.value.path().read_bytes() == Path(record.folder, log).read_bytes()
         page.get_by_text("Script", exact=True).click()
         expect(page.locator("pre.script")).to_contain_text("#SBATCH --job-name=fails")
         expect(page.locator("#script-findings")).to_have_text("The linter finds nothing.")
         assert fits(page)
         assert faults(page) == []
+        page.emulate_media(media="print")
+        expect(page.locator("pre.script")).to_have_css("max-height", "none")
 
 
 def test_the_runs_of_a_sweep_are_a_table_and_a_chart(
@@ -219,12 +228,25 @@ def test_the_runs_of_a_sweep_are_a_table_and_a_chart(
         page.get_by_role("button", name="loss").click()
         page.get_by_role("button", name="loss").click()
         first = page.locator("#sweep-table tbody tr").first
-        expect(first.locator("td")).to_have_text([f"{record.id}_1", "0.3", "COMPLETED", "1", "0.6"])
+        expect(first.locator("td")).to_have_text(
+            [f"{record.id}_1", "0.3", "COMPLETED", "1", "0.6", "Resubmit"]
+        )
         expect(page.get_by_label("log").first).to_be_checked()
         expect(page.get_by_role("img", name="loss over lr: 3 of 3 runs")).to_be_visible()
         assert faults(page) == []
         first.get_by_role("link").click()
         expect(page.locator(".parameters")).to_have_text("lr=0.3")
+        expect(page.locator("#charts canvas").first).to_be_visible()
+
+
+def test_log_and_curves_are_shown_where_the_browser_names_an_unknown_language(
+    browser: Browser, server: Served, job: Stepping
+) -> None:
+    job.step(1, "epoch 1")
+    with opened(browser, "about:blank") as page:
+        page.add_init_script("Object.defineProperty(Navigator.prototype, 'language', { get: () => 'C' })")
+        page.goto(address(server, job.record))
+        expect(page.locator("#log-lines")).to_contain_text("epoch 1")
         expect(page.locator("#charts canvas").first).to_be_visible()
 
 
@@ -238,21 +260,52 @@ def test_the_runs_of_a_sweep_are_a_table_and_a_chart(
         ("curves?file=..%2F..%2Fetc%2Fpasswd", 404),
         ("sweep", 404),
         ("files?task=-1", 400),
+        ("files/one?file=..%2F..%2Fetc%2Fpasswd", 404),
+        ("files/one?file=stderr", 404),
+        ("files/one", 404),
     ],
 )
 def test_only_what_a_job_has_can_be_asked_for(
     part: str, status: int, testbed: Testbed, project: Path, known: Record
 ) -> None:
-    settings = Settings(hosts=("127.0.0.1:1",))
+    settings = Settings(hosts=("127.0.0.1",))
     with TestClient(create_app(settings), base_url="http://127.0.0.1:1") as client:
         client.get("/", params={"token": settings.token})
         assert client.get(f"/jobs/{known.key}/{part}").status_code == status
         assert client.get(f"/jobs/20260101-000000-00000000/{part}").status_code == 404
 
 
+def test_one_file_is_sent_as_an_attachment_and_never_one_outside_of_the_folder(
+    testbed: Testbed, project: Path, known: Record
+) -> None:
+    folder = Path(known.folder)
+    Path(folder, 'w\u00e4y <b>".html').write_bytes(b"x" * 3_000_000)
+    Path(folder, "inside").symlink_to('w\u00e4y <b>".html')
+    Path(folder, "outside").symlink_to("/etc/passwd")
+    settings = Settings(hosts=("127.0.0.1",))
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:1") as client:
+        client.get("/", params={"token": settings.token})
+
+        def sent(name: str) -> Response:
+            return client.get(f"/jobs/{known.key}/files/one", params={"file": id_of(name)})
+
+        page, inside, outside = sent('w\u00e4y <b>".html'), sent("inside"), sent("outside")
+        listed = client.get(f"/jobs/{known.key}/files").text
+    assert f"files/one?file={id_of('inside')}" in listed
+    assert page.content == inside.content == b"x" * 3_000_000
+    assert page.headers["content-length"] == "3000000"
+    assert page.headers["content-type"] == "application/octet-stream"
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["content-disposition"] == (
+        "attachment; filename=\"w_y__b__.html\"; filename*=UTF-8''w%C3%A4y%20%3Cb%3E%22.html"
+    )
+    assert outside.status_code == 422
+    assert "leads out of the folder" in outside.text
+
+
 def test_a_job_may_name_its_values_as_it_likes(testbed: Testbed, project: Path, known: Record) -> None:
     Path(known.folder, "metrics.jsonl").write_text('{"epoch": 1, "\\ud800a\\u202eb": 2}\n')
-    settings = Settings(hosts=("127.0.0.1:1",))
+    settings = Settings(hosts=("127.0.0.1",))
     with TestClient(create_app(settings), base_url="http://127.0.0.1:1") as client:
         client.get("/", params={"token": settings.token})
         (file,) = client.get(f"/jobs/{known.key}/found").json()["metrics"]

@@ -19,7 +19,8 @@ from slurmgen.slurm.replies import JobState
 from slurmgen.web import Settings, create_app
 from slurmgen.web.jobs.connections import Connections
 
-SETTINGS = Settings(hosts=("127.0.0.1:8123",))
+OWN = {"origin": "http://127.0.0.1:8123"}
+SETTINGS = Settings(hosts=("127.0.0.1",))
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e"
 FAILED = [JobState(id="12", state="FAILED", elapsed="00:20:00", time_limit="01:00:00", exit_code="1:0")]
 JOB = Record(
@@ -57,6 +58,21 @@ def test_jobs_that_were_submitted_together_are_linked(ledger: Ledger, user: Test
     assert f'<a href="/jobs/{other.key}">evaluate 13</a>' in user.get(f"/jobs/{JOB.key}").text
 
 
+def test_a_job_and_those_that_wait_for_it_are_linked(ledger: Ledger, user: TestClient) -> None:
+    asked = '{"site":"olivia","project":"/p","request":{"script":"a.py"},"after":["any:12_3"]}'
+    later = structs.replace(JOB, id="13", key="20260101-100000-00000013", name="evaluate", request=asked)
+    elsewhere = structs.replace(later, id="14", key="20260101-100000-00000014", name="other", host="h")
+    longer = structs.replace(JOB, id="123", key="20260101-100000-00000123", name="longer")
+    ledger.settle_all([JOB, later, elsewhere, longer])
+    first = user.get(f"/jobs/{JOB.key}").text
+    assert f'Waited for by</span> <a href="/jobs/{later.key}">evaluate 13</a>' in first
+    assert elsewhere.key not in first
+    link = f'Starts after the end of</span> <a href="/jobs/{JOB.key}">train 12</a>'
+    second = user.get(f"/jobs/{later.key}").text
+    assert 0 < second.index('id="state"') < second.index(link) < second.index('id="log"')
+    assert "Waited for by" not in user.get(f"/jobs/{longer.key}").text
+
+
 def test_what_a_hostile_record_contains_is_text(ledger: Ledger, user: TestClient) -> None:
     ledger.add(structs.replace(JOB, name=HOSTILE, folder=HOSTILE, command=HOSTILE, commit=HOSTILE))
     text = user.get(f"/jobs/{JOB.key}").text
@@ -78,7 +94,7 @@ def test_a_site_that_is_not_reached_leaves_what_the_ledger_remembers(
 
 def test_the_page_of_a_job_offers_to_try_its_site_again(ledger: Ledger, user: TestClient) -> None:
     ledger.add(JOB)
-    reply = user.post(f"/jobs/{JOB.key}/state?task=", headers={"origin": "http://127.0.0.1:8123"})
+    reply = user.post(f"/jobs/{JOB.key}/state?task=", headers=OWN)
     assert f'hx-post="/jobs/{JOB.key}/state' in reply.text
     assert "Try again" in reply.text
 
@@ -93,7 +109,8 @@ def test_an_unsettled_submission_has_a_page_without_a_site(ledger: Ledger, user:
 @pytest.mark.parametrize("part", ["state", "log", "log.txt", "found", "gpus", "files", "script"])
 def test_an_unsettled_submission_has_no_parts(part: str, ledger: Ledger, user: TestClient) -> None:
     ledger.add(structs.replace(JOB, id="", state="pending"))
-    assert user.get(f"/jobs/{JOB.key}/{part}").status_code == 404
+    method = "POST" if part == "gpus" else "GET"
+    assert user.request(method, f"/jobs/{JOB.key}/{part}", headers=OWN).status_code == 404
 
 
 VALUES = st.one_of(
@@ -135,9 +152,8 @@ def test_no_address_is_an_error_of_the_server(
 ) -> None:
     """The client of the test raises the error of a server."""
     text = urlencode(query, errors="surrogatepass")
-    reply = user.get(
-        f"/jobs/{key}{part}?{text}", headers={"last-event-id": query.get("x", "").encode(errors="replace")}
-    )
+    headers = OWN | {"last-event-id": ascii(query.get("x", ""))}
+    reply = user.request("POST" if part == "/gpus" else "GET", f"/jobs/{key}{part}?{text}", headers=headers)
     assert reply.status_code in (200, 286, 400, 404, 422)
     assert "root:" not in reply.text
 

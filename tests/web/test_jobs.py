@@ -14,10 +14,11 @@ from starlette.testclient import TestClient
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.slurm.replies import JobState
 from slurmgen.web import Settings, create_app
+from slurmgen.web.jobs.board import Board, Problem
 from tests.support.web import DESKTOP, PHONE, opened, served
 
 HOST = "127.0.0.1:8123"
-LOCAL = Settings(hosts=(HOST,))
+LOCAL = Settings(hosts=("127.0.0.1",))
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202etxt"
 
 
@@ -152,7 +153,7 @@ def test_a_site_that_is_not_reached_is_named_with_the_reason(browser: Browser, l
     ledger.settle_all([record(1, ""), record(2)])
     with served() as server, opened(browser, server.entry) as page:
         page.goto(f"{server.origin}/jobs")
-        expect(page.locator("#problems")).to_contain_text("olivia is not reached:")
+        expect(page.locator("#problems")).to_contain_text("olivia: state not known")
         page.get_by_role("button", name="Try again").press("Enter")
         expect(page.get_by_role("button", name="Try again")).to_be_focused()
         expect(page.locator("#rows tr")).to_have_count(2)
@@ -226,11 +227,29 @@ def test_the_table_says_that_the_server_has_ended_and_that_a_new_one_has_a_new_a
         expect(page.locator("#live")).to_have_text("live")
         first.close()
         expect(page.locator("#live")).to_contain_text("connection lost")
-        with served(port=server.port) as second:
+        with served(port=server.port):
             expect(page.locator("#live")).to_contain_text("Open the new address", timeout=60_000)
-            page.context.request.get(second.entry)  # as another tab does
-            page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-            expect(page.locator("#live")).to_have_text("live")
+
+
+def test_a_dialog_that_gets_no_reply_says_so_and_closes_with_a_button_and_with_escape(
+    browser: Browser, ledger: Ledger
+) -> None:
+    ledger.settle(record(1, ""))
+    server = ExitStack()
+    with opened(browser, server.enter_context(served()).entry, may_fail=True) as page, server:
+        page.goto(page.url + "jobs")
+        cancel, dialog = page.get_by_role("button", name="Cancel 1"), page.get_by_role("dialog")
+        cancel.click()
+        expect(dialog).to_contain_text("Cancel job 1 (train-1)?")
+        server.close()
+        dialog.get_by_role("button", name="Cancel the job").click()
+        expect(dialog.get_by_role("alert")).to_contain_text("does not reply")
+        page.keyboard.press("Escape")
+        expect(dialog).to_be_hidden()
+        cancel.click()
+        expect(dialog.get_by_role("alert")).to_contain_text("does not reply")
+        dialog.get_by_role("button", name="Close", exact=True).click()
+        expect(cancel).to_be_focused()
 
 
 def test_only_the_jobs_of_the_row_are_offered_to_be_cancelled(user: TestClient, ledger: Ledger) -> None:
@@ -241,6 +260,18 @@ def test_only_the_jobs_of_the_row_are_offered_to_be_cancelled(user: TestClient, 
     assert "Cancel 3 jobs of train-1?" in group
     assert "Cancel job 1 (train-1)?" in user.get(f"/jobs/{first.key}/cancel").text
     assert "Cancel job 2 (train-2)?" in user.get(f"/jobs/{jobs[1].key}/cancel").text
+
+
+def test_the_table_says_why_no_job_is_queried(user: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Board, "problems", lambda _board: [Problem("", "the disk is full", "Free some.")])
+    text = " ".join(user.get("/jobs").text.split())
+    assert "<strong>The jobs are not queried</strong>" in text
+    assert "the disk is full. Free some." in text
+
+
+def test_a_link_or_a_prefetched_address_starts_no_step_in_a_job(user: TestClient, ledger: Ledger) -> None:
+    ledger.settle(record(1, ""))
+    assert user.get(f"/jobs/{record(1).key}/gpus").status_code == 405
 
 
 def test_an_action_that_fails_says_why_in_its_dialog(user: TestClient, ledger: Ledger) -> None:

@@ -15,17 +15,17 @@ from starlette.types import ASGIApp
 
 from slurmgen.web import Settings, create_app
 from slurmgen.web.limits import _CLIENTS, InTime, Limits, RateLimit
+from tests.support.web import PUBLIC
 
 
-@pytest.mark.parametrize("settings", [Settings(public=True), Settings(public=True, limits=Limits())])
-def test_a_large_body_is_refused(settings: Settings) -> None:
-    with TestClient(create_app(settings)) as client:
+def test_a_large_body_is_refused() -> None:
+    with TestClient(create_app(Settings(limits=PUBLIC))) as client:
         assert client.post("/", content=b"x" * 1_000_001).status_code == 413
 
 
 def test_a_body_of_unknown_length_is_refused_once_it_is_too_large() -> None:
     parts = (b"x" * 100_000 for _ in range(11))
-    with TestClient(create_app(Settings(public=True, limits=Limits()))) as client:
+    with TestClient(create_app(Settings(limits=Limits(20)))) as client:
         assert client.post("/lint", content=parts).status_code == 413
 
 
@@ -94,7 +94,7 @@ def slow(released: Event) -> Starlette:
 def test_a_reply_that_takes_too_long_is_dropped_and_too_many_are_refused(
     slow: Starlette, released: Event
 ) -> None:
-    with TestClient(InTime(slow, Limits(seconds=0.01, concurrent=2, each=9))) as client:
+    with TestClient(InTime(slow, Limits(20, seconds=0.01, concurrent=2, each=9))) as client:
         assert "took too long" in client.get("/slow").text
         assert client.get("/slow").status_code == 503
         assert "The server is busy." in client.get("/quick").text
@@ -104,11 +104,11 @@ def test_a_reply_that_takes_too_long_is_dropped_and_too_many_are_refused(
 
 
 def test_a_client_with_slow_requests_does_not_keep_others_waiting(slow: Starlette, released: Event) -> None:
-    limited = InTime(slow, Limits(seconds=0.01, each=2))
+    limited = InTime(slow, Limits(20, seconds=0.01, each=2))
     with TestClient(limited, client=("192.0.2.1", 1)) as first:
         assert {first.get("/slow").status_code for _ in range(2)} == {503}
         assert "of your address" in first.get("/quick").text
-        limited.limits = Limits(each=2, seconds=60)
+        limited.limits = Limits(20, each=2, seconds=60)
         assert first.portal
         second = ASGITransport(limited, client=("192.0.2.2", 1))
         request = httpx.Request("GET", "http://test/quick")

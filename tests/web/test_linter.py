@@ -16,6 +16,7 @@ from slurmgen.workers import Busy, Stopped, Workers
 from tests.lint import corpus
 from tests.lint.corpus import Sample
 from tests.lint.test_limits import HARMLESS, HEAD, TOO_MUCH
+from tests.support.web import PUBLIC
 
 Check = Callable[..., Any]
 EXAMPLE = Path("slurmgen/web/static/linter_example.sbatch")
@@ -23,7 +24,7 @@ EXAMPLE = Path("slurmgen/web/static/linter_example.sbatch")
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(public=True)), headers={"origin": "http://testserver"}) as client:
+    with TestClient(create_app(Settings(limits=PUBLIC)), headers={"origin": "http://testserver"}) as client:
         yield client
 
 
@@ -153,13 +154,19 @@ def test_a_local_server_has_the_rules_and_the_sites_of_its_folder(
     monkeypatch.chdir(tmp_path)
     host = "127.0.0.1:8123"
     script = "#!/bin/bash\n#SBATCH --time=24:00\n"
-    for settings, codes in [(Settings(hosts=(host,)), []), (Settings(public=True), ["SG110"])]:
+    for settings, codes in [(Settings(hosts=("127.0.0.1",)), []), (Settings(limits=PUBLIC), ["SG110"])]:
         with TestClient(create_app(settings), base_url=f"http://{host}") as client:
             page = client.get("/lint", params={"token": settings.token})
             assert ("<option>ours</option>" in page.text) == (not settings.public)
             headers = {"origin": f"http://{host}"}
             found = client.post("/lint/findings", data={"script": script}, headers=headers)
             assert [finding["code"] for finding in found.json()["findings"]] == codes
+
+
+def test_an_unknown_site_is_not_repeated_at_length(client: TestClient) -> None:
+    reply = client.post("/lint/findings", data={"script": "", "site": "a" * 900_000})
+    assert (reply.status_code, len(reply.text) < 1000) == (422, True)
+    assert "there is no site 'aaa" in reply.text
 
 
 def test_a_page_says_where_the_script_goes(client: TestClient) -> None:

@@ -150,7 +150,7 @@ def test_a_file_from_windows_is_dropped_and_repaired(linter: Page) -> None:
     expect_script(linter, text)
     expect(linter.get_by_role("listitem")).to_contain_text("SG102")
     expect(linter.get_by_label("Control character carriage return")).to_have_count(4)
-    linter.get_by_role("button", name="Fix", exact=True).click()
+    linter.get_by_role("button", name="Fix: ").click()
     linter.get_by_role("button", name="Apply").click()
     expect_script(linter, text.replace("\r", ""))
     expect(linter.get_by_role("status")).to_have_text("No findings")

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any, TypeVar
 
 import pytest
 
 from slurmgen.errors import ConnectionFailed
+from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Closing, Completed, Transport
@@ -26,6 +28,8 @@ class Site(Closing):
 
     def __init__(self) -> None:
         self.logins, self.queries, self.is_reached = 0, 0, True
+        self.replies = Event()
+        self.replies.set()
 
     def connect(self, _route: Route) -> Transport:
         self.logins += 1
@@ -36,6 +40,7 @@ class Site(Closing):
     def run(self, _argv: object, **_more: object) -> Completed:
         """The reply of squeue."""
         self.queries += 1
+        assert self.replies.wait(60)
         return Completed(0, b"1|RUNNING|None|1:00|2:00:00|2026-01-01T00:00:00|n1||train\n")
 
 
@@ -126,6 +131,68 @@ def test_a_site_that_is_not_reached_is_tried_again_at_once_if_the_user_asks() ->
     assert (board.problems(), state(board)) == ([], "RUNNING")
 
 
+class Faulty(Board):
+    """A board with a bug, until it is corrected."""
+
+    is_correct, calls = False, 0
+
+    def active(self) -> dict[Route, list[Job]]:
+        self.calls += 1
+        if not self.is_correct:
+            raise KeyError("a bug")
+        return super().active()
+
+
+def test_a_bug_is_shown_and_logged_once_and_the_queries_go_on_after_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    site, board = Site(), Faulty()
+    poller = Poller(board, Connections(site.connect), interval=0.01)
+
+    async def fail_and_go_on() -> list[str]:
+        with poller.watched():
+            await until(lambda: board.calls > 3)
+            facts = [problem.fact for problem in board.problems()]
+            board.is_correct = True
+            await until(lambda: (state(board), board.problems()) == ("RUNNING", []))
+            return facts
+
+    assert run(fail_and_go_on()) == ["this is a bug in slurmgen: KeyError('a bug')"]
+    assert caplog.text.count("Traceback") == 1
+
+
+def test_a_query_with_a_bug_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    board = Board()
+
+    def connect(_route: Route) -> Transport:
+        raise KeyError("a bug")
+
+    async def fail() -> list[str]:
+        with Poller(board, Connections(connect), interval=0.01).watched():
+            await until(lambda: bool(board.problems()))
+            return [f"{problem.site}: {problem.fact}" for problem in board.problems()]
+
+    assert run(fail()) == ["olivia: this is a bug in slurmgen: KeyError('a bug')"]
+    assert "Traceback" in caplog.text
+
+
+def test_a_ledger_that_cannot_be_read_is_shown(ledger: Ledger) -> None:
+    board, content = Board(), ledger.path.read_bytes()
+    ledger.path.write_bytes(b"not a database" * 100)
+    poller = Poller(board, Connections(Site().connect), interval=0.01)
+
+    async def corrupt() -> list[str]:
+        with poller.watched():
+            await until(lambda: bool(board.problems()))
+            facts = [problem.fact for problem in board.problems()]
+            ledger.path.write_bytes(content)
+            await until(lambda: (state(board), board.problems()) == ("RUNNING", []))
+            return facts
+
+    (fact,) = run(corrupt())
+    assert "is not a database" in fact
+
+
 def test_the_clock_of_a_running_job_changes_no_row() -> None:
     now = [1000.0]
     site, board = Site(), Board(clock=lambda: now[0])
@@ -140,3 +207,37 @@ def test_the_clock_of_a_running_job_changes_no_row() -> None:
             return version
 
     assert board.since(run(watch())).rows == ()
+
+
+def test_a_site_that_does_not_reply_is_named_with_the_time_of_its_last_reply_within_one_query() -> None:
+    now, site = [0.0], Site()
+    board, connections = Board(clock=lambda: now[0]), Connections(site.connect)
+    poller = Poller(board, connections, interval=0.01, late=0.02)
+
+    async def hang() -> tuple[float | None, list[str]]:
+        with poller.watched():
+            await until(lambda: state(board) == "RUNNING")
+            site.replies.clear()
+            now[0] = 7.0
+            await until(lambda: bool(board.problems()))
+            row = board.rows()[0][0]
+            seen = board.problems()[0].replied, [row.state, "old" if row.is_old else "", row.elapsed_text(99)]
+            site.replies.set()
+            await until(lambda: board.problems() == [])
+            return seen
+
+    assert run(hang()) == (0.0, ["RUNNING", "old", "00:01:00"])
+    assert not board.rows()[0][0].is_old
+
+
+def test_a_page_that_asks_now_and_then_is_watched() -> None:
+    site, board = Site(), Board()
+    poller = Poller(board, Connections(site.connect), interval=3600)
+
+    async def ask_twice() -> None:
+        poller.touch()
+        poller.touch()
+        await until(lambda: state(board) == "RUNNING")
+
+    run(ask_twice())
+    assert (site.logins, site.queries) == (1, 1)

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from slurmgen.web import connection
+from slurmgen.web.jobs import events
 from slurmgen.web.limits import Limits
 from slurmgen.web.server import listen
 from tests.support.twins import eventually
@@ -57,7 +58,7 @@ def test_interrupted_it_ends_with_nothing_on_stdout_but_the_address() -> None:
 def test_an_open_stream_of_events_neither_delays_its_end_nor_is_an_error() -> None:
     with web() as (process, address), httpx.Client(follow_redirects=True) as client:
         client.get(address)
-        with client.stream("GET", httpx.URL(address).copy_with(path="/jobs/events", query=None)) as stream:
+        with client.stream("GET", f"{address.partition('?')[0]}jobs/events") as stream:
             assert next(stream.iter_text())
             process.send_signal(signal.SIGINT)
             _, stderr = process.communicate(timeout=60)
@@ -180,7 +181,7 @@ def _reply(origin: str, request: bytes) -> bytes:
 )
 def test_a_slow_client_is_disconnected(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(connection, "SECONDS", 0.2)
-    with served(public=True, limits=Limits()) as server:
+    with served(public=True, limits=Limits(20)) as server:
         assert _reply(server.origin, sent) == b""
 
 
@@ -202,6 +203,53 @@ def test_a_client_has_only_some_of_the_connections(monkeypatch: pytest.MonkeyPat
         assert _reply(server.origin, b"GET /healthz HTTP/1.0\r\n\r\n") == b""
         others.close()
         eventually(lambda: _reply(server.origin, b"GET /healthz HTTP/1.0\r\n\r\n"))
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
+def test_others_who_hold_many_connections_do_not_keep_out_the_user(sent: bytes) -> None:
+    with web() as (_, address), ExitStack() as others:
+        for _ in range(connection.MOST + 10):
+            other = socket.create_connection(("127.0.0.1", httpx.URL(address).port), timeout=60)
+            others.enter_context(other).sendall(sent)
+        assert httpx.get(address).status_code == 303
+
+
+def test_others_do_not_end_what_is_being_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MOST", 2)
+    monkeypatch.setattr(events, "_HEARTBEAT", 0.01)
+    with served() as server, ExitStack() as others, httpx.Client(follow_redirects=True) as user:
+        user.get(server.entry).raise_for_status()
+        with user.stream("GET", f"{server.origin}/jobs/events") as stream:
+            texts = stream.iter_text()
+            idle = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(5)]
+            for one in idle:
+                others.enter_context(one)
+            assert _ended(idle[0])
+            assert [next(texts) for _ in range(20)][-1].endswith(": still here\n\n")
+
+
+@pytest.mark.parametrize("public", [True, False])
+def test_the_connection_that_is_idle_for_longest_makes_room(
+    monkeypatch: pytest.MonkeyPatch, public: bool
+) -> None:
+    monkeypatch.setattr(connection, "MOST", 2)
+    with served(public=public) as server, ExitStack() as opened:
+        first, second = (
+            opened.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            for _ in range(2)
+        )
+        assert _reply(server.origin, b"GET /healthz HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+        assert _ended(first)
+        second.sendall(b"GET /healthz HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+        assert second.recv(8) == b"HTTP/1.1"
+
+
+def _ended(connected: socket.socket) -> bool:
+    """Whether the server ended a connection, without a reply."""
+    try:
+        return connected.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
 
 def test_a_proxy_may_have_more_connections_than_a_client() -> None:

@@ -14,7 +14,7 @@ from slurmgen import load_site
 from slurmgen.paths import config_folder
 from slurmgen.sites.profiles import profile_paths
 from slurmgen.web import Settings, create_app
-from tests.support.web import DESKTOP, PHONE, opened, served
+from tests.support.web import DESKTOP, PHONE, PUBLIC, opened, served
 
 BUNDLED = sorted(profile_paths(personal=False))
 HOSTILE = "<script>alert(1)</script>\" onload='x'"
@@ -22,7 +22,7 @@ HOSTILE = "<script>alert(1)</script>\" onload='x'"
 
 @pytest.fixture
 def public() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(public=True))) as client:
+    with TestClient(create_app(Settings(limits=PUBLIC))) as client:
         yield client
 
 
@@ -30,7 +30,7 @@ def public() -> Iterator[TestClient]:
 def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     """A server of a user whose project is empty."""
     monkeypatch.chdir(tmp_path)
-    settings = Settings(hosts=("127.0.0.1:8123",))
+    settings = Settings(hosts=("127.0.0.1",))
     with TestClient(create_app(settings), base_url="http://127.0.0.1:8123") as client:
         client.get("/", params={"token": settings.token})
         yield client

@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from slurmgen.config.job_table import table_of
 from slurmgen.errors import RequestError
-from slurmgen.job_spec import JobOptions, spec_of_options
+from slurmgen.job_options import JobOptions
+from slurmgen.job_spec import spec_of_options
 from slurmgen.plan import Plan
 from slurmgen.request import command_line
 from slurmgen.request_text import request_of

@@ -28,18 +28,30 @@ class Group(NamedTuple):
     title: str
     fields: tuple[Field, ...]
 
+    @property
+    def rows(self) -> list[tuple[Field, ...]]:
+        """The fields that are beside each other: two narrow ones, or one alone."""
+        rows: list[tuple[Field, ...]] = []
+        for one in self.fields:
+            pairs = one.narrow and rows and len(rows[-1]) == 1 and rows[-1][0].narrow
+            rows = [*rows[:-1], (*rows[-1], one)] if pairs else [*rows, (one,)]
+        return rows
 
-COMMON = (
-    Field("framework", "Framework", "select", options=tuple(LAUNCHERS), narrow=True),
-    Field("time", "Time limit", placeholder="01:00:00", help="HH:MM:SS or D-HH:MM:SS.", narrow=True),
-    Field("gpus", "GPUs in total", "number", "1", narrow=True),
-    Field("nodes", "Nodes", "number", "as few as fit", narrow=True),
-    Field("gpu_type", "GPU type", narrow=True),
-    Field("partition", "Partition", narrow=True),
-    Field("account", "Account", narrow=True),
-    Field("qos", "QoS", narrow=True),
-    Field("script", "Script", placeholder="train.py", help="Python, or shell if it ends with .sh."),
-    Field("script_args", "Arguments", placeholder="--epochs 20", help="Quoted as in a shell."),
+
+COMMON = Group(
+    "",
+    (
+        Field("framework", "Framework", "select", options=tuple(LAUNCHERS), narrow=True),
+        Field("time", "Time limit", placeholder="01:00:00", help="HH:MM:SS or D-HH:MM:SS.", narrow=True),
+        Field("gpus", "GPUs in total", "number", "1", narrow=True),
+        Field("nodes", "Nodes", "number", "as few as fit", narrow=True),
+        Field("gpu_type", "GPU type", narrow=True),
+        Field("partition", "Partition", narrow=True),
+        Field("account", "Account", narrow=True),
+        Field("qos", "QoS", narrow=True),
+        Field("script", "Script", placeholder="train.py", help="Python, or shell if it ends with .sh."),
+        Field("script_args", "Arguments", placeholder="--epochs 20", help="Quoted as in a shell."),
+    ),
 )
 GROUPS = (
     Group(
@@ -123,7 +135,5 @@ GROUPS = (
     ),
 )
 
-LABELS = {"site": "Site"} | {
-    one.name: one.label for one in (*COMMON, *(field for group in GROUPS for field in group.fields))
-}
+LABELS = {"site": "Site"} | {one.name: one.label for group in (COMMON, *GROUPS) for one in group.fields}
 "The label of each field."

@@ -8,9 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from slurmgen.advice import Offer, field_of, offers
 from slurmgen.config.project import DEFAULT_SITE
 from slurmgen.errors import SlurmgenError
+from slurmgen.field_names import parts
+from slurmgen.hints import Offer, cleared
 from slurmgen.sites.model import Site
 from slurmgen.web.generator.answer import answer_of, check_size
 from slurmgen.web.generator.choices import NAMED_BY_SITE, PLACED_BY, choices_of, hints_of
@@ -55,11 +56,11 @@ def _answered(request: Request, texts: dict[str, str]) -> Response:
             of_site = _of_site(site, texts)
         return page(request, "generator_answer.html", answer=answer_of(texts, site), **of_site)
     except SlurmgenError as error:
-        field = field_of(error)
+        field = next((name for name in error.fields if name in LABELS), "")
         refusal: dict[str, Any] = {
-            "error": error,
+            "texts": [*parts(f"{error.marked[0]}. "), *parts(error.marked[1])],
             "field": field,
-            "offers": tuple(dict.fromkeys((*offers(error), *_emptied(field, texts)))),
+            "offers": tuple(dict.fromkeys((*error.offers, *_emptied(field, texts)))),
             "labels": LABELS,
         }
         reply = page(request, "generator_refusal.html", **refusal, **of_site)
@@ -70,7 +71,7 @@ def _answered(request: Request, texts: dict[str, str]) -> Response:
 def _emptied(field: str, texts: Mapping[str, str]) -> tuple[Offer, ...]:
     """The offer to leave a field to the site, if what it has is a name of another site."""
     has_value = field in NAMED_BY_SITE and texts.get(field, "").strip()
-    return (Offer(field, ""),) if has_value else ()
+    return cleared(field) if has_value else ()
 
 
 def _of_site(site: Site, texts: Mapping[str, str]) -> dict[str, Any]:

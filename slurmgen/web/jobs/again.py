@@ -16,13 +16,17 @@ from slurmgen.jobs.recorded_request import kept_of, resubmits
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.resubmission import Resubmission, ready, route_to
 from slurmgen.jobs.resubmit import Original, again
+from slurmgen.jobs.sweep_again import Target, named_tasks, tasks_that_failed
 from slurmgen.jobs.sweep_arrays import submit_arrays
-from slurmgen.request import Request
+from slurmgen.request import Request, merge
+from slurmgen.sweep import Sweep
 from slurmgen.web.jobs.connections import Connections
 from slurmgen.web.jobs.records import record_of_job
 
 _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
+FAILED = "failed"
+"Instead of the number of a task: those that failed."
 FIELDS = ("time", "gpus", "mem")
 "The fields of the request that the form has."
 
@@ -36,6 +40,8 @@ class Form(Struct, frozen=True):
     present_files: bool
     values: dict[str, str]
     "The text of each of `FIELDS`."
+    tasks: str = ""
+    "Of a sweep, the number of a task in its array, or `failed`; empty for all."
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "Form":
@@ -48,7 +54,10 @@ class Form(Struct, frozen=True):
         if not _KEY.fullmatch(key):
             raise RequestError("this form is not valid", "Close it, and open it again.")
         values = {name: fields.get(name, "").strip()[:100] for name in FIELDS}
-        return cls(key, fields.get("site", "")[:100], fields.get("files") == "present", values)
+        tasks = fields.get("tasks", "")
+        if tasks not in ("", FAILED) and not _NUMBER.fullmatch(tasks):
+            raise RequestError("this form names no task", "Close it, and open it again.")
+        return cls(key, fields.get("site", "")[:100], fields.get("files") == "present", values, tasks)
 
 
 def original_of(job: Job) -> Original:
@@ -61,12 +70,12 @@ def original_of(job: Job) -> Original:
     return Original(job, record, kept_of(record))
 
 
-def first_form(original: Original, proposed: Proposal | None) -> Form:
+def first_form(original: Original, proposed: Proposal | None, tasks: str) -> Form:
     """The form as it is opened: the values of the job, or what is proposed after it lacked memory or time."""
     more = structs.asdict(proposed.request) if proposed and proposed.request else {}
     had = structs.asdict(original.kept.request)
     values = {name: _text(more.get(name) or had[name]) for name in FIELDS}
-    return Form(new_key(), original.kept.site, False, values)
+    return Form(new_key(), original.kept.site, False, values, tasks)
 
 
 def proposed_for(original: Original, report: Report | None) -> Proposal | None:
@@ -84,7 +93,7 @@ def arrays_again(original: Original, form: Form, connections: Connections) -> li
     """
     wanted = Resubmission(
         original=original,
-        changes=_changes(original, form),
+        changes=merge(_changes(original, form), _only_some(original, form, connections)),
         site=form.site or None,
         present_files=form.present_files,
         command=_command(original, form),
@@ -137,6 +146,18 @@ def _changes(original: Original, form: Form) -> Request:
     return convert(values, Request)
 
 
+def _only_some(original: Original, form: Form, connections: Connections) -> Request:
+    """The change of the request that selects tasks of a sweep; none for a whole job."""
+    if not form.tasks:
+        return Request()
+    if form.tasks == FAILED:
+        with connections.use(original.job.route) as transport:
+            tasks = tasks_that_failed(transport, original.job)
+    else:
+        tasks = named_tasks(original.record, Target(original.record.id, int(form.tasks)))
+    return Request(sweep=Sweep(tasks=tasks))
+
+
 def _number(text: str) -> int:
     if not _NUMBER.fullmatch(text):
         raise RequestError(f"{text!r} is not a number of GPUs", "Give a whole number.", "gpus")
@@ -150,7 +171,10 @@ def _command(original: Original, form: Form) -> str:
     options = [f"--{name}={value}" for name, value in _changed_texts(original, form).items()]
     site = [f"--site={form.site}"] if form.site not in ("", original.kept.site) else []
     files = ["--present-files"] if form.present_files else []
-    return shlex.join(["slurmgen", "resubmit", original.record.id, *options, *site, *files, "--unchanged"])
+    failed = ["--failed"] if form.tasks == FAILED else []
+    task = f"_{form.tasks}" if form.tasks and not failed else ""
+    words = [f"{original.record.id}{task}", *failed, *options, *site, *files, "--unchanged"]
+    return shlex.join(["slurmgen", "resubmit", *words])
 
 
 def _changed_texts(original: Original, form: Form) -> dict[str, str]:

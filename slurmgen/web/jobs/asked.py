@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import urlencode
 
 from msgspec import structs
 from starlette.exceptions import HTTPException
@@ -17,6 +18,7 @@ from slurmgen.sites.profiles import load_site
 from slurmgen.slurm.commands import JobId
 from slurmgen.web.jobs.records import job_of, record_of
 
+_PLACE = ("task", "run", "whole")
 _MOST_RANKS = 1_000_000
 "If it is not known how many the job has."
 _MOST_TASKS = 4_000_001
@@ -53,8 +55,9 @@ def _runs(record: Record, task: int) -> int | None:
 
 
 def query_of(request: Request) -> str:
-    """The query of an address, for the addresses of other parts of the same job, task and run."""
-    return f"?{request.url.query}" if request.url.query else ""
+    """What the query of an address says about the task and run, for the addresses of other parts of it."""
+    place = {name: text for name in _PLACE if (text := request.query_params.get(name, ""))}
+    return f"?{urlencode(place)}" if place else ""
 
 
 def asked_rank(request: Request, record: Record) -> int | None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from slurmgen.errors import SlurmgenError
 from slurmgen.jobs.job import Job, group_by_route
@@ -14,23 +14,16 @@ from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.listing import without_query
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.slurm_client import UNKNOWN
-from slurmgen.jobs.status import recall, unreached
+from slurmgen.jobs.status import make_report, recall, unreached
 from slurmgen.remote.route import Route
+from slurmgen.web.jobs.contacts import Contacts, Problem
 from slurmgen.web.jobs.records import job_of, key_of, record_of_job
-from slurmgen.web.jobs.rows import Row, group_row, ids_of, job_row
+from slurmgen.web.jobs.rows import Known, Row, group_row, ids_of, job_row
 from slurmgen.web.jobs.table import Changes, Table
 
 _UNEXPLAINED = "it is not known why it failed"
 _HEAD = 28
 "Bytes up to the end of SQLite's file change counter."
-
-
-class Problem(Struct, frozen=True):
-    """Why a site was not reached."""
-
-    site: str
-    fact: str
-    hint: str
 
 
 class Board:
@@ -41,14 +34,14 @@ class Board:
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
+        self.now = clock
         self._lock = RLock()
         self._stamp: object = None
         self._reports: dict[str, Report] = {}
         self._members: dict[str, list[str]] = {}
         "The keys of the jobs of each group of several."
         self._table = Table()
-        self._problems: dict[Route, Problem] = {}
+        self._contacts = Contacts(clock)
         self._listeners: list[Callable[[], object]] = []
 
     @property
@@ -63,9 +56,14 @@ class Board:
             return list(self._table.rows.values()), self.version
 
     def problems(self) -> list[Problem]:
-        """The sites that were not reached."""
+        """The sites that were not reached, after what concerns all of them."""
         with self._lock:
-            return sorted(self._problems.values(), key=lambda problem: problem.site)
+            return self._contacts.problems()
+
+    def problem(self, route: Route) -> Problem | None:
+        """Why a site was not reached; None if it was."""
+        with self._lock:
+            return self._contacts.problem(route)
 
     @contextmanager
     def listened(self, listener: Callable[[], object]) -> Iterator[None]:
@@ -81,6 +79,14 @@ class Board:
     def report(self, key: str) -> Report | None:
         """What is known of one job."""
         return self._reports.get(key)
+
+    def report_of(self, job: Job) -> Report | None:
+        """What is known of a job or of one task of it; None if nothing is."""
+        record = record_of_job(job)
+        whole = self._reports.get(key_of(record))
+        if whole is None or str(job.id) == record.id or not whole.states:
+            return whole and structs.replace(whole, job=job)
+        return make_report(job, [state for state in whole.states if job.id.covers(state.id)])
 
     def group(self, key: str) -> list[Report]:
         """What is known of the jobs of a group of several; empty for another key."""
@@ -114,21 +120,31 @@ class Board:
     def put(self, route: Route, reports: Iterable[Report]) -> None:
         """Take what the query of a site found."""
         with self._lock:
-            answered = self._problems.pop(route, None) is not None
+            answered = self._contacts.reply(route)
             self._replace(reports)
-            self._count(answered)
+            self._mark(route, answered)
+
+    def wait(self, route: Route, asked: float) -> None:
+        """Take that a query has no reply yet, which began at that time in seconds since 1970."""
+        with self._lock:
+            self._mark(route, self._contacts.wait(route, asked))
+
+    def fail_all(self, error: SlurmgenError | None) -> bool:
+        """Take why no job can be queried, None if that is over; returns whether this is new."""
+        with self._lock:
+            is_new = self._contacts.fail_all(error)
+            self._count(is_new)
+            return is_new
 
     def fail(self, route: Route, error: SlurmgenError) -> None:
         """Take that a site was not reached. What is known of its jobs stays."""
-        problem = Problem(route.site, error.fact, error.hint)
         with self._lock:
-            is_new = self._problems.get(route) != problem
-            self._problems[route] = problem
+            is_new = self._contacts.fail(route, error)
             jobs = self.active().get(route, [])
             # The error is shown once for the site.
             unknown = (unreached(job, error) for job in jobs if not self._of(job).states)
             self._replace(structs.replace(report, error="") for report in unknown)
-            self._count(is_new)
+            self._mark(route, is_new)
 
     def _of(self, job: Job) -> Report:
         return self._reports[key_of(record_of_job(job))]
@@ -175,18 +191,28 @@ class Board:
 
     def _make_rows(self, keys: Iterable[str]) -> None:
         """Make the rows of these jobs and of their groups."""
-        now, rows = self._clock(), self._table.rows
+        now, rows = self.now(), self._table.rows
         groups = {key: self._group_of(self._reports[key]) for key in keys}
-        made = [job_row(self._reports[key], now, rows, group) for key, group in groups.items()]
+        made = [job_row(self._known(self._reports[key]), now, rows, group) for key, group in groups.items()]
         several = filter(None, dict.fromkeys(groups.values()))
-        made += [group_row(self.group(group), now, rows) for group in several]
+        made += [group_row(list(map(self._known, self.group(group))), now, rows) for group in several]
         self._notify(self._table.put(made))
+
+    def _known(self, report: Report) -> Known:
+        """A report, and whether it may be old."""
+        return Known(report, is_old=not report.ended and self._contacts.problem(report.job.route) is not None)
 
     def _order_rows(self) -> None:
         """Sort the rows as the ledger is, a group before its jobs, and drop those that are not in it."""
         reports = self._reports.items()
         ids = (row for key, report in reports for row in ids_of(key, self._group_of(report)))
         self._notify(self._table.order(ids))
+
+    def _mark(self, route: Route, changed: bool) -> None:
+        """Begin a new version, if whether a site is reached has changed."""
+        if changed:
+            self._make_rows(key_of(record_of_job(job)) for job in self.active().get(route, []))
+        self._count(changed)
 
     def _count(self, changed: bool) -> None:
         """Begin a new version, if something beside the rows has changed."""

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from slurmgen.errors import SlurmgenError
-from slurmgen.jobs.cancel import cancel_jobs
+from slurmgen.jobs.cancel import cancel_all
 from slurmgen.jobs.job import Job, group_by_route
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.slurm_client import UNKNOWN
@@ -53,14 +53,12 @@ def _dialog(
 def _cancelled(state: State, reports: Sequence[Report]) -> list[Report]:
     """Cancel those jobs that have not ended; returns what is known of all of them then."""
     jobs = [report.job for report in reports if report.job.id.number]
-    done: list[Report] = []
-    for route, group in group_by_route(jobs).items():
-        with state.connections.use(route) as transport:
-            found = cancel_jobs(transport, group, lambda _line: None)
-        whole = [report for report in found if not _is_task(report.job)]
-        save_final_states(whole)
-        state.board.put(route, whole)
-        done += found
+    done = cancel_all(jobs, state.connections.use, lambda _line: None)
+    whole = [report for report in done if not _is_task(report.job)]
+    save_final_states(whole)
+    for route in group_by_route(jobs):
+        state.board.put(route, [report for report in whole if report.job.route == route])
+        state.poller.hurry(route)
     return done
 
 

@@ -56,12 +56,18 @@ def known_file(request: Request, job: Job) -> str | None:
     asked = request.query_params.get("file", "")
     if asked in ("", "stderr"):
         return asked or None
-    if asked not in _names.get(_place(job), {}):
-        listed(request, job)
-    name = _names.get(_place(job), {}).get(asked)
+    name = known_name(request, job)
     if name is None:
         raise HTTPException(404, "The job has no such file.")
     return f"{record_of(job).folder}/{name}"
+
+
+def known_name(request: Request, job: Job) -> str | None:
+    """The name of the file that the address names, as the site listed it; None if the job has none such."""
+    asked = request.query_params.get("file", "")
+    if asked not in _names.get(_place(job), {}):
+        listed(request, job)
+    return _names.get(_place(job), {}).get(asked)
 
 
 def _place(job: Job) -> tuple[str, str, int | None]:
@@ -84,7 +90,9 @@ def show(request: Request) -> Response:
     """The table of the files."""
     job = asked_job(request)
     listing = listed(request, job)
-    rows = [(file, of_bytes(file.size)) for file in listing.files[:SHOWN]]
+    place = query_of(request)
+    address = f"{request.url.path}/one{place}{'&' if place else '?'}file="
+    rows = [(file, of_bytes(file.size), f"{address}{id_of(file.name)}") for file in listing.files[:SHOWN]]
     return page(
         request,
         "job_files.html",
@@ -94,7 +102,7 @@ def show(request: Request) -> Response:
         total=of_bytes(sum(file.size for file in listing.files)),
         folder=record_of(job).folder,
         to=Path.cwd() / local_folder(job),
-        fetch_url=f"{request.url.path.removesuffix('files')}fetch{query_of(request)}",
+        fetch_url=f"{request.url.path.removesuffix('files')}fetch{place}",
     )
 
 

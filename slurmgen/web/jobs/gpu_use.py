@@ -34,7 +34,7 @@ class Share(Struct, frozen=True):
 
 @part
 def show(request: Request) -> Response:
-    """A sample of a running job."""
+    """A sample of a running job, which starts a short step in it."""
     job = asked_job(request)
     with connections_of(request).use(job.route) as transport:
         sample = _sampler(job).sample(transport, time.monotonic())

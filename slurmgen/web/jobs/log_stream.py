@@ -5,7 +5,6 @@ and repeats nothing. A browser that is slow gets the next part only when it has 
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 
 from msgspec import json
@@ -18,20 +17,16 @@ from slurmgen.jobs.job import Job
 from slurmgen.jobs.log_files import is_pruned, path_of
 from slurmgen.jobs.log_lines import PART, Lines, read_part
 from slurmgen.jobs.logs import FIRST_PAUSE, LONGEST_PAUSE, REST, read, tail_start
-from slurmgen.jobs.slurm_client import ended, job_states
-from slurmgen.jobs.status import end_of, recall
 from slurmgen.remote.transport import Transport
 from slurmgen.web.jobs.asked import asked_job, asked_rank, number
-from slurmgen.web.jobs.connections import Connections
 from slurmgen.web.jobs.files import known_file
 from slurmgen.web.jobs.log_text import runs
+from slurmgen.web.jobs.poller import Poller
 from slurmgen.web.jobs.records import record_of
-from slurmgen.web.jobs.state import connections_of
+from slurmgen.web.jobs.state import State, connections_of, state_of
 
 LAST_LINES = 2000
 "Lines of a log that are shown at first."
-_BETWEEN_STATES = 5.0
-"Seconds between two queries of the job's state, while its log does not grow."
 RETRY = 3000
 "Milliseconds after which a browser connects again."
 
@@ -39,15 +34,14 @@ RETRY = 3000
 class Feed:
     """One browser that follows a log."""
 
-    def __init__(
-        self, connections: Connections, job: Job, file: str | None, start: int | None, rank: int | None
-    ) -> None:
+    def __init__(self, state: State, job: Job, file: str | None, start: int | None, rank: int | None) -> None:
         self.pause = 0.0
         "Seconds until the next step."
         self.is_over = False
-        self._connections, self._job, self._file, self._rank = connections, job, file, rank
+        self._connections, self._board = state.connections, state.board
+        self._job, self._file, self._rank = job, file, rank
         self._lines = Lines(start, rank) if start is not None else None
-        self._path, self._end, self._queried = "", "", 0.0
+        self._path, self._end = "", ""
 
     def step(self) -> list[bytes]:
         """The next events. It blocks while the site is queried."""
@@ -93,17 +87,12 @@ class Feed:
         self.pause = REST if self._end else min(max(self.pause, FIRST_PAUSE) * 1.5, LONGEST_PAUSE)
 
     def _state_at_end(self, transport: Transport) -> str:
-        """How the job ended; empty if it has not, or if that was queried just now."""
-        if remembered := recall(self._job, ""):
-            return f"Job {self._job.id} is {remembered.state}."
-        if time.monotonic() - self._queried < _BETWEEN_STATES:
-            return ""
-        self._queried = time.monotonic()
-        states = job_states(transport, self._job.id)
-        if not ended(states) or (not states and self._job.is_new):
+        """How the job ended, as far as the poller knows; empty if it has not."""
+        report = self._board.report_of(self._job)
+        if report is None or not report.ended:
             return ""
         pruned = " Its folder was pruned." if is_pruned(transport, self._job) else ""
-        return f"Job {self._job.id} is {end_of(transport, self._job, states).state}.{pruned}"
+        return f"Job {self._job.id} is {report.state}.{pruned}"
 
 
 def log_of(transport: Transport, job: Job, file: str | None) -> str:
@@ -116,14 +105,23 @@ def log_of(transport: Transport, job: Job, file: str | None) -> str:
 async def stream(request: Request) -> Response:
     """The events of the log of one job."""
     feed = await run_in_threadpool(_feed, request)
-    return StreamingResponse(sent(feed), media_type="text/event-stream")
+    parts = _watched(state_of(request).poller, sent(feed))
+    return StreamingResponse(parts, media_type="text/event-stream")
+
+
+async def _watched(poller: Poller, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same parts, while the sites are queried: the end of a log is known by the state of its job."""
+    with poller.watched():
+        async for part in parts:
+            yield part
 
 
 def _feed(request: Request) -> Feed:
     job, rank = asked_job(request), asked_rank(request, record_of(request.path_params["key"]))
     last = request.headers.get("last-event-id", "")
     start = int(last) if last.isascii() and last.isdecimal() and len(last) < 19 else number(request, "from")
-    return Feed(connections_of(request), job, known_file(request, job), start, rank)
+    state_of(request).board.read()
+    return Feed(state_of(request), job, known_file(request, job), start, rank)
 
 
 async def sent(feed: Feed) -> AsyncIterator[bytes]:

@@ -1,6 +1,6 @@
 """The page of one job."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from urllib.parse import urlencode
 
 from msgspec import to_builtins
@@ -11,27 +11,25 @@ from starlette.routing import Route
 from slurmgen.errors import RequestError
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
-from slurmgen.jobs.lookup import all_arrays
 from slurmgen.jobs.recorded_request import recorded_request, resubmits
-from slurmgen.jobs.report import Report
-from slurmgen.jobs.report_text import details, head, origin
-from slurmgen.jobs.status import query, save_final_states
-from slurmgen.jobs.sweep_report import joined
+from slurmgen.jobs.relations import waited_for_by, waits_for
+from slurmgen.jobs.report_text import origin
 from slurmgen.jobs.sweep_table import table_of
-from slurmgen.slurm import durations
-from slurmgen.web.jobs import curves, files, gpu_use, log_stream, script, sweep
-from slurmgen.web.jobs.asked import asked_job, query_of, ranks_of
+from slurmgen.web.jobs import curves, download, files, gpu_use, job_state, log_stream, script, sweep
+from slurmgen.web.jobs.asked import asked_job, ranks_of
 from slurmgen.web.jobs.records import key_of, path_of
-from slurmgen.web.jobs.state import connections_of
+from slurmgen.web.jobs.state import state_of
 from slurmgen.web.pages import page, settings_of
 
-_STOP_POLLING = 286
-"The status by which htmx is asked to repeat a request no more."
 _MOST_LISTED = 128
 "Ranks that a field offers by number; of more, the user types one."
-_TONE_AT_END = {"COMPLETED": "good", "CANCELLED": "muted", "GONE": "muted", "UNKNOWN": "muted"}
-_WAITS = {"PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED"}
-_RUNS = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING"}
+
+_STARTS = {
+    "ok": "Starts after the completion of",
+    "notok": "Starts after the failure of",
+    "any": "Starts after the end of",
+}
+"How a job depends on another one, by the type of the dependency."
 
 
 def show(request: Request) -> Response:
@@ -45,16 +43,16 @@ def show(request: Request) -> Response:
         "job.html",
         key=key,
         record=record,
-        job=job,
         here=path_of(key),
-        query=query_of(request),
         is_sweep=table is not None and str(job.id) == record.id,
         parameters=_parameters(job),
         ranks=ranks,
         listed_ranks=range(ranks) if ranks and ranks <= _MOST_LISTED else (),
         facts=list(_facts(job, record)),
         asked=list(_request(record)),
+        group=_active_group(request, record),
         links=list(_links(request, job, record)),
+        **job_state.remembered(request, job),
     )
 
 
@@ -94,15 +92,27 @@ def _plain(value: object) -> str:
 
 def _links(request: Request, job: Job, record: Record) -> Iterator[tuple[str, str, str]]:
     """Related jobs: how, the name and the address of each."""
+    for how, other in _related(job, record):
+        yield how, f"{other.name} {other.id}", _address(request, other)
+
+
+def _related(job: Job, record: Record) -> Iterator[tuple[str, Record]]:
     ledger = Ledger()
     if str(job.id) != record.id:
-        yield "All tasks of", f"{record.name} {record.id}", _address(request, record)
+        yield "All tasks of", record
+    yield from ((_STARTS.get(kind, "Starts after"), other) for kind, other in waits_for(record))
+    yield from (("Waited for by", other) for other in waited_for_by(record))
     earlier = resubmits(record)
     if earlier and (before := ledger.of_key(earlier)):
-        yield "Resubmits", f"{before.name} {before.id}", _address(request, before)
-    for other in ledger.group(record):
-        if other.key != record.key:
-            yield "Submitted together with", f"{other.name} {other.id}", _address(request, other)
+        yield "Resubmits", before
+    yield from (("Submitted together with", one) for one in ledger.group(record) if one.key != record.key)
+
+
+def _active_group(request: Request, record: Record) -> int:
+    """How many jobs of the group of a job have not ended; 0 if that job is all that there is to cancel."""
+    members = [] if record.tasks else state_of(request).board.group(record.part_of)
+    active = sum(not report.ended for report in members)
+    return active if len(members) > 1 else 0
 
 
 def _address(request: Request, record: Record, **place: int) -> str:
@@ -110,56 +120,17 @@ def _address(request: Request, record: Record, **place: int) -> str:
     return settings_of(request).url(path_of(key_of(record)) + query)
 
 
-def _reports(request: Request, jobs: Sequence[Job]) -> list[Report]:
-    """The reports of jobs of one site; what the ledger remembers, if the site is not reached."""
-    reports = query(jobs, connections_of(request).use, lenient=True)
-    save_final_states(reports)
-    return reports
-
-
-def state(request: Request) -> Response:
-    """The state of the job now, in the words of `slurmgen status`."""
-    job = asked_job(request)
-    jobs = all_arrays(job) if job.record and str(job.id) == job.record.id else [job]
-    report = joined(_reports(request, jobs))[0]
-    return page(
-        request,
-        "job_state.html",
-        _STOP_POLLING if report.ended else 200,
-        query=query_of(request),
-        report=report,
-        head=list(head(report)),
-        details=list(details(report)),
-        shares=list(gpu_use.shares(report)),
-        tone=_tone(report),
-        is_whole=report.is_array and not report.segment,
-        duration=durations.canonical,
-    )
-
-
-def state_again(request: Request) -> Response:
-    """The state, after another try to reach a site that refused the login."""
-    connections_of(request).forgive()
-    return state(request)
-
-
-def _tone(report: Report) -> str:
-    """How the state is coloured."""
-    if report.state in _WAITS or report.state in _RUNS:
-        return "accent" if report.state in _RUNS else "warning"
-    return _TONE_AT_END.get(report.state, "error")
-
-
 ROUTES = (
     Route("/jobs/{key}", show),
-    Route("/jobs/{key}/state", state),
-    Route("/jobs/{key}/state", state_again, methods=["POST"]),
+    Route("/jobs/{key}/state", job_state.show),
+    Route("/jobs/{key}/state", job_state.again, methods=["POST"]),
     Route("/jobs/{key}/log", log_stream.stream),
     Route("/jobs/{key}/log.txt", log_stream.whole),
     Route("/jobs/{key}/found", curves.found),
     Route("/jobs/{key}/curves", curves.curves),
-    Route("/jobs/{key}/gpus", gpu_use.show),
+    Route("/jobs/{key}/gpus", gpu_use.show, methods=["POST"]),
     Route("/jobs/{key}/files", files.show),
+    Route("/jobs/{key}/files/one", download.show),
     Route("/jobs/{key}/fetch", files.fetch, methods=["POST"]),
     Route("/jobs/{key}/script", script.show),
     Route("/jobs/{key}/sweep", sweep.show),

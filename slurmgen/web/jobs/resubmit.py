@@ -8,10 +8,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from slurmgen.errors import SlurmgenError
+from slurmgen.jobs import sweep_report
+from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.resubmit import Original, original_script, script_diff
+from slurmgen.jobs.sweep_table import table_of
 from slurmgen.sites.profiles import profile_paths
 from slurmgen.web.jobs.again import (
+    FAILED,
     Form,
     arrays_again,
     first_form,
@@ -19,6 +23,7 @@ from slurmgen.web.jobs.again import (
     proposed_for,
     submit_again,
 )
+from slurmgen.web.jobs.asked import asked_job
 from slurmgen.web.jobs.records import job_of, key_of, record_of
 from slurmgen.web.jobs.state import state_of
 from slurmgen.web.pages import fields, page
@@ -26,18 +31,32 @@ from slurmgen.web.pages import fields, page
 
 def ask(request: Request) -> Response:
     """The form."""
-    board = state_of(request).board
+    board, job = state_of(request).board, asked_job(request, may_be_pending=True)
     board.read()
     try:
         original = _original(request)
-        report = board.report(key_of(original.record))
+        report = board.report_of(job)
         proposed = proposed_for(original, report)
-        is_second = bool(report and report.states and not report.ended)
-        form = first_form(original, proposed)
+        form = first_form(original, proposed, _tasks(job, _failed(request, original)))
     except SlurmgenError as error:
         return page(request, "job_refused.html", 422, error=error)
-    values = _values(original, form) | {"proposed": proposed, "is_second": is_second, "error": None}
+    is_second = bool(report and report.states and not report.ended)
+    values = _values(request, original, form) | {"proposed": proposed, "is_second": is_second, "error": None}
     return page(request, "job_resubmit.html", **values)
+
+
+def _tasks(job: Job, failed: int) -> str:
+    """What the form chooses first: the task of the address, else those that failed, else all."""
+    _, _, task = job.id.number.partition("_")
+    return task or (FAILED if failed else "")
+
+
+def _failed(request: Request, original: Original) -> int:
+    """How many tasks of a sweep failed, as far as it is known."""
+    board, record = state_of(request).board, original.record
+    reports = board.group(record.part_of) or list(filter(None, [board.report(key_of(record))]))
+    states = (state.state for report in reports for state in report.states)
+    return sum(state in sweep_report.FAILED for state in states) if record.tasks else 0
 
 
 async def preview(request: Request) -> Response:
@@ -72,9 +91,10 @@ def _done(request: Request, given: dict[str, str]) -> Response:
     try:
         record = submit_again(original, form, state.connections, state.submitted)
     except SlurmgenError as error:
-        values = _values(original, form) | {"proposed": None, "is_second": False, "error": error}
+        values = _values(request, original, form) | {"proposed": None, "is_second": False, "error": error}
         return page(request, "job_resubmit.html", 422, **values)
     state.board.read()
+    state.poller.hurry(job_of(record).route)
     return _submitted(request, original, record)
 
 
@@ -86,8 +106,13 @@ def _original(request: Request) -> Original:
     return original_of(job_of(record_of(request.path_params["key"])))
 
 
-def _values(original: Original, form: Form) -> dict[str, Any]:
+def _values(request: Request, original: Original, form: Form) -> dict[str, Any]:
+    table = table_of(original.record)
+    task = form.tasks if form.tasks != FAILED else ""
     return {
+        "failed": _failed(request, original),
+        "task": task,
+        "parameters": table.tasks.get(int(task), ()) if table and task else (),
         "original": original,
         "key": key_of(original.record),
         "form": form,

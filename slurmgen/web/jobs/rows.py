@@ -29,6 +29,13 @@ _JITTER = 5
 "Seconds by which the begin of a run may seem to change between two queries."
 
 
+class Known(Struct, frozen=True):
+    """What is known of a job, and whether that may be old, because its site was not reached."""
+
+    report: Report
+    is_old: bool = False
+
+
 class Row(Struct, frozen=True, kw_only=True):
     """One line of the table."""
 
@@ -54,6 +61,8 @@ class Row(Struct, frozen=True, kw_only=True):
     limit: int | None
     submitted: str
     ended: bool
+    is_old: bool = False
+    "Whether this is what was known last, because the site was not reached."
     pending: bool = False
     "Whether it is not known whether there is a job."
     repeats: bool = False
@@ -106,28 +115,30 @@ def _group_id(group: str) -> str:
     return f"group-{group}"
 
 
-def job_row(report: Report, now: float, rows: Mapping[str, Row], group: str) -> Row:
+def job_row(known: Known, now: float, rows: Mapping[str, Row], group: str) -> Row:
     """The row of one job.
 
     Args:
-        report: what is known of it.
+        known: what is known of it.
         now: seconds since 1970.
         rows: the rows so far.
         group: the group below whose row it is shown; empty for none.
     """
-    before = rows.get(_job_id(key_of(record_of_job(report.job))))
-    return _row(report, now, before, group=group, members=0)
+    before = rows.get(_job_id(key_of(record_of_job(known.report.job))))
+    return _row(known, now, before, group=group, members=0)
 
 
-def group_row(reports: Sequence[Report], now: float, rows: Mapping[str, Row]) -> Row:
+def group_row(parts: Sequence[Known], now: float, rows: Mapping[str, Row]) -> Row:
     """The row of a sweep, a chain, or other jobs that were submitted together."""
-    report = combined(reports)
+    report = combined([part.report for part in parts])
     group = record_of_job(report.job).part_of
-    return _row(report, now, rows.get(_group_id(group)), group=group, members=len(reports))
+    known = Known(report, any(part.is_old for part in parts))
+    return _row(known, now, rows.get(_group_id(group)), group=group, members=len(parts))
 
 
-def _row(report: Report, now: float, before: Row | None, *, group: str, members: int) -> Row:
-    record = record_of_job(report.job)
+def _row(known: Known, now: float, before: Row | None, *, group: str, members: int) -> Row:
+    report, record = known.report, record_of_job(known.report.job)
+    counts = _runs(report) and not known.is_old
     key = key_of(record)
     return Row(
         id=_group_id(group) if members else _job_id(key),
@@ -140,11 +151,12 @@ def _row(report: Report, now: float, before: Row | None, *, group: str, members:
         words=_words(report, members),
         gpus=_gpus(report, record),
         start="" if report.state == "PENDING" and report.is_held else report.main.start,
-        elapsed=None if _runs(report) or report.state == "PENDING" else report.elapsed,
-        began=_began(report, now, before),
+        elapsed=None if counts or report.state == "PENDING" else report.elapsed,
+        began=_began(report, now, before) if counts else None,
         limit=report.time_limit,
         submitted=record.submitted,
         ended=report.ended,
+        is_old=known.is_old,
         pending=record.pending,
         repeats=_repeats(record, group, members),
         group=group,
@@ -169,10 +181,8 @@ def _runs(report: Report) -> bool:
     return report.state == "RUNNING" and report.elapsed is not None
 
 
-def _began(report: Report, now: float, before: Row | None) -> int | None:
-    """When it began; the same as before, if it only seems to have changed."""
-    if not _runs(report):
-        return None
+def _began(report: Report, now: float, before: Row | None) -> int:
+    """When a running job began; the same as before, if it only seems to have changed."""
     began = round(now - (report.elapsed or 0))
     if before and before.began and abs(before.began - began) <= _JITTER:
         return before.began

@@ -11,9 +11,10 @@ function report(text) {
 /** Why a request was refused: the server's own sentence, unless its reply is a page. */
 function reason(request) {
   const isSentence = request.getResponseHeader("content-type")?.startsWith("text/plain");
+  if (request.status === 403 && !isSentence) return "The server was started again. Open the new address that slurmgen web printed.";
   return isSentence ? request.responseText : `The server refused the request (${request.status}).`;
 }
 
-addEventListener("htmx:sendError", () => report("The server does not answer. Is it still running?"));
+for (const event of ["htmx:sendError", "htmx:timeout"]) addEventListener(event, () => report("The server does not answer. Is it still running?"));
 addEventListener("htmx:responseError", ({ detail }) => report(reason(detail.xhr)));
 addEventListener("htmx:afterRequest", ({ detail }) => { if (detail.successful) report(""); });

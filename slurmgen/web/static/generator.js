@@ -54,12 +54,23 @@ const accept = () => {
   form.querySelectorAll("[aria-invalid]").forEach((one) => one.removeAttribute("aria-invalid"));
 };
 
+// Announce the outcome to screen readers: once, when no key was pressed for a moment.
+let announced;
+const announce = (outcome) => {
+  clearTimeout(announced);
+  announced = setTimeout(() => {
+    const place = document.getElementById("said");
+    if (place.textContent !== outcome) place.textContent = outcome;
+  }, 1000);
+};
+
 // Show a refusal at its field; the last script stays, marked as one of other values.
 const refuse = () => {
   accept();
   answer.classList.add("stale");
   answer.inert = true;
   const found = refusal.querySelector(".refused");
+  announce((found || refusal).querySelector("p").textContent.trim());
   const one = found && form.elements.namedItem(found.dataset.field);
   if (!one) return;
   document.getElementById(`problem-${one.name}`).replaceChildren(found);
@@ -75,16 +86,18 @@ const valid = () => {
   answer.hidden = false;
   answer.classList.remove("stale");
   answer.inert = false;
+  announce("The script is up to date.");
   enter();
 };
 
-// Say that the server gave no answer; the next change asks again.
-const fail = ({ detail: { xhr } }) => {
-  const why = xhr.status ? `The server answers with the status ${xhr.status}` : "The server does not answer";
+// Say that the server gave no answer, and why, as failure.js has found out; the next change asks again.
+const fail = () => {
   const notice = Object.assign(document.createElement("p"), { className: "notice error" });
-  notice.textContent = `${why}. The script below is of earlier values.`;
+  const why = document.getElementById("failure").textContent.trim();
+  notice.textContent = answer.hidden ? why : `${why} The script below shows the previous request.`;
   refusal.replaceChildren(notice);
   answer.classList.add("stale");
+  announce(notice.textContent);
 };
 
 // One line of the script is in the order of the Tab key; the arrow keys move to the others.
@@ -171,7 +184,7 @@ document.addEventListener("click", ({ target }) => {
   if (button.id === "reset") { clear(); refresh(); }
 });
 document.addEventListener("keydown", step);
-for (const event of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) document.body.addEventListener(event, fail);
+for (const event of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) addEventListener(event, fail); // after failure.js
 addEventListener("hashchange", recall);
 let waiting;
 document.body.addEventListener("htmx:afterSwap", ({ target }) => {

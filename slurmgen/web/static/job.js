@@ -1,9 +1,11 @@
 // The page of one job: its state, and the parts that are loaded when they are needed.
+import { startClocks } from "./clock.js";
 import { startCurves } from "./job_curves.js";
 import { startLog } from "./job_log.js";
 import { checkScript } from "./job_script.js";
 import { startSweep } from "./job_sweep.js";
 
+const SECONDS = 3; // between two looks at the state that the server knows; it alone queries the site
 const root = document.getElementById("job");
 
 /** The address of a part of this job, with the task of the page and further parameters. */
@@ -19,6 +21,7 @@ export async function reply(part, more = {}) {
   try {
     const answer = await fetch(address(part, more));
     if (answer.ok) return await answer.json();
+    if (answer.status === 403) return { problem: "The server was started again. Open the new address that slurmgen web printed." };
     return { problem: `The server replied with status ${answer.status}.` };
   } catch {
     return { problem: "The server of this page does not reply." };
@@ -36,6 +39,15 @@ export async function repeat(action, seconds) {
   if (again) setTimeout(() => repeat(action, seconds), seconds * 1000);
 }
 
+/** Read the state, unless it is shown already; returns whether to read it again. */
+async function readState() {
+  const state = document.getElementById("state");
+  const ended = hasEnded();
+  const shown = state.querySelector("[data-shown]")?.dataset.shown ?? "";
+  await htmx.ajax("GET", address("state", { shown }), { source: state, target: state, swap: "innerHTML" }).catch(() => {});
+  return !ended;
+}
+
 /** Say a new state once, for screen readers; a job that has ended cannot be cancelled. */
 function announce() {
   document.querySelector(".job-actions .danger")?.toggleAttribute("hidden", hasEnded());
@@ -48,7 +60,7 @@ function announce() {
 /** Load a part when it is opened; again every few seconds while it is open, if it says so. */
 function startPart(details) {
   const target = details.querySelector(".loaded");
-  const load = () => htmx.ajax("GET", address(details.dataset.load), { source: details, target, swap: "innerHTML" });
+  const load = () => htmx.ajax(details.dataset.method ?? "GET", address(details.dataset.load), { source: details, target, swap: "innerHTML" });
   let timer = 0;
   details.addEventListener("toggle", () => {
     clearInterval(timer);
@@ -62,7 +74,10 @@ function startPart(details) {
 
 /** Start everything that this page has. */
 function start() {
-  document.getElementById("state")?.addEventListener("htmx:afterSwap", announce);
+  const state = document.getElementById("state");
+  state?.addEventListener("htmx:afterSwap", announce);
+  if (state) repeat(readState, SECONDS);
+  startClocks();
   document.querySelectorAll("details[data-load]").forEach(startPart);
   document.querySelector("[data-load=script]")?.addEventListener("htmx:afterSwap", () => checkScript(root.dataset.site));
   if (document.getElementById("log")) startLog();

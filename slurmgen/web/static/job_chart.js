@@ -1,4 +1,5 @@
 // Charts of uPlot in the colours of the theme and in the width of their place.
+import "./language.js";
 import uPlot from "./vendor/uplot.min.js";
 
 const HEIGHT = 240;

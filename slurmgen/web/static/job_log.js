@@ -79,7 +79,8 @@ function clear() {
 
 /** Say how the stream is. */
 function say(text) {
-  element("log-state").textContent = text;
+  const state = element("log-state");
+  if (state.textContent !== text) state.textContent = text; // each change is announced
   const isEmpty = element("log-lines").childElementCount === 0;
   element("log-unlabelled").hidden = !(isEmpty && element("log-rank")?.value && source === null);
 }

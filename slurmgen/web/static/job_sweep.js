@@ -10,15 +10,38 @@ const element = (name) => document.getElementById(name);
 let sweep = null; // the last reply
 let sorted = { column: 0, descending: false };
 
+/** Whether a metric only repeats the parameter of its name: both have the same number in every run. */
+function repeats(metric, number) {
+  const parameter = sweep.parameters.indexOf(metric);
+  return parameter >= 0 && sweep.runs.every((run) => run.metrics[number] === null || run.metrics[number] === numberOf(run.parameters[parameter]));
+}
+
 /** The columns: a name, whether it is of numbers, and the value of a run. */
 function columns() {
   const of = (kind) => (name, number) => ({ name, kind, value: (run) => run[kind][number] });
+  const metrics = sweep.metrics.map(of("metrics")).filter(({ name }, number) => !repeats(name, number));
+  const measured = (column) => (sweep.parameters.includes(column.name) ? { ...column, name: `${column.name} (measured)` } : column);
   return [
     { name: "task", kind: "task", value: (run) => run.task },
     ...sweep.parameters.map(of("parameters")),
     { name: "state", kind: "state", value: (run) => run.state },
-    ...sweep.metrics.map(of("metrics")),
+    ...metrics.map(measured),
   ];
+}
+
+/** A cell with the button that cancels the task of a run, or submits it again. */
+function actionOf(run) {
+  const cell = document.createElement("td");
+  cell.className = "actions";
+  const name = run.ended ? "Resubmit" : "Cancel";
+  const [path, query] = run.url.split("?");
+  const button = Object.assign(document.createElement("button"), { type: "button", className: "quiet", textContent: name });
+  button.id = `action-${run.task}`;
+  button.ariaLabel = `${name} task ${run.task}`;
+  button.setAttribute("hx-get", `${path}/${name.toLowerCase()}?${query}`);
+  button.setAttribute("hx-target", "#dialog-body");
+  cell.append(button);
+  return cell;
 }
 
 /** A value as a number; NaN for another text. */
@@ -65,7 +88,7 @@ function cellOf(column, run) {
   } else {
     cell.textContent = column.kind === "metrics" ? short(value) : value;
   }
-  cell.className = column.kind === "metrics" ? "number" : column.kind === "state" ? "" : "mono";
+  cell.className = column.kind === "metrics" ? "number" : column.kind === "state" ? run.tone : "mono";
   return cell;
 }
 
@@ -77,13 +100,14 @@ function fillTable() {
   const runs = [...sweep.runs].sort((a, b) => compared(value(a), value(b), descending)).slice(0, MOST_ROWS);
   const table = element("sweep-table");
   const heading = document.createElement("tr");
-  heading.append(...all.map(headingOf));
+  heading.append(...all.map(headingOf), document.createElement("td"));
   table.tHead.replaceChildren(heading);
   table.tBodies[0].replaceChildren(...runs.map((run) => {
     const row = document.createElement("tr");
-    row.append(...all.map((one) => cellOf(one, run)));
+    row.append(...all.map((one) => cellOf(one, run)), actionOf(run));
     return row;
   }));
+  htmx.process(table);
   table.hidden = false;
 }
 
@@ -230,6 +254,7 @@ async function read() {
 export function startSweep() {
   for (const name of ["sweep-x", "sweep-y", "sweep-x-log", "sweep-y-log"]) element(name).addEventListener("change", plot);
   element("sweep-again").addEventListener("click", read);
+  element("state").addEventListener("htmx:afterSwap", read);
   const redraw = () => { if (sweep && !element("sweep-plot").hidden) plot(); };
   addEventListener("themechange", redraw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

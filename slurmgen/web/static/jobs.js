@@ -1,4 +1,5 @@
 // The table of jobs: changes from the server, running clocks, groups that open, and keys.
+import { startClocks } from "./clock.js";
 
 const base = document.querySelector("meta[name=base-path]").content;
 const WORDS = {
@@ -7,7 +8,6 @@ const WORDS = {
   closed: "The server was started again. Open the new address that slurmgen web printed.",
 };
 const REFRESH = 700; // milliseconds in which changes are collected
-const began = new WeakMap(); // of each clock: when it was at 0, by the clock of this page
 let source;
 let refreshing;
 
@@ -19,10 +19,13 @@ function refresh() {
   refreshing = setTimeout(() => (byId("view") ? htmx.trigger("#view", "refresh") : location.reload()), REFRESH);
 }
 
-/** Say whether the table is up to date. */
+/** Say whether the table is up to date, and for which sites it is not. */
 function show(state) {
-  byId("live").dataset.state = state;
-  byId("live").textContent = WORDS[state];
+  const sites = document.querySelector("#problems [data-sites]")?.dataset.sites;
+  const isPart = state === "live" && sites;
+  const text = isPart ? `live, except ${sites}` : WORDS[state];
+  byId("live").dataset.state = isPart ? "part" : state;
+  if (byId("live").textContent !== text) byId("live").textContent = text;
 }
 
 /** Listen to changes while the tab is visible. */
@@ -52,6 +55,7 @@ function apply(changes, version) {
   byId("jobs").dataset.version = version;
   const problems = parsed(changes.problems);
   if (byId("problems").textContent.trim() !== problems.textContent.trim()) showProblems(problems);
+  show("live");
   const moved = [...parsed(changes.rows).children].map(replace).some(Boolean);
   if (changes.whole || moved) refresh();
 }
@@ -80,23 +84,6 @@ function replace(row) {
   htmx.process(row);
   if (focused) (byId(focused) ?? row.querySelector(".name")).focus();
   return old.dataset.kind !== row.dataset.kind;
-}
-
-/** Seconds as Slurm writes them. */
-function clock(total) {
-  const two = (value) => String(value).padStart(2, "0");
-  const days = Math.floor(total / 86400);
-  const text = [total / 3600 - 24 * days, (total / 60) % 60, total % 60].map((value) => two(Math.floor(value))).join(":");
-  return days ? `${days}-${text}` : text;
-}
-
-/** Let the clocks of running jobs run. */
-function tick() {
-  const now = performance.now() / 1000;
-  for (const time of document.querySelectorAll("[data-elapsed]")) {
-    if (!began.has(time)) began.set(time, now - Number(time.dataset.elapsed));
-    time.textContent = clock(Math.floor(now - began.get(time)));
-  }
 }
 
 /** Set a value of the form that is not typed, and show the table that it leads to. */
@@ -155,9 +142,10 @@ document.addEventListener("change", (event) => {
   if (event.target.matches(".kind input")) htmx.trigger("#view", "refresh");
 });
 document.addEventListener("visibilitychange", () => (document.hidden ? stop() : listen()));
-document.addEventListener("htmx:afterSettle", tick);
 addEventListener("pagehide", stop);
 addEventListener("pageshow", listen);
-setInterval(tick, 1000);
-tick();
+document.addEventListener("htmx:afterSettle", (event) => {
+  if (event.detail.target.id === "problems") show("live");
+});
+startClocks();
 listen();

@@ -66,6 +66,7 @@ export function item(finding, { goTo, fix }) {
   ruleLink(part("rule"), finding);
   part("fix").hidden = !finding.changes.length;
   part("fix").textContent = fixName(finding);
+  part("fix").ariaLabel = `${fixName(finding)}: ${finding.code}, line ${finding.line}`;
   part("fix").addEventListener("click", () => fix(finding));
   return node;
 }

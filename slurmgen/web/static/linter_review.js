@@ -15,6 +15,7 @@ export function review(state, title, note, changes) {
   element("review-note").textContent = note;
   element("review").returnValue = "cancel";
   element("review").showModal();
+  view.focus();
   return new Promise((resolve) => {
     element("review").addEventListener("close", () => {
       view.destroy();

@@ -1,0 +1,104 @@
+"""The state of one job, as the poller of the table knows it."""
+
+from hashlib import sha256
+from typing import Any
+
+from msgspec import structs
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from slurmgen.jobs.job import Job
+from slurmgen.jobs.lookup import all_arrays
+from slurmgen.jobs.report import Report
+from slurmgen.jobs.report_text import details, head
+from slurmgen.jobs.slurm_client import UNKNOWN
+from slurmgen.jobs.status import query
+from slurmgen.jobs.sweep_report import is_sweep, joined, tally
+from slurmgen.slurm import durations
+from slurmgen.web.jobs import gpu_use
+from slurmgen.web.jobs.asked import asked_job, query_of
+from slurmgen.web.jobs.board import Board
+from slurmgen.web.jobs.contacts import Problem
+from slurmgen.web.jobs.records import path_of, record_of_job
+from slurmgen.web.jobs.state import State, connections_of, state_of
+from slurmgen.web.pages import page
+
+_TONE_AT_END = {"COMPLETED": "good", "CANCELLED": "muted", "GONE": "muted", "UNKNOWN": "muted"}
+_WAITS = {"PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED"}
+_RUNS = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING"}
+
+
+async def show(request: Request) -> Response:
+    """The state, in the words of `slurmgen status`; status 204 if the page shows it already."""
+    state_of(request).poller.touch()
+    return await run_in_threadpool(_show, request)
+
+
+async def again(request: Request) -> Response:
+    """The state, after another try to reach a site that refused the login."""
+    connections_of(request).forgive()
+    await state_of(request).poller.retry()
+    return await show(request)
+
+
+def remembered(request: Request, job: Job) -> dict[str, Any]:
+    """The values of the template of the state, without a query."""
+    return _values(request, job, _known(state_of(request).board, job))
+
+
+def _show(request: Request) -> Response:
+    job, state = asked_job(request), state_of(request)
+    state.board.read()
+    report = _known(state.board, job)
+    # Once a job has ended, accounting may know more of it than the poller read at its end.
+    values = _values(request, job, _asked(state, job) if report.ended else report)
+    if request.query_params.get("shown") == values["shown"]:
+        return Response(status_code=204)
+    return page(request, "job_state.html", **values)
+
+
+def _jobs(job: Job) -> list[Job]:
+    """The job; of a whole sweep, all its arrays."""
+    return all_arrays(job) if str(job.id) == record_of_job(job).id else [job]
+
+
+def _known(board: Board, job: Job) -> Report:
+    return joined([board.report_of(one) or Report(job=one, state=UNKNOWN) for one in _jobs(job)])[0]
+
+
+def _asked(state: State, job: Job) -> Report:
+    """What the site replies; what the ledger remembers, if it is not reached."""
+    return joined(query(_jobs(job), state.connections.use, lenient=True))[0]
+
+
+def _values(request: Request, job: Job, report: Report) -> dict[str, Any]:
+    problem = None if report.ended else state_of(request).board.problem(job.route)
+    return {
+        "state_path": f"{path_of(request.path_params['key'])}/state",
+        "query": query_of(request),
+        "job": job,
+        "report": report,
+        "problem": problem,
+        "shown": _digest(report, problem),
+        "head": [tally(report)] if is_sweep(report) and report.states else list(head(report)),
+        "details": list(details(report)),
+        "shares": list(gpu_use.shares(report)),
+        "tone": tone_of(report.state),
+        "is_whole": report.is_array and not report.segment,
+        "duration": durations.canonical,
+    }
+
+
+def _digest(report: Report, problem: Problem | None) -> str:
+    """The same while nothing has changed but the clock of the job."""
+    states = tuple(structs.replace(state, elapsed="") for state in report.states)
+    text = repr((structs.replace(report, states=states), problem))
+    return sha256(text.encode(errors="backslashreplace")).hexdigest()[:16]
+
+
+def tone_of(state: str) -> str:
+    """How a state is coloured."""
+    if state in _WAITS or state in _RUNS:
+        return "accent" if state in _RUNS else "warning"
+    return _TONE_AT_END.get(state, "error")

@@ -1,5 +1,6 @@
 """Every test starts from a clean environment and a config folder of its own."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 pytest_plugins = ["tests.support.machines"]
 REPOSITORY = Path(__file__).parent.parent
@@ -27,21 +30,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
 
 
-LONG = (
-    "tests/scenarios/test_requeue.py",
-    "tests/training/test_training_gpu.py",
-    "tests/scenarios/test_failing_ranks.py",
-    "tests/training/test_training_pairs.py",
+TORCH_JOBS = tuple(
+    f"tests/scenarios/test_{name}.py"
+    for name in ("failing_ranks", "preflight", "programs", "requeue", "training")
 )
-"""Files that take minutes, which start first, so that no worker ends with one.
+"""Files whose jobs start many processes with PyTorch. One worker runs them all, to save memory.
 
-Those whose jobs wait alternate with those that compute, so that two workers use both cores.
+They take ten minutes and start first, so that no worker ends with them.
 """
+FIRST = (*TORCH_JOBS, "tests/training/test_training_gpu.py")
+"The last of them has one test that takes three minutes."
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+class Scheduling(LoadFileScheduling):
+    """Gives a worker one file at a time; `TORCH_JOBS` count as one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = file_of(nodeid)
+        return TORCH_JOBS[0] if file in TORCH_JOBS else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    return Scheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    place = {name: number for number, name in enumerate(LONG)}
-    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONG)))
+    items.sort(key=lambda item: file_of(item.nodeid) not in FIRST)
+
+
+HOMES = itertools.count()
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +71,9 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.
     for name in list(os.environ):
         if name.startswith(("SLURM", "SBATCH", "SQUEUE", "SSH_", "OMP_")):
             monkeypatch.delenv(name)
-    home = tmp_path_factory.mktemp("home")
+    # Not mktemp, which lists the folders of all earlier tests to choose a number.
+    home = tmp_path_factory.getbasetemp() / "homes" / str(next(HOMES))
+    home.mkdir(0o700, parents=True)
     for name in ("CONFIG", "STATE", "CACHE", "DATA"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
 

@@ -30,7 +30,6 @@ class Job:
     state: str
     exit_code: str
     nodes: list[str]
-    seconds: float
     log: str
 
 
@@ -70,14 +69,7 @@ class Site:
         said = dict(re.findall(r"(\w+)=(\S*)", record))
         nodes = self.testbed.run("scontrol", "show", "hostnames", said["NodeList"]).split()
         shown = self.slurmgen("logs", job)
-        return Job(
-            job, state, said["ExitCode"], nodes, _seconds(said["RunTime"]), shown.stdout + shown.stderr
-        )
-
-
-def _seconds(clock: str) -> float:
-    hours, minutes, seconds = map(int, clock.split(":"))
-    return hours * 3600 + minutes * 60 + seconds
+        return Job(job, state, said["ExitCode"], nodes, shown.stdout + shown.stderr)
 
 
 @pytest.fixture(scope="session")

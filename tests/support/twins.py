@@ -28,6 +28,8 @@ from slurmgen.twin.installation import Installation, find
 Found = TypeVar("Found")
 USERS_OWN = dict(os.environ)
 "The environment before any test changed it; it names the user's cache, which keeps an installed Slurm."
+NOT_ENDED = {"PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING", "REQUEUED"}
+"States of a job that will run, or does."
 WITHOUT_OTHERS = ("SLURM", "SBATCH", "SQUEUE", "XDG_", "OMP_")
 
 
@@ -80,7 +82,7 @@ class Testbed:
             return "GONE"
         assert reply.returncode == 0, reply.stderr
         state = reply.stdout.strip() or "GONE"
-        return None if state in {"PENDING", "RUNNING", "SIGNALING", "COMPLETING", "CONFIGURING"} else state
+        return None if state in NOT_ENDED else state
 
 
 def eventually(seen: Callable[[], Found | None], seconds: float = 60.0) -> Found:

@@ -59,9 +59,9 @@ def _filled(state: Path, number: int) -> Path:
     with ledger._writing() as database:
         from msgspec import structs
 
-        from slurmgen.jobs.ledger import _INSERT
+        from slurmgen.jobs.ledger import INSERT
 
-        database.executemany(_INSERT, (structs.asdict(_record(n)) for n in range(1, number)))
+        database.executemany(INSERT, (structs.asdict(_record(n)) for n in range(1, number)))
     return state
 
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 
 from slurmgen import Request, load_site, render, resolve
-from slurmgen.script import _main_template, _values
+from slurmgen.script import _main_template
+from slurmgen.script.values import values_of
 
 RUNS = 11
 GOAL = 100
@@ -43,7 +44,7 @@ def main() -> None:
     """Print the time, the baseline, the ratio and its target."""
     made = requests()
     template = _main_template(None)
-    ready = [_values(resolve(request, SITE)) for request in made]
+    ready = [values_of(resolve(request, SITE)) for request in made]
     texts = {template.render(values) for values in ready}
     assert len(texts) == len(made) == 1000
 

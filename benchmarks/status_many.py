@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from msgspec import structs
 
-from slurmgen.jobs.ledger import _INSERT, Ledger, Record
+from slurmgen.jobs.ledger import INSERT, Ledger, Record
 from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Closing, Completed, command_name
 
@@ -81,7 +81,7 @@ def _measured(options: list[str]) -> tuple[float, str]:
 def _fill(ledger: Ledger) -> None:
     ledger.add(_record(0))
     with ledger._writing() as database:
-        database.executemany(_INSERT, (structs.asdict(_record(number)) for number in range(1, JOBS)))
+        database.executemany(INSERT, (structs.asdict(_record(number)) for number in range(1, JOBS)))
 
 
 def _record(number: int) -> Record:

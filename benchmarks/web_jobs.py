@@ -16,6 +16,7 @@ from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.slurm.replies import JobState
 from slurmgen.slurm.usage import Usage
 from slurmgen.web import Settings, create_app
+from slurmgen.web.access import COOKIE
 
 JOBS, ROUNDS = 10_000, 20
 ADDRESSES = {
@@ -95,9 +96,7 @@ def main() -> None:
         Path(folder).chmod(0o700)
         Ledger().settle_all(records(count))
         settings = Settings(hosts=("testserver",))
-        with TestClient(
-            create_app(settings), headers={"cookie": f"{settings.cookie}={settings.token}"}
-        ) as client:
+        with TestClient(create_app(settings), headers={"cookie": f"{COOKIE}={settings.token}"}) as client:
             measure(client)
 
 

@@ -20,9 +20,10 @@ from slurmgen.config.project import Job, Project
 from slurmgen.config.user import Personal
 from slurmgen.containers import ENGINES
 from slurmgen.doctor import CHECKS
+from slurmgen.field_names import flag
 from slurmgen.jobs.failure import why
 from slurmgen.launchers import LAUNCHERS
-from slurmgen.script import _values
+from slurmgen.script.values import values_of
 from slurmgen.sites.model import Site
 from slurmgen.slurm import pending_reasons
 from slurmgen.slurm.replies import JobState
@@ -60,7 +61,7 @@ def test_the_page_on_slurmgen_toml_lists_every_key() -> None:
 def test_the_page_on_templates_lists_every_value() -> None:
     page = (DOCS / "templates.md").read_text()
     rows = " ".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
-    assert set(re.findall(r"`(\w+)`", rows)) == set(_values(resolve(Request(), load_site("generic"))))
+    assert set(re.findall(r"`(\w+)`", rows)) == set(values_of(resolve(Request(), load_site("generic"))))
 
 
 @pytest.mark.parametrize("framework", LAUNCHERS)
@@ -175,11 +176,23 @@ def quoted(heading: str) -> list[str]:
     return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
 
 
+def shown(part: ast.expr) -> str:
+    """A part of a string in a module: its text, the option of a field, or a NUL for another value."""
+    match part:
+        case ast.Constant(value=text):
+            return str(text)
+        case ast.FormattedValue(
+            value=ast.Call(func=ast.Name(id="option"), args=[ast.Constant(value=str(field)), *value])
+        ):
+            return f"{flag(field)} \0" if value else flag(field)
+    return "\0"
+
+
 def texts_of(path: Path) -> Iterator[str]:
     """Every string of a module, with a NUL for each value that is formatted into it."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.JoinedStr):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values)
+            yield "".join(map(shown, node.values))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield re.sub(r"\{\w+\}", "\0", node.value)
 

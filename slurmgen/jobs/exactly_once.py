@@ -34,6 +34,8 @@ COMMENT = "slurmgen:"
 "Precedes the key in a job's comment."
 
 _AGAIN = "The same command again finds the job, or submits it if there is none."
+_ATTEMPTS = 5
+"How often the key is sent, while the remote host lacks a snapshot or is too slow to call sbatch."
 _MAX_NAME = 100
 _MAX_TEXT = 4096
 "Characters of a path."
@@ -195,10 +197,15 @@ def _submit(
     count: Count,
     parcel: Parcel,
 ) -> Submitted:
-    for _ in range(3):  # the reply lists the snapshots on the remote host if the expected one is missing
+    has_sent = False
+    for _ in range(_ATTEMPTS):
+        has_sent |= parcel.base != "?"
         total = sum(submission.content.entries[name].size for name in parcel.names)
         data = _counted(pack(submission.files.files, submission.content, parcel.names), total, count)
         outcome, *texts = _run(transport, submission, parcel, data, timeouts)
+        if outcome == "late":
+            parcel = Parcel("?")  # the remote host has the content now
+            continue
         if outcome != "wanted":
             break
         if submission.is_stored:
@@ -207,8 +214,8 @@ def _submit(
                 f"{submission.content.hash[:12]} in {submission.parent}",
                 "--present-files sends the project as it is now.",
             )
-        parcel = difference(submission.content, sent, texts)
-    if outcome == "submitted" and parcel.base != "?":
+        parcel = difference(submission.content, sent, texts)  # the texts are the snapshots on the remote host
+    if outcome == "submitted" and has_sent:
         sent.add(submission.content)
     if outcome == "submitted":
         return submitted(transport, texts)

@@ -99,6 +99,7 @@ def _unknown(_host: str, _submission: "Submission", text: str) -> RemoteError:
 _ERRORS = {
     "refused": _refused,
     "failed": _failed,
+    "late": _failed,
     "unsafe": _unsafe,
     "undelivered": _undelivered,
     "wanted": _wanted,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,12 @@ def machine(tmp_path: Path, slurmgen: Run) -> Machine:
 
 def calls(machine: Machine) -> list[str]:
     return (machine.home / "calls").read_text().splitlines()
+
+
+def submit_json(machine: Machine) -> dict[str, Any]:
+    code, out, err = machine.submit("--json")
+    assert code == 0, err
+    return dict(json.loads(out))
 
 
 def test_each_settled_submission_is_a_new_job(machine: Machine) -> None:
@@ -63,6 +70,22 @@ def test_again_submits_a_new_job_although_a_submission_is_unsettled(machine: Mac
     machine.answers("sbatch", ACCEPTS)
     assert machine.submit("--again")[:2] == (0, "11\n")
     assert [one.id for one in Ledger().all()] == ["", "11"]
+
+
+def test_a_submission_that_came_too_late_to_sbatch_is_repeated(machine: Machine) -> None:
+    machine.answers("sync", '[ -e "$1/intent.2" ] || touch "$1/intent.1.over"')
+    assert machine.submit()[:2] == (0, "11\n")
+    assert len(calls(machine)) == 1
+
+
+def test_a_submission_that_always_comes_too_late_is_an_error_without_a_job(machine: Machine) -> None:
+    machine.answers("sync", 'for n in 1 2 3 4 5 6; do touch "$1/intent.$n.over"; done')
+    code, out, err = machine.submit()
+    assert (code, out) == (3, "")
+    assert "another process has given up this attempt" in err
+    assert not (machine.home / "calls").exists()
+    machine.answers("sync", "exit 0")
+    assert machine.submit()[:2] == (0, "11\n")
 
 
 def test_a_refused_job_leaves_no_entry_and_may_be_submitted_later(machine: Machine) -> None:
@@ -114,11 +137,11 @@ def test_json_prints_the_job_and_nothing_else(machine: Machine) -> None:
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
         who = ["-c", "user.name=n", "-c", "user.email=e"]
         subprocess.run(["git", *who, *words], cwd=machine.project, check=True)
-    shown = json.loads(machine.submit("--json")[1])
+    shown = submit_json(machine)
     assert (shown["id"], shown["name"], shown["earlier"], shown["dirty"]) == ("11", "train", False, False)
     assert len(shown["commit"]) == 40
     (machine.project / "more").write_text("x")
-    shown = json.loads(machine.submit("--json")[1])
+    shown = submit_json(machine)
     assert shown["dirty"]
     (folder,) = (machine.home / "slurmgen/project/submissions").glob(f"*{shown['key']}")
     record = json.loads((folder / "record.json").read_text())

@@ -7,6 +7,12 @@ give_up() { # give_up MESSAGE: this attempt makes no job, and the next one may
   failed "$1"
 }
 
+give_way() { # give_way MESSAGE: as give_up; slurmgen sends the key again by itself
+  mark_over
+  tidy
+  reply late "$1"
+}
+
 # The user may have variables of the same names as ours, and the job gets the user's. Not by `env NAME=VALUE`: every user
 # of the host can see arguments. Names that bash cannot set, such as BASH_FUNC_x%%, it passes on.
 # shellcheck disable=SC2016  # bash expands that
@@ -32,8 +38,8 @@ call_sbatch() { # sets $job, empty if sbatch printed none, and $status
   # Not `:`, at which a shell would end if it cannot write.
   { printf '' >"$out" && printf '' >"$err"; } || give_up "cannot write in $records"
   time_up # after a long delay, another process may have concluded that this attempt is over
-  [ "$up" -le "$((intended + 30))" ] || give_up 'this machine is too busy'
-  [ ! -e "$records/intent.$number.over" ] || give_up 'another process has given up this attempt'
+  [ "$up" -le "$((intended + 30))" ] || give_way 'this machine is too busy'
+  [ ! -e "$records/intent.$number.over" ] || give_way 'another process has given up this attempt'
   called=$(now)
   lines=$IFS && IFS='
 ' && set -f

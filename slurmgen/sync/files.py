@@ -7,7 +7,7 @@ secrets are left out, whatever these files contain.
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
@@ -70,7 +70,9 @@ def snapshot(root: Path, send: Collection[str] = ()) -> Snapshot:
     with readable():
         found = walk(root)
         named = {_plain(name): _named_file(root, name) for name in send}
-        unfit = {name: reason for name, entry in found.entries.items() if (reason := _unfit(entry, root))}
+        outputs = _outputs()
+        reasons = ((name, _unfit(entry, root, outputs)) for name, entry in found.entries.items())
+        unfit = {name: reason for name, reason in reasons if reason}
     files = {name: Path(entry.path) for name, entry in found.entries.items() if name not in unfit} | named
     return Snapshot(
         {name: files[name] for name in sorted(files, key=os.fsencode)},
@@ -107,13 +109,26 @@ def _overruled_notices(names: Collection[str]) -> list[str]:
     return [f"sent, as .slurmgenignore says, although .gitignore names it: {listed(sorted(names))}"]
 
 
-def _unfit(entry: "os.DirEntry[str]", root: Path) -> str | None:
+def _outputs() -> dict[int, int]:
+    """The files that this process writes its output to: the device of each inode."""
+    found = {}
+    for descriptor in (1, 2):
+        with suppress(OSError):  # it is closed
+            status = os.fstat(descriptor)
+            found[status.st_ino] = status.st_dev
+    return found
+
+
+def _unfit(entry: "os.DirEntry[str]", root: Path, outputs: Mapping[int, int]) -> str | None:
     """Why a file cannot be sent, if so."""
     if entry.is_symlink():
         path = Path(entry.path)
         leads_out = not _stays_inside(path, root)
         return f"a link that leads out of the project to {link_target(path)!r}" if leads_out else None
-    return None if entry.is_file(follow_symlinks=False) else "neither a file nor a link"
+    if not entry.is_file(follow_symlinks=False):
+        return "neither a file nor a link"
+    is_output = entry.inode() in outputs and entry.stat().st_dev == outputs[entry.inode()]
+    return "the output of this command" if is_output else None
 
 
 def _stays_inside(link: Path, root: Path) -> bool:

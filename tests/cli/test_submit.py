@@ -121,6 +121,20 @@ def test_an_id_that_cannot_be_printed_is_in_the_error_and_in_the_ledger(machine:
     assert [one.id for one in Ledger().all()] == ["11"]
 
 
+def test_the_files_that_a_command_writes_its_output_to_are_not_sent(machine: Machine) -> None:
+    words = shlex.join([sys.executable, "-m", "slurmgen", "submit", *JOB])
+    (machine.project / "old.log").write_text("sent")
+    for _ in range(2):
+        shell = ["sh", "-c", f"{words} >>id.txt 2>>submit.log"]
+        subprocess.run(shell, cwd=machine.project, env=machine.environ, check=True)
+    assert (machine.project / "id.txt").read_text() == "11\n12\n"
+    notices = (machine.project / "submit.log").read_text()
+    assert notices.count("not sent: 'submit.log', the output of this command") == 2
+    for run in (machine.home / "slurmgen/project/runs").iterdir():
+        assert {path.name for path in run.iterdir()} >= {"old.log", "train.py"}
+        assert not list(run.glob("id.txt")) + list(run.glob("submit.log"))
+
+
 def test_submit_works_without_standard_error(machine: Machine) -> None:
     words = shlex.join([sys.executable, "-m", "slurmgen", "submit", *JOB])
     reply = subprocess.run(

@@ -58,8 +58,7 @@ def wanted_by(original: Original, choices: Choices) -> Resubmission:
 
 def made_again(wanted: Resubmission, choices: Choices, connection: Connection, route: Route) -> Ready:
     """The submission, with the changes that the user asks for or accepts."""
-    if not wanted.original.kept.batch_script:
-        wanted = _changed(wanted, choices, connection)
+    wanted = _changed(wanted, choices, connection)
 
     def on_nodes(job: JobSpec, route: Route) -> JobSpec:
         return choices.sending.on_good_nodes(job, route.via)
@@ -69,7 +68,8 @@ def made_again(wanted: Resubmission, choices: Choices, connection: Connection, r
 
 def _changed(wanted: Resubmission, choices: Choices, connection: Connection) -> Resubmission:
     """The resubmission with all changes."""
-    wanted = _with(wanted, _only_some(wanted.original, choices, connection))
+    if not wanted.original.kept.batch_script:
+        wanted = _with(wanted, _only_some(wanted.original, choices, connection))
     if choices.unchanged:
         return wanted
     return _with(wanted, proposed(wanted, connection, as_proposed=choices.as_proposed) or Request())
@@ -102,7 +102,6 @@ def _refuse_changes(original: Original, choices: Choices) -> None:
     refuse_others(choices.options.request, choices.options.replace_args, file)
     others = {
         "--present-files": choices.present_files,
-        "--as-proposed": choices.as_proposed,
         "--failed": choices.failed,
         f"--site {site}": site not in (None, original.kept.site),
         "a task": choices.target.names_tasks,

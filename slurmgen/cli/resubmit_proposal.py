@@ -10,12 +10,14 @@ from slurmgen.cli.job_output import say
 from slurmgen.cli.route_options import connect
 from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.request import Request
+from slurmgen.slurm.sbatch_options import given
 
 if TYPE_CHECKING:
     from slurmgen.jobs.proposal import Proposal
     from slurmgen.jobs.report import Report
     from slurmgen.jobs.resubmission import Resubmission
     from slurmgen.jobs.resubmit import Original
+    from slurmgen.jobs.room import Room
     from slurmgen.remote.background import BackgroundLogin
     from slurmgen.remote.route import Route
     from slurmgen.remote.transport import Transport
@@ -60,9 +62,9 @@ def proposed(wanted: "Resubmission", connection: Connection, *, as_proposed: boo
     """
     from slurmgen.jobs.proposal import proposal
 
-    spec, original = wanted.spec(), wanted.original
+    original = wanted.original
     report = _report(original, connection)
-    found = proposal(report.main, report.why, spec.plan())
+    found = proposal(report.main, report.why, _room(wanted, connection))
     if found and found.request and _names(wanted.changes, found.request):
         found = None
     if found and found.request:
@@ -79,9 +81,23 @@ def _nothing(fact: str, *, as_proposed: bool) -> None:
     say(fact)
 
 
+def _room(wanted: "Resubmission", connection: Connection) -> "Room":
+    """What the new job would ask for without the proposal, and the most that it could ask for."""
+    from slurmgen.jobs.room import room_of_plan, room_of_script
+    from slurmgen.jobs.script_again import script_again
+
+    original = wanted.original
+    if not original.kept.batch_script:
+        return room_of_plan(wanted.spec().plan())
+    return room_of_script(*script_again(connection.to(original.job.route), original, wanted.changes))
+
+
 def _names(changes: Request, wanted: Request) -> bool:
     """Whether the user has decided what would be proposed."""
-    return bool(changes.mem if wanted.mem else changes.time)
+    own = given(changes.sbatch)
+    if wanted.time:
+        return bool(changes.time or "time" in own)
+    return bool(changes.mem or own.keys() & {"mem", "mem-per-cpu", "mem-per-gpu"})
 
 
 def _report(original: "Original", connection: Connection) -> "Report":

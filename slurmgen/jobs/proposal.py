@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from slurmgen.jobs.failure import Why
 from slurmgen.jobs.failure_patterns import MORE_MEMORY, RUN_AGAIN, STOP_EARLIER
-from slurmgen.plan import Plan
+from slurmgen.jobs.room import PER_CPU, PER_NODE, Room
 from slurmgen.request import Request
 from slurmgen.slurm import durations, sizes
 from slurmgen.slurm.replies import JobState
-from slurmgen.slurm.usage import whole_seconds
+from slurmgen.slurm.usage import Usage, whole_seconds
 
 ABOVE_PEAK = 1.25
 "Times the measured peak, which Slurm samples only every few seconds."
@@ -31,45 +31,59 @@ class Proposal(Struct, frozen=True):
         """The option, such as `--mem 96G`; empty if there is none."""
         if self.request is None:
             return ""
-        return f"--mem {self.request.mem}" if self.request.mem else f"--time {self.request.time}"
+        if self.request.time:
+            return f"--time {self.request.time}"
+        return " ".join(
+            [f"--mem {self.request.mem}"] * bool(self.request.mem)
+            + [f"--sbatch {name}={value}" for name, value in self.request.sbatch.items()]
+        )
 
 
-def proposal(state: JobState, why: Why | None, plan: Plan) -> Proposal | None:
+def proposal(state: JobState, why: Why | None, room: Room) -> Proposal | None:
     """The proposal after a job ended for lack of memory or time; None if it ended for another reason.
 
     Args:
         state: how it ended.
         why: the reason of its failure.
-        plan: of the next job, without the proposal.
+        room: of the next job, without the proposal.
     """
     todo = why.todo if why else ""
     if state.state == "TIMEOUT" or (state.ended and todo in (RUN_AGAIN, STOP_EARLIER)):
-        return _longer(state, plan)
+        return _longer(state, room)
     if state.state == "OUT_OF_MEMORY" or (state.ended and todo == MORE_MEMORY):
-        return _larger(state, plan)
+        return _larger(state, room)
     return None
 
 
-def _larger(state: JobState, plan: Plan) -> Proposal:
-    usage, nodes = state.usage, plan.nodes
-    asked = _per_node(usage.memory if usage else None, nodes) or _of(plan.mem)
-    peak = _per_node(usage.memory_used if usage else None, nodes)
-    most = _of(plan.place.node.memory)
+def _larger(state: JobState, room: Room) -> Proposal:
+    usage, most = state.usage or Usage(), room.most_memory
+    asked = _each(usage.memory, room.nodes) or room.memory
+    peak = _each(usage.memory_used, room.nodes)
     if not asked:
-        return Proposal(None, f"jobs on {plan.site} request no memory: use more GPUs or CPUs, or more nodes")
+        return Proposal(None, f"jobs on {room.site} request no memory: use more GPUs or CPUs, or more nodes")
     had = f"it ran out of memory with {sizes.canonical(asked)} per node"
     measured = f", and Slurm measured {sizes.canonical(peak)}" if peak else ""
     if most and asked >= most:
         return Proposal(None, f"{had}, all that a node has: use more nodes, or another partition or GPU type")
     wanted = _rounded(max(ceil((peak or 0) * ABOVE_PEAK), ceil(asked * ABOVE_REQUEST)))
-    enough = min(wanted, most) if most else wanted
-    return Proposal(Request(mem=sizes.canonical(enough)), had + measured)
+    return _of_memory(min(wanted, most) if most else wanted, usage, room, had + measured)
 
 
-def _longer(state: JobState, plan: Plan) -> Proposal:
-    had = whole_seconds(state.time_limit) or plan.time_seconds
-    limits = [limit.seconds_for(plan.nodes) for limit in plan.place.limits.values()]
-    most = min((limit for limit in limits if limit is not None), default=None)
+def _of_memory(enough: int, usage: Usage, room: Room, why: str) -> Proposal:
+    """The proposal of that memory per node, by the option that the job has."""
+    name = room.memory_option
+    if name == PER_NODE:
+        return Proposal(Request(mem=sizes.canonical(enough)), why)
+    each = _each(enough * room.nodes, usage.cpus if name == PER_CPU else usage.gpus)
+    if each is None:
+        return Proposal(None, f"{why}: raise --{name}")
+    return Proposal(Request(sbatch={name: sizes.canonical(each)}), why)
+
+
+def _longer(state: JobState, room: Room) -> Proposal:
+    had, most = whole_seconds(state.time_limit) or room.seconds, room.most_seconds
+    if had is None:
+        return Proposal(None, "it reached a time limit, which is not known: give --time")
     fact = f"it reached its time limit of {durations.canonical(had)}"
     if most is not None and had >= most:
         return Proposal(
@@ -79,12 +93,8 @@ def _longer(state: JobState, plan: Plan) -> Proposal:
     return Proposal(Request(time=durations.canonical(enough)), fact)
 
 
-def _of(size: str | None) -> int | None:
-    return sizes.megabytes(size) if size else None
-
-
-def _per_node(total: int | None, nodes: int) -> int | None:
-    return -(-total // nodes) if total else None
+def _each(total: int | None, count: int) -> int | None:
+    return -(-total // count) if total and count else None
 
 
 def _rounded(mebibytes: int) -> int:

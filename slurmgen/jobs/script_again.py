@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from slurmgen.jobs.batch_script import parsed
+from slurmgen.jobs.batch_script import BatchScript, parsed
 from slurmgen.jobs.changed_options import changed
 from slurmgen.jobs.prepare import Prepared, dependent
 from slurmgen.jobs.prepare_script import prepare_script_again
@@ -13,6 +13,7 @@ from slurmgen.jobs.script_options import with_options
 from slurmgen.jobs.submission_errors import SnapshotGone
 from slurmgen.remote.transport import Transport
 from slurmgen.request import Request
+from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
 from slurmgen.slurm.dependencies import check_alone, given
 
@@ -35,14 +36,20 @@ def prepare_stored_script(
         CommandFailed: it cannot be read.
     """
     kept = original.kept
+    afters = given(after or kept.after)
+    script, site = script_again(transport, original, changes)
+    check_alone(afters, script.option("dependency"))
+    route, project_dir = original.job.route, Path(kept.project)
+    return dependent(prepare_script_again(script, site, route, project_dir, original.record), afters)
+
+
+def script_again(transport: Transport, original: Original, changes: Request) -> tuple[BatchScript, Site]:
+    """The script with the options of its job and changes, and the site; raises as `prepare_stored_script`."""
+    kept = original.kept
     project_dir = Path(kept.project)
     script = parsed(_stored(transport, original), project_dir / kept.batch_script, kept.batch_script)
-    afters = given(after or kept.after)
-    check_alone(afters, script.option("dependency"))
     site = load_site(kept.site, project_dir)
-    script = with_options(script, changed(kept.options, changes), site, accepted=kept.options)
-    prepared = prepare_script_again(script, site, original.job.route, project_dir, original.record)
-    return dependent(prepared, afters)
+    return with_options(script, changed(kept.options, changes), site, accepted=kept.options), site
 
 
 def _stored(transport: Transport, original: Original) -> bytes:

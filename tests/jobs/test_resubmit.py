@@ -269,6 +269,23 @@ def test_after_out_of_memory_more_is_proposed_and_never_submitted_unasked(
     assert f"nothing is proposed for job {job}: it is COMPLETED" in nothing.stderr
 
 
+def test_more_is_proposed_for_a_batch_script_as_an_option_that_overrides_its_header(
+    call: Call, project: Path, testbed: Testbed, ledger: Ledger
+) -> None:
+    (project / "own.sbatch").write_bytes(OWN)
+    job = call("submit", "own.sbatch", "--site", "generic", "--via", "twin").stdout.strip()
+    assert testbed.wait(job) == "FAILED"  # it has no data.txt
+    ended(ledger, job, "TIMEOUT")
+    refused = call("resubmit", job)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--time 00:10:00 (an estimate)" in refused.stderr
+    ended(ledger, job, "OUT_OF_MEMORY", memory=50, memory_used=50)
+    shown = call("resubmit", job, "--as-proposed", "--dry-run", "--json")
+    assert json.loads(shown.stdout)["sbatch_options"] == ["--mem=256M"]
+    for words in (["--unchanged"], ["--mem", "70M"], ["--sbatch", "mem=70M"]):
+        assert call("resubmit", job, *words, "--dry-run").returncode == 0
+
+
 def test_what_cannot_be_resubmitted_is_refused_with_what_can_be_done(
     call: Call, project: Path, testbed: Testbed, ledger: Ledger
 ) -> None:

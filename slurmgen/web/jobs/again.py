@@ -16,6 +16,7 @@ from slurmgen.jobs.recorded_request import kept_of, resubmits
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.resubmission import Resubmission, ready, route_to
 from slurmgen.jobs.resubmit import Original, again
+from slurmgen.jobs.room import room_of_plan
 from slurmgen.jobs.sweep_again import Target, named_tasks, tasks_that_failed
 from slurmgen.jobs.sweep_arrays import submit_arrays
 from slurmgen.request import Request, merge
@@ -82,7 +83,7 @@ def proposed_for(original: Original, report: Report | None) -> Proposal | None:
     """What is proposed after the job ran out of memory or time."""
     if report is None or original.kept.batch_script:
         return None
-    return proposal(report.main, report.why, again(original, Request()).plan())
+    return proposal(report.main, report.why, room_of_plan(again(original, Request()).plan()))
 
 
 def arrays_again(original: Original, form: Form, connections: Connections) -> list[Prepared]:

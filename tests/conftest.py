@@ -18,7 +18,8 @@ REPOSITORY = Path(__file__).parent.parent
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 # The same examples each time: a failure can be repeated. `--hypothesis-profile=default` explores.
-settings.register_profile("repeatable", derandomize=True)
+# No deadline: on a busy machine an example may take any time.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 # Commands of tests that run in the background would ignore ^C.

@@ -80,11 +80,24 @@ def certified(host_key: Path, authority: Path) -> Path:
     return host_key.with_name(f"{host_key.name}-cert.pub")
 
 
+def reserved_port() -> socket.socket:
+    """A socket bound to a port on which no process listens.
+
+    As long as it is open, no other process is given the port. A server with SO_REUSEADDR can listen there.
+    """
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("127.0.0.1", 0))
+    return bound
+
+
+_RESERVED: list[socket.socket] = []
+
+
 def free_port() -> int:
-    """A port on which no process listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port on which no process listens; it stays reserved for this process."""
+    _RESERVED.append(reserved_port())
+    return int(_RESERVED[-1].getsockname()[1])
 
 
 @contextmanager
@@ -95,24 +108,25 @@ def sshd(
 
     `more` configures it; an `authority` signs its host key.
     """
-    server = Server(folder, free_port())
-    server.home.mkdir()
-    keygen(folder / "host_key")
-    if authority:
-        more += f"\nHostCertificate {certified(folder / 'host_key', authority)}"
-    shutil.copy(keygen(server.key).with_suffix(".pub"), folder / "authorized_keys")
-    settings = _config(server, {"HOME": str(server.home), **(variables or {})})
-    (folder / "sshd_config").write_text(f"{more}\n{settings}")
-    with (folder / "sshd.log").open("wb") as log:
-        # Its own full name: sshd starts itself anew for each connection.
-        program = shutil.which("sshd") or "/usr/sbin/sshd"
-        process = subprocess.Popen([program, "-D", "-e", "-f", folder / "sshd_config"], stderr=log)
-    try:
-        _await(server.port)
-        yield server
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(10)
+    with reserved_port() as reserved:
+        server = Server(folder, reserved.getsockname()[1])
+        server.home.mkdir()
+        keygen(folder / "host_key")
+        if authority:
+            more += f"\nHostCertificate {certified(folder / 'host_key', authority)}"
+        shutil.copy(keygen(server.key).with_suffix(".pub"), folder / "authorized_keys")
+        settings = _config(server, {"HOME": str(server.home), **(variables or {})})
+        (folder / "sshd_config").write_text(f"{more}\n{settings}")
+        with (folder / "sshd.log").open("wb") as log:
+            # Its own full name: sshd starts itself anew for each connection.
+            program = shutil.which("sshd") or "/usr/sbin/sshd"
+            process = subprocess.Popen([program, "-D", "-e", "-f", folder / "sshd_config"], stderr=log)
+        try:
+            _await(server.port)
+            yield server
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
 
 
 def _config(server: Server, variables: Mapping[str, str]) -> str:
@@ -134,10 +148,10 @@ ForceCommand cd "$HOME" && eval "$SSH_ORIGINAL_COMMAND"
 
 
 def _await(port: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
+            socket.create_connection(("127.0.0.1", port), 10).close()
         except OSError:
             time.sleep(0.02)
         else:

@@ -15,6 +15,7 @@ import pytest
 from slurmgen.jobs import remote_scripts
 from slurmgen.jobs.slurm_client import CLEAN
 from tests.scenarios.test_hostile_replies import WAY, Machine, machine
+from tests.support.twins import settled
 
 __all__ = ["machine"]
 
@@ -47,6 +48,7 @@ def group(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     folder.mkdir()
     folder.chmod(0o2777)
     yield folder
+    settled(folder / "slurmgen/project")
     shutil.rmtree(folder)
 
 
@@ -75,6 +77,7 @@ def test_a_planted_project_folder_is_refused(machine: Machine, group: Path) -> N
 
 def test_a_folder_that_was_exchanged_is_refused(machine: Machine, group: Path) -> None:
     assert submit(machine, group / "slurmgen")[0] == 0
+    settled(group / "slurmgen/project")
     as_other('mv "$1" "$1.old"', group / "slurmgen")
     plant(group / "slurmgen/project", content_of(machine))
     code, out, err = submit(machine, group / "slurmgen")
@@ -160,6 +163,7 @@ def test_where_the_file_system_shows_no_owners_the_user_is_warned(machine: Machi
     assert (code, out) == (0, "12\n")
     assert "the file system of " in err
     assert "does not show who may write to it" in err
+    settled(group / "slurmgen/project")
     assert not list(group.rglob(".slurmgen-probe*"))
 
 

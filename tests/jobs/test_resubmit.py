@@ -16,7 +16,7 @@ from slurmgen.jobs.recorded_request import recorded_request
 from slurmgen.slurm.replies import JobState
 from slurmgen.slurm.usage import Usage
 from tests.conftest import Run
-from tests.support.twins import Testbed
+from tests.support.twins import Testbed, settled
 
 Reply = subprocess.CompletedProcess[str]
 Call = Callable[..., Reply]
@@ -164,7 +164,7 @@ def test_a_batch_script_runs_again_as_it_was(
         refused = call("resubmit", first, *words)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert error in refused.stderr
-    parent = Path(record.folder).parent.parent
+    parent = settled(Path(record.folder).parent.parent)
     for folder in (*parent.glob("snapshots/*"), *parent.glob("runs/*")):
         subprocess.run(["rm", "-rf", folder], check=True)
     gone = call("resubmit", first)
@@ -301,7 +301,7 @@ def test_what_cannot_be_resubmitted_is_refused_with_what_can_be_done(
     assert f"the files that job {job} ran are at the twin of generic, and not at daic" in elsewhere.stderr
     assert "--present-files" in elsewhere.stderr
     (record,) = ledger.find(job)
-    parent = Path(record.folder).parent.parent
+    parent = settled(Path(record.folder).parent.parent)
     for folder in (*parent.glob("snapshots/*"), *parent.glob("staging/*")):
         subprocess.run(["rm", "-rf", folder], check=True)
     gone = call("resubmit", job, *env)

@@ -14,7 +14,7 @@ from slurmgen.sync.files import snapshot
 from slurmgen.sync.ignore_rules import LIMIT
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import Machine
-from tests.support.twins import eventually
+from tests.support.twins import settled
 from tests.sync.test_files import fill
 
 
@@ -99,8 +99,7 @@ def test_a_line_without_meaning_is_not_an_error(machine: Machine, line: str) -> 
 def deep(machine: Machine) -> Iterator[Machine]:
     """Folders so deep that Python cannot remove them."""
     yield machine
-    staging = machine.home / "slurmgen/project/staging"
-    eventually(lambda: not list(staging.glob("*")))  # the snapshot is made in the background
+    settled(machine.home / "slurmgen/project")
     subprocess.run(["rm", "-rf", machine.project, machine.home], check=True)
 
 

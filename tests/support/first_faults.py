@@ -26,7 +26,7 @@ from slurmgen.jobs.races import Races
 from slurmgen.jobs.state_file import StateFile
 from slurmgen.plan import gate
 from slurmgen.remote.local import LocalTransport
-from tests.support.twins import Testbed, eventually, twin
+from tests.support.twins import Testbed, eventually, twin, working_folders
 
 Testbeds = Mapping[str, Testbed]
 SITES = ("generic", "daic")
@@ -67,6 +67,9 @@ def user_of(testbeds: Testbeds) -> Iterator[Path]:
         own = {f"XDG_{one}_HOME": str(folder / one.lower()) for one in ("STATE", "CACHE", "CONFIG")}
         with patch.dict(os.environ, own | {"HOME": name}):
             yield folder / "project"
+        for testbed in testbeds.values():
+            testbed.tried("scancel", "--me")
+        eventually(lambda: not any(one.is_relative_to(folder) for one in working_folders()))
 
 
 def words(name: str) -> list[str]:
@@ -96,7 +99,7 @@ def started(project: Path, name: str, prepare: Callable[[], object] = lambda: No
         os._exit(code if isinstance(code, int) else 0)
 
 
-def finished(child: int, seconds: float = 120) -> int:
+def finished(child: int, seconds: float = 300) -> int:
     """The exit status of a client, once it has ended; negative for a signal."""
     eventually(lambda: _has_ended(child), seconds)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from unittest.mock import patch
 from slurmgen import twin as twins
 from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
-from slurmgen.twin import Twin
+from slurmgen.twin import Twin, machine
 from slurmgen.twin.installation import Installation, find
 
 Found = TypeVar("Found")
@@ -31,6 +31,8 @@ USERS_OWN = dict(os.environ)
 NOT_ENDED = {"PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING", "REQUEUED"}
 "States of a job that will run, or does."
 WITHOUT_OTHERS = ("SLURM", "SBATCH", "SQUEUE", "XDG_", "OMP_")
+PATIENCE = 180.0
+"Seconds; on a busy machine, all that takes a moment may take a minute."
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Testbed:
         assert state == "COMPLETED", f"{state}:\n{log}"
         return log
 
-    def wait(self, job: str, seconds: float = 60.0) -> str:
+    def wait(self, job: str, seconds: float = PATIENCE) -> str:
         """The state that a job ends in; GONE if Slurm has forgotten it."""
         return eventually(lambda: self._ended(job), seconds)
 
@@ -85,7 +87,7 @@ class Testbed:
         return None if state in NOT_ENDED else state
 
 
-def eventually(seen: Callable[[], Found | None], seconds: float = 60.0) -> Found:
+def eventually(seen: Callable[[], Found | None], seconds: float = PATIENCE) -> Found:
     """The first true value of a function, which is called until then; fails after a time limit."""
     deadline = time.monotonic() + seconds
     while not (found := seen()):
@@ -101,9 +103,19 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def settled(parent: Path) -> Path:
-    """A project's folder on the cluster after the background work: a snapshot of the sent files, a spare."""
-    eventually(lambda: not [*parent.glob("staging/sent.*"), *parent.glob("staging/*-*")])
+    """A project's folder on the cluster after the background work: a snapshot of the sent files, a spare.
+
+    A process in this folder does it after the reply to a submission.
+    """
+    eventually(lambda: parent.resolve() not in working_folders())
     return parent
+
+
+def working_folders() -> Iterator[Path]:
+    """The folders that processes work in."""
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):  # it has ended, or is another user's
+            yield link.readlink()
 
 
 @cache
@@ -117,6 +129,13 @@ def slurm() -> Installation:
 def _shared_cache() -> tempfile.TemporaryDirectory[str]:
     """The cache of all twins of this process."""
     return tempfile.TemporaryDirectory(prefix="twin-cache-")
+
+
+def _own_ports() -> AbstractContextManager[object]:
+    """Ports for the twins of this worker alone: two that start at the same time could choose the same."""
+    worker = int(USERS_OWN.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = machine.FIRST_PORT + worker % 5 * 2000
+    return patch.multiple(machine, FIRST_PORT=first, LAST_PORT=first + 1999)
 
 
 @contextmanager
@@ -133,7 +152,7 @@ def twin(
     with tempfile.TemporaryDirectory(prefix="twin-test-") as name:
         environ = environment(Path(name))
         shared = {"XDG_CACHE_HOME": _shared_cache().name}
-        with patch.dict(os.environ, environ | shared, clear=True):
+        with patch.dict(os.environ, environ | shared, clear=True), _own_ports():
             started = twins.up(profile, nodes, ssh=ssh, gpu_type=gpu_type, slurm=slurm(), accounts=accounts)
         try:
             yield Testbed(started, environ | started.environ(), Path(name))

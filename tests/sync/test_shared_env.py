@@ -13,7 +13,7 @@ from slurmgen.sync.files import Snapshot, snapshot
 from slurmgen.sync.shared_env import with_environment
 from tests.conftest import Run
 from tests.jobs.results.test_fetch import User
-from tests.support.twins import Testbed
+from tests.support.twins import Testbed, settled
 
 PYPROJECT = '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.11"\n[tool.uv]\npackage = false\n'
 WHERE = "import os, sys\nprint(sys.prefix, os.path.realpath('.venv'))\n"
@@ -49,6 +49,7 @@ def submitted(user: User) -> list[str]:
     way = ["--site", "generic", "--via", "twin", "--remote-dir", str(user.remote)]
     job = user.slurmgen("submit", *way, *job_options).stdout.strip()
     assert user.testbed.wait(job) == "COMPLETED"
+    settled(user.remote / user.project.name)
     return user.slurmgen("logs", job).stdout.splitlines()[-1].split()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import paramiko
 
 from tests.scenarios.test_hostile_replies import EVIL
-from tests.support.questions import GONE
+from tests.support.questions import GONE, Serving
 from tests.support.sshd import Server, keygen
 
 Answer = Callable[[paramiko.Channel], None]
@@ -139,11 +139,10 @@ class _Host(paramiko.ServerInterface):
         return paramiko.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
-        threading.Thread(target=self._execute, args=(channel,), daemon=True).start()
+        channel.get_transport().begin(self._execute, channel)
         return True
 
     def _execute(self, channel: paramiko.Channel) -> None:
-        time.sleep(0.05)  # until the client knows that the command has begun
         with suppress(*GONE):
             self.answer(channel)
         with suppress(*GONE):
@@ -162,7 +161,7 @@ def hostile(folder: Path, answer: Answer) -> Iterator[Server]:
     def serve() -> None:
         with suppress(OSError):  # the listener was closed
             while True:
-                transport = paramiko.Transport(listener.accept()[0])
+                transport = Serving(listener.accept()[0])
                 running.append(transport)
                 transport.add_server_key(paramiko.PKey.from_path(folder / "host_key"))
                 transport.start_server(event=threading.Event(), server=_Host(answer))

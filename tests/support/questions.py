@@ -24,6 +24,28 @@ ROUNDS = {
 }
 
 
+class Serving(paramiko.Transport):
+    """The end of a connection at a server."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self._has_replied = threading.Event()
+
+    def _send_user_message(self, data: paramiko.Message) -> None:
+        super()._send_user_message(data)
+        self._has_replied.set()
+
+    def begin(self, command: Callable[..., None], *args: object) -> None:
+        """Run a command in a thread, once the client has the reply to its request."""
+        self._has_replied.clear()
+
+        def run() -> None:
+            self._has_replied.wait(60)
+            command(*args)
+
+        threading.Thread(target=run, daemon=True).start()
+
+
 class _Asking(paramiko.ServerInterface):
     def __init__(self, server: "Questions") -> None:
         self.server = server
@@ -51,7 +73,7 @@ class _Asking(paramiko.ServerInterface):
         return paramiko.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
-        threading.Thread(target=_execute, args=(channel, command, self.server), daemon=True).start()
+        channel.get_transport().begin(_execute, channel, command, self.server)
         return True
 
 
@@ -115,7 +137,7 @@ class Questions:
     def serve(self, host_key: Path) -> None:
         with suppress(OSError):  # the listener was closed
             while True:
-                transport = paramiko.Transport(self.listener.accept()[0])
+                transport = Serving(self.listener.accept()[0])
                 self.running.append(transport)
                 transport.add_server_key(paramiko.PKey.from_path(host_key))
                 transport.start_server(event=threading.Event(), server=_Asking(self))

@@ -25,6 +25,7 @@ from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.paramiko import connect
 from slurmgen.remote.ssh.prompt import Terminal
 from slurmgen.remote.transport import TimedOut
+from tests.support.questions import Serving
 from tests.support.sshd import Server, free_port, keygen
 
 
@@ -233,7 +234,7 @@ class Gate(paramiko.ServerInterface):
                 channel.send_exit_status(0)
                 channel.close()
 
-        threading.Timer(0.05, answer).start()
+        channel.get_transport().begin(answer)
         return True
 
 
@@ -244,7 +245,7 @@ def gate(server: Server, tmp_path: Path) -> Iterator[Any]:
     running: list[paramiko.Transport] = []
 
     def serve(methods: str) -> None:
-        transport = paramiko.Transport(listener.accept()[0])
+        transport = Serving(listener.accept()[0])
         running.append(transport)
         transport.add_server_key(paramiko.PKey.from_path(server.folder / "host_key"))
         transport.start_server(event=threading.Event(), server=Gate(methods))

@@ -16,10 +16,12 @@ import pytest
 LEADER = """
 import fcntl, os, signal, subprocess, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-job = subprocess.Popen(sys.argv[2:], process_group=0)
-if sys.argv[1] == "foreground":
+def in_foreground():  # before the command uses the terminal
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    os.tcsetpgrp(0, job.pid)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+prepare = in_foreground if sys.argv[1] == "foreground" else None
+job = subprocess.Popen(sys.argv[2:], process_group=0, preexec_fn=prepare)
 _, status = os.waitpid(job.pid, os.WUNTRACED)
 screen_text = "stopped" if os.WIFSTOPPED(status) else f"ended {os.waitstatus_to_exitcode(status)}"
 job.kill()

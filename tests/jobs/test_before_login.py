@@ -149,6 +149,12 @@ def test_a_lost_connection_submits_no_job_after_the_lines(login: Login) -> None:
     assert login.count("jobs") == 0
 
 
+def connections(port: int) -> list[str]:
+    """The connections that a server at a port has not closed: established, or closed by the client only."""
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()]
+    return [row[2] for row in rows if row[1].endswith(f":{port:04X}") and row[3] in ("01", "08")]
+
+
 @pytest.mark.parametrize("client", ["paramiko", "openssh"])
 def test_a_client_that_is_killed_over_ssh_leaves_one_run_and_no_job(
     client: str, login_node: Server, tmp_path: Path
@@ -165,6 +171,7 @@ def test_a_client_that_is_killed_over_ssh_leaves_one_run_and_no_job(
     with subprocess.Popen(argv, cwd=project, stderr=subprocess.PIPE) as first:
         eventually(lambda: ran.exists() or first.poll() is not None)
         first.kill()
+    eventually(lambda: not connections(login_node.port))
     go.touch()
     eventually(lambda: not list(parent.glob("staging/a-*")))
     assert not list(parent.glob("submissions/*/job"))

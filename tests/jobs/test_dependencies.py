@@ -73,7 +73,8 @@ def dependency(testbed: Testbed, job: str) -> str:
 def end(call: Call, job: str, status: int) -> None:
     """Let a job of wait.sh end."""
     folder = json.loads(call("status", job, "--json").stdout)["folder"]
-    Path(folder, "go").write_text(f"{status}\n")
+    Path(folder, "new").write_text(f"{status}\n")
+    Path(folder, "new").rename(Path(folder, "go"))  # the job must not read half of it
 
 
 def forgotten(testbed: Testbed, job: str) -> None:

@@ -50,7 +50,7 @@ from tests.support.first_faults import (
     user_of,
     words,
 )
-from tests.support.twins import Testbed, eventually, twin
+from tests.support.twins import PATIENCE, Testbed, eventually, twin
 from tests.test_script import shellcheck
 
 Sites = Mapping[str, Testbed]
@@ -227,7 +227,7 @@ def test_without_the_client_the_jobs_end_and_the_same_command_submits_new_ones(
     project: Path, sites: Sites, slurmgen: Run
 ) -> None:
     def prepare() -> None:
-        gate.GATE_SECONDS = 1
+        gate.GATE_SECONDS = 6  # long enough for the client to see a job that runs
         die_when_all_wait()
 
     assert finished(started(project, "alone", prepare)) == -signal.SIGKILL
@@ -309,7 +309,7 @@ def at_submission(site: str, act: Callable[[Submission], object]) -> None:
 
 def given_up(submission: Submission) -> None:
     """Wait until the entry of a submission is gone."""
-    eventually(lambda: Ledger().of_key(submission.key) is None, 60)
+    eventually(lambda: Ledger().of_key(submission.key) is None)
 
 
 def test_a_job_that_runs_does_not_wait_for_a_site_that_is_still_sent_to(project: Path, sites: Sites) -> None:
@@ -328,7 +328,7 @@ def test_a_job_that_runs_does_not_wait_for_a_site_that_is_still_sent_to(project:
                     submitting.set()
 
         def late(races: Races, race: Race) -> None:
-            assert submitting.wait(60)
+            assert submitting.wait(PATIENCE)
             finish(races, race)
 
         submit = Runner._submit

@@ -134,9 +134,9 @@ def test_errors_do_not_hold_up_a_stream(either: Transport) -> None:
 
 
 def test_a_stream_without_errors_outlasts_its_timeout(either: Transport) -> None:
-    lines = "for n in 1 2 3 4 5 6 7 8; do echo; sleep 0.5; done; echo broken >&2; exit 3"
+    lines = "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do echo; sleep 0.5; done; echo broken >&2; exit 3"
     with pytest.raises(CommandFailed, match="exit status 3: broken"):
-        list(either.stream(["sh", "-c", lines], timeout=SHORT))
+        list(either.stream(["sh", "-c", lines], timeout=5))
 
 
 def test_a_stream_with_too_many_errors_ends(either: Transport) -> None:

@@ -85,6 +85,7 @@ def test_an_unchanged_file_is_read_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_file_that_just_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, cache = fill(tmp_path / "p"), tmp_path / "hashes"
+    monkeypatch.setattr(module.time, "time_ns", lambda: (root / "a").lstat().st_ctime_ns)
     of(root, cache)
     read = reads(monkeypatch)
     of(root, cache)

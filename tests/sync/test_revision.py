@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slurmgen.sync.revision import TIMEOUT, Revision, repository, revision
+from slurmgen.sync.revision import Revision, repository, revision
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import JOB
 
@@ -542,17 +542,20 @@ PIPES = ["HEAD", "index", "config", "packed-refs", "info/exclude", "commondir"]
 
 
 @pytest.mark.parametrize("name", PIPES)
-def test_a_pipe_in_the_git_folder_does_not_hang(project: Path, name: str) -> None:
+def test_a_pipe_in_the_git_folder_does_not_hang(
+    project: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slurmgen.sync.revision.TIMEOUT", 200.0)
     (project / ".git" / name).unlink(missing_ok=True)
     os.mkfifo(project / ".git" / name)
     begun = time.monotonic()
     revision(project)
-    assert time.monotonic() - begun < TIMEOUT / 2
+    assert time.monotonic() - begun < 100
 
 
 def test_git_has_a_time_limit(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = git(project, "rev-parse", "HEAD")
-    monkeypatch.setattr("slurmgen.sync.revision.TIMEOUT", 2.0)
+    monkeypatch.setattr("slurmgen.sync.revision.TIMEOUT", 5.0)
     os.mkfifo(project / "sub/.gitignore")
     untracked(project)
     assert revision(project) == Revision(commit, dirty=True)

@@ -16,8 +16,8 @@ from msgspec import ValidationError
 from slurmgen.errors import ConfigError
 from slurmgen.paths import make_private, require_private
 
-BUSY_TIMEOUT = 10.0
-"Seconds to wait for another process that is writing."
+BUSY_TIMEOUT = 60.0
+"Seconds to wait for other processes that are writing. They do not queue, and a slow disk takes a second."
 
 
 class StateFile:

@@ -13,7 +13,7 @@ from slurmgen.errors import TwinError
 from slurmgen.twin import processes
 from slurmgen.twin.layout import Layout
 
-START_TIMEOUT = 20.0
+START_TIMEOUT = 60.0
 GRACE = 5.0
 LOG_LINES = 8
 

@@ -18,7 +18,7 @@ from slurmgen.twin.layout import LOCALHOST, Group, Layout, groups
 from slurmgen.twin.shape import assumptions
 from slurmgen.twin.store import Twin
 
-READY_TIMEOUT = 30.0
+READY_TIMEOUT = 120.0
 
 
 def up(

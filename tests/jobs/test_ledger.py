@@ -141,7 +141,7 @@ def test_several_processes_may_write_at_the_same_time(ledger: Ledger) -> None:
     )
     command = [sys.executable, "-c", code, str(ledger.path)]
     writers = [subprocess.Popen([*command, str(number)]) for number in range(1, 5)]
-    assert [writer.wait(60) for writer in writers] == [0, 0, 0, 0]
+    assert [writer.wait(300) for writer in writers] == [0, 0, 0, 0]
     assert len({one.id for one in ledger.all()}) == 80
 
 
@@ -248,7 +248,7 @@ def test_several_processes_may_migrate_the_file_at_the_same_time(ledger: Ledger)
         "from slurmgen.jobs.ledger import Ledger; Ledger(Path(sys.argv[1])).check()"
     )
     starters = [subprocess.Popen([sys.executable, "-c", code, str(ledger.path)]) for _ in range(6)]
-    assert [starter.wait(60) for starter in starters] == [0] * 6
+    assert [starter.wait(300) for starter in starters] == [0] * 6
     assert ledger.all() == (record("12"),)
 
 
@@ -303,7 +303,7 @@ print(key)
 """
     command = [sys.executable, "-c", code, str(ledger.path)]
     some = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True) for n in range(6)]
-    assert len({one.communicate(timeout=60)[0] for one in some}) == len(ledger.all()) == 1
+    assert len({one.communicate(timeout=300)[0] for one in some}) == len(ledger.all()) == 1
 
 
 def test_a_writer_killed_at_any_moment_leaves_an_intact_file(ledger: Ledger) -> None:

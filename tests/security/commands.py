@@ -23,7 +23,7 @@ class Case:
     "What it may change: names in the project, or full paths; of either, what begins so."
     programs: frozenset[str] = frozenset()
     "What it may start besides Python."
-    seconds: float = 30.0
+    seconds: float = 90.0
     "Until it counts as hung; this machine may be busy."
     then: str = ""
     "A command line to run after it, whatever came of it."

@@ -6,7 +6,8 @@ import shlex
 import pytest
 
 from tests.guide.pages import shown_output
-from tests.guide.running import GUIDE, Completed, free_port, run
+from tests.guide.running import GUIDE, Completed, run
+from tests.support.ports import free_port
 
 from .environments import PYTHON, variables
 

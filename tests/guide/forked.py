@@ -18,7 +18,9 @@ from pathlib import Path
 
 import torch
 
-from .running import GUIDE, LIMIT, OUTER, OWN, Completed, free_port
+from tests.support.ports import free_port
+
+from .running import GUIDE, LIMIT, OUTER, OWN, Completed
 
 GRACE = 20.0  # seconds for the other ranks after one has failed
 IMPORTED = ["torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "torch.utils.data"]

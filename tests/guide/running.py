@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,13 +67,6 @@ def torchrun(script: str | Path, *args: str, ranks: int = 2, **more: object) -> 
     # Without --no-python, it starts Python with -u, which writes a line and its end apart: lines mix.
     launch += ["--no-python", sys.executable]
     return run(sys.executable, *launch, GUIDE / script, *args, **more)  # type: ignore[arg-type]
-
-
-def free_port() -> int:
-    """Return a free port of the loopback interface."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def ranks_of(out: str) -> dict[int, list[str]]:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
+
 from .pages import shown_output
-from .running import GUIDE, Completed, free_port, run
+from .running import GUIDE, Completed, run
 
 SCRIPT = GUIDE / "accelerate_loop.py"
 NODE, NODES = (GUIDE / f"accelerate_{name}.yaml" for name in ("1_node", "2_nodes"))

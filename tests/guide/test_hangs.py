@@ -9,7 +9,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.guide.running import GUIDE, Completed, free_port, run, torchrun
+from tests.guide.running import GUIDE, Completed, run, torchrun
+from tests.support.ports import free_port
 
 
 def start(rank: int, address: str, at: int, seconds: str = "4", world_size: int = 2) -> Completed:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.twins import twin
 
-from .running import GUIDE, free_port, python, torchrun
+from .running import GUIDE, python, torchrun
 
 SUM = r"^rank (\d) of 2: the sum over all ranks is 2$"
 SPAWN = (GUIDE / "launchers_spawn.py").read_text()

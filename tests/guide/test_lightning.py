@@ -5,10 +5,11 @@ import shlex
 import sys
 from pathlib import Path
 
+from tests.support.ports import free_port
 from tests.support.twins import twin
 
 from .pages import shown_output
-from .running import GUIDE, Completed, free_port, python, run
+from .running import GUIDE, Completed, python, run
 
 SCRIPT = "lightning_trainer.py"
 

@@ -4,9 +4,10 @@ import re
 import shlex
 import sys
 
+from tests.support.ports import free_port
 from tests.support.twins import twin
 
-from .running import GUIDE, Completed, free_port, python, ranks_of, run, torchrun
+from .running import GUIDE, Completed, python, ranks_of, run, torchrun
 
 
 def test_every_rank_of_torchrun_reports_its_place() -> None:

@@ -24,6 +24,7 @@ from slurmgen.sites.model import Site
 from slurmgen.sites.profiles import load_site
 from slurmgen.twin import Twin, machine
 from slurmgen.twin.installation import Installation, find
+from tests.support.ports import share
 
 Found = TypeVar("Found")
 USERS_OWN = dict(os.environ)
@@ -139,6 +140,14 @@ def _own_ports() -> AbstractContextManager[object]:
 
 
 @contextmanager
+def _own_ports() -> Iterator[None]:
+    """Twins of this process take no port of one that another process starts at the same time."""
+    ports = share(machine.FIRST_PORT, machine.LAST_PORT + 1)
+    with patch.multiple(machine, FIRST_PORT=ports.start, LAST_PORT=ports.stop - 1):
+        yield
+
+
+@contextmanager
 def twin(
     site: str | Site,
     *,
@@ -149,7 +158,8 @@ def twin(
 ) -> Iterator[Testbed]:
     """A twin of a site, or of the bundled one of that name, that ends with the block."""
     profile = load_site(site) if isinstance(site, str) else site
-    with tempfile.TemporaryDirectory(prefix="twin-test-") as name:
+    # The background work of a submission may still write there.
+    with tempfile.TemporaryDirectory(prefix="twin-test-", ignore_cleanup_errors=True) as name:
         environ = environment(Path(name))
         shared = {"XDG_CACHE_HOME": _shared_cache().name}
         with patch.dict(os.environ, environ | shared, clear=True), _own_ports():

@@ -10,8 +10,9 @@ import pytest
 import torch
 from device import choose_device, cpus, peak_memory, prepare, settle, shared_gpu
 from ranks import Ranks, first_host, place, start
-from training_launch import free_port
 from training_options import ALONE, CPU, parsed, settled
+
+from tests.support.ports import free_port
 
 GPU = torch.device("cuda", 0)
 

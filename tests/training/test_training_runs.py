@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from training_launch import TRAINING, Launcher, Run, free_port, run_together, srun_environments
+from training_launch import TRAINING, Launcher, Run, run_together, srun_environments
 from training_ranks import Ranks
+
+from tests.support.ports import free_port
 
 LAUNCHERS = ("python", "ddp", "fsdp", "lightning", "accelerate")
 SCRIPTS = LAUNCHERS[1:]

@@ -1,17 +1,17 @@
 """Starts the bundled training as users do: in separate processes, on loopback, without a network."""
 
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
+
+from tests.support.ports import free_port
 
 TRAINING = Path(__file__).parents[2] / "training"
 OUTER = re.compile(
@@ -102,15 +102,6 @@ def srun_environments(ranks: int) -> list[dict[str, str]]:
         "SLURM_NODEID": "0",
     }
     return [{**step, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(ranks)]
-
-
-def free_port(first: int = 20000, end: int = 32000) -> int:
-    """Return a free port of the loopback interface, below those that the system chooses itself."""
-    for port in random.sample(range(first, end), 100):
-        with socket.socket() as listener, suppress(OSError):
-            listener.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError("no port is free")
 
 
 def run_together(commands: list[tuple[list[str], dict[str, str]]], folders: list[Path]) -> Run:

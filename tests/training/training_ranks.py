@@ -17,7 +17,9 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from training_launch import ALONE, OUTER, TRAINING, Run, free_port
+from training_launch import ALONE, OUTER, TRAINING, Run
+
+from tests.support.ports import free_port
 
 IMPORTED = [
     "torch.distributed.checkpoint.state_dict",
@@ -25,7 +27,7 @@ IMPORTED = [
     "torch._dynamo",
 ]
 IMPORTED += ["lightning.pytorch.strategies", "accelerate", "sklearn.datasets", "torch.utils.flop_counter"]
-TIMEOUT = 180.0  # seconds
+TIMEOUT = 600.0  # seconds
 GRACE = 20.0  # seconds for the other ranks after one has failed
 
 

@@ -6,7 +6,7 @@ from slurmgen.errors import TwinError
 from slurmgen.twin.daemons import clean_environ
 from slurmgen.twin.store import Twin
 
-TIMEOUT = 15.0
+TIMEOUT = 60.0
 
 
 def slurm(twin: Twin, *argv: str) -> str:

@@ -90,7 +90,7 @@ def _write_ssh(layout: Layout) -> None:
             "-f",
             f"{folder}/{name}",
         ]
-        subprocess.run(argv, check=True, timeout=10)
+        subprocess.run(argv, check=True, timeout=60)
     (folder / "sshd_config").write_text(sshd_config(layout))
     (folder / "ssh_config").write_text(ssh_config(layout))
     (folder / "known_hosts").write_text(known_hosts(layout, (folder / "host_key.pub").read_text()))

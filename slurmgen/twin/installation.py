@@ -103,7 +103,7 @@ def _version(slurmctld: str) -> tuple[int, int]:
         TwinError: the program does not print it.
     """
     try:
-        reply = subprocess.run([slurmctld, "-V"], capture_output=True, text=True, timeout=10, check=False)
+        reply = subprocess.run([slurmctld, "-V"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TwinError(f"{slurmctld} -V: {error}") from error
     match = re.search(r"(\d+)\.(\d+)", reply.stdout)

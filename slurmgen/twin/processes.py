@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
+LAST = 10.0
+"Seconds that a killed process has to end; one that waits for a disk or for a CPU does not end at once."
 
 
 def command_line(pid: int) -> str:
@@ -51,18 +53,19 @@ def listener(path: Path) -> int | None:
 
 def end(pids: Iterable[int], grace: float) -> None:
     """Terminate processes, and kill those that are left after `grace` seconds."""
-    left = list(pids)
-    _signal(left, signal.SIGTERM)
-    deadline = time.monotonic() + grace
-    while (left := [pid for pid in left if command_line(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    _signal(left, signal.SIGKILL)
+    left = _left_after(signal.SIGTERM, list(pids), grace)
+    _left_after(signal.SIGKILL, left, LAST)
 
 
-def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+def _left_after(number: signal.Signals, pids: list[int], seconds: float) -> list[int]:
+    """The processes that a signal has not ended within some seconds."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+    deadline = time.monotonic() + seconds
+    while (pids := [pid for pid in pids if command_line(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return pids
 
 
 def _parents() -> Iterator[tuple[int, int]]:

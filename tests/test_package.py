@@ -79,10 +79,10 @@ def test_the_page_of_the_wheel_needs_only_its_own_server(
     install = [UV, "pip", "install", "--quiet", "--python", folder / "bin" / "python"]
     run(*install, "--constraint", REPOSITORY / "requirements" / "dev.txt", f"{wheel}[web]")
     with serving(folder / "bin" / "slurmgen", tmp_path) as address:
-        html = httpx.get(address).text
+        html = httpx.get(address, timeout=60).text
         found = re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="([^"]+)"', html)
         assert f"{urlsplit(address).path}static/style.css" in found
-        replies = {each: httpx.get(urljoin(address, each)).status_code for each in found}
+        replies = {each: httpx.get(urljoin(address, each), timeout=60).status_code for each in found}
     assert replies == dict.fromkeys(found, 200)
     assert {urlsplit(urljoin(address, each)).netloc for each in found} == {urlsplit(address).netloc}
 

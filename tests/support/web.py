@@ -85,7 +85,7 @@ def _noting(app: Any, statuses: list[int]) -> ASGIApp:
 def chromium() -> Iterator[Browser]:
     """Debian's Chromium, without a window."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_SWITCHES)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_SWITCHES, timeout=180_000)
         yield browser
         browser.close()
 

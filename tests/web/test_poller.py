@@ -176,16 +176,24 @@ def test_a_query_with_a_bug_is_shown(caplog: pytest.LogCaptureFixture) -> None:
     assert "Traceback" in caplog.text
 
 
+def replace(path: Path, content: bytes) -> None:
+    """Write a file at once: of an empty one, SQLite would make a database."""
+    new = path.with_name("new")
+    new.write_bytes(content)
+    new.chmod(0o600)
+    new.replace(path)
+
+
 def test_a_ledger_that_cannot_be_read_is_shown(ledger: Ledger) -> None:
     board, content = Board(), ledger.path.read_bytes()
-    ledger.path.write_bytes(b"not a database" * 100)
+    replace(ledger.path, b"not a database" * 100)
     poller = Poller(board, Connections(Site().connect), interval=0.01)
 
     async def corrupt() -> list[str]:
         with poller.watched():
             await until(lambda: bool(board.problems()))
             facts = [problem.fact for problem in board.problems()]
-            ledger.path.write_bytes(content)
+            replace(ledger.path, content)
             await until(lambda: (state(board), board.problems()) == ("RUNNING", []))
             return facts
 
@@ -212,13 +220,14 @@ def test_the_clock_of_a_running_job_changes_no_row() -> None:
 def test_a_site_that_does_not_reply_is_named_with_the_time_of_its_last_reply_within_one_query() -> None:
     now, site = [0.0], Site()
     board, connections = Board(clock=lambda: now[0]), Connections(site.connect)
-    poller = Poller(board, connections, interval=0.01, late=0.02)
+    poller = Poller(board, connections, interval=3600, late=0.02)
 
     async def hang() -> tuple[float | None, list[str]]:
         with poller.watched():
-            await until(lambda: state(board) == "RUNNING")
+            await until(lambda: state(board) == "RUNNING" and not poller._queries)
             site.replies.clear()
             now[0] = 7.0
+            poller.hurry(*board.active())
             await until(lambda: bool(board.problems()))
             row = board.rows()[0][0]
             seen = board.problems()[0].replied, [row.state, "old" if row.is_old else "", row.elapsed_text(99)]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +21,8 @@ from tests.support.twins import eventually
 from tests.support.web import served
 
 SLURMGEN = [sys.executable, "-m", "slurmgen"]
+PATIENCE = 60.0
+"Seconds for a reply; a server that has just started on a busy machine may need more than the 5 of httpx."
 
 
 @contextmanager
@@ -40,6 +43,14 @@ def web(*arguments: str, **variables: str) -> Iterator[tuple[subprocess.Popen[st
         process.communicate()
 
 
+def get(address: str, **options: Any) -> httpx.Response:
+    return httpx.get(address, timeout=PATIENCE, **options)
+
+
+def client_of(**options: Any) -> httpx.Client:
+    return httpx.Client(timeout=PATIENCE, **options)
+
+
 def refused(*arguments: str) -> str:
     """What the command prints for a request that is not valid."""
     done = subprocess.run([*SLURMGEN, "web", *arguments], capture_output=True, text=True, timeout=60)
@@ -49,14 +60,14 @@ def refused(*arguments: str) -> str:
 
 def test_interrupted_it_ends_with_nothing_on_stdout_but_the_address() -> None:
     with web() as (process, address):
-        assert httpx.get(address, follow_redirects=False).status_code == 303
+        assert get(address, follow_redirects=False).status_code == 303
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout, stderr) == (0, "", "serving until ^C\n")
 
 
 def test_an_open_stream_of_events_neither_delays_its_end_nor_is_an_error() -> None:
-    with web() as (process, address), httpx.Client(follow_redirects=True) as client:
+    with web() as (process, address), client_of(follow_redirects=True) as client:
         client.get(address)
         with client.stream("GET", f"{address.partition('?')[0]}jobs/events") as stream:
             assert next(stream.iter_text())
@@ -66,14 +77,14 @@ def test_an_open_stream_of_events_neither_delays_its_end_nor_is_an_error() -> No
 
 
 def test_two_servers_do_not_share_a_cookie() -> None:
-    with web() as (_, first), web() as (_, second), httpx.Client(follow_redirects=True) as client:
+    with web() as (_, first), web() as (_, second), client_of(follow_redirects=True) as client:
         assert client.get(first).status_code == 200
         assert client.get(second).status_code == 200
         assert client.get(first.partition("?")[0]).status_code == 200
 
 
 def test_a_server_with_a_new_token_refuses_the_cookie_of_the_last() -> None:
-    with httpx.Client(follow_redirects=True) as client:
+    with client_of(follow_redirects=True) as client:
         with web() as (_, address):
             client.get(address).raise_for_status()
         page, port = address.partition("?")[0], str(httpx.URL(address).port)
@@ -101,7 +112,7 @@ def test_it_listens_on_ipv6() -> None:
         pytest.skip("this machine has no IPv6")
     with web("--host", "::1") as (_, address):
         assert address.startswith("http://[::1]:")
-        assert httpx.get(address, follow_redirects=True).status_code == 200
+        assert get(address, follow_redirects=True).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -147,32 +158,34 @@ def test_a_machine_without_a_browser_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_public_server_limits_each_client() -> None:
-    with web("--public", "--rate", "1") as (_, address), httpx.Client() as client:
+    with web("--public", "--rate", "1") as (_, address), client_of() as client:
         assert "token" not in address
         statuses = [client.get(f"{address}healthz").status_code for _ in range(20)]
         assert (statuses[:3], 429 in statuses) == ([200] * 3, True)
         # A client cannot choose another address.
-        assert client.get(f"{address}healthz", headers={"x-forwarded-for": "192.0.2.7"}).status_code == 429
+        others = [{"x-forwarded-for": f"192.0.2.{number}"} for number in range(20)]
+        assert 429 in [client.get(f"{address}healthz", headers=other).status_code for other in others]
 
 
 def test_behind_a_proxy_each_client_has_its_own_limit() -> None:
-    with web("--public", "--rate", "1", "--proxy", "127.0.0.0/8") as (_, address), httpx.Client() as client:
+    with web("--public", "--rate", "1", "--proxy", "127.0.0.0/8") as (_, address), client_of() as client:
 
         def status(forwarded: str) -> int:
             return client.get(f"{address}healthz", headers={"x-forwarded-for": forwarded}).status_code
 
         assert 429 in [status("192.0.2.7") for _ in range(20)]
         assert status("192.0.2.8") == 200
-        assert status("192.0.2.8, 192.0.2.7") == 429  # a client cannot add to what the proxy says
+        # A client cannot add to what the proxy says.
+        assert 429 in [status(f"192.0.2.{number}, 192.0.2.7") for number in range(10, 30)]
 
 
 def _reply(origin: str, request: bytes) -> bytes:
     """What the server sends until it ends the connection."""
     with socket.create_connection(("127.0.0.1", httpx.URL(origin).port or 0), timeout=60) as connected:
-        connected.sendall(request)
         try:
+            connected.sendall(request)
             return connected.makefile("rb").read()
-        except ConnectionResetError:
+        except (ConnectionResetError, BrokenPipeError):
             return b""
 
 
@@ -189,7 +202,7 @@ def test_a_connection_may_stay_longer_than_one_request(monkeypatch: pytest.Monke
     """The time begins again with each reply."""
     ended = []
     monkeypatch.setattr(connection.Timed, "_restart", lambda self: ended.append(1))
-    with served(public=True) as server, httpx.Client() as client:
+    with served(public=True) as server, client_of() as client:
         for _ in range(3):
             client.get(f"{server.origin}/healthz").raise_for_status()
     assert len(ended) == 4
@@ -211,13 +224,13 @@ def test_others_who_hold_many_connections_do_not_keep_out_the_user(sent: bytes) 
         for _ in range(connection.MOST + 10):
             other = socket.create_connection(("127.0.0.1", httpx.URL(address).port), timeout=60)
             others.enter_context(other).sendall(sent)
-        assert httpx.get(address).status_code == 303
+        assert get(address).status_code == 303
 
 
 def test_others_do_not_end_what_is_being_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MOST", 2)
     monkeypatch.setattr(events, "_HEARTBEAT", 0.01)
-    with served() as server, ExitStack() as others, httpx.Client(follow_redirects=True) as user:
+    with served() as server, ExitStack() as others, client_of(follow_redirects=True) as user:
         user.get(server.entry).raise_for_status()
         with user.stream("GET", f"{server.origin}/jobs/events") as stream:
             texts = stream.iter_text()
@@ -256,7 +269,7 @@ def test_a_proxy_may_have_more_connections_than_a_client() -> None:
     with web("--public", "--proxy", "127.0.0.1") as (_, address), ExitStack() as others:
         for _ in range(connection.PER_CLIENT):
             others.enter_context(socket.create_connection(("127.0.0.1", httpx.URL(address).port)))
-        assert httpx.get(f"{address}healthz").status_code == 200
+        assert get(f"{address}healthz").status_code == 200
 
 
 def test_a_body_in_chunks_is_refused_before_it_is_parsed() -> None:

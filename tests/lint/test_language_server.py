@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,8 @@ def edit(folder: Path, steps: Callable[[Editor], Awaitable[None]], *options: str
             client.exit(None)
             await client.stop()
 
-    asyncio.run(run())
+    with ThreadPoolExecutor(1) as pool:  # the browser of other tests has the event loop of this thread
+        pool.submit(asyncio.run, run()).result()
 
 
 def test_findings_follow_the_text(tmp_path: Path) -> None:

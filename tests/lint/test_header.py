@@ -52,7 +52,7 @@ def test_words_are_split_as_by_sbatch(line: str, tmp_path: Path) -> None:
         env={"SLURM_CONF": str(config), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
         check=False,
     ).stderr
     theirs = [

@@ -33,7 +33,7 @@ class Jobs:
 
     def ended(self, job: str) -> tuple[str, str, str]:
         """The state, the exit code and the log of a job."""
-        state = self.testbed.wait(job, 120)
+        state = self.testbed.wait(job, 240)
         record = self.testbed.run("scontrol", "--oneliner", "show", "job", job)
         fields = dict(re.findall(r"(\w+)=(\S*)", record))
         return state, fields["ExitCode"], Path(fields["StdOut"]).read_text()

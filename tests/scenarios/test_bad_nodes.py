@@ -52,7 +52,7 @@ class User:
             env=self.testbed.environ,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
 
     def submit(self, *args: str, bad: int = 1, kill_after: str = "nothing") -> str:
@@ -71,7 +71,7 @@ class User:
             found = self.testbed.run("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}")
             return found.strip() if found.strip() in ("COMPLETED", "FAILED", "CANCELLED") else None
 
-        return eventually(state, 120)
+        return eventually(state, 240)
 
     def _release(self) -> None:
         """Start the jobs that Slurm holds back for two minutes after a requeue."""
@@ -205,7 +205,7 @@ def test_a_pending_job_for_which_no_node_is_left_says_what_to_do(jobs: Jobs) -> 
         text = jobs.user("status", job).stdout
         return text if "BadConstraints" in text else None
 
-    text = eventually(status, 120)
+    text = eventually(status, 240)
     jobs.user.testbed.run("scancel", job)
     assert "  excludes: 127.0.0.[1-4]\n" in text
     assert f"  do: Run `slurmgen cancel {job}`." in text

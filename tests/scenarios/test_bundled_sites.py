@@ -58,7 +58,7 @@ def test_a_job_on_two_nodes_runs(
     name: str, site: Callable[[str], Place], on_two_nodes: dict[str, str]
 ) -> None:
     place, job = site(name), on_two_nodes[name]
-    assert place.testbed.wait(job, 120) == "COMPLETED"
+    assert place.testbed.wait(job, 240) == "COMPLETED"
     log = next(place.project.glob(f"*-{job}.out")).read_text()
     ranks = resolve(REQUESTS[f"{name}.lightning.2nodes"][1], load_site(name)).world_size
     assert sorted(line for line in log.splitlines() if line.startswith("rank")) == sorted(

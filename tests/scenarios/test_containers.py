@@ -53,7 +53,7 @@ def _run(testbed: Testbed, site: Site, request: Request, **more: str) -> tuple[s
     (folder / "job.sbatch").write_text(render(resolve(request, site)))
     argv = ["sbatch", "--parsable", f"--chdir={folder}", f"{folder}/job.sbatch"]
     job = testbed.run(*argv, **more).strip()
-    state = testbed.wait(job, 120)
+    state = testbed.wait(job, 240)
     log = next(folder.glob(f"*-{job}.out")).read_text()
     return (
         state,

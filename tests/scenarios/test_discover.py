@@ -260,7 +260,7 @@ def test_an_interrupted_probe_is_read_by_the_same_command(login: Login, end: sig
         line = process.stderr.readline()
         assert "is submitted; waiting for its report" in line
         process.send_signal(end)
-        shown, message = process.communicate(timeout=60)
+        shown, message = process.communicate(timeout=300)
     finally:
         process.kill()
         process.communicate()
@@ -290,7 +290,7 @@ def test_a_declined_probe_submits_nothing_and_keeps_the_profile(login: Login) ->
     process = login.start("--probe", stdin=replica)
     os.close(replica)
     os.write(primary, b"n\n")
-    shown, message = process.communicate(timeout=60)
+    shown, message = process.communicate(timeout=300)
     os.close(primary)
     assert process.returncode == 0, message
     assert message.count("Submit a one-minute job with 2 GPUs in partition main on") == 1
@@ -337,7 +337,7 @@ def test_a_cancelled_probe_is_an_error_and_not_read_again(login: Login) -> None:
         assert process.stderr
         job = re.findall(r"job (\d+) is submitted", process.stderr.readline())[0]
         login.testbed.run("scancel", job)
-        shown, message = process.communicate(timeout=60)
+        shown, message = process.communicate(timeout=300)
     finally:
         process.kill()
         process.communicate()

@@ -78,5 +78,5 @@ def terminal(args: Sequence[str], environ: Mapping[str, str], cwd: Path | None =
         yield Typed(process, keys)
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
         os.close(keys)

@@ -16,7 +16,7 @@ FRAMEWORKS = ("ddp", "fsdp", "lightning", "accelerate")
 
 def wait_for(started: Started, line: str) -> None:
     """Wait until a rank has printed `line`."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while line not in started.out:
         assert time.monotonic() < end, started.out
         time.sleep(0.1)
@@ -24,10 +24,10 @@ def wait_for(started: Started, line: str) -> None:
 
 @pytest.mark.parametrize("framework", ["ddp", "lightning"])
 def test_a_stopped_rank_is_named_and_ends_the_run(framework: str, ranks: Ranks) -> None:
-    started = ranks.start(framework, *LONG, "--step-timeout", "3", "--start-timeout", "20")
+    started = ranks.start(framework, *LONG, "--step-timeout", "3", "--start-timeout", "60")
     wait_for(started, "epoch 2/")
     os.kill(started.processes[1].pid, signal.SIGSTOP)
-    started.processes[0].join(120)
+    started.processes[0].join(600)
     os.kill(started.processes[1].pid, signal.SIGKILL)
     run = started.ended()
     assert run.returncodes[0] == 1

@@ -72,7 +72,7 @@ class Server:
             def do_GET(self) -> None:
                 name = self.path.rpartition("/")[2]
                 server.asked.append(name)
-                server.meeting.wait(60)
+                server.meeting.wait(300)
                 self.send_response(200 if name in server.files else 404)
                 self.end_headers()
                 self.wfile.write(server.files.get(name, b""))
@@ -171,7 +171,7 @@ def test_two_processes_that_fetch_at_once_both_succeed(server: Server, tmp_path:
     for process in both:
         process.start()
     for process in both:
-        process.join(120)
+        process.join(600)
     assert [process.exitcode for process in both] == [0, 0]
     assert set(server.asked) == {datasets.CIFAR10.filename}
     assert [path.name for path in tmp_path.iterdir()] == ["cifar10.pt"]
@@ -240,5 +240,5 @@ def test_torchvision_is_not_imported_for_data_that_are_there(server: Server, tmp
         "'torchvision' in sys.modules]))"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=TRAINING, timeout=120)
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=TRAINING, timeout=600)
     assert json.loads(run.stdout) == [None, SAMPLES, False]

@@ -48,7 +48,7 @@ def test_tensorboard_contains_the_metrics_of_each_epoch(ranks: Ranks, tmp_path: 
     assert run.returncodes == [0, 0], run.err
     # In a separate process, since importing tensorboard prints warnings.
     asked = [sys.executable, "-W", "ignore", "-c", SCALARS, str(tmp_path / "tensorboard")]
-    shown = json.loads(subprocess.run(asked, check=True, capture_output=True, timeout=120).stdout)
+    shown = json.loads(subprocess.run(asked, check=True, capture_output=True, timeout=600).stdout)
     written = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert shown == [[one["epoch"], pytest.approx(one["test_accuracy"])] for one in written]
     assert len(shown) == 2

@@ -102,7 +102,7 @@ def test_status_shows_nodes_and_jobs_and_exits_with_1_without_a_twin(twin: Run, 
     assert (before.returncode, before.stdout) == (1, "no twin runs\n")
     twin("up", "--site", "daic", "--nodes", "1")
     environ = {**os.environ, "SLURM_CONF": f"{state}/daic/slurm.conf"}
-    subprocess.run(["sbatch", "--job-name=mine", "--wrap=sleep 60"], env=environ, cwd=state, check=True)
+    subprocess.run(["sbatch", "--job-name=mine", "--wrap=sleep 600"], env=environ, cwd=state, check=True)
     status = twin("status", "--site", "daic")
     assert status.returncode == 0
     assert status.stdout.startswith("daic: SLURM_CONF=")
@@ -148,7 +148,7 @@ def test_a_command_that_is_ended_leaves_no_process_and_no_file(
         pid_file = Path(next(each["pid_file"] for each in facts["daemons"] if each["name"] == "munged"))
         eventually(pid_file.exists)
         process.send_signal(getattr(signal, f"SIG{ending}"))
-        assert process.wait(60) == 130
+        assert process.wait(300) == 130
     assert processes_of(facts["run"], state) == []
     assert not Path(facts["run"]).exists()
     assert [path.name for path in state.iterdir()] == [".lock"]
@@ -219,7 +219,7 @@ def test_a_job_with_the_directives_of_the_profile_runs(
     options = [f"--{option}={value}" for option, value in directives.items()]
     command = ["srun", "--nodes=2", *options, "true"]
     environ = {**os.environ, "SLURM_CONF": f"{state}/mine/slurm.conf"}
-    job = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    job = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
     assert job.returncode == 0, job.stderr
 
 
@@ -266,7 +266,7 @@ def test_slurm_listens_on_loopback_or_up_reports_otherwise(
             assert listening(filter(None, map(listener, run.glob("spool/*/*")))) == srun
         finally:
             (tmp_path / "go").touch()
-            output, _ = session.communicate(timeout=60)
+            output, _ = session.communicate(timeout=300)
     assert session.returncode == 0, output
     assert (" listens" in output) == ("0.0.0.0" in srun | daemons)  # noqa: S104
     assert f"`127.0.0.1 {socket.gethostname()}` in /etc/hosts" in output or address == "127.0.0.1"
@@ -299,7 +299,7 @@ def test_a_reused_pid_is_not_killed(twin: Run, state: Path) -> None:
     old = pids(state / "daic")
     for pid in old.values():
         os.kill(pid, signal.SIGKILL)
-    with subprocess.Popen(["sleep", "60"]) as bystander:
+    with subprocess.Popen(["sleep", "600"]) as bystander:
         for file in files:
             Path(file).write_text(f"{bystander.pid}\n")
         assert twin("down", "--site", "daic").returncode == 0
@@ -398,7 +398,7 @@ def as_unprivileged(script: str, environ: dict[str, str]) -> "subprocess.Complet
     user = pwd.getpwnam(UNPRIVILEGED)
     become = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
     return subprocess.run(
-        [*become, "bash", "-c", script], env=environ, cwd="/", capture_output=True, text=True, timeout=60
+        [*become, "bash", "-c", script], env=environ, cwd="/", capture_output=True, text=True, timeout=300
     )
 
 

@@ -27,12 +27,13 @@ _SWITCHES = (
 
 @dataclass(frozen=True)
 class Served:
-    """A running server: its settings with the token, and the status of each of its replies."""
+    """A running server: its settings with the token, and the status and the path of each of its replies."""
 
     origin: str
     "The address of its page, without a slash at the end."
     settings: Settings
     statuses: list[int]
+    paths: list[str]
 
     @property
     def port(self) -> int:
@@ -53,27 +54,29 @@ def served(
     listener = listen("127.0.0.1", port)
     host = f"127.0.0.1:{listener.getsockname()[1]}"
     settings = Settings(limits=limits, base_path=base_path) if public else local_settings(base_path)
-    statuses, configured = list[int](), config(settings)
-    configured.app = _noting(configured.app, statuses)
+    statuses, paths, configured = list[int](), list[str](), config(settings)
+    configured.app = _noting(configured.app, statuses, paths)
     server = uvicorn.Server(configured)
     thread = Thread(target=server.run, args=([listener],))
     thread.start()
     try:
         while not server.started:
             time.sleep(0.01)
-        yield Served(f"http://{host}{settings.base_path}", settings, statuses)
+        yield Served(f"http://{host}{settings.base_path}", settings, statuses, paths)
     finally:
         server.should_exit = True
         thread.join()
         listener.close()
 
 
-def _noting(app: Any, statuses: list[int]) -> ASGIApp:
-    """An application that notes the status of each reply."""
+def _noting(app: Any, statuses: list[int], paths: list[str]) -> ASGIApp:
+    """An application that notes the status and the path of each reply."""
 
     async def noting(scope: Scope, receive: Receive, send: Send) -> None:
         async def noted(message: Message) -> None:
-            statuses.extend([message["status"]] if message["type"] == "http.response.start" else [])
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+                paths.append(scope["path"])
             await send(message)
 
         await app(scope, receive, noted)

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from slurmgen.web.access import COOKIE
+from tests.support.twins import eventually
 from tests.support.web import Served, served
 
 OTHERS = {"another site": "localhost", "another port": "127.0.0.1"}
@@ -68,6 +69,7 @@ def visited(browser: Browser, server: Served) -> Iterator[BrowserContext]:
     page = context.new_page()
     page.goto(server.entry)
     expect(page).to_have_title("Generator · slurmgen")
+    eventually(lambda: any(path.endswith("/icon.svg") for path in server.paths))  # after the page is loaded
     yield context
     context.close()
 

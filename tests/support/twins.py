@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -130,13 +130,6 @@ def slurm() -> Installation:
 def _shared_cache() -> tempfile.TemporaryDirectory[str]:
     """The cache of all twins of this process."""
     return tempfile.TemporaryDirectory(prefix="twin-cache-")
-
-
-def _own_ports() -> AbstractContextManager[object]:
-    """Ports for the twins of this worker alone: two that start at the same time could choose the same."""
-    worker = int(USERS_OWN.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    first = machine.FIRST_PORT + worker % 5 * 2000
-    return patch.multiple(machine, FIRST_PORT=first, LAST_PORT=first + 1999)
 
 
 @contextmanager

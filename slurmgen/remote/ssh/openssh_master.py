@@ -21,6 +21,8 @@ LOGIN_TIMEOUT = 300.0
 "Seconds for a login; the user may have to look up a code."
 UNATTENDED_TIMEOUT = 60.0
 "Seconds for a login without a terminal."
+_MESSAGE_TIMEOUT = 1.0
+"Seconds until the message of a successful login is read. There is none if another ssh made the connection."
 _END_TIMEOUT = 5.0
 # ssh ignores ^C, which slurmgen handles: it ends ssh, or goes on to find out the state of a job.
 _IGNORES_INTERRUPT = ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "ssh"]
@@ -109,6 +111,7 @@ class Master:
         starter = [*_WATCHED, *argv, "-N"] if socket else [*_IGNORES_INTERRUPT, *argv]
         self._argv = [*starter, "--", to.alias, *([] if socket else ["true"])]
         self._output: list[str] = []
+        self._authenticated = threading.Event()
 
     def __enter__(self) -> Self:
         if self._prompt:
@@ -155,6 +158,7 @@ class Master:
         if not is_open:
             self._reader.join(_END_TIMEOUT)
             raise failure(self._to, "\n".join(self._output), is_unattended=self._is_unattended)
+        self._authenticated.wait(_MESSAGE_TIMEOUT)
         return "\n".join(self._output)
 
     def is_over(self) -> bool:
@@ -187,7 +191,9 @@ class Master:
         for line in self._process.stderr:
             text = line.decode(errors="replace").rstrip()
             self._output.append(text)
-            if self._prompt and text and not text.startswith("Authenticated to "):
+            if text.startswith("Authenticated to "):
+                self._authenticated.set()
+            elif self._prompt and text:
                 self._prompt.show(visible(text))
 
 

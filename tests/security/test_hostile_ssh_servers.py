@@ -24,6 +24,14 @@ from tests.support.sshd import Server
 
 Serve = Callable[[socket.socket], None]
 BANNER = b"SSH-2.0-mine\r\n"
+SOON = 60.0
+"Seconds on a busy machine."
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client whose time limit does not end a connection soon."""
+    monkeypatch.setattr(jump_hosts, "CONNECT_TIMEOUT", 4 * SOON)
 
 
 @contextmanager
@@ -119,6 +127,7 @@ def kexinit(*lists: bytes) -> bytes:
         sends(BANNER, packet(b"\x01" + struct.pack(">II", 2, 4) + b"\x1b[2J" + bytes(4))),
     ],
 )
+@pytest.mark.usefixtures("patient")
 def test_a_server_that_is_not_ssh_is_a_failed_connection(
     server: Server, tmp_path: Path, serve: Serve
 ) -> None:
@@ -128,7 +137,7 @@ def test_a_server_that_is_not_ssh_is_a_failed_connection(
     assert str(error).isprintable()
     assert "far" in error.fact
     assert error.hint
-    assert time.monotonic() - begun < jump_hosts.CONNECT_TIMEOUT
+    assert time.monotonic() - begun < SOON
 
 
 @pytest.mark.parametrize(
@@ -141,10 +150,11 @@ def test_a_server_that_is_not_ssh_is_a_failed_connection(
         floods(packet(b"\x02" + struct.pack(">I", 1000) + bytes(1000)), BANNER + kexinit()),
     ],
 )
+@pytest.mark.usefixtures("patient")
 def test_a_flood_ends_the_connection(server: Server, tmp_path: Path, serve: Serve) -> None:
     begun = time.monotonic()
     assert isinstance(failure(server, tmp_path, serve), ConnectionFailed)
-    assert time.monotonic() - begun < jump_hosts.CONNECT_TIMEOUT / 2
+    assert time.monotonic() - begun < SOON
 
 
 def test_a_server_that_sends_slowly_times_out(

@@ -23,7 +23,7 @@ VALUES: dict[str, tuple[object, ...]] = {
     "task": tuple(TASKS),
     "data": (None, "synthetic", "digits"),
     "data_dir": (None,),  # that of the ranks
-    "limit": (16, 24),
+    "limit": (12, 16),
     "val_samples": (0, 4),
     "workers": (0, 1, "auto"),
     "crop_padding": (None, 0, 3),

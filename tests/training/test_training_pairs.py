@@ -30,7 +30,7 @@ VALUES: dict[str, tuple[object, ...]] = {
     "flip": ON_OFF,
     "cutout": (0, 8, 99),
     "epochs": (1, 2),
-    "batch_size": (8, 12),
+    "batch_size": (8, 6),
     "batch_size_per_rank": (None, 4),
     "accumulate": (1, 2),
     "model": ("mlp", "cnn", "resnet18", "wideresnet"),

@@ -60,11 +60,12 @@ def proposed(wanted: "Resubmission", connection: Connection, *, as_proposed: boo
     Raises:
         RequestError: the user has to decide and there is no terminal, or there is nothing to propose.
     """
-    from slurmgen.jobs.proposal import proposal
+    from slurmgen.jobs.proposal import lacked, proposal
 
     original = wanted.original
     report = _report(original, connection)
-    found = proposal(report.main, report.why, _room(wanted, connection))
+    end = report.main, report.why
+    found = proposal(*end, _room(wanted, connection)) if lacked(*end) else None
     if found and found.request and _names(wanted.changes, found.request):
         found = None
     if found and found.request:

@@ -1,6 +1,7 @@
 """What a job that ran out of memory or time should ask for next. Pure."""
 
 from math import ceil
+from typing import Literal
 
 from msgspec import Struct
 
@@ -39,6 +40,16 @@ class Proposal(Struct, frozen=True):
         )
 
 
+def lacked(state: JobState, why: Why | None) -> Literal["time", "memory"] | None:
+    """What a job ended for lack of, by its state and the reason of its failure."""
+    todo = why.todo if why else ""
+    if state.state == "TIMEOUT" or (state.ended and todo in (RUN_AGAIN, STOP_EARLIER)):
+        return "time"
+    if state.state == "OUT_OF_MEMORY" or (state.ended and todo == MORE_MEMORY):
+        return "memory"
+    return None
+
+
 def proposal(state: JobState, why: Why | None, room: Room) -> Proposal | None:
     """The proposal after a job ended for lack of memory or time; None if it ended for another reason.
 
@@ -47,12 +58,10 @@ def proposal(state: JobState, why: Why | None, room: Room) -> Proposal | None:
         why: the reason of its failure.
         room: of the next job, without the proposal.
     """
-    todo = why.todo if why else ""
-    if state.state == "TIMEOUT" or (state.ended and todo in (RUN_AGAIN, STOP_EARLIER)):
-        return _longer(state, room)
-    if state.state == "OUT_OF_MEMORY" or (state.ended and todo == MORE_MEMORY):
-        return _larger(state, room)
-    return None
+    lack = lacked(state, why)
+    if lack is None:
+        return None
+    return _longer(state, room) if lack == "time" else _larger(state, room)
 
 
 def _larger(state: JobState, room: Room) -> Proposal:

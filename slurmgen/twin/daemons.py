@@ -1,6 +1,7 @@
 """The daemons of a twin: each starts itself into the background and writes its own pid file."""
 
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -110,6 +111,20 @@ def start(daemon: Daemon) -> None:
         time.sleep(0.02)
     if daemon.pid is None:
         raise failure(daemon)
+
+
+def wait_for_port(daemon: Daemon, address: str, port: int) -> None:
+    """Wait until a daemon listens, which can be a second after it has written its pid file.
+
+    Raises:
+        TwinError: it does not.
+    """
+    deadline = time.monotonic() + START_TIMEOUT
+    while daemon.pid and time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection((address, port), 1):
+            return
+        time.sleep(0.02)
+    raise failure(daemon)
 
 
 def stop(*daemons: Daemon, grace: float = GRACE) -> None:

@@ -2,19 +2,17 @@
 
 import hashlib
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from slurmgen.errors import TwinError
 from slurmgen.paths import cache_folder, make_private, publish
 from slurmgen.twin import commands
-from slurmgen.twin.daemons import Daemon, failure
+from slurmgen.twin.daemons import Daemon
 from slurmgen.twin.layout import Layout
 from slurmgen.twin.store import Twin
 
@@ -95,20 +93,6 @@ def slurmdbd(layout: Layout) -> Daemon:
         # It has no option for the socket; its client library reads this variable.
         environ={"SLURM_CONF": str(layout.daemons_conf), "MYSQL_UNIX_PORT": f"{run}/database.socket"},
     )
-
-
-def wait_until_ready(daemon: Daemon, layout: Layout) -> None:
-    """Wait until slurmdbd listens, which is a little after it has written its pid file.
-
-    Raises:
-        TwinError: it does not.
-    """
-    deadline = time.monotonic() + _TIMEOUT
-    while daemon.pid and time.monotonic() < deadline:
-        with suppress(OSError), socket.create_connection((layout.address, layout.dbd_port), 1):
-            return
-        time.sleep(0.02)
-    raise failure(daemon)
 
 
 def wait_for_replies(twin: Twin) -> None:

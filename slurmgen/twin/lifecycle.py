@@ -13,6 +13,7 @@ from msgspec import structs
 from slurmgen.errors import TwinError
 from slurmgen.sites.model import Site
 from slurmgen.twin import accounting, commands, daemons, database, files, machine, processes, store
+from slurmgen.twin.daemons import Daemon
 from slurmgen.twin.installation import Installation, installed
 from slurmgen.twin.layout import LOCALHOST, Group, Layout, groups
 from slurmgen.twin.shape import assumptions
@@ -102,9 +103,11 @@ def _start(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Tw
         for daemon in twin.daemons:
             daemons.start(daemon)
             if daemon.name == "slurmdbd":
-                database.wait_until_ready(daemon, layout)
+                daemons.wait_for_port(daemon, layout.address, layout.dbd_port)
                 database.manage(twin, accounting.registration(layout))
         if layout.accounting:
+            # slurmdbd sends each change once: slurmctld would never know what it could not receive.
+            daemons.wait_for_port(_controller(twin), layout.address, layout.port)
             for command in accounting.association(layout):
                 database.manage(twin, [command])
         _wait_until_idle(twin)
@@ -122,10 +125,14 @@ def _start(layout: Layout, programs: dict[str, str], gpu_type: str | None) -> Tw
 
 def _restart_controller(twin: Twin) -> None:
     """Have slurmctld read accounts, QoS and limits anew."""
-    (controller,) = (daemon for daemon in twin.daemons if daemon.name == "slurmctld")
-    daemons.stop(controller)
-    daemons.start(controller)
+    daemons.stop(_controller(twin))
+    daemons.start(_controller(twin))
     _wait_until_idle(twin)
+
+
+def _controller(twin: Twin) -> Daemon:
+    (controller,) = (daemon for daemon in twin.daemons if daemon.name == "slurmctld")
+    return controller
 
 
 def _restarted(twin: Twin) -> Twin:

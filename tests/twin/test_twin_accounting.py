@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from threading import Timer
 from time import sleep
 from unittest.mock import patch
 
@@ -15,7 +16,7 @@ from msgspec import structs
 from slurmgen.errors import TwinError
 from slurmgen.sites.model import Account, Limits, Partition, Qos, Site
 from slurmgen.sites.profiles import load_site
-from slurmgen.twin import machine, store, up
+from slurmgen.twin import daemons, machine, store, up
 from slurmgen.twin.accounting import (
     gpu_limits,
     job_submit_lua,
@@ -24,6 +25,7 @@ from slurmgen.twin.accounting import (
     registration,
     slurmdbd_conf,
 )
+from slurmgen.twin.daemons import Daemon
 from slurmgen.twin.processes import command_line
 from slurmgen.twin.slurm_config import slurm_conf
 from tests.support.twins import Testbed, eventually, twin
@@ -181,6 +183,23 @@ def test_slurmdbd_replies_once_a_restart_is_done() -> None:
         with patch.dict(os.environ, testbed.environ):
             up(load_site("saga"), 1)
         assert "devel" in testbed.run("sacctmgr", "--noheader", "show", "qos", "format=name%30")
+
+
+def test_a_controller_that_starts_slowly_knows_the_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(daemon: Daemon) -> None:
+        real(daemon)
+        if daemon.name == "slurmctld":  # it has read the accounts, and does not listen yet
+            log = Path(daemon.log_file)
+            while "Reinitializing job accounting state" not in log.read_text():
+                sleep(0.001)
+            os.kill(daemon.pid or 0, signal.SIGSTOP)
+            Timer(2.0, os.kill, (daemon.pid, signal.SIGCONT)).start()
+
+    real = daemons.start
+    monkeypatch.setattr(daemons, "start", start)
+    with twin("saga", nodes=1) as testbed:
+        accepted = sbatch(testbed, "--account=anything", "--partition=a100", "--gpus=1", "--time=10")
+    assert accepted.returncode == 0, accepted.stderr
 
 
 def test_a_twin_whose_start_was_interrupted_is_started_anew() -> None:

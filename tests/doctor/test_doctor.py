@@ -14,7 +14,7 @@ from slurmgen.doctor import CHECKS
 from tests.conftest import Run
 from tests.remote.ssh.test_jump_hosts import Chain, chain, gates
 from tests.scenarios.test_hostile_replies import EVIL, Machine, machine
-from tests.support.sshd import Server, free_port, keygen
+from tests.support.sshd import Server, closed_port, keygen
 from tests.support.twins import Testbed
 
 __all__ = ["chain", "gates", "machine"]
@@ -90,7 +90,7 @@ def test_a_missing_twin_fails_with_the_command_that_starts_one(examine: Examine)
 def test_the_text_has_a_line_for_each_step_and_hints_below_failures(
     slurmgen: Run, server: Server, tmp_path: Path
 ) -> None:
-    closed = Server(server.folder, free_port()).config(tmp_path)
+    closed = Server(server.folder, closed_port()).config(tmp_path)
     reply = slurmgen("doctor", *over_ssh(closed))
     assert (reply.returncode, reply.stderr) == (3, "")
     lines = reply.stdout.splitlines()
@@ -136,7 +136,7 @@ def test_only_the_broken_step_of_the_connection_fails(
     broken: dict[str, Callable[[], str]] = {
         "ssh_config": lambda: server.config(tmp_path, more="Port many"),
         "host name": lambda: server.config(tmp_path),
-        "port": lambda: Server(server.folder, free_port()).config(tmp_path),
+        "port": lambda: Server(server.folder, closed_port()).config(tmp_path),
         "host key": lambda: server.config(tmp_path, known=""),
         "login": lambda: server.config(tmp_path, key=keygen(tmp_path / "wrong")),
     }
@@ -172,7 +172,7 @@ def test_jump_hosts_are_named(examine: Examine, server: Server, login_node: Serv
 def test_an_unreachable_jump_host_is_named_with_the_host_before_it(
     examine: Examine, chain: Chain, name: str, before: str, client: str
 ) -> None:
-    chain.hosts[name] = Server(chain.hosts[name].folder, free_port())
+    chain.hosts[name] = Server(chain.hosts[name].folder, closed_port())
     code, steps = examine(*over_ssh(chain.config(), "--ssh-client", client))
     assert (code, states(steps, "failed")) == (3, ["port"])
     assert steps["port"]["said"].startswith(f"{before} cannot connect to {name} at 127.0.0.1 port ")

@@ -21,7 +21,7 @@ from slurmgen.remote.transport import Completed, command_name
 from slurmgen.slurm.commands import JobId
 from tests.conftest import Run
 from tests.support.accounting import ACCOUNT, FEW_GPUS, forgetful
-from tests.support.sshd import Server, free_port
+from tests.support.sshd import Server, closed_port
 from tests.support.twins import Testbed, eventually, twin
 
 Reply = subprocess.CompletedProcess[str]
@@ -313,7 +313,7 @@ def test_two_hundred_jobs_take_one_login_one_squeue_and_one_sacct(cluster: Clust
 def test_a_site_that_is_not_reached_does_not_hide_the_others_in_the_list(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    config = Server(tmp_path, free_port())
+    config = Server(tmp_path, closed_port())
     (tmp_path / "host_key.pub").write_text("ssh-ed25519 AAAA\n")
     away = structs.asdict(Route(site="daic", via="ssh", host="far", ssh_config=config.config(tmp_path)))
     rest = {"name": "n", "folder": "/f", "output": "o", "submitted": "2020-01-01"}

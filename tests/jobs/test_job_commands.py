@@ -19,7 +19,7 @@ from slurmgen.remote.route import Route
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
 from tests.conftest import Run
-from tests.support.sshd import Server, free_port
+from tests.support.sshd import Server, closed_port
 from tests.support.twins import Testbed, eventually
 
 Reply = subprocess.CompletedProcess[str]
@@ -213,7 +213,7 @@ def test_ignored_files_are_not_sent_but_the_bundled_script_is(call: Call, login_
 def test_a_dry_run_connects_to_no_host(
     slurmgen: Run, project: Path, tmp_path: Path, login_node: Server
 ) -> None:
-    closed = Server(login_node.folder, free_port()).config(tmp_path)
+    closed = Server(login_node.folder, closed_port()).config(tmp_path)
     way = ["--site", "generic", "--host", "far", "--ssh-config", closed]
     job = ["--framework", "python", "--script", "train.py"]
     reply = slurmgen("submit", *way, *job, "--dry-run", cwd=project)

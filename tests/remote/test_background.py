@@ -10,7 +10,7 @@ from slurmgen.remote.background import BackgroundLogin
 from slurmgen.remote.route import Route
 from tests.conftest import Run
 from tests.remote.ssh.test_openssh import ours
-from tests.support.sshd import Server, free_port
+from tests.support.sshd import Server, closed_port
 
 CLIENTS = pytest.mark.parametrize("client", ["openssh", "paramiko"])
 
@@ -40,7 +40,7 @@ def test_an_unused_login_ends_with_the_block(server: Server, tmp_path: Path, cli
 def test_an_error_of_the_login_is_raised_when_the_transport_is_needed(
     server: Server, tmp_path: Path, client: str
 ) -> None:
-    config = Server(server.folder, free_port()).config(tmp_path)
+    config = Server(server.folder, closed_port()).config(tmp_path)
     with BackgroundLogin(route_to(config, client)) as going, pytest.raises(errors.ConnectionFailed):
         going.transport()
     with (
@@ -54,7 +54,7 @@ def test_an_error_of_the_login_is_raised_when_the_transport_is_needed(
 def test_an_invalid_request_is_reported_before_a_failed_login(
     server: Server, tmp_path: Path, slurmgen: Run, client: str
 ) -> None:
-    config = Server(server.folder, free_port()).config(tmp_path)
+    config = Server(server.folder, closed_port()).config(tmp_path)
     words = ["submit", "--site", "generic", "--host", "far", "--ssh-config", config, "--ssh-client", client]
     done = slurmgen(*words, "--script", "nowhere.py")
     assert (done.returncode, done.stdout) == (2, "")

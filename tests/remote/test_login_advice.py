@@ -18,7 +18,7 @@ from tests.conftest import Run
 from tests.remote.ssh.test_authenticate import FakePrompt, agent
 from tests.remote.ssh.test_certificates import authority, trusting
 from tests.remote.ssh.test_openssh import short
-from tests.support.sshd import Server, free_port, keygen, privilege_separation_folder, sshd
+from tests.support.sshd import Server, closed_port, keygen, privilege_separation_folder, sshd
 
 __all__ = ["agent", "authority", "short", "trusting"]
 
@@ -128,7 +128,7 @@ def test_the_profile_of_a_project_chooses_no_jump_host(
     place: Place, server: Server, slurmgen: Run, tmp_path: Path
 ) -> None:
     """It is not contacted, and its commands are not advised: a project may be untrusted."""
-    evil = f'host = "far"\njump_host = "127.0.0.1:{free_port()}"\ncertificate_command = "evil"'
+    evil = f'host = "far"\njump_host = "127.0.0.1:{closed_port()}"\ncertificate_command = "evil"'
     place.profile(evil, tmp_path / "site_profiles")
     config = place.config(far=server, key=keygen(tmp_path / "stranger"))
     reply = slurmgen("status", "12", "--site", "s", "--ssh-config", config)
@@ -166,7 +166,7 @@ def test_an_expired_certificate_is_reported_before_the_login(
     place.profile(CERTIFIED)
     key = keygen(tmp_path / "id")
     path = certificate(authority, key, "-2h:-1h").rename(tmp_path / "other.pub")
-    nowhere = Server(trusting.folder, free_port())
+    nowhere = Server(trusting.folder, closed_port())
     config = place.config(f'CertificateFile "{path}"', far=nowhere, key=key)
     error = place.refusal(place.route(config, client))
     assert (type(error), "has expired" in error.fact, str(path) in error.fact) == (
@@ -270,7 +270,7 @@ def test_with_an_agent_the_login_is_tried_and_the_expired_certificate_named_afte
 def test_other_login_hosts_are_offered_and_not_tried(place: Place, server: Server, client: str) -> None:
     """A job is submitted from one host, which the ledger records."""
     place.profile('host = "far"\nother_hosts = ["other"]\nnote = "Connect the VPN first."')
-    down = Server(server.folder, free_port())
+    down = Server(server.folder, closed_port())
     route = place.route(place.config(far=down, other=server), client)
     error = place.refusal(route)
     assert isinstance(error, ConnectionFailed)
@@ -290,7 +290,7 @@ def test_the_host_for_automation_is_offered_without_a_terminal(
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_login_in_the_background_has_the_same_advice(place: Place, server: Server, client: str) -> None:
     place.profile('host = "far"\nother_hosts = ["other"]')
-    route = place.route(place.config(far=Server(server.folder, free_port())), client)
+    route = place.route(place.config(far=Server(server.folder, closed_port())), client)
     with pytest.raises(ConnectionFailed, match="Other login hosts"), BackgroundLogin(route) as login:
         login.transport()
 

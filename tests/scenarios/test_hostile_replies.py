@@ -19,7 +19,7 @@ from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.sites.profiles import profile_paths
 from slurmgen.slurm.replies import JobState
 from tests.conftest import Run
-from tests.support.sshd import Server, free_port
+from tests.support.sshd import Server, closed_port
 from tests.support.twins import eventually
 
 EVIL = "\x1b]0;pwned\x07a\x9b2J\u202eb"
@@ -526,7 +526,7 @@ def test_an_end_that_cannot_be_read_is_asked_for(machine: Machine, final: str) -
 
 def test_a_site_that_is_not_reached_hides_no_end_that_was_seen(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "host_key.pub").write_text("ssh-ed25519 AAAA\n")
-    config = Server(tmp_path, free_port()).config(tmp_path)
+    config = Server(tmp_path, closed_port()).config(tmp_path)
     ended = as_text([JobState(id="12", state="COMPLETED", name="a")])
     far = structs.replace(MINE, final=ended, via="ssh", host="far", ssh_config=config)
     Ledger().add(far)

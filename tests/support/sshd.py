@@ -94,7 +94,7 @@ def reserved_port() -> socket.socket:
 _RESERVED: list[socket.socket] = []
 
 
-def free_port() -> int:
+def closed_port() -> int:
     """A port on which no process listens; it stays reserved for this process."""
     _RESERVED.append(reserved_port())
     return int(_RESERVED[-1].getsockname()[1])

@@ -19,7 +19,7 @@ from slurmgen.cli import run
 from slurmgen.cli.objects.schema import schema_of
 from slurmgen.jobs.ledger import Record
 from tests.conftest import Run
-from tests.support.sshd import Server, free_port, sshd
+from tests.support.sshd import Server, closed_port, sshd
 from tests.support.terminals import terminal
 from tests.support.twins import Testbed, eventually
 
@@ -228,7 +228,7 @@ def forwards(slurmgen: Run, environ: dict[str, str], tmp_path: Path, route: list
     try:
         log = eventually(lambda: "port " in (text := slurmgen("logs", job, env=environ).stdout) and text)
         port = int(log.split()[1])
-        free = free_port()
+        free = closed_port()
         with terminal(["port", job, f"{port}:{free}"], environ) as forwarding:
             forwarding.sees("forwards to port")
             for _ in range(2):

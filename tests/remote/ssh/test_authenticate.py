@@ -26,7 +26,7 @@ from slurmgen.remote.ssh.paramiko import connect
 from slurmgen.remote.ssh.prompt import Terminal
 from slurmgen.remote.transport import TimedOut
 from tests.support.questions import Serving
-from tests.support.sshd import Server, free_port, keygen
+from tests.support.sshd import Server, closed_port, keygen
 
 
 class FakePrompt:
@@ -150,7 +150,7 @@ def test_a_key_in_the_agent_needs_no_passphrase(server: Server, tmp_path: Path, 
 
 
 def test_a_closed_port_is_a_failed_connection(server: Server, tmp_path: Path) -> None:
-    closed = Server(server.folder, free_port())
+    closed = Server(server.folder, closed_port())
     with pytest.raises(ConnectionFailed, match=r"cannot connect to far at 127.0.0.1 port \d+.*refused"):
         echo(destination("far", closed.config(tmp_path)))
 

@@ -9,7 +9,7 @@ from slurmgen.errors import AuthenticationFailed, ConnectionFailed, HostKeyError
 from slurmgen.remote.ssh.config import destination
 from slurmgen.remote.ssh.paramiko import connect
 from tests.remote.ssh.test_authenticate import FakePrompt
-from tests.support.sshd import Server, free_port, keygen, privilege_separation_folder, sshd
+from tests.support.sshd import Server, closed_port, keygen, privilege_separation_folder, sshd
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +106,13 @@ def test_a_jump_host_that_refuses_the_login_is_named(chain: Chain) -> None:
 
 def test_a_closed_port_is_reported_with_the_jump_hosts_name(chain: Chain) -> None:
     chain.jumps = {"far": "server"}
-    chain.hosts = {"server": chain.hosts["far"], "far": Server(chain.hosts["far"].folder, free_port())}
+    chain.hosts = {"server": chain.hosts["far"], "far": Server(chain.hosts["far"].folder, closed_port())}
     chain.keys["server"] = chain.keys["far"]
     with pytest.raises(ConnectionFailed, match=r"server cannot connect to far at 127.*Connect failed"):
         chain.echo()
 
 
 def test_a_jump_host_that_is_down_is_reported(chain: Chain) -> None:
-    chain.hosts["outer"] = Server(chain.hosts["outer"].folder, free_port())
+    chain.hosts["outer"] = Server(chain.hosts["outer"].folder, closed_port())
     with pytest.raises(ConnectionFailed, match=r"cannot connect to outer at 127"):
         chain.echo()

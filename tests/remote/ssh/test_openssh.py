@@ -20,7 +20,7 @@ from slurmgen.remote.ssh.destination import Destination
 from slurmgen.remote.ssh.openssh_master import ERRORS, failure
 from slurmgen.remote.transport import Transport
 from tests.remote.ssh.test_jump_hosts import Chain, chain, gates
-from tests.support.sshd import Server, free_port, keygen, privilege_separation_folder, sshd
+from tests.support.sshd import Server, closed_port, keygen, privilege_separation_folder, sshd
 from tests.support.twins import eventually
 
 __all__ = ["chain", "gates"]
@@ -215,7 +215,7 @@ def test_the_wrong_key_is_refused_with_what_to_do(server: Server, tmp_path: Path
 
 def test_a_closed_port_is_a_failed_connection(server: Server, tmp_path: Path) -> None:
     with pytest.raises(errors.ConnectionFailed, match=r"cannot connect to far at 127.*refused"):
-        transport(Server(server.folder, free_port()), tmp_path)
+        transport(Server(server.folder, closed_port()), tmp_path)
 
 
 def test_an_unknown_host_name_is_a_failed_connection(tmp_path: Path) -> None:

@@ -215,11 +215,11 @@ def _submit(
                 "--present-files sends the project as it is now.",
             )
         parcel = difference(submission.content, sent, texts)  # the texts are the snapshots on the remote host
-    if outcome == "submitted" and has_sent:
+    if outcome != "submitted":
+        raise error_of(outcome, transport.where, submission, texts[0])
+    if has_sent:
         sent.add(submission.content)
-    if outcome == "submitted":
-        return submitted(transport, texts)
-    raise error_of(outcome, transport.where, submission, texts[0])
+    return submitted(transport, texts)
 
 
 def _run(

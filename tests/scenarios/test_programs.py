@@ -70,4 +70,4 @@ def test_a_virtual_environment_is_first_on_path_in_a_container(site: Start) -> N
     python.chmod(0o755)
     (olivia.project / "train.py").touch()
     asked = ["--site", "olivia", "--framework", "python", "--script", "train.py", "--python-env", "venv:own"]
-    assert "\nown python runs train.py\n" in olivia.ended(olivia.submit(*asked)).log
+    assert "own python runs train.py" in olivia.ended(olivia.submit(*asked)).log.splitlines()

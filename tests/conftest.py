@@ -15,6 +15,8 @@ from xdist.scheduler import LoadFileScheduling
 
 pytest_plugins = ["tests.support.machines"]
 REPOSITORY = Path(__file__).parent.parent
+AT_EXIT = str(REPOSITORY / "tests" / "support" / "at_exit")
+"PYTHONPATH of training on CPUs: without it, gloo may abort a script that has ended; see there."
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 # The same examples each time: a failure can be repeated. `--hypothesis-profile=default` explores.

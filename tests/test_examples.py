@@ -12,10 +12,8 @@ import pytest
 from slurmgen import Request, Site
 from slurmgen.site_trial import try_scripts
 from slurmgen.sites.profiles import load_profile, profile_warnings
-from tests.conftest import REPOSITORY, Run
+from tests.conftest import AT_EXIT, REPOSITORY, Run
 
-AT_EXIT = str(Path(__file__).parent / "support" / "at_exit")
-"Without it, gloo may abort a script that has ended; see there."
 EXAMPLES = REPOSITORY / "examples"
 JOBS = [
     (path.parent.name, job)

@@ -41,6 +41,8 @@ def main() -> None:
         max_epochs=args.epochs,
     )
     trainer.fit(Classifier(), DataLoader(dataset(4096), batch_size=64, shuffle=True))
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()  # Lightning does so for NCCL only; gloo may abort at the exit
 
 
 if __name__ == "__main__":

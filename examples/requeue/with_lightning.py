@@ -65,3 +65,5 @@ data = torch.utils.data.DataLoader(torch.ones(4096, 4), batch_size=4)
 trainer.fit(Model(), data, ckpt_path=str(CHECKPOINT) if CHECKPOINT.exists() else None)
 if trainer.is_global_zero:
     print(f"finished at step {trainer.global_step}", flush=True)
+if torch.distributed.is_initialized():
+    torch.distributed.destroy_process_group()  # Lightning does so for NCCL only; gloo may abort at the exit

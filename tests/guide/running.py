@@ -12,7 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from uuid import uuid4
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.conftest import AT_EXIT, REPOSITORY
+
 GUIDE = REPOSITORY / "examples" / "guide"
 OUTER = re.compile(
     r"SLURM|SBATCH|SRUN|PMI|TORCH|ACCELERATE|NCCL|CUDA|GLOO|OMP_|MASTER_|PYTHON"
@@ -21,7 +22,7 @@ OUTER = re.compile(
 )
 OWN = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https")} | {
     "OMP_NUM_THREADS": "1",
-    "PYTHONPATH": str(REPOSITORY / "tests" / "support" / "at_exit"),
+    "PYTHONPATH": AT_EXIT,
 }
 LIMIT = 300  # seconds; a machine may be busy
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from slurmgen import Request, load_site, render, resolve
-from tests.conftest import REPOSITORY
+from tests.conftest import AT_EXIT, REPOSITORY
 from tests.scenarios.conftest import BIN, Site
 from tests.support.twins import NOT_ENDED, Testbed, eventually
 
@@ -94,7 +94,7 @@ def examples(site: Callable[[str], Site]) -> dict[str, Job]:
 
     def job(name: str, framework: str, how: str = "USR2", steps: int = 12, **asked: object) -> Job:
         asked = {"gpus": 2, "time": "10", "script": str(EXAMPLES / f"{name}.py"), **asked}
-        env = {"STEPS": str(steps), "NO_GPU": "1"}
+        env = {"STEPS": str(steps), "NO_GPU": "1", "PYTHONPATH": AT_EXIT}
         return Job(testbed, name, framework=framework, nodes=1, requeue_signal=how, env=env, **asked)
 
     stuck = testbed.folder / "stuck.py"

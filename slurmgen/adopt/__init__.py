@@ -31,6 +31,7 @@ from slurmgen.script import render
 from slurmgen.sites.model import Site
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+_BASH = re.compile(r"#!\s*(\S*/)?(env\s+)?(ba)?sh(\s+-e)?\s*")
 _STOPS = "the script of slurmgen ends at the first line that fails, because it has `set -e -o pipefail`"
 
 
@@ -59,7 +60,7 @@ def adopt(
         request=request,
         replaced=tuple(sorted(body.replaced, key=lambda one: one.line)),
         lost=tuple(sorted([*lost, *body.lost, *problems], key=lambda one: one.line)),
-        notes=(_STOPS,) if request.before and not _stops(script) else (),
+        notes=tuple(_notes(script, request)),
     )
     return _compared(made, script, site, defaults)
 
@@ -69,6 +70,14 @@ def _own(request: Request, name: str | None, site: Site) -> Adopted:
     own = resolve(request, site).name
     name = name or _job_name(own)
     return Adopted(name=name, request=request if name == own else structs.replace(request, name=own))
+
+
+def _notes(script: Script, request: Request) -> Iterator[str]:
+    """How the script of slurmgen runs differently as a whole."""
+    if request.before and not _stops(script):
+        yield _STOPS
+    if not _BASH.fullmatch(script.first_line):
+        yield f"the script of slurmgen begins with `#!/bin/bash`, not with `{script.first_line}`"
 
 
 def _stops(script: Script) -> bool:

@@ -14,6 +14,7 @@ from slurmgen.lint.reader.budget import Budget, TooLarge
 from slurmgen.lint.reader.launch import Options
 from slurmgen.lint.reader.launchers import UTILITIES, program_name
 from slurmgen.lint.reader.parse import parse
+from slurmgen.lint.reader.source import UNKNOWN
 from slurmgen.plan.variables import RENDEZVOUS
 from slurmgen.python_env import setup_lines
 from slurmgen.slurm.shell import PER_TASK, unprintable, variables_in
@@ -23,6 +24,8 @@ _MODULES = re.compile(r"(?:module|ml) (?:load|add) ((?:[\w./+:@-]+ ?)+)")
 _EXPORT = re.compile(r"export ([A-Za-z_]\w*)=(\S+|\"[^\"]*\"|'[^']*')")
 _CONDA = re.compile(r"(?:conda|mamba|source) activate ([\w./-]+)")
 _VENV = re.compile(r"(?:source|\.) ([\w./$~{}-]+)/bin/activate")
+_SEVERAL = re.compile(r"[\s*?(@]")
+_OUTPUT_OF_ONE_WORD = re.compile(r"""\$\((hostname|nproc|pwd|mktemp|date ['"]?\+[^\s'"()]+['"]?)( -\w+)*\)""")
 _OWN = frozenset(RENDEZVOUS)
 PLACEHOLDER = "echo 'write the program of this job into slurmgen.toml' >&2; exit 2"
 "What a job runs whose program is not expressed."
@@ -84,7 +87,7 @@ def from_body(script: Script) -> Body:
     lost: list[Line] = []
     kept: Fields = {}
     for key, several in {"before": rest, "after": after}.items():
-        own, others = _meetings(several)
+        own, others = _meetings(script, several)
         replaced += own
         lines, problems = _lines(others)
         lost += problems
@@ -95,7 +98,9 @@ def from_body(script: Script) -> Body:
     if started.replaced:
         replaced.append(Line(main.first, _shown(main), f"slurmgen writes {' '.join(started.replaced)}"))
     env = software.get("env", {}) | started.fields.get("env", {})
-    return Body(software | started.fields | kept | ({"env": env} if env else {}), replaced, lost)
+    lines = (*kept.pop("before", ()), *started.fields.get("before", ()))
+    both = {key: value for key, value in {"env": env, "before": lines}.items() if value}
+    return Body(software | started.fields | kept | both, replaced, lost)
 
 
 def _no_program(script: Script) -> Fields:
@@ -121,14 +126,23 @@ def _main(script: Script, parts: Sequence[Statement]) -> tuple[Statement, Starte
         if set(launch.command.place) - {"redirected"}:
             continue
         part = next((p for p in parts if p.start <= launch.command.span.start < p.end), None)
-        found = from_launch(script, launch, single) if part and _is_whole(launch, part) else None
+        is_possible = part and _is_whole(launch, part) and not _reads_input(launch, part)
+        found = from_launch(script, launch, single) if is_possible else None
         if part and found:
-            env = {name: value.replace("$", "$$") for name, value in launch.command.env.items()}
-            fields = found.fields | ({"env": env} if env else {})
+            fields = found.fields | _variables(script, launch)
             where = ("where the output goes; it is in the log of the job",)
             lost = found.lost + (where if "redirected" in launch.command.place else ())
             return part, found._replace(fields=fields, lost=lost)
     return None, None
+
+
+def _variables(script: Script, launch: Launch) -> Fields:
+    """The variables in front of a command; those that only the shell can compute are exported before it."""
+    own = [one for one in script.shell.assignments if one.prefix_of == launch.command.span]
+    computed = {one.name: one.raw for one in own if UNKNOWN in one.value and unprintable(one.raw) is None}
+    env = {n: value.replace("$", "$$") for n, value in launch.command.env.items() if n not in computed}
+    before = tuple([f"export {name}={raw}" for name, raw in computed.items()])
+    return ({"env": env} if env else {}) | ({"before": before} if before else {})
 
 
 def _order(launch: Launch) -> tuple[bool, int]:
@@ -159,12 +173,19 @@ def _is_whole(launch: Launch, part: Statement) -> bool:
     return not before.strip() and not re.search(r"^\s*(&&?|\|\|?|;)", after)
 
 
+def _reads_input(launch: Launch, part: Statement) -> bool:
+    """Whether a command reads a file or lines of the script, which a job's program does not get."""
+    return "<" in part.text[launch.command.span.end - part.start :]
+
+
 def _single(script: Script) -> tuple[str, ...]:
     """The variables that the script sets to one word."""
     own = script.shell.assignments
-    return tuple(
-        {one.name for one in own if not re.search(r"[\s*?(]", one.raw.partition("=")[2].strip("\"'"))}
-    )
+    values = {one: _OUTPUT_OF_ONE_WORD.sub("", one.raw).strip("\"'") for one in own}
+    several = {one.name for one, value in values.items() if _SEVERAL.search(value)}
+    for one in own:
+        several |= {one.name} if one.names & several else set()
+    return tuple({one.name for one in own} - several)
 
 
 def _software(parts: Sequence[Statement]) -> tuple[Fields, list[Statement], list[Line]]:
@@ -175,7 +196,7 @@ def _software(parts: Sequence[Statement]) -> tuple[Fields, list[Statement], list
         text = " ".join(part.text.split())
         if _SETTINGS.fullmatch(text):
             replaced.append(Line(part.first, text, "slurmgen writes `set -e -o pipefail`"))
-        elif not _take(text, fields):
+        elif not _take(part.text.strip() if text.startswith("export") else text, fields):
             return _complete(fields), list(parts[index:]), replaced
     return _complete(fields), [], replaced
 
@@ -217,17 +238,21 @@ def _is_free(name: str, value: str) -> bool:
     return name not in _OWN | _RANKS and not PER_TASK & set(variables_in(value)) and "$" not in value
 
 
-def _meetings(parts: Sequence[Statement]) -> tuple[list[Line], list[Statement]]:
+def _meetings(script: Script, parts: Sequence[Statement]) -> tuple[list[Line], list[Statement]]:
     """The statements that only set the rendezvous, and the others."""
-    own = [part for part in parts if re.match(rf"(export )?({'|'.join(_OWN)})=", part.text.strip())]
+    own = [part for part in parts if _is_meeting(script, part)]
     why = "slurmgen sets it by the first node and the job id"
-    return [Line(p.first, _shown(p), why) for p in own if _is_one(p)], [
-        part for part in parts if part not in own or not _is_one(part)
-    ]
+    return [Line(p.first, _shown(p), why) for p in own], [part for part in parts if part not in own]
 
 
-def _is_one(part: Statement) -> bool:
-    return part.first == part.last and not re.search(r";|&&|\|\|", part.text)
+def _is_meeting(script: Script, part: Statement) -> bool:
+    """Whether a statement sets the rendezvous, and no other variable, for no command."""
+    is_one = part.first == part.last and not re.search(r";|&&|\|\|", part.text)
+    if not is_one or not re.match(rf"(export )?({'|'.join(_OWN)})=", part.text.strip()):
+        return False
+    places = range(part.start, part.end)
+    runs = any(one.span.start in places and "output" not in one.place for one in script.commands)
+    return not runs and all(one.name in _OWN for one in script.shell.assignments if one.span.start in places)
 
 
 def _lines(parts: Sequence[Statement]) -> tuple[tuple[str, ...], list[Line]]:

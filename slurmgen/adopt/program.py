@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 from slurmgen.adopt.facts import shape_of
 from slurmgen.adopt.values import value_of, word_values
 from slurmgen.lint.reader import Launch, Script
+from slurmgen.lint.reader.budget import Budget
+from slurmgen.lint.reader.launchers import WRAPPERS, program_name
+from slurmgen.lint.reader.options import read_options
 from slurmgen.lint.reader.words import Word
 from slurmgen.plan.program import MODULE_NAME
 
@@ -22,6 +25,9 @@ class Started(NamedTuple):
     "What slurmgen sets by itself."
 
 
+_STEPS = ("srun", "mpirun")
+_KEYWORDS = ("exec", "command", "builtin", "time")
+"Words of the shell in front of a command, which no other program can start."
 _MEETING = frozenset(
     "node-rank master-addr master-port rdzv-backend rdzv-endpoint rdzv-id local-addr".split()
 )
@@ -84,9 +90,11 @@ ADAPTERS = {
 
 def from_launch(script: Script, launch: Launch, single: Sequence[str]) -> Started | None:
     """The fields of a launch; None if they cannot express it."""
-    lost, replaced = tuple(_step_changes(launch)), tuple(_sizes_of_step(launch))
-    inner = [layer for layer in launch.layers if layer.kind not in ("srun", "mpirun")]
-    if not inner and launch.kind in ADAPTERS and not launch.options.open:
+    keywords, launch = _without_keywords(launch)
+    timed = ("`time`; `slurmgen status` shows how long a job ran",) if "time" in keywords else ()
+    lost, replaced = (*timed, *_step_changes(launch)), tuple(_sizes_of_step(launch))
+    is_direct = [word.span for word in _after_step(launch)[:1]] == [launch.word.span]
+    if is_direct and launch.kind in ADAPTERS and not launch.options.open:
         adapter = ADAPTERS[launch.kind]
         fields = _of_launcher(launch, adapter, single)
         if fields is not None:
@@ -94,9 +102,18 @@ def from_launch(script: Script, launch: Launch, single: Sequence[str]) -> Starte
                 given.word.raw for name, given in launch.options.given.items() if name in adapter.dropped
             )
             return Started(fields, (*lost, *_ranks_changes(script, launch)), (*replaced, *dropped))
-    found = _plain_python(launch, single) if not inner and launch.kind == "python" else None
+    found = _plain_python(launch, single) if is_direct and launch.kind == "python" else None
     found = found or _command(launch, single)
     return Started(found | _framework(script, launch), lost, replaced) if found else None
+
+
+def _without_keywords(launch: Launch) -> tuple[list[str], Launch]:
+    """The words such as `exec` in front of a launch, and the launch without them."""
+    words, layers, found = launch.command.words, launch.layers, list[str]()
+    while layers and words[0].text in _KEYWORDS and not words[1].text.startswith("-"):
+        found.append(words[0].text)
+        words, layers = words[1:], layers[1:]
+    return found, launch._replace(layers=layers, command=launch.command._replace(words=words))
 
 
 def _of_launcher(launch: Launch, adapter: Adapter, single: Sequence[str]) -> Fields | None:
@@ -161,12 +178,10 @@ def _command(launch: Launch, single: Sequence[str]) -> Fields | None:
 
 def _after_step(launch: Launch) -> Sequence[Word]:
     words = launch.command.words
-    outer = [layer for layer in launch.layers[:1] if layer.kind in ("srun", "mpirun")]
-    if not outer:
+    if not any(layer.kind in _STEPS for layer in launch.layers[:1]):
         return words
-    first = next((layer.word for layer in launch.layers[1:]), launch.word)
-    at = next((i for i, word in enumerate(words) if word.span == first.span), None)
-    return words[at:] if at is not None else ()
+    syntax = WRAPPERS[program_name(words[0].text)].syntax
+    return words[read_options(words, syntax, 1, Budget())[1] :]
 
 
 def _framework(script: Script, launch: Launch) -> Fields:
@@ -193,11 +208,14 @@ def _step_changes(launch: Launch) -> Iterator[str]:
             yield f"options of srun: {', '.join(f'--{name}' for name in names)}"
         if names and layer.kind == "mpirun":
             yield f"options of {layer.word.text}: {', '.join(names)}; srun starts the ranks"
+        if layer.kind in _STEPS and layer.options.open:
+            yield f"options of {layer.word.text} that only the shell can compute"
 
 
 def _sizes_of_step(launch: Launch) -> Iterator[str]:
     for layer in launch.layers[:1]:
-        yield layer.word.raw
+        if layer.kind in _STEPS:
+            yield layer.word.raw
         if layer.kind == "srun":
             yield from (f"--{name}" for name in layer.options.given if name in _SIZE_OF_STEP)
 

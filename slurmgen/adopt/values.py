@@ -14,6 +14,10 @@ _PARTS = re.compile(
     re.DOTALL,
 )
 _INSIDE = re.compile(rf"(?P<name>{_NAME})|\\(?P<escaped>[$`\"\\])|(?P<plain>[^$`])", re.DOTALL)
+_QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|\$\(\([^)]*\)\)|\$\{[^}]*\}|\$[*@?#]""", re.DOTALL)
+"Parts of a word in which no name of a file is matched."
+_NAMES_OF_FILES = re.compile(r"[^=]*?(?:[*?]|\[[^\]]+\])")
+_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 _ONE_WORD = re.compile(r"\$\{?(SLURM_\w+|HOME|USER|PWD|TMPDIR|SCRATCH|WORK|MASTER_ADDR|MASTER_PORT)\}?")
 "Variables that are one word without quotes."
 
@@ -73,12 +77,19 @@ def word_values(words: Iterable[Word], single: Iterable[str] = ()) -> tuple[str,
             raw = raw.replace("\\\n", " ")
         text = value_of(raw, single)
         of_user = raw.startswith("~")  # the home folder of another one, which only the shell knows
-        if text is None and UNKNOWN not in word.text and not word.loose and not of_user:
+        if text is None and UNKNOWN not in word.text and not (word.loose or of_user or _expands(word)):
             text = word.text.replace("$", "$$")  # the script determines it
         if text is None or unprintable(text) or PER_TASK & set(variables_in(text)):
             return None
         found.append(text)
     return tuple(found)
+
+
+def _expands(word: Word) -> bool:
+    """Whether the shell makes names of files or several words of a word; hardly after `NAME=`."""
+    bare = _QUOTED.sub("", word.raw)
+    text = word.text if "$" in bare else bare
+    return bool(_NAMES_OF_FILES.match(text) or _BRACES.search(bare))
 
 
 def plain_lines(text: str) -> Iterator[str]:

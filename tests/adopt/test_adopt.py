@@ -176,6 +176,15 @@ def test_an_option_that_a_job_does_not_express_is_named_with_its_line(option: st
                 ),
             },
         ),
+        (
+            "srun -n 4 nsys profile -o x python train.py",
+            {"framework": "srun", "command": tuple("nsys profile -o x python train.py".split())},
+        ),
+        (
+            "srun site_wrapper.sh exec torchrun t.py",
+            {"command": ("site_wrapper.sh", "exec", "torchrun", "t.py")},
+        ),
+        ("exec srun -n 4 python train.py", {"framework": "srun", "script": "train.py"}),
         ("bash run.sh a b", {"framework": "python", "command": ("bash", "run.sh", "a", "b")}),
     ],
 )
@@ -192,6 +201,13 @@ def test_a_launch_becomes_framework_and_program(launch: str, fields: dict[str, A
         "python a.py &\npython b.py &\nwait\n",
         "python $ARGS\n",
         "python train.py --data ~bob/data\n",
+        'ARGS="--lr $LR"\npython train.py $ARGS\n',
+        "FILES=$(ls data)\npython train.py $FILES\n",
+        "python train.py data/*.csv\n",
+        "FILES='data/*.csv'\npython train.py $FILES\n",
+        "python train.py {a,b}.csv\n",
+        "python - <<EOF\nimport torch\nEOF\n",
+        "python train.py < answers.txt\n",
         "\n",
     ],
 )
@@ -204,11 +220,63 @@ def test_a_program_that_a_job_cannot_express_fails_and_each_line_is_named(body: 
     }
 
 
+@pytest.mark.parametrize(
+    ("launch", "fact"),
+    [("srun $OPTIONS python t.py", "options of srun that only the shell"), ("time python t.py", "`time`")],
+)
+def test_what_stands_in_front_of_the_program_is_named(launch: str, fact: str) -> None:
+    made = adopted(f"{HEAD}{launch}\n")
+    assert (made.request.script, len(made.lost), fact in made.lost[0].why) == ("t.py", 1, True)
+
+
+@pytest.mark.parametrize(
+    ("first", "noted"),
+    [("#!/bin/bash -l", 1), ("#!/bin/zsh", 1), ("#!/usr/bin/env bash", 0), ("#!/bin/sh", 0)],
+)
+def test_another_first_line_is_noted(first: str, noted: int) -> None:
+    notes = adopted(f"{first}\n{HEAD}python train.py\n").notes
+    assert [f"not with `{first}`" in note for note in notes] == [True] * noted
+
+
 def test_options_of_srun_and_a_redirection_are_named() -> None:
     made = adopted(f"{HEAD}srun --label --cpu-bind=none python train.py > log 2>&1\n")
     assert ["--label, --cpu-bind" in made.lost[0].why, "where the output goes" in made.lost[1].why] == [
         True
     ] * 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments"),
+    [
+        ("ARGS='--lr 1 --x'\npython t.py $ARGS", ("--lr", "1", "--x")),
+        ("A='a b'\nB=$A/x\npython t.py $B", ("a", "b/x")),
+        ('A=/data\npython t.py $A "$A b"', ("$A", "$A b")),
+        ('OUT="run-$(date +%F)"\npython t.py $OUT', ("$OUT",)),
+        ("N=2\npython t.py x.y=[1,$N] '*' $((N * 2))", ("x.y=[1,2]", "*", "4")),
+    ],
+)
+def test_an_argument_without_quotes_becomes_the_words_of_its_value(
+    lines: str, arguments: tuple[str, ...]
+) -> None:
+    assert adopted(f"{HEAD}{lines}\n").request.script_args == arguments
+
+
+def test_a_variable_of_a_command_that_only_the_shell_computes_is_exported_before_it() -> None:
+    made = adopted(f"{HEAD}N=1 CUDA_VISIBLE_DEVICES=${{1:-0}} PYTHONPATH=$PWD python train.py\n")
+    assert (made.request.env, made.lost, made.error) == ({"N": "1"}, (), "")
+    assert made.request.before == ("export CUDA_VISIBLE_DEVICES=${1:-0}", "export PYTHONPATH=$PWD")
+
+
+def test_a_variable_keeps_the_blanks_of_its_value() -> None:
+    assert adopted(f"{HEAD}export FLAGS='-a  -b'\npython train.py\n").request.env == {"FLAGS": "-a  -b"}
+
+
+@pytest.mark.parametrize(
+    "line", ["export MASTER_PORT=29500 OMP_NUM_THREADS=8", "MASTER_PORT=29500 python prepare.py"]
+)
+def test_a_line_that_sets_the_rendezvous_and_does_more_is_kept(line: str) -> None:
+    made = adopted(f"{HEAD}{line}\npython train.py\n")
+    assert (made.request.before, made.replaced) == ((line,), ())
 
 
 def test_the_status_of_the_program_is_that_of_the_job() -> None:

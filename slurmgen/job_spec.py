@@ -191,14 +191,14 @@ def load_spec(options: JobOptions, folder: Path, *, personal: bool = True) -> Jo
     return structs.replace(spec, template_dir=own_templates(project_dir, project))
 
 
-def spec_of_options(options: JobOptions, site: Site) -> JobSpec:
-    """The job of options alone, as in an empty folder and without the user's own settings. It reads no file.
+def spec_of_options(options: JobOptions, site: Site, own: Personal) -> JobSpec:
+    """The job of options and the user's own settings, as in an empty folder. It reads no file.
 
     Raises:
         RequestError: the options name a job of slurmgen.toml.
     """
     job = job_name(options, Project(), Path())
-    return _spec(options, site, Project(), job, Personal(), Path())
+    return _spec(options, site, Project(), job, own, Path())
 
 
 def _spec(

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from slurmgen.cli import cli
 from slurmgen.errors import SlurmgenError
 from slurmgen.field_names import worded
+from slurmgen.paths import config_folder
 from slurmgen.request_text import FIELDS
 from slurmgen.text import visible
 from slurmgen.web import Settings, create_app
@@ -215,6 +216,19 @@ def test_a_local_server_shows_the_profiles_of_the_project(tmp_path: Path) -> Non
     assert "mine.sbatch" in local.post("/generator", data={"site": "mine"}).text
     public = TestClient(create_app(Settings(limits=PUBLIC)), headers=HEADERS)
     assert "there is no site" in public.post("/generator", data={"site": "mine"}).text
+
+
+def test_the_users_own_settings_count_as_on_the_command_line(client: TestClient) -> None:
+    config_folder().mkdir(mode=0o700, parents=True)
+    own = '[olivia]\naccount = "nn1234k"\nmail_user = "me@example.org"\nimage = "/mine.sif"\n'
+    (config_folder() / "personal.toml").write_text(own)
+    settings, texts = Settings(hosts=("testserver",)), {"site": "olivia", "mail": "end"}
+    local = TestClient(create_app(settings), headers=HEADERS, cookies={COOKIE: settings.token})
+    html = local.post("/generator", data=texts).text
+    assert "#SBATCH --account=nn1234k" in _script(html)
+    assert _script(html) == _rendered(shlex.split(_block(html, "as-command"))[2:])[0]
+    assert "Default: nn1234k, from personal.toml." in _visible_text(html)
+    assert "personal.toml" not in client.post("/generator", data=texts).text
 
 
 def test_the_form_has_every_option_of_a_request() -> None:

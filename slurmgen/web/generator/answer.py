@@ -6,6 +6,7 @@ from math import prod
 from msgspec import Struct
 
 from slurmgen.config.job_table import table_of
+from slurmgen.config.user import Personal
 from slurmgen.errors import RequestError
 from slurmgen.job_options import JobOptions
 from slurmgen.job_spec import spec_of_options
@@ -44,15 +45,20 @@ class Answer(Struct, frozen=True, kw_only=True):
         return f"{self.plan.name}.{self.plan.site}.sbatch"
 
 
-def answer_of(texts: Mapping[str, str], site: Site) -> Answer:
+def answer_of(texts: Mapping[str, str], site: Site, own: Personal) -> Answer:
     """The answer to the fields of a form, without the site.
+
+    Args:
+        texts: the text of each field.
+        site: the site.
+        own: the user's own settings for it.
 
     Raises:
         SlurmgenError: the request is not valid, as on the command line.
     """
     request = request_of(texts)
     _check_table(request.sweep)
-    spec = spec_of_options(JobOptions(site=site.name, request=request), site)
+    spec = spec_of_options(JobOptions(site=site.name, request=request), site, own)
     plan = spec.plan()
     script = spec.render(plan)
     check_replaced(plan)
@@ -60,8 +66,8 @@ def answer_of(texts: Mapping[str, str], site: Site) -> Answer:
         plan=plan,
         script=script,
         lines=script_lines(plan, script),
-        command=command_line(site.name, spec.request, with_values=True),
-        toml=f"site = {toml_value(site.name)}\n\n{table_of(plan.name, spec.request)}",
+        command=command_line(site.name, request, with_values=True),
+        toml=f"site = {toml_value(site.name)}\n\n{table_of(plan.name, request)}",
         picture=picture_of(plan),
     )
 

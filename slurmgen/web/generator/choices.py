@@ -1,8 +1,12 @@
-"""What a site's profile says about the fields of the form: values to choose from, limits and defaults."""
+"""What a site's profile says about the fields of the form: values to choose from, limits and defaults.
+
+The user's own settings have defaults too.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
+from slurmgen.config.user import FILE_NAME, Personal
 from slurmgen.sites.model import EngineName, Site
 from slurmgen.sites.nodes import Place, places_of
 from slurmgen.slurm import durations
@@ -31,11 +35,11 @@ def _limits(time: str | None, gpus: int | None) -> str:
     return ", ".join(filter(None, parts))
 
 
-def hints_of(site: Site, texts: Mapping[str, str]) -> dict[str, str]:
-    """A hint for each field that a profile may state a limit or a default for; empty if it states none."""
+def hints_of(site: Site, own: Personal, texts: Mapping[str, str]) -> dict[str, str]:
+    """A hint for each field that may have a limit or a default of its own; empty if it has none."""
     places = _places(site, texts)
     node = _of_node(site, places[0])
-    found = _of_size(site, places) | _of_place(site, texts) | _of_software(site) | node
+    found = _of_size(site, places) | _of_place(site, texts) | _of_software(site) | node | _of_user(site, own)
     return {field: f"{hint[:1].upper()}{hint[1:]}." if hint else "" for field, hint in found.items()}
 
 
@@ -107,6 +111,15 @@ def _of_software(site: Site) -> dict[str, str]:
         "container_engine": _default(container.engine) if container else "",
         "modules": _default(", ".join(site.modules.load)),
         "python_env": _default(site.python_env),
+    }
+
+
+def _of_user(site: Site, own: Personal) -> dict[str, str]:
+    """The defaults that the user's own settings have."""
+    image = "" if site.container and site.container.image else own.image
+    of_fields = {"account": own.account, "container": image, "mail_user": own.mail_user}
+    return {"mail_user": ""} | {
+        field: f"{_default(value)}, from {FILE_NAME}" for field, value in of_fields.items() if value
     }
 
 

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from slurmgen.config.user import Personal, load_personal
 from slurmgen.sites.model import Site
 from slurmgen.web.settings import Settings
 from slurmgen.web.sites.profiles import profiles
@@ -14,6 +15,15 @@ def find_site(settings: Settings, name: str) -> Site:
         ConfigError: there is no such profile, or it is wrong.
     """
     return _bundled(name) if settings.public else profiles(public=False).site(name)
+
+
+def own_settings(settings: Settings, site: Site) -> Personal:
+    """The user's own settings for a site, as on the command line; none on a public server.
+
+    Raises:
+        ConfigError: the file is wrong, or another user may change it.
+    """
+    return Personal() if settings.public else load_personal(site.name)
 
 
 def site_titles(settings: Settings) -> dict[str, str]:

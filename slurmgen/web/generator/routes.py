@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from slurmgen.config.project import DEFAULT_SITE
+from slurmgen.config.user import Personal
 from slurmgen.errors import SlurmgenError
 from slurmgen.field_names import parts
 from slurmgen.hints import Offer, cleared
@@ -16,7 +17,7 @@ from slurmgen.sites.model import Site
 from slurmgen.web.generator.answer import answer_of, check_size
 from slurmgen.web.generator.choices import NAMED_BY_SITE, PLACED_BY, choices_of, hints_of
 from slurmgen.web.generator.form import COMMON, GROUPS, LABELS
-from slurmgen.web.generator.profiles import find_site, site_titles
+from slurmgen.web.generator.profiles import find_site, own_settings, site_titles
 from slurmgen.web.pages import fields, page, settings_of
 
 _SHOWN = "shown"
@@ -29,6 +30,7 @@ def show(request: Request) -> Response:
     """The page, with the script of the default request."""
     settings = settings_of(request)
     site = find_site(settings, DEFAULT_SITE)
+    own = own_settings(settings, site)
     sites = site_titles(settings)
     values: dict[str, Any] = {
         "sites": sites,
@@ -36,7 +38,9 @@ def show(request: Request) -> Response:
         "groups": GROUPS,
         "default_site": DEFAULT_SITE,
     }
-    return page(request, "generator.html", **values, **_of_site(site, {}), answer=answer_of({}, site))
+    return page(
+        request, "generator.html", **values, **_of_site(site, own, {}), answer=answer_of({}, site, own)
+    )
 
 
 async def answer(request: Request) -> Response:
@@ -52,9 +56,10 @@ def _answered(request: Request, texts: dict[str, str]) -> Response:
     try:
         check_size(texts)
         site = find_site(settings_of(request), texts.pop("site", DEFAULT_SITE))
+        own = own_settings(settings_of(request), site)
         if shown != _placed({**texts, "site": site.name}):
-            of_site = _of_site(site, texts)
-        return page(request, "generator_answer.html", answer=answer_of(texts, site), **of_site)
+            of_site = _of_site(site, own, texts)
+        return page(request, "generator_answer.html", answer=answer_of(texts, site, own), **of_site)
     except SlurmgenError as error:
         field = next((name for name in error.fields if name in LABELS), "")
         refusal: dict[str, Any] = {
@@ -74,10 +79,10 @@ def _emptied(field: str, texts: Mapping[str, str]) -> tuple[Offer, ...]:
     return cleared(field) if has_value else ()
 
 
-def _of_site(site: Site, texts: Mapping[str, str]) -> dict[str, Any]:
-    """What the form shows of the site's profile."""
+def _of_site(site: Site, own: Personal, texts: Mapping[str, str]) -> dict[str, Any]:
+    """What the form shows of the site's profile and of the user's own settings."""
     shown = _placed({**texts, "site": site.name})
-    return {"shown": shown, "choices": choices_of(site), "hints": hints_of(site, texts)}
+    return {"shown": shown, "choices": choices_of(site), "hints": hints_of(site, own, texts)}
 
 
 def _placed(texts: Mapping[str, str]) -> str:

@@ -133,7 +133,7 @@ def test_one_of_all_fixes_is_left_out(desktop: Page) -> None:
     expect_script(desktop, fix(EXAMPLE, unsafe=True).text.replace("24:00:00", "24:00"))
 
 
-def drop(page: Page, name: str, content: bytes) -> None:
+def drop(page: Page, name: str, content: bytes, onto: str = ".cm-content") -> None:
     make = """([name, content]) => {
         const data = new DataTransfer();
         const bytes = Uint8Array.from(content, (character) => character.charCodeAt(0));
@@ -141,7 +141,7 @@ def drop(page: Page, name: str, content: bytes) -> None:
         return data;
     }"""
     transfer = page.evaluate_handle(make, [name, content.decode("latin-1")])
-    page.dispatch_event(".cm-content", "drop", {"dataTransfer": transfer})
+    page.dispatch_event(onto, "drop", {"dataTransfer": transfer})
 
 
 def test_a_file_from_windows_is_dropped_and_repaired(linter: Page) -> None:
@@ -160,6 +160,11 @@ def test_a_file_from_windows_is_dropped_and_repaired(linter: Page) -> None:
 def test_any_file_can_be_dropped(desktop: Page, content: bytes) -> None:
     drop(desktop, "job", content)
     expect(desktop.get_by_role("listitem").filter(has_text="SG101")).to_have_count(1)
+
+
+def test_a_file_that_is_dropped_beside_the_editor_is_opened(desktop: Page) -> None:
+    drop(desktop, "job.sbatch", FAULTY.encode(), onto="#findings-title")
+    expect_script(desktop, FAULTY)
 
 
 def test_a_chosen_file_is_opened_and_saved(desktop: Page, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 // The linter: a script is checked as one types; findings and their fixes are in the editor and in a list.
 import { EditorView, forEachDiagnostic, setDiagnostics } from "./vendor/codemirror.min.js";
-import { makeEditor } from "./linter_editor.js";
+import { droppedFile, makeEditor } from "./linter_editor.js";
 import { diagnostic, item, summary } from "./linter_findings.js";
 import { review } from "./linter_review.js";
 
@@ -166,6 +166,11 @@ function download() {
   URL.revokeObjectURL(link.href);
 }
 
+// A browser would leave the page to show a file that is dropped beside the editor.
+addEventListener("dragover", (event) => { if (event.dataTransfer?.types.includes("Files")) event.preventDefault(); });
+addEventListener("drop", (event) => {
+  if (!event.defaultPrevented) droppedFile(event, element("review").open ? () => {} : openFile);
+});
 const onClick = (id, action) => element(id).addEventListener("click", action);
 onClick("fix-safe", () => fixAll("safe", "A script that runs does the same after these changes."));
 onClick("fix-all", () => fixAll("unsafe", "Some of these changes change what runs."));

@@ -65,7 +65,7 @@ function editing(changed, opened) {
 }
 
 /** Open a file that is dropped, instead of inserting it; dropped text is the editor's own business. */
-function droppedFile(event, opened) {
+export function droppedFile(event, opened) {
   const [file] = event.dataTransfer?.files ?? [];
   if (!file) return false;
   event.preventDefault();

@@ -129,6 +129,21 @@ def test_a_variable_becomes_a_secret_without_its_value(browser: Browser, origin:
         expect(page.get_by_label("Secret variables")).to_have_value("HF_TOKEN")
 
 
+def test_a_possible_secret_is_not_in_the_address_while_another_field_is_refused(
+    browser: Browser, origin: str
+) -> None:
+    with opened(browser, "about:blank") as page:
+        stop_clock(page)
+        page.goto(f"{origin}/{OLIVIA}")
+        page.get_by_text("Environment variables").click()
+        page.get_by_label("Variables", exact=True).fill("HF_TOKEN=abc")
+        expect(page.locator("#problem-env")).not_to_be_empty()
+        page.get_by_label("GPUs in total").fill("x")
+        expect(page.locator("#problem-gpus")).not_to_be_empty()
+        page.clock.run_for(1000)
+        assert page.url.endswith(OLIVIA)
+
+
 def test_the_linter_opens_the_script_with_its_site(browser: Browser, origin: str) -> None:
     with opened(browser, f"{origin}/{OLIVIA}") as page:
         _lines(page, "#SBATCH --account=nn1234k")
@@ -214,6 +229,20 @@ def test_copy_and_download_give_the_script(browser: Browser, origin: str, tmp_pa
         page.get_by_role("button", name="Copy link").click()
         expect(page.locator("[data-copy=link]")).to_have_text("Copied")
         assert page.evaluate("navigator.clipboard.readText()") == page.url
+
+
+def test_a_button_that_is_pressed_twice_gets_its_label_back(browser: Browser, origin: str) -> None:
+    with opened(browser, "about:blank") as page:
+        stop_clock(page)
+        page.goto(f"{origin}/{OLIVIA}")
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        button = page.locator("[data-copy=script]")
+        for _ in range(2):
+            page.evaluate("document.getElementById('said').textContent = ''")
+            button.click()
+            expect(page.get_by_role("status")).to_have_text("Copied")
+        page.clock.run_for(2000)
+        expect(button).to_have_text("Copy script")
 
 
 def test_the_keyboard_reaches_every_line_with_its_reason(browser: Browser, origin: str) -> None:

@@ -143,10 +143,10 @@ const copyByHand = (what) => {
 
 // Say what a button has done, on the button and to screen readers.
 const said = (button, what) => {
-  const label = button.textContent;
+  button.dataset.label ??= button.textContent; // it may be pressed again before its label is back
   document.getElementById("said").textContent = what;
   button.textContent = what;
-  setTimeout(() => { button.textContent = label; }, 1200);
+  setTimeout(() => { button.textContent = button.dataset.label; }, 1200);
 };
 
 // Save the script as a file.
@@ -192,7 +192,7 @@ document.body.addEventListener("htmx:afterSwap", ({ target }) => {
   if (target === refusal) refuse();
   if (target !== answer && target !== refusal) return; // a hint
   clearTimeout(waiting);
-  if (["env", "secrets"].some((name) => form.elements.namedItem(name).ariaInvalid)) return; // may hold a secret
+  if (target === refusal && ["env", "secrets"].some((name) => form.elements.namedItem(name).value)) return; // may hold a secret
   waiting = setTimeout(remember, 250); // browsers refuse more than a few changes a second
 });
 enter();

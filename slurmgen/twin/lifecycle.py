@@ -58,12 +58,19 @@ def up(
         programs |= _accounting_programs(slurm) if wanted else {}
         shape = groups(site, nodes, gpu_type)
         _clear(site.name)
-        layout = _layout(site, shape, slurm, tuple(accounts), accounting="slurmdbd" in programs)
-        return _start(layout, programs, gpu_type)
+        with machine.free_ports(3 + sum(group.count for group in shape)) as port:
+            layout = _layout(site, shape, slurm, port, tuple(accounts), accounting="slurmdbd" in programs)
+            return _start(layout, programs, gpu_type)
 
 
 def _layout(
-    site: Site, shape: tuple[Group, ...], slurm: Installation, accounts: tuple[str, ...], *, accounting: bool
+    site: Site,
+    shape: tuple[Group, ...],
+    slurm: Installation,
+    port: int,
+    accounts: tuple[str, ...],
+    *,
+    accounting: bool,
 ) -> Layout:
     """Where the twin lives on this machine: its folders, names and ports."""
     hostname = socket.gethostname()
@@ -77,7 +84,7 @@ def _layout(
         slurm=slurm,
         accounting=accounting,
         accounts=accounts,
-        port=machine.free_ports(3 + sum(group.count for group in shape)),
+        port=port,
         # Not TMPDIR, which may be long: the path of a socket has 108 bytes.
         run=Path(tempfile.mkdtemp(prefix="slurmgen-", dir="/tmp")),
     )

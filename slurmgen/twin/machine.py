@@ -5,6 +5,8 @@ import pwd
 import random
 import shutil
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -77,25 +79,35 @@ def loopback(host: str) -> str | None:
     return address if ip_address(address).is_loopback else None
 
 
-def free_ports(count: int) -> int:
-    """The first of `count` consecutive free ports.
+@contextmanager
+def free_ports(count: int) -> Iterator[int]:
+    """The first of `count` consecutive free ports, which no other twin takes until the block ends.
+
+    The daemons can listen there at once, since they set SO_REUSEADDR.
 
     Raises:
         TwinError: there are none.
     """
-    last = LAST_PORT - count
-    start = random.randrange(FIRST_PORT, last)  # noqa: S311  (only spreads twins of several users)
-    candidates: list[int] = [*range(start, last, count), *range(FIRST_PORT, start, count)]
-    for first in candidates:
-        if all(map(_is_free, range(first, first + count))):
-            return first
+    last = LAST_PORT - count + 1
+    start = random.randint(FIRST_PORT, last)  # noqa: S311  (only spreads twins of several users)
+    candidates: list[int] = [*range(start, last + 1, count), *range(FIRST_PORT, start, count)]
+    with ExitStack() as reserved:
+        for first in candidates:
+            if _reserve(range(first, first + count), reserved):
+                yield first
+                return
+            reserved.close()
     raise TwinError(f"no {count} free ports between {FIRST_PORT} and {LAST_PORT}")
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
+def _reserve(ports: range, reserved: ExitStack) -> bool:
+    """Bind a socket to each port; whether all of them were free."""
+    for port in ports:
+        one = reserved.enter_context(socket.socket())
         try:
-            probe.bind(("", port))
+            one.bind(("", port))
         except OSError:
             return False
-        return True
+        # Not before: two sockets with this option can be bound to one port.
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return True

@@ -14,7 +14,7 @@ from slurmgen.errors import TwinError
 from slurmgen.twin import processes
 from slurmgen.twin.layout import Layout
 
-START_TIMEOUT = 60.0
+START_TIMEOUT = 120.0
 GRACE = 5.0
 LOG_LINES = 8
 
@@ -94,23 +94,31 @@ def start(daemon: Daemon) -> None:
     Raises:
         TwinError: it did not start; the message ends with its log.
     """
-    log = Path(daemon.log_file)
-    # To a file, not a pipe: the children of the daemon would keep a pipe open.
-    with log.with_suffix(".err").open("wb") as err:
-        started = subprocess.run(
-            daemon.argv,
-            stdin=subprocess.DEVNULL,
-            stdout=err,
-            stderr=err,
-            env={**clean_environ(), **daemon.environ},
-            timeout=START_TIMEOUT,
-            check=False,
-        )
+    succeeded = _run(daemon)
     deadline = time.monotonic() + START_TIMEOUT
-    while started.returncode == 0 and daemon.pid is None and time.monotonic() < deadline:
+    while succeeded and daemon.pid is None and time.monotonic() < deadline:
         time.sleep(0.02)
     if daemon.pid is None:
         raise failure(daemon)
+
+
+def _run(daemon: Daemon) -> bool:
+    """Whether the command of a daemon has succeeded, which ends once the daemon is in the background."""
+    # To a file, not a pipe: the children of the daemon would keep a pipe open.
+    with Path(daemon.log_file).with_suffix(".err").open("wb") as err:
+        try:
+            started = subprocess.run(
+                daemon.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=err,
+                stderr=err,
+                env={**clean_environ(), **daemon.environ},
+                timeout=START_TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return False
+    return started.returncode == 0
 
 
 def wait_for_port(daemon: Daemon, address: str, port: int) -> None:

@@ -99,10 +99,17 @@ def main(args: list[str] | None = None) -> NoReturn:
     gc.set_threshold(50_000)
     try:
         exit_code = _exit_code(args)
+        sys.unraisablehook = _not_raised
+        gc.freeze()
     except KeyboardInterrupt:  # a further ^C while an error is printed
         exit_code = 130
-    gc.freeze()
     sys.exit(exit_code)
+
+
+def _not_raised(lost: "sys.UnraisableHookArgs") -> None:
+    """Print the traceback of what Python cannot raise while it ends, unless it is a ^C."""
+    if lost.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(lost)
 
 
 def _exit_code(args: list[str] | None) -> int:

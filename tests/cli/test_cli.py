@@ -95,6 +95,13 @@ def test_a_further_interrupt_while_an_error_is_printed_exits_with_130() -> None:
     assert (result.returncode, result.stderr) == (130, "")
 
 
+def test_an_interrupt_while_python_ends_prints_no_traceback() -> None:
+    code = "import atexit, os, signal, slurmgen.cli as c\n"
+    code += "atexit.register(os.kill, os.getpid(), signal.SIGINT); c.main(['sites', 'list'])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_a_pipe_that_is_closed_early_is_not_an_error() -> None:
     command = f"{sys.executable} -m slurmgen sites show olivia | head -n 1"
     result = subprocess.run(

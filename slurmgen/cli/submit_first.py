@@ -19,13 +19,14 @@ from slurmgen.job_options import JobOptions
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs.logins import Logins
 from slurmgen.request import Request
-from slurmgen.text import listed
+from slurmgen.text import counted, listed
 
 if TYPE_CHECKING:
     from slurmgen.jobs.first_job import FirstJob
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.jobs.race import Won
     from slurmgen.jobs.races import Race
+    from slurmgen.jobs.where import Option
     from slurmgen.remote.route import Route
 
 
@@ -106,12 +107,17 @@ def _observed(sending: Sending, follow: bool, job: JobSpec, route: "Route") -> "
 
 def _show(job: "FirstJob", sending: Sending, logins: Logins, as_json: bool) -> None:
     """Show what would be submitted to the site of the earliest estimate."""
+    from slurmgen.jobs.first import of_each
     from slurmgen.jobs.first_job import sites_that_can_run
 
-    found = sites_that_can_run(job, logins, say)
-    sites = listed([f"{one.site} ({one.partition})" if one.partition else one.site for one in found])
-    say(f"would submit to {len(found)} sites, of which the first to start would keep its job: {sites}")
-    prepared, notes = _prepared(sending, *job.at(found[0].site, found[0].partition))
+    def make(one: "Option") -> "tuple[str, Prepared, tuple[str, ...]]":
+        name = f"{one.site} ({one.partition})" if one.partition else one.site
+        return name, *_prepared(sending, *job.at(one.site, one.partition))
+
+    made = of_each(sites_that_can_run(job, logins, say), make, say)
+    count, sites = counted(len(made), "site"), listed([name for name, _, _ in made])
+    say(f"would submit to {count}, of which the first to start would keep its job: {sites}")
+    _, prepared, notes = made[0]
     warn(prepared, notes)
     show(prepared, as_json)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 
-from slurmgen.errors import CommandFailed, RemoteError, SlurmgenError, TwinError
+from slurmgen.errors import CommandFailed, RemoteError, RequestError, SlurmgenError, TwinError
 from slurmgen.jobs.gate import close_gate, open_gate
 from slurmgen.jobs.races import Race, Races
 from slurmgen.jobs.report import Report
@@ -123,7 +123,7 @@ class Contest:
 
     def _leave_out(self, runner: Runner, error: Exception) -> None:
         """Go on without a site; other errors than those of a site end the command."""
-        if not isinstance(error, RemoteError | TwinError):
+        if not isinstance(error, RemoteError | RequestError | TwinError):
             raise error
         self._say(f"without {runner.route.site}: {error}")
         self._left.pop(runner.key, None)

@@ -1,7 +1,8 @@
 """The parts of `submit --first` that need no connection: who takes part, and the race for the ledger."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -12,7 +13,11 @@ from slurmgen.jobs.new_entry import new_key
 from slurmgen.jobs.prepare import Prepared
 from slurmgen.jobs.races import Race
 from slurmgen.jobs.recorded_request import recorded, recorded_request
+from slurmgen.jobs.runner import Say
 from slurmgen.jobs.where import Option
+
+Made = TypeVar("Made")
+_COMPARE = "`slurmgen where` compares them."
 
 
 def fingerprint(jobs: Sequence[JobSpec], places: Sequence[str] = ()) -> str:
@@ -41,9 +46,44 @@ def takers(options: Sequence[Option]) -> list[Option]:
     """
     found = {option.site: option for option in reversed(options) if option.can_run}
     if not found:
-        reasons = "; ".join(f"{one.site}: {one.refused or one.error}" for one in options)
-        raise CommandFailed(f"no site could run the job: {reasons}", "`slurmgen where` compares them.")
+        raise CommandFailed(_none_could([(one.site, one.refused or one.error) for one in options]), _COMPARE)
     return [option for option in options if found.get(option.site) is option]
+
+
+def refused_everywhere(reasons: Sequence[tuple[str, str]]) -> RequestError:
+    """The error for a request that no site can run: the reason itself if all sites have the same one.
+
+    Args:
+        reasons: each site with a reason; a site may have several.
+    """
+    sites, texts = (set(column) for column in zip(*reasons, strict=True))
+    if len(sites) > 1 and len(texts) == 1:
+        return RequestError(texts.pop())
+    return RequestError(_none_could(reasons), _COMPARE)
+
+
+def _none_could(reasons: Sequence[tuple[str, str]]) -> str:
+    listed = (f"{site}: {text.rstrip('.')}" for site, text in dict.fromkeys(reasons))
+    return f"no site could run the job: {'; '.join(listed)}"
+
+
+def of_each(options: Sequence[Option], make: Callable[[Option], Made], say: Say) -> list[Made]:
+    """What is made for each site, without those that cannot run the request, which are reported.
+
+    Raises:
+        RequestError: none of them can.
+    """
+    made, refused = list[Made](), dict[str, RequestError]()
+    for option in options:
+        try:
+            made.append(make(option))
+        except RequestError as error:
+            refused[option.site] = error
+    if not made:
+        raise refused_everywhere([(site, str(error)) for site, error in refused.items()])
+    for site, reason in refused.items():
+        say(f"without {site}: {reason}")
+    return made
 
 
 def new_race(command: str) -> Race:

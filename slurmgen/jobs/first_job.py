@@ -10,7 +10,15 @@ from msgspec import Struct, structs
 from slurmgen.errors import RequestError
 from slurmgen.job_options import JobOptions
 from slurmgen.job_spec import JobSpec, load_spec
-from slurmgen.jobs.first import fingerprint, in_race, new_race, partition_of, takers
+from slurmgen.jobs.first import (
+    fingerprint,
+    in_race,
+    new_race,
+    of_each,
+    partition_of,
+    refused_everywhere,
+    takers,
+)
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.logins import Logins
 from slurmgen.jobs.prepare import Prepared
@@ -59,12 +67,9 @@ class FirstJob(Struct, frozen=True, kw_only=True):
         """The submission to one site of a race.
 
         Raises:
-            RequestError: the job cannot be submitted there; the message names the site.
+            RequestError: the job cannot be submitted there.
         """
-        try:
-            prepared, observer = self.prepare(*self.at(site, partition))
-        except RequestError as error:
-            raise error.but(f"{site}: ") from None
+        prepared, observer = self.prepare(*self.at(site, partition))
         return in_race(prepared, race), observer
 
 
@@ -99,7 +104,7 @@ def enter(job: FirstJob, logins: Logins, say: Say, *, again: bool) -> tuple[Race
     race, new = (None if again else races.open_race(command)), dict[str, Made]()
     if race is None:
         race = new_race(command)
-        new = _new(job, race, sites_that_can_run(job, logins, say))
+        new = _new(job, race, sites_that_can_run(job, logins, say), say)
     race = races.enter(race, [one.record for one, _ in new.values()], again=again)
     entries = races.entries(race)
     if not all(entry.key in new for entry in entries):
@@ -111,20 +116,28 @@ def enter(job: FirstJob, logins: Logins, say: Say, *, again: bool) -> tuple[Race
     return race, [Entrant(one, job.at(one.site)[1], partial(prepare, one)) for one in entries]
 
 
-def _new(job: FirstJob, race: Race, options: Sequence[Option]) -> dict[str, Made]:
+def _new(job: FirstJob, race: Race, options: Sequence[Option], say: Say) -> dict[str, Made]:
     """The submissions of a new race by their keys, with their secrets: nothing is recorded without them."""
-    made = [job.made(race, one.site, one.partition) for one in options]
-    with_values = [(with_secrets(prepared, observer), observer) for prepared, observer in made]
-    return {prepared.record.key: (prepared, observer) for prepared, observer in with_values}
+
+    def make(option: Option) -> Made:
+        prepared, observer = job.made(race, option.site, option.partition)
+        return with_secrets(prepared, observer), observer
+
+    made = of_each(options, make, say)
+    return {prepared.record.key: (prepared, observer) for prepared, observer in made}
 
 
 def sites_that_can_run(job: FirstJob, logins: Logins, say: Say) -> list[Option]:
     """The partition of each site that could run the job; the other sites are reported.
 
     Raises:
-        CommandFailed: there is none.
+        RequestError: the request is wrong for all sites.
+        CommandFailed: no site could run it now.
     """
-    options = ask_all([place(*job.at(site)) for site in job.sites], logins.lend, LIMIT)
+    places = [place(*job.at(site)) for site in job.sites]
+    if not any(one.candidates for one in places):
+        raise refused_everywhere([(one.site, one.refused) for here in places for one in here.refused])
+    options = ask_all(places, logins.lend, LIMIT)
     found = takers(options)
     for site in job.sites:
         if site not in (one.site for one in found):

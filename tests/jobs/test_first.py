@@ -430,11 +430,78 @@ def test_python_refuses_what_belongs_to_one_site(job: JobSpec, project: Path) ->
         submit(job, first="nosuch")
 
 
-def test_an_error_of_one_site_names_it(project: Path, sites: Sites) -> None:
+def test_what_no_site_can_run_for_the_same_reason_is_one_error(project: Path, sites: Sites) -> None:
     asked = {"gpus": 0, "cpus": 2, "mem": "100M", "time": "00:05:00", "account": "a", "python_env": "uv"}
     job = load_job(project_dir=project, framework="python", script="train.py", **asked)
-    with pytest.raises(RequestError, match=r"^(daic|generic): 'pyproject.toml', which the Python env"):
+    with pytest.raises(RequestError, match=r"^'pyproject.toml', which the Python env"):
         submit(job, first=list(sites), via="twin", remote_dir=str(project.parent / "far"))
+    assert Ledger().all() == ()
+
+
+@pytest.fixture
+def needs_uv_at_daic(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project, whose job needs a pyproject.toml at daic alone; it has none."""
+    monkeypatch.setattr(first_faults, "OPTIONS", "train")
+    (project / "slurmgen.toml").write_text(
+        '[job.train]\nframework = "python"\nscript = "train.py"\ngpus = 0\ncpus = 2\nmem = "100M"\n'
+        'time = "00:05:00"\naccount = "a"\npython_env = "none"\n[job.train.site.daic]\npython_env = "uv"\n'
+    )
+    return project
+
+
+WITHOUT_DAIC = "without daic: 'pyproject.toml', which the Python environment"
+
+
+def test_a_site_that_cannot_run_the_request_is_left_out_and_the_others_go_on(
+    needs_uv_at_daic: Path, sites: Sites
+) -> None:
+    assert finished(started(needs_uv_at_daic, "possible")) == 0
+    (entry,) = Races().entries(race_of("possible"))
+    assert (entry.site, state_of(sites, entry)) == ("generic", "COMPLETED")
+    assert WITHOUT_DAIC in (needs_uv_at_daic.parent / "possible.log").read_text()
+
+
+def test_a_dry_run_leaves_out_the_same_sites(needs_uv_at_daic: Path, slurmgen: Run) -> None:
+    reply = slurmgen(*words("shown"), "--dry-run", cwd=needs_uv_at_daic, env=dict(os.environ))
+    assert reply.returncode == 0, reply.stderr
+    assert WITHOUT_DAIC in reply.stderr
+    assert "would submit to 1 site, of which the first to start would keep its job: generic" in reply.stderr
+
+
+def test_a_repeated_command_goes_on_without_a_site_that_cannot_run_the_request_any_more(
+    needs_uv_at_daic: Path, sites: Sites
+) -> None:
+    def prepare() -> None:
+        at_submission("daic", lambda _: killed())
+        Races.choose = lambda races, race, _key: races.current(race)  # type: ignore[method-assign]
+
+    project = needs_uv_at_daic
+    (project / "pyproject.toml").write_text('[project]\nname = "p"\nversion = "1"\n')
+    assert finished(started(project, "later", prepare)) == -signal.SIGKILL
+    race = race_of("later")
+    (project / "pyproject.toml").unlink()
+    assert finished(started(project, "later")) == 0
+    log = (project.parent / "later.log").read_text()
+    assert f"continuing the race {race.key}" in log
+    assert WITHOUT_DAIC in log
+    (entry,) = Races().entries(race)
+    assert (entry.site, state_of(sites, entry)) == ("generic", "COMPLETED")
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        (["--sweep", "lr=1,2", "--sbatch", "array=1-2"], "error: --sweep and --sbatch array exclude each"),
+        (["--partition", "nosuch"], "error: no site could run the job: daic: daic has no partition 'nosuch'"),
+    ],
+)
+def test_a_request_that_is_wrong_at_all_sites_is_refused_without_a_connection(
+    more: list[str], error: str, tmp_path: Path, slurmgen: Run
+) -> None:
+    (tmp_path / "train.py").touch()
+    sites = "submit --first daic --first olivia --via twin --script train.py --account a --gpus 1".split()
+    reply = slurmgen(*sites, *more)
+    assert (reply.returncode, reply.stderr.startswith(error)) == (2, True), reply.stderr
 
 
 @pytest.mark.parametrize("command", ["shell", "port"])
@@ -515,7 +582,7 @@ def test_the_first_option_of_each_site_takes_part() -> None:
     ]
     assert takers(options) == options[:2]
     with pytest.raises(CommandFailed, match=r"no site could run the job: a: too large; b: down\."):
-        takers([Option(site="a", refused="too large"), Option(site="b", error="down")])
+        takers([*[Option(site="a", refused="too large.")] * 2, Option(site="b", error="down")])
 
 
 def test_a_command_has_one_fingerprint_in_any_order_of_its_sites_and_another_one_in_another_folder(

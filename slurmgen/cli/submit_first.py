@@ -101,7 +101,7 @@ def _prepared(sending: Sending, job: JobSpec, route: "Route") -> "tuple[Prepared
 def _observed(sending: Sending, follow: bool, job: JobSpec, route: "Route") -> "tuple[Prepared, LinePrinter]":
     """The submission to a site, and what prints how it proceeds."""
     prepared, notes = _prepared(sending, job, route)
-    check_follow(follow, is_array=bool(prepared.record.tasks))
+    check_follow(follow, is_array="%a" in prepared.submission.output)
     return prepared, LinePrinter(prepared, notes)
 
 

@@ -504,6 +504,12 @@ def test_a_request_that_is_wrong_at_all_sites_is_refused_without_a_connection(
     assert (reply.returncode, reply.stderr.startswith(error)) == (2, True), reply.stderr
 
 
+def test_the_log_of_an_array_is_not_followed(project: Path, slurmgen: Run) -> None:
+    more = ("--follow", "--sbatch", "array=1-2")
+    reply = slurmgen(*words("followed"), *more, cwd=project, env=dict(os.environ))
+    assert (reply.returncode, "--follow shows one log" in reply.stderr) == (2, True), reply.stderr
+
+
 @pytest.mark.parametrize("command", ["shell", "port"])
 def test_a_command_for_one_job_asks_which_job_of_a_race_is_meant(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slurmgen: Run

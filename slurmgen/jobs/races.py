@@ -13,7 +13,8 @@ from msgspec import Struct, structs
 from slurmgen.jobs.ledger import INSERT, Ledger, Record
 
 _COLUMNS = "[key], command, chosen, over"
-_OF_COMMAND = "WHERE over = 0 AND command = ? ORDER BY [key] DESC"
+_HAS_JOBS = "EXISTS (SELECT 1 FROM jobs WHERE part_of != '' AND part_of = races.[key])"
+_OF_COMMAND = f"WHERE over = 0 AND command = ? AND {_HAS_JOBS} ORDER BY [key] DESC"
 _OF_KEY = "WHERE [key] = ?"
 
 
@@ -35,6 +36,8 @@ class Races(Ledger):
 
     def enter(self, race: Race, records: Sequence[Record], *, again: bool = False) -> Race:
         """Return the unfinished race of the same command, or add this one with its pending entries.
+
+        A race whose entries are all gone counts as finished: each was forgotten or refused.
 
         This is one transaction: of two terminals at the same time, the second joins the race of the first.
 

@@ -683,6 +683,15 @@ def test_a_choice_is_taken_back_also_after_the_race_is_over(races: Races) -> Non
     assert races.take_back(old) == structs.replace(old, chosen="", over=True)
 
 
+def test_a_race_whose_entries_are_all_gone_is_not_continued(races: Races) -> None:
+    old, new = new_race("command"), new_race("command")
+    races.enter(old, [entry("a", old)])
+    races.drop("a")
+    assert races.open_race("command") is None
+    assert races.enter(new, [entry("b", new)]) == new
+    assert races.current(old).over
+
+
 def test_only_a_job_that_another_one_has_beaten_is_a_loser(races: Races) -> None:
     race = new_race("command")
     first, second = entry("a", race), entry("b", race)

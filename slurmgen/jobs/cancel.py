@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
+from slurmgen.errors import SlurmgenError
 from slurmgen.jobs.forget import settle
 from slurmgen.jobs.job import Borrow, Job, group_by_route
 from slurmgen.jobs.ledger import Ledger
@@ -53,13 +54,22 @@ def cancel_all(jobs: Sequence[Job], connect: Borrow, notify: Notify) -> list[Rep
         The reports, in the order of the jobs.
 
     Raises:
-        RemoteError: a site was not reached, or Slurm did not reply or refused.
+        SlurmgenError: a site was not reached, or Slurm did not reply or refused. The jobs at the other sites
+            are cancelled all the same.
     """
     stop_races(jobs, connect)
     reports: dict[Job, Report] = {}
+    errors: list[SlurmgenError] = []
     for route, group in group_by_route(jobs).items():
-        with connect(route) as transport:
-            reports |= _cancel_at(transport, group, notify)
+        try:
+            with connect(route) as transport:
+                reports |= _cancel_at(transport, group, notify)
+        except SlurmgenError as error:
+            errors.append(error)
+    if errors:
+        for further in errors[1:]:
+            notify(str(further))
+        raise errors[0]
     return [reports[job] for job in jobs]
 
 

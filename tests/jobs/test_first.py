@@ -294,6 +294,23 @@ def test_until_the_race_is_over_its_name_cancels_all_jobs(project: Path, sites: 
     assert race_of("chosen").key != cancelled.key
 
 
+def test_a_site_that_is_not_reached_does_not_keep_the_other_jobs_from_being_cancelled(
+    project: Path, sites: Sites, slurmgen: Run
+) -> None:
+    assert finished(started(project, "unreached", die_when_all_wait)) == -signal.SIGKILL
+    lost, reached = Races().entries(race_of("unreached"))
+    link = project.parent / "state/slurmgen/twin" / lost.site
+    twin_folder = link.readlink()
+    link.unlink()
+    reply = slurmgen("cancel", "unreached", cwd=project, env=dict(os.environ))
+    assert (reply.returncode, f"no twin of {lost.site} runs" in reply.stderr) == (3, True), reply.stderr
+    assert state_of(sites, reached) == "CANCELLED"
+    link.symlink_to(twin_folder)
+    assert slurmgen("cancel", "unreached", cwd=project, env=dict(os.environ)).returncode == 0
+    assert state_of(sites, lost) == "CANCELLED"
+    assert runs_of(project, "unreached") == []
+
+
 def at_submission(site: str, act: Callable[[Submission], object]) -> None:
     """Call `act` before the job is sent to a site."""
     send = exactly_once.submit

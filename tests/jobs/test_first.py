@@ -38,7 +38,7 @@ from slurmgen.slurm.dependencies import parse
 from tests.cli.test_json import check
 from tests.conftest import Run
 from tests.support import first_faults
-from tests.support.first_cuts import stalled
+from tests.support.first_cuts import configure, stalled, write_config
 from tests.support.first_faults import (
     FAULTS,
     finished,
@@ -798,36 +798,45 @@ def test_a_job_that_depends_on_one_of_several_sites_waits_for_the_chosen_one(
         find(own, [parse("n")])
 
 
-def test_over_ssh_each_site_gets_one_login(slurmgen: Run) -> None:
+@pytest.fixture(scope="module")
+def far() -> Iterator[Sites]:
+    """Two sites that are reached over SSH."""
     with twin("generic", ssh=True) as generic, twin("olivia", nodes=1, ssh=True) as olivia:
-        twins = [generic.twin, olivia.twin]
-        hosts = "".join(f'[{one.site}]\nhost = "{one.ssh_host}"\n' for one in twins)
-        with user_of({"generic": generic, "olivia": olivia}) as project:
-            (project.parent / "config/slurmgen").mkdir(parents=True)
-            (project.parent / "config/slurmgen/personal.toml").write_text(hosts)
-            ssh_config = project.parent / "ssh_config"
-            ssh_config.write_text("\n".join(one.ssh_config.read_text() for one in twins if one.ssh_config))
-            way = f"--via ssh --ssh-config {ssh_config} --remote-dir {project.parent}/far".split()
-            asked = [word.replace("daic", "olivia") for word in words("far") if word not in ("--via", "twin")]
-            reply = slurmgen(*asked, *way, cwd=project, env=dict(os.environ))
-            assert reply.returncode == 0, reply.stderr
-            logs = [(one.folder / "sshd.log").read_text() for one in twins]
-            assert [log.count("Accepted") for log in logs] == [1, 1]
-            assert eventually(lambda: runs_of(project, "far")) == [reply.stdout.strip()]
+        yield {"generic": generic, "olivia": olivia}
 
 
+@pytest.fixture
+def far_project(far: Sites, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    for name in ("SITES", "WAY"):  # `configure` sets them
+        monkeypatch.setattr(first_faults, name, getattr(first_faults, name))
+    with user_of(far) as project:
+        yield project
+
+
+def logins(sites: Sites) -> list[int]:
+    return [(one.twin.folder / "sshd.log").read_text().count("Accepted") for one in sites.values()]
+
+
+@pytest.mark.parametrize("client", ["paramiko", "openssh"])
+def test_over_ssh_each_site_gets_one_login(client: str, far_project: Path, far: Sites, slurmgen: Run) -> None:
+    configure(far_project, far)
+    write_config(far_project, {site: one.twin for site, one in far.items()}, {})
+    before = logins(far)
+    reply = slurmgen(*words("far"), "--ssh-client", client, cwd=far_project, env=dict(os.environ))
+    assert reply.returncode == 0, reply.stderr
+    assert [after - one for one, after in zip(before, logins(far), strict=True)] == [1, 1]
+    assert eventually(lambda: runs_of(far_project, "far")) == [reply.stdout.strip()]
+
+
+@pytest.mark.parametrize("client", ["paramiko", "openssh"])
 def test_over_ssh_a_stalled_transfer_delays_no_job_that_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: str, far_project: Path, far: Sites
 ) -> None:
-    monkeypatch.setattr(first_faults, "SITES", first_faults.SITES)
-    monkeypatch.setattr(first_faults, "WAY", first_faults.WAY)
-    with twin("generic", ssh=True) as generic, twin("olivia", nodes=1, ssh=True) as olivia:
-        both = {"generic": generic, "olivia": olivia}
-        with user_of(both) as project, stalled(project, both, "olivia", 200_000):
-            (project / "data").write_bytes(os.urandom(1_000_000))
-            assert finished(started(project, "stalled")) == 0
-            (entry,) = Races().entries(race_of("stalled"))
-            assert (entry.site, jobs_of(olivia, "stalled")) == ("generic", [])
-            assert eventually(lambda: runs_of(project, "stalled")) == [entry.id]
-            log = (project.parent / "stalled.log").read_text()
-            assert "nothing was submitted at olivia" in log
+    with stalled(far_project, far, "olivia", 200_000):
+        first_faults.WAY += f" --ssh-client {client}"
+        (far_project / "data").write_bytes(os.urandom(1_000_000))
+        assert finished(started(far_project, "stalled")) == 0
+        (entry,) = Races().entries(race_of("stalled"))
+        assert (entry.site, jobs_of(far["olivia"], "stalled")) == ("generic", [])
+        assert eventually(lambda: runs_of(far_project, "stalled")) == [entry.id]
+        assert "nothing was submitted at olivia" in (far_project.parent / "stalled.log").read_text()

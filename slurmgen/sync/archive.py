@@ -62,7 +62,7 @@ def _file(name: str, path: Path, entry: Entry) -> Iterator[bytes]:
         if left or file.read(1) or total.hexdigest() != entry.content:
             raise TransferFailed(
                 f"{visible(str(path))} changed while it was sent",
-                "Submit again when it no longer changes, or name it in .slurmgenignore.",
+                "Submit again when it no longer changes, or name it in .slurmgenignore, as a log of `tee`.",
             )
     yield bytes(-entry.size % tarfile.BLOCKSIZE)
 

@@ -68,8 +68,11 @@ def command(
     reports = query(find_jobs(job_ids, site, **options), connect)
     reports = joined(reports)
     if tasks and not as_json:
-        for report in filter(is_sweep, reports):
-            print_tasks(report, color)
+        for report in reports:
+            if is_sweep(report):
+                print_tasks(report, color)
+            else:
+                print_reports([report], as_json=False, several=False, origins=True)
         return exit_code(reports)
     print_reports(reports, as_json=as_json, several=len(job_ids) > 1, origins=True)
     return exit_code(reports)

@@ -66,6 +66,7 @@ def test_a_sweep_from_its_submission_to_its_results(call: Call, home: Path) -> N
         [f"{array}_1", "0.1", "COMPLETED"],
         [f"{array}_2", "0.9", "FAILED"],
     ]
+    assert call("status", f"{array}_1", "--tasks").stdout.startswith(f"job {array}_1 (fit) is COMPLETED")
     tasks = json.loads(call("status", "fit", "--json").stdout)["tasks"]
     assert [task["parameters"] for task in tasks] == [[{"lr": "1e-3"}], [{"lr": "0.1"}], [{"lr": "0.9"}]]
 

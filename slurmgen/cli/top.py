@@ -11,7 +11,7 @@ from slurmgen.cli.color import color_option, console
 from slurmgen.cli.completion import complete_jobs
 from slurmgen.cli.help import Command
 from slurmgen.cli.job_output import print_json, print_report_objects, say
-from slurmgen.cli.route_options import connect, find_jobs, json_option, route_options
+from slurmgen.cli.route_options import connect, find_one, json_option, route_options
 from slurmgen.cli.site_option import site_option
 from slurmgen.errors import RemoteError, RequestError
 
@@ -73,7 +73,7 @@ def command(
         if job_id is None:
             watch = _Jobs(sites, site, options)
         else:
-            watch = _Gpus(sites, find_jobs([job_id], site, **options)[0])
+            watch = _Gpus(sites, find_one(job_id, site, **options))
         if as_json:
             return watch.print_json()
         screen = console(color)

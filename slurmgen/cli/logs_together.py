@@ -85,9 +85,10 @@ def follow_together(jobs: "Sequence[Job]", part: Part) -> int:
 
 
 def _names(jobs: "Sequence[Job]") -> "dict[Job, str]":
-    """How lines name their jobs: by id, and by site if the jobs are at several."""
+    """How lines name their jobs: by id and the run of a task, and by site if the jobs are at several."""
     several = len({job.route.site for job in jobs}) > 1
-    return {job: f"{job.route.site} {job.id}" if several else str(job.id) for job in jobs}
+    ids = {job: str(job.id) if job.run is None else f"{job.id}/{job.run}" for job in jobs}
+    return {job: f"{job.route.site} {id_}" if several else id_ for job, id_ in ids.items()}
 
 
 def _log(transport: "Transport", job: "Job", name: str, part: Part) -> Log:

@@ -150,6 +150,8 @@ def test_runs_that_share_a_gpu_have_their_own_logs_and_folders(call: Call, home:
     assert call("logs", f"{array}_0").stdout.endswith("run 1 ended with exit status 4\n")
     assert call("logs", "shared[lr=0.001]").stdout.startswith("{'lr': '1e-3'}")
     assert call("logs", "shared[lr=0.2]").stdout.startswith("{'lr': '0.2'}")
+    both = call("logs", "-f", "shared[lr=0.001]", "shared[lr=0.9]").stdout.splitlines()
+    assert {line.partition(": ")[0] for line in both} == {f"{array}_0/0", f"{array}_0/1"}
     call("fetch", "shared[lr=0.9]")
     names = {path.name for path in _files(home, f"shared-{array}_0-1")}
     assert names == {".gitignore", "metrics.jsonl", "run.out"}

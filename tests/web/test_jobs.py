@@ -12,9 +12,13 @@ from playwright.sync_api import Browser, expect
 from starlette.testclient import TestClient
 
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.report import Report
 from slurmgen.slurm.replies import JobState
 from slurmgen.web import Settings, create_app
 from slurmgen.web.jobs.board import Board, Problem
+from slurmgen.web.jobs.records import job_of
+from slurmgen.web.jobs.rows import Known, job_row
+from slurmgen.web.jobs.view import View, shown
 from tests.support.web import DESKTOP, PHONE, opened, served
 
 HOST = "127.0.0.1:8123"
@@ -126,6 +130,20 @@ def test_the_jobs_of_a_group_are_one_row_that_opens(user: TestClient, ledger: Le
     assert "3 completed" in closed
     assert names(closed) == ["train-1"]
     assert names(open_) == ["train-1", "train-1", "train-2", "train-3"]
+
+
+def test_running_jobs_and_those_that_ended_are_sorted_by_the_time_that_they_ran() -> None:
+    elapsed = {1: ("COMPLETED", "00:10:00"), 2: ("RUNNING", "00:20:00"), 3: ("COMPLETED", "00:30:00")}
+    states = {
+        number: JobState(id=str(number), state=state, elapsed=ran) for number, (state, ran) in elapsed.items()
+    }
+    reports = [
+        Report(job=job_of(record(number)), state=state.state, states=(state,))
+        for number, state in states.items()
+    ]
+    rows = [job_row(Known(report), 1000.0, {}, "") for report in reports]
+    assert [row.number for row in shown(rows, View(sort="time"), 1000.0).rows] == ["1", "2", "3"]
+    assert [row.number for row in shown(rows, View(sort="time"), 2000.0).rows] == ["1", "3", "2"]
 
 
 def test_text_from_a_cluster_is_shown_and_never_obeyed(user: TestClient, ledger: Ledger) -> None:

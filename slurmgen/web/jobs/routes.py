@@ -16,8 +16,8 @@ from slurmgen.web.pages import page
 def show(request: Request) -> Response:
     """The table; with a search, an order or a page in the address, that part of it."""
     board, view = state_of(request).board, View.of(request.query_params)
-    rows, version = board.rows()
-    found = shown(rows, view)
+    (rows, version), now = board.rows(), time.time()
+    found = shown(rows, view, now)
     return page(
         request,
         "jobs.html",
@@ -29,7 +29,7 @@ def show(request: Request) -> Response:
         problems=board.problems(),
         rows=found.rows,
         opened=view.opened,
-        now=time.time(),
+        now=now,
     )
 
 

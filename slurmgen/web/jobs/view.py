@@ -11,16 +11,17 @@ from slurmgen.text import visible
 from slurmgen.web.jobs.rows import KINDS, Row
 
 PER_PAGE = 200
-_COLUMNS: dict[str, Callable[[Row], Any]] = {
-    "id": lambda row: (len(row.number), row.number),
-    "name": lambda row: row.name.casefold(),
-    "site": lambda row: row.site,
-    "state": lambda row: (KINDS.index(row.kind), row.state),
-    "gpus": lambda row: row.gpus or 0,
-    "start": lambda row: row.start,
-    "time": lambda row: row.elapsed if row.began is None else -row.began,
-    "submitted": lambda row: row.submitted,
+_COLUMNS: dict[str, Callable[[Row, float], Any]] = {
+    "id": lambda row, _: (len(row.number), row.number),
+    "name": lambda row, _: row.name.casefold(),
+    "site": lambda row, _: row.site,
+    "state": lambda row, _: (KINDS.index(row.kind), row.state),
+    "gpus": lambda row, _: row.gpus or 0,
+    "start": lambda row, _: row.start,
+    "time": Row.ran,
+    "submitted": lambda row, _: row.submitted,
 }
+"The value of each column by which rows are sorted, at a time in seconds since 1970."
 NEWEST_FIRST = "-submitted"
 _MOST_OPEN = 100
 
@@ -77,13 +78,16 @@ class Shown(Struct, frozen=True):
     pages: int
 
 
-def shown(rows: Sequence[Row], view: View) -> Shown:
-    """The rows of a view. A group is one row, and its jobs follow it if it is open."""
+def shown(rows: Sequence[Row], view: View, now: float) -> Shown:
+    """The rows of a view, at a time in seconds since 1970.
+
+    A group is one row, and its jobs follow it if it is open.
+    """
     top = [row for row in rows if not row.is_member]
     searched = [row for row in top if _matches(row, view)]
     counts = Counter[str](row.kind for row in searched)
     found = [row for row in searched if view.kind in ("", row.kind)]
-    ordered = _ordered(found, view.sort)
+    ordered = _ordered(found, view.sort, now)
     pages = max(1, -(-len(ordered) // PER_PAGE))
     start = (min(view.page, pages) - 1) * PER_PAGE
     return Shown(
@@ -104,12 +108,13 @@ def _matches(row: Row, view: View) -> bool:
     return all(word in text for word in view.q.casefold().split())
 
 
-def _ordered(rows: Sequence[Row], sort: str) -> list[Row]:
+def _ordered(rows: Sequence[Row], sort: str, now: float) -> list[Row]:
     """The rows in an order, in which those without a value come last."""
-    value, falls = _COLUMNS[sort.removeprefix("-")], sort.startswith("-")
-    known = [row for row in rows if value(row) not in (None, "")]
-    unknown = [row for row in rows if value(row) in (None, "")]
-    rising = sorted(known, key=value)
+    column, falls = _COLUMNS[sort.removeprefix("-")], sort.startswith("-")
+    values = {row.id: column(row, now) for row in rows}
+    known = [row for row in rows if values[row.id] not in (None, "")]
+    unknown = [row for row in rows if values[row.id] in (None, "")]
+    rising = sorted(known, key=lambda row: values[row.id])
     return [*(reversed(rising) if falls else rising), *unknown]
 
 

@@ -1,5 +1,6 @@
 """What `slurmgen resubmit` proposes after a job ran out of memory or time, and who decides."""
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Self
 
 import click
@@ -84,13 +85,11 @@ def _nothing(fact: str, *, as_proposed: bool) -> None:
 
 def _room(wanted: "Resubmission", connection: Connection) -> "Room":
     """What the new job would ask for without the proposal, and the most that it could ask for."""
-    from slurmgen.jobs.room import room_of_plan, room_of_script
-    from slurmgen.jobs.script_again import script_again
+    from slurmgen.jobs.resubmission import next_room
 
-    original = wanted.original
-    if not original.kept.batch_script:
-        return room_of_plan(wanted.spec().plan())
-    return room_of_script(*script_again(connection.to(original.job.route), original, wanted.changes))
+    return next_room(
+        wanted.original, wanted.changes, wanted.site, lambda place: nullcontext(connection.to(place))
+    )
 
 
 def _names(changes: Request, wanted: Request) -> bool:

@@ -22,7 +22,8 @@ from slurmgen.jobs.project_content import Upload
 from slurmgen.jobs.recorded_request import with_request
 from slurmgen.jobs.reported_nodes import on_good_nodes
 from slurmgen.jobs.resubmit import Original, again
-from slurmgen.jobs.script_again import prepare_stored_script
+from slurmgen.jobs.room import Room, room_of_plan, room_of_script
+from slurmgen.jobs.script_again import prepare_stored_script, script_again
 from slurmgen.jobs.sweep_arrays import arrays_of
 from slurmgen.plan import Plan
 from slurmgen.remote.route import Route, find_route
@@ -117,6 +118,14 @@ def ready(
     prepared = _recorded(wanted, _prepared(wanted, spec, plan, route))
     arrays = arrays_of(prepared, plan, lambda one: spec.render(one, wanted.cache_dir))
     return Ready(arrays, plan, str(spec.project_dir) if wanted.present_files else "")
+
+
+def next_room(original: Original, changes: Request, site: str | None, connect: Borrow) -> Room:
+    """The room of the next job with changes; raises as `ready`, and calls `connect` as that does."""
+    if not original.kept.batch_script:
+        return room_of_plan(again(original, changes, site).plan())
+    with connect(original.job.route) as transport:
+        return room_of_script(*script_again(transport, original, changes))
 
 
 def _prepared(wanted: Resubmission, spec: JobSpec, plan: Plan, route: Route) -> Prepared:

@@ -60,12 +60,22 @@ class Stepping:
 def submitted(testbed: Testbed, project: Path, name: str, program: str, *options: str, **env: str) -> Record:
     """A job of a program on the twin."""
     (project / f"{name}.py").write_text(program)
-    words = ["submit", *_SITE, "--framework", "python", "--script", f"{name}.py", "--name", name, *options]
-    environ = {**os.environ, "XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"], "HOME": str(project.parent)}
+    words = [*_SITE, "--framework", "python", "--script", f"{name}.py", "--name", name, *options]
     for key, value in env.items():
         words += ["--env", f"{key}={value}"]
+    return _submitted(testbed, project, *words)
+
+
+def submitted_script(testbed: Testbed, project: Path, name: str, text: str) -> Record:
+    """A job of a batch script on the twin, as it is."""
+    (project / name).write_text(text)
+    return _submitted(testbed, project, name, "--site", "generic", "--via", "twin")
+
+
+def _submitted(testbed: Testbed, project: Path, *words: str) -> Record:
+    environ = {**os.environ, "XDG_STATE_HOME": testbed.environ["XDG_STATE_HOME"], "HOME": str(project.parent)}
     reply = subprocess.run(
-        [sys.executable, "-m", "slurmgen", *words],
+        [sys.executable, "-m", "slurmgen", "submit", *words],
         cwd=project,
         env=environ,
         capture_output=True,

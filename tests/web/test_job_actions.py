@@ -16,7 +16,7 @@ from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.new_entry import new_key
 from slurmgen.jobs.races import Race, Races
 from slurmgen.web import Settings, create_app
-from tests.support.stepping import Stepping, stepping, submitted
+from tests.support.stepping import Stepping, stepping, submitted, submitted_script
 from tests.support.twins import Testbed
 from tests.support.web import DESKTOP, PHONE, Served, opened, served
 
@@ -250,6 +250,41 @@ def test_after_a_time_limit_the_form_has_twice_the_time(user: TestClient, ended:
     form = user.get(f"/jobs/{ended.key}/resubmit").text
     assert "it reached its time limit of 00:05:00" in form
     assert 'value="00:10:00"' in form
+
+
+@pytest.mark.parametrize(
+    ("header", "end", "field", "value", "option"),
+    [
+        ("--mem=50M", '"state":"TIMEOUT","time_limit":"00:05:00"', "time", "00:10:00", "--time=00:10:00"),
+        ("--mem=50M", '"state":"OUT_OF_MEMORY"', "mem", "256M", "--mem=256M"),
+        ("--mem-per-cpu=50M", '"state":"OUT_OF_MEMORY"', "mem-per-cpu", "256M", "--sbatch=mem-per-cpu=256M"),
+    ],
+)
+def test_a_batch_script_runs_again_with_the_memory_or_time_that_it_lacked(
+    user: TestClient,
+    testbed: Testbed,
+    project: Path,
+    header: str,
+    end: str,
+    field: str,
+    value: str,
+    option: str,
+) -> None:
+    script = submitted_script(
+        testbed, project, "own.sbatch", f"#!/bin/bash\n#SBATCH {header} --time=5\ntrue\n"
+    )
+    testbed.wait(script.id)
+    final = f'[{{"id":"{script.id}",{end},"usage":{{"cpus":1,"memory":50}}}}]'
+    Ledger().save_final_states({script: (final, "", "")})
+    address = f"/jobs/{script.key}/resubmit"
+    form = user.get(address).text
+    assert f'name="{field}" value="{value}"' in form
+    sent = {"key": new_key(), field: value}
+    preview = user.post(f"{address}/preview", data=sent).text
+    assert f'sbatch gets <span class="mono">--{field}={value}</span>' in preview
+    user.post(address, data=sent)
+    (copy,) = copies(script)
+    assert copy.command == f"slurmgen resubmit {script.id} {option} --unchanged"
 
 
 SWEPT = "import sys\nprint(sys.argv)\nraise SystemExit(sys.argv[1] == '--lr=2')\n"

@@ -11,15 +11,16 @@ from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.jobs.new_entry import new_key
 from slurmgen.jobs.prepare import Prepared
-from slurmgen.jobs.proposal import Proposal, proposal
+from slurmgen.jobs.proposal import Proposal, lacked, proposal
 from slurmgen.jobs.recorded_request import kept_of, resubmits
 from slurmgen.jobs.report import Report
-from slurmgen.jobs.resubmission import Resubmission, ready, route_to
-from slurmgen.jobs.resubmit import Original, again
-from slurmgen.jobs.room import room_of_plan
+from slurmgen.jobs.resubmission import Resubmission, next_room, ready, route_to
+from slurmgen.jobs.resubmit import Original
+from slurmgen.jobs.room import PER_CPU, PER_GPU
 from slurmgen.jobs.sweep_again import Target, named_tasks, tasks_that_failed
 from slurmgen.jobs.sweep_arrays import submit_arrays
 from slurmgen.request import Request, merge
+from slurmgen.slurm.sbatch_options import given
 from slurmgen.sweep import Sweep
 from slurmgen.web.jobs.connections import Connections
 from slurmgen.web.jobs.records import record_of_job
@@ -28,8 +29,10 @@ _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 FAILED = "failed"
 "Instead of the number of a task: those that failed."
-FIELDS = ("time", "gpus", "mem")
-"The fields of the request that the form has."
+SBATCH = (PER_CPU, PER_GPU)
+"The options of sbatch that the form has."
+FIELDS = ("time", "gpus", "mem", *SBATCH)
+"All that may change: fields of the request, and those options."
 
 
 class Form(Struct, frozen=True):
@@ -40,7 +43,7 @@ class Form(Struct, frozen=True):
     site: str
     present_files: bool
     values: dict[str, str]
-    "The text of each of `FIELDS`."
+    "The text of each of `FIELDS`; empty as it was."
     tasks: str = ""
     "Of a sweep, the number of a task in its array, or `failed`; empty for all."
 
@@ -73,17 +76,21 @@ def original_of(job: Job) -> Original:
 
 def first_form(original: Original, proposed: Proposal | None, tasks: str) -> Form:
     """The form as it is opened: the values of the job, or what is proposed after it lacked memory or time."""
-    more = structs.asdict(proposed.request) if proposed and proposed.request else {}
-    had = structs.asdict(original.kept.request)
-    values = {name: _text(more.get(name) or had[name]) for name in FIELDS}
+    more, had = _texts((proposed and proposed.request) or Request()), _had(original)
+    values = {name: more[name] or had[name] for name in FIELDS}
     return Form(new_key(), original.kept.site, False, values, tasks)
 
 
-def proposed_for(original: Original, report: Report | None) -> Proposal | None:
-    """What is proposed after the job ran out of memory or time."""
-    if report is None or original.kept.batch_script:
+def proposed_for(original: Original, report: Report | None, connections: Connections) -> Proposal | None:
+    """What is proposed after the job ran out of memory or time; only then, a batch script is read.
+
+    Raises:
+        SlurmgenError: the job cannot be made again.
+    """
+    is_script = bool(original.kept.batch_script)
+    if report is None or (is_script and not lacked(report.main, report.why)):
         return None
-    return proposal(report.main, report.why, room_of_plan(again(original, Request()).plan()))
+    return proposal(report.main, report.why, next_room(original, Request(), None, connections.use))
 
 
 def arrays_again(original: Original, form: Form, connections: Connections) -> list[Prepared]:
@@ -143,8 +150,9 @@ def _of_this(original: Original, earlier: Record) -> Record:
 def _changes(original: Original, form: Form) -> Request:
     """The fields of the request that differ from those of the job."""
     changed = _changed_texts(original, form)
+    sbatch = {name: changed.pop(name) for name in SBATCH if name in changed}
     values = {name: _number(text) if name == "gpus" else text for name, text in changed.items()}
-    return convert(values, Request)
+    return convert({**values, "sbatch": sbatch}, Request)
 
 
 def _only_some(original: Original, form: Form, connections: Connections) -> Request:
@@ -167,9 +175,8 @@ def _number(text: str) -> int:
 
 def _command(original: Original, form: Form) -> str:
     """The command line that makes the same submission."""
-    if original.kept.batch_script:
-        return f"slurmgen resubmit {original.record.id}"
-    options = [f"--{name}={value}" for name, value in _changed_texts(original, form).items()]
+    changed = _changed_texts(original, form)
+    options = [f"--{'sbatch=' * (name in SBATCH)}{name}={text}" for name, text in changed.items()]
     site = [f"--site={form.site}"] if form.site not in ("", original.kept.site) else []
     files = ["--present-files"] if form.present_files else []
     failed = ["--failed"] if form.tasks == FAILED else []
@@ -179,9 +186,18 @@ def _command(original: Original, form: Form) -> str:
 
 
 def _changed_texts(original: Original, form: Form) -> dict[str, str]:
-    had = structs.asdict(original.kept.request)
-    return {name: text for name, text in form.values.items() if text and text != _text(had[name])}
+    had = _had(original)
+    return {name: text for name, text in form.values.items() if text and text != had[name]}
 
 
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
+def _had(original: Original) -> dict[str, str]:
+    """What the job asked for; of a batch script, only what overrode its header."""
+    kept = original.kept
+    return _texts(kept.options if kept.batch_script else kept.request)
+
+
+def _texts(asked: Request) -> dict[str, str]:
+    """The fields of the form, by a request."""
+    fields = {name: value for name, value in structs.asdict(asked).items() if value is not None}
+    values = given(asked.sbatch) | fields
+    return {name: str(values.get(name, "")) for name in FIELDS}

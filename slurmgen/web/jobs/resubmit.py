@@ -1,5 +1,6 @@
 """Submit a job again after a confirmation that shows what will change."""
 
+import shlex
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -12,6 +13,7 @@ from slurmgen.jobs import sweep_report
 from slurmgen.jobs.job import Job
 from slurmgen.jobs.ledger import Record
 from slurmgen.jobs.resubmit import Original, original_script, script_diff
+from slurmgen.jobs.room import PER_CPU, PER_GPU
 from slurmgen.jobs.sweep_table import table_of
 from slurmgen.sites.profiles import profile_paths
 from slurmgen.web.jobs.again import (
@@ -28,6 +30,9 @@ from slurmgen.web.jobs.records import job_of, key_of, record_of
 from slurmgen.web.jobs.state import state_of
 from slurmgen.web.pages import fields, page
 
+_LABELS = {"time": "Time limit", "gpus": "GPUs"}
+_MEMORY = {"mem": "Memory per node", PER_CPU: "Memory per CPU", PER_GPU: "Memory per GPU"}
+
 
 def ask(request: Request) -> Response:
     """The form."""
@@ -36,7 +41,7 @@ def ask(request: Request) -> Response:
     try:
         original = _original(request)
         report = board.report_of(job)
-        proposed = proposed_for(original, report)
+        proposed = proposed_for(original, report, state_of(request).connections)
         form = first_form(original, proposed, _tasks(job, _failed(request, original)))
     except SlurmgenError as error:
         return page(request, "job_refused.html", 422, error=error)
@@ -73,13 +78,14 @@ def _preview(request: Request, given: dict[str, str]) -> Response:
     connections = state_of(request).connections
     try:
         original, form = _original(request), Form.of(given)
-        script = arrays_again(original, form, connections)[0].submission.script
+        made = arrays_again(original, form, connections)[0].submission
         with connections.use(original.job.route) as transport:
             before = original_script(transport, original)
     except SlurmgenError as error:
         return page(request, "job_error.html", error=error)
-    lines = (script_diff(before, script) if before else script).splitlines()
-    return page(request, "job_changes.html", lines=lines, is_diff=bool(before))
+    lines = (script_diff(before, made.script) if before else made.script).splitlines()
+    options = shlex.join(made.sbatch_options)
+    return page(request, "job_changes.html", lines=lines, is_diff=bool(before), options=options)
 
 
 def _done(request: Request, given: dict[str, str]) -> Response:
@@ -96,6 +102,12 @@ def _done(request: Request, given: dict[str, str]) -> Response:
     state.board.read()
     state.poller.hurry(job_of(record).route)
     return _submitted(request, original, record)
+
+
+def _labels(form: Form) -> dict[str, str]:
+    """The labels of the fields: one for memory, unless several have a value."""
+    memory = {name for name in _MEMORY if form.values[name]} or {"mem"}
+    return _LABELS | {name: label for name, label in _MEMORY.items() if name in memory}
 
 
 def _submitted(request: Request, original: Original, record: Record) -> Response:
@@ -116,6 +128,7 @@ def _values(request: Request, original: Original, form: Form) -> dict[str, Any]:
         "original": original,
         "key": key_of(original.record),
         "form": form,
+        "labels": _labels(form),
         "sites": sorted({original.kept.site, *profile_paths()}),
     }
 

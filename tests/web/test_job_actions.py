@@ -287,6 +287,15 @@ def test_a_batch_script_runs_again_with_the_memory_or_time_that_it_lacked(
     assert copy.command == f"slurmgen resubmit {script.id} {option} --unchanged"
 
 
+def test_a_form_that_was_changed_after_an_unknown_outcome_is_not_sent_with_the_same_key(
+    user: TestClient, ended: Record
+) -> None:
+    sent = structs.replace(ended, id="", key=new_key(), state="pending", fingerprint="of the form before")
+    Ledger().add(sent)
+    reply = user.post(f"/jobs/{ended.key}/resubmit", data={"key": sent.key, "time": "00:06:00"})
+    assert (reply.status_code, "the form has changed since" in reply.text) == (422, True)
+
+
 SWEPT = "import sys\nprint(sys.argv)\nraise SystemExit(sys.argv[1] == '--lr=2')\n"
 
 

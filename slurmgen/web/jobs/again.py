@@ -33,6 +33,8 @@ SBATCH = (PER_CPU, PER_GPU)
 "The options of sbatch that the form has."
 FIELDS = ("time", "gpus", "mem", *SBATCH)
 "All that may change: fields of the request, and those options."
+_CHANGED = "it is not known whether this form has submitted a job, and the form has changed since"
+_AS_SENT = "Undo the changes and press Submit, which finds the job. For another job, open the form again."
 
 
 class Form(Struct, frozen=True):
@@ -132,6 +134,8 @@ def submit_again(
     if earlier and not earlier.pending:
         return _of_this(original, earlier)
     arrays = arrays_again(original, form, connections)
+    if earlier and earlier.fingerprint != arrays[0].record.fingerprint:
+        raise RequestError(_CHANGED, _AS_SENT)
     with (
         connections.use(arrays[0].route) as transport,
         submit_arrays(arrays, lambda: transport) as outcomes,

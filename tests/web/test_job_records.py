@@ -13,9 +13,11 @@ from starlette.testclient import TestClient
 
 from slurmgen.errors import ConnectionFailed
 from slurmgen.jobs.failure import Why
+from slurmgen.jobs.final_states import as_text
 from slurmgen.jobs.ledger import Ledger, Record
 from slurmgen.remote.route import Route
 from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.usage import Usage
 from slurmgen.web import Settings, create_app
 from slurmgen.web.jobs.connections import Connections
 
@@ -56,6 +58,19 @@ def test_jobs_that_were_submitted_together_are_linked(ledger: Ledger, user: Test
     other = structs.replace(JOB, id="13", key="20260101-100000-00000013", name="evaluate")
     ledger.add(structs.replace(other, part_of="20260101-100000-000000aa"))
     assert f'<a href="/jobs/{other.key}">evaluate 13</a>' in user.get(f"/jobs/{JOB.key}").text
+
+
+def test_the_page_of_an_array_links_its_tasks_of_which_each_has_a_log(
+    ledger: Ledger, user: TestClient
+) -> None:
+    states = [JobState(id=f"12_{task}", state="COMPLETED", usage=Usage()) for task in range(2)]
+    asked = '{"site":"olivia","project":"/p","batch_script":"own.sbatch"}'
+    array = structs.replace(JOB, output="own-%A_%a.out", final=as_text(states), request=asked)
+    ledger.add(array)
+    whole, task = user.get(f"/jobs/{JOB.key}").text, user.get(f"/jobs/{JOB.key}?task=1").text
+    assert f'<a href="/jobs/{JOB.key}?task=1">1</a>' in whole
+    assert ('id="log"' in whole, 'id="log"' in task) == (False, True)
+    assert ("/resubmit" in whole, "/resubmit" in task) == (True, False)
 
 
 def test_a_job_and_those_that_wait_for_it_are_linked(ledger: Ledger, user: TestClient) -> None:

@@ -75,7 +75,7 @@ def _asked(state: State, job: Job) -> Report:
 def _values(request: Request, job: Job, report: Report) -> dict[str, Any]:
     problem = None if report.ended else state_of(request).board.problem(job.route)
     return {
-        "state_path": f"{path_of(request.path_params['key'])}/state",
+        "job_path": path_of(request.path_params["key"]),
         "query": query_of(request),
         "job": job,
         "report": report,
@@ -86,8 +86,18 @@ def _values(request: Request, job: Job, report: Report) -> dict[str, Any]:
         "shares": list(gpu_use.shares(report)),
         "tone": tone_of(report.state),
         "is_whole": report.is_array and not report.segment,
+        "tasks": _tasks(job, report),
         "duration": durations.canonical,
     }
+
+
+def _tasks(job: Job, report: Report) -> list[str] | None:
+    """The listed tasks of a whole array of which each has a log; None for another job and for a sweep."""
+    record = record_of_job(job)
+    if record.tasks or "%a" not in record.output or str(job.id) != record.id:
+        return None
+    numbers = (state.id.rpartition("_")[2] for state in report.states if state.id != record.id)
+    return [number for number in numbers if number.isdecimal()]
 
 
 def _digest(report: Report, problem: Problem | None) -> str:

@@ -173,6 +173,14 @@ def test_no_address_is_an_error_of_the_server(
     assert "root:" not in reply.text
 
 
+def test_to_cancel_one_run_of_a_task_says_that_all_of_its_runs_are_cancelled(
+    records: None, user: TestClient
+) -> None:
+    said = "All runs of this task are cancelled"
+    pages = [user.get(f"/jobs/sweep/cancel?task=0{run}").text for run in ("&run=1", "")]
+    assert [said in page for page in pages] == [True, False]
+
+
 @pytest.fixture
 def records(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job and a sweep at a site that no connection reaches."""

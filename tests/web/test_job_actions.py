@@ -237,6 +237,21 @@ def test_cancelling_all_jobs_of_a_race_ends_it(user: TestClient, ended: Record) 
     assert Races().current(race).over
 
 
+def test_cancelling_all_together_ends_a_race_of_which_a_site_has_no_job_yet(
+    user: TestClient, ended: Record
+) -> None:
+    race, late = Race(new_key(), "command"), new_key()
+    entry = structs.replace(ended, key=new_key(), part_of=race.key)
+    folder = str(Path(ended.folder).with_name(late))
+    sent = structs.replace(entry, id="", key=late, folder=folder, state="pending", final="")
+    Races().enter(race, [entry, sent])
+    assert f"/jobs/{entry.key}/cancel?whole=1" in user.get(f"/jobs/{entry.key}").text
+    reply = user.post(f"/jobs/{entry.key}/cancel?whole=1")
+    assert (reply.status_code, "Nothing was submitted at" in reply.text) == (200, True)
+    assert Races().current(race).over
+    assert [one.key for one in Races().entries(race)] == [entry.key]
+
+
 def test_another_web_site_can_neither_cancel_nor_submit(user: TestClient, ended: Record) -> None:
     for action in ("cancel", "resubmit", "resubmit/preview"):
         reply = user.post(f"/jobs/{ended.key}/{action}", headers={"origin": "http://evil.example"})

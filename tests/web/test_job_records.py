@@ -60,6 +60,13 @@ def test_jobs_that_were_submitted_together_are_linked(ledger: Ledger, user: Test
     assert f'<a href="/jobs/{other.key}">evaluate 13</a>' in user.get(f"/jobs/{JOB.key}").text
 
 
+def test_the_jobs_of_a_race_are_linked_with_their_sites(ledger: Ledger, user: TestClient) -> None:
+    first = structs.replace(JOB, part_of="20260101-100000-000000aa")
+    other = structs.replace(first, id="13", key="20260101-100000-00000013", site="daic")
+    ledger.settle_all([first, other])
+    assert f'<a href="/jobs/{other.key}">train 13 at daic</a>' in user.get(f"/jobs/{JOB.key}").text
+
+
 def test_the_page_of_an_array_links_its_tasks_of_which_each_has_a_log(
     ledger: Ledger, user: TestClient
 ) -> None:

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, expect
 from starlette.testclient import TestClient
 
 from slurmgen.jobs.ledger import Ledger, Record
+from slurmgen.jobs.races import Race, Races
 from slurmgen.jobs.report import Report
 from slurmgen.slurm.replies import JobState
 from slurmgen.web import Settings, create_app
@@ -130,6 +131,16 @@ def test_the_jobs_of_a_group_are_one_row_that_opens(user: TestClient, ledger: Le
     assert "3 completed" in closed
     assert names(closed) == ["train-1"]
     assert names(open_) == ["train-1", "train-1", "train-2", "train-3"]
+
+
+def test_the_row_of_a_race_is_that_of_the_job_that_won(user: TestClient, ledger: Ledger) -> None:
+    lost, won = record(1, "CANCELLED"), record(2, site="daic")
+    race = Race(won.key, "command", chosen=won.key)
+    Races().enter(race, [structs.replace(one, part_of=race.key) for one in (lost, won)])
+    page = user.get("/jobs").text
+    assert names(page) == ["train-2"]
+    assert ">completed</span>" in page
+    assert "1 cancelled, 1 completed" in page
 
 
 def test_running_jobs_and_those_that_ended_are_sorted_by_the_time_that_they_ran() -> None:

@@ -10,11 +10,14 @@ from starlette.routing import Route
 from slurmgen.errors import SlurmgenError
 from slurmgen.jobs.cancel import cancel_all
 from slurmgen.jobs.job import Job, group_by_route
+from slurmgen.jobs.ledger import Record
+from slurmgen.jobs.races import Races
 from slurmgen.jobs.report import Report
 from slurmgen.jobs.slurm_client import UNKNOWN
 from slurmgen.jobs.status import save_final_states
 from slurmgen.web.jobs.asked import asked_job, query_of
-from slurmgen.web.jobs.records import key_of, record_of, record_of_job
+from slurmgen.web.jobs.board import Board
+from slurmgen.web.jobs.records import key_of, record_of_job
 from slurmgen.web.jobs.state import State, state_of
 from slurmgen.web.pages import page
 
@@ -51,8 +54,12 @@ def _dialog(
 
 
 def _cancelled(state: State, reports: Sequence[Report]) -> list[Report]:
-    """Cancel those jobs that have not ended; returns what is known of all of them then."""
-    jobs = [report.job for report in reports if report.job.id.number]
+    """Cancel those jobs that have not ended, and give up what is still submitted.
+
+    Returns:
+        What is known of all of them then.
+    """
+    jobs = [report.job for report in reports]
     done = cancel_all(jobs, state.connections.use, lambda _line: None)
     whole = [report for report in done if not _is_task(report.job)]
     save_final_states(whole)
@@ -69,16 +76,24 @@ def _is_task(job: Job) -> bool:
 
 def _reports(request: Request) -> list[Report]:
     """What is known of the jobs that an address names."""
-    job = asked_job(request, may_be_pending=True)
+    is_whole = request.query_params.get("whole") == "1"
+    job, board = asked_job(request, may_be_pending=is_whole), state_of(request).board
+    record, alone = record_of_job(job), Report(job=job, state=UNKNOWN)
     if _is_task(job):
-        return [Report(job=job, state=UNKNOWN)]
-    board, key = state_of(request).board, request.path_params["key"]
-    record = record_of(key)
+        return [alone]
     board.read()
-    is_whole = request.query_params.get("whole") == "1" and record.part_of
-    report = board.report(key_of(record))
-    alone = [report] if report else []
-    return (board.group(record.part_of) if is_whole else ()) or alone
+    group = together(board, record) if is_whole else []
+    return group or [board.report(key_of(record)) or alone]
+
+
+def together(board: Board, record: Record) -> list[Report]:
+    """What is known of the group of a job; of a race also of the jobs that are still being submitted.
+
+    A race only ends if all of them are cancelled.
+    """
+    race = Races().of(record)
+    entries = Races().entries(race) if race else ()
+    return [report for one in entries if (report := board.report(key_of(one)))] or board.group(record.part_of)
 
 
 ROUTES = (

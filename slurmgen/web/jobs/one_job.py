@@ -17,6 +17,7 @@ from slurmgen.jobs.report_text import origin
 from slurmgen.jobs.sweep_table import table_of
 from slurmgen.web.jobs import curves, download, files, gpu_use, job_state, log_stream, script, sweep
 from slurmgen.web.jobs.asked import asked_job, ranks_of
+from slurmgen.web.jobs.cancel import together
 from slurmgen.web.jobs.records import key_of, path_of
 from slurmgen.web.jobs.state import state_of
 from slurmgen.web.pages import page, settings_of
@@ -93,7 +94,8 @@ def _plain(value: object) -> str:
 def _links(request: Request, job: Job, record: Record) -> Iterator[tuple[str, str, str]]:
     """Related jobs: how, the name and the address of each."""
     for how, other in _related(job, record):
-        yield how, f"{other.name} {other.id}", _address(request, other)
+        at = f" at {other.site}" * (other.site != record.site)
+        yield how, f"{other.name} {other.id}{at}", _address(request, other)
 
 
 def _related(job: Job, record: Record) -> Iterator[tuple[str, Record]]:
@@ -105,12 +107,15 @@ def _related(job: Job, record: Record) -> Iterator[tuple[str, Record]]:
     earlier = resubmits(record)
     if earlier and (before := ledger.of_key(earlier)):
         yield "Resubmits", before
-    yield from (("Submitted together with", one) for one in ledger.group(record) if one.key != record.key)
+    group = ledger.group_of(record.part_of)
+    yield from (("Submitted together with", one) for one in group if one.key != record.key)
 
 
 def _active_group(request: Request, record: Record) -> int:
     """How many jobs of the group of a job have not ended; 0 if that job is all that there is to cancel."""
-    members = [] if record.tasks else state_of(request).board.group(record.part_of)
+    board = state_of(request).board
+    board.read()
+    members = [] if record.tasks else together(board, record)
     active = sum(not report.ended for report in members)
     return active if len(members) > 1 else 0
 

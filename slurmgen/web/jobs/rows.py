@@ -125,18 +125,19 @@ def job_row(known: Known, now: float, rows: Mapping[str, Row], group: str) -> Ro
         group: the group below whose row it is shown; empty for none.
     """
     before = rows.get(_job_id(key_of(record_of_job(known.report.job))))
-    return _row(known, now, before, group=group, members=0)
+    return _row(known, now, before, group=group)
 
 
 def group_row(parts: Sequence[Known], now: float, rows: Mapping[str, Row]) -> Row:
-    """The row of a sweep, a chain, or other jobs that were submitted together."""
-    report = combined([part.report for part in parts])
+    """The row of a sweep, a chain, or other jobs that were submitted together; of a race, its winner's."""
+    reports = [part.report for part in parts]
+    report = combined([one for one in reports if one.lost_to is None] or reports)
     group = record_of_job(report.job).part_of
     known = Known(report, any(part.is_old for part in parts))
-    return _row(known, now, rows.get(_group_id(group)), group=group, members=len(parts))
+    return _row(known, now, rows.get(_group_id(group)), group=group, members=reports)
 
 
-def _row(known: Known, now: float, before: Row | None, *, group: str, members: int) -> Row:
+def _row(known: Known, now: float, before: Row | None, *, group: str, members: Sequence[Report] = ()) -> Row:
     report, record = known.report, record_of_job(known.report.job)
     counts = _runs(report) and not known.is_old
     key = key_of(record)
@@ -158,9 +159,9 @@ def _row(known: Known, now: float, before: Row | None, *, group: str, members: i
         ended=report.ended,
         is_old=known.is_old,
         pending=record.pending,
-        repeats=_repeats(record, group, members),
+        repeats=_repeats(record, group, len(members)),
         group=group,
-        members=members,
+        members=len(members),
     )
 
 
@@ -169,10 +170,10 @@ def kind_of(report: Report) -> Kind:
     return _KIND.get(report.state, "failed" if report.ended else "running")
 
 
-def _words(report: Report, members: int) -> tuple[str, ...]:
+def _words(report: Report, members: Sequence[Report]) -> tuple[str, ...]:
     words = tuple(reasons(report))
     if members and not is_sweep(report):
-        counts = Counter(state.state.replace("_", " ").lower() for state in report.states)
+        counts = Counter(state.state.replace("_", " ").lower() for state in combined(members).states)
         words = (", ".join(f"{number} {state}" for state, number in counts.most_common()), *words)
     return words if report.state != "UNKNOWN" or words else tuple(filter(None, [report.error]))
 

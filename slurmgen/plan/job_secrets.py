@@ -8,7 +8,7 @@ from slurmgen.field_names import fields_in, option
 from slurmgen.hints import Hint, offered
 from slurmgen.plan.environment import Setup
 from slurmgen.plan.ranks import Ranks
-from slurmgen.plan.task_variables import expanded
+from slurmgen.plan.task_variables import expanded_in_steps
 from slurmgen.plan.variables import OWN, names_set_later
 from slurmgen.request import Request
 from slurmgen.secret_names import in_clear
@@ -60,7 +60,7 @@ def find_secrets(request: Request, ranks: Ranks, setup: Setup, further: dict[str
 
 def _check_arguments(request: Request) -> None:
     """Refuse a secret in what becomes an argument, which every user of a node can see."""
-    for what, text in expanded(request):
+    for what, text in expanded_in_steps(request):
         for name in set(request.secrets or ()) & set(variables_in(text)):
             if "env" not in fields_in(what):
                 raise RequestError(

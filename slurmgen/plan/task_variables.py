@@ -49,3 +49,11 @@ def expanded(request: Request) -> Iterator[tuple[str, str]]:
     yield from ((option("env", name), value) for name, value in request.env.items())
     arguments = (*(request.command or ()), *(request.script_args or ()))
     yield from ((f"the argument {text!r}", text) for text in arguments)
+
+
+def expanded_in_steps(request: Request) -> Iterator[tuple[str, str]]:
+    """The same values of all steps of a job."""
+    yield from expanded(request)
+    for step in request.then or ():
+        arguments = (*(step.command or ()), *(step.script_args or ()))
+        yield from ((f"the argument {text!r} of then", text) for text in arguments)

@@ -15,6 +15,7 @@ from slurmgen.errors import RequestError
 from slurmgen.jobs.ledger import Ledger
 from slurmgen.jobs.secret_values import SecretValues
 from slurmgen.plan.job_secrets import PATH
+from slurmgen.request import Then
 from tests.conftest import Run
 from tests.scenarios.test_hostile_replies import WAY, Machine, machine
 from tests.support.sshd import Server, privilege_separation_folder, sshd
@@ -414,7 +415,13 @@ def test_no_representation_of_a_value_shows_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"script_args": ("--token=$HF_TOKEN",)}, {"python_env": "venv:/data/${HF_TOKEN}"}]
+    "asked",
+    [
+        {"script_args": ("--token=$HF_TOKEN",)},
+        {"python_env": "venv:/data/${HF_TOKEN}"},
+        {"then": (Then(script="b.py", script_args=("$HF_TOKEN",)),)},
+        {"then": (Then(command=("tool", "--token=$HF_TOKEN")),)},
+    ],
 )
 def test_an_argument_must_not_have_the_value_of_a_secret(asked: dict[str, object]) -> None:
     request = Request(secrets=("HF_TOKEN",), script="train.py", **asked)  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
 """apptainer and singularity: `apptainer exec` inside the step, once per task.
 
 The host's variables reach the container unless its image sets them too; one named
-APPTAINERENV_NAME wins over the image, and unlike `--env` its value may hold a comma.
+APPTAINERENV_NAME wins over the image, and unlike `--env` its value may hold a comma. Those that begin with
+APPTAINER, such as APPTAINER_CACHEDIR, are for the program itself.
 https://apptainer.org/docs/user/main/environment_and_metadata.html
 
 The working folder is bound and stays current, and a comma separates binds. A bind of a SquashFS file with the
@@ -38,6 +39,7 @@ def _engine(program: str) -> Engine:
         command=lambda call: _exec(program, call),
         program=program,
         env_prefix=f"{program.upper()}ENV_",
+        own_variables=("APPTAINER", "SINGULARITY"),
         is_file=_is_file,
         fetch=Fetch(_is_remote, f"{program} pull {{file}} {{image}}", ".sif"),
         not_in_binds=",",

@@ -101,6 +101,8 @@ class Engine(NamedTuple):
     "The option that the engine adds to srun."
     env_prefix: str = ""
     "The prefix of host variables that count over those of the image."
+    own_variables: tuple[str, ...] = ()
+    "How the names of variables begin that are for the engine itself, and so get no prefix."
     image: Callable[[str], str] = unchanged
     "The image as the engine writes it."
     image_fault: Callable[[str], tuple[str, str] | None] = no_fault

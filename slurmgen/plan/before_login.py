@@ -20,8 +20,9 @@ def login_script(
     """
     if not request.before_login:
         return ""
-    own = [f"export {one.name}={one.word}" for one in variables if one.name in request.env]
-    lines = ("set -e -o pipefail", *_software(setup, architecture), *own, *request.before_login)
+    own = {one.name: one.word for one in variables if one.name in request.env}
+    exports = (f"export {name}={word}" for name, word in own.items())
+    lines = ("set -e -o pipefail", *_software(setup, architecture), *exports, *request.before_login)
     return "\n".join(lines) + "\n"
 
 

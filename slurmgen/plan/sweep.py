@@ -30,7 +30,9 @@ RUN_DIR_VARIABLE = Variable(
     f'"$PWD/{TASK_FOLDER}/${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID"',
     "The folder of this task of the sweep.",
 )
-_PROGRESS = Variable("PROGRESS_DIR", "$RUN_DIR", '"$RUN_DIR"', "Files of other tasks are not its progress.")
+PROGRESS_DIR = "PROGRESS_DIR"
+"The variable with the folder whose files are the progress of a job that is requeued or in segments."
+_PROGRESS = Variable(PROGRESS_DIR, "$RUN_DIR", '"$RUN_DIR"', "Files of other tasks are not its progress.")
 
 
 class Array(Struct, frozen=True):

@@ -10,6 +10,7 @@ from slurmgen.launchers.base import Command, Launcher, Layout, Options, always
 
 _THREADS = "Ray sets OMP_NUM_THREADS, where it is unset, to the CPUs of each of its tasks."
 """https://docs.ray.io/en/latest/ray-core/configure.html"""
+# A sweep may indent these lines, so that the program of Python is one line.
 _START = '''\
 # The first task starts the head and the program; the others join until the head has ended.
 folder="$(mktemp -d /tmp/ray-XXXXXX)"  # short: the path of a socket has at most 107 bytes
@@ -34,8 +35,8 @@ fi
 start --head --node-ip-address="$MASTER_ADDR" --port="$MASTER_PORT" --include-dashboard=false &
 until is_up; do is_running; sleep 1; done
 export RAY_ADDRESS="$MASTER_ADDR:$MASTER_PORT"
-python -c "import ray, time; ray.init(logging_level=40)
-while len(ray.nodes()) < {nodes}: time.sleep(1)" || exit
+python -c "import ray, time; ray.init(logging_level=40); \\
+  [time.sleep(1) for _ in iter(lambda: len(ray.nodes()) < {nodes}, False)]" || exit
 "$@"'''
 _TOKEN = (
     "# Only processes of this job may join its Ray, which checks this token from 2.52 on.",

@@ -7,6 +7,7 @@ import pytest
 
 from slurmgen import Request, load_site, render, resolve
 from slurmgen.errors import RequestError
+from slurmgen.sweep import Sweep
 
 
 def text(**asked: object) -> str:
@@ -19,13 +20,23 @@ def in_task(script: str) -> str:
     return script.partition("bash -c '")[2].partition("'")[0]
 
 
+def waiting_program(script: str) -> str:
+    """The program of Python that waits for the nodes, as bash passes it on."""
+    return in_task(script).partition('python -c "')[2].partition('"')[0].replace("\\\n", "")
+
+
 def test_each_node_starts_ray_once_with_its_gpus() -> None:
     assert "#SBATCH --ntasks-per-node=1\n" in text()
     assert "--num-gpus=4 " in in_task(text())
 
 
 def test_the_program_waits_for_all_nodes() -> None:
-    assert "while len(ray.nodes()) < 2:" in in_task(text())
+    assert "len(ray.nodes()) < 2," in waiting_program(text())
+
+
+def test_runs_that_share_a_gpu_wait_for_ray_with_a_valid_program() -> None:
+    sweep = Sweep(grid={"seed": (1, 2)}, runs_per_gpu=2)
+    assert compile(waiting_program(text(gpus=1, nodes=1, sweep=sweep)), "", "exec")
 
 
 def test_the_threads_of_each_worker_are_left_to_ray() -> None:

@@ -84,7 +84,7 @@ def _numbers(plan: "Plan") -> dict[str, Reason]:
         "rendezvous": derived(_rendezvous(plan)),
         "launch": derived(shape.why),
         "gpu_hours": derived(
-            f"GPUs x time limit{' x segments' if plan.segments > 1 else ''}: the most that the job can use"
+            f"GPUs x time limit{' x tasks' if plan.tasks > 1 else ''}: the most that the job can use"
         ),
         "charge": _charge(plan),
         "command": derived("this command renders the same script again"),

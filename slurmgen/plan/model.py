@@ -14,12 +14,12 @@ from slurmgen.plan.reasons import Reason, Reasoned
 from slurmgen.plan.refusals import notes_of
 from slurmgen.plan.requeue import Notice
 from slurmgen.plan.staging import Staging
-from slurmgen.plan.sweep import Sweeping, described
+from slurmgen.plan.sweep import Sweeping
 from slurmgen.request import Request
 from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.sites.nodes import Place
 from slurmgen.slurm import durations
-from slurmgen.slurm.sbatch_options import leaves_out
+from slurmgen.slurm.sbatch_options import array_size, leaves_out
 from slurmgen.slurm.shell import Variable
 
 
@@ -74,7 +74,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def gpu_hours(self) -> float:
-        """GPU hours of a job, all its segments or tasks of a sweep, that uses its whole time limit."""
+        """GPU hours of a job, all tasks of its arrays included, that uses its whole time limit."""
         return self.ranks.layout.gpus * self.time_seconds * self.tasks / 3600
 
     @property
@@ -84,8 +84,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def tasks(self) -> int:
-        """Tasks of the sweep, or segments of the run; 1 for a plain job."""
-        return self.sweep.tasks if self.sweep else self.segments
+        """Tasks of its array, such as segments, or of all arrays of its sweep; 1 for a plain job."""
+        return self.sweep.tasks if self.sweep else array_size(dict(self.extra_directives).get("array", "0"))
 
     @property
     def notes(self) -> dict[str, str]:
@@ -228,58 +228,3 @@ class Plan(Struct, frozen=True, kw_only=True):
         )
         left_out = [key for key in self.request.sbatch if leaves_out(self.request.sbatch, key)]
         return tuple([(key, value) for key, value in options if value is not None and key not in left_out])
-
-
-def cited(plan: Plan) -> dict[str, str]:
-    """The sources that the reasons cite, by name."""
-    names = {
-        name for reason in plan.why.values() for name in plan.profile.sources if f"[{name}]" in reason.text
-    }
-    return {name: str(plan.profile.sources[name]) for name in plan.profile.sources if name in names}
-
-
-def as_dict(plan: Plan) -> dict[str, object]:
-    """The plan as `explain --json` prints it; every value is a JSON type."""
-    numbers = (
-        "site framework name nodes gpus_per_node ntasks_per_node procs_per_task cpus_per_task world_size "
-        "mem time requeue segments"
-    ).split()
-    why = plan.why
-    return {key: getattr(plan, key) for key in numbers} | {
-        "gpu_type": plan.place.gpu_type,
-        "partition": ",".join(plan.place.partitions) or None,
-        "qos": plan.place.qos,
-        "account": plan.account,
-        "container": plan.setup.image or None,
-        "python_env": plan.setup.python_env,
-        "modules": list(plan.setup.modules),
-        "rendezvous": plan.rendezvous.host if plan.rendezvous else None,
-        "gpu_hours": round(plan.gpu_hours, 2),
-        "charge": plan.charge,
-        "directives": dict(plan.directives),
-        "env": plan.env,
-        "secrets": list(plan.request.secrets or ()),
-        "task_env": {variable.name: variable.value for variable in plan.step.variables},
-        "notes": plan.notes,
-        "launch": _joined(plan.step.lines),
-        "script": plan.script,
-        "program": " ".join(plan.ranks.program.words),
-        "preflight": _joined(plan.preflight),
-        "on_bad_node": (plan.request.on_bad_node or "stop") if plan.preflight else None,
-        "requeue_signal": f"{plan.notice.by}@{plan.notice.lead}" if plan.notice else None,
-        "sweep": described(plan.sweep) if plan.sweep else None,
-        "stage": [*(plan.request.stage or ()), *(plan.request.stage_archives or ())],
-        "before_login": list(plan.request.before_login or ()),
-        "before": list(plan.request.before or ()),
-        "then": [" ".join(_joined(one.step.lines)) for one in plan.then],
-        "after": list(plan.request.after or ()),
-        "output": plan.output,
-        "command": plan.command,
-        "cited": cited(plan),
-        "reasons": {key: reason.text for key, reason in why.items()},
-        "sources": {key: reason.source for key, reason in why.items()},
-    }
-
-
-def _joined(lines: tuple[tuple[str, ...], ...]) -> list[str]:
-    return [" ".join(words) for words in lines]

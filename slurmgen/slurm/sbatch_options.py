@@ -69,7 +69,8 @@ OPTIONAL = frozenset("exclusive get-user-env nice no-kill propagate resv-ports".
 
 MOST_TASKS = 4_000_000
 "The largest MaxArraySize that Slurm allows."
-_ARRAY = r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?"
+_TASKS = r"\d+(-\d+(:[1-9]\d*)?)?"
+_ARRAY = rf"{_TASKS}(,{_TASKS})*(%\d+)?"
 _SIGNAL = r"([RB]{1,2}:)?[A-Z0-9+-]+(@[0-9]+)?"
 _NAME = r"[a-z][a-z0-9-]*"
 _VALUE = r"""[^"'\\$`\n]*"""
@@ -110,6 +111,21 @@ def checked(key: str, value: str) -> tuple[str, str]:
             "sbatch expands nothing in a directive; write the value itself.",
         )
     return key, f'"{value}"' if re.search(r"[\s#]", value) else value
+
+
+def array_size(value: str) -> int:
+    """The tasks of a valid value of --array.
+
+    >>> array_size("0-7%2"), array_size("1,3,5-9:2")
+    (8, 5)
+    """
+    return sum(map(_count, value.partition("%")[0].split(",")))
+
+
+def _count(part: str) -> int:
+    low, _, rest = part.partition("-")
+    high, _, step = rest.partition(":")
+    return len(range(int(low), int(high or low) + 1, int(step or 1)))
 
 
 def _check_name(key: str) -> None:

@@ -291,6 +291,8 @@ def test_the_charge_is_in_the_unit_of_the_site() -> None:
     assert plan(site, gpus=8, time="02:00:00").charge == "12 SU"
     assert plan(site, gpus=8, time="02:00:00", partition="b").charge == "6 SU"
     assert plan(site, gpus=8, time="02:00:00").gpu_hours == 16
+    assert plan(site, gpus=8, time="02:00:00", sbatch={"array": "1,3-7:2%2"}).gpu_hours == 4 * 16
+    assert plan(site, gpus=8, time="02:00:00", segments=3).gpu_hours == 3 * 16
 
 
 def test_options_of_torchrun_with_blanks_stay_single_words(tmp_path: Path) -> None:

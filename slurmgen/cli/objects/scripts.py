@@ -86,7 +86,7 @@ class Explained(Struct, frozen=True, kw_only=True):
     rendezvous: str | None
     "The address at which the ranks meet, as an expression of the shell."
     gpu_hours: float
-    "GPUs x time limit."
+    "GPUs x time limit x tasks of its array."
     charge: str | None
     "What the job costs at most, in the unit of the site."
     directives: dict[str, str]

@@ -65,6 +65,9 @@ def _program(request: Request, launcher: Launcher) -> Program:
 
 
 def _of_command(command: tuple[str, ...], arguments: tuple[str, ...]) -> Program:
+    if command[0].startswith("-"):
+        fact = f"{option('command')} {command[0]!r} begins with a dash"
+        raise RequestError(fact, "Begin it with the name of a program.")
     name = PurePosixPath(command[0]).name
     return Program((*map(word, command), *arguments), name, is_python=False)
 

@@ -166,6 +166,7 @@ def test_the_gpu_type_determines_the_gpus_per_node() -> None:
         ("generic", {"sbatch": {"array": "0-99999999999"}}, "an index of more than 4,000,000", "no larger"),
         ("generic", {"sbatch": {"array": "9" * 5000}}, "an index of more than 4,000,000", "no larger"),
         ("generic", {"sbatch": {"array": "-5"}}, "array=-5 is not an array", "0-99%4"),
+        ("generic", {"sbatch": {"array": "0-8:0"}}, "array=0-8:0 is not an array", "0-99%4"),
         ("generic", {"sbatch": {"array": True}}, "--sbatch array has no value", "Write array=VALUE"),
         ("generic", {"sbatch": {"hold": "5"}}, "--sbatch hold takes no value, not '5'", "Write hold alone"),
         ("generic", {"sbatch": {"error": "errs/%j"}}, "folder of --sbatch error=errs/%j", "--log-dir errs"),
@@ -221,6 +222,7 @@ def test_the_gpu_type_determines_the_gpus_per_node() -> None:
         ("generic", {"script": "a\udcffb"}, "script has a control character", "take it out"),
         ("generic", {"name": "a b"}, "the job name 'a b' is not a valid name", "--name"),
         ("generic", {"script": "-c"}, "begins with a dash", "./-c"),
+        ("generic", {"command": ("--pty", "a"), "name": "a"}, "begins with a dash", "name of a program"),
         ("generic", {"account": "a b"}, "'a b' is not a Slurm name", "Use letters"),
         (
             "generic",

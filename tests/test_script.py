@@ -15,6 +15,7 @@ from slurmgen.errors import ConfigError
 from slurmgen.launchers import LAUNCHERS
 from slurmgen.paths import bundled
 from slurmgen.sites.model import Env, Modules, Rendezvous
+from slurmgen.sweep import Sweep
 from tests.conftest import Run
 from tests.support.golden import golden_requests
 from tests.test_paths import OTHER_USER, as_root
@@ -334,6 +335,20 @@ def test_lint_finds_nothing_in_a_script_whose_tasks_export_variables() -> None:
         script = launcher.bundled_script or "train.py"
         plan = resolve(Request(framework=framework, gpus=4, nodes=nodes, script=script), site)
         assert lint.lint(render(plan), site) == ()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"segments": 3},
+        {"segments": 3, "secrets": ("HF_TOKEN",), "stage": ("/data/a.bin",), "after": ("ls",)},
+        {"requeue": True, "preflight": True, "on_bad_node": "retry"},
+        {"sweep": Sweep(grid={"seed": (1, 2)}, runs_per_gpu=2), "secrets": ("HF_TOKEN",)},
+    ],
+)
+def test_lint_finds_nothing_in_a_script_with_many_parts(asked: dict[str, Any]) -> None:
+    site = load_site("generic")
+    assert lint.lint(render(resolve(Request(script="train.py", **asked), site)), site) == ()
 
 
 def test_the_ranks_get_what_the_script_exports_even_with_export_none() -> None:

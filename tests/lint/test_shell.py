@@ -189,6 +189,11 @@ def test_shell_settings_at_each_command() -> None:
     ]
 
 
+def test_what_runs_in_the_background_changes_no_settings() -> None:
+    commands = script("set -e\nshow() { set +e; sleep 5; }\nshow &\nmodule load a").commands
+    assert [sorted(c.settings) for c in commands if c.name in ("sleep", "module")] == [[], ["errexit"]]
+
+
 HOSTILE = {
     "nested output": "echo " + "$(" * 3000 + "x" + ")" * 3000,
     "nested arithmetic": "A=$((" + "(" * 3000 + "1" + ")" * 3000 + "))",

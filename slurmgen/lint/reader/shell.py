@@ -92,7 +92,7 @@ class _Walker(Variables):
             if child.is_named:
                 behind = index + 1 < len(children) and children[index + 1].type == "&"
                 if behind:
-                    self._in("background", child)
+                    self._in_subshell("background", child)
                 else:
                     self.visit(child)
 

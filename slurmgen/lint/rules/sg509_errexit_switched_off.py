@@ -46,7 +46,7 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     hidden = False
     for command in sorted(script.commands, key=lambda command: command.span.start):
         if command.span.start in starts:
-            if switched_off and hidden:
+            if switched_off and hidden and "errexit" not in command.settings:
                 yield _finding(switched_off)
             switched_off = None
         elif command.name == "set":

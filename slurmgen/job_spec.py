@@ -20,6 +20,7 @@ from slurmgen.config.dependencies import check_dependencies, depends_on
 from slurmgen.config.project import FILE_NAME, Project, find_project, job_request, own_templates
 from slurmgen.config.user import Personal, fill, load_personal
 from slurmgen.errors import ConfigError, RequestError, did_you_mean
+from slurmgen.field_names import fields_in
 from slurmgen.job_options import (
     JobOptions,
     command_again,
@@ -118,16 +119,18 @@ class JobSpec(Struct, frozen=True, kw_only=True):
         try:
             return resolve(self.request, self.site, self.command, self.files)
         except RequestError as error:
-            if self.files.get(error.field) != FILE_NAME:
+            named = (error.field, *fields_in(error.marked[0]))
+            field = next((one for one in named if self.files.get(one) == FILE_NAME), None)
+            if field is None:
                 raise
-            raise self._placed(error) from None
+            raise self._placed(error, field) from None
 
-    def _placed(self, error: RequestError) -> RequestError:
+    def _placed(self, error: RequestError, field: str) -> RequestError:
         """An error about a value of slurmgen.toml, with its line and the table for the site's own value."""
         own = ["job", self.name or "", "site", self.site.name]
         tables = [own, own[:2], ["defaults"]]
-        place = located(self.project_dir / FILE_NAME, *([*table, error.field] for table in tables))
-        hint = f"[{'.'.join(map(toml_key, own))}] may have another `{error.field}` for this site."
+        place = located(self.project_dir / FILE_NAME, *([*table, field] for table in tables))
+        hint = f"[{'.'.join(map(toml_key, own))}] may have another `{field}` for this site."
         return error.but(f"{place}: ", f" {hint}" if self.name else "")
 
     def render(self, plan: "Plan", cache_dir: Path | None = None) -> str:

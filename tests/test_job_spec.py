@@ -217,6 +217,15 @@ def test_a_name_of_the_command_line_has_no_line(project: Path, slurmgen: Run) ->
     assert "slurmgen.toml" not in reply.stderr
 
 
+def test_a_contradiction_with_the_command_line_has_the_line_of_the_other_value(
+    project: Path, slurmgen: Run
+) -> None:
+    (project / "slurmgen.toml").write_text(f'{PROJECT}gpu_type = "a40"\n')
+    reply = slurmgen("render", "eval", "--gpus", "0", "--account", "a")
+    line = len(PROJECT.splitlines()) + 1
+    assert f"slurmgen.toml:{line}: --gpus 0 and --gpu-type exclude each other." in reply.stderr
+
+
 def test_a_job_that_excludes_nodes_keeps_what_python_changed(project: Path) -> None:
     job = load_job("train", project_dir=project, exclude=("n1",))
     changed = structs.replace(job, request=structs.replace(job.request, time="02:00:00"))

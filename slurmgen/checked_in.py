@@ -13,7 +13,8 @@ from slurmgen.config.project import FILE_NAME, Project, job_request, own_templat
 from slurmgen.errors import ConfigError, RequestError, SlurmgenError
 from slurmgen.files import read_inside
 from slurmgen.plan import Plan, resolve
-from slurmgen.request import Request, command_line
+from slurmgen.request import Request
+from slurmgen.request_command import command_line
 from slurmgen.script import render_all
 from slurmgen.signature import as_written, has_mark, signed
 from slurmgen.sites.model import Site

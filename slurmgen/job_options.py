@@ -8,7 +8,8 @@ from slurmgen.config import user
 from slurmgen.config.project import DEFAULT_SITE, FILE_NAME, Project
 from slurmgen.config.sweep_file import with_file
 from slurmgen.errors import RequestError, UnknownJob
-from slurmgen.request import Request, command_line, merge
+from slurmgen.request import Request, merge
+from slurmgen.request_command import command_line
 from slurmgen.sites.model import Site
 
 _HINT = "`slurmgen init` writes one to start from. Arguments of the training script go after `--`."

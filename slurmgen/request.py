@@ -1,20 +1,20 @@
 """Request: what the user asks for, independent of any site."""
 
-import shlex
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, convert, to_builtins
 
 from slurmgen.errors import RequestError
-from slurmgen.field_names import FILE_ONLY, flag, option
+from slurmgen.field_names import FILE_ONLY, option
 from slurmgen.hints import leave_it_out
-from slurmgen.slurm.sbatch_options import SbatchOptions, given
-from slurmgen.slurm.shell import VariableName, quote, unprintable
-from slurmgen.sweep import Sweep, merged, text_of
+from slurmgen.slurm.sbatch_options import SbatchOptions
+from slurmgen.slurm.shell import VariableName, unprintable
+from slurmgen.sweep import Sweep, merged
 from slurmgen.toml_errors import explained
 
 Rendezvous = Literal["static", "c10d"]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
+OnBadNode = Literal["stop", "retry"]
 RequeueSignal = Annotated[
     str,
     Meta(
@@ -24,8 +24,6 @@ RequeueSignal = Annotated[
 ]
 NONE = "none"
 "Instead of a name: use none of those that the site has."
-OMITTED = "..."
-"Replaces the value of a variable in the command of a script's header."
 
 MOST = {
     "gpus": 100_000,
@@ -38,6 +36,8 @@ MOST = {
 "The largest valid values; no cluster has so many."
 _UNITED = ("secrets", "not_secret")
 "Lists that are united over all layers."
+_LISTS = ("secrets", "not_secret", "modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
+"Lists without empty texts."
 PROGRAMS = ("script", "module", "command")
 "The fields that say what the ranks run; a request has at most one of them."
 
@@ -111,7 +111,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     "Run the job in up to so many array tasks, one after the other, until it is finished."
     exclude: tuple[str, ...] | None = None
     "Nodes that the job does not use, each as NODE or NODE=WHY; the reason becomes a comment."
-    on_bad_node: Literal["stop", "retry"] | None = None
+    on_bad_node: OnBadNode | None = None
     "After a preflight that found a bad node: stop, or requeue the job without it."
     requeue_signal: RequeueSignal | None = None
     "How the ranks are asked to stop, and optionally how many seconds before the time limit."
@@ -240,85 +240,3 @@ def check_text(request: Request) -> None:
                 "Newlines, tabs and NULs are not allowed in a batch script; take it out.",
                 key,
             )
-
-
-def command_line(
-    site: str,
-    request: Request,
-    job: str | None = None,
-    *,
-    replace_args: bool = False,
-    with_values: bool = False,
-) -> str:
-    """The slurmgen command that makes this request.
-
-    Args:
-        site: the site.
-        request: the options of the command.
-        job: the job of slurmgen.toml, if the command names one.
-        replace_args: the request's `script_args` replace those of slurmgen.toml.
-        with_values: include the values of variables, which may be secret; only for the user who set them.
-    """
-    values = to_builtins(request)
-    if with_values and request.env:
-        values["env"] = tuple([f"{name}={value}" for name, value in request.env.items()])
-    return command_of(site, values, job, replace_args=replace_args)
-
-
-def command_of(
-    site: str, values: dict[str, Any], job: str | None = None, *, replace_args: bool = False
-) -> str:
-    """`command_line` for the fields that `check_form` returned, without the values of variables."""
-    words = ["slurmgen render", *([quote(job)] if job else []), f"--site {site}"]
-    script_args = values.get("script_args", ())
-    for key, value in values.items():
-        if key == "script_args" or key in FILE_ONLY:
-            continue
-        words += _words(key, shlex.join(value) if key == "command" else value)
-    if replace_args:
-        words.append("--replace-args")
-    if script_args:
-        words += ["--", *map(quote, script_args)]
-    return " ".join(words)
-
-
-_LISTS = ("secrets", "not_secret", "modules", "binds", "exclude", "launcher_args", *FILE_ONLY)
-
-
-def _words(key: str, value: Any) -> list[str]:
-    """The options of one field."""
-    if key == "sweep":
-        return _sweep_words(value)
-    if isinstance(value, bool):
-        return [_switch(key, value)]
-    if isinstance(value, (str, int)):
-        return [_option(key, value)]
-    return [_option(key, text) for text in _texts(key, value)]
-
-
-def _sweep_words(sweep: dict[str, Any]) -> list[str]:
-    """The options of a sweep; what only slurmgen.toml can set is left out, as FILE_ONLY is."""
-    grid = sweep.get("grid") or {}
-    texts = [f"{name}={','.join(map(text_of, values))}" for name, values in grid.items()]
-    words = [_option("sweep", text) for text in texts]
-    return [*words, *([f"--sweep-limit {sweep['limit']}"] if "limit" in sweep else [])]
-
-
-def _option(key: str, value: str | int) -> str:
-    return f"{flag(key)} {quote(str(value))}"
-
-
-def _switch(key: str, on: bool) -> str:
-    return flag(key) if on else flag(key).replace("--", "--no-", 1)
-
-
-def _texts(key: str, value: dict[str, Any] | tuple[str, ...]) -> list[str] | tuple[str, ...]:
-    """The values of an option that is repeatable."""
-    if value == ():
-        return (NONE,)
-    if key == "sbatch" and isinstance(value, dict):
-        return [f"{name}={text}" if text else name for name, text in given(value).items()]
-    if isinstance(value, dict):
-        # A value may be secret, and scripts with this text are checked in.
-        return [f"{name}={OMITTED}" for name in value]
-    return value

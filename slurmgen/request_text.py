@@ -9,7 +9,8 @@ from msgspec import structs
 
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.field_names import FILE_ONLY
-from slurmgen.request import NONE, OMITTED, Precision, Rendezvous, Request
+from slurmgen.request import NONE, OnBadNode, Precision, Rendezvous, Request
+from slurmgen.request_command import OMITTED
 from slurmgen.sweep import Sweep
 
 Parse = Callable[[str], Any]
@@ -162,7 +163,7 @@ _PARSE: dict[str, Parse] = {
     **dict.fromkeys("binds secrets not_secret modules launcher_args exclude".split(), _lines),
     "rendezvous": _choice(*get_args(Rendezvous)),
     "mixed_precision": _choice(*get_args(Precision)),
-    "on_bad_node": _choice("stop", "retry"),
+    "on_bad_node": _choice(*get_args(OnBadNode)),
     "env": _each_line(variables),
     "sbatch": _each_line(sbatch_options),
     "sweep": _each_line(grid),

@@ -26,7 +26,8 @@ from slurmgen.adopt.own import from_rendered, site_of
 from slurmgen.errors import RequestError
 from slurmgen.lint.reader import Script, read
 from slurmgen.plan import resolve
-from slurmgen.request import NONE, Request, command_line, merge
+from slurmgen.request import NONE, Request, merge
+from slurmgen.request_command import command_line
 from slurmgen.script import render
 from slurmgen.sites.model import Site
 

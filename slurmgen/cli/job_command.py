@@ -6,7 +6,7 @@ import shlex
 import click
 
 from slurmgen.cli.help import Command
-from slurmgen.request import OMITTED
+from slurmgen.request_command import OMITTED
 
 _SCRIPT_ARGS = "slurmgen.script_args"
 _WORDS = "slurmgen.words"

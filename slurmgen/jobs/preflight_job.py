@@ -15,7 +15,8 @@ from slurmgen.jobs.project_content import Upload
 from slurmgen.paths import cache_folder
 from slurmgen.plan import Plan
 from slurmgen.remote.route import Route
-from slurmgen.request import NONE, Request, command_line
+from slurmgen.request import NONE, Request
+from slurmgen.request_command import command_line
 from slurmgen.sites.model import Site
 from slurmgen.sites.nodes import place_of
 from slurmgen.slurm.shell import is_full_path

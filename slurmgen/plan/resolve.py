@@ -26,7 +26,8 @@ from slurmgen.plan.staging import find_staging
 from slurmgen.plan.steps import Steps, find_steps
 from slurmgen.plan.sweep import Sweeping
 from slurmgen.plan.variables import variables
-from slurmgen.request import Request, check_form, check_text, command_of
+from slurmgen.request import Request, check_form, check_text
+from slurmgen.request_command import command_of
 from slurmgen.sites.model import Rendezvous, Site
 from slurmgen.slurm import sbatch_options
 from slurmgen.slurm.shell import Variable, unprintable

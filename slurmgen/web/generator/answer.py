@@ -11,7 +11,7 @@ from slurmgen.errors import RequestError
 from slurmgen.job_options import JobOptions
 from slurmgen.job_spec import spec_of_options
 from slurmgen.plan import Plan
-from slurmgen.request import command_line
+from slurmgen.request_command import command_line
 from slurmgen.request_text import request_of
 from slurmgen.script_lines import Line, script_lines
 from slurmgen.sites.model import Site

@@ -1,12 +1,16 @@
 """The options of the command line for a request."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from slurmgen.cli.request_completion import complete_frameworks, complete_of_site, engines
+from slurmgen.request import OnBadNode, Precision, Rendezvous
 from slurmgen.request_text import command_words, grid, sbatch_options, variables
+
+Option = Callable[[Callable[..., Any]], Any]
+"A decorator that gives a command an option."
 
 
 def _read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -21,7 +25,18 @@ def _read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Paramet
     return read
 
 
-REQUEST_OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
+def _repeatable(*names: str, metavar: str, text: str, parse: Callable[[Any], Any] | None = None) -> Option:
+    """An option that may be given several times; `text` is its help."""
+    read = _read(parse) if parse else None
+    return click.option(*names, multiple=True, metavar=metavar, callback=read, help=f"{text}; repeatable.")
+
+
+def _number(name: str, text: str) -> Option:
+    """An option with a whole number; `text` is its help."""
+    return click.option(name, type=int, metavar="N", help=text)
+
+
+REQUEST_OPTIONS: list[Option] = [
     click.option(
         "--framework",
         metavar="NAME",
@@ -29,30 +44,19 @@ REQUEST_OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
         help="Launcher: python, lightning, ddp, srun, accelerate, deepspeed, hf-trainer, jax, mpi, ray, "
         "spawn or tensorflow; default: ddp.",
     ),
-    click.option(
-        "--gpus", type=int, metavar="N", help="Total number of GPUs of the job, or 0 for none; default: 1."
-    ),
-    click.option("--nodes", type=int, metavar="N", help="Number of nodes; default: as few as --gpus needs."),
+    _number("--gpus", "Total number of GPUs of the job, or 0 for none; default: 1."),
+    _number("--nodes", "Number of nodes; default: as few as --gpus needs."),
     click.option(
         "--gpu-type",
         metavar="TYPE",
         shell_complete=complete_of_site(lambda site: site.gpu.types),
         help="GPU type, by its name in Slurm.",
     ),
-    click.option(
-        "--cpus-per-gpu", type=int, metavar="N", help="CPUs per GPU; default: from the site profile."
-    ),
-    click.option(
-        "--cpus",
-        type=int,
-        metavar="N",
-        help="CPUs per task, instead of --cpus-per-gpu; default: 4 without GPUs.",
-    ),
-    click.option(
+    _number("--cpus-per-gpu", "CPUs per GPU; default: from the site profile."),
+    _number("--cpus", "CPUs per task, instead of --cpus-per-gpu; default: 4 without GPUs."),
+    _number(
         "--ntasks-per-node",
-        type=int,
-        metavar="N",
-        help="Tasks that the job reserves on each node; default: those that the framework needs.",
+        "Tasks that the job reserves on each node; default: those that the framework needs.",
     ),
     click.option("--mem", metavar="SIZE", help="Memory per node, such as 64G."),
     click.option("--time", metavar="TIME", help="Time limit, such as 04:00:00 or 1-12:00:00."),
@@ -76,52 +80,34 @@ REQUEST_OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
         shell_complete=complete_of_site(engines),
         help="Container engine of the image, where the site has several.",
     ),
-    click.option(
-        "--bind",
-        "binds",
-        multiple=True,
-        metavar="SRC[:DST]",
-        help="Folder to mount in the container; repeatable.",
-    ),
-    click.option(
+    _repeatable("--bind", "binds", metavar="SRC[:DST]", text="Folder to mount in the container"),
+    _repeatable(
         "--env",
-        multiple=True,
-        callback=_read(variables),
         metavar="K=V",
-        help="Environment variable; $NAME in V is expanded in the job; repeatable.",
+        parse=variables,
+        text="Environment variable; $NAME in V is expanded in the job",
     ),
-    click.option(
+    _repeatable(
         "--secret",
         "secrets",
-        multiple=True,
         metavar="NAME",
-        help="Variable with a secret value, from the environment, the keyring or a prompt; repeatable.",
+        text="Variable with a secret value, from the environment, the keyring or a prompt",
     ),
-    click.option(
-        "--not-secret",
-        multiple=True,
-        metavar="NAME",
-        help="Variable of --env that is not secret, although it looks so; repeatable.",
+    _repeatable(
+        "--not-secret", metavar="NAME", text="Variable of --env that is not secret, although it looks so"
     ),
-    click.option(
-        "--module",
-        "modules",
-        multiple=True,
-        metavar="NAME",
-        help="Module to load instead of the site's, or none; repeatable.",
-    ),
+    _repeatable("--module", "modules", metavar="NAME", text="Module to load instead of the site's, or none"),
     click.option(
         "--python-env",
         metavar="ENV",
         help="Python environment: none, uv[:FOLDER], venv:FOLDER, conda:NAME, pixi[:FOLDER[:NAME]] or "
         "squashfs:FILE[:FOLDER].",
     ),
-    click.option(
+    _repeatable(
         "--sbatch",
-        multiple=True,
-        callback=_read(sbatch_options),
         metavar="K[=V]",
-        help="Another sbatch option; K alone if it takes no value; repeatable.",
+        parse=sbatch_options,
+        text="Another sbatch option; K alone if it takes no value",
     ),
     click.option(
         "--script",
@@ -140,12 +126,11 @@ REQUEST_OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
         metavar="TEXT",
         help="Program instead of a script, with its arguments in one text.",
     ),
-    click.option(
+    _repeatable(
         "--launcher-arg",
         "launcher_args",
-        multiple=True,
         metavar="WORD",
-        help="Further option of torchrun or accelerate launch; repeatable.",
+        text="Further option of torchrun or accelerate launch",
     ),
     click.option(
         "--launcher-config", metavar="PATH", help="Configuration file of accelerate launch, or of DeepSpeed."
@@ -157,12 +142,12 @@ REQUEST_OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
     ),
     click.option(
         "--rendezvous",
-        type=click.Choice(["static", "c10d"]),
+        type=click.Choice(get_args(Rendezvous)),
         help="How the nodes of torchrun find each other.",
     ),
     click.option(
         "--mixed-precision",
-        type=click.Choice(["no", "fp16", "bf16", "fp8"]),
+        type=click.Choice(get_args(Precision)),
         help="Precision that the accelerate launcher sets.",
     ),
     click.option(
@@ -175,38 +160,25 @@ REQUEST_OPTIONS: list[Callable[[Callable[..., Any]], Any]] = [
         default=None,
         help="Ask the ranks to save before the time limit, and requeue the job if they are unfinished.",
     ),
-    click.option(
-        "--segments",
-        type=int,
-        metavar="N",
-        help="Run the job in up to N array tasks, one after the other, until it is finished.",
-    ),
+    _number("--segments", "Run the job in up to N array tasks, one after the other, until it is finished."),
     click.option(
         "--requeue-signal",
         metavar="HOW",
         help="How they are asked: USR2, TERM or file (STOP_FILE); @SECONDS before the limit.",
     ),
-    click.option(
-        "--exclude",
-        multiple=True,
-        metavar="NODE[=WHY]",
-        help="Node that the job does not use, and why; repeatable.",
-    ),
+    _repeatable("--exclude", metavar="NODE[=WHY]", text="Node that the job does not use, and why"),
     click.option(
         "--on-bad-node",
-        type=click.Choice(["stop", "retry"]),
+        type=click.Choice(get_args(OnBadNode)),
         help="If the preflight finds a bad node: stop, or requeue the job without it; default: stop.",
     ),
-    click.option(
+    _repeatable(
         "--sweep",
-        multiple=True,
-        callback=_read(grid),
         metavar="NAME=V,V...",
-        help="Run every combination of these values of the script's parameters; repeatable.",
+        parse=grid,
+        text="Run every combination of these values of the script's parameters",
     ),
-    click.option(
-        "--sweep-limit", type=int, metavar="N", help="The most tasks of a sweep that run at a time."
-    ),
+    _number("--sweep-limit", "The most tasks of a sweep that run at a time."),
     click.option(
         "--label-ranks/--no-label-ranks",
         default=None,

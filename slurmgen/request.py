@@ -40,6 +40,8 @@ _LISTS = ("secrets", "not_secret", "modules", "binds", "exclude", "launcher_args
 "Lists without empty texts."
 PROGRAMS = ("script", "module", "command")
 "The fields that say what the ranks run; a request has at most one of them."
+_ALTERNATIVES = (PROGRAMS, ("cpus_per_gpu", "cpus"))
+"Fields of which a later layer replaces all by one."
 
 
 class Then(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -153,7 +155,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     @property
     def names_program(self) -> bool:
         """Whether it says what the ranks run; otherwise they run a bundled script."""
-        return any(getattr(self, key) for key in PROGRAMS)
+        return _names_one(self, PROGRAMS)
 
 
 def merge(*layers: Request) -> Request:
@@ -162,12 +164,12 @@ def merge(*layers: Request) -> Request:
     `secrets` and `not_secret` are united.
 
     A later `container` of none also removes the engine and the binds of earlier requests; a later script,
-    module or command replaces an earlier one of any kind.
+    module or command replaces an earlier one of any kind, and so do the CPUs of a task and of a GPU.
     """
     values: dict[str, object] = {}
     for layer in layers:
-        if layer.names_program:
-            values = {key: value for key, value in values.items() if key not in PROGRAMS}
+        replaced = {key for group in _ALTERNATIVES for key in group if _names_one(layer, group)}
+        values = {key: value for key, value in values.items() if key not in replaced}
         for key in Request.__struct_fields__:
             value = getattr(layer, key)
             if value is not None:
@@ -175,6 +177,10 @@ def merge(*layers: Request) -> Request:
         if layer.container == NONE:
             values = {key: value for key, value in values.items() if key not in _drops(layer)}
     return Request(**values)  # type: ignore[arg-type]
+
+
+def _names_one(layer: Request, fields: tuple[str, ...]) -> bool:
+    return any(getattr(layer, field) for field in fields)
 
 
 def _merged(key: str, earlier: Any, value: Any) -> object:

@@ -14,7 +14,7 @@ MANAGED = {
     "container": option("container"),
     "cores-per-socket": option("cpus_per_gpu"),
     "cpus-per-gpu": option("cpus_per_gpu"),
-    "cpus-per-task": option("cpus_per_gpu"),
+    "cpus-per-task": f"{option('cpus_per_gpu')} or {option('cpus')}",
     "gpus": option("gpus"),
     "gpus-per-node": f"{option('gpus')} and {option('nodes')}",
     "gpus-per-socket": f"{option('gpus')} and {option('nodes')}",

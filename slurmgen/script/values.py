@@ -1,6 +1,6 @@
 """The values that a template of a batch script places; they are computed here, and only here."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slurmgen.launchers import Launcher, Layout
 from slurmgen.plan import Plan
@@ -11,10 +11,6 @@ from slurmgen.python_env import COMMENTS
 from slurmgen.slurm.node_step import on_each_node
 from slurmgen.slurm.shell import quote
 from slurmgen.text import counted
-
-if TYPE_CHECKING:
-    pass
-
 
 _COLUMNS = 96
 

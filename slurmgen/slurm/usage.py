@@ -25,9 +25,9 @@ class Usage(Struct, frozen=True, kw_only=True):
     memory_used: int | None = None
     "MiB of all tasks of the largest step, each at its maximum; None if Slurm took no sample."
     cpu_seconds: int | None = None
+    "Seconds of CPU time of all tasks."
     gpu_percent: int | None = None
     "Of all its GPUs, as Slurm sampled them; None if the site does not have it sampled."
-    "Seconds of CPU time of all tasks."
 
 
 def usage(allocated: str, cpu_time: str, used: str = "") -> Usage:

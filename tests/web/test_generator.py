@@ -164,6 +164,11 @@ def test_the_charge_is_shown_where_the_site_states_a_rate(client: TestClient) ->
     assert "costs at most 4 GPU hours" in _visible_text(html)
 
 
+def test_a_command_in_a_hint_is_code(client: TestClient) -> None:
+    html = client.post("/generator", data={"site": "leonardo"}).text
+    assert re.search(r'<span id="hint-account"[^>]*>Required. <code>saldo -b</code> lists yours.', html)
+
+
 def test_hints_are_sent_only_when_what_they_depend_on_has_changed(client: TestClient) -> None:
     texts = {"site": "olivia", "account": "nn1234k", "shown": "olivia||||"}
     assert "hint-gpus" not in client.post("/generator", data=texts).text

@@ -1,5 +1,6 @@
 """Fixes bring no new finding, and their patches apply, on every script that the linter is tested on."""
 
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterable
@@ -30,6 +31,20 @@ def test_a_fix_brings_no_finding(unsafe: bool) -> None:
 def test_a_safe_fix_changes_only_scripts_that_sbatch_rejects_or_the_first_line_of_scontrol() -> None:
     rules = {report.rule.code for path in SCRIPTS for report in fix(path.read_bytes().decode()).applied}
     assert rules == {"SG101", "SG102", "SG104", "SG309"}
+
+
+@pytest.mark.parametrize("ports", [("29500", "29600"), ("45000", "39877"), ("45000", "29600")])
+def test_two_ports_of_a_script_stay_different(ports: tuple[str, str]) -> None:
+    launch = 'srun torchrun --nnodes=2 --rdzv-id=$SLURM_JOB_ID --rdzv-endpoint="$A:${PORT}" train.py\n'
+    lines = "".join(
+        f"{name}={port}\n{launch.replace('PORT', name)}"
+        for name, port in zip(("FIRST_PORT", "SECOND_PORT"), ports, strict=True)
+    )
+    text = f"#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1 --gres=gpu:1\n{lines}"
+    after = fix(text, unsafe=True).text
+    first, second = re.findall(r"^\w+_PORT=(.*)$", after, re.MULTILINE)
+    assert first == "$((20000 + SLURM_JOB_ID % 12768))"
+    assert second == "$((20000 + (SLURM_JOB_ID + 4000) % 12768))"
 
 
 def test_git_applies_the_patches_of_all_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ from slurmgen.lint.rules.common import (
     replace_assigned,
     takes_whole_nodes,
 )
+from slurmgen.lint.rules.ports import job_port, port_values
 
 CODE = "SG301"
 SEVERITY = "warning"
@@ -55,20 +56,20 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
     """Check every rendezvous port, and report each place once."""
     if takes_whole_nodes(script):
         return
-    seen = set()
+    seen, values = set(), port_values(script)
     for launch in script.started:
-        for finding in _findings(script, launch):
+        for finding in _findings(script, launch, values):
             if finding.span not in seen:
                 seen.add(finding.span)
                 yield finding
 
 
-def _findings(script: Script, launch: Launch) -> Iterator[Finding]:
+def _findings(script: Script, launch: Launch, values: tuple[str, ...]) -> Iterator[Finding]:
     options = launch.options
     if "standalone" in options.given:
         return
     fixed = list(_assignments(script, launch))
-    yield from (_of_assignment(script, found) for found in fixed)
+    yield from (_of_assignment(script, found, job_port(found, values)) for found in fixed)
     for found in rendezvous(launch, "port"):
         port = port_in(found.value) or default_port_in(found.word.raw)
         if port and not any(port in assigned.raw for assigned in fixed):
@@ -121,14 +122,14 @@ def _fixed_port(found: Assignment) -> str | None:
     return (port_in(found.value) if found.value.isdigit() else None) or default_port_in(found.raw)
 
 
-def _of_assignment(script: Script, found: Assignment) -> Finding:
-    edits = replace_assigned(script, found, JOB_PORT) if found.value.isdigit() else ()
-    return _of_number(found.span, _fixed_port(found) or "")._replace(edits=edits)
+def _of_assignment(script: Script, found: Assignment, better: str) -> Finding:
+    edits = replace_assigned(script, found, better) if found.value.isdigit() else ()
+    return _of_number(found.span, _fixed_port(found) or "", better)._replace(edits=edits)
 
 
-def _of_number(span: Span, port: str) -> Finding:
+def _of_number(span: Span, port: str, better: str = JOB_PORT) -> Finding:
     return Finding(
-        span, f"every job of this script uses port {port}", f"derive the port from the job ID: `{JOB_PORT}`"
+        span, f"every job of this script uses port {port}", f"derive the port from the job ID: `{better}`"
     )
 
 

@@ -36,6 +36,7 @@ from slurmgen.lint.rules.common import (
     rendezvous,
     replace_assigned,
 )
+from slurmgen.lint.rules.ports import job_port, port_values
 
 CODE = "SG302"
 SEVERITY = "warning"
@@ -54,15 +55,17 @@ def check(script: Script, _site: Site | None) -> Iterator[Finding]:
         for launch in script.started
         for found in in_force(script, launch, _names(script, launch), branches=True)
     }
+    values = port_values(script)
     for found in used:
         low, high = _bounds(found)
         if low <= _LAST and high >= _FIRST:
+            better = job_port(found, values)
             value = f"in {low:.0f}-{high:.0f}" if low < high else f"{low:.0f}"
             yield Finding(
                 found.span,
                 f"{found.name} is {value}; the ephemeral ports are {_FIRST}-{_LAST}",
-                f"use a port below {_FIRST}: `{JOB_PORT}`",
-                replace_assigned(script, found, JOB_PORT) if found.value.isdigit() or low < high else (),
+                f"use a port below {_FIRST}: `{better}`",
+                replace_assigned(script, found, better) if found.value.isdigit() or low < high else (),
             )
     seen = set()
     for launch in script.started:

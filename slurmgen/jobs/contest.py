@@ -44,6 +44,7 @@ class Contest:
         Raises:
             CommandFailed: no site took the job, or no job ran the program, or another command ended the race.
             Unresolved: no site is known to have taken the job.
+            RemoteError, RequestError: all sites failed for this one reason.
         """
         # Those that have a job first: it is queried while the user is asked for a secret of another one.
         for runner in sorted(self._runners.values(), key=lambda one: not one.has_job):
@@ -93,6 +94,8 @@ class Contest:
                 f"no job of {counted(len(self._runners), 'site')} has run the program",
                 "`slurmgen status` shows how each has ended; the same command submits new ones.",
             )
+        if len(errors) > 1 and len({str(error) for error in errors}) == 1:  # it is not the sites' own
+            return next(iter(self._errors.values()))
         reasons = (f"{self._runners[key].route.site}: {error.fact}" for key, error in self._errors.items())
         return CommandFailed(f"no site took the job: {'; '.join(reasons)}", "`slurmgen where` compares them.")
 

@@ -15,7 +15,14 @@ import pytest
 from msgspec import structs
 
 from slurmgen import Request, load_job, load_site, resolve, status, submit, wait
-from slurmgen.errors import CommandFailed, ConfigError, ConnectionFailed, RequestError, Unresolved
+from slurmgen.errors import (
+    CommandFailed,
+    ConfigError,
+    ConnectionFailed,
+    RequestError,
+    TransferFailed,
+    Unresolved,
+)
 from slurmgen.job_options import JobOptions
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs import contest, exactly_once, losers, runner
@@ -415,6 +422,19 @@ def test_an_entry_that_may_have_a_job_stays_if_the_second_connection_fails(proje
 
     assert finished(started(project, "kept-entries", prepare)) == 3
     assert [entry.pending for entry in Races().entries(race_of("kept-entries"))] == [True, True]
+
+
+def test_if_all_sites_fail_for_the_same_reason_that_is_the_error(project: Path) -> None:
+    def prepare() -> None:
+        def lose(_: Submission) -> None:
+            raise TransferFailed("data changed while it was sent", "Submit again.")
+
+        at_submission("daic", lose)
+        at_submission("generic", lose)
+
+    assert finished(started(project, "same-reason", prepare)) == 3
+    log = (project.parent / "same-reason.log").read_text()
+    assert log.endswith("\nerror: data changed while it was sent. Submit again.\n")
 
 
 @pytest.fixture

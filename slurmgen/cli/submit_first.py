@@ -14,7 +14,7 @@ from slurmgen.cli.submit_job import check_follow, follow_log, prepared_job, with
 from slurmgen.cli.submit_output import notes_of, show, submitted_values, warn
 from slurmgen.cli.submit_progress import LinePrinter
 from slurmgen.cli.where import connect_without_prompt
-from slurmgen.errors import RequestError
+from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.job_options import JobOptions
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs.logins import Logins
@@ -22,6 +22,7 @@ from slurmgen.request import Request
 from slurmgen.text import counted, listed
 
 if TYPE_CHECKING:
+    from slurmgen.cli.objects.jobs import SubmittedFirst
     from slurmgen.jobs.first_job import FirstJob
     from slurmgen.jobs.prepare import Prepared
     from slurmgen.jobs.race import Won
@@ -123,13 +124,22 @@ def _show(job: "FirstJob", sending: Sending, logins: Logins, as_json: bool) -> N
 
 
 def _print(race: "Race", as_json: bool, won: "Won") -> None:
-    """Print the id of the job that runs, or the object."""
-    if as_json:
-        from slurmgen.cli.objects.jobs import SubmittedFirst
+    """Print the id of the job that runs, or the object.
 
-        values = submitted_values(won.runner.record)
-        print_json(
-            SubmittedFirst(**values, earlier=won.runner.is_earlier, race=race.key, others=list(won.losers))
-        )
-    else:
-        click.echo(won.runner.record.id)
+    Raises:
+        SlurmgenError: it cannot be printed; the error names the job.
+    """
+    try:
+        print_json(_object(race, won)) if as_json else click.echo(won.runner.record.id)
+    except OSError as error:
+        raise SlurmgenError(
+            f"{won.runner.name} runs the program, but its id could not be printed: {error.strerror}",
+            "The same command prints it.",
+        ) from None
+
+
+def _object(race: "Race", won: "Won") -> "SubmittedFirst":
+    from slurmgen.cli.objects.jobs import SubmittedFirst
+
+    values, others = submitted_values(won.runner.record), list(won.losers)
+    return SubmittedFirst(**values, earlier=won.runner.is_earlier, race=race.key, others=others)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -435,6 +436,29 @@ def test_if_all_sites_fail_for_the_same_reason_that_is_the_error(project: Path) 
     assert finished(started(project, "same-reason", prepare)) == 3
     log = (project.parent / "same-reason.log").read_text()
     assert log.endswith("\nerror: data changed while it was sent. Submit again.\n")
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_an_id_that_cannot_be_printed_is_in_the_error_and_printed_by_the_same_command(
+    more: tuple[str, ...], project: Path
+) -> None:
+    def run(stdout: int) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "slurmgen", *words("unprinted"), *more]
+        return subprocess.run(
+            command, cwd=project, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=300
+        )
+
+    reader, closed = os.pipe()
+    os.close(reader)
+    first, again = run(closed), run(subprocess.PIPE)
+    os.close(closed)
+    record = Ledger().of_key(race_of("unprinted").chosen)
+    assert record
+    job = f"job {record.id} at {record.site} runs the program"
+    assert (first.returncode, f"error: {job}, but its id could not be printed" in first.stderr) == (2, True)
+    assert again.returncode == 0
+    assert again.stdout == f"{record.id}\n" or json.loads(again.stdout)["id"] == record.id
+    assert eventually(lambda: runs_of(project, "unprinted")) == [record.id]
 
 
 @pytest.fixture

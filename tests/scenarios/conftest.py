@@ -62,7 +62,7 @@ class Site:
         assert re.fullmatch(r"\d+\n", result.stdout)
         return result.stdout.strip()
 
-    def ended(self, job: str, seconds: float = 240.0) -> Job:
+    def ended(self, job: str, seconds: float = 480.0) -> Job:
         """Wait for the end of a job, then read what Slurm and the log say of it."""
         state = self.testbed.wait(job, seconds)
         record = self.testbed.run("scontrol", "--oneliner", "show", "job", job)

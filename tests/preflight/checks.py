@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from slurmgen.bundled_scripts import PREFLIGHT
 from slurmgen.paths import bundled
+from tests.support.ports import free_port
 
 PROGRAM = str(bundled(PREFLIGHT))
 HERE = Path(__file__).parent
-PORT = 20000 + os.getpid() % 12768  # below the ephemeral ports, as in a job
 JOB = "7"
 PYTHON = (sys.executable, "-S")  # without the packages of this environment: PyTorch takes seconds to load
 
@@ -71,7 +71,7 @@ def check(
         options: options of the job's part.
         python: the words that start Python.
         job: the words before the job's part, instead of `python`.
-        port: the port where ranks would meet; default: one for this process.
+        port: the port where ranks would meet; default: a free one.
         env: further variables.
     """
     named, before = names or addresses(count), before or {}
@@ -86,7 +86,7 @@ def check(
     words = [
         *(job or (*python, PROGRAM)),
         "job",
-        f"--rendezvous={named[0]}:{port or PORT}",
+        f"--rendezvous={named[0]}:{port or free_port()}",
         *options,
         "--",
         *start,
@@ -99,7 +99,7 @@ def check(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     seconds = time.monotonic() - began

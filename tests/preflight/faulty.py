@@ -51,11 +51,14 @@ def clock() -> None:
 
 
 def slow() -> None:
-    """A stand-in for a slow processor: each matrix product is computed five times."""
+    """A stand-in for a slow processor: each matrix product is computed many times.
+
+    It is measured again while the other nodes, with which it shares this machine, are idle.
+    """
     import product
 
     multiply = product.multiply_plainly
-    product.multiply_plainly = lambda left: [multiply(left) for _ in range(5)].pop()
+    product.multiply_plainly = lambda left: [multiply(left) for _ in range(40)].pop()
 
 
 def killed() -> None:
@@ -80,12 +83,12 @@ def absent() -> None:
 
 
 def short_limits() -> None:
-    """Not a fault: the job waits for a second only, so that a test is short."""
+    """Not a fault: the job waits for some seconds only, so that a test is short."""
     import check  # type: ignore[import-not-found]
     import nodes  # type: ignore[import-not-found]
 
-    nodes.JOIN = check.FACTS = nodes.Limit(1.5, 60.0)
-    nodes.Nodes.ask.__defaults__ = (nodes.Limit(1.5, 1.5),)
+    nodes.JOIN = check.FACTS = nodes.Limit(6.0, 60.0)
+    nodes.Nodes.ask.__defaults__ = (nodes.Limit(6.0, 6.0),)
     impatient()
 
 

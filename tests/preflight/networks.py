@@ -76,4 +76,4 @@ def _ip(*words: str) -> None:
 
 
 def _run(command: Sequence[str]) -> None:
-    subprocess.run(command, capture_output=True, check=True, timeout=10)
+    subprocess.run(command, capture_output=True, check=True, timeout=60)

@@ -1,6 +1,7 @@
 """Eight nodes, each a process on this machine, one of them with a fault: is it named, and no other?"""
 
 import os
+import re
 import socket
 import subprocess
 from pathlib import Path
@@ -62,11 +63,12 @@ def test_faults_are_named_each_on_its_node(tmp_path: Path) -> None:
     result = check(tmp_path, special={node: fault(name) for node, name in faults.items()})
     found = {name: dict(texts) for name, texts in result.findings.items()}
     assert found[NAMES[5]].pop("slow").startswith("a matrix product takes "), result.output
+    assert re.fullmatch(r"its clock is (4\.9|5\.[01]) s behind the others", found[NAMES[3]].pop("clock"))
     assert (result.status, found) == (
         79,
         {
             NAMES[1]: {"product": "the product has NaN (plain Python)"},
-            NAMES[3]: {"clock": "its clock is 5.0 s behind the others"},
+            NAMES[3]: {},
             NAMES[5]: {},
         },
     )
@@ -93,7 +95,7 @@ def test_a_single_node_that_hangs_is_named(tmp_path: Path) -> None:
     result = check(tmp_path, 1, special={0: fault("stopped")}, job=SHORT)
     assert (result.status, result.findings) == (
         79,
-        {NAMES[0]: {"peer": "no answer for 2 s: reading its clock"}},
+        {NAMES[0]: {"peer": "no answer for 6 s: reading its clock"}},
     )
 
 
@@ -104,7 +106,7 @@ def test_lost_nodes_are_named(tmp_path: Path) -> None:
         79,
         {
             NAMES[1]: {"peer": "its check ended: reading its clock"},
-            NAMES[3]: {"peer": "no answer for 2 s after the others: reading its clock"},
+            NAMES[3]: {"peer": "no answer for 6 s after the others: reading its clock"},
             NAMES[5]: {"peer": "its check did not start, or cannot connect"},
         },
     ), result.output

@@ -148,7 +148,7 @@ def test_a_refusal_quotes_slurm(cluster: Transport, tmp_path: Path) -> None:
 
 def test_a_trial_makes_no_job(cluster: Transport, testbed: Testbed) -> None:
     def jobs() -> set[str]:
-        return set(testbed.run("squeue", "--noheader", "--states=all", "--format=%i").split())
+        return set(testbed.run("squeue", "--noheader", "--states=all", "--format=%F").split())
 
     before = jobs()
     assert try_out(cluster, f"{HEAD}true\n").startswith("it would start at ")

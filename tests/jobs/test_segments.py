@@ -69,7 +69,13 @@ def call(slurmgen: Run, project: Path, testbed: Testbed, tmp_path: Path) -> Iter
         args = ["--", *tail.split("\0")] if tail else []
         return slurmgen(*head.split("\0"), *at, *args, cwd=project, env=os.environ | more)
 
+    clear(testbed)  # of the jobs of other tests
     yield run
+    clear(testbed)
+
+
+def clear(testbed: Testbed) -> None:
+    """Cancel all jobs."""
     testbed.run("scancel", "--me")
     eventually(lambda: not testbed.run("squeue", "--noheader").strip())
 

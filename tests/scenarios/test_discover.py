@@ -99,9 +99,9 @@ class Login:
 
     @property
     def jobs(self) -> list[str]:
-        """The ids of all jobs so far."""
+        """The ids of all jobs so far; squeue sorts them by their states, which change."""
         shown = self.testbed.run("squeue", "--noheader", "--states=all", "--format=%i")
-        return shown.split()
+        return sorted(shown.split())
 
     def drain(self, state: str) -> None:
         nodes = ",".join(self.testbed.twin.nodes)
@@ -115,7 +115,7 @@ def login() -> Iterator[Login]:
 
 
 def query(testbed: Testbed) -> bytes:
-    reply = subprocess.run(["sh", "-c", QUERY], env=testbed.environ, capture_output=True, timeout=60)
+    reply = subprocess.run(["sh", "-c", QUERY], env=testbed.environ, capture_output=True, timeout=300)
     return reply.stdout
 
 

@@ -121,7 +121,7 @@ def site(testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         made = Site(server, testbed, wrapper, tmp_path_factory.mktemp("clients"))
         with made.clean() as transport:
             for kind in ("changed", "unchanged"):  # what those two kinds go from
-                made.job("first", kind).submit(transport)
+                made.job("first", kind).settled(transport)
         yield made
 
 

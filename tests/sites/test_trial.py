@@ -28,7 +28,7 @@ def results(output: str) -> dict[str, str]:
     return {row[1]: row[2] for row in rows if row}
 
 
-@pytest.mark.parametrize("name", [path.stem for path in bundled("site_profiles").glob("*.toml")])
+@pytest.mark.parametrize("name", sorted(path.stem for path in bundled("site_profiles").glob("*.toml")))
 def test_a_bundled_site_passes_without_a_twin(name: str) -> None:
     trials = try_scripts(load_site(name), Request())
     assert [trial for trial in trials if trial.result == "failed"] == []

@@ -98,7 +98,8 @@ def test_killed_and_stopped_runs_end_with_the_same_weights(
     framework: str, ranks: Ranks, whole: dict[str, Whole], tmp_path: Path
 ) -> None:
     """A killed run continues from the last complete epoch, a stopped one from the step."""
-    step, world_size = random.randrange(STEPS + 1, 2 * STEPS), len(whole[framework].run.starts)  # noqa: S311
+    step = random.Random(framework).randrange(STEPS + 1, 2 * STEPS)  # noqa: S311
+    world_size = len(whole[framework].run.starts)
     into = ("--run-dir", str(tmp_path / "run"))
     crash = ("--crash-rank", str(world_size - 1), "--crash-step", str(step))
     killed = train(ranks, framework, *into, *crash)

@@ -40,7 +40,7 @@ def sbatch(testbed: Testbed, *options: str) -> "subprocess.CompletedProcess[str]
         env=testbed.environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -176,10 +176,10 @@ def test_a_user_name_with_capitals_has_an_account() -> None:
 
 def test_slurmdbd_replies_once_a_restart_is_done() -> None:
     with twin("saga", nodes=1) as testbed:
-        for daemon in testbed.twin.daemons:
-            if daemon.name in ("mariadbd", "slurmdbd"):
-                os.kill(daemon.pid or 0, signal.SIGKILL)
-        eventually(lambda: all(d.pid is None for d in testbed.twin.daemons if d.name == "slurmdbd"))
+        killed = [one for one in testbed.twin.daemons if one.name in ("mariadbd", "slurmdbd")]
+        for daemon in killed:
+            os.kill(daemon.pid or 0, signal.SIGKILL)
+        eventually(lambda: all(one.pid is None for one in killed))
         with patch.dict(os.environ, testbed.environ):
             up(load_site("saga"), 1)
         assert "devel" in testbed.run("sacctmgr", "--noheader", "show", "qos", "format=name%30")

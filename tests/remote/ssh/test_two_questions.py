@@ -62,7 +62,7 @@ def test_both_are_prompted_for_once_never_shown_and_not_stored(place: Place, cli
         screen.type(f"{PASSWORD}\n")
         screen.until("One-time code: ")
         screen.type(f"{CODE}\n")
-        screen_text = screen.until("echo ")
+        screen_text = screen.until("echo True")
     assert "job 12 (a) is RUNNING" in screen_text
     assert "ended 0, echo True" in screen_text
     assert (screen_text.count("Password: "), screen_text.count("One-time code: ")) == (1, 1)
@@ -100,7 +100,7 @@ def test_wrong_answers_are_reported_and_the_terminal_echoes_again(place: Place, 
             if place.asking.kind == "together":
                 screen.until_count("One-time code: ", number + 1)
                 screen.type("000000\n")
-        screen_text = screen.until("echo ")
+        screen_text = screen.until("echo True")
     assert "error: far refused the login of " in screen_text
     assert "ended 3, echo True" in screen_text
     assert "000000" not in screen_text
@@ -118,7 +118,7 @@ def test_after_a_broken_connection_there_is_no_second_prompt(place: Place, clien
             screen.type(f"{PASSWORD}\n")
             screen.until("One-time code: ")
             screen.type(f"{CODE}\n")
-            screen_text = screen.until("echo ")
+            screen_text = screen.until("echo True")
     assert "error: the connection broke, and a new login needs you: far refused the login of " in screen_text
     start = re.search(r"slurmgen logs -f 12 --site generic --start (\d+)", screen_text)
     assert start
@@ -136,6 +136,6 @@ def test_an_interrupted_prompt_ends_the_command_and_the_terminal_echoes_again(
     with closing(Screen("foreground", *place.command(client), env=place.environ, cwd=place.folder)) as screen:
         screen.until("Password: ")
         screen.type("\x03")
-        screen_text = screen.until("echo ")
+        screen_text = screen.until("echo True")
     assert "ended 130, echo True" in screen_text
     assert "Traceback" not in screen_text

@@ -43,7 +43,7 @@ def echo(data: bytes) -> bytes:
 
 @pytest.fixture
 def one() -> Iterator[Workers]:
-    workers = Workers((process,), most=1, waiting=1, patience=0.01, seconds=1.0)
+    workers = Workers((process,), most=1, waiting=1, patience=0.01, seconds=5.0)
     yield workers
     workers.close()
 

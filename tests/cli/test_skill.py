@@ -66,7 +66,7 @@ def test_its_commands_run_in_order_from_an_empty_folder(environment: dict[str, s
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=120,
+                timeout=600,
             )
             assert result.returncode == 0, (script, result.stderr)
             if "--json" in script:

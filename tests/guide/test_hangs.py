@@ -101,15 +101,15 @@ def test_the_same_collectives_on_all_ranks_give_the_right_sums() -> None:
 
 
 MESSAGES = {
-    "barrier-on-rank-0": r"Timed out waiting 10000ms for \w+ operation to complete",
-    "uneven-batches": r"\[rank0\]: .*Timed out waiting 10000ms for recv operation to complete",
-    "one-rank-stands-still": r"\[Rank 0\]: Ranks 1 failed to pass monitoredBarrier in 10000 ms",
+    "barrier-on-rank-0": r"Timed out waiting 30000ms for \w+ operation to complete",
+    "uneven-batches": r"\[rank0\]: .*Timed out waiting 30000ms for recv operation to complete",
+    "one-rank-stands-still": r"\[Rank 0\]: Ranks 1 failed to pass monitoredBarrier in 30000 ms",
 }
 
 
 @pytest.mark.parametrize(("name", "message"), MESSAGES.items())
 def test_each_wait_ends_with_its_message(name: str, message: str) -> None:
-    done = fault(name, 10)
+    done = fault(name, 30)
     assert done.returncode == 1
     assert re.search(message, done.err)
 

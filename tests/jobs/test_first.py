@@ -235,7 +235,7 @@ def test_without_the_client_the_jobs_end_and_the_same_command_submits_new_ones(
     project: Path, sites: Sites, slurmgen: Run
 ) -> None:
     def prepare() -> None:
-        gate.GATE_SECONDS = 6  # long enough for the client to see a job that runs
+        gate.GATE_SECONDS = 20  # long enough for the client to see a job that runs
         die_when_all_wait()
 
     assert finished(started(project, "alone", prepare)) == -signal.SIGKILL

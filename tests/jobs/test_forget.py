@@ -105,7 +105,7 @@ def test_a_submission_whose_key_is_closed_while_it_is_sent_becomes_no_job(
         assert close(LocalTransport(testbed.twin.environ()), entry(one), TIMEOUTS) is None
         held.goes_on.set()
         with pytest.raises(Closed):
-            going.result(60)
+            going.result(300)
     assert counted(testbed)[one.key] == 0
 
 
@@ -119,7 +119,7 @@ def test_closing_and_submitting_at_the_same_time_agree_on_the_outcome(
             going = pool.submit(submit, far, one)
             time.sleep(number * 0.05)
             found = close(far, entry(one), TIMEOUTS)
-            error = going.exception(60)
+            error = going.exception(300)
         assert isinstance(error, Closed) == (found is None)
         assert counted(testbed)[one.key] == (found is not None)
         if found:

@@ -236,7 +236,7 @@ def test_no_program_of_a_submission_has_a_variable_of_the_user_among_its_argumen
     ]
     environ = machine.environ | {"KEY": value}
     reply = subprocess.run(
-        traced, cwd=machine.project, env=environ, capture_output=True, text=True, timeout=120
+        traced, cwd=machine.project, env=environ, capture_output=True, text=True, timeout=300
     )
     assert (reply.returncode, reply.stdout) == (0, "12\n"), reply.stderr
     calls = (tmp_path / "trace").read_text()

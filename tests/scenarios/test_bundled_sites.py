@@ -104,7 +104,7 @@ def test_the_discovered_facts_give_the_same_scripts(name: str, site: Callable[[s
 
 def _query(place: Place) -> bytes:
     return subprocess.run(
-        ["sh", "-c", QUERY], env=place.testbed.environ, capture_output=True, check=True, timeout=60
+        ["sh", "-c", QUERY], env=place.testbed.environ, capture_output=True, check=True, timeout=300
     ).stdout
 
 

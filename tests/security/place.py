@@ -20,7 +20,7 @@ SOCKETS = ("/run/nscd/", "/var/run/nscd/", "/run/systemd/userdb/", "/run/dbus/",
 "Of the system, where the C library looks for users and hosts."
 TEMPORARY = re.compile(r"\.[0-9a-f]{16}")
 "A file that is renamed once it is whole."
-MAX_CPU_SECONDS = 10
+MAX_CPU_SECONDS = 20
 MAX_MEMORY = 600 << 20
 "Bytes."
 MUST_NOT_SHOW = {

@@ -28,7 +28,7 @@ class Typed:
     def type(self, text: str) -> None:
         os.write(self._keys, text.encode())
 
-    def sees(self, text: str, seconds: float = 60.0) -> None:
+    def sees(self, text: str, seconds: float = 180.0) -> None:
         """Wait until the terminal shows a text, after those that were waited for before."""
         deadline = time.monotonic() + seconds
         while text not in self._text:
@@ -37,7 +37,7 @@ class Typed:
 
     def ended(self, hidden: str = "") -> int:
         """Read all, in which `hidden` must not be, and wait for the end; the exit code."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while self._more(deadline):
             pass
         assert not hidden or hidden not in self._text

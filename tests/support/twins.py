@@ -59,7 +59,7 @@ class Testbed:
     def tried(self, *argv: str) -> str:
         """The standard output of a command, whether it succeeds or not."""
         return subprocess.run(
-            argv, env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False
+            argv, env=self.environ, cwd=self.folder, capture_output=True, text=True, timeout=300, check=False
         ).stdout
 
     def batch(self, script: str, *options: str, **more: str) -> str:

@@ -28,7 +28,7 @@ IMPORTED = [
 ]
 IMPORTED += ["lightning.pytorch.strategies", "accelerate", "sklearn.datasets", "torch.utils.flop_counter"]
 TIMEOUT = 600.0  # seconds
-GRACE = 20.0  # seconds for the other ranks after one has failed
+GRACE = 60.0  # seconds for the other ranks after one has failed
 
 
 @dataclass(frozen=True)

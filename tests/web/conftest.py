@@ -1,10 +1,12 @@
-"""One browser for the tests of a worker."""
+"""One browser for the tests of a worker, and a linter that is patient on a busy machine."""
 
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from slurmgen.web.linter import routes
 from tests.support.web import chromium
 
 expect.set_options(timeout=60_000)
@@ -14,3 +16,9 @@ expect.set_options(timeout=60_000)
 def browser() -> Iterator[Browser]:
     with chromium() as started:
         yield started
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_linter() -> Iterator[None]:
+    with patch.multiple(routes, _SECONDS=30.0, _PATIENCE=30.0):
+        yield

@@ -102,7 +102,7 @@ def test_notes_are_reported_on_request(check: Check) -> None:
     ["NUL", "calls of calls", "launches", "loops in loops", "one word", "unbalanced quotes", "directives"],
 )
 def test_a_hostile_script_ends_within_the_limits(client: TestClient, name: str) -> None:
-    """The worker's limit of 2 seconds holds on any machine; a busy one may refuse."""
+    """A limit of its worker holds on any machine; a busy one may refuse."""
     script = HEAD + (TOO_MUCH | HARMLESS)[name]
     reply = client.post("/lint/findings", data={"script": script})
     assert reply.status_code in (200, 413, 422), reply.text

@@ -98,13 +98,17 @@ def from_launch(script: Script, launch: Launch, single: Sequence[str]) -> Starte
         adapter = ADAPTERS[launch.kind]
         fields = _of_launcher(launch, adapter, single)
         if fields is not None:
-            dropped = tuple(
-                given.word.raw for name, given in launch.options.given.items() if name in adapter.dropped
-            )
+            given = {name: one for name, one in launch.options.given.items() if name in adapter.dropped}
+            dropped = tuple([_written(adapter.flag(name), one.word.raw) for name, one in given.items()])
             return Started(fields, (*lost, *_ranks_changes(script, launch)), (*replaced, *dropped))
     found = _plain_python(launch, single) if is_direct and launch.kind == "python" else None
     found = found or _command(launch, single)
     return Started(found | _framework(script, launch), lost, replaced) if found else None
+
+
+def _written(flag: str, raw: str) -> str:
+    """An option as the script has it, whose value may be the next word."""
+    return raw if raw.startswith("-") else f"{flag} {raw}"
 
 
 def _without_keywords(launch: Launch) -> tuple[list[str], Launch]:

@@ -86,10 +86,13 @@ def word_values(words: Iterable[Word], single: Iterable[str] = ()) -> tuple[str,
 
 
 def _expands(word: Word) -> bool:
-    """Whether the shell makes names of files or several words of a word; hardly after `NAME=`."""
+    """Whether the shell makes names of files or several words of a word; hardly after `NAME=`.
+
+    It also replaces the escapes of `$'TEXT'`.
+    """
     bare = _QUOTED.sub("", word.raw)
     text = word.text if "$" in bare else bare
-    return bool(_NAMES_OF_FILES.match(text) or _BRACES.search(bare))
+    return bool("$'" in word.raw or _NAMES_OF_FILES.match(text) or _BRACES.search(bare))
 
 
 def plain_lines(text: str) -> Iterator[str]:

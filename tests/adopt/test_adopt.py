@@ -206,6 +206,7 @@ def test_a_launch_becomes_framework_and_program(launch: str, fields: dict[str, A
         "python train.py data/*.csv\n",
         "FILES='data/*.csv'\npython train.py $FILES\n",
         "python train.py {a,b}.csv\n",
+        "python train.py $'a\\tb'\n",
         "python - <<EOF\nimport torch\nEOF\n",
         "python train.py < answers.txt\n",
         "\n",
@@ -236,6 +237,11 @@ def test_what_stands_in_front_of_the_program_is_named(launch: str, fact: str) ->
 def test_another_first_line_is_noted(first: str, noted: int) -> None:
     notes = adopted(f"{first}\n{HEAD}python train.py\n").notes
     assert [f"not with `{first}`" in note for note in notes] == [True] * noted
+
+
+def test_an_option_that_slurmgen_replaces_is_named_with_its_value() -> None:
+    made = adopted(f"{HEAD}deepspeed --hostfile hosts --num_gpus=4 train.py\n")
+    assert [line.why for line in made.replaced] == ["slurmgen writes --hostfile hosts --num_gpus=4"]
 
 
 def test_options_of_srun_and_a_redirection_are_named() -> None:

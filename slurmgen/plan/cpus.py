@@ -169,6 +169,24 @@ def _cpus_without_gpus(inputs: Inputs, place: Place) -> Cpus:
     return Cpus(count, count, count, source)
 
 
+def cpus_of_next(job: Cpus, launcher: Launcher, layout: Layout, tasks: int) -> Cpus:
+    """CPUs of a further step, whose tasks divide those that the job has on a node.
+
+    Raises:
+        RequestError: there are fewer CPUs than tasks.
+    """
+    if job.per_node < tasks:
+        raise RequestError(
+            f"then: {launcher.name} starts {counted(tasks, 'task')} on a node, "
+            f"where the job has {counted(job.per_node, 'CPU')}",
+            f"Ask for more {option('cpus')}, or use another framework for the step.",
+            "then",
+        )
+    per_task = job.per_node // tasks
+    per_rank = max(per_task // launcher.procs_per_task(layout.gpus_per_node), 1)
+    return Cpus(per_rank, per_task, job.per_node, job.why)
+
+
 def share_of_gpu(total: int | None, gpus: int | None, multiple: int) -> int | None:
     """A GPU's share of a node, rounded down to a multiple; None if it is unknown or zero."""
     return (total // gpus // multiple * multiple or None) if total and gpus else None

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from msgspec import Struct, structs
 
 from slurmgen.errors import RequestError
-from slurmgen.launchers import Layout
 from slurmgen.plan.inputs import Inputs, find_launcher
 from slurmgen.plan.job_step import Shared, Step, find_step
 from slurmgen.plan.ranks import Ranks, find_ranks
@@ -43,21 +42,21 @@ def next_requests(request: Request) -> Iterator[Request]:
         yield asked
 
 
-def next_ranks(request: Request, site: Site, place: Place, layout: Layout) -> Ranks:
+def next_ranks(request: Request, site: Site, place: Place, first: Ranks) -> Ranks:
     """The ranks of a further step: on all nodes, or on the first if the launcher starts one process.
 
     Args:
         request: the request of the step.
         site: the cluster.
         place: where the job runs.
-        layout: nodes and GPUs of the job.
+        first: the ranks of the first step, whose nodes, GPUs and CPUs are those of the job.
 
     Raises:
         RequestError: the launcher cannot start the program.
     """
-    launcher = find_launcher(request, site)
+    launcher, layout = find_launcher(request, site), first.layout
     own = layout._replace(nodes=min(layout.nodes, launcher.max_nodes or layout.nodes))
-    return find_ranks(Inputs(request, site, origin_of({})), place, launcher, own)
+    return find_ranks(Inputs(request, site, origin_of({})), place, launcher, own, first)
 
 
 def next_step(request: Request, ranks: Ranks, first: Ranks, job: Shared) -> NextStep:

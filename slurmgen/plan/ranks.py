@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from slurmgen.launchers import Launcher, Layout
 from slurmgen.plan.container import uses_container
-from slurmgen.plan.cpus import Cpus, cpus
+from slurmgen.plan.cpus import Cpus, cpus, cpus_of_next
 from slurmgen.plan.inputs import Inputs
 from slurmgen.plan.layout import check_shape
 from slurmgen.plan.program import Program, find_program
@@ -55,15 +55,19 @@ class Ranks(Struct, frozen=True, kw_only=True):
         return (f"--nodes={nodes}", f"--ntasks={nodes * tasks}", f"--ntasks-per-node={tasks}")
 
 
-def find_ranks(inputs: Inputs, place: Place, launcher: Launcher, layout: Layout) -> Ranks:
-    """The ranks of a step on the nodes of a layout.
+def find_ranks(
+    inputs: Inputs, place: Place, launcher: Launcher, layout: Layout, first: Ranks | None = None
+) -> Ranks:
+    """The ranks of a step on the nodes of a layout; `first` are those of the first step, for a further one.
 
     Raises:
         RequestError: the launcher cannot start the program there.
     """
     request, site, _ = inputs
+    own = launcher.ntasks_per_node(layout.gpus_per_node)
+    reserved = request.ntasks_per_node or own
     check_shape(launcher, layout)
-    check_per_task(request, layout.nodes * launcher.ntasks_per_node(layout.gpus_per_node))
+    check_per_task(request, layout.nodes * own)
     shape = Shape(*layout, launcher.shape == "task-per-gpu", uses_container(request, site))
     settings = settings_of(site, place, shape)
     return Ranks(
@@ -71,7 +75,9 @@ def find_ranks(inputs: Inputs, place: Place, launcher: Launcher, layout: Layout)
         layout=layout,
         settings=settings,
         program=find_program(request, launcher),
-        cpus=cpus(inputs, launcher, layout, place),
+        cpus=cpus_of_next(first.cpus, launcher, layout, reserved if launcher.any_tasks else own)
+        if first
+        else cpus(inputs, launcher, layout, place),
         variables=task_variables(request, site, settings, launcher, layout),
-        reserved=request.ntasks_per_node or launcher.ntasks_per_node(layout.gpus_per_node),
+        reserved=reserved,
     )

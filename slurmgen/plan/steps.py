@@ -54,7 +54,7 @@ def find_steps(inputs: Inputs) -> Steps:
     check_limits(request, site, place, requested_gpus(request))
     layout, reason = _layout(inputs, place, launcher)
     first = find_ranks(inputs, place, launcher, layout)
-    later = tuple([(asked, next_ranks(asked, site, place, layout)) for asked in next_requests(request)])
+    later = tuple([(asked, next_ranks(asked, site, place, first)) for asked in next_requests(request)])
     vendor = site.gpu.vendor_of(place.gpu_type) if layout.gpus else None
     steps = Steps(place=place, layout_reason=reason, vendor=vendor, first=first, later=later)
     for ranks in steps.ranks:

@@ -46,6 +46,21 @@ def test_a_further_step_has_no_more_cpus_than_the_header_reserves() -> None:
     assert "--ntasks-per-node=2 --cpus-per-task=7 " in " ".join(plan.then[0].step.lines[0]) + " "
 
 
+def test_the_tasks_of_a_further_step_divide_the_cpus_of_the_first_step() -> None:
+    then = (Then(script="b.py", framework="lightning"), Then(script="c.py", framework="python"))
+    plan = resolve(Request(gpus=4, cpus=8, script="a.py", then=then), GENERIC)
+    assert reserved(plan) == (1, 8)
+    assert [one.ranks.cpus.per_task for one in plan.then] == [2, 8]
+
+
+def test_a_further_step_with_more_tasks_than_the_job_has_cpus_is_refused() -> None:
+    then = (Then(script="b.py", framework="lightning"),)
+    with pytest.raises(
+        RequestError, match="then: lightning starts 4 tasks on a node, where the job has 2 CPUs"
+    ):
+        resolve(Request(gpus=4, cpus=2, script="a.py", then=then), GENERIC)
+
+
 def test_divided_cpus_are_a_multiple_of_what_the_site_allocates() -> None:
     site = structs.replace(SIXTEEN, cpu=Cpu(multiple_of=2))
     assert reserved(resolve(Request(gpus=2, ntasks_per_node=3, script="a.py"), site)) == (3, 4)

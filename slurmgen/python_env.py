@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from slurmgen.errors import RequestError, did_you_mean
 from slurmgen.field_names import option
-from slurmgen.slurm.shell import is_full_path, word
+from slurmgen.slurm.shell import in_one_word, is_full_path, word
 
 
 def _uv(folder: str) -> tuple[str, ...]:
@@ -30,7 +30,8 @@ def _venv(folder: str) -> tuple[str, ...]:
 
 def _on_path(folder: str) -> str:
     from_here = "" if is_full_path(folder) else '"$PWD"/'
-    return f'export PATH={from_here}{word(folder)}/bin:"$PATH"'
+    programs = f"{from_here}{word(folder)}/bin"
+    return "export PATH=" + in_one_word((programs, '"$PATH"'), ":")
 
 
 def _conda(name: str) -> tuple[str, ...]:

@@ -77,6 +77,9 @@ VARIANTS = {
     "variables in a container": Request(container="~/x.sif", binds=("~/data:/data", "$SCRATCH"), gpus=2),
     "variables in uv": Request(python_env="uv:$SCRATCH/my project", script="train.py"),
     "variables in venv": Request(python_env="venv:~/my env", script="train.py"),
+    "a variable in venv": Request(python_env="venv:$HOME/env", script="train.py"),
+    "labels": Request(gpus=2, label_ranks=True),
+    "staged segments": Request(stage=("/data/a.bin",), segments=3),
 }
 
 
@@ -241,12 +244,12 @@ def test_the_container_is_started_inside_the_step() -> None:
             [
                 "[ -x '/opt/my env'/bin/python ]"
                 " || { echo 'there is no Python in' '/opt/my env' >&2; exit 1; }",
-                "export PATH='/opt/my env'/bin:\"$PATH\"",
+                'export PATH="/opt/my env/bin:$PATH"',
             ],
         ),
-        ("venv:~/my env", ['export PATH="$HOME"/\'my env\'/bin:"$PATH"']),
-        ("venv:env", ['export PATH="$PWD"/env/bin:"$PATH"']),
-        ("venv:$HOME/venv", ['export PATH="$HOME/venv"/bin:"$PATH"']),
+        ("venv:~/my env", ['export PATH="$HOME/my env/bin:$PATH"']),
+        ("venv:env", ['export PATH="$PWD/env/bin:$PATH"']),
+        ("venv:$HOME/venv", ['export PATH="$HOME/venv/bin:$PATH"']),
         ("uv:$SCRATCH/p", ['venv="$(readlink -f "$SCRATCH/p"/.venv)"']),
         ("conda:$HOME/envs/x", ['conda activate "$HOME/envs/x"']),
         ("conda:torch", ['hook="$(conda shell.bash hook)"', 'eval "$hook"', "conda activate torch"]),

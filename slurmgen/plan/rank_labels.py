@@ -5,7 +5,7 @@ from slurmgen.field_names import option
 from slurmgen.hints import leave_it_out
 from slurmgen.launchers import Launcher
 from slurmgen.request import Request
-from slurmgen.slurm.shell import Variable
+from slurmgen.slurm.shell import Variable, literal
 
 # Without it, the label is the rank within its node. https://docs.pytorch.org/docs/stable/elastic/run.html
 _TEMPLATE = "[rank${rank}]:"
@@ -39,4 +39,4 @@ def label_variables(request: Request, launcher: Launcher, prefix: str) -> dict[s
     if not launcher_labels(request, launcher):
         return {}
     why = "torchrun labels each line with its rank."
-    return {NAME: Variable(NAME, _TEMPLATE, f"'{_TEMPLATE}'", why, prefix)}
+    return {NAME: Variable(NAME, _TEMPLATE, literal(_TEMPLATE), why, prefix)}

@@ -67,7 +67,7 @@ def test_lines_on_the_login_node_have_the_software_and_the_own_variables_of_the_
         text.index('export HF_HOME="$SCRATCH/hf"'),
         "\necho 'a'\n",
     )
-    assert software < text.index('export PATH="$HOME"/v/bin:"$PATH"') < own < text.index(line)
+    assert software < text.index('export PATH="$HOME/v/bin:$PATH"') < own < text.index(line)
     assert "OMP_NUM_THREADS" not in text
 
 

@@ -138,7 +138,7 @@ def test_restarted_ranks_do_not_read_addresses_of_earlier_ones() -> None:
 
 def test_a_virtual_environment_comes_before_the_python_of_a_container() -> None:
     step = step_of(container="i.sif", python_env="venv:/my venv", framework="python", script="t.py")
-    shell = r"""bash -c 'export PATH='\''/my venv'\''/bin:"$PATH"; exec "$@"' bash"""
+    shell = r"""bash -c 'export PATH="/my venv/bin:$PATH"; exec "$@"' bash"""
     assert step.endswith(f"i.sif {shell} python t.py")
 
 
@@ -154,7 +154,7 @@ def test_a_packed_environment_is_bound_and_comes_before_the_python_of_a_containe
 ) -> None:
     request = {"container": "i.sif", "framework": "python", "script": "t.py"}
     step = step_of(**request, binds=("/d",), python_env=f"squashfs:{where}")
-    shell = f"""bash -c 'export PATH={folder}/bin:"$PATH"; exec "$@"' bash"""
+    shell = f"""bash -c 'export PATH="{folder}/bin:$PATH"; exec "$@"' bash"""
     assert step.endswith(f" --bind={bind} --bind=/d i.sif {shell} python t.py")
 
 

@@ -17,6 +17,7 @@ from slurmgen.web import connection
 from slurmgen.web.jobs import events
 from slurmgen.web.limits import Limits
 from slurmgen.web.server import listen
+from tests.support.ports import free_port
 from tests.support.twins import eventually
 from tests.support.web import served
 
@@ -85,9 +86,10 @@ def test_two_servers_do_not_share_a_cookie() -> None:
 
 def test_a_server_with_a_new_token_refuses_the_cookie_of_the_last() -> None:
     with client_of(follow_redirects=True) as client:
-        with web() as (_, address):
+        port = str(free_port())  # not one that the kernel gives to others meanwhile
+        with web("--port", port) as (_, address):
             client.get(address).raise_for_status()
-        page, port = address.partition("?")[0], str(httpx.URL(address).port)
+        page = address.partition("?")[0]
         with web("--port", port) as (_, again):
             assert client.get(page).status_code == 403
             assert client.get(again).status_code == 200

@@ -16,7 +16,7 @@ from slurmgen.twin.daemons import Daemon
 from slurmgen.twin.layout import Layout
 from slurmgen.twin.store import Twin
 
-_TIMEOUT = 60.0
+_TIMEOUT = 120.0
 _SMALL = ("--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M")
 _SMALL_AND_FAST = (
     *_SMALL,

@@ -31,7 +31,7 @@ from slurmgen.sync.remote_paths import parent_folder
 from tests.conftest import REPOSITORY
 from tests.support.twins import Testbed, eventually, settled
 
-TIMEOUTS = Timeouts(sbatch=20, grace=1, reply=60)
+TIMEOUTS = Timeouts(sbatch=60, grace=1, reply=300)
 HELD = "#!/bin/bash\n#SBATCH --hold --output=%x-%j.out\n"
 
 

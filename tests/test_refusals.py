@@ -5,6 +5,7 @@ import re
 import pytest
 
 from slurmgen import Request, load_site, resolve
+from slurmgen.config.user import Personal
 from slurmgen.errors import RequestError, SlurmgenError, did_you_mean
 from slurmgen.field_names import flag, option, worded
 from slurmgen.hints import MOST, Offer
@@ -74,7 +75,7 @@ def _error(texts: dict[str, str]) -> SlurmgenError | None:
     """The refusal of a form; None for a script."""
     fields = dict(texts)
     try:
-        answer_of(fields, load_site(fields.pop("site"), personal=False))
+        answer_of(fields, load_site(fields.pop("site"), personal=False), Personal())
     except SlurmgenError as error:
         return error
     return None

@@ -354,6 +354,12 @@ def test_lint_finds_nothing_in_a_script_with_many_parts(asked: dict[str, Any]) -
     assert lint.lint(render(resolve(Request(script="train.py", **asked), site)), site) == ()
 
 
+def test_lint_knows_the_container_of_a_script_that_checks_its_nodes_first() -> None:
+    asked = Request(account="a", container="/x.sif", preflight=True, script="train.py")
+    site = load_site("frontier")
+    assert lint.lint(render(resolve(asked, site)), site) == ()
+
+
 def test_the_ranks_get_what_the_script_exports_even_with_export_none() -> None:
     assert "--kill-on-bad-exit=1 --export=ALL \\\n" in script_of("generic", sbatch={"export": "NONE"})
 

@@ -39,7 +39,8 @@ def check(script: Script, site: Site | None) -> Iterator[Finding]:
     """Report all missing variables of the site's profile as one finding."""
     if site is None or not script.launches or script.shell.sourced or loads_module(script, "nccl"):
         return
-    launch = script.launches[0]
+    in_steps = (launch for launch in script.launches if launch.under("srun"))
+    launch = next(in_steps, script.launches[0])
     missing = {
         name: value for name, value in _needed(script, site, launch).items() if not _is_set(script, name)
     }

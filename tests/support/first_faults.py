@@ -50,7 +50,8 @@ def user_of(testbeds: Testbeds) -> Iterator[Path]:
 
     Its program appends the id of its job to a file of the job's name, in `marks`.
     """
-    with tempfile.TemporaryDirectory() as name:
+    # A job that is cancelled may still open its log.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         twins = folder / "state/slurmgen/twin"
         twins.mkdir(parents=True)

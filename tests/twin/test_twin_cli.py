@@ -370,7 +370,7 @@ UNPRIVILEGED = "nobody"
 
 @pytest.mark.skipif(os.getuid() != 0, reason="the other tests run as an ordinary user already")
 def test_an_unprivileged_user_can_run_a_twin() -> None:
-    with tempfile.TemporaryDirectory(prefix="twin-user-") as folder:
+    with tempfile.TemporaryDirectory(prefix="twin-user-", ignore_cleanup_errors=True) as folder:
         shutil.chown(folder, UNPRIVILEGED)
         environ = {"PATH": "/usr/bin:/bin", "HOME": folder, "XDG_STATE_HOME": folder}
         environ |= {"PYTHONPATH": copied_to(folder), "PYTHONDONTWRITEBYTECODE": "1"}

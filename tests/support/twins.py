@@ -32,7 +32,7 @@ USERS_OWN = dict(os.environ)
 NOT_ENDED = {"PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING", "REQUEUED"}
 "States of a job that will run, or does."
 WITHOUT_OTHERS = ("SLURM", "SBATCH", "SQUEUE", "XDG_", "OMP_")
-PATIENCE = 180.0
+PATIENCE = 300.0
 "Seconds; on a busy machine, all that takes a moment may take a minute."
 
 

@@ -16,6 +16,7 @@ from slurmgen.cli.submit_output import notes_of, say_result
 from slurmgen.errors import RequestError, SlurmgenError
 from slurmgen.job_options import JobOptions
 from slurmgen.job_spec import load_spec
+from slurmgen.slurm.log_pattern import is_of_task
 from slurmgen.text import visible
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _ended(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -
 
 
 def _check_one_log(output: str) -> None:
-    if "%a" in output:
+    if is_of_task(output):
         raise RequestError(
             "`slurmgen run` shows one log, and each task of an array has its own",
             "Use `slurmgen submit`; `slurmgen logs -f ID_TASK` follows one task.",

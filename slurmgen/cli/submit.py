@@ -22,6 +22,7 @@ from slurmgen.cli.submit_output import notes_of, show, warn
 from slurmgen.errors import UnknownJob
 from slurmgen.job_options import JobOptions
 from slurmgen.job_spec import JobSpec, load_spec
+from slurmgen.slurm.log_pattern import is_of_task
 
 if TYPE_CHECKING:
     from slurmgen.jobs.prepare import Prepared
@@ -195,7 +196,7 @@ def _of_file(job: FileJob, route: "Route", choices: Choices) -> Made:
 def _of_job(job: JobSpec, route: "Route", choices: Choices) -> Made:
     """The submission of a job."""
     plan = job.plan()
-    check_follow(choices.follow, is_array="%a" in plan.output)
+    check_follow(choices.follow, is_array=is_of_task(plan.output))
     return with_command(prepared_job(job, plan, route, choices.sending)), tuple(notes_of(plan))
 
 

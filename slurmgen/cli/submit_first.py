@@ -19,6 +19,7 @@ from slurmgen.job_options import JobOptions
 from slurmgen.job_spec import JobSpec
 from slurmgen.jobs.logins import Logins
 from slurmgen.request import Request
+from slurmgen.slurm.log_pattern import is_of_task
 from slurmgen.text import counted, listed
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _prepared(sending: Sending, job: JobSpec, route: "Route") -> "tuple[Prepared
 def _observed(sending: Sending, follow: bool, job: JobSpec, route: "Route") -> "tuple[Prepared, LinePrinter]":
     """The submission to a site, and what prints how it proceeds."""
     prepared, notes = _prepared(sending, job, route)
-    check_follow(follow, is_array="%a" in prepared.submission.output)
+    check_follow(follow, is_array=is_of_task(prepared.submission.output))
     return prepared, LinePrinter(prepared, notes)
 
 

@@ -1,6 +1,5 @@
 """Where the log of a job is."""
 
-import re
 from pathlib import PurePosixPath
 
 from slurmgen.errors import CommandFailed, RequestError, SlurmgenError
@@ -9,9 +8,9 @@ from slurmgen.jobs.slurm_client import call
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm import commands, replies
 from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.log_pattern import PATTERN, is_of_task
 
 _WIDEST = 10
-_PATTERN = re.compile(r"%(\d*)([xjJAa%])", re.ASCII)
 
 
 def log_path(folder: str, output: str, name: str, job: str) -> str:
@@ -24,12 +23,12 @@ def log_path(folder: str, output: str, name: str, job: str) -> str:
     '/home/me/run/logs/train-12.out'
     """
     number, _, task = job.partition("_")
-    if "%a" in output and not task:
+    if is_of_task(output) and not task:
         raise CommandFailed(
             f"job {job} is an array, and each task has a log", f"Name one task, such as {job}_0."
         )
     values = {"x": name, "j": number, "J": number, "A": number, "a": task, "%": "%"}
-    file = _PATTERN.sub(lambda match: _filled(values[match[2]], match[1]), output)
+    file = PATTERN.sub(lambda match: _filled(values[match[2]], match[1]), output)
     return str(PurePosixPath(folder) / file)
 
 
@@ -40,7 +39,7 @@ def _filled(value: str, width: str) -> str:
 
 def is_known(output: str) -> bool:
     """Whether `log_path` knows all of the patterns; others, such as %N, need what only Slurm knows."""
-    return "%" not in _PATTERN.sub("", output)
+    return "%" not in PATTERN.sub("", output)
 
 
 def find_log(transport: Transport, record: Record | None, job: JobId, *, stderr: bool = False) -> str:

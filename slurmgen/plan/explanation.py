@@ -12,6 +12,7 @@ from slurmgen.plan.staging import STAGED_DATA, is_staged
 from slurmgen.plan.sweep import RUN_DIR, sweep_reasons
 from slurmgen.plan.variables import OWN
 from slurmgen.request import PROGRAMS
+from slurmgen.slurm.log_pattern import is_of_task
 
 if TYPE_CHECKING:
     from slurmgen.plan.model import Plan
@@ -118,7 +119,7 @@ def _from_request(plan: "Plan", origin: Origin) -> dict[str, Reason]:
         field: reason if getattr(plan.request, field) is None else origin(field)
         for field, reason in if_unset.items()
     }
-    logs = "one log per task of the array" if "%a" in plan.output else "one log per job"
+    logs = "one log per task of the array" if is_of_task(plan.output) else "one log per job"
     folder = f", in the folder {found['log_dir'].text}" if plan.log_dir else ""
     del found["log_dir"]
     if plan.framework == "srun" != plan.request.framework:

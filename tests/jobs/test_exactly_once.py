@@ -323,9 +323,10 @@ def test_a_log_is_found_from_its_pattern(output: str, job: str, path: str) -> No
     assert log_path("/f%j", output, "n", job) == path
 
 
-def test_an_array_has_more_than_one_log() -> None:
+@pytest.mark.parametrize("output", ["%A_%a", "%A_%4a"])
+def test_an_array_has_more_than_one_log(output: str) -> None:
     with pytest.raises(CommandFailed, match="each task has a log"):
-        log_path("/f", "%A_%a", "n", "12")
+        log_path("/f", output, "n", "12")
 
 
 def test_every_hint_has_the_text_that_it_is_for() -> None:

@@ -16,6 +16,7 @@ from slurmgen.jobs.sweep_table import table_of
 from slurmgen.plan import resolve
 from slurmgen.sites.profiles import load_site
 from slurmgen.slurm.commands import JobId
+from slurmgen.slurm.log_pattern import is_of_task
 from slurmgen.web.jobs.records import job_of, record_of
 
 _PLACE = ("task", "run", "whole")
@@ -48,7 +49,7 @@ def _runs(record: Record, task: int) -> int | None:
     """The runs of a task that have a folder each, 0 if it has only one; None if there is no such task."""
     table = table_of(record)
     if table is None:
-        return 0 if "%a" in record.output and task < _MOST_TASKS else None
+        return 0 if is_of_task(record.output) and task < _MOST_TASKS else None
     if task not in table.tasks:
         return None
     return len(table.tasks[task]) if table.shares_gpus else 0

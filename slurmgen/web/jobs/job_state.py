@@ -16,6 +16,7 @@ from slurmgen.jobs.slurm_client import UNKNOWN
 from slurmgen.jobs.status import query
 from slurmgen.jobs.sweep_report import is_sweep, joined, tally
 from slurmgen.slurm import durations
+from slurmgen.slurm.log_pattern import is_of_task
 from slurmgen.web.jobs import gpu_use
 from slurmgen.web.jobs.asked import asked_job, query_of
 from slurmgen.web.jobs.board import Board
@@ -94,7 +95,7 @@ def _values(request: Request, job: Job, report: Report) -> dict[str, Any]:
 def _tasks(job: Job, report: Report) -> list[str] | None:
     """The listed tasks of a whole array of which each has a log; None for another job and for a sweep."""
     record = record_of_job(job)
-    if record.tasks or "%a" not in record.output or str(job.id) != record.id:
+    if record.tasks or not is_of_task(record.output) or str(job.id) != record.id:
         return None
     numbers = (state.id.rpartition("_")[2] for state in report.states if state.id != record.id)
     return [number for number in numbers if number.isdecimal()]

@@ -139,7 +139,7 @@ def _show(transport: "Transport", job: "Job", path: str, part: Part) -> bool:
         echo(pruned(job))
         return True
     if is_empty:
-        echo(f"{path} is empty or does not exist")
+        echo(f"{path} {f'has no byte {part.start}' if part.start else 'is empty'} or does not exist")
         _print_state(transport, job.id)
     if not part.stderr:
         offer_stderr([job.record], job.id)

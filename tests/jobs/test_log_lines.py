@@ -74,6 +74,15 @@ def test_each_line_of_a_job_with_label_ranks_names_its_rank(call: Call, tmp_path
     assert "no line is labelled with rank 7; with --label-ranks" in none.stderr
 
 
+def test_a_log_that_ends_before_the_first_byte_is_reported_as_such(call: Call) -> None:
+    job = ["--site", "generic", "--framework", "python", "--script", "works.py", "--time", "00:05:00"]
+    submitted = call("submit", *job, "--", "A", "0", via="twin").stdout.strip()
+    assert call("wait", submitted).returncode == 0
+    reply = call("logs", submitted, "--start", "9999")
+    assert (reply.returncode, reply.stdout) == (0, "")
+    assert ".out has no byte 9999 or does not exist\n" in reply.stderr
+
+
 def test_jobs_of_two_routes_are_followed_together(call: Call) -> None:
     job = ["--site", "generic", "--framework", "python", "--script", "works.py", "--time", "00:05:00"]
     good, bad = (

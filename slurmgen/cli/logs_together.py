@@ -76,7 +76,7 @@ def follow_together(jobs: "Sequence[Job]", part: Part) -> int:
     for route, group in group_by_route(jobs).items():
         transport = connect(route)
         logs = [_log(transport, job, names[job], part) for job in group]
-        sites.append(_started(partial(_follow, transport, route, logs)))
+        sites.append(_started(partial(_follow, transport, route, logs, part)))
     try:
         return max([site.result() for site in sites])
     except KeyboardInterrupt:
@@ -110,7 +110,7 @@ def _started(action: Callable[[], int]) -> "Future[int]":
     return future
 
 
-def _follow(transport: "Transport", route: "Route", logs: Sequence[Log]) -> int:
+def _follow(transport: "Transport", route: "Route", logs: Sequence[Log], part: Part) -> int:
     """Follow the logs of one site; returns 0 if all jobs COMPLETED, else 1."""
     from slurmgen.jobs.follow import follow_through
 
@@ -120,13 +120,18 @@ def _follow(transport: "Transport", route: "Route", logs: Sequence[Log]) -> int:
             lambda: connect(route, interactive=False),
             [log.followed for log in logs],
             report=_say,
-            resume_command=lambda: f"slurmgen logs -f {' '.join(str(log.job.id) for log in logs)} --tail 1",
+            resume_command=lambda: _resume_command(route, logs, part),
         )
     finally:
         for log in logs:
             log.finish()
     with transport:
         return max([_end(transport, log.job, states[log.job.id]) for log in logs])
+
+
+def _resume_command(route: "Route", logs: Sequence[Log], part: Part) -> str:
+    ids = " ".join(str(log.job.id) for log in logs)
+    return f"slurmgen logs -f {ids} --site {route.site}{part.options} --tail 1"
 
 
 def _end(transport: "Transport", job: "Job", states: "tuple[JobState, ...]") -> int:

@@ -17,7 +17,7 @@ from tests.support.sshd import Server
 
 
 class Place:
-    """A remote host whose Slurm knows job 12, and the local folders."""
+    """A remote host whose Slurm knows jobs 12 and 13, with one log, and the local folders."""
 
     def __init__(self, folder: Path, asking: Questions, server: Server) -> None:
         self.folder = folder
@@ -46,7 +46,8 @@ def place(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> Ite
     home.mkdir()
     programs.mkdir()
     job = f"JobId=12 JobName=a\n   JobState=RUNNING Reason=None\n   StdOut={tmp_path}/log\n"
-    for name, screen_text in {"squeue": "12|RUNNING|None|0:01|1:00|N/A|n1||a\n", "scontrol": job}.items():
+    queue = "".join(f"{number}|RUNNING|None|0:01|1:00|N/A|n1||a\n" for number in (12, 13))
+    for name, screen_text in {"squeue": queue, "scontrol": job}.items():
         (programs / name).write_text(f"#!/bin/sh\nprintf %s '{screen_text}'\n")
         (programs / name).chmod(0o755)
     (home / ".bash_profile").write_text(f"PATH='{programs}':$PATH\n")
@@ -126,6 +127,21 @@ def test_after_a_broken_connection_there_is_no_second_prompt(place: Place, clien
     assert int(start[1]) == 99 + 1 + shown.count("y")
     assert "ended 3, echo True" in screen_text
     assert screen_text.count("Password: ") == 1
+
+
+@pytest.mark.parametrize("place", ["together"], indirect=True)
+def test_after_a_broken_connection_the_command_for_several_jobs_has_their_options(place: Place) -> None:
+    (place.folder / "log").write_text("0: x\n" * 100_000)
+    with link(place.asking.port, Fault("cut", 200_000)) as bad:
+        place.config = Server(place.remote.folder, bad.port).config(place.folder)
+        command = place.command("paramiko", "logs", "-f", "12", "13", "--rank", "0")
+        with closing(Screen("foreground", *command, env=place.environ, cwd=place.folder)) as screen:
+            screen.until("Password: ")
+            screen.type(f"{PASSWORD}\n")
+            screen.until("One-time code: ")
+            screen.type(f"{CODE}\n")
+            screen_text = screen.until("echo True")
+    assert "slurmgen logs -f 12 13 --site generic --rank 0 --tail 1" in screen_text
 
 
 @pytest.mark.parametrize("place", ["together"], indirect=True)

@@ -6,6 +6,7 @@ lines of exactly the right form. A number has at most 18 digits.
 
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -23,7 +24,13 @@ ENDED = frozenset(
     }
 )
 "The states of a job that will not run any more, unless it is requeued."
+GONE = "GONE"
+"State of a job that neither the controller nor accounting has a record of."
 
+COMMENT = "slurmgen:"
+"Precedes the key in a job's comment."
+_ZONES = timedelta(hours=26)
+"By so much may the local time of a site and UTC differ, with a wrong clock."
 _NUMBER = "[0-9]{1,18}"
 _JOB_ID = re.compile(rf"(?P<number>{_NUMBER})(?:;(?P<cluster>\w[\w.-]{{0,63}}))?", re.ASCII)
 _TASKS = rf"(?:{_NUMBER}|\[[0-9,:%.-]+\])"
@@ -57,11 +64,46 @@ class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: Usage | None = None
     unaccounted: bool = False
     "Whether it ended on a cluster without accounting, so that no more will be known of it."
+    submitted: str = ""
+    folder: str = ""
+    comment: str = ""
+    "These three only until `is_of` has compared them."
 
     @property
     def ended(self) -> bool:
         """Whether it will not run any more."""
-        return self.state in ENDED
+        return self.state in ENDED or self.state == GONE
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether accounting has the job only because one of its steps came first.
+
+        slurmdbd names such a record `allocation`; for a second or two it has no time limit and no folder.
+        """
+        return self.name == "allocation" and not self.time_limit and not self.folder
+
+
+def is_of(state: JobState, job: JobId) -> bool:
+    """Whether a record is of this job, and not of another one that had its id before or after.
+
+    The folder and the comment have the key. A record with neither, such as a partial one, is believed if it
+    is not older than the submission, and has the name of the job or none.
+    """
+    identity = job.identity
+    if identity is None:
+        return True
+    if identity.key and (state.folder or COMMENT in state.comment):
+        return identity.key in state.comment or identity.key in state.folder
+    is_named = state.name == identity.name or state.is_partial
+    return is_named and not _is_before(state.submitted or state.start, identity.submitted)
+
+
+def _is_before(time: str, submitted: str) -> bool:
+    """Whether a time of the site is before one in UTC, in any time zone and with any usual clock."""
+    try:
+        return datetime.fromisoformat(time) < datetime.fromisoformat(submitted).replace(tzinfo=None) - _ZONES
+    except ValueError:
+        return False
 
 
 def job_id(text: str) -> JobId | None:
@@ -80,13 +122,13 @@ def sacct(text: str) -> tuple[JobState, ...]:
 
     The rows of the steps of a job, such as `12.batch`, follow the row of the job.
     """
-    rows = list(_rows(text, SACCT))
-    used: dict[str, str] = {}
-    for row in rows:
-        job, _, step = row["id"].partition(".")
-        if step:
-            used[job] = max(used.get(job, ""), row["used"], key=_memory)
-    return tuple(_accounted(row | {"used": used.get(row["id"], "")}) for row in rows if "." not in row["id"])
+    jobs: list[dict[str, Any]] = []
+    for row in _rows(text, SACCT):
+        if "." not in row["id"]:
+            jobs.append(row | {"used": ""})
+        elif jobs and row["id"].startswith(f"{jobs[-1]['id']}."):
+            jobs[-1]["used"] = max(jobs[-1]["used"], row["used"], key=_memory)
+    return tuple(map(_accounted, jobs))
 
 
 def _memory(used: str) -> int:
@@ -161,6 +203,9 @@ _SCONTROL = {
     "start": r"^ +StartTime=(\S+)",
     "nodes": r"^ +NodeList=(\S+)",
     "exit_code": r"^ +Requeue=.* ExitCode=([0-9]{1,3}:[0-9]{1,3})",
+    "submitted": r"^ +SubmitTime=(\S+)",
+    "folder": r"^ +WorkDir=(.*)$",
+    "comment": r"^ +Comment=(.*)$",
 }
 "Where scontrol shows the attributes of a job."
 

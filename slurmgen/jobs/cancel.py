@@ -32,7 +32,7 @@ def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Notify) -> li
         CommandFailed: Slurm did not reply, or refused.
     """
     before = query_site(transport, jobs, explain=False)
-    active = [report.job for report in before if report.states and not report.ended]
+    active = [report.job for report in before if _may_run(report)]
     if active:
         cancel(transport, *(job.id for job in active))
         remove_secrets(transport, active)
@@ -40,6 +40,11 @@ def cancel_jobs(transport: Transport, jobs: Sequence[Job], notify: Notify) -> li
     after = query_site(transport, active, explain=False) if active else []
     by_job = {report.job: report for report in after}
     return [_after(report, by_job.get(report.job, report)) for report in before]
+
+
+def _may_run(report: Report) -> bool:
+    """Whether there is something to cancel: also a new job that Slurm does not list yet."""
+    return not report.ended if report.states else report.job.is_new
 
 
 def cancel_all(jobs: Sequence[Job], connect: Borrow, notify: Notify) -> list[Report]:

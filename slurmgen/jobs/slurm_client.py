@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct, structs
 
@@ -58,7 +59,8 @@ _SLOW = 5.0
 "Seconds after which a query that failed is not repeated: the command itself has tried for long."
 QUERIES_UNTIL_GONE = 4
 "Queries in a row after which a job that is waited for, and that Slurm does not list, is gone."
-_BETWEEN_REPLIES = 1.0
+BETWEEN_REPLIES = 1.0
+"Seconds between two replies of which the second confirms the first."
 _REPLIES = 4
 "Further replies about a job that has ended, at most; accounting mostly has all after two seconds."
 _NO_ACCOUNTING = ("accounting storage is disabled", "Slurm accounting storage")
@@ -140,7 +142,7 @@ def query_states(
     for _ in range(_REPLIES):
         if not doubtful:
             break
-        sleep(_BETWEEN_REPLIES)
+        sleep(BETWEEN_REPLIES)
         again = _query_clusters(transport, doubtful, sleep)
         before, found = found, found | again
         doubtful = [job for job in doubtful if found[job].is_doubtful(before[job].states)]
@@ -151,8 +153,8 @@ class _Found(Struct, frozen=True):
     """What the replies have of one job."""
 
     states: tuple[JobState, ...]
-    is_late: bool = False
-    "Whether accounting does not have the whole record yet."
+    is_late: bool
+    "Whether Slurm does not have the whole record yet."
 
     def is_doubtful(self, before: tuple[JobState, ...] | None) -> bool:
         """Whether a reply says that the job is over, and the one before did not say the same."""
@@ -187,14 +189,16 @@ def _query_cluster(
     except CommandFailed as failed:
         error = failed.fact
     accounted = {job: _last_runs(_own(job, recorded.get(job, ()))) for job in jobs}
-    states = _with_exit_codes(transport, {job: _merge(queued[job], accounted[job]) for job in jobs})
+    merged = {job: _merge(queued[job], accounted[job]) for job in jobs}
+    states = _with_exit_codes(transport, merged, sleep)
     if not has_accounting:
         states = {job: tuple(map(_unaccounted, one)) for job, one in states.items()}
     others = {job: (*listed[job], *recorded.get(job, ())) for job in jobs}
     return {
         job: _Found(
             tuple(map(_compared, states[job])) or _without_record(job, others[job], error),
-            has_accounting and not error and _is_late(states[job], accounted[job]),
+            (has_accounting and not error and _is_late(states[job], accounted[job]))
+            or _lacks_code(states[job]),
         )
         for job in jobs
     }
@@ -215,6 +219,11 @@ def _is_late(states: Sequence[JobState], accounted: Sequence[JobState]) -> bool:
     """Whether accounting does not have the end of a job, or of a task, that has ended."""
     known = {state.id for state in accounted if state.ended}
     return any(state.ended and state.id not in known for state in states)
+
+
+def _lacks_code(states: Sequence[JobState]) -> bool:
+    """Whether a job, or a task, failed with an exit code that is not known yet."""
+    return any(state.state == "FAILED" and not state.exit_code for state in states)
 
 
 def _without_record(job: JobId, others: Sequence[JobState], error: str) -> tuple[JobState, ...]:
@@ -266,12 +275,12 @@ def call_again(
     for pause in (*_PAUSES, None):
         begun = time.monotonic()
         completed = call(transport, argv)
-        if not completed.returncode or _UNKNOWN_JOB in completed.err:
-            return completed
         if any(words in completed.err for words in _NO_ACCOUNTING):
             raise NotInstalled(f"{transport.where} has no accounting")
-        if not _BUSY.search(completed.err):
-            raise refusal(argv, completed)
+        if not completed.returncode or not _BUSY.search(completed.err):
+            if completed.returncode and _UNKNOWN_JOB not in completed.err:
+                raise refusal(argv, completed)
+            return completed
         if pause is None or time.monotonic() - begun > _SLOW:  # it has waited long enough
             break
         sleep(pause)
@@ -316,8 +325,17 @@ def _merge(queued: tuple[JobState, ...], accounted: tuple[JobState, ...]) -> tup
     return tuple(sorted(tasks.values(), key=task_order))
 
 
+def _shown(
+    transport: Transport, jobs: Sequence[JobId], sleep: Callable[[float], None]
+) -> dict[JobId, tuple[JobState, ...]]:
+    """What scontrol shows; nothing if it fails, since squeue or accounting has the states."""
+    with suppress(CommandFailed):
+        return _of_jobs(jobs, replies.scontrol(call_again(transport, commands.scontrol(*jobs), sleep).out))
+    return {}
+
+
 def _with_exit_codes(
-    transport: Transport, states_of: dict[JobId, tuple[JobState, ...]]
+    transport: Transport, states_of: dict[JobId, tuple[JobState, ...]], sleep: Callable[[float], None]
 ) -> dict[JobId, tuple[JobState, ...]]:
     """The same states, with the exit codes of scontrol where accounting has none."""
     jobs = [
@@ -330,9 +348,7 @@ def _with_exit_codes(
     reply = [
         state
         for some in _batches(jobs)
-        for job, states in _of_jobs(
-            some, replies.scontrol(call(transport, commands.scontrol(*some)).out)
-        ).items()
+        for job, states in _shown(transport, some, sleep).items()
         for state in _own(job, states)
     ]
     shown = {(state.id, state.state): state for state in reply}

@@ -93,7 +93,8 @@ def scontrol(*jobs: JobId) -> list[str]:
     if len(jobs) == 1:
         return [*argv, str(jobs[0])]
     # It takes one job at a time.
-    return ["sh", "-c", f'for job do {shlex.join(argv)} "$job"; done', "scontrol", *map(str, jobs)]
+    each = f'status=0; for job do {shlex.join(argv)} "$job" || status=$?; done; exit "$status"'
+    return ["sh", "-c", each, "scontrol", *map(str, jobs)]
 
 
 def batch_script(job: JobId) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from slurmgen.jobs.ledger import Ledger
 from slurmgen.sync.files import snapshot
 from slurmgen.sync.manifest import manifest
 from tests.scenarios.test_hostile_replies import WAY, Machine
@@ -195,6 +196,14 @@ def test_pruning_a_run_leaves_the_files_that_others_share_read_only(project: Pro
     assert not first.exists()
     assert (second / "data/0").stat().st_mode & 0o777 == 0o444
     assert content(second) == content(project.project)
+
+
+def test_pruning_does_not_believe_that_a_starting_controller_lists_nothing(project: Project) -> None:
+    run = project.train()
+    (job,) = (record.id for record in Ledger().all())
+    project.answers("squeue", f"[ -e ~/asked ] && echo {job} || touch ~/asked")
+    assert project.slurmgen("snapshots", *WAY, "--prune", "--older-than", "0")[0] == 0
+    assert run.exists()
 
 
 def test_pruning_leaves_nothing_but_the_records(project: Project) -> None:

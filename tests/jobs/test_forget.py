@@ -205,11 +205,22 @@ def test_forget_removes_an_entry_without_a_job_so_that_the_next_submission_is_ne
     assert machine.submit()[:2] == (0, "12\n")
 
 
+def test_forget_does_not_believe_that_a_starting_controller_lists_nothing(machine: Machine) -> None:
+    key = unsettled().key
+    (intent,) = machine.home.glob("slurmgen/*/submissions/*/intent.[1]")  # a link to no file
+    host, pid, began = str(intent.readlink()).split()
+    intent.unlink()
+    intent.symlink_to(f"{host} {pid} {int(began) - 3600}")
+    machine.answers("squeue", f"[ -e ~/asked ] && echo '77|slurmgen:{key}|/f' || touch ~/asked")
+    _, out, err = machine.slurmgen("forget", "train")
+    assert out.startswith(f"submission {key} (train) became job 77: recorded\n"), err
+
+
 @pytest.mark.parametrize("cancels", [False, True])
 def test_forget_records_the_job_and_cancels_it_only_with_cancel(machine: Machine, cancels: bool) -> None:
     key = unsettled().key
-    row = "77|RUNNING|None|1:00|5:00|2020-01-01T00:00:00|n1|||||train"
-    machine.answers("squeue", f"case \"$*\" in *%k*) echo '77|slurmgen:{key}|/f' ;; *) echo '{row}' ;; esac")
+    row = "77|RUNNING|None|1:00|5:00|N/A|n1|||||train"
+    machine.answers("squeue", f"case \"$*\" in *%F*) echo '77|slurmgen:{key}|/f' ;; *) echo '{row}' ;; esac")
     machine.answers("scancel", 'echo "$@" >>~/cancelled')
     code, out, err = machine.slurmgen("forget", "train", *(["--cancel"] if cancels else []))
     assert code == 0, err

@@ -1,12 +1,13 @@
 """The allocation of a running job, and the steps that slurmgen starts in it beside those of the job."""
 
 import re
+import time
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from slurmgen.errors import CommandFailed, RequestError
-from slurmgen.jobs.slurm_client import call, refusal
+from slurmgen.jobs.slurm_client import BETWEEN_REPLIES, call, call_again
 from slurmgen.remote.transport import Transport
 from slurmgen.slurm.commands import JobId
 from slurmgen.slurm.replies import JobState, is_of
@@ -14,7 +15,7 @@ from slurmgen.slurm.usage import whole_seconds
 
 _FIELDS = ("%A", "%T", "%M", "%l", "%D", "%C", "%N", "%V", "%Z", "%k", "%j")
 _ROW = re.compile(
-    r"(?P<number>[0-9]{1,18})\|(?P<state>[A-Z_]{1,32})\|(?P<elapsed>[0-9:-]{1,32})\|(?P<limit>[\w:-]{1,32})"
+    r"(?P<number>[0-9]{1,18})\|(?P<state>[A-Z_]{1,32})\|(?P<elapsed>[\w:-]{1,32})\|(?P<limit>[\w:-]{1,32})"
     r"\|(?P<node_count>[0-9]{1,9})\|(?P<cpus>[0-9]{1,9})\|(?P<nodes>[\w.,\[\]-]{0,4096})"
     r"\|(?P<submitted>[^|]*)\|(?P<folder>[^|]*)\|(?P<comment>.*)\|(?P<name>[^|]*)",
     re.ASCII,
@@ -47,6 +48,9 @@ def running(transport: Transport, job: JobId) -> Allocation:
         CommandFailed: Slurm did not reply.
     """
     found = allocations(transport, job)
+    if not found:  # a controller that restarts may list nothing
+        time.sleep(BETWEEN_REPLIES)
+        found = allocations(transport, job)
     active = [one for one in found if one.state == "RUNNING"]
     if len(active) > 1:
         raise RequestError(f"job {job} has {len(active)} running tasks", f"Name one task, such as {job}_0.")
@@ -72,9 +76,7 @@ def allocations(transport: Transport, job: JobId) -> list[Allocation]:
         f"--format={'|'.join(_FIELDS)}",
     ]
     argv = ["squeue", *cluster, *words]
-    completed = call(transport, argv)
-    if completed.returncode and "Invalid job id" not in completed.err:
-        raise refusal(argv, completed)
+    completed = call_again(transport, argv)
     rows = (_ROW.fullmatch(line.strip()) for line in completed.out.splitlines())
     return [_allocation(row, job.cluster) for row in rows if row and is_of(_state(row), job)]
 

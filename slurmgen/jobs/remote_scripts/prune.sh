@@ -135,6 +135,12 @@ cd "$folder" 2>/dev/null || { row '' && exit; }
 folder=$PWD
 known=$(for record in "$folder"/*/submissions/*/job; do printf '%s\n' "${record%/job}"; done)
 queue=$(jobs_in_queue) || complaint=${queue:-squeue failed without a message}
+if [ "$task$complaint" = PRUNE ]; then # a controller that restarts may list nothing: removal needs two replies
+  sleep 2
+  again=$(jobs_in_queue) || complaint=${again:-squeue failed without a message}
+  queue="$queue
+$again"
+fi
 row "$complaint"
 for parent in "$folder"/*; do
   [ -d "$parent/snapshots" ] && (project "$parent")

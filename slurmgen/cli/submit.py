@@ -109,7 +109,8 @@ def command(
     Options such as --time override its header.
 
     The job id is printed to stdout, everything else to stderr. After a failure, repeat the command: it
-    finds the job, or submits it if there is none. It never submits a second one.
+    finds the job, or submits it if there is none. Only a controller that takes the job very late, or has
+    forgotten it, can get a second one.
     """
     if test_only + dry_run + follow > 1:
         raise click.UsageError("--test-only, --dry-run and --follow exclude each other.")

@@ -139,7 +139,7 @@ def test_a_partial_record_of_accounting_is_waited_for() -> None:
     assert (state.name, state.nodes, state.time_limit) == ("train", "n[1-2]", "5:00")
 
 
-def test_a_record_that_stays_partial_is_no_final_state() -> None:
+def test_a_record_that_stays_partial_does_not_end_the_job() -> None:
     assert Host(squeue=[UNKNOWN], sacct=[PARTIAL]).states() == ["UNKNOWN"]
 
 

@@ -46,6 +46,11 @@ def with_final(reply: tuple[JobState, ...], final: tuple[JobState, ...]) -> tupl
 
     The text says why all states come from the ledger; it is empty if not all do.
     """
+    saved = {(state.id, state.state, state.start): state.exit_code for state in final if state.is_exact}
+    reply = tuple(
+        state.with_exact([code] if (code := saved.get((state.id, state.state, state.start))) else [])
+        for state in reply
+    )
     known = tuple(state for state in reply if state.state != UNKNOWN)
     if not final or not ended(known):
         return reply, ""

@@ -175,6 +175,6 @@ def _state_line(state: JobState, segment: str = "") -> str:
         f"({state.reason})" if state.reason and not state.ended else "",
         f"after {state.elapsed}" if state.elapsed and state.state != "PENDING" else "",
         f"on {state.nodes}" if state.nodes else "",
-        f"with exit code {state.exit_code}" if state.ended and state.exit_code else "",
+        f"with exit code {state.end}" if state.end else "",
     )
     return " ".join([f"job {state.id}{name} is {state.state}", *filter(None, details)])

@@ -1,7 +1,8 @@
 """Slurm on the cluster: run its commands in a clean environment, and query the state of jobs."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 
 from msgspec import structs
 
@@ -47,6 +48,8 @@ HINTS = {
 
 
 _UNKNOWN_JOB = "Invalid job id"
+_MOST_CODES = 200
+"Jobs and tasks for whose exact exit code accounting is asked: its JSON takes kilobytes for each."
 _NO_ACCOUNTING = ("accounting storage is disabled", "Slurm accounting storage")
 
 
@@ -121,7 +124,7 @@ def _query_cluster(transport: Transport, jobs: list[JobId]) -> dict[JobId, tuple
         unknown = JobState(id="", state=UNKNOWN, reason=error.fact)
         accounted = {job: (structs.replace(unknown, id=job.number),) for job in past if not queued[job]}
     merged = {job: _merge(queued[job], accounted.get(job, ())) for job in jobs}
-    states = _with_exit_codes(transport, merged)
+    states = _with_exit_codes(transport, merged, {job for job in jobs if queued[job]})
     return states if has_accounting else {job: tuple(map(_unaccounted, one)) for job, one in states.items()}
 
 
@@ -186,28 +189,48 @@ def _merge(queued: tuple[JobState, ...], accounted: tuple[JobState, ...]) -> tup
 
 
 def _with_exit_codes(
-    transport: Transport, states_of: dict[JobId, tuple[JobState, ...]]
+    transport: Transport, states_of: dict[JobId, tuple[JobState, ...]], listed: Collection[JobId]
 ) -> dict[JobId, tuple[JobState, ...]]:
-    """The same states, with the exit codes of scontrol where accounting has none."""
-    jobs = [
-        job
-        for job, states in states_of.items()
-        if any(state.ended and not state.exit_code for state in states)
-    ]
-    if not jobs:
-        return states_of
+    """The same states, with the exit codes that accounting has not, or that it may show 128 too small.
+
+    scontrol has them while the controller remembers the job, as squeue does.
+    """
+    asked = [job for job, states in states_of.items() if job in listed and any(map(_lacks_code, states))]
     reply = [
         state
-        for some in _batches(jobs)
+        for some in _batches(asked)
         for state in replies.scontrol(call(transport, commands.scontrol(*some)).out)
     ]
     shown = {(state.id, state.state): state for state in reply}
-    return {
-        job: tuple(
-            state if state.exit_code else shown.get((state.id, state.state), state) for state in states
-        )
+    found = {
+        job: tuple(_with_shown_code(state, shown.get((state.id, state.state))) for state in states)
         for job, states in states_of.items()
     }
+    doubtful = [
+        JobId(state.id, job.cluster)
+        for job, states in found.items()
+        for state in states
+        if state.other_status
+    ][:_MOST_CODES]
+    codes: dict[str, set[str]] = {}
+    for some in _batches(doubtful):
+        with suppress(CommandFailed):  # they stay doubtful, and are reported as such
+            codes |= replies.exit_codes(call(transport, commands.exit_codes(*some)).out)
+    return {
+        job: tuple(state.with_exact(codes.get(state.id, ())) for state in states)
+        for job, states in found.items()
+    }
+
+
+def _lacks_code(state: JobState) -> bool:
+    return state.ended and (not state.exit_code or state.is_exact is False)
+
+
+def _with_shown_code(state: JobState, shown: JobState | None) -> JobState:
+    """The state with the exit code of scontrol, which is exact."""
+    if shown is None or not shown.exit_code or not _lacks_code(state):
+        return state
+    return structs.replace(state if state.exit_code else shown, exit_code=shown.exit_code, is_exact=True)
 
 
 def task_order(state: JobState) -> tuple[int, str]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from msgspec import structs
 
 from slurmgen.errors import ConfigError, SlurmgenError, TwinError
-from slurmgen.jobs.failure import Why, why
+from slurmgen.jobs.failure import Why, why, with_logged_code
 from slurmgen.jobs.failure_patterns import RUN_AGAIN, STOP_EARLIER
 from slurmgen.jobs.final_states import as_text, with_final
 from slurmgen.jobs.job import Borrow, Job, group_by_route
@@ -80,8 +80,9 @@ def query_site(
     states = {job: states for job, (states, _) in known.items()}
     to_read = states if explain else {job: found for job, found in states.items() if job.segments}
     logs = _log_ends(transport, to_read, with_requeues)
+    states = {job: _with_logged_codes(job, found, logs.get(job, "")) for job, found in states.items()}
     reasons = _reasons(states, logs) if explain else {}
-    reports = [make_report(job, *known[job], reasons.get(job)) for job in jobs]
+    reports = [make_report(job, states[job], known[job][1], reasons.get(job)) for job in jobs]
     reports = [as_run(_with_requeues(report, logs.get(report.job, ""))) for report in reports]
     remove_unneeded_secrets(transport, reports)
     return with_bad_nodes(transport, reports) if explain else reports
@@ -251,6 +252,12 @@ def _reasons(states_of: Mapping[Job, Sequence[JobState]], logs: Mapping[Job, str
         for job, states in states_of.items()
         if (state := _failed(job, states))
     }
+
+
+def _with_logged_codes(job: Job, states: Sequence[JobState], log: str) -> tuple[JobState, ...]:
+    """The states; that of the job or task whose log was read has the exit code that it shows."""
+    read = _failed(job, states)
+    return tuple(with_logged_code(state, log) if state is read else state for state in states)
 
 
 def _logs_of(job: Job, state: JobState) -> tuple[str, ...]:

@@ -5,10 +5,11 @@ lines of exactly the right form. A number has at most 18 digits.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct, json, structs
 
 from slurmgen.errors import shortened
 from slurmgen.slurm.commands import JobId
@@ -16,19 +17,30 @@ from slurmgen.slurm.fields import SACCT, SQUEUE, Field, read_row, value
 from slurmgen.slurm.usage import Usage, usage
 from slurmgen.text import counted
 
-ENDED = frozenset(
-    {
-        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
-        *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
-    }
-)
+_ENDED = {
+    **{"BF": "BOOT_FAIL", "CA": "CANCELLED", "CD": "COMPLETED", "DL": "DEADLINE", "F": "FAILED"},
+    **{"NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PR": "PREEMPTED", "RV": "REVOKED", "TO": "TIMEOUT"},
+}
+_ACTIVE = {
+    **{"CF": "CONFIGURING", "CG": "COMPLETING", "PD": "PENDING", "R": "RUNNING", "RD": "RESV_DEL_HOLD"},
+    **{"RF": "REQUEUE_FED", "RH": "REQUEUE_HOLD", "RQ": "REQUEUED", "RS": "RESIZING", "S": "SUSPENDED"},
+    **{"SE": "SPECIAL_EXIT", "SI": "SIGNALING", "SO": "STAGE_OUT", "ST": "STOPPED"},
+    # These have no compact form (https://slurm.schedmd.com/job_state_codes.html).
+    **{name: name for name in ("EXPEDITING", "LAUNCH_FAILED", "POWER_UP_NODE", "RECONFIG_FAIL", "UPDATE_DB")},
+}
+ENDED = frozenset(_ENDED.values())
 "The states of a job that will not run any more, unless it is requeued."
+ACTIVE = frozenset(_ACTIVE.values())
+"The states of a job that may still run; a state of a later Slurm is in neither set."
+_WORDS = _ENDED | _ACTIVE
+"States by their compact forms, such as `CG`."
 
 _NUMBER = "[0-9]{1,18}"
 _JOB_ID = re.compile(rf"(?P<number>{_NUMBER})(?:;(?P<cluster>\w[\w.-]{{0,63}}))?", re.ASCII)
 _TASKS = rf"(?:{_NUMBER}|\[[0-9,:%.-]+\])"
 _TASK_ID = re.compile(rf"{_NUMBER}(?:_{_TASKS})?(?:\+{_NUMBER})?(?:\.\w{{1,64}})?", re.ASCII)
-_STATE = re.compile(r"[A-Z][A-Z_]{0,31}\+?(?: by [^|]{1,64})?")
+_STATE = re.compile(r"(?:[A-Z][A-Z0-9_,]{0,31}\+?|\?)(?: by [^|]{1,64})?")
+_CODE = re.compile(r"([0-9]{1,3}):([0-9]{1,3})")
 _TEST_REPLY = re.compile(
     r"Job [0-9]{1,18} to start at (\S{1,64}) using ([0-9]{1,9}) processors on nodes (\S{1,1000})"
     r"(?: in partition (\S{1,256}))?"
@@ -51,6 +63,8 @@ class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     "Nodes that it must not run on; only squeue reports them."
     exit_code: str = ""
     "Exit status and signal, as `1:0`."
+    is_exact: bool | None = None
+    "False if the exit status may be 128 more: sacct prints one of 128 and more 128 too small."
     name: str = ""
     cancelled_by: str = ""
     "The user who cancelled it, mostly as a number."
@@ -62,6 +76,44 @@ class JobState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def ended(self) -> bool:
         """Whether it will not run any more."""
         return self.state in ENDED
+
+    @property
+    def status_and_signal(self) -> tuple[int, int]:
+        """The exit status and the signal of `1:0`; zeros if there are none."""
+        return _status_and_signal(self.exit_code)
+
+    @property
+    def other_status(self) -> int | None:
+        """The exit status that it may have instead of the one in `exit_code`; None if that one is certain."""
+        return self.status_and_signal[0] + 128 if self.is_exact is False else None
+
+    @property
+    def end(self) -> str:
+        """The exit status and signal of the script, or both that are possible, as `9:0 or 137:0`.
+
+        Empty if Slurm ended it: its record then has anything, such as 0:1 of a job whose node failed.
+        """
+        other = f" or {self.other_status}:0" if self.other_status else ""
+        return self.exit_code + other if self.state in ("COMPLETED", "FAILED") else ""
+
+    def with_exact(self, codes: Iterable[str]) -> "JobState":
+        """The same state with the one of these exit codes that sacct would print like its own, if one is."""
+        status, _ = self.status_and_signal
+        exact = {code for code in codes if _as_status(code) in (status, status + 128)} - {"0:0"}
+        if self.is_exact is not False or len({*map(_as_status, exact)}) != 1:
+            return self
+        return structs.replace(self, exit_code=f"{_as_status(exact.pop())}:0", is_exact=True)
+
+
+def _status_and_signal(code: str) -> tuple[int, int]:
+    match = _CODE.fullmatch(code)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _as_status(code: str) -> int:
+    """The exit status of a shell or of srun after a command that ended with this code."""
+    status, signal = _status_and_signal(code)
+    return 128 + signal if signal else status
 
 
 def job_id(text: str) -> JobId | None:
@@ -98,7 +150,59 @@ def _accounted(row: dict[str, Any]) -> JobState:
     state, _, by = row["state"].partition(" by ")
     used = usage(row["allocated"], row["cpu_time"], row["used"])
     plain = {name: row[name] for name in row if name in JobState.__struct_fields__}
-    return JobState(**plain | {"state": state.rstrip("+")}, cancelled_by=by, usage=used)
+    accounted = JobState(**plain | {"state": state.rstrip("+")}, cancelled_by=by, usage=used)
+    status, signal = accounted.status_and_signal
+    may_be_more = accounted.state == "FAILED" and accounted.exit_code and not signal and status < 128
+    return structs.replace(accounted, is_exact=False) if may_be_more else accounted
+
+
+class _Number(Struct, frozen=True):
+    """A number as Slurm writes it in JSON since 23.11."""
+
+    number: int = 0
+
+
+class _Code(Struct, frozen=True):
+    return_code: _Number | int | None = None
+
+
+class _Array(Struct, frozen=True):
+    job_id: int = 0
+    task_id: _Number | int | None = None
+
+
+class _Record(Struct, frozen=True):
+    job_id: int
+    exit_code: _Code
+    array: _Array = _Array()
+
+    @property
+    def id(self) -> str:
+        return f"{self.array.job_id}_{_number(self.array.task_id)}" if self.array.job_id else f"{self.job_id}"
+
+
+class _Records(Struct, frozen=True):
+    jobs: list[_Record]
+
+
+def _number(value: _Number | int | None) -> int:
+    return value.number if isinstance(value, _Number) else value or 0
+
+
+def exit_codes(text: str) -> dict[str, set[str]]:
+    """What the reply to `commands.exit_codes` shows of the exact exit codes of jobs, by their ids.
+
+    Before 23.02 these are the codes of the steps that srun started: sacct prints the highest one
+    (DerivedExitCode) and signals as they are.
+    """
+    with suppress(DecodeError):
+        records = json.decode(text[text.find("{") :], type=_Records).jobs
+        return {one.id: {f"{_number(one.exit_code.return_code)}:0"} for one in records}
+    found: dict[str, set[str]] = {}
+    for id_, code, derived in (row for line in text.splitlines() if len(row := line.split("|")) == 3):
+        job, _, step = id_.partition(".")
+        found.setdefault(job, set()).update([derived, *([code] if step and code.startswith("0:") else [])])
+    return found
 
 
 def scontrol(text: str) -> tuple[JobState, ...]:
@@ -144,7 +248,7 @@ def _rows(text: str, fields: tuple[Field, ...]) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         row = read_row(line, fields)
         if row and _TASK_ID.fullmatch(row["id"]) and _STATE.fullmatch(row["state"]):
-            yield row
+            yield row | {"state": _WORDS.get(row["state"], row["state"])}
 
 
 # A heterogeneous job has HetJobId and similar fields before its name.

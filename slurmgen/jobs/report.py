@@ -15,7 +15,7 @@ from slurmgen.jobs.segments import main_state, which
 from slurmgen.jobs.slurm_client import GONE, ended
 from slurmgen.jobs.sweep_table import Table, parameters_of, table_of
 from slurmgen.slurm import pending_reasons
-from slurmgen.slurm.replies import JobState
+from slurmgen.slurm.replies import WAITING, JobState
 from slurmgen.slurm.usage import Usage, whole_seconds
 
 _SIGNAL_OF_STATE = {
@@ -116,7 +116,7 @@ class Report(Struct, frozen=True, kw_only=True):
         """Why the job is pending, in words."""
         if self.is_stuck:
             return NO_PROGRESS
-        return pending_reasons.words(self.main.reason) if self.state == "PENDING" else ""
+        return pending_reasons.words(self.main.reason) if self.state in WAITING else ""
 
     @property
     def lost(self) -> str:

@@ -174,7 +174,8 @@ def _batches(jobs: Sequence[JobId]) -> Iterator[list[JobId]]:
 
 def _merge(queued: tuple[JobState, ...], accounted: tuple[JobState, ...]) -> tuple[JobState, ...]:
     """The state of squeue for a job that has not ended, and the fuller one of sacct for a job that has."""
-    tasks = {state.id: state for state in accounted if state.ended or state.state == UNKNOWN}
+    # A record that was never closed has one of the active states. A later Slurm may have further ones.
+    tasks = {state.id: state for state in accounted if state.state not in replies.ACTIVE}
     for state in queued:
         other = tasks.get(state.id)
         # They differ if the job was requeued, or if the database lags behind.
@@ -260,7 +261,7 @@ def outcome(states: Sequence[JobState]) -> str:
     """
     all_states = [state.state for state in states]
     active = [state.state for state in states if not state.ended]
-    running = [state for state in active if state != "PENDING"]
+    running = [state for state in active if state not in replies.WAITING]
     return next(
         (state for state in (*running, *active, *all_states) if state != "COMPLETED"),
         "COMPLETED" if states else GONE,

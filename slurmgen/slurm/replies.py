@@ -32,6 +32,10 @@ ENDED = frozenset(_ENDED.values())
 "The states of a job that will not run any more, unless it is requeued."
 ACTIVE = frozenset(_ACTIVE.values())
 "The states of a job that may still run; a state of a later Slurm is in neither set."
+WAITING = frozenset(
+    {"PENDING", *("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")}
+)
+"The states of a job that has no nodes."
 _WORDS = _ENDED | _ACTIVE
 "States by their compact forms, such as `CG`."
 
